@@ -1,0 +1,1 @@
+"""nnlib: a trainer that speaks DSSTNE's network and data files."""

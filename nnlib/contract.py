@@ -1,0 +1,186 @@
+"""What the manager and the worker agree on: file names, exit codes, `trial.json` and `result.json`.
+
+Standard library only, because the manager imports this without NumPy and every job starts with it.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+CONTRACT_VERSION = 1
+
+TRIAL_FILE = "trial.json"
+RESULT_FILE = "result.json"
+LOG_FILE = "log.jsonl"
+MODEL_FILE = "model.nc"
+
+
+class Exit(enum.IntEnum):
+    """Exit codes of a training job; the manager's POST script decides by them."""
+
+    OK = 0
+    DIVERGED = 3  # NaN, inf or a loss out of bounds: the hyperparameters' fault, no retry
+    BAD_INPUT = 4  # data, network or trial are wrong: nobody's retry helps
+    MACHINE = 75  # no GPU, corrupt transfer, missing library: retry elsewhere
+    CHECKPOINTED = 85  # checkpoint written, restart me
+    EVICTED = 143  # stopped by SIGTERM
+
+
+class Role(enum.StrEnum):
+    """What a job is for."""
+
+    TUNE = "tune"  # train on the training part, measure on the validation part
+    FINAL = "final"  # train the winner on training and validation data, test it once
+
+
+class Status(enum.StrEnum):
+    """How a training ended, as `result.json` says it."""
+
+    OK = "ok"
+    DIVERGED = "diverged"
+    BAD_INPUT = "bad_input"
+    MACHINE = "machine"
+    EVICTED = "evicted"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSettings:
+    """How one network is trained; every field can be a hyperparameter of the same name."""
+
+    epochs: int = 30
+    batch: int = 256
+    stop_after: int = 5  # epochs without a better validation metric before training stops; 0: never
+    optimizer: str = "adam"
+    learning_rate: float = 0.001
+    l2: float = 0.0
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What a trial is judged by: `ndcg@20` upwards, or `loss` downwards."""
+
+    name: str = "ndcg@20"
+    minimize: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One training job. File names are relative to the folder that `trial.json` lies in."""
+
+    node: str
+    region: str
+    number: int
+    role: Role
+    network: str
+    hyperparameters: Mapping[str, bool | int | float | str]
+    train: TrainSettings
+    metric: Metric
+    train_files: tuple[str, ...]  # one, or several whose examples are put one after the other
+    valid_file: str | None = None
+    test_file: str | None = None
+    champion: str | None = None  # the standing champion's model, tested beside the new one
+    sha256: Mapping[str, str] = field(default_factory=dict)  # input file -> digest it must have
+    version: int = CONTRACT_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a training job reports. `metrics` are validation (tune) or test (final) metrics."""
+
+    node: str
+    status: Status
+    reason: str = ""  # one sentence when status is not ok
+    value: float | None = None  # the trial's metric, at its best epoch
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    baseline: Mapping[str, float] = field(default_factory=dict)  # the same metrics of plain popularity
+    champion: Mapping[str, float] = field(default_factory=dict)  # the same metrics of the standing champion
+    best_epoch: int = 0
+    epochs: int = 0
+    examples: int = 0
+    seconds: float = 0.0
+    backend: str = ""
+    host: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    version: int = CONTRACT_VERSION
+
+
+class ContractError(ValueError):
+    """A `trial.json` or `result.json` that is not what this version writes."""
+
+
+def trial_to_json(trial: Trial) -> str:
+    """Return `trial` as JSON text, keys sorted, so that the same trial gives the same bytes."""
+    return _to_json(trial)
+
+
+def trial_from_json(text: str) -> Trial:
+    """Read what `trial_to_json` wrote; ContractError when it is torn or of another version."""
+    raw = _object(text, TRIAL_FILE)
+    try:
+        return Trial(
+            **{
+                **raw,
+                "role": Role(raw["role"]),
+                "train": TrainSettings(**raw["train"]),
+                "metric": Metric(**raw["metric"]),
+                "train_files": tuple(raw["train_files"]),
+            }
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ContractError(f"{TRIAL_FILE}: not a trial of version {CONTRACT_VERSION}: {error}") from error
+
+
+def result_to_json(result: Result) -> str:
+    """Return `result` as JSON text."""
+    return _to_json(result)
+
+
+def result_from_json(text: str) -> Result:
+    """Read what `result_to_json` wrote; ContractError when it is empty, torn or of another version."""
+    raw = _object(text, RESULT_FILE)
+    try:
+        return Result(**{**raw, "status": Status(raw["status"])})
+    except (KeyError, TypeError, ValueError) as error:
+        raise ContractError(f"{RESULT_FILE}: not a result of version {CONTRACT_VERSION}: {error}") from error
+
+
+def sha256_of(path: Path) -> str:
+    """Return the hex SHA-256 of a file, read in blocks."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write `text` so that `path` holds the old bytes or all of the new ones, also after a crash."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _to_json(value: Trial | Result) -> str:
+    return json.dumps(asdict(value), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _object(text: str, name: str) -> dict[str, Any]:
+    try:
+        raw = json.loads(text)
+    except ValueError as error:
+        raise ContractError(f"{name}: not JSON: {error}") from error
+    if not isinstance(raw, dict) or raw.get("version") != CONTRACT_VERSION:
+        seen = raw.get("version") if isinstance(raw, dict) else type(raw).__name__
+        raise ContractError(f"{name}: version {seen!r}, this nnlib reads version {CONTRACT_VERSION}")
+    return raw

@@ -1,0 +1,7 @@
+"""`python -m workflows` is `regiondag`."""
+
+import sys
+
+from workflows.cli import main
+
+sys.exit(main())

@@ -1,0 +1,87 @@
+"""The `regiondag` command: parse, dispatch, turn errors into exit codes.
+
+Command modules import heavy libraries inside `run`, so that `--help` and typing errors answer at once.
+Data goes to stdout, everything meant for people's eyes only goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import traceback
+from typing import Protocol, cast
+
+from workflows import __version__
+from workflows.errors import RegiondagError
+
+COMMANDS = ("init", "validate", "generate", "doctor", "submit", "status", "pool", "node")
+
+INTERRUPTED = 130
+BUG = 3
+
+EPILOG = """exit codes: 0 done, 1 failed for a reason that is printed, 2 wrong arguments or study.yaml,
+3 a bug (with its traceback), 5 no pool, 6 the run would not work on this pool, 130 Ctrl-C"""
+
+
+class Command(Protocol):
+    """What a module of `workflows.commands` offers."""
+
+    HELP: str
+    DESCRIPTION: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's arguments."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do it; return the exit code."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="regiondag",
+        description="Tune, train and test one model per region as an ordinary HTCondor DAG.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"regiondag {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        command = cast(Command, importlib.import_module(f"workflows.commands.{name}"))
+        subparser = subparsers.add_parser(
+            name,
+            help=command.HELP,
+            description=command.DESCRIPTION,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.add_arguments(subparser)
+        subparser.set_defaults(run=command.run)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except RegiondagError as error:
+        print(f"regiondag: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("regiondag: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:  # `regiondag status | head`: the reader has what it wants
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:
+        traceback.print_exc()
+        print("regiondag: this is a bug; please report it with the lines above", file=sys.stderr)
+        return BUG
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""One module per subcommand: plain arguments in, exit code out."""

@@ -1,0 +1,45 @@
+"""Every error a user can meet, and the exit code each gives.
+
+RegiondagError            1   something expected went wrong; the message says what to do next
+|-- UsageError            2   wrong arguments
+|-- ConfigError           2   study.yaml is wrong: all problems at once
+|-- PoolError             5   no pool, a dead one, or one that cannot be started here
+`-- PreflightError        6   the run would not match or not parse on this pool
+Ctrl-C exits 130; anything else is a bug and exits 3.
+"""
+
+from __future__ import annotations
+
+
+class RegiondagError(Exception):
+    """Base of all expected errors."""
+
+    exit_code = 1
+
+
+class UsageError(RegiondagError):
+    """The command line asks for something that cannot be."""
+
+    exit_code = 2
+
+
+class ConfigError(RegiondagError):
+    """study.yaml holds one or more mistakes."""
+
+    exit_code = 2
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class PoolError(RegiondagError):
+    """The HTCondor pool cannot be found, started or reached."""
+
+    exit_code = 5
+
+
+class PreflightError(RegiondagError):
+    """The run directory would not work on this pool."""
+
+    exit_code = 6
