@@ -9,6 +9,7 @@ import enum
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,6 +21,8 @@ TRIAL_FILE = "trial.json"
 RESULT_FILE = "result.json"
 LOG_FILE = "log.jsonl"
 MODEL_FILE = "model.nc"
+
+SLUG_LENGTH = 40  # characters of a region's name that its slug keeps
 
 
 class Exit(enum.IntEnum):
@@ -150,6 +153,20 @@ def result_from_json(text: str) -> Result:
         return Result(**{**raw, "status": Status(raw["status"])})
     except (KeyError, TypeError, ValueError) as error:
         raise ContractError(f"{RESULT_FILE}: not a result of version {CONTRACT_VERSION}: {error}") from error
+
+
+def slug_of(name: str) -> str:
+    """Return the file-safe name of a region: only a-z, 0-9 and `-`, never empty, at most 49 characters.
+
+    Plain words ("United Kingdom") give a plain slug ("united-kingdom"); any other name ("Côte d'Ivoire")
+    gets eight hex digits of its SHA-256, so that different odd names give different slugs.
+    """
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    short = plain[:SLUG_LENGTH].rstrip("-")
+    if short == plain and re.fullmatch(r"[A-Za-z0-9]+([ -][A-Za-z0-9]+)*", name):
+        return short
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{short}-{digest}" if short else f"region-{digest}"
 
 
 def sha256_of(path: Path) -> str:
