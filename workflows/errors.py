@@ -4,7 +4,9 @@ RegiondagError            1   something expected went wrong; the message says wh
 |-- UsageError            2   wrong arguments
 |-- ConfigError           2   study.yaml is wrong: all problems at once
 |-- PoolError             5   no pool, a dead one, or one that cannot be started here
-`-- PreflightError        6   the run would not match or not parse on this pool
+|-- PreflightError        6   the run would not match or not parse on this pool
+|-- GiveUpError           4   PRE and POST scripts: the region cannot go on, no retry helps
+`-- TryAgainError        75   POST script: the machine's fault, DAGMan retries the node
 Ctrl-C exits 130; anything else is a bug and exits 3.
 """
 
@@ -43,3 +45,15 @@ class PreflightError(RegiondagError):
     """The run directory would not work on this pool."""
 
     exit_code = 6
+
+
+class GiveUpError(RegiondagError):
+    """The region cannot go on, and trying the node again would not help."""
+
+    exit_code = 4
+
+
+class TryAgainError(RegiondagError):
+    """The machine's fault: the node is worth another try."""
+
+    exit_code = 75

@@ -1,0 +1,221 @@
+"""Read study.yaml. `load_config` reports every mistake at once and writes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nnlib import spec
+from nnlib.contract import slug_of
+from workflows import schema, sections
+from workflows.errors import ConfigError
+from workflows.names import PARTS
+from workflows.schema import Layer, Problems, Section
+from workflows.space import Choice
+from workflows.study import Config, Region
+from workflows.yamlfile import Document, KeyPath, load_yaml
+
+T = TypeVar("T")
+
+TOP_LEVEL_KEYS = ("study", "regions", "network", "metric", "minimize", "train", "search", "job", "limits")
+REGION_KEYS = ("name", "data", "network", "metric", "minimize", "train", "search", "job")
+MAX_NAME = 200
+
+
+def load_config(path: Path) -> Config:
+    """Read study.yaml; ConfigError with every mistake: file, line, key path, value seen, what is legal."""
+    document = load_yaml(path)
+    if not isinstance(document.value, dict):
+        kind = type(document.value).__name__
+        raise ConfigError([f"{path}:1: a study is a mapping of keys to values, seen a {kind}"])
+    problems = Problems(document)
+    config = _read_study(document, problems, path)
+    if problems.found:
+        raise ConfigError(problems.texts())
+    return config
+
+
+def _read_study(document: Document, problems: Problems, path: Path) -> Config:
+    study = Section(problems, [Layer(document.value, ())])
+    name = study.read("study", path.stem, _study_name, "letters, digits, '-' and '_', at most 60")
+    limits = sections.read_limits(study.section("limits"))
+    regions = _read_regions(study, path.parent)
+    study.finish(TOP_LEVEL_KEYS)
+    if not study.has("network"):
+        problems.add(("network",), "missing: the path of a network file (DSSTNE's JSON)")
+    _refuse_equal_names(problems, regions)
+    return Config(name, path, tuple(region for region, _ in regions), limits)
+
+
+def _read_regions(study: Section, folder: Path) -> list[tuple[Region, KeyPath]]:
+    raw = study.raw("regions")
+    problems, path = study.problems, ("regions",)
+    if isinstance(raw, dict):
+        entries = _regions_from_files(problems, raw, folder)
+    elif isinstance(raw, list):
+        entries = [(entry, (*path, index)) for index, entry in enumerate(raw)]
+    else:
+        entries = []
+        seen = "missing" if schema.is_missing(raw) else f"seen {raw!r}"
+        problems.add(path, f"{seen}, legal: a list of {{name, data}}, or {{from: data/*.nc}}")
+    if not entries:
+        problems.add(path, "no region: a study needs at least one")
+    reader = _RegionReader(study, folder)
+    return [(reader.read(entry, place), place) for entry, place in entries if _is_region(problems, entry, place)]
+
+
+def _is_region(problems: Problems, entry: Any, place: KeyPath) -> bool:
+    if isinstance(entry, dict):
+        return True
+    problems.add(place, f"seen {entry!r}, legal: a mapping with `name` and `data`")
+    return False
+
+
+def _regions_from_files(problems: Problems, raw: dict[str, Any], folder: Path) -> list[tuple[dict[str, Any], KeyPath]]:
+    section = Section(problems, [Layer(raw, ("regions",))])
+    pattern = section.text("from", "")
+    section.finish()
+    if not pattern:
+        problems.add(("regions", "from"), "missing: a pattern such as data/*.nc")
+        return []
+    stems = {_stem(path) for path in folder.glob(pattern)} if not Path(pattern).is_absolute() else set()
+    if not stems:
+        problems.add(
+            ("regions", "from"),
+            f"no file matches {pattern!r} (relative to {folder}); `nnlib import` writes data/REGION.train.nc and so on",
+        )
+    place: KeyPath = ("regions", "from")
+    return [({"name": stem.name, "data": f"{stem}.nc"}, place) for stem in sorted(stems)]
+
+
+def _stem(path: Path) -> Path:
+    """Return `data/germany` for `data/germany.nc` as for `data/germany.train.nc`."""
+    path = path.with_suffix("") if path.suffix == ".nc" else path
+    return path.with_suffix("") if path.suffix.removeprefix(".") in PARTS else path
+
+
+def _refuse_equal_names(problems: Problems, regions: list[tuple[Region, KeyPath]]) -> None:
+    names: dict[str, Region] = {}
+    for region, path in regions:
+        other = names.setdefault(region.slug, region)
+        if other is region:
+            continue
+        if other.name == region.name:
+            problems.add((*path, "name"), f"the region {region.name!r} stands here a second time")
+        else:
+            problems.add(
+                (*path, "name"),
+                f"seen {region.name!r}, which becomes the folder {region.slug!r} as {other.name!r} does; rename one",
+            )
+
+
+class _RegionReader:
+    """Reads regions; sections that a region does not override are read once for all of them."""
+
+    def __init__(self, study: Section, folder: Path) -> None:
+        self.study = study
+        self.problems = study.problems
+        self.folder = folder
+        self.shared: dict[tuple[Any, ...], Any] = {}
+
+    def read(self, raw: dict[str, Any], path: KeyPath) -> Region:
+        section = Section(self.problems, [Layer(raw, path), *self.study.layers])
+        own = Section(self.problems, [Layer(raw, path)])
+        name = own.read("name", "", _region_name, f"text of at most {MAX_NAME} characters on one line")
+        if not own.has("name"):
+            self.problems.add((*path, "name"), "missing: the region's name")
+        region = Region(
+            name=name,
+            slug=slug_of(name) if name else "",
+            data=self._data(own, path),
+            network=self.folder / section.text("network", ""),
+            metric=self._once(("metric", "minimize"), raw, section, sections.read_metric),
+            train=self._once(("train",), raw, section, lambda s: sections.read_train(s.section("train"))),
+            search=self._once(("search",), raw, section, lambda s: sections.read_search(s.section("search"))),
+            job=self._once(("job",), raw, section, lambda s: sections.read_job(s.section("job"))),
+        )
+        own.finish(REGION_KEYS)
+        self._check_network(section, region)
+        return region
+
+    def _once(self, keys: tuple[str, ...], raw: dict[str, Any], section: Section, read: Callable[[Section], T]) -> T:
+        """Read what the region overrides anew, and what it does not only for the first region."""
+        if any(key in raw for key in keys):
+            return read(section)
+        if keys not in self.shared:
+            self.shared[keys] = read(Section(self.problems, self.study.layers))
+        value: T = self.shared[keys]
+        return value
+
+    def _data(self, own: Section, path: KeyPath) -> dict[str, Path]:
+        stem = own.text("data", "")
+        if not stem:
+            if not own.has("data"):
+                self.problems.add((*path, "data"), "missing: the region's data, such as data/germany.nc")
+            return {}
+        base = _stem(self.folder / stem)
+        files = {part: base.with_name(f"{base.name}.{part}.nc") for part in PARTS}
+        missing = [file for part, file in files.items() if part != "final" and not file.is_file()]
+        for file in missing:
+            self.problems.add(
+                own.where("data"),
+                f"seen {stem!r}, but there is no file {file}; `nnlib import` writes such sets",
+            )
+        return {part: file for part, file in files.items() if file.is_file()}
+
+    def _check_network(self, section: Section, region: Region) -> None:
+        """Every `$name` of the network must be a hyperparameter, and every hyperparameter must be used."""
+        key = (region.network, region.search.space)
+        if not section.has("network") or key in self.shared:
+            return
+        self.shared[key] = None
+        where = section.where("network")
+        try:
+            raw_network = json.loads(region.network.read_text(encoding="utf-8"))
+            used = spec.placeholders(raw_network)
+        except (OSError, UnicodeDecodeError) as error:
+            self.problems.add(where, f"seen {str(region.network)!r}, which cannot be read: {error}")
+            return
+        except ValueError as error:
+            self.problems.add(where, f"seen {str(region.network)!r}, which is not JSON: {error}")
+            return
+        names = {parameter.name for parameter in region.search.space}
+        settings = sections.TRAIN_SETTINGS
+        for name in sorted(set(used) - names):
+            hint = schema.nearest(name, names)
+            self.problems.add(where, f"{region.network}: {used[name]}: ${name} is not in search.space{hint}")
+        space = section.section("search").section("space")
+        for name in sorted(names - set(used) - settings):
+            hint = schema.nearest(name, settings | set(used))
+            self.problems.add(
+                space.where(name),
+                f'nothing uses {name!r}: write "${name}" into {region.network.name}, or name a training setting '
+                f"({', '.join(sorted(settings))}){hint}",
+            )
+        if set(used) <= names:
+            self._parse_network(where, region, raw_network)
+
+    def _parse_network(self, where: KeyPath, region: Region, raw_network: Any) -> None:
+        """Check the network once with the first value of each hyperparameter."""
+        first = {p.name: p.options[0] if isinstance(p, Choice) else p.low for p in region.search.space}
+        try:
+            spec.parse_network(spec.substitute(raw_network, first), str(region.network))
+        except spec.SpecError as error:
+            for problem in error.problems:
+                self.problems.add(where, problem)
+
+
+def _study_name(value: Any) -> str:
+    name = schema.text(value)
+    if len(name) > 60 or not all(c.isascii() and (c.isalnum() or c in "-_") for c in name):
+        raise ValueError
+    return name
+
+
+def _region_name(value: Any) -> str:
+    name = schema.text(value)
+    if len(name) > MAX_NAME:
+        raise ValueError(f"it has {len(name)} characters")
+    return name

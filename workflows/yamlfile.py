@@ -1,0 +1,133 @@
+"""Read a YAML file with the line of every key. The only module that imports PyYAML.
+
+Scalars follow YAML 1.2's core schema, because YAML 1.1 reads the region `NO` as false and `1e-4` as text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from workflows.errors import ConfigError
+
+KeyPath = tuple[str | int, ...]
+
+MAX_VALUES = 1_000_000  # a few nested aliases can stand for billions of values
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed YAML file: plain values, and the line (from 1) on which each key path stands."""
+
+    file: str
+    value: Any
+    lines: dict[KeyPath, int]
+
+
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 (PyYAML's API)
+
+
+for _tag, _pattern, _first in (
+    ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", list("tTfF")),
+    ("int", r"^[-+]?[0-9]+$", list("-+0123456789")),
+    (
+        "float",
+        r"^[-+]?(?:[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.(?:inf|Inf|INF))$|^\.(?:nan|NaN|NAN)$",
+        list("-+0123456789."),
+    ),
+    ("merge", r"^<<$", ["<"]),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
+
+
+def load_yaml(path: Path) -> Document:
+    """Read and parse `path`; ConfigError with file, line and column when that cannot be done."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError([f"{path}: no such file; `regiondag init retail DIR` writes an example"]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: cannot be read as UTF-8 text: {error}"]) from error
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, file: str) -> Document:
+    """Parse YAML text; `file` is only used in messages."""
+    try:
+        loader = _Loader(text)
+        root = loader.get_single_node()
+        if root is None:
+            raise ConfigError([f"{file}: empty; it must hold a study"])
+        reader = _Reader(loader, file)
+        return Document(file, reader.value(root, ()), reader.lines)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
+        raise ConfigError([f"{where}: not YAML: {error.problem or error.context}"]) from error
+    except yaml.YAMLError as error:
+        raise ConfigError([f"{file}: not YAML: {error}"]) from error
+    except RecursionError:
+        raise ConfigError([f"{file}: nested too deeply, or an alias that contains itself"]) from None
+
+
+class _Reader:
+    """Turns PyYAML's node tree into plain values and notes where each key stands."""
+
+    def __init__(self, loader: _Loader, file: str) -> None:
+        self.loader = loader
+        self.file = file
+        self.lines: dict[KeyPath, int] = {}
+        self.count = 0
+
+    def value(self, node: yaml.Node, path: KeyPath) -> Any:
+        self.lines.setdefault(path, node.start_mark.line + 1)
+        self.count += 1
+        if self.count > MAX_VALUES:
+            raise ConfigError([f"{self.file}: more than {MAX_VALUES:,} values; too many nested aliases?"])
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+        return self._scalar(node)
+
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
+        own = {key.value: key for key, _ in node.value}
+        if len(own) < len([key for key, _ in node.value if key.value != "<<"]) + ("<<" in own):
+            self._refuse_duplicates(node)
+        self.loader.flatten_mapping(node)  # `<<: *defaults`; the mapping's own keys come last and win
+        result: dict[str, Any] = {}
+        for key, item in node.value:
+            name = str(key.value)
+            self.lines[(*path, name)] = key.start_mark.line + 1
+            result[name] = self.value(item, (*path, name))
+        return result
+
+    def _refuse_duplicates(self, node: yaml.MappingNode) -> None:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen and key.value != "<<":
+                line = key.start_mark.line + 1
+                raise ConfigError([f"{self.file}:{line}: the key {key.value!r} stands here a second time"])
+            seen.add(key.value)
+
+    def _scalar(self, node: yaml.Node) -> Any:
+        tag = node.tag.removeprefix("tag:yaml.org,2002:")
+        text = str(node.value)
+        if tag == "null":
+            return None
+        if tag == "bool":
+            return text.lower() == "true"
+        if tag == "int":
+            return int(text)
+        if tag == "float":
+            return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        if tag == "str":
+            return text
+        line = node.start_mark.line + 1
+        raise ConfigError([f"{self.file}:{line}: the tag {node.tag!r} is not allowed; use plain values"])
