@@ -1,0 +1,9 @@
+#!/bin/sh
+# POST script of every node: post.sh PYTHON CODE NODE RETURN RETRY MAX_RETRIES
+#           of the last one: post.sh PYTHON CODE report DAG_STATUS FAILED_COUNT 0
+# Settles the job's outcome into the region's journal. Runs on the manager, may run twice.
+# exit: 0 settled, 4 this region cannot go on (no retry), 75 the machine's fault: DAGMan retries the node
+run=$(dirname "$0")
+python=/usr/local/libexec/regiondag/python # what provisioned managers have
+[ -x "$python" ] || python=$1
+exec "$python" "$run/$2" post "$run" "$3" "$4" "$5" "$6" >>"$run/manager.log" 2>&1

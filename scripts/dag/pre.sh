@@ -1,0 +1,10 @@
+#!/bin/sh
+# PRE script of every node: pre.sh PYTHON CODE NODE RETRY
+# Proposes the node's hyperparameters and writes its trial.json. Runs on the manager, may run twice.
+# exit: 0 ready, 4 this region cannot go on (no retry), anything else: DAGMan retries the node
+run=$(dirname "$0")
+python=/usr/local/libexec/regiondag/python # what provisioned managers have
+[ -x "$python" ] || python=$1
+# DAGMan starts up to DAGMAN_MAX_PRE_SCRIPTS of these at a time: one thread each
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+exec "$python" "$run/$2" pre "$run" "$3" "$4" >>"$run/manager.log" 2>&1

@@ -1,0 +1,153 @@
+"""Every name in a run directory: files, DAG nodes, and how they are read back.
+
+A node name is `<slug>_t<number>` (a trial) or `<slug>_final`, plus `report` for the DAG's last node. Slugs hold only
+`[a-z0-9-]`, so the underscore separates, and names are safe in paths, DAGMan files and shell words alike.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+REPORT_NODE = "report"
+MAX_TRIALS = 99_999  # of one region
+
+STUDY_FILE = "study.yaml"
+MANIFEST_FILE = "manifest.json"
+STUDY_DAG = "study.dag"
+REGION_DAG = "region.dag"
+NODES_DAG = "nodes.dag"
+DAGMAN_CONFIG = "dagman.config"
+REPORT_SUBMIT = "report.sub"
+TRAIN_SUBMIT = "train.sub"
+FINAL_SUBMIT = "final.sub"
+NETWORK_FILE = "network.json"
+REGION_FILE = "region.json"
+JOURNAL_FILE = "trials.jsonl"
+MANAGER_LOG = "manager.log"
+
+PARTS = ("train", "valid", "final", "test")  # of a region's data; `final` is training plus validation data
+
+_SLUG = "[a-z0-9]+(?:-[a-z0-9]+)*"
+_NODE = re.compile(rf"({_SLUG})_(?:t([0-9]{{4,5}})|(final))")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeName:
+    """A job node: trial `number` of a region, or the region's final training when `number` is None."""
+
+    slug: str
+    number: int | None
+
+    def __str__(self) -> str:
+        """Return the node's name in the DAG; it is parsed back, so that no name is written that cannot be read."""
+        return f"{self.slug}_{self.label}"
+
+    @property
+    def label(self) -> str:
+        """The part after the slug: `t0007` or `final`."""
+        return "final" if self.number is None else f"t{self.number:04d}"
+
+    @property
+    def folder(self) -> str:
+        """Name of the trial's folder under `trials/`: `0007` or `final`."""
+        return self.label.removeprefix("t")
+
+
+def parse_node(name: str) -> NodeName:
+    """Read a node name back; ValueError for anything that `NodeName` does not write.
+
+    >>> parse_node("united-kingdom_t0007")
+    NodeName(slug='united-kingdom', number=7)
+    """
+    match = _NODE.fullmatch(name)
+    node = NodeName(match[1], int(match[2]) if match[2] else None) if match else None
+    if node is None or str(node) != name:
+        raise ValueError(f"{name!r} is not a node of this study; a node is called like germany_t0007 or germany_final")
+    return node
+
+
+@dataclass(frozen=True, slots=True)
+class RegionFolder:
+    """The files of one region in a run directory."""
+
+    path: Path
+
+    @property
+    def submit_files(self) -> tuple[Path, Path]:
+        """Submit files of the trials and of the final training."""
+        return self.path / TRAIN_SUBMIT, self.path / FINAL_SUBMIT
+
+    @property
+    def spec(self) -> Path:
+        """What PRE and POST need to know of the region, as JSON."""
+        return self.path / REGION_FILE
+
+    @property
+    def journal(self) -> Path:
+        """The append-only record of all trials."""
+        return self.path / JOURNAL_FILE
+
+    @property
+    def standing_model(self) -> Path:
+        """The champion of an earlier run, which a new model has to beat."""
+        return self.path / "standing.nc"
+
+    @property
+    def standing_metrics(self) -> Path:
+        """What the standing champion reached when it was made."""
+        return self.path / "standing.json"
+
+    @property
+    def champion_model(self) -> Path:
+        """The best model so far."""
+        return self.path / "champion" / "model.nc"
+
+    @property
+    def champion_metrics(self) -> Path:
+        """What the champion reached, and how it was made."""
+        return self.path / "champion" / "metrics.json"
+
+    def trial(self, node: NodeName) -> Path:
+        """Folder in which one node's job starts and ends."""
+        return self.path / "trials" / node.folder
+
+    def data(self, part: str) -> Path:
+        """Data file of one of `PARTS`."""
+        return self.path / data_file(part)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The files of one run directory."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> Path:
+        """What the run was made from."""
+        return self.path / MANIFEST_FILE
+
+    @property
+    def study_dag(self) -> Path:
+        """The graph over all regions."""
+        return self.path / STUDY_DAG
+
+    @property
+    def report(self) -> Path:
+        """Folder of the summary."""
+        return self.path / "report"
+
+    def region(self, slug: str) -> RegionFolder:
+        """Files of one region."""
+        return RegionFolder(self.path / "regions" / slug)
+
+
+def data_file(part: str) -> str:
+    """Return the name that a region's data has in the run directory.
+
+    >>> data_file("train")
+    'data.train.nc'
+    """
+    return f"data.{part}.nc"

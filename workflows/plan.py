@@ -1,0 +1,61 @@
+"""The graph as data: which nodes there are and what waits for what. No DAGMan syntax here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from workflows.names import NodeName
+from workflows.study import Config, Region
+
+
+@dataclass(frozen=True, slots=True)
+class RegionPlan:
+    """One region's part of the graph: rounds of trials, then the final training.
+
+    Nodes are made on the fly, because a study may have a million of them.
+    """
+
+    region: Region
+
+    @property
+    def final(self) -> NodeName:
+        """The node that trains the winner."""
+        return NodeName(self.region.slug, None)
+
+    def rounds(self) -> Iterator[tuple[NodeName, ...]]:
+        """Yield the trial nodes of each round; all of one round end before the next one starts."""
+        first = 0
+        for size in self.region.search.sizes:
+            yield tuple(NodeName(self.region.slug, number) for number in range(first, first + size))
+            first += size
+
+    def nodes(self) -> Iterator[NodeName]:
+        """Yield all nodes of the region, the final one last."""
+        for trials in self.rounds():
+            yield from trials
+        yield self.final
+
+    def edges(self) -> Iterator[tuple[tuple[NodeName, ...], tuple[NodeName, ...]]]:
+        """Yield (parents, children): every child waits for every parent."""
+        layers = [*self.rounds(), (self.final,)]
+        yield from itertools.pairwise(layers)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The graph of a study: one independent part per region."""
+
+    config: Config
+    regions: tuple[RegionPlan, ...]
+
+    @property
+    def trials(self) -> int:
+        """Number of trials over all regions."""
+        return sum(region.region.search.trials for region in self.regions)
+
+
+def build_plan(config: Config) -> Plan:
+    """Return the graph of `config`."""
+    return Plan(config, tuple(RegionPlan(region) for region in config.regions))

@@ -1,0 +1,156 @@
+"""Render the files HTCondor reads. The only module that imports Jinja2; syntax is quoted by `submit_syntax`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from workflows import features, names, submit_syntax
+from workflows.features import Version
+from workflows.names import RunFolder
+from workflows.plan import Plan, RegionPlan
+from workflows.resources import resource_dir
+from workflows.study import Job
+
+MB = 1 << 20
+GIVE_UP = 4  # exit code of PRE and POST after which no retry of a node can help
+TUNE_OUTPUTS = ("result.json", "log.jsonl")
+FINAL_OUTPUTS = (*TUNE_OUTPUTS, "model.nc")
+
+
+def _refuse_silent_values(value: Any) -> Any:
+    """No expression may print None, or a line break that would start a command of its own."""
+    if value is None:
+        raise jinja2.TemplateRuntimeError("a template printed None")
+    if isinstance(value, str) and ("\n" in value or "\r" in value):
+        raise submit_syntax.QuotingError(f"{value!r} holds a line break")
+    return value
+
+
+def _larger_memory(job: Job) -> list[str]:
+    """Return the requests after the first one: doubled each time, up to `memory_max`."""
+    steps = []
+    size = job.memory
+    while job.memory_max is not None and size < job.memory_max:
+        size = min(2 * size, job.memory_max)
+        steps.append(f"{size // MB}MB")
+    return steps
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(resource_dir("templates")),
+        undefined=jinja2.StrictUndefined,
+        finalize=_refuse_silent_values,
+        autoescape=False,  # noqa: S701 (not HTML; submit_syntax quotes)
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    for quote in (
+        submit_syntax.path,
+        submit_syntax.name,
+        submit_syntax.arguments,
+        submit_syntax.submit_value,
+        submit_syntax.submit_expression,
+        submit_syntax.classad_string,
+    ):
+        environment.filters[quote.__name__] = quote
+    environment.filters["supports"] = features.supports
+    return environment
+
+
+class Renderer:
+    """Renders one run. Large texts come in pieces, so that a million nodes need no memory."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        plan: Plan,
+        *,
+        htcondor: Version,
+        python: str,
+        codes: tuple[str, str],
+        standing: frozenset[str],
+    ) -> None:
+        """`codes`: names of the manager's and the worker's archive; `standing`: slugs that have a champion."""
+        self.run = run
+        self.plan = plan
+        self.htcondor = htcondor
+        self.python = python
+        self.manager_code, self.worker_code = codes
+        self.standing = standing
+        self.environment = _environment()
+
+    def files(self) -> Iterator[tuple[str, Iterator[str]]]:
+        """Yield (path relative to the run directory, pieces of text) of every rendered file."""
+        yield names.DAGMAN_CONFIG, self._render("dagman.config.j2", jobs=self.plan.config.limits.jobs)
+        yield names.REPORT_SUBMIT, self._render("report.sub.j2")
+        yield names.STUDY_DAG, self._dag(self.run.study_dag, self.plan.regions)
+        for region in self.plan.regions:
+            yield from self._region_files(region)
+
+    def _region_files(self, plan: RegionPlan) -> Iterator[tuple[str, Iterator[str]]]:
+        folder = self.run.region(plan.region.slug)
+        where = f"regions/{plan.region.slug}"
+        train, final = folder.submit_files
+        yield f"{where}/{names.REGION_DAG}", self._dag(folder.path / names.REGION_DAG, (plan,))
+        yield (
+            f"{where}/{names.NODES_DAG}",
+            self._render(
+                "nodes.dag.j2",
+                plan=plan,
+                train_submit=train,
+                final_submit=final,
+                jobs_per_region=self.plan.config.limits.jobs_per_region,
+                give_up=GIVE_UP,
+            ),
+        )
+        yield f"{where}/{names.TRAIN_SUBMIT}", self._submit(plan, "Trials", ("train", "valid"), TUNE_OUTPUTS)
+        final_parts = (*plan.region.final_parts, "test")
+        yield f"{where}/{names.FINAL_SUBMIT}", self._submit(plan, "Final training", final_parts, FINAL_OUTPUTS)
+
+    def _dag(self, dag: Path, regions: tuple[RegionPlan, ...]) -> Iterator[str]:
+        trials = sum(plan.region.search.trials for plan in regions)
+        scripts = {"pre": self.run.path / "pre.sh", "post": self.run.path / "post.sh"}
+        return self._render(
+            "study.dag.j2",
+            study=self.plan.config.name,
+            title=f"{len(regions)} regions, {trials} trials",
+            dag=dag,
+            dagman_config=self.run.path / names.DAGMAN_CONFIG,
+            node_files=(self.run.region(plan.region.slug).path / names.NODES_DAG for plan in regions),
+            python=self.python,
+            code=self.manager_code,
+            report_node=names.REPORT_NODE,
+            report_submit=self.run.path / names.REPORT_SUBMIT,
+            **scripts,
+        )
+
+    def _submit(self, plan: RegionPlan, title: str, parts: tuple[str, ...], outputs: tuple[str, ...]) -> Iterator[str]:
+        folder = self.run.region(plan.region.slug)
+        inputs = [folder.path / names.NETWORK_FILE, *(folder.data(part) for part in parts)]
+        if "test" in parts and plan.region.slug in self.standing:
+            inputs.append(folder.standing_model)
+        return self._render(
+            "job.sub.j2",
+            title=title,
+            folder=folder.path,
+            train=self.run.path / "train.sh",
+            worker_code=self.worker_code,
+            inputs=[*inputs, self.run.path / self.worker_code],
+            outputs=outputs,
+            job=plan.region.job,
+            mb=MB,
+            larger_memory=_larger_memory(plan.region.job),
+            htcondor=self.htcondor,
+            study=self.plan.config.name,
+            region=plan.region.name,
+            batch_name=f"{self.plan.config.name} {plan.region.slug}",
+        )
+
+    def _render(self, template: str, **values: Any) -> Iterator[str]:
+        return self.environment.get_template(template).generate(**values)

@@ -1,0 +1,89 @@
+"""The one place where values become HTCondor syntax. Whatever it cannot quote safely it refuses.
+
+Names and values come from YAML and are hostile until they have passed through here.
+"""
+
+from __future__ import annotations
+
+import re
+
+from workflows.errors import RegiondagError
+
+_PATH = re.compile(r"[\w./:@+=~-]+")
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class QuotingError(RegiondagError):
+    """A value that cannot be written into a DAG or a submit file."""
+
+
+def path(value: object) -> str:
+    """Return a path as one word of a DAG or submit file; DAGMan splits at spaces and knows no quotes.
+
+    >>> path("/data/run-retail")
+    '/data/run-retail'
+    """
+    text = str(value)
+    if not _PATH.fullmatch(text):
+        raise QuotingError(
+            f"the path {text!r} cannot stand in a DAG: DAGMan splits lines at spaces and expands $ and quotes. "
+            "Choose a folder whose path holds letters, digits and . _ / : @ + = ~ - only (`generate --out FOLDER`)"
+        )
+    return text
+
+
+def name(value: object) -> str:
+    """Return the name of a node or category: letters, digits, '-' and '_'.
+
+    >>> name("united-kingdom_t0007")
+    'united-kingdom_t0007'
+    """
+    text = str(value)
+    if not _NAME.fullmatch(text):
+        raise QuotingError(f"{text!r} cannot name anything in a DAG; legal are letters, digits, '-' and '_'")
+    return text
+
+
+def submit_value(value: object) -> str:
+    """Return `value` as the right side of a submit command that holds plain text, `$` kept from being a macro.
+
+    >>> submit_value("cost $(HOME)")
+    'cost $(DOLLAR)(HOME)'
+    """
+    return _one_line(value).replace("$", "$(DOLLAR)")
+
+
+def submit_expression(value: object) -> str:
+    """Return a ClassAd expression of the user on one line, as it is; HTCondor checks it at the dry run."""
+    return _one_line(value)
+
+
+def arguments(words: list[str]) -> str:
+    """Return words as the `arguments` command in HTCondor's new syntax: single quotes, doubled inside.
+
+    >>> arguments(["train", "it's", 'a "b"'])
+    '"train \\'it\\'\\'s\\' \\'a ""b""\\'"'
+    """
+    quoted = []
+    for word in words:
+        text = submit_value(word).replace('"', '""')
+        plain = text and not re.search(r"[\s']", text) and '"' not in text
+        quoted.append(text if plain else "'" + text.replace("'", "''") + "'")
+    return '"' + " ".join(quoted) + '"'
+
+
+def classad_string(value: object) -> str:
+    r"""Return `value` as a ClassAd string literal for a submit file.
+
+    >>> print(classad_string('a "b" \\'))
+    "a \"b\" \\"
+    """
+    text = submit_value(value)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _one_line(value: object) -> str:
+    text = str(value)
+    if any(ord(character) < 32 or ord(character) == 127 or character in "\u0085\u2028\u2029" for character in text):
+        raise QuotingError(f"{text!r} holds a line break or another control character")
+    return text
