@@ -1,0 +1,148 @@
+"""A region's journal: one JSON object a line, only ever appended to. Everything known of the trials is in it.
+
+Two events matter, and the first of each per trial counts, so that a script DAGMan runs twice changes nothing:
+    {"event": "proposed", "trial": 7, "point": {...}}
+    {"event": "settled", "trial": 7, "status": "ok", "value": 0.07, ...}
+`"trial": null` is the final training. `{"event": "attempt"}` notes a run that is tried again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workflows.errors import RegiondagError
+from workflows.space import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The hyperparameters given to one trial."""
+
+    trial: int
+    point: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How one trial (or the final training: `trial` is None) ended."""
+
+    trial: int | None
+    status: str
+    reason: str = ""
+    value: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    standing: Mapping[str, float] = field(default_factory=dict)  # the champion of the run before, on this test set
+    best_epoch: int = 0
+    seconds: float = 0.0
+    promoted: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a value to learn from."""
+        return self.status == "ok"
+
+
+@dataclass(slots=True)
+class History:
+    """A journal, read: each trial's proposal, outcome and number of repeated attempts."""
+
+    proposals: dict[int, Proposal] = field(default_factory=dict)
+    settled: dict[int, Settled] = field(default_factory=dict)
+    final: Settled | None = None
+    attempts: int = 0
+    attempt_seconds: float = 0.0
+
+    def settle(self, settled: Settled) -> None:
+        """Take an outcome in. The first one counts, but what a rescue DAG may run again can still turn out well."""
+        if settled.trial is None:
+            if self.final is None or not self.final.ok:
+                self.final = settled
+        elif settled.trial not in self.settled or self.settled[settled.trial].status == "bad_input":
+            self.settled[settled.trial] = settled
+
+    def outcome(self, trial: int | None) -> Settled | None:
+        """Return what is known for good of a trial, or of the final training."""
+        if trial is None:
+            return self.final if self.final and self.final.ok else None
+        known = self.settled.get(trial)
+        return known if known and known.status != "bad_input" else None
+
+    def best(self, minimize: bool) -> Settled | None:
+        """Return the best successful trial, the earliest of equals."""
+        sign = 1.0 if minimize else -1.0
+        done = [(sign * s.value, trial) for trial, s in self.settled.items() if s.ok and s.value is not None]
+        return self.settled[min(done)[1]] if done else None
+
+
+class Journal:
+    """Appends to one region's journal under a lock, and reads it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the region's lock: PRE and POST of several nodes run at the same time."""
+        with self.path.with_suffix(".lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def append(self, event: str, **values: Any) -> None:
+        """Add one line and wait until it is on disk. Call it under `locked`."""
+        self.append_all([(event, values)])
+
+    def append_all(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Add some lines and wait until they are on disk. Call it under `locked`."""
+        records = ({"event": event, "time": round(time.time(), 3), **values} for event, values in events)
+        lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records]
+        with self.path.open("ab") as file:
+            file.truncate(_whole_lines(self.path))  # what a crash tore off is said again by the script run again
+            file.write("".join(lines).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def read(self) -> History:
+        """Fold the journal. A torn last line is passed over; anything else that is no record is an error."""
+        history = History()
+        try:
+            text = self.path.read_bytes()
+        except FileNotFoundError:
+            return history
+        *lines, _torn = text.split(b"\n")
+        for number, line in enumerate(lines, start=1):
+            self._fold(history, number, line)
+        return history
+
+    def _fold(self, history: History, number: int, line: bytes) -> None:
+        try:
+            record = json.loads(line)
+            event = record.pop("event")
+            record.pop("time", None)
+            if event == "proposed":
+                history.proposals.setdefault(record["trial"], Proposal(**record))
+            elif event == "settled":
+                settled = Settled(**record)
+                history.settle(settled)
+            elif event == "attempt":
+                history.attempts += 1
+                history.attempt_seconds += float(record.get("seconds", 0.0))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise RegiondagError(
+                f"{self.path}:{number}: not a line of a journal ({error}); was the file edited? "
+                "Remove the line, or restore the file"
+            ) from error
+
+
+def _whole_lines(path: Path) -> int:
+    """Return the number of bytes up to and including the last line break."""
+    text = path.read_bytes()
+    return text.rfind(b"\n") + 1

@@ -1,0 +1,57 @@
+"""What DAGMan's PRE and POST scripts run: `pre RUN NODE RETRY` and `post RUN NODE RETURN RETRY MAX_RETRIES`.
+
+Packed into the run directory, so that a run in progress never meets newer code. What is printed goes to manager.log.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from workflows.errors import RegiondagError
+from workflows.names import REPORT_NODE, RunFolder, parse_node
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one script; the exit code is the script's."""
+    words = sys.argv[1:] if argv is None else argv
+    note = " ".join(words[:1] + words[2:])
+    try:
+        kind, run, node, *numbers = words
+        code = _pre(RunFolder(Path(run)), node) if kind == "pre" else _post(RunFolder(Path(run)), node, numbers)
+    except RegiondagError as error:
+        _log(f"{note}: exit {error.exit_code}: {error}")
+        return error.exit_code
+    except Exception:
+        _log(f"{note}: exit 1: a bug\n{traceback.format_exc()}")
+        return 1
+    _log(f"{note}: exit {code}")
+    return code
+
+
+def _pre(run: RunFolder, name: str) -> int:
+    from workflows.propose import prepare_final, prepare_trial
+
+    node = parse_node(name)
+    prepare = prepare_final if node.number is None else prepare_trial
+    prepare(run.region(node.slug), node)
+    return 0
+
+
+def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
+    if name == REPORT_NODE:
+        from workflows.report import write_report
+
+        return 0 if write_report(run).finished else 1
+    from workflows.settle import JobEnd, settle_final, settle_trial
+
+    node = parse_node(name)
+    settle = settle_final if node.number is None else settle_trial
+    settle(run.region(node.slug), node, JobEnd(*map(int, numbers)))
+    return 0
+
+
+def _log(text: str) -> None:
+    print(time.strftime("%Y-%m-%d %H:%M:%S"), text, flush=True)

@@ -1,0 +1,130 @@
+"""PRE: propose hyperparameters and write the node's trial.json.
+
+May run twice for one node (retries, rescue DAGs) and then changes nothing more: the journal holds one proposal per
+trial, and trial.json comes out the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+
+from nnlib.contract import (
+    LOG_FILE,
+    MODEL_FILE,
+    RESULT_FILE,
+    TRIAL_FILE,
+    Role,
+    TrainSettings,
+    Trial,
+    trial_to_json,
+    write_atomically,
+)
+from workflows.errors import GiveUpError
+from workflows.journal import History, Journal
+from workflows.names import NETWORK_FILE, NodeName, RegionFolder, data_file
+from workflows.regionspec import RegionSpec, read_spec
+from workflows.space import Value, seed_of
+from workflows.suggest import Observation, suggest
+
+TRAIN_SETTINGS = frozenset(field.name for field in fields(TrainSettings))
+
+
+def prepare_trial(folder: RegionFolder, node: NodeName) -> None:
+    """Write trial.json of a trial; the first node of a round proposes for the whole round."""
+    if node.number is None:
+        raise ValueError(f"{node} is not a trial")
+    spec = read_spec(folder.spec)
+    journal = Journal(folder.journal)
+    with journal.locked():
+        history = journal.read()
+        if node.number not in history.proposals:
+            _propose_round(spec, journal, history, node.number)
+            history = journal.read()
+    point = history.proposals[node.number].point
+    trial = _trial(spec, node, Role.TUNE, point, ("train",))
+    _write_trial(folder, node, replace(trial, valid_file=data_file("valid")))
+
+
+def _propose_round(spec: RegionSpec, journal: Journal, history: History, number: int) -> None:
+    index = spec.search.round_of(number)
+    first = sum(spec.search.sizes[:index])
+    numbers = range(first, first + spec.search.sizes[index])
+    observations = [
+        Observation(history.proposals[trial].point, settled.value if settled.ok else None)
+        for trial, settled in sorted(history.settled.items())
+        if trial < first
+    ]
+    points = suggest(
+        spec.search.method,
+        spec.search.space,
+        observations,
+        numbers,
+        trials=spec.search.trials,
+        minimize=spec.metric.minimize,
+        seed=seed_of(spec.train.seed, spec.slug),
+    )
+    journal.append_all(
+        ("proposed", {"trial": trial, "point": point})
+        for trial, point in zip(numbers, points, strict=True)
+        if trial not in history.proposals
+    )
+
+
+def prepare_final(folder: RegionFolder, node: NodeName) -> None:
+    """Write trial.json of the final training: the best trial's hyperparameters, for its best number of epochs."""
+    spec = read_spec(folder.spec)
+    history = Journal(folder.journal).read()
+    best = history.best(spec.metric.minimize)
+    if best is None or best.trial is None:
+        reasons = sorted({f"{s.status}: {s.reason}" for s in history.settled.values()})[:3]
+        raise GiveUpError(
+            f"region {spec.name!r}: no trial succeeded, so there is nothing to train; {'; '.join(reasons)}"
+        )
+    trial = _trial(spec, node, Role.FINAL, history.proposals[best.trial].point, spec.final_parts)
+    standing = folder.standing_model.name if folder.standing_model.exists() else None
+    _write_trial(
+        folder,
+        node,
+        replace(
+            trial,
+            train=replace(trial.train, epochs=max(best.best_epoch, 1), stop_after=0),
+            test_file=data_file("test"),
+            champion=standing,
+            sha256={**trial.sha256, **_digests(spec, ["test"], standing)},
+        ),
+    )
+
+
+def _trial(spec: RegionSpec, node: NodeName, role: Role, point: Mapping[str, Value], parts: tuple[str, ...]) -> Trial:
+    settings = {name: value for name, value in point.items() if name in TRAIN_SETTINGS}
+    others = {name: value for name, value in point.items() if name not in TRAIN_SETTINGS}
+    return Trial(
+        node=str(node),
+        region=spec.name,
+        number=-1 if node.number is None else node.number,
+        role=role,
+        network=NETWORK_FILE,
+        hyperparameters=others,
+        train=replace(spec.train, **settings),  # type: ignore[arg-type]  # checked when study.yaml was read
+        metric=spec.metric,
+        train_files=tuple(data_file(part) for part in parts),
+        sha256={NETWORK_FILE: spec.sha256[NETWORK_FILE], **_digests(spec, [*parts, *_valid(role)], None)},
+    )
+
+
+def _valid(role: Role) -> list[str]:
+    return ["valid"] if role is Role.TUNE else []
+
+
+def _digests(spec: RegionSpec, parts: list[str], standing: str | None) -> dict[str, str]:
+    wanted = [data_file(part) for part in parts] + ([standing] if standing else [])
+    return {file: spec.sha256[file] for file in wanted}
+
+
+def _write_trial(folder: RegionFolder, node: NodeName, trial: Trial) -> None:
+    place = folder.trial(node)
+    place.mkdir(parents=True, exist_ok=True)
+    for stale in (RESULT_FILE, LOG_FILE, MODEL_FILE):  # of an attempt before this one
+        (place / stale).unlink(missing_ok=True)
+    write_atomically(place / TRIAL_FILE, trial_to_json(trial))

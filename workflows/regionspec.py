@@ -1,0 +1,74 @@
+"""What PRE and POST scripts know of a region: `region.json`, written once when the run directory is made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nnlib.contract import Metric, TrainSettings
+from workflows.errors import RegiondagError
+from workflows.space import parameter_from_json, parameter_to_json
+from workflows.study import Region, Search
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSpec:
+    """A region's search and training, with the SHA-256 of every input file in its folder."""
+
+    study: str
+    name: str
+    slug: str
+    metric: Metric
+    train: TrainSettings
+    search: Search
+    final_parts: tuple[str, ...]
+    sha256: Mapping[str, str]
+
+
+def spec_of(study: str, region: Region, sha256: Mapping[str, str]) -> RegionSpec:
+    """Return what PRE and POST need to know of `region`."""
+    return RegionSpec(
+        study, region.name, region.slug, region.metric, region.train, region.search, region.final_parts, sha256
+    )
+
+
+def spec_to_json(spec: RegionSpec) -> str:
+    """Return `spec` as JSON text."""
+    search = {
+        "method": spec.search.method,
+        "space": [parameter_to_json(parameter) for parameter in spec.search.space],
+        "sizes": spec.search.sizes,
+    }
+    raw = {
+        "study": spec.study,
+        "name": spec.name,
+        "slug": spec.slug,
+        "metric": asdict(spec.metric),
+        "train": asdict(spec.train),
+        "search": search,
+        "final_parts": spec.final_parts,
+        "sha256": spec.sha256,
+    }
+    return json.dumps(raw, indent=1, ensure_ascii=False) + "\n"
+
+
+def read_spec(path: Path) -> RegionSpec:
+    """Read what `spec_to_json` wrote; RegiondagError when it cannot be read."""
+    try:
+        raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        search = raw["search"]
+        return RegionSpec(
+            study=raw["study"],
+            name=raw["name"],
+            slug=raw["slug"],
+            metric=Metric(**raw["metric"]),
+            train=TrainSettings(**raw["train"]),
+            search=Search(search["method"], tuple(map(parameter_from_json, search["space"])), tuple(search["sizes"])),
+            final_parts=tuple(raw["final_parts"]),
+            sha256=raw["sha256"],
+        )
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise RegiondagError(f"{path}: cannot be read as a region of this version: {error!r}") from error

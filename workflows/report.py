@@ -1,0 +1,188 @@
+"""Summarise a run: `report/summary.json` and `report/summary.md`, one row per region."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from nnlib.contract import write_atomically
+from workflows.errors import RegiondagError
+from workflows.journal import History, Journal, Settled
+from workflows.names import RegionFolder, RunFolder
+from workflows.regionspec import RegionSpec, read_spec
+
+TEST_METRIC = "p@10"
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSummary:
+    """One region's row. `status`: promoted, kept (the standing champion is better), failed or unfinished."""
+
+    region: str
+    slug: str
+    status: str
+    reason: str
+    hyperparameters: Mapping[str, Any]
+    test: Mapping[str, float]
+    popularity: Mapping[str, float]
+    standing: Mapping[str, float]
+    validation: float | None  # best trial's metric on the validation part
+    trials: Mapping[str, int]  # planned, run, ok, failed, pruned
+    hours: float
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A whole run."""
+
+    study: str
+    run: str
+    metric: str
+    regions: tuple[RegionSummary, ...] = field(default_factory=tuple)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every region has its champion."""
+        return all(region.status in ("promoted", "kept") for region in self.regions)
+
+
+def write_report(run: RunFolder) -> Summary:
+    """Read all journals and write the report's files anew."""
+    summary = summarise(run)
+    run.report.mkdir(exist_ok=True)
+    raw = asdict(summary) | {"finished": summary.finished}
+    write_atomically(run.report / "summary.json", json.dumps(raw, indent=1, ensure_ascii=False) + "\n")
+    write_atomically(run.report / "summary.md", to_markdown(summary))
+    return summary
+
+
+def summarise(run: RunFolder) -> Summary:
+    """Fold the journals of all regions into one summary."""
+    manifest = read_manifest(run)
+    rows = [_summarise_region(run.region(slug)) for slug in manifest["regions"]]
+    return Summary(manifest["study"], str(run.path), manifest["metric"], tuple(rows))
+
+
+def read_manifest(run: RunFolder) -> dict[str, Any]:
+    """Read manifest.json; RegiondagError for a folder that is no run directory."""
+    try:
+        raw: dict[str, Any] = json.loads(run.manifest.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RegiondagError(
+            f"{run.path} is not a run directory ({error}); `regiondag generate study.yaml` makes one"
+        ) from error
+    return raw
+
+
+def _summarise_region(folder: RegionFolder) -> RegionSummary:
+    spec = read_spec(folder.spec)
+    history = Journal(folder.journal).read()
+    final = history.final
+    champion: dict[str, Any] = {}
+    if final and final.ok and folder.champion_metrics.exists():
+        champion = json.loads(folder.champion_metrics.read_text(encoding="utf-8"))
+    best = history.best(spec.metric.minimize)
+    status, reason = _status(spec, history, final)
+    return RegionSummary(
+        region=spec.name,
+        slug=spec.slug,
+        status=status,
+        reason=reason,
+        hyperparameters=champion.get("hyperparameters", {}),
+        test=final.metrics if final else {},
+        popularity=final.baseline if final else {},
+        standing=final.standing if final else {},
+        validation=best.value if best else None,
+        trials=_count(spec, history),
+        hours=round(_seconds(history) / HOUR, 4),
+        model=str(folder.champion_model) if champion else "",
+    )
+
+
+def _status(spec: RegionSpec, history: History, final: Settled | None) -> tuple[str, str]:
+    if final and final.ok:
+        return ("promoted", final.reason) if final.promoted else ("kept", "the standing champion is better")
+    if final:
+        return "failed", final.reason
+    failures = [s for s in history.settled.values() if not s.ok]
+    refused = [s for s in failures if s.status == "bad_input"]
+    if refused:
+        return "failed", refused[0].reason
+    if failures and len(failures) == spec.search.trials:
+        reason, times = Counter(f"{s.status}: {s.reason}" for s in failures).most_common(1)[0]
+        return "failed", f"all {len(failures)} trials failed, {times} of them: {reason}"
+    return "unfinished", "not all of its jobs have run; submit the DAG again to go on"
+
+
+def _count(spec: RegionSpec, history: History) -> dict[str, int]:
+    done = history.settled.values()
+    pruned = sum(s.status == "pruned" for s in done)
+    ok = sum(s.ok for s in done)
+    return {
+        "planned": spec.search.trials,
+        "run": len(done),
+        "ok": ok,
+        "failed": len(done) - ok - pruned,
+        "pruned": pruned,
+    }
+
+
+def _seconds(history: History) -> float:
+    final = history.final.seconds if history.final else 0.0
+    return sum(s.seconds for s in history.settled.values()) + final + history.attempt_seconds
+
+
+# --- text --------------------------------------------------------------------------------------------------
+
+HEADINGS = ("region", "status", f"test {TEST_METRIC}", "popularity", "trials run/failed/pruned", "hours", "champion")
+
+
+def table(summary: Summary) -> list[tuple[str, ...]]:
+    """Return the summary as rows of text, without the headings."""
+    return [
+        (
+            region.region,
+            region.status,
+            _figure(region.test.get(TEST_METRIC)),
+            _figure(region.popularity.get(TEST_METRIC)),
+            f"{region.trials['run']}/{region.trials['failed']}/{region.trials['pruned']}",
+            f"{region.hours:.3f}",
+            ", ".join(f"{name} {_short(value)}" for name, value in region.hyperparameters.items()),
+        )
+        for region in summary.regions
+    ]
+
+
+def to_markdown(summary: Summary) -> str:
+    """Return the summary as a Markdown page."""
+    lines = [
+        f"# {summary.study}",
+        "",
+        f"Run `{summary.run}`. Tuned by validation {summary.metric}; {TEST_METRIC} is measured once, on the test part.",
+        "",
+        "| " + " | ".join(HEADINGS) + " |",
+        "|" + "---|" * len(HEADINGS),
+    ]
+    lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in table(summary)]
+    notes = [f"- {_cell(r.region)}: {_cell(r.reason)}" for r in summary.regions if r.reason]
+    return "\n".join([*lines, *(["", "## Notes", "", *notes] if notes else [])]) + "\n"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _cell(text: str) -> str:
+    """Keep free text from breaking out of its cell, or from becoming HTML."""
+    for plain, safe in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("\n", " "), ("`", "\\`")):
+        text = text.replace(plain, safe)
+    return text

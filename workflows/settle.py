@@ -1,0 +1,163 @@
+"""POST: settle how a node's job ended, and promote the final model.
+
+May run twice for one node (DAGMan's recovery) and then changes nothing more: the journal holds one outcome per trial,
+and files are replaced atomically.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nnlib.contract import (
+    MODEL_FILE,
+    RESULT_FILE,
+    TRIAL_FILE,
+    ContractError,
+    Exit,
+    Metric,
+    Result,
+    result_from_json,
+    sha256_of,
+    write_atomically,
+)
+from workflows.errors import GiveUpError, TryAgainError
+from workflows.journal import Journal, Settled
+from workflows.names import NodeName, RegionFolder
+from workflows.regionspec import RegionSpec, read_spec
+
+REMOVED = -1002  # what DAGMan passes as $RETURN for a job that left the queue without running to its end
+SUBMIT_FAILED = -1001
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How DAGMan says a node's job ended."""
+
+    exit_code: int
+    retry: int
+    max_retries: int
+
+
+def settle_trial(folder: RegionFolder, node: NodeName, end: JobEnd) -> Settled:
+    """Record how a trial ended; TryAgainError and GiveUpError as the worker contract says."""
+    return _settle(folder, node, end, read_spec(folder.spec))
+
+
+def settle_final(folder: RegionFolder, node: NodeName, end: JobEnd) -> Settled:
+    """Record how the final training ended, and promote its model if it beats the standing champion."""
+    spec = read_spec(folder.spec)
+    settled = _settle(folder, node, end, spec)
+    if not settled.ok:
+        raise GiveUpError(f"region {spec.name!r}: the final training failed: {settled.reason}")
+    _write_champion(folder, node, settled, spec)
+    return settled
+
+
+def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec) -> Settled:
+    journal = Journal(folder.journal)
+    with journal.locked():
+        known = journal.read().outcome(node.number)
+        if known is None:
+            known = _outcome(folder.trial(node), node, end, spec)
+            if known.status == "machine" and end.retry < end.max_retries:
+                journal.append("attempt", trial=node.number, reason=known.reason, seconds=known.seconds)
+                raise TryAgainError(f"{node}: {known.reason}; try {end.retry + 2} of {end.max_retries + 1}")
+            journal.append("settled", **asdict(known))
+    if known.status == "bad_input":
+        raise GiveUpError(f"region {spec.name!r}, {node}: {known.reason}")
+    return known
+
+
+def _outcome(place: Path, node: NodeName, end: JobEnd, spec: RegionSpec) -> Settled:
+    """Say how the job ended, from DAGMan's exit code and the job's result.json."""
+    result = _read_result(place / RESULT_FILE, node)
+    reason = result.reason if result else ""
+    seconds = result.seconds if result else 0.0
+    if end.exit_code == REMOVED:
+        text = "the job was removed from the queue (by hand, past its deadline, or held for too long)"
+        return Settled(node.number, "removed", text, seconds=seconds)
+    if end.exit_code == Exit.DIVERGED:
+        return Settled(node.number, "diverged", reason or "the training diverged", seconds=seconds)
+    if end.exit_code == Exit.BAD_INPUT:
+        return Settled(node.number, "bad_input", reason or "the worker refused its input", seconds=seconds)
+    if end.exit_code == Exit.OK and result and result.status == "ok":
+        return _success(result, node, spec.metric)
+    return Settled(node.number, "machine", reason or _describe(end.exit_code), seconds=seconds)
+
+
+def _success(result: Result, node: NodeName, metric: Metric) -> Settled:
+    standing = result.champion
+    return Settled(
+        trial=node.number,
+        status="ok",
+        reason=result.reason,
+        value=result.value,
+        metrics=result.metrics,
+        baseline=result.baseline,
+        standing=standing,
+        best_epoch=result.best_epoch,
+        seconds=result.seconds,
+        promoted=node.number is None and (not standing or _better(result.metrics, standing, metric)),
+    )
+
+
+def _better(new: Mapping[str, float], old: Mapping[str, float], metric: Metric) -> bool:
+    """Return whether the new model beats the old one on the same test set, by the study's metric."""
+    if metric.name not in new or metric.name not in old:
+        return True
+    sign = -1.0 if metric.minimize else 1.0
+    return sign * new[metric.name] > sign * old[metric.name]
+
+
+def _describe(exit_code: int) -> str:
+    if exit_code == SUBMIT_FAILED:
+        return "HTCondor did not accept the job; manager.log and the DAG's .dagman.out say why"
+    if exit_code == Exit.OK:
+        return "the job ended with 0 but brought no complete result.json"
+    if -1000 < exit_code < 0:
+        return f"the job was killed by signal {-exit_code}; its job.err says more"
+    return f"the job ended with exit code {exit_code} and no reason; its job.err says more"
+
+
+def _read_result(path: Path, node: NodeName) -> Result | None:
+    try:
+        result = result_from_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ContractError):
+        return None
+    return result if result.node == str(node) else None
+
+
+def _write_champion(folder: RegionFolder, node: NodeName, settled: Settled, spec: RegionSpec) -> None:
+    """Put the better of the new and the standing model into `champion/`; the model first, then what it reached."""
+    source = folder.trial(node) / MODEL_FILE if settled.promoted else folder.standing_model
+    folder.champion_model.parent.mkdir(exist_ok=True)
+    part = folder.champion_model.with_suffix(".part")
+    shutil.copyfile(source, part)
+    part.replace(folder.champion_model)
+    if settled.promoted:
+        facts = _champion_facts(folder, node, settled, spec)
+    else:
+        facts = json.loads(folder.standing_metrics.read_text(encoding="utf-8"))
+    facts["sha256"] = sha256_of(folder.champion_model)
+    write_atomically(folder.champion_metrics, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+
+
+def _champion_facts(folder: RegionFolder, node: NodeName, settled: Settled, spec: RegionSpec) -> dict[str, Any]:
+    trial = json.loads((folder.trial(node) / TRIAL_FILE).read_text(encoding="utf-8"))
+    settings = {p.name: trial["train"][p.name] for p in spec.search.space if p.name in trial["train"]}
+    return {
+        "study": spec.study,
+        "region": spec.name,
+        "run": folder.path.parents[1].name,
+        "hyperparameters": {**trial["hyperparameters"], **settings},
+        "train": trial["train"],
+        "metric": asdict(spec.metric),
+        "test": dict(settled.metrics),
+        "popularity": dict(settled.baseline),
+        "inputs": trial["sha256"],
+    }
