@@ -1,0 +1,89 @@
+"""`regiondag generate study.yaml`: render a run directory."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workflows.standing import Standing
+
+HELP = "render a run directory: one DAG, submit files, data, code"
+DESCRIPTION = """Render a new run directory below --out and print its path. It holds everything the run needs;
+`condor_submit_dag RUN/study.dag` runs all regions, `condor_submit_dag RUN/regions/NAME/region.dag` one alone."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("study", type=Path, metavar="study.yaml")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="where run directories go (default: runs/ beside study.yaml)"
+    )
+    parser.add_argument(
+        "--htcondor", metavar="VERSION", help="oldest HTCondor to render for (default: the running pool's, else 23.9)"
+    )
+    parser.add_argument(
+        "--champions",
+        metavar="RUN",
+        help="run directory whose champions have to be beaten, or `none` (default: the newest of each region in --out)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check the study, then write the run directory."""
+    from workflows.config import load_config
+    from workflows.datacheck import check_data
+    from workflows.rundir import create_run
+    from workflows.terminal import progress_bar
+
+    config = load_config(arguments.study)
+    check_data(config)
+    runs: Path = arguments.out or arguments.study.parent / "runs"
+    slugs = [region.slug for region in config.regions]
+    with progress_bar("regions") as progress:
+        created = create_run(
+            config,
+            runs,
+            htcondor=_version(arguments.htcondor),
+            standing=_standing(arguments.champions, runs, config.name, slugs),
+            progress=progress,
+        )
+    print(created.path)
+    print(
+        f"""Next:
+  regiondag doctor {created.path}     # would every job match a slot of the pool?
+  regiondag submit {created.path}     # or, on an access point: condor_submit_dag {created.study_dag}
+  regiondag status {created.path} --watch""",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _version(wanted: str | None) -> tuple[int, int, int]:
+    from workflows.errors import UsageError
+    from workflows.features import OLDEST, parse_version
+    from workflows.pool import find_pool
+
+    if wanted is None:
+        pool = find_pool()
+        return pool.version if pool else OLDEST
+    try:
+        version = parse_version(wanted)
+    except ValueError as error:
+        raise UsageError(f"--htcondor: {error}") from error
+    if version < OLDEST:
+        raise UsageError(f"--htcondor: {wanted} is older than {OLDEST[0]}.{OLDEST[1]}, the oldest that is supported")
+    return version
+
+
+def _standing(wanted: str | None, runs: Path, study: str, slugs: list[str]) -> dict[str, Standing]:
+    from workflows.names import RunFolder
+    from workflows.standing import find_standing, standing_of
+
+    if wanted == "none":
+        return {}
+    if wanted is None:
+        return find_standing(runs, study, slugs)
+    return standing_of(RunFolder(Path(wanted)), slugs)

@@ -1,0 +1,42 @@
+"""`regiondag init EXAMPLE DIR`: write an example study to start from."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+from workflows.errors import UsageError
+from workflows.resources import resource_dir
+
+HELP = "write an example study"
+DESCRIPTION = """Write an example study into a new folder. Examples:
+  retail   purchases of an online shop in 41 countries; one recommender per country"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("example", metavar="EXAMPLE", help="name of the example: retail")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="folder to write; must not exist or be empty")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Copy the example."""
+    examples = sorted(path.name for path in resource_dir("examples").iterdir() if path.is_dir())
+    if arguments.example not in examples:
+        raise UsageError(f"there is no example {arguments.example!r}; there is: {', '.join(examples)}")
+    folder: Path = arguments.folder
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists and is not an empty folder; name another one")
+    shutil.copytree(resource_dir("examples") / arguments.example, folder, dirs_exist_ok=True)
+    print(folder / "study.yaml")
+    print(
+        f"""Next:
+  cd {folder}
+  nnlib import purchases.csv.gz --out data      # one data set per country
+  regiondag validate study.yaml
+  regiondag generate study.yaml                 # writes a run directory and says how to submit it""",
+        file=sys.stderr,
+    )
+    return 0

@@ -1,0 +1,46 @@
+"""`regiondag submit RUN`: hand a run directory to condor_submit_dag."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from workflows.errors import RegiondagError, UsageError
+
+HELP = "submit a run directory with condor_submit_dag"
+DESCRIPTION = """Run condor_submit_dag on the run's DAG: on this machine where HTCondor is installed, else inside the
+embedded pool. Submitting a run again after a failure runs only what is not done yet (DAGMan's rescue DAG)."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("run_directory", type=Path, metavar="RUN")
+    parser.add_argument("--region", metavar="NAME", help="submit one region alone")
+    parser.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Submit; the exit code is condor_submit_dag's."""
+    from workflows.names import REGION_DAG, RunFolder
+    from workflows.pool import require_pool
+    from workflows.report import read_manifest
+
+    folder = RunFolder(arguments.run_directory.absolute())
+    manifest = read_manifest(folder)
+    if manifest["run"] != str(folder.path):
+        raise RegiondagError(
+            f"{folder.path} was made as {manifest['run']} and its DAG holds that path; move it back, or generate anew"
+        )
+    dag = folder.study_dag
+    if arguments.region is not None:
+        dag = folder.region(_slug(manifest["regions"], arguments.region)).path / REGION_DAG
+    pool = require_pool(arguments.pool)
+    done = pool.run(["condor_submit_dag", str(dag)], cwd=folder.path)
+    return int(done.returncode)
+
+
+def _slug(regions: dict[str, str], name: str) -> str:
+    for slug, region in regions.items():
+        if name in (slug, region):
+            return slug
+    raise UsageError(f"--region: no region {name!r} in this run; there are: {', '.join(regions.values())}")

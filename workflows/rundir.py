@@ -1,0 +1,168 @@
+"""Make a run directory: everything a study needs, in one folder that appears whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nnlib.contract import sha256_of
+from workflows import __version__, names
+from workflows.bundle import manager_archive, worker_archive
+from workflows.errors import RegiondagError
+from workflows.features import Version
+from workflows.names import RunFolder
+from workflows.plan import Plan, build_plan
+from workflows.regionspec import spec_of, spec_to_json
+from workflows.render import Renderer
+from workflows.resources import resource_dir
+from workflows.standing import Standing
+from workflows.study import Config, Region
+from workflows.submit_syntax import path as dag_path
+
+SCRIPTS = ("pre.sh", "post.sh", "train.sh")
+
+Progress = Callable[[int, int], None]  # regions done, regions in all
+
+
+def create_run(
+    config: Config,
+    runs: Path,
+    *,
+    htcondor: Version,
+    standing: Mapping[str, Standing],
+    progress: Progress,
+) -> RunFolder:
+    """Write a new run directory below `runs` and return it; nothing is left of it when that fails."""
+    plan = build_plan(config)
+    runs = runs.absolute()
+    dag_path(runs)  # say so before anything is written
+    runs.mkdir(parents=True, exist_ok=True)
+    run = _free_name(runs, config.name)
+    with _appearing_at(run.path) as part:
+        _Writer(part, run, plan, htcondor, standing).write(progress)
+    return run
+
+
+def _free_name(runs: Path, study: str) -> RunFolder:
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    candidates = (runs / f"run-{study}-{stamp}{suffix}" for suffix in ["", *(f"-{n}" for n in range(2, 1000))])
+    return RunFolder(next(path for path in candidates if not path.exists()))
+
+
+@contextmanager
+def _appearing_at(path: Path) -> Iterator[Path]:
+    """Give a folder to write into that becomes `path` when all went well, and is removed otherwise."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.mkdir()
+    try:
+        yield part
+        part.rename(path)
+    except OSError as error:
+        raise RegiondagError(f"{path} could not be written, nothing is left of it: {error}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+class _Writer:
+    """Writes the parts of one run. `part` is where they go now, `run` where they will be."""
+
+    def __init__(
+        self, part: Path, run: RunFolder, plan: Plan, htcondor: Version, standing: Mapping[str, Standing]
+    ) -> None:
+        self.part = RunFolder(part)
+        self.run = run
+        self.plan = plan
+        self.htcondor = htcondor
+        self.standing = standing
+        self.archives = (manager_archive(), worker_archive())
+        self.digests: dict[str, str] = {}  # path in the run directory -> SHA-256
+        self.known: dict[Path, str] = {}  # input file -> SHA-256, as regions may share files
+
+    def write(self, progress: Progress) -> None:
+        for archive in self.archives:
+            (self.part.path / archive.name).write_bytes(archive.content)
+            self._note(archive.name)
+        for script in SCRIPTS:
+            shutil.copy(resource_dir("scripts") / "dag" / script, self.part.path / script)
+            self._note(script)
+        shutil.copyfile(self.plan.config.file, self.part.path / names.STUDY_FILE)
+        self._note(names.STUDY_FILE)
+        regions = self.plan.config.regions
+        for done, region in enumerate(regions):
+            progress(done, len(regions))
+            self._write_region(region)
+        self._render()
+        progress(len(regions), len(regions))
+        _write_json(self.part.manifest, self._manifest())
+
+    def _write_region(self, region: Region) -> None:
+        folder = self.part.region(region.slug)
+        (folder.path / "trials").mkdir(parents=True)
+        copies = {folder.path / names.NETWORK_FILE: region.network}
+        copies |= {folder.data(part): source for part, source in region.data.items()}
+        standing = self.standing.get(region.slug)
+        if standing:
+            copies[folder.standing_model] = standing.model
+            shutil.copyfile(standing.metrics, folder.standing_metrics)
+        for copy, source in copies.items():
+            self._copy(source, copy)
+        inside = {copy.name: self.digests[self._inside(copy)] for copy in copies}
+        spec = spec_of(self.plan.config.name, region, inside)
+        folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
+
+    def _copy(self, source: Path, copy: Path) -> None:
+        """Copy an input and note the digest of the copy, which is what the jobs will get."""
+        shutil.copyfile(source, copy)
+        if source not in self.known:
+            self.known[source] = sha256_of(copy)
+        self.digests[self._inside(copy)] = self.known[source]
+
+    def _render(self) -> None:
+        manager, worker = self.archives
+        renderer = Renderer(
+            self.run,
+            self.plan,
+            htcondor=self.htcondor,
+            python=sys.executable,
+            codes=(manager.name, worker.name),
+            standing=frozenset(self.standing),
+        )
+        for name, pieces in renderer.files():
+            with (self.part.path / name).open("w", encoding="utf-8") as file:
+                file.writelines(pieces)
+
+    def _manifest(self) -> dict[str, Any]:
+        config = self.plan.config
+        metrics = {region.metric.name for region in config.regions}
+        return {
+            "study": config.name,
+            "run": str(self.run.path),
+            "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "metric": metrics.pop() if len(metrics) == 1 else "metric of each region",
+            "trials": self.plan.trials,
+            "regions": {region.slug: region.name for region in config.regions},
+            "versions": {
+                "regiondag": __version__,
+                "python": platform.python_version(),
+                "htcondor": ".".join(map(str, self.htcondor)),
+            },
+            "sha256": self.digests,
+        }
+
+    def _note(self, name: str) -> None:
+        self.digests[name] = sha256_of(self.part.path / name)
+
+    def _inside(self, path: Path) -> str:
+        return str(path.relative_to(self.part.path))
+
+
+def _write_json(path: Path, raw: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(raw, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,61 @@
+"""Find the champions that an earlier run of the same study left, so that today's models have to beat them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnlib.contract import sha256_of
+from workflows.errors import RegiondagError
+from workflows.names import MANIFEST_FILE, RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One region's champion: its model, what it reached, and its digest."""
+
+    model: Path
+    metrics: Path
+    sha256: str
+
+
+def find_standing(runs: Path, study: str, slugs: Iterable[str]) -> dict[str, Standing]:
+    """Return each region's champion of the newest run below `runs` that has a whole one."""
+    earlier = [RunFolder(path.parent) for path in sorted(runs.glob(f"run-*/{MANIFEST_FILE}"), reverse=True)]
+    earlier = [run for run in earlier if _study_of(run) == study]
+    found: dict[str, Standing] = {}
+    for slug in slugs:
+        for run in earlier:
+            standing = _champion_of(run, slug)
+            if standing:
+                found[slug] = standing
+                break
+    return found
+
+
+def standing_of(run: RunFolder, slugs: Iterable[str]) -> dict[str, Standing]:
+    """Return the champions of one run; RegiondagError when it has none at all."""
+    found = {slug: standing for slug in slugs if (standing := _champion_of(run, slug))}
+    if not found:
+        raise RegiondagError(f"{run.path} holds no champion of any region of this study (--champions)")
+    return found
+
+
+def _study_of(run: RunFolder) -> str | None:
+    try:
+        return str(json.loads(run.manifest.read_text(encoding="utf-8"))["study"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _champion_of(run: RunFolder, slug: str) -> Standing | None:
+    folder = run.region(slug)
+    try:
+        digest = str(json.loads(folder.champion_metrics.read_text(encoding="utf-8"))["sha256"])
+        if sha256_of(folder.champion_model) == digest:  # else: replaced half way, or damaged
+            return Standing(folder.champion_model, folder.champion_metrics, digest)
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return None
