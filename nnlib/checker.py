@@ -60,9 +60,7 @@ class Section:
         for typed, value in raw.items():
             key = known.get(typed.lower())
             if typed.lower() in planned:
-                self.wrong(
-                    typed, f"{planned[typed.lower()]} is a DSSTNE key that is not supported yet; remove it"
-                )
+                self.wrong(typed, f"{planned[typed.lower()]} is a DSSTNE key that is not supported yet; remove it")
             elif key is None:
                 hint = nearest(typed, known.values())
                 self.wrong(typed, f"unknown key{hint or ', legal: ' + ', '.join(sorted(known.values()))}")

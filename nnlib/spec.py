@@ -216,15 +216,11 @@ def parse_network(raw: Any, file: str) -> NetworkSpec:
     network = Section(raw, "", problems, NETWORK_KEYS, LATER_NETWORK_KEYS)
     if network.number("Version", 0.9) < 0.7:
         network.wrong("Version", f"{shown(network.raw('Version'))} is too old, legal: 0.7 and later")
-    margin = network.section(
-        "ScaledMarginalCrossEntropy", ("oneTarget", "zeroTarget", "oneScale", "zeroScale")
-    )
+    margin = network.section("ScaledMarginalCrossEntropy", ("oneTarget", "zeroTarget", "oneScale", "zeroScale"))
     spec = NetworkSpec(
         name=network.text("Name", ""),
         kind=network.choice("Kind", {k: k for k in ("FeedForward", "AutoEncoder")}, "FeedForward"),
-        error=network.choice(
-            "ErrorFunction", ERROR_FUNCTIONS, ErrorFunction.CROSS_ENTROPY, LATER_ERROR_FUNCTIONS
-        ),
+        error=network.choice("ErrorFunction", ERROR_FUNCTIONS, ErrorFunction.CROSS_ENTROPY, LATER_ERROR_FUNCTIONS),
         marginal=Marginal(
             one_target=margin.number("oneTarget", 0.9, 0, 1.000001),
             zero_target=margin.number("zeroTarget", 0.1, 0, 1.000001),
@@ -251,9 +247,7 @@ def parse_metric(name: str) -> tuple[str, int | None]:
     if kind in METRICS and re.fullmatch(r"[1-9][0-9]{0,5}", k):
         return kind, int(k)
     hint = "" if kind in METRICS else nearest(kind, (*METRICS, "precision", "loss"))
-    raise ValueError(
-        f"metric {name!r} is not legal, legal: p@K, recall@K, ndcg@K (K = 1, 2, ...), loss{hint}"
-    )
+    raise ValueError(f"metric {name!r} is not legal, legal: p@K, recall@K, ndcg@K (K = 1, 2, ...), loss{hint}")
 
 
 def _leaves(raw: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -271,25 +265,19 @@ def _layers(network: Section, problems: Problems) -> tuple[Layer, ...]:
     raw = network.raw("Layers")
     raw = [raw] if isinstance(raw, dict) else raw
     if not isinstance(raw, list) or len(raw) < 3:
-        network.wrong(
-            "Layers", f"{shown(raw)} is not legal, legal: a list of an Input, one or more Hidden, an Output"
-        )
+        network.wrong("Layers", f"{shown(raw)} is not legal, legal: a list of an Input, one or more Hidden, an Output")
         return ()
     layers: list[Layer] = []
     for index, item in enumerate(raw):
         if not isinstance(item, dict):
             problems.add(f"Layers[{index}]", f"{shown(item)} is not legal, legal: an object {{...}}")
             continue
-        place = (
-            LayerKind.INPUT if index == 0 else LayerKind.OUTPUT if index == len(raw) - 1 else LayerKind.HIDDEN
-        )
+        place = LayerKind.INPUT if index == 0 else LayerKind.OUTPUT if index == len(raw) - 1 else LayerKind.HIDDEN
         layers.append(_layer(item, index, place, layers, problems))
     return tuple(layers)
 
 
-def _layer(
-    raw: dict[str, Any], index: int, place: LayerKind, before: list[Layer], problems: Problems
-) -> Layer:
+def _layer(raw: dict[str, Any], index: int, place: LayerKind, before: list[Layer], problems: Problems) -> Layer:
     keys = LAYER_KEYS[place]
     later = [key for key in LATER_LAYER_KEYS if key not in keys]
     layer = Section(raw, f"Layers[{index}]", problems, keys, later)
@@ -307,9 +295,7 @@ def _layer(
     if not hidden and not layer.text("DataSet", ""):
         layer.wrong("DataSet", 'is missing, legal: the name of a data set, such as "input"')
     if "Source" in layer and before and layer.raw("Source") not in (before[-1].name, [before[-1].name]):
-        layer.wrong(
-            "Source", f"{shown(layer.raw('Source'))} is not supported yet, legal: {shown(before[-1].name)}"
-        )
+        layer.wrong("Source", f"{shown(layer.raw('Source'))} is not supported yet, legal: {shown(before[-1].name)}")
     init = layer.section("WeightInit", ("Scheme", "Scale", "Bias"))
     return Layer(
         name=name,
@@ -350,10 +336,6 @@ def _check_chain(spec: NetworkSpec, problems: Problems) -> None:
         path = f"Layers[{index}].Activation"
         output = layer.kind is LayerKind.OUTPUT
         if output and layer.activation not in (Activation.SIGMOID, Activation.SOFTMAX):
-            problems.add(
-                path, f"{layer.activation} has no {spec.error} error, legal for Output: Sigmoid, SoftMax"
-            )
+            problems.add(path, f"{layer.activation} has no {spec.error} error, legal for Output: Sigmoid, SoftMax")
         if layer.kind is LayerKind.HIDDEN and layer.activation is Activation.SOFTMAX:
-            problems.add(
-                path, "SoftMax in a Hidden layer is not supported yet, legal: Sigmoid, Tanh, Relu, Linear"
-            )
+            problems.add(path, "SoftMax in a Hidden layer is not supported yet, legal: Sigmoid, Tanh, Relu, Linear")

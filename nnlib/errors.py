@@ -1,0 +1,38 @@
+"""Every error a user of nnlib can meet, and the exit code each gives.
+
+NnlibError             4   wrong input; the message says where and what is legal
+|-- DataError          4   a data, model or purchases file is not what it should be
+|-- DivergedError      3   training left the finite numbers: other hyperparameters are needed
+`-- MachineError      75   this machine cannot do it: a corrupt transfer, a missing library
+EvictedError         143   SIGTERM
+"""
+
+from __future__ import annotations
+
+from nnlib.contract import Exit
+
+
+class NnlibError(Exception):
+    """Base of all expected errors; by itself: wrong input."""
+
+    exit_code = Exit.BAD_INPUT
+
+
+class DataError(NnlibError):
+    """A data, model or purchases file is not what it should be."""
+
+
+class DivergedError(NnlibError):
+    """Training met NaN, an infinity, or a loss far above the first one."""
+
+    exit_code = Exit.DIVERGED
+
+
+class MachineError(NnlibError):
+    """The fault of this machine; another one may succeed."""
+
+    exit_code = Exit.MACHINE
+
+
+class EvictedError(BaseException):
+    """SIGTERM arrived. Not an Exception, so that no handler in between takes it for a failure."""

@@ -1,0 +1,198 @@
+"""One training job from its files to its result: read, train, measure, save."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy
+
+from nnlib import metrics, netcdf, train
+from nnlib import network as net
+from nnlib.contract import LOG_FILE, MODEL_FILE, Result, Role, Status, TrainSettings, Trial
+from nnlib.data import Csr
+from nnlib.datafile import read_all
+from nnlib.errors import DataError, DivergedError, NnlibError
+from nnlib.modelfile import Model, read_model, write_model
+from nnlib.network import Network
+from nnlib.progress import reporter
+from nnlib.spec import NetworkSpec, parse_metric, parse_network, placeholders, read_json, substitute
+
+BACKEND = "numpy"
+LIBRARIES = {"numpy": np.__version__, "scipy": scipy.__version__, "netCDF4": netcdf.VERSION}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """What a network learns or is measured on: examples of inputs and of targets, with the units' names."""
+
+    file: str
+    inputs: Csr
+    targets: Csr
+    input_names: tuple[str, ...]
+    target_names: tuple[str, ...]
+    region: str
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """The trial's metric: its key in a result's metrics, its k, and which way is better."""
+
+    key: str
+    k: int | None
+    minimize: bool
+
+
+def run(trial: Trial, folder: Path) -> Result:
+    """Train as `trial` says on the files in `folder`, write the log and the model there, return the result.
+
+    Raises NnlibError (wrong input), DivergedError, OSError and MemoryError.
+    """
+    goal = _goal(trial)
+    train.check_settings(trial.train)
+    spec = _network_spec(trial, folder)
+    learned = _pairs(spec, folder, trial.train_files)
+    held_out = _pairs(spec, folder, _held_out_files(trial))
+    _check_fit(learned, held_out)
+    spec = train.resolve(spec, learned.inputs.width, learned.targets.width, trial.network)
+    network = net.create(spec, train.stream(trial.train.seed, train.WEIGHTS))
+    with _log(folder / LOG_FILE, trial) as report:
+        fit = train.fit(
+            network,
+            learned.inputs,
+            learned.targets,
+            trial.train,
+            report,
+            (lambda n: _measured(n, held_out, goal)) if trial.role is Role.TUNE else None,
+            goal.minimize,
+        )
+    measured = _all_measured(fit.network, held_out, goal)
+    baseline: dict[str, float] = {}
+    champion: dict[str, float] = {}
+    reason = ""
+    if trial.role is Role.FINAL:
+        names = (learned.input_names, learned.target_names)
+        write_model(folder / MODEL_FILE, Model(fit.network, *names, learned.region))
+        popularity = metrics.of_popularity(learned.targets)
+        baseline = metrics.measure(popularity, held_out.inputs, held_out.targets, _ks(goal))
+        champion, reason = _champion(trial, folder, held_out, goal)
+    return Result(
+        node=trial.node,
+        status=Status.OK,
+        reason=reason,
+        value=measured.get(goal.key),
+        metrics=measured,
+        baseline=baseline,
+        champion=champion,
+        best_epoch=fit.best_epoch,
+        epochs=fit.epochs,
+        examples=learned.inputs.examples,
+        backend=BACKEND,
+        versions=LIBRARIES,
+    )
+
+
+def _goal(trial: Trial) -> Goal:
+    try:
+        kind, k = parse_metric(trial.metric.name)
+    except ValueError as error:
+        raise NnlibError(f"trial.json: metric.name: {error}") from error
+    return Goal(kind if k is None else f"{kind}@{k}", k, trial.metric.minimize)
+
+
+def _network_spec(trial: Trial, folder: Path) -> NetworkSpec:
+    """Read the network and fill in the hyperparameters; those of TrainSettings are in `trial.train` already."""
+    raw = read_json(folder / trial.network)
+    used = set(placeholders(raw)) | set(TrainSettings.__dataclass_fields__)
+    unused = sorted(set(trial.hyperparameters) - used)
+    if unused:
+        raise NnlibError(
+            f'{trial.network}: hyperparameter {unused[0]!r} is used nowhere; put "${unused[0]}" in place of a value, '
+            f"or name a training setting: {', '.join(TrainSettings.__dataclass_fields__)}"
+        )
+    values = asdict(trial.train) | dict(trial.hyperparameters)
+    return parse_network(substitute(raw, values), trial.network)
+
+
+def _held_out_files(trial: Trial) -> tuple[str, ...]:
+    key = "valid_file" if trial.role is Role.TUNE else "test_file"
+    name = trial.valid_file if trial.role is Role.TUNE else trial.test_file
+    if name is None:
+        raise NnlibError(f"trial.json: {key}: null is not legal for role {trial.role}, legal: a data file")
+    return (name,)
+
+
+def _pairs(spec: NetworkSpec, folder: Path, files: tuple[str, ...]) -> Pairs:
+    if not files:
+        raise NnlibError("trial.json: train_files: [] is not legal, legal: one data file or more")
+    data = read_all([folder / name for name in files])
+    inputs = data.named(spec.layers[0].data_set, files[0])
+    targets = data.named(spec.layers[-1].data_set, files[0])
+    return Pairs(", ".join(files), inputs.rows, targets.rows.sets(), inputs.features, targets.features, data.region)
+
+
+def _check_fit(learned: Pairs, held_out: Pairs) -> None:
+    """Raise DataError when the two parts do not mean the same units."""
+    for key in ("inputs", "targets"):
+        width, other = getattr(learned, key).width, getattr(held_out, key).width
+        if width != other:
+            raise DataError(f"{held_out.file}: {key} of width {other}, {learned.file} has {width}; import both at once")
+    for key in ("input_names", "target_names"):
+        if getattr(learned, key) != getattr(held_out, key):
+            raise DataError(f"{held_out.file}: other names of units than {learned.file}; import both at once")
+    if not held_out.targets.nonzeros:
+        raise DataError(f"{held_out.file}: no example has a target, so nothing can be measured")
+
+
+def _ks(goal: Goal) -> tuple[int, ...]:
+    return metrics.USUAL_KS if goal.k is None else (*metrics.USUAL_KS, goal.k)
+
+
+def _measured(network: Network, held_out: Pairs, goal: Goal) -> float:
+    """Return only the trial's metric, for every epoch."""
+    if goal.k is None:
+        return metrics.mean_loss(network, held_out.inputs, held_out.targets)
+    found = metrics.measure(metrics.of_network(network), held_out.inputs, held_out.targets, (goal.k,))
+    return found[goal.key]
+
+
+def _all_measured(network: Network, held_out: Pairs, goal: Goal) -> dict[str, float]:
+    found = metrics.measure(metrics.of_network(network), held_out.inputs, held_out.targets, _ks(goal))
+    return found | {"loss": metrics.mean_loss(network, held_out.inputs, held_out.targets)}
+
+
+def _champion(trial: Trial, folder: Path, held_out: Pairs, goal: Goal) -> tuple[dict[str, float], str]:
+    """Return the standing champion's metrics, or none and why; a broken champion must not stop its successor."""
+    if trial.champion is None:
+        return {}, ""
+    try:
+        model = read_model(folder / trial.champion)
+        layers = model.network.spec.layers
+        if (layers[0].units, layers[-1].units) != (held_out.inputs.width, held_out.targets.width):
+            return {}, f"champion not tested: {layers[0].units} inputs, the data have {held_out.inputs.width}"
+        names = ((model.inputs, held_out.input_names), (model.outputs, held_out.target_names))
+        if any(mine and theirs and mine != theirs for mine, theirs in names):
+            return {}, "champion not tested: its units have other names than the data's"
+        return _all_measured(model.network, held_out, goal), ""
+    except (DataError, DivergedError, FileNotFoundError) as error:
+        return {}, f"champion not tested: {error}"
+
+
+@contextmanager
+def _log(path: Path, trial: Trial) -> Iterator[Callable[[train.Epoch], None]]:
+    """Give a function that takes each epoch into the log, a line at once, and onto the terminal."""
+    with (
+        path.open("a", encoding="utf-8") as file,
+        reporter(trial.train.epochs, trial.metric.name) as show,
+    ):
+
+        def report(epoch: train.Epoch) -> None:
+            file.write(json.dumps(asdict(epoch)) + "\n")
+            file.flush()
+            show(epoch)
+
+        yield report

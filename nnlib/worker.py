@@ -1,0 +1,139 @@
+"""`nnlib train`: the worker's side of the contract. Whatever happens, result.json says how the job ended.
+
+Only the standard library is imported before the trial is read, so that a machine without NumPy or netCDF4 still
+reports that as its own fault (exit 75).
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from nnlib import __version__
+from nnlib.contract import (
+    LOG_FILE,
+    MODEL_FILE,
+    RESULT_FILE,
+    ContractError,
+    Exit,
+    Result,
+    Role,
+    Status,
+    Trial,
+    result_to_json,
+    sha256_of,
+    trial_from_json,
+    write_atomically,
+)
+from nnlib.errors import EvictedError, MachineError, NnlibError
+from nnlib.spec import SpecError
+
+STATUS = {
+    Exit.OK: Status.OK,
+    Exit.DIVERGED: Status.DIVERGED,
+    Exit.BAD_INPUT: Status.BAD_INPUT,
+    Exit.MACHINE: Status.MACHINE,
+    Exit.EVICTED: Status.EVICTED,
+}
+
+
+def train(trial_file: Path) -> int:
+    """Run the job of `trial_file`, with all other files beside it; return the exit code."""
+    started, folder = time.monotonic(), trial_file.parent
+    trial, result, code = None, None, Exit.OK
+    (folder / RESULT_FILE).touch()
+    (folder / LOG_FILE).touch()
+    try:
+        with _sigterm_raises():
+            trial = trial_from_json(trial_file.read_text(encoding="utf-8"))
+            result = _run(trial, folder)
+    except BaseException as error:  # a bug and Ctrl-C too must leave a result behind
+        code, reason = _judged(error)
+        result = Result(node=trial.node if trial else "", status=STATUS[code], reason=reason, epochs=_epochs(folder))
+        print(f"nnlib: {reason}", file=sys.stderr)
+    ours = {"python": platform.python_version(), "nnlib": __version__}
+    result = replace(
+        result,
+        seconds=round(time.monotonic() - started, 3),
+        host=socket.gethostname(),
+        versions={**result.versions, **ours},
+    )
+    write_atomically(folder / RESULT_FILE, result_to_json(result))
+    return int(code)
+
+
+def _run(trial: Trial, folder: Path) -> Result:
+    if trial.role is Role.FINAL:
+        (folder / MODEL_FILE).touch()
+    _verify(trial.sha256, folder)
+    try:
+        from nnlib import job
+    except ImportError as error:
+        raise MachineError(f"{error}; install it on this machine") from error
+    return job.run(trial, folder)
+
+
+def _verify(digests: Mapping[str, str], folder: Path) -> None:
+    """Raise MachineError when an input did not arrive as it was sent."""
+    for name, digest in sorted(digests.items()):
+        if not (folder / name).is_file():
+            raise MachineError(f"{name}: did not arrive on this machine")
+        seen = sha256_of(folder / name)
+        if seen != digest:
+            raise MachineError(f"{name}: sha256 is {seen[:12]}, the trial says {digest[:12]}: corrupt transfer")
+
+
+def _judged(error: BaseException) -> tuple[Exit, str]:
+    """Return the exit code of an error and a reason to print."""
+    if isinstance(error, EvictedError):
+        return Exit.EVICTED, "stopped by SIGTERM"
+    if isinstance(error, NnlibError):
+        return error.exit_code, str(error)
+    if isinstance(error, SpecError | ContractError):
+        return Exit.BAD_INPUT, str(error)
+    if isinstance(error, FileNotFoundError):
+        return Exit.BAD_INPUT, f"{error.filename}: no such file; every input must lie beside trial.json"
+    if isinstance(error, MemoryError):
+        return Exit.MACHINE, f"out of memory: {error}"
+    if isinstance(error, OSError):
+        return Exit.MACHINE, f"{error.filename or 'a file'}: {error.strerror or error}"
+    if isinstance(error, KeyboardInterrupt):
+        return Exit.EVICTED, "interrupted"
+    traceback.print_exception(error)
+    return Exit.BAD_INPUT, f"a bug of nnlib: {type(error).__name__}: {error}"
+
+
+def _epochs(folder: Path) -> int:
+    """Return how many epochs the log has."""
+    last = 0
+    for line in (folder / LOG_FILE).read_text(encoding="utf-8").splitlines():
+        try:
+            last = int(json.loads(line)["epoch"])
+        except (ValueError, KeyError, TypeError):
+            continue  # a line torn by the end of an earlier attempt
+    return last
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """Turn the first SIGTERM into EvictedError; later ones, and those while the result is written, do nothing."""
+
+    def evict(_signal: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise EvictedError
+
+    signal.signal(signal.SIGTERM, evict)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
