@@ -23,6 +23,7 @@ Floats = NDArray[Any]  # float32, in tests float64
 Masks = Sequence["NDArray[np.bool_] | None"]
 
 BLOCK = 512  # output units at a time: logits (256, 512) of float32 are half a megabyte, inside a core's cache
+KEPT = 8192  # softmax needs all logits twice; up to this many are kept, beyond it blocks are computed again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,9 +127,8 @@ def hidden(network: Network, inputs: sparse.csr_array, masks: Masks = ()) -> lis
 
 def logits(network: Network, inputs: sparse.csr_array) -> Floats:
     """Return the output layer's weighted sums (b, out); they rank as the outputs do."""
-    z: Floats = hidden(network, inputs)[-1][1] @ network.edges[-1].store.T
-    z += network.edges[-1].bias
-    return z
+    edge = network.edges[-1]
+    return _block(edge, hidden(network, inputs)[-1][1], 0, len(edge.store))
 
 
 def loss(network: Network, batch: Batch) -> float:
@@ -160,14 +160,15 @@ def _output(network: Network, h: Floats, batch: Batch, sink: Sink | None) -> tup
     """Return the summed error and the gradient of the mean error with respect to h (b, hidden)."""
     edge, last = network.edges[-1], len(network.edges) - 1
     margin = ops.marginal_of(network.spec)
-    softmax = network.output is Activation.SOFTMAX
-    normalizer = _normalizer(edge, h) if softmax else None
+    kept = normalizer = None
+    if network.output is Activation.SOFTMAX:
+        kept = _block(edge, h, 0, KEPT) if len(edge.store) <= KEPT else None
+        normalizer = _normalizer(edge, h, kept)
     total, delta_h = 0.0, np.zeros_like(h)
     h_mean = h / h.dtype.type(len(h))
     for low in range(0, len(edge.store), BLOCK):
         w = edge.store[low : low + BLOCK]
-        z = h @ w.T
-        z += edge.bias[low : low + BLOCK]
+        z = _block(edge, h, low, BLOCK) if kept is None else kept[:, low : low + BLOCK]
         hits = _hits(batch.targets, low, low + len(w))
         if normalizer is None:
             total += ops.sigmoid_error(z, hits, margin)
@@ -181,13 +182,19 @@ def _output(network: Network, h: Floats, batch: Batch, sink: Sink | None) -> tup
     return total, delta_h
 
 
-def _normalizer(edge: Edge, h: Floats) -> Floats:
+def _block(edge: Edge, h: Floats, low: int, size: int) -> Floats:
+    """Return the logits (b, size) of the output units from `low`."""
+    z: Floats = h @ edge.store[low : low + size].T
+    z += edge.bias[low : low + size]
+    return z
+
+
+def _normalizer(edge: Edge, h: Floats, kept: Floats | None) -> Floats:
     """Return log sum exp over all logits of each example, (b, 1), block by block."""
     highest = np.full((len(h), 1), -np.inf, h.dtype)
     total = np.zeros((len(h), 1), h.dtype)
     for low in range(0, len(edge.store), BLOCK):
-        z = h @ edge.store[low : low + BLOCK].T
-        z += edge.bias[low : low + BLOCK]
+        z = _block(edge, h, low, BLOCK) if kept is None else kept[:, low : low + BLOCK]
         highest, total = ops.softmax_normalizer(z, highest, total)
     return highest + np.log(total)
 

@@ -62,9 +62,9 @@ def activate(kind: Activation, z: Floats) -> Floats:
 def derivative(kind: Activation, a: Floats) -> Floats:
     """Return f'(z) in terms of a = f(z)."""
     if kind is Activation.SIGMOID:
-        return np.multiply(a, 1 - a, dtype=a.dtype)
+        return np.asarray(a * (1 - a))
     if kind is Activation.TANH:
-        return np.subtract(1, a * a, dtype=a.dtype)
+        return np.asarray(1 - a * a)
     if kind is Activation.RELU:
         return (a > 0).astype(a.dtype)
     return np.ones(a.shape, a.dtype)
