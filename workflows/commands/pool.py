@@ -1,0 +1,158 @@
+"""`regiondag pool`: an HTCondor on this machine, to try studies on and to test with."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workflows.errors import PoolError, UsageError
+
+if TYPE_CHECKING:
+    from workflows.pool_lifecycle import Wishes
+
+HELP = "start, stop and look at an HTCondor pool on this machine"
+
+DESCRIPTION = """\
+An HTCondor pool on this machine: the one that is installed, else one in a root folder made of Debian packages,
+which runs without touching the host's services. The first start builds that folder (about two minutes)."""
+
+EPILOG = """examples:
+  regiondag pool up --simulate-gpus 2
+  regiondag pool exec -- condor_status
+  regiondag pool logs startd --follow
+  regiondag pool down"""
+
+SUITES = ("trixie", "forky")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs and their arguments."""
+    parser.epilog = EPILOG
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    up = _add_verb(verbs, "up", _up, "start the pool and wait until it is ready")
+    up.add_argument("--suite", choices=SUITES, help="Debian release: trixie has HTCondor 23.9, forky 25.14")
+    up.add_argument("--simulate-gpus", type=int, metavar="N", help="let HTCondor's GPU discovery make up N GPUs")
+    up.add_argument(
+        "--config", type=Path, action="append", metavar="FILE", help="HTCondor settings to append (can be repeated)"
+    )
+    up.add_argument("--rebuild", action="store_true", help="build the root folder anew, with today's packages")
+
+    down = _add_verb(verbs, "down", _down, "stop the pool; its queue is kept")
+    down.add_argument("--purge", action="store_true", help="also remove its queue, logs and settings")
+
+    status = _add_verb(verbs, "status", _status, "say what runs and what it offers")
+    status.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+    run = _add_verb(verbs, "exec", _exec, "run a command where the pool's programs are")
+    run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+
+    logs = _add_verb(verbs, "logs", _logs, "print the end of a daemon's log")
+    logs.add_argument("daemon", nargs="?", default="master", help="master (default), schedd, startd, negotiator ...")
+    logs.add_argument("-n", dest="lines", type=int, default=40, metavar="LINES", help="how many lines (default 40)")
+    logs.add_argument("--follow", action="store_true", help="go on with what is written from now on")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the chosen verb."""
+    return int(arguments.verb(arguments))
+
+
+def _add_verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, verb: object, text: str
+) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+    parser.add_argument("--name", help="which embedded pool (default: $REGIONDAG_POOL, else 'default')")
+    parser.set_defaults(verb=verb)
+    return parser
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    from workflows import pool_lifecycle
+    from workflows.pool import find_pool, installed_pool
+
+    wishes = _wishes(arguments)
+    nothing_asked = arguments.name is None and wishes == pool_lifecycle.Wishes() and not arguments.rebuild
+    if nothing_asked and not find_pool(arguments.name or "default") and (installed := installed_pool()):
+        _tell(f"HTCondor {_dotted(installed.version)} is installed and running here; regiondag uses it")
+        _tell("for an embedded pool beside it give it a name: regiondag pool up --name test")
+        return 0
+    if wishes.simulated_gpus is None and Path("/dev/nvidia0").exists():
+        _tell("this machine's GPUs are not passed on: the embedded pool offers CPU slots only; see --simulate-gpus")
+    pool = pool_lifecycle.up(arguments.name, wishes, _tell, arguments.rebuild)
+    gpus = f", {pool.simulated_gpus} simulated GPUs" if pool.simulated_gpus else ""
+    _tell(f"the pool {pool.name!r} is up: HTCondor {_dotted(pool.version)}{gpus}")
+    return 0
+
+
+def _wishes(arguments: argparse.Namespace) -> Wishes:
+    from workflows.pool_lifecycle import Wishes
+
+    gpus = arguments.simulate_gpus
+    if gpus is not None and not 0 <= gpus <= 16:
+        raise UsageError(f"--simulate-gpus {gpus}: HTCondor simulates 0 to 16 GPUs")
+    config = None
+    if arguments.config is not None:
+        config = tuple((str(path), _read_config(path)) for path in arguments.config)
+    return Wishes(arguments.suite, gpus, config)
+
+
+def _read_config(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--config {path}: cannot be read: {error}") from None
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    from workflows import pool_lifecycle
+    from workflows.pool import chosen_name, installed_pool, read_state
+
+    if arguments.name is None and read_state(chosen_name(None)) is None and installed_pool():
+        raise PoolError("the HTCondor installed on this machine is not regiondag's to stop; see: systemctl stop condor")
+    pool_lifecycle.down(arguments.name, _tell, arguments.purge)
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from workflows import pool_status
+    from workflows.pool import require_pool
+
+    status = pool_status.look(require_pool(arguments.name))
+    print(pool_status.as_json(status) if arguments.json else pool_status.as_text(status))
+    return 0
+
+
+def _exec(arguments: argparse.Namespace) -> int:
+    from workflows.pool import require_pool
+
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    if not command:
+        raise UsageError("nothing to run; for instance: regiondag pool exec -- condor_q")
+    argv = require_pool(arguments.name).command(command)
+    sys.stdout.flush()
+    os.execvp(argv[0], argv)  # noqa: S606 - its exit code, its terminal and its Ctrl-C become ours
+
+
+def _logs(arguments: argparse.Namespace) -> int:
+    from workflows import pool_logs
+    from workflows.pool import chosen_name, installed_pool, read_state
+
+    if arguments.lines < 0:
+        raise UsageError(f"-n {arguments.lines}: the number of lines cannot be negative")
+    use_installed = arguments.name is None and read_state(chosen_name(None)) is None
+    folder = pool_logs.log_folder(chosen_name(arguments.name), installed_pool() if use_installed else None)
+    for line in pool_logs.read(pool_logs.find_log(folder, arguments.daemon), arguments.lines, arguments.follow):
+        print(line, flush=arguments.follow)
+    return 0
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,234 @@
+"""Start and stop an embedded pool."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from workflows import sandbox
+from workflows.errors import PoolError
+from workflows.pool import ROOT, Pool, State, chosen_name, embedded_pool, pool_folder, read_state, write_state
+from workflows.pool_config import render_client_config, render_pool_config
+from workflows.process import Process, children, look_up
+from workflows.resources import resource_dir
+from workflows.rootfs import Image, Tell, ensure_image, install_tools
+
+DEFAULT_SUITE = "trixie"
+MASTER = ("/usr/sbin/condor_master", "-f")
+
+START_SECONDS = 90
+GRACE_SECONDS = 15
+FAST_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user asked of an embedded pool; None where nothing was said."""
+
+    suite: str | None = None
+    simulated_gpus: int | None = None
+    config: tuple[tuple[str, str], ...] | None = None
+
+
+def up(name: str | None, wishes: Wishes, tell: Tell, rebuild: bool = False) -> Pool:
+    """Start the embedded pool `name`, or say that it is up; return it once it is ready to run jobs."""
+    name = chosen_name(name)
+    folder = pool_folder(name)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _only_one(folder):
+        state = read_state(name)
+        if state and state.is_running:
+            _tell_already_up(state, wishes, rebuild, tell)
+            return embedded_pool(state)
+        if state and not state.stopped:
+            tell(f"the pool {name!r} had died; starting it again with its queue")
+            wishes = _as_before(state, wishes)
+        install_tools(["bwrap", "nsenter", "unshare"])
+        mode = sandbox.detect_mode()
+        image = ensure_image(wishes.suite or DEFAULT_SUITE, tell, rebuild)
+        return _start(name, mode, image, wishes, tell)
+
+
+def down(name: str | None, tell: Tell, purge: bool = False) -> None:
+    """Stop the embedded pool `name`: running jobs are killed, the queue is kept unless `purge`."""
+    name = chosen_name(name)
+    state = read_state(name)
+    if state is None:
+        raise PoolError(f"no pool called {name!r} was ever started here; nothing to stop")
+    with _only_one(pool_folder(name)):
+        if state.is_running:
+            _stop(state)
+            tell(f"the pool {name!r} is down")
+        else:
+            tell(f"the pool {name!r} was not running")
+        write_state(dataclasses.replace(state, stopped=True, processes=()))
+        if purge:
+            shutil.rmtree(pool_folder(name))
+            tell("its queue, logs and settings are removed")
+        elif any((pool_folder(name) / "var/spool/condor").glob("job_queue.log")):
+            tell("its queue is kept: `regiondag pool up` goes on with it, `regiondag pool down --purge` forgets it")
+
+
+def _as_before(state: State, wishes: Wishes) -> Wishes:
+    return Wishes(
+        suite=wishes.suite or state.suite,
+        simulated_gpus=state.simulated_gpus if wishes.simulated_gpus is None else wishes.simulated_gpus,
+        config=state.config if wishes.config is None else wishes.config,
+    )
+
+
+def _tell_already_up(state: State, wishes: Wishes, rebuild: bool, tell: Tell) -> None:
+    tell(f"the pool {state.name!r} is already up")
+    before = Wishes(state.suite, state.simulated_gpus, state.config)
+    if rebuild or _as_before(state, wishes) != before:
+        tell("it keeps the settings it was started with; to change them, first: regiondag pool down")
+
+
+def _start(name: str, mode: sandbox.Mode, image: Image, wishes: Wishes, tell: Tell) -> Pool:
+    folder = pool_folder(name)
+    _prepare_folder(folder)
+    visible = sandbox.visible_folders(extra=(Path.home(), Path.cwd()))
+    state = State(
+        name=name,
+        suite=image.suite,
+        mode=mode,
+        image=str(image.path),
+        version=image.version,
+        port=_free_port(),
+        simulated_gpus=wishes.simulated_gpus or 0,
+        config=wishes.config or (),
+        visible=tuple(map(str, visible)),
+        since=time.time(),
+        processes=(),
+    )
+    _write_config(folder, state)
+    if mode == "chroot":
+        _hand_over(folder)
+        tell(f"no user namespaces here: the pool runs as uid {sandbox.UID}; run folders must be writable for it")
+    argv = sandbox.start_argv(mode, sandbox.layout(image.path, folder, visible), folder / "root", MASTER)
+    state = dataclasses.replace(state, processes=_spawn(argv, folder))
+    write_state(state)
+    try:
+        _wait_until_ready(state, folder)
+    except BaseException:
+        _stop(state)
+        write_state(dataclasses.replace(state, stopped=True, processes=()))
+        raise
+    return embedded_pool(state)
+
+
+def _prepare_folder(folder: Path) -> None:
+    """Make the state folders; forget sockets, locks and addresses of an earlier life."""
+    for name in ("run", "tmp"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    sandbox.make_state_folders(folder)
+    (folder / "root").mkdir(exist_ok=True)
+    for stale in (folder / "var").glob("*/condor/.*_a*"):  # .schedd_address, .master_ad and the like
+        stale.unlink()
+
+
+def _write_config(folder: Path, state: State) -> None:
+    base = (resource_dir("templates") / "pool" / "pool.conf").read_text(encoding="utf-8")
+    text = render_pool_config(base, state.port, state.simulated_gpus, state.config)
+    (folder / "condor_config.local").write_text(text, encoding="utf-8")
+    address_file = folder / "var/spool/condor/.schedd_address"
+    (folder / "client.conf").write_text(render_client_config(state.port, str(address_file)), encoding="utf-8")
+
+
+def _hand_over(folder: Path) -> None:
+    """Give the state folders to the account that a chroot runs the pool as."""
+    for path in (folder / "tmp", folder / "run", folder / "var"):
+        subprocess.run(["chown", "--recursive", "--no-dereference", f"{sandbox.UID}:{sandbox.UID}", path], check=True)
+
+
+def _spawn(argv: Sequence[str], folder: Path) -> tuple[Process, ...]:
+    """Start the sandbox in a session of its own; return its first process inside, then the one outside."""
+    log = folder / "sandbox.log"
+    with log.open("wb") as output, Path("/dev/null").open("rb") as nothing:
+        outer = os.posix_spawnp(
+            argv[0],
+            list(argv),
+            {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:{sandbox.SEARCH_PATH}"},
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, nothing.fileno(), 0),
+                (os.POSIX_SPAWN_DUP2, output.fileno(), 1),
+                (os.POSIX_SPAWN_DUP2, output.fileno(), 2),
+            ],
+            setsid=True,
+        )
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and (outside := look_up(outer)):
+        for child in children(outer):
+            if inside := look_up(child):
+                return inside, outside
+        time.sleep(0.02)
+    raise PoolError(f"the sandbox did not start; it said:\n{_tail(log)}")
+
+
+def _wait_until_ready(state: State, folder: Path) -> None:
+    """Wait until collector, schedd and startd answer and the slots are all there."""
+    pool = embedded_pool(state)
+    deadline = time.monotonic() + START_SECONDS
+    before = ""
+    while time.monotonic() < deadline and state.is_running:
+        slots = _answer(pool, "condor_status", "-af", "Name")
+        schedds = slots and slots == before and _answer(pool, "condor_status", "-schedd", "-af", "Name")
+        if schedds and _answer(pool, "condor_q", "-totals"):
+            return
+        before = slots
+        time.sleep(0.2)
+    what = f"was not ready within {START_SECONDS} seconds" if state.is_running else "ended at once"
+    logs = [folder / "sandbox.log", *(folder / "var/log/condor" / f"{log}Log" for log in ("Master", "Start", "Sched"))]
+    raise PoolError(
+        f"the pool {state.name!r} {what}. The ends of its logs (all are in {folder}/var/log/condor):\n"
+        + "\n".join(f"{log.name}:\n{_tail(log)}" for log in logs if log.exists())
+    )
+
+
+def _answer(pool: Pool, *argv: str) -> str:
+    try:
+        done = pool.run(argv, cwd=ROOT, capture_output=True, timeout=20)
+    except subprocess.TimeoutExpired:
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+def _stop(state: State) -> None:
+    """End condor_master and with it all processes of the sandbox: politely, then quickly, then for certain."""
+    inside, *outside = state.processes
+    for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGQUIT, FAST_SECONDS), (signal.SIGKILL, 5)):
+        inside.send(number)
+        if inside.wait_gone(seconds):
+            break
+    for process in outside:
+        if not process.wait_gone(2):
+            process.send(signal.SIGKILL)
+            process.wait_gone(2)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _tail(path: Path, count: int = 8) -> str:
+    return "\n".join(f"  {line}" for line in path.read_text(errors="replace").splitlines()[-count:])
+
+
+@contextlib.contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Let one command at a time start or stop a pool."""
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
