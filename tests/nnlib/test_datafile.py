@@ -1,0 +1,168 @@
+import hashlib
+
+import netCDF4
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nnlib.data import Data, DataSet, from_rows
+from nnlib.datafile import SetSummary, check_data_file, read_all, read_data, write_data
+from nnlib.errors import DataError
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+
+
+@st.composite
+def any_data(draw):
+    width = draw(st.integers(1, 9))
+    examples = draw(st.integers(1, 5))
+    rows = st.lists(st.integers(0, width - 1), max_size=6)  # duplicates and any order are legal
+    sets = tuple(
+        DataSet(
+            name,
+            from_rows([draw(rows) for _ in range(examples)], width),
+            draw(st.just(()) | st.tuples(*[NAMES] * width)),
+        )
+        for name in draw(st.lists(st.sampled_from(["input", "output", "é"]), min_size=1, max_size=3, unique=True))
+    )
+    samples = draw(st.just(()) | st.tuples(*[NAMES] * examples))
+    return Data(sets, samples, draw(NAMES))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(any_data())
+def test_round_trip(tmp_path, data):
+    write_data(tmp_path / "a.nc", data)
+    seen = read_data(tmp_path / "a.nc")
+    assert (seen.region, seen.samples) == (data.region, data.samples)
+    for ours, theirs in zip(data.sets, seen.sets, strict=True):
+        assert (ours.name, ours.features, ours.rows.width) == (theirs.name, theirs.features, theirs.rows.width)
+        np.testing.assert_array_equal(ours.rows.indptr, theirs.rows.indptr)
+        np.testing.assert_array_equal(ours.rows.indices, theirs.rows.indices)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.nc"]
+
+
+SMALL = Data(
+    (
+        DataSet("input", from_rows([[0, 2], [1], []], 3), ("a", "b", "c")),
+        DataSet("output", from_rows([[1], [], [2, 0]], 3)),
+    ),
+    ("x", "y", "z"),
+    "Saint-Barthélemy",
+)
+
+
+def test_same_data_give_the_same_bytes(tmp_path):
+    digests = set()
+    for name in ("one.nc", "two.nc"):
+        write_data(tmp_path / name, SMALL)
+        digests.add(hashlib.sha256((tmp_path / name).read_bytes()).hexdigest())
+    assert len(digests) == 1
+
+
+def test_summary(tmp_path):
+    write_data(tmp_path / "a.nc", SMALL)
+    summary = check_data_file(tmp_path / "a.nc")
+    assert summary.region == "Saint-Barthélemy"
+    assert summary.sets == (SetSummary("input", 3, 3, 3), SetSummary("output", 3, 3, 3))
+
+
+def test_layout_is_dsstnes(tmp_path):
+    write_data(tmp_path / "a.nc", SMALL)
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        names = ("datasets", "attributes0", "dataType0", "kind0", "dimensions0", "width0")
+        assert [int(file.getncattr(name)) for name in names] == [2, 3, 0, 0, 1, 3]
+        assert all(file.getncattr(name).dtype == np.uint32 for name in names)
+        assert file.name0 == "input"
+        assert {name: v.dtype for name, v in file.variables.items() if v.dtype is not str} == {
+            f"{name}{n}": np.dtype(kind)
+            for n in (0, 1)
+            for name, kind in (("sparseStart", "u8"), ("sparseEnd", "u8"), ("sparseIndex", "u4"))
+        }
+        assert {"examplesDim0", "sparseDataDim0", "examplesDim1", "sparseDataDim1"} <= set(file.dimensions)
+
+
+def test_legacy_32_bit_ranges_in_any_order(tmp_path):
+    with netCDF4.Dataset(tmp_path / "old.nc", "w") as file:
+        file.setncatts({"datasets": np.uint32(1), "name0": "gl_input", "attributes0": np.uint32(3)})
+        file.setncatts({"kind0": np.uint32(0), "dataType0": np.uint32(0), "dimensions0": np.uint32(1)})
+        file.setncatts({"width0": np.uint32(128)})
+        file.createDimension("examplesDim0", 2)
+        file.createDimension("sparseDataDim0", 5)
+        file.createVariable("sparseStart0", "u4", ("examplesDim0",))[:] = [3, 0]
+        file.createVariable("sparseEnd0", "u4", ("examplesDim0",))[:] = [5, 2]
+        file.createVariable("sparseIndex0", "u4", ("sparseDataDim0",))[:] = [9, 8, 7, 6, 5]
+    rows = read_data(tmp_path / "old.nc").sets[0].rows
+    assert (rows.indptr.tolist(), rows.indices.tolist()) == ([0, 2, 4], [6, 5, 9, 8])
+
+
+def test_not_netcdf_and_truncated(tmp_path):
+    path = tmp_path / "a.nc"
+    path.write_text("region,customer\n")
+    with pytest.raises(DataError, match=r"a.nc: not a readable NetCDF file"):
+        read_data(path)
+    write_data(path, SMALL)
+    whole = path.read_bytes()
+    for length in [0, 1, 8, *range(100, len(whole), len(whole) // 12), len(whole) - 1]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(DataError, match=r"a.nc"):
+            read_data(path)
+    with pytest.raises(FileNotFoundError):
+        read_data(tmp_path / "none.nc")
+
+
+def edit(path, change):
+    write_data(path, SMALL)
+    with netCDF4.Dataset(path, "a") as file:
+        change(file)
+
+
+def put(name, index, value):
+    def change(file):
+        file.variables[name][index] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (put("sparseIndex0", 2, 3), "sparseIndex0: example 1 has unit 3, legal: 0 to 2"),
+        (put("sparseStart1", 0, 2), "example 0 has the range 2 to 1"),
+        (put("sparseEnd1", 2, 4), "example 2 has the range 1 to 4"),
+        (put("sparseEnd1", 2, 2**63), "values outside"),
+        (lambda file: file.renameVariable("sparseEnd0", "gone"), "variable sparseEnd0 is missing"),
+        (lambda file: file.delncattr("width1"), "attribute width1 is missing"),
+        (lambda file: file.delncattr("datasets"), "not a DSSTNE data file"),
+        (lambda file: file.setncattr("datasets", np.uint32(0)), "datasets: 0 is not legal"),
+        (lambda file: file.setncattr("width0", "wide"), "width0: 'wide' is not legal"),
+        (lambda file: file.setncattr("attributes0", np.uint32(1)), "not supported yet"),
+        (lambda file: file.setncattr("width0", np.uint32(4)), "3 names, width0 is 4"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, change, words):
+    edit(tmp_path / "bad.nc", change)
+    with pytest.raises(DataError, match=r"bad\.nc") as caught:
+        read_data(tmp_path / "bad.nc")
+    assert words in str(caught.value)
+
+
+def test_zero_examples(tmp_path):
+    write_data(tmp_path / "a.nc", Data((DataSet("input", from_rows([], 3)),)))
+    with pytest.raises(DataError, match="zero examples"):
+        read_data(tmp_path / "a.nc")
+
+
+def test_several_files_follow_one_another(tmp_path):
+    write_data(tmp_path / "a.nc", SMALL)
+    write_data(tmp_path / "b.nc", SMALL)
+    data = read_all([tmp_path / "a.nc", tmp_path / "b.nc"])
+    assert data.samples == SMALL.samples * 2
+    assert data.sets[0].rows.indptr.tolist() == [0, 2, 3, 3, 5, 6, 6]
+    write_data(tmp_path / "c.nc", Data((DataSet("input", from_rows([[0]], 2)), SMALL.sets[1])))
+    with pytest.raises(DataError, match="examples"):
+        read_data(tmp_path / "c.nc")
+    write_data(tmp_path / "c.nc", Data((DataSet("input", from_rows([[0]], 2)),)))
+    with pytest.raises(DataError, match="does not continue"):
+        read_all([tmp_path / "a.nc", tmp_path / "c.nc"])
