@@ -1,0 +1,149 @@
+import csv
+import gzip
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nnlib import cli
+from nnlib.contract import SLUG_LENGTH, slug_of
+from nnlib.datafile import read_data
+from nnlib.purchases import PARTS, histories, split
+
+HOSTILE = ["a; rm -rf", "..", "Côte d'Ivoire", 'say "hi"', "two\nlines", "日本", "x" * 200, "-rf", "$HOME", " "]
+
+
+def rows_of(region, customer, items, day=1):
+    return [(region, customer, item, f"2011-01-{day + n:02}") for n, item in enumerate(items)]
+
+
+def write_table(path, rows, header=("region", "customer", "item", "date")):
+    text = io.StringIO()
+    csv.writer(text, delimiter="\t" if ".tsv" in path.name else ",").writerows([header, *rows])
+    data = text.getvalue().encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def items(count, start=0):
+    return [f"i{n:03}" for n in range(start, start + count)]
+
+
+def sets_of(folder, name, part):
+    data = read_data(folder / f"{name}.{part}.nc")
+    names = data.sets[0].features
+    return data, {
+        sample: tuple([names[u] for u in s.rows.indices[s.rows.indptr[n] : s.rows.indptr[n + 1]]] for s in data.sets)
+        for n, sample in enumerate(data.samples)
+    }
+
+
+def test_first_dates_count_and_ties_go_by_item():
+    rows = [("r", "c", "b", "2011-01-02"), ("r", "c", "a", "2011-01-03"), ("r", "c", "c", "2011-01-02")]
+    rows += [("r", "c", "a", "2011-01-01"), ("r", "d", "a", "2011-01-01")]
+    assert histories(iter(rows), min_items=3) == {"r": {"c": ["a", "b", "c"]}}
+
+
+def test_protocol(tmp_path, capsys):
+    """Of 25 items 20 are history, and of these the last 2 validate; of 11 items 8 are history, none validates."""
+    rows = rows_of("North East", "1", items(25)) + rows_of("North East", "2", items(11, 20))
+    rows += rows_of("North East", "3", items(9, 30))  # too few items: dropped, and out of the catalogue
+    rows += rows_of("South", "1", items(12, 25)) + rows_of("South", "9", items(13, 25))
+    rows += [(*rows[0][:3], "2012-01-01")]  # bought again
+    table = write_table(tmp_path / "p.csv.gz", rows)
+    assert cli.main(["import", str(table), "--out", str(tmp_path / "out")]) == 0
+    out = tmp_path / "out"
+    train, examples = sets_of(out, "north-east", "train")
+    assert train.region == "North East"
+    assert train.sets[1].features == tuple(items(38))
+    assert examples == {"1": (items(18),) * 2, "2": (items(8, 20),) * 2}
+    assert sets_of(out, "north-east", "valid")[1] == {"1": (items(18), items(2, 18))}
+    assert sets_of(out, "north-east", "final")[1] == {"1": (items(20),) * 2, "2": (items(8, 20),) * 2}
+    test = {"1": (items(20), items(5, 20)), "2": (items(8, 20), items(3, 28))}
+    assert sets_of(out, "north-east", "test")[1] == test
+    assert (out / "items.csv").read_text().splitlines()[:2] == ["unit,item,description", "0,i000,"]
+    shown = capsys.readouterr()
+    assert "North East" in shown.out
+    assert "skipped, no customer with 10 items and one to validate: " not in shown.out
+
+
+def test_skipped_regions_are_listed(tmp_path, capsys):
+    rows = rows_of("Big", "1", items(20)) + rows_of("Small", "1", items(10)) + rows_of("Tiny", "1", items(2))
+    table = write_table(tmp_path / "p.csv", rows)
+    assert cli.main(["import", str(table), "--out", str(tmp_path / "out")]) == 0
+    assert "one to validate: Small, Tiny" in capsys.readouterr().err
+    assert {path.name for path in (tmp_path / "out").glob("*.nc")} == {f"big.{part}.nc" for part in PARTS}
+
+
+def test_hostile_names_and_other_columns(tmp_path):
+    rows = [row for name in HOSTILE for row in rows_of(name, "1", items(20))]
+    table = write_table(tmp_path / "p.tsv", rows, ("land", "who", "what", "when"))
+    names = {"region": "land", "customer": "who", "item": "what", "time": "when"}
+    options = [word for key, name in names.items() for word in (f"--{key}-column", name)]
+    assert cli.main(["import", str(table), "--out", str(tmp_path / "out"), *options]) == 0
+    seen = {read_data(path).region: path for path in (tmp_path / "out").glob("*.train.nc")}
+    assert set(seen) == set(HOSTILE)
+    assert all(path.name == f"{slug_of(region)}.train.nc" for region, path in seen.items())
+
+
+def test_two_regions_of_one_slug(tmp_path, capsys):
+    table = write_table(tmp_path / "p.csv", rows_of("New Land", "1", items(20)) + rows_of("new-land", "1", items(20)))
+    assert cli.main(["import", str(table), "--out", str(tmp_path / "out")]) == 4
+    assert "regions 'New Land' and 'new-land' are both 'new-land'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert cli.main(["import", str(table), "--out", str(tmp_path / "out"), "--regions", "New Land"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("region,customer,item\n", "p.csv:1: no column 'date'"),
+        ("", "p.csv:1: no column 'region', there are: none"),
+        ("region,customer,item,date\na,1,x,2011-01-01\na,1\n", "p.csv:3: 2 fields, the header has 4"),
+        ("region,customer,item,date\na,,x,2011-01-01\n", "p.csv:2: empty"),
+        ("region,customer,item,date\na,1,x,01/02/2011\n", "p.csv:2: date: '01/02/2011' is not legal"),
+        ('region,customer,item,date\na,1,"x,2011-01-01\n', "p.csv:"),
+        ("region,customer,item,date\na,1,\udcff,2011-01-01\n", "cannot be read"),
+        ("region,customer,item,date\na,1,x,2011-01-01\n", "no region has a customer with enough items"),
+    ],
+)
+def test_bad_tables(tmp_path, capsys, text, words):
+    (tmp_path / "p.csv").write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert cli.main(["import", str(tmp_path / "p.csv"), "--out", str(tmp_path / "out")]) == 4
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_gzip_ending_and_region(tmp_path, capsys):
+    table = write_table(tmp_path / "p.csv.gz", rows_of("a", "1", items(20)))
+    assert cli.main(["import", str(table), "--out", str(tmp_path / "o"), "--regions", "b"]) == 4
+    table.write_bytes(table.read_bytes()[:-20])
+    assert cli.main(["import", str(table), "--out", str(tmp_path / "o")]) == 4
+    (tmp_path / "p.txt").write_text("x")
+    assert cli.main(["import", str(tmp_path / "p.txt"), "--out", str(tmp_path / "o")]) == 4
+    assert cli.main(["import", str(tmp_path / "none.csv"), "--out", str(tmp_path / "o")]) == 4
+    shown = capsys.readouterr().err.splitlines()
+    assert len(shown) == 4
+    for line, words in zip(shown, ("no region 'b'", "cannot be read", "ending", "No such"), strict=True):
+        assert words in line
+
+
+def test_split_of_an_empty_part():
+    assert split("r", {"c": items(11)}, items(11)) is None
+
+
+@given(st.text())
+def test_slugs_are_safe(name):
+    slug = slug_of(name)
+    assert slug
+    assert set(slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+    assert not slug.startswith("-")
+    assert len(slug) <= SLUG_LENGTH + 9
+
+
+def test_slugs():
+    assert slug_of("United Kingdom") == "united-kingdom"
+    assert slug_of("EIRE") == "eire"
+    assert len({slug_of(name) for name in HOSTILE}) == len(HOSTILE)
+    assert all("-" in slug_of(name) for name in HOSTILE)
