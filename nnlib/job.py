@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from nnlib.modelfile import Model, read_model, write_model
 from nnlib.network import Network
 from nnlib.progress import reporter
 from nnlib.spec import NetworkSpec, parse_metric, parse_network, placeholders, read_json, substitute
+from nnlib.threads import Each, workers
 
 BACKEND = "numpy"
 LIBRARIES = {"numpy": np.__version__, "scipy": scipy.__version__, "netCDF4": netcdf.VERSION}
@@ -47,7 +48,7 @@ class Goal:
     minimize: bool
 
 
-def run(trial: Trial, folder: Path) -> Result:
+def run(trial: Trial, folder: Path, threads: int = 1) -> Result:
     """Train as `trial` says on the files in `folder`, write the log and the model there, return the result.
 
     Raises NnlibError (wrong input), DivergedError, OSError and MemoryError.
@@ -59,41 +60,78 @@ def run(trial: Trial, folder: Path) -> Result:
     held_out = _pairs(spec, folder, _held_out_files(trial))
     _check_fit(learned, held_out)
     spec = train.resolve(spec, learned.inputs.width, learned.targets.width, trial.network)
+    with workers(threads) as each:
+        ruler = Ruler(goal, held_out, each)
+        fit = _fit(trial, folder, spec, learned, ruler)
+        result = Result(
+            node=trial.node,
+            status=Status.OK,
+            metrics=ruler.everything(fit.network),
+            best_epoch=fit.best_epoch,
+            epochs=fit.epochs,
+            examples=learned.inputs.examples,
+            backend=BACKEND,
+            versions=LIBRARIES,
+        )
+        result = replace(result, value=result.metrics[goal.key])
+        if trial.role is Role.TUNE:
+            return result
+        write_model(folder / MODEL_FILE, _model(fit.network, learned))
+        champion, reason = _champion(trial, folder, ruler)
+        return replace(result, baseline=ruler.popularity(learned.targets), champion=champion, reason=reason)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ruler:
+    """Measures networks on the part that was held out."""
+
+    goal: Goal
+    pairs: Pairs
+    each: Each
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """The k of all ranking metrics in a result."""
+        return metrics.USUAL_KS if self.goal.k is None else (*metrics.USUAL_KS, self.goal.k)
+
+    def value(self, network: Network) -> float:
+        """Return the trial's metric alone, for every epoch."""
+        if self.goal.k is None:
+            return self._loss(network)
+        return self._ranking(metrics.of_network(network), (self.goal.k,))[self.goal.key]
+
+    def everything(self, network: Network) -> dict[str, float]:
+        """Return all metrics of a result."""
+        return self._ranking(metrics.of_network(network), self.ks) | {"loss": self._loss(network)}
+
+    def popularity(self, learned: Csr) -> dict[str, float]:
+        """Return the ranking metrics of the order by frequency in `learned`."""
+        return self._ranking(metrics.of_popularity(learned), self.ks)
+
+    def _ranking(self, score: metrics.Scorer, ks: tuple[int, ...]) -> dict[str, float]:
+        return metrics.measure(score, self.pairs.inputs, self.pairs.targets, ks, self.each)
+
+    def _loss(self, network: Network) -> float:
+        return metrics.mean_loss(network, self.pairs.inputs, self.pairs.targets, self.each)
+
+
+def _fit(trial: Trial, folder: Path, spec: NetworkSpec, learned: Pairs, ruler: Ruler) -> train.Fit:
     network = net.create(spec, train.stream(trial.train.seed, train.WEIGHTS))
     with _log(folder / LOG_FILE, trial) as report:
-        fit = train.fit(
+        return train.fit(
             network,
             learned.inputs,
             learned.targets,
             trial.train,
             report,
-            (lambda n: _measured(n, held_out, goal)) if trial.role is Role.TUNE else None,
-            goal.minimize,
+            ruler.value if trial.role is Role.TUNE else None,
+            ruler.goal.minimize,
+            ruler.each,
         )
-    measured = _all_measured(fit.network, held_out, goal)
-    baseline: dict[str, float] = {}
-    champion: dict[str, float] = {}
-    reason = ""
-    if trial.role is Role.FINAL:
-        names = (learned.input_names, learned.target_names)
-        write_model(folder / MODEL_FILE, Model(fit.network, *names, learned.region))
-        popularity = metrics.of_popularity(learned.targets)
-        baseline = metrics.measure(popularity, held_out.inputs, held_out.targets, _ks(goal))
-        champion, reason = _champion(trial, folder, held_out, goal)
-    return Result(
-        node=trial.node,
-        status=Status.OK,
-        reason=reason,
-        value=measured.get(goal.key),
-        metrics=measured,
-        baseline=baseline,
-        champion=champion,
-        best_epoch=fit.best_epoch,
-        epochs=fit.epochs,
-        examples=learned.inputs.examples,
-        backend=BACKEND,
-        versions=LIBRARIES,
-    )
+
+
+def _model(network: Network, learned: Pairs) -> Model:
+    return Model(network, learned.input_names, learned.target_names, learned.region)
 
 
 def _goal(trial: Trial) -> Goal:
@@ -148,27 +186,11 @@ def _check_fit(learned: Pairs, held_out: Pairs) -> None:
         raise DataError(f"{held_out.file}: no example has a target, so nothing can be measured")
 
 
-def _ks(goal: Goal) -> tuple[int, ...]:
-    return metrics.USUAL_KS if goal.k is None else (*metrics.USUAL_KS, goal.k)
-
-
-def _measured(network: Network, held_out: Pairs, goal: Goal) -> float:
-    """Return only the trial's metric, for every epoch."""
-    if goal.k is None:
-        return metrics.mean_loss(network, held_out.inputs, held_out.targets)
-    found = metrics.measure(metrics.of_network(network), held_out.inputs, held_out.targets, (goal.k,))
-    return found[goal.key]
-
-
-def _all_measured(network: Network, held_out: Pairs, goal: Goal) -> dict[str, float]:
-    found = metrics.measure(metrics.of_network(network), held_out.inputs, held_out.targets, _ks(goal))
-    return found | {"loss": metrics.mean_loss(network, held_out.inputs, held_out.targets)}
-
-
-def _champion(trial: Trial, folder: Path, held_out: Pairs, goal: Goal) -> tuple[dict[str, float], str]:
+def _champion(trial: Trial, folder: Path, ruler: Ruler) -> tuple[dict[str, float], str]:
     """Return the standing champion's metrics, or none and why; a broken champion must not stop its successor."""
     if trial.champion is None:
         return {}, ""
+    held_out = ruler.pairs
     try:
         model = read_model(folder / trial.champion)
         layers = model.network.spec.layers
@@ -177,7 +199,7 @@ def _champion(trial: Trial, folder: Path, held_out: Pairs, goal: Goal) -> tuple[
         names = ((model.inputs, held_out.input_names), (model.outputs, held_out.target_names))
         if any(mine and theirs and mine != theirs for mine, theirs in names):
             return {}, "champion not tested: its units have other names than the data's"
-        return _all_measured(model.network, held_out, goal), ""
+        return ruler.everything(model.network), ""
     except (DataError, DivergedError, FileNotFoundError) as error:
         return {}, f"champion not tested: {error}"
 

@@ -17,6 +17,7 @@ from nnlib import network as net
 from nnlib.data import Csr
 from nnlib.errors import DivergedError
 from nnlib.network import Network
+from nnlib.threads import Each, one_by_one
 
 Scorer = Callable[[Csr], NDArray[Any]]  # inputs (b, in) -> scores (b, items), memory that may be overwritten
 
@@ -24,16 +25,22 @@ BATCH = 256  # examples scored at a time, so that examples x items never exists
 USUAL_KS = (5, 10, 20, 100)
 
 
-def measure(score: Scorer, inputs: Csr, targets: Csr, ks: Iterable[int] = USUAL_KS) -> dict[str, float]:
+def measure(
+    score: Scorer, inputs: Csr, targets: Csr, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one
+) -> dict[str, float]:
     """Return p@k, recall@k and ndcg@k for every k; targets must hold no unit twice. Empty without any target."""
     ks = sorted(set(ks))
     examples = np.flatnonzero(np.diff(targets.indptr))
-    sums: dict[str, float] = {}
-    for low in range(0, len(examples), BATCH):
+
+    def batch(low: int) -> dict[str, float]:
         rows = examples[low : low + BATCH]
         seen, wanted = inputs.take(rows), targets.take(rows)
         hits = ranked_hits(score(seen), seen, wanted, ks[-1])
-        for name, value in _sums(hits, np.diff(wanted.indptr), ks):
+        return dict(_sums(hits, np.diff(wanted.indptr), ks))
+
+    sums: dict[str, float] = {}
+    for part in each(batch, range(0, len(examples), BATCH)):
+        for name, value in part.items():
             sums[name] = sums.get(name, 0.0) + value
     return {name: value / len(examples) for name, value in sums.items()}
 
@@ -58,14 +65,14 @@ def of_popularity(targets: Csr) -> Scorer:
     return lambda inputs: np.tile(counts, (inputs.examples, 1))
 
 
-def mean_loss(network: Network, inputs: Csr, targets: Csr) -> float:
+def mean_loss(network: Network, inputs: Csr, targets: Csr, each: Each = one_by_one) -> float:
     """Return the error function averaged over the examples, without dropout and denoising."""
     dtype, total = network.edges[0].store.dtype, 0.0
     for low in range(0, inputs.examples, BATCH):
         rows = np.arange(low, min(low + BATCH, inputs.examples))
         x, t = (net.matrix(part.take(rows), 1, dtype) for part in (inputs, targets))
         with np.errstate(all="ignore"):
-            total += net.loss(network, net.batch_of(x, t))
+            total += net.loss(network, net.batch_of(x, t), each)
     if not np.isfinite(total):
         raise DivergedError(f"the validation loss is {total}; lower learning_rate")
     return total / inputs.examples

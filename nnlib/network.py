@@ -18,6 +18,7 @@ from scipy import sparse
 from nnlib import ops
 from nnlib.data import Csr
 from nnlib.spec import Activation, NetworkSpec
+from nnlib.threads import Each, one_by_one
 
 Floats = NDArray[Any]  # float32, in tests float64
 Masks = Sequence["NDArray[np.bool_] | None"]
@@ -131,15 +132,18 @@ def logits(network: Network, inputs: sparse.csr_array) -> Floats:
     return _block(edge, hidden(network, inputs)[-1][1], 0, len(edge.store))
 
 
-def loss(network: Network, batch: Batch) -> float:
+def loss(network: Network, batch: Batch, each: Each = one_by_one) -> float:
     """Return the error summed over the examples."""
-    return _output(network, hidden(network, batch.inputs)[-1][1], batch, None)[0]
+    return _output(network, hidden(network, batch.inputs)[-1][1], batch, None, each)[0]
 
 
-def backward(network: Network, batch: Batch, sink: Sink, masks: Masks = ()) -> float:
-    """Return the error summed over the examples; give the gradient of its mean to `sink`, last layer first."""
+def backward(network: Network, batch: Batch, sink: Sink, masks: Masks = (), each: Each = one_by_one) -> float:
+    """Return the error summed over the examples; give the gradient of its mean to `sink`, last layer first.
+
+    With several threads in `each`, `sink` gets disjoint rows of the output layer at the same time.
+    """
     layers = hidden(network, batch.inputs, masks)
-    total, delta = _output(network, layers[-1][1], batch, sink)
+    total, delta = _output(network, layers[-1][1], batch, sink, each)
     for index in range(len(layers) - 1, -1, -1):
         layer = network.spec.layers[index + 1]
         mask = masks[index] if masks else None
@@ -156,28 +160,35 @@ def backward(network: Network, batch: Batch, sink: Sink, masks: Masks = ()) -> f
     return total
 
 
-def _output(network: Network, h: Floats, batch: Batch, sink: Sink | None) -> tuple[float, Floats]:
+def _output(network: Network, h: Floats, batch: Batch, sink: Sink | None, each: Each) -> tuple[float, Floats]:
     """Return the summed error and the gradient of the mean error with respect to h (b, hidden)."""
     edge, last = network.edges[-1], len(network.edges) - 1
     margin = ops.marginal_of(network.spec)
-    kept = normalizer = None
-    if network.output is Activation.SOFTMAX:
-        kept = _block(edge, h, 0, KEPT) if len(edge.store) <= KEPT else None
-        normalizer = _normalizer(edge, h, kept)
-    total, delta_h = 0.0, np.zeros_like(h)
+    softmax = network.output is Activation.SOFTMAX
+    normalizer, kept = _normalizer(edge, h, each) if softmax else (None, {})
     h_mean = h / h.dtype.type(len(h))
-    for low in range(0, len(edge.store), BLOCK):
-        w = edge.store[low : low + BLOCK]
-        z = _block(edge, h, low, BLOCK) if kept is None else kept[:, low : low + BLOCK]
-        hits = _hits(batch.targets, low, low + len(w))
-        if normalizer is None:
-            total += ops.sigmoid_error(z, hits, margin)
-        else:
-            total += ops.softmax_error(z, normalizer, hits, batch.counts, margin)
-        if sink is not None:
-            delta_h += z @ w
+
+    def block(low: int) -> tuple[float, Floats | None]:
+        with np.errstate(all="ignore"):  # a thread has its own; what is not finite is found in the sums
+            w = edge.store[low : low + BLOCK]
+            z = kept[low] if low in kept else _block(edge, h, low, BLOCK)
+            hits = _hits(batch.targets, low, low + len(w))
+            if normalizer is None:
+                error = ops.sigmoid_error(z, hits, margin)
+            else:
+                error = ops.softmax_error(z, normalizer, hits, batch.counts, margin)
+            if sink is None:
+                return error, None
+            below = z @ w
             sink.rows(last, low, z.T @ h_mean)
             sink.bias(last, low, z.sum(axis=0) / z.dtype.type(len(h)))
+            return error, below
+
+    total, delta_h = 0.0, np.zeros_like(h)
+    for error, below in each(block, range(0, len(edge.store), BLOCK)):
+        total += error
+        if below is not None:
+            delta_h += below
     delta_h /= len(h)
     return total, delta_h
 
@@ -189,14 +200,19 @@ def _block(edge: Edge, h: Floats, low: int, size: int) -> Floats:
     return z
 
 
-def _normalizer(edge: Edge, h: Floats, kept: Floats | None) -> Floats:
-    """Return log sum exp over all logits of each example, (b, 1), block by block."""
-    highest = np.full((len(h), 1), -np.inf, h.dtype)
-    total = np.zeros((len(h), 1), h.dtype)
-    for low in range(0, len(edge.store), BLOCK):
-        z = _block(edge, h, low, BLOCK) if kept is None else kept[:, low : low + BLOCK]
-        highest, total = ops.softmax_normalizer(z, highest, total)
-    return highest + np.log(total)
+def _normalizer(edge: Edge, h: Floats, each: Each) -> tuple[Floats, dict[int, Floats]]:
+    """Return log sum exp over all logits of each example, (b, 1), and the logits by block, if they are few."""
+    lows = range(0, len(edge.store), BLOCK)
+    keep = len(edge.store) <= KEPT
+
+    def block(low: int) -> tuple[tuple[Floats, Floats], Floats | None]:
+        with np.errstate(all="ignore"):
+            z = _block(edge, h, low, BLOCK)
+            return ops.softmax_part(z), z if keep else None
+
+    blocks = list(each(block, lows))
+    kept = {low: z for low, (_, z) in zip(lows, blocks, strict=True) if z is not None}
+    return ops.softmax_normalizer([part for part, _ in blocks]), kept
 
 
 def _hits(targets: sparse.csc_array, low: int, high: int) -> ops.Hits:

@@ -5,6 +5,7 @@ Shapes: b examples, n units. Every function keeps the dtype of its arrays (float
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,11 +146,18 @@ def softmax_error(z: Floats, normalizer: Floats, hits: Hits, counts: Floats, mar
     return loss
 
 
-def softmax_normalizer(z: Floats, highest: Floats, total: Floats) -> tuple[Floats, Floats]:
-    """Take a block of logits z (b, n) into the running maximum and sum of exp(z - maximum), both (b, 1)."""
-    new = np.maximum(highest, z.max(axis=1, keepdims=True))
-    total = total * np.exp(highest - new) + np.exp(z - new).sum(axis=1, keepdims=True)
-    return new, total
+def softmax_part(z: Floats) -> tuple[Floats, Floats]:
+    """Return the maximum of a block of logits z (b, n) and the sum of exp(z - maximum), both (b, 1)."""
+    highest = z.max(axis=1, keepdims=True)
+    part = z - highest
+    return highest, np.exp(part, out=part).sum(axis=1, keepdims=True)
+
+
+def softmax_normalizer(parts: Sequence[tuple[Floats, Floats]]) -> Floats:
+    """Return log sum exp over all blocks, (b, 1), from what `softmax_part` gave for each."""
+    highest = np.max([part[0] for part in parts], axis=0)
+    total = sum(part[1] * np.exp(part[0] - highest) for part in parts)
+    return np.asarray(highest + np.log(total))
 
 
 def _log(a: Floats) -> Floats:

@@ -19,6 +19,7 @@ from nnlib.errors import DivergedError, NnlibError
 from nnlib.network import Network
 from nnlib.optimizers import RULES, Optimizer
 from nnlib.spec import Layer, NetworkSpec
+from nnlib.threads import Each, one_by_one
 
 WEIGHTS, SHUFFLE, DENOISE, DROPOUT = range(4)  # what random numbers are for; each use has a stream of its own
 LOSS_BOUND = 10  # times the very first loss: a training that is this much worse than none has diverged
@@ -92,6 +93,7 @@ def fit(
     report: Callable[[Epoch], None],
     validate: Callable[[Network], float] | None = None,
     minimize: bool = False,
+    each: Each = one_by_one,
 ) -> Fit:
     """Train `network` in place and return its best parameters; targets must hold no unit twice.
 
@@ -105,7 +107,7 @@ def fit(
     for epoch in range(1, settings.epochs + 1):
         start = time.perf_counter()
         with np.errstate(all="ignore"):  # infinities and NaN end as DivergedError
-            loss, first_batch = _run_epoch(network, optimizer, inputs, targets, settings, epoch)
+            loss, first_batch = _run_epoch(network, optimizer, inputs, targets, settings, epoch, each)
         first = first_batch if epoch == 1 else first
         if loss > LOSS_BOUND * first:
             raise DivergedError(f"epoch {epoch}: loss {loss:.6g}, the first was {first:.6g}; lower learning_rate")
@@ -123,7 +125,13 @@ def fit(
 
 
 def _run_epoch(
-    network: Network, optimizer: Optimizer, inputs: Csr, targets: Csr, settings: TrainSettings, epoch: int
+    network: Network,
+    optimizer: Optimizer,
+    inputs: Csr,
+    targets: Csr,
+    settings: TrainSettings,
+    epoch: int,
+    each: Each,
 ) -> tuple[float, float]:
     """Return the mean loss over the examples, and that of the first batch."""
     x, t = _epoch_data(network.spec, inputs, targets, settings.seed, epoch, network.edges[0].store.dtype)
@@ -136,7 +144,7 @@ def _run_epoch(
             for layer in network.spec.layers[1:-1]
         ]
         optimizer.step += 1
-        loss = net.backward(network, batch, optimizer, masks)
+        loss = net.backward(network, batch, optimizer, masks, each)
         if not math.isfinite(loss):
             raise DivergedError(
                 f"epoch {epoch}, batch {low // settings.batch + 1}: loss is {loss}{_broken_layer(network)}; "

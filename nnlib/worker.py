@@ -37,6 +37,7 @@ from nnlib.contract import (
 )
 from nnlib.errors import EvictedError, MachineError, NnlibError
 from nnlib.spec import SpecError
+from nnlib.threads import take_over_blas
 
 STATUS = {
     Exit.OK: Status.OK,
@@ -76,11 +77,12 @@ def _run(trial: Trial, folder: Path) -> Result:
     if trial.role is Role.FINAL:
         (folder / MODEL_FILE).touch()
     _verify(trial.sha256, folder)
+    threads = take_over_blas()
     try:
         from nnlib import job
     except ImportError as error:
         raise MachineError(f"{error}; install it on this machine") from error
-    return job.run(trial, folder)
+    return job.run(trial, folder, threads)
 
 
 def _verify(digests: Mapping[str, str], folder: Path) -> None:

@@ -1,0 +1,48 @@
+"""Work on several threads whose result does not depend on how many they are.
+
+BLAS splits a product differently for each number of threads, which changes the last bits of the sums. So BLAS is
+held to one thread, and whole pieces of fixed size go to threads of our own; results come back in order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+THREADS = "OMP_NUM_THREADS"  # HTCondor sets it to the job's CPUs
+BLAS_THREADS = (THREADS, "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class Each(Protocol):
+    """Apply a function to every item; the results come in the order of the items."""
+
+    def __call__(self, function: Callable[[int], T], items: Iterable[int], /) -> Iterable[T]:
+        """Return function(item) for every item."""
+
+
+def one_by_one(function: Callable[[int], T], items: Iterable[int]) -> list[T]:
+    """Apply `function` on this thread."""
+    return [function(item) for item in items]
+
+
+@contextmanager
+def workers(count: int) -> Iterator[Each]:
+    """Give an `Each` that uses `count` threads."""
+    if count == 1:
+        yield one_by_one
+        return
+    with ThreadPoolExecutor(count) as pool:
+        yield pool.map
+
+
+def take_over_blas() -> int:
+    """Hold BLAS to one thread and return how many there may be; call it before NumPy is imported."""
+    wanted = os.environ.get(THREADS, "1")
+    for name in BLAS_THREADS:
+        os.environ[name] = "1"
+    return max(1, int(wanted)) if wanted.isdecimal() else 1
