@@ -181,12 +181,12 @@ class _RegionReader:
         except ValueError as error:
             self.problems.add(where, f"seen {str(region.network)!r}, which is not JSON: {error}")
             return
-        names = {parameter.name for parameter in region.search.space}
+        space = section.section("search").section("space")
+        names = {name for layer in space.layers for name in layer.value}
         settings = sections.TRAIN_SETTINGS
         for name in sorted(set(used) - names):
             hint = schema.nearest(name, names)
             self.problems.add(where, f"{region.network}: {used[name]}: ${name} is not in search.space{hint}")
-        space = section.section("search").section("space")
         for name in sorted(names - set(used) - settings):
             hint = schema.nearest(name, settings | set(used))
             self.problems.add(
@@ -194,7 +194,7 @@ class _RegionReader:
                 f'nothing uses {name!r}: write "${name}" into {region.network.name}, or name a training setting '
                 f"({', '.join(sorted(settings))}){hint}",
             )
-        if set(used) <= names:
+        if set(used) <= {parameter.name for parameter in region.search.space}:
             self._parse_network(where, region, raw_network)
 
     def _parse_network(self, where: KeyPath, region: Region, raw_network: Any) -> None:

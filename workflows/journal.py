@@ -22,6 +22,9 @@ from workflows.errors import RegiondagError
 from workflows.space import Value
 
 
+PROPOSED = b'{"event": "proposed"'
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """The hyperparameters given to one trial."""
@@ -110,8 +113,11 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
 
-    def read(self) -> History:
-        """Fold the journal. A torn last line is passed over; anything else that is no record is an error."""
+    def read(self, proposals: bool = True) -> History:
+        """Fold the journal. A torn last line is passed over; anything else that is no record is an error.
+
+        Without `proposals`, half of the lines need not be parsed: `status` looks at journals of 100,000 trials.
+        """
         history = History()
         try:
             text = self.path.read_bytes()
@@ -119,6 +125,8 @@ class Journal:
             return history
         *lines, _torn = text.split(b"\n")
         for number, line in enumerate(lines, start=1):
+            if not proposals and line.startswith(PROPOSED):
+                continue
             self._fold(history, number, line)
         return history
 

@@ -20,7 +20,7 @@ HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class RegionSummary:
-    """One region's row. `status`: promoted, kept (the standing champion is better), failed or unfinished."""
+    """One region's row. `status`: promoted, kept (the standing champion is not beaten), failed or unfinished."""
 
     region: str
     slug: str
@@ -106,7 +106,7 @@ def _summarise_region(folder: RegionFolder) -> RegionSummary:
 
 def _status(spec: RegionSpec, history: History, final: Settled | None) -> tuple[str, str]:
     if final and final.ok:
-        return ("promoted", final.reason) if final.promoted else ("kept", "the standing champion is better")
+        return ("promoted", final.reason) if final.promoted else ("kept", "the standing champion is not beaten")
     if final:
         return "failed", final.reason
     failures = [s for s in history.settled.values() if not s.ok]

@@ -7,6 +7,7 @@ proposals on any machine, after a crash as in a rescue DAG.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,8 +83,11 @@ def _ask(
         random_state=seed,
     )
     xs = [[observation.point[parameter.name] for parameter in space] for observation in history]
-    optimizer.tell(xs, _objective(history, minimize))
-    asked = optimizer.ask(n_points=n, strategy="cl_min")
+    with warnings.catch_warnings():
+        # "evaluated at point before": repeats are replaced by `_model_based`, where the seed decides
+        warnings.simplefilter("ignore", UserWarning)
+        optimizer.tell(xs, _objective(history, minimize))
+        asked = optimizer.ask(n_points=n, strategy="cl_min")
     return [
         {parameter.name: _native(parameter, value) for parameter, value in zip(space, values, strict=True)}
         for values in asked

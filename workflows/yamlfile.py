@@ -16,6 +16,7 @@ from workflows.errors import ConfigError
 
 KeyPath = tuple[str | int, ...]
 
+CORE_TAGS = "tag:yaml.org,2002:"
 MAX_VALUES = 1_000_000  # a few nested aliases can stand for billions of values
 
 
@@ -43,7 +44,7 @@ for _tag, _pattern, _first in (
     ),
     ("merge", r"^<<$", ["<"]),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
+    _Loader.add_implicit_resolver(f"{CORE_TAGS}{_tag}", re.compile(_pattern), _first)
 
 
 def load_yaml(path: Path) -> Document:
@@ -90,16 +91,15 @@ class _Reader:
         self.count += 1
         if self.count > MAX_VALUES:
             raise ConfigError([f"{self.file}: more than {MAX_VALUES:,} values; too many nested aliases?"])
-        if isinstance(node, yaml.MappingNode):
+        kind = node.tag.removeprefix(CORE_TAGS)
+        if isinstance(node, yaml.MappingNode) and kind == "map":
             return self._mapping(node, path)
-        if isinstance(node, yaml.SequenceNode):
+        if isinstance(node, yaml.SequenceNode) and kind == "seq":
             return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
         return self._scalar(node)
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
-        own = {key.value: key for key, _ in node.value}
-        if len(own) < len([key for key, _ in node.value if key.value != "<<"]) + ("<<" in own):
-            self._refuse_duplicates(node)
+        self._check_keys(node)
         self.loader.flatten_mapping(node)  # `<<: *defaults`; the mapping's own keys come last and win
         result: dict[str, Any] = {}
         for key, item in node.value:
@@ -108,26 +108,31 @@ class _Reader:
             result[name] = self.value(item, (*path, name))
         return result
 
-    def _refuse_duplicates(self, node: yaml.MappingNode) -> None:
+    def _check_keys(self, node: yaml.MappingNode) -> None:
         seen: set[str] = set()
         for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise ConfigError([f"{self.file}:{line}: a key must be plain text"])
             if key.value in seen and key.value != "<<":
-                line = key.start_mark.line + 1
                 raise ConfigError([f"{self.file}:{line}: the key {key.value!r} stands here a second time"])
             seen.add(key.value)
 
     def _scalar(self, node: yaml.Node) -> Any:
-        tag = node.tag.removeprefix("tag:yaml.org,2002:")
+        tag = node.tag.removeprefix(CORE_TAGS)
         text = str(node.value)
         if tag == "null":
             return None
         if tag == "bool":
             return text.lower() == "true"
-        if tag == "int":
-            return int(text)
-        if tag == "float":
-            return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-        if tag == "str":
+        try:
+            if tag == "int":
+                return int(text)
+            if tag == "float":
+                return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        except ValueError:  # `!!int abc`, or thousands of digits
+            raise ConfigError([f"{self.file}:{node.start_mark.line + 1}: {text[:40]!r} is no number"]) from None
+        if tag == "str" and isinstance(node, yaml.ScalarNode):
             return text
         line = node.start_mark.line + 1
         raise ConfigError([f"{self.file}:{line}: the tag {node.tag!r} is not allowed; use plain values"])

@@ -1,0 +1,34 @@
+"""`regiondag doctor RUN`: would this run work on this pool?"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "check a run directory against the pool before submitting"
+DESCRIPTION = """Dry-run every distinct submit file through HTCondor, let DAGMan's checker read the DAG where it exists,
+and match every kind of job against the pool's slots. Exit code 6 when something would not work."""
+
+FAILED = 6
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("run_directory", type=Path, metavar="RUN")
+    parser.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print one line per check."""
+    from workflows.names import RunFolder
+    from workflows.pool import require_pool
+    from workflows.preflight import check_run
+    from workflows.report import read_manifest
+
+    folder = RunFolder(arguments.run_directory.absolute())
+    manifest = read_manifest(folder)
+    good = True
+    for finding in check_run(require_pool(arguments.pool), folder, list(manifest["regions"])):
+        good = good and finding.good
+        print(f"{'ok  ' if finding.good else 'BAD '} {finding.subject}: {finding.text}", flush=True)
+    return 0 if good else FAILED

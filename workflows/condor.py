@@ -1,0 +1,189 @@
+"""Ask HTCondor: slots, queue, event logs, matching. The only module that imports the bindings."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workflows.clauses import split_conjunction
+from workflows.errors import PoolError
+from workflows.pool import Pool
+
+JOB_STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "transferring", 7: "suspended"}
+PROJECTION = ["DAGNodeName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "ClusterId", "ProcId", "RemoteHost"]
+
+ClassAd = Any  # classad2.ClassAd; the bindings have no type information
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """One job of a DAG that is in the queue."""
+
+    node: str
+    job: str  # cluster.proc
+    status: str
+    hold_reason: str
+    since: float  # Unix time of its current status
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
+class DagState:
+    """What the event log of DAGMan's own job says: its cluster, and whether it is gone."""
+
+    cluster: int
+    status: str  # idle, running, held, removed or ended
+    started: float | None
+    ended: float | None
+    exit_code: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One part of a job's requirements, and how many slots meet it."""
+
+    text: str
+    met_by: int
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a job finds in a pool."""
+
+    slots: int
+    matching: tuple[str, ...]  # names of the slots where job and machine accept each other
+    clauses: tuple[Clause, ...]
+    refused_by_slot: tuple[str, ...]  # slots the job accepts, but whose own START expression says no
+
+
+def bindings(pool: Pool) -> Any:
+    """Import htcondor2 for `pool`; it reads its configuration once, on import."""
+    if pool.client_config is not None:
+        os.environ["CONDOR_CONFIG"] = str(pool.client_config)
+    try:
+        import htcondor2
+    except ImportError as error:
+        raise PoolError(
+            f"HTCondor's Python bindings cannot be imported ({error}); install them with: pip install 'regiondag[manager]'"
+        ) from error
+    return htcondor2
+
+
+@contextmanager
+def _asking(pool: Pool, what: str) -> Iterator[Any]:
+    module = bindings(pool)
+    try:
+        yield module
+    except (module.HTCondorException, OSError, IndexError) as error:
+        raise PoolError(
+            f"pool {pool.name!r} does not answer ({what}): {error}; `regiondag pool status` says whether it runs"
+        ) from error
+
+
+def query_slots(pool: Pool) -> list[ClassAd]:
+    """Return the ads of all slots, each with all that it has when nothing runs on it."""
+    with _asking(pool, "slots") as htcondor2:
+        ads = htcondor2.Collector().query(htcondor2.AdType.Startd)
+    return [_as_if_free(ad) for ad in ads if ad.get("SlotType") != "Dynamic"]
+
+
+def query_jobs(pool: Pool, dagman_cluster: int) -> list[QueuedJob]:
+    """Return the jobs of one DAG that are in the queue now."""
+    with _asking(pool, "queue") as htcondor2:
+        if pool.kind == "embedded":  # seen from outside its root folder it has no "local" schedd, but only this one
+            schedd = htcondor2.Schedd(htcondor2.Collector().locateAll(htcondor2.DaemonType.Schedd)[0])
+        else:
+            schedd = htcondor2.Schedd()
+        ads = schedd.query(constraint=f"DAGManJobId == {dagman_cluster}", projection=PROJECTION)
+    return [
+        QueuedJob(
+            node=str(ad.get("DAGNodeName", "")),
+            job=f"{ad['ClusterId']}.{ad['ProcId']}",
+            status=JOB_STATUS.get(ad["JobStatus"], "unknown"),
+            hold_reason=str(ad.get("HoldReason", "")) if ad["JobStatus"] == 5 else "",
+            since=float(ad.get("EnteredCurrentStatus", 0)),
+            machine=str(ad.get("RemoteHost", "")),
+        )
+        for ad in ads
+    ]
+
+
+def read_dag_log(pool: Pool, log: Path) -> DagState | None:
+    """Read the event log of DAGMan's own job; None when the DAG was never submitted."""
+    htcondor2 = bindings(pool)
+    if not log.exists():
+        return None
+    kinds = htcondor2.JobEventType
+    status = {
+        kinds.SUBMIT: "idle",
+        kinds.EXECUTE: "running",
+        kinds.JOB_EVICTED: "idle",
+        kinds.JOB_HELD: "held",
+        kinds.JOB_RELEASED: "idle",
+        kinds.JOB_ABORTED: "removed",
+        kinds.JOB_TERMINATED: "ended",
+    }
+    state: DagState | None = None
+    for event in htcondor2.JobEventLog(str(log)).events(stop_after=0):
+        if event.type not in status:
+            continue
+        ended = event.type in (kinds.JOB_ABORTED, kinds.JOB_TERMINATED)
+        started = event.timestamp if event.type == kinds.SUBMIT else state.started if state else None
+        state = DagState(
+            cluster=event.cluster,
+            status=status[event.type],
+            started=started,
+            ended=event.timestamp if ended else None,
+            exit_code=event.get("ReturnValue") if ended else None,
+        )
+    return state
+
+
+def parse_ad(text: str) -> ClassAd | None:
+    """Parse the first job's ad from what `condor_submit -dry-run -` prints, if there is one."""
+    import classad2
+
+    assignments = [line for line in text.splitlines() if re.match(r"[A-Za-z_]\w*\s*=", line)]
+    ad = classad2.parseOne("\n".join(assignments), classad2.ParserType.Old) if assignments else {}
+    return ad if "Requirements" in ad else None
+
+
+def offers_gpus(slot: ClassAd) -> bool:
+    """Return whether a slot says HAS_GPU of itself."""
+    return "HAS_GPU" in slot and slot.eval("HAS_GPU") is True
+
+
+def match(job: ClassAd, slots: Sequence[ClassAd]) -> Match:
+    """Match one job against all slots, as the negotiator would, and count each clause by itself."""
+    import classad2
+
+    accepted = [slot for slot in slots if _holds(job.lookup("Requirements"), job, slot)]
+    matching = [slot for slot in accepted if job.symmetricMatch(slot)]
+    clauses = []
+    for text in split_conjunction(str(job.lookup("Requirements"))):
+        expression = classad2.ExprTree(text)
+        clauses.append(Clause(text, sum(_holds(expression, job, slot) for slot in slots)))
+    refused = [slot for slot in accepted if slot not in matching]
+    return Match(len(slots), _names(matching), tuple(clauses), _names(refused))
+
+
+def _holds(expression: Any, job: ClassAd, slot: ClassAd) -> bool:
+    return expression.eval(job, slot) is True
+
+
+def _names(slots: Iterable[ClassAd]) -> tuple[str, ...]:
+    return tuple(str(slot.get("Name", "?")) for slot in slots)
+
+
+def _as_if_free(slot: ClassAd) -> ClassAd:
+    """Undo what running jobs took of a partitionable slot: the question is whether a job could ever match."""
+    for resource in ("Cpus", "Memory", "Disk", "GPUs"):
+        total = slot.get(f"TotalSlot{resource}")
+        if total is not None:
+            slot[resource] = total
+    return slot

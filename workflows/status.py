@@ -1,0 +1,138 @@
+"""Where a run stands: journals for what is done, HTCondor's queue for what is not."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workflows import condor
+from workflows.errors import PoolError
+from workflows.journal import Journal
+from workflows.names import REGION_DAG, RegionFolder, RunFolder, parse_node
+from workflows.pool import Pool
+from workflows.regionspec import read_spec
+from workflows.report import read_manifest
+
+
+@dataclass(frozen=True, slots=True)
+class RegionStatus:
+    """One region's trials, counted. `best` is the best validation metric so far."""
+
+    region: str
+    slug: str
+    planned: int
+    done: int
+    failed: int
+    running: int
+    idle: int
+    held: int
+    best: float | None
+    metric: str
+    final: str  # "", running, promoted, kept or failed
+    expected_end: float | None  # Unix time
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A whole run. `dag` is what DAGMan does: not submitted, idle, running, held, removed or ended."""
+
+    study: str
+    run: str
+    dag: str
+    exit_code: int | None
+    started: float | None
+    regions: tuple[RegionStatus, ...]
+    held: tuple[condor.QueuedJob, ...]
+    note: str
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing will change any more by itself."""
+        return self.dag in ("ended", "removed")
+
+
+def read_status(run: RunFolder, pool: Pool | None) -> RunStatus:
+    """Read journals, DAGMan's event log and the queue."""
+    manifest = read_manifest(run)
+    slugs = list(manifest["regions"])
+    dags, note = _dags(run, slugs, pool)
+    jobs: list[condor.QueuedJob] = []
+    if pool is not None:
+        try:
+            for dag in dags:
+                if dag.ended is None:
+                    jobs += condor.query_jobs(pool, dag.cluster)
+        except PoolError as error:
+            note = f"running, idle and held jobs are unknown: {error}"
+    latest = max(dags, key=lambda dag: dag.started or 0.0, default=None)
+    active = [dag for dag in dags if dag.ended is None]
+    by_region = _count_jobs(jobs)
+    return RunStatus(
+        study=manifest["study"],
+        run=str(run.path),
+        dag=(active[0].status if active else latest.status if latest else "not submitted"),
+        exit_code=latest.exit_code if latest and not active else None,
+        started=latest.started if latest else None,
+        regions=tuple(
+            _region(run.region(slug), by_region.get(slug, Counter()), latest if active else None) for slug in slugs
+        ),
+        held=tuple(job for job in jobs if job.status == "held"),
+        note=note,
+    )
+
+
+def _dags(run: RunFolder, slugs: Sequence[str], pool: Pool | None) -> tuple[list[condor.DagState], str]:
+    """Return the state of the study's DAG and of regions' DAGs that were submitted alone."""
+    if pool is None:
+        return [], "no pool is running here: only what has ended is known"
+    dags = [run.study_dag, *(run.region(slug).path / REGION_DAG for slug in slugs)]
+    logs = (dag.with_name(f"{dag.name}.dagman.log") for dag in dags)
+    return [state for log in logs if (state := condor.read_dag_log(pool, log))], ""
+
+
+def _count_jobs(jobs: Sequence[condor.QueuedJob]) -> dict[str, Counter[str]]:
+    counts: dict[str, Counter[str]] = {}
+    for job in jobs:
+        try:
+            node = parse_node(job.node)
+        except ValueError:
+            continue  # not ours
+        status = "final" if node.number is None and job.status != "held" else job.status
+        counts.setdefault(node.slug, Counter())[status] += 1
+    return counts
+
+
+def _region(folder: RegionFolder, jobs: Counter[str], dag: condor.DagState | None) -> RegionStatus:
+    spec = read_spec(folder.spec)
+    history = Journal(folder.journal).read(proposals=False)
+    best = history.best(spec.metric.minimize)
+    done = len(history.settled)
+    final = history.final
+    if final:
+        ended = "failed" if not final.ok else "promoted" if final.promoted else "kept"
+    else:
+        ended = "running" if jobs["final"] else ""
+    return RegionStatus(
+        region=spec.name,
+        slug=spec.slug,
+        planned=spec.search.trials,
+        done=done,
+        failed=sum(not settled.ok for settled in history.settled.values()),
+        running=jobs["running"] + jobs["transferring"],
+        idle=jobs["idle"],
+        held=jobs["held"],
+        best=best.value if best else None,
+        metric=spec.metric.name,
+        final=ended,
+        expected_end=None if final else _expected_end(done, spec.search.trials + 1, dag),
+    )
+
+
+def _expected_end(done: int, total: int, dag: condor.DagState | None) -> float | None:
+    """Assume that the rest goes as quickly as what is done did."""
+    if dag is None or dag.started is None or done == 0:
+        return None
+    elapsed = time.time() - dag.started
+    return dag.started + elapsed * total / done
