@@ -1,0 +1,77 @@
+"""A tiny study on disk: two regions, each with its four data files and a network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from nnlib.data import Data, DataSet, from_rows
+from nnlib.datafile import write_data
+
+settings.register_profile("regiondag", deadline=None)  # a shared machine may stall for a second
+settings.load_profile("regiondag")
+
+NETWORK = {
+    "Version": 0.8,
+    "Name": "tiny",
+    "Kind": "FeedForward",
+    "Layers": [
+        {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "input", "Sparse": True},
+        {"Name": "Hidden", "Kind": "Hidden", "N": "$hidden", "Activation": "Tanh"},
+        {"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "output", "Activation": "SoftMax"},
+    ],
+    "ErrorFunction": "CrossEntropy",
+}
+
+STUDY = """\
+study: tiny
+regions:
+  - {name: United Kingdom, data: data/uk.nc}
+  - {name: Germany, data: data/germany.nc}
+network: network.json
+metric: ndcg@5
+train: {epochs: 2, batch: 4, seed: 7}
+search:
+  method: bayes
+  rounds: 2
+  parallel: 2
+  space:
+    hidden: {int: [2, 8], log: true}
+    learning_rate: {real: [1e-3, 1e-1], log: true}
+job: {cpus: 1, memory: 256MB, disk: 100MB}
+limits: {jobs: 8, jobs_per_region: 2}
+"""
+
+WIDTH = 12
+
+
+def write_region(folder: Path, stem: str, users: int = 8) -> None:
+    """Write train, valid, final and test: each user owns a run of items, the last ones held back."""
+    owned = [[(user + i) % WIDTH for i in range(6)] for user in range(users)]
+    parts = {
+        "train": ([row[:3] for row in owned], [row[:3] for row in owned]),
+        "valid": ([row[:3] for row in owned], [row[3:4] for row in owned]),
+        "final": ([row[:4] for row in owned], [row[:4] for row in owned]),
+        "test": ([row[:4] for row in owned], [row[4:] for row in owned]),
+    }
+    for part, (inputs, outputs) in parts.items():
+        sets = (DataSet("input", from_rows(inputs, WIDTH)), DataSet("output", from_rows(outputs, WIDTH)))
+        write_data(folder / f"{stem}.{part}.nc", Data(sets))
+
+
+def write_study(folder: Path, text: str = STUDY) -> Path:
+    """Write study.yaml, network.json and data; return the path of study.yaml."""
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    for stem in ("uk", "germany"):
+        write_region(folder / "data", stem)
+    (folder / "network.json").write_text(json.dumps(NETWORK))
+    (folder / "study.yaml").write_text(text)
+    return folder / "study.yaml"
+
+
+@pytest.fixture
+def study_file(tmp_path: Path) -> Path:
+    return write_study(tmp_path)

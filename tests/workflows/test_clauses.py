@@ -1,0 +1,28 @@
+import doctest
+
+import pytest
+
+from workflows import clauses
+from workflows.clauses import split_conjunction
+
+
+def test_doctests():
+    assert doctest.testmod(clauses).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("expression", "parts"),
+    [
+        ("a", ["a"]),
+        ("a && b", ["a", "b"]),
+        ("(a && b) && (c)", ["a", "b", "c"]),
+        ("a && b || c", ["a && b || c"]),
+        ("a && (b ? c : d)", ["a", "b ? c : d"]),
+        ("a && b ? c : d", ["a && b ? c : d"]),
+        ("a =?= b && c =!= d", ["a =?= b", "c =!= d"]),
+        ('x == "a && \\"b" && f(a && b, c)', ['x == "a && \\"b"', "f(a && b, c)"]),
+        ("(a) || (b)", ["(a) || (b)"]),
+    ],
+)
+def test_split(expression, parts):
+    assert split_conjunction(expression) == parts

@@ -1,0 +1,178 @@
+import re
+
+import pytest
+
+from nnlib.contract import Metric
+from tests.workflows.conftest import STUDY, write_region, write_study
+from workflows.config import load_config
+from workflows.errors import ConfigError
+from workflows.space import Choice, Integer, Real
+
+
+def problems_of(folder, text):
+    with pytest.raises(ConfigError) as caught:
+        load_config(write_study(folder, text))
+    return caught.value.problems
+
+
+def test_defaults_and_sections(study_file):
+    config = load_config(study_file)
+    assert config.name == "tiny"
+    uk, germany = config.regions
+    assert (uk.name, uk.slug) == ("United Kingdom", "united-kingdom")
+    assert uk.metric == Metric("ndcg@5")
+    assert uk.search.sizes == (2, 2)
+    assert uk.search.space == (Integer("hidden", 2, 8, True), Real("learning_rate", 1e-3, 1e-1, True))
+    assert uk.train.epochs == 2 and uk.train.optimizer == "adam"
+    assert germany.job.memory == 256 << 20
+    assert config.limits.jobs == 8
+    assert set(uk.data) == {"train", "valid", "final", "test"}
+
+
+def test_a_region_overrides_any_section(tmp_path):
+    text = STUDY.replace(
+        "{name: Germany, data: data/germany.nc}",
+        "{name: Germany, data: data/germany.nc, minimize: loss, train: {epochs: 9}, job: {memory: 2GB},\n"
+        "     search: {rounds: 5, space: {hidden: 4}}}",
+    )
+    uk, germany = load_config(write_study(tmp_path, text)).regions
+    assert germany.search.sizes == (2,) * 5 and uk.search.sizes == (2, 2)
+    assert germany.search.space[0] == Choice("hidden", (4,))
+    assert germany.search.space[1] == uk.search.space[1]
+    assert germany.train.epochs == 9 and germany.train.batch == 4 and uk.train.epochs == 2
+    assert germany.job.memory == 2 << 30 and germany.job.cpus == 1
+    assert germany.metric == Metric("loss", minimize=True) and uk.metric == Metric("ndcg@5")
+
+
+def test_regions_from_files(tmp_path):
+    text = re.sub(r"regions:.*?(?=network:)", "regions: {from: data/*.nc}\n", STUDY, flags=re.DOTALL)
+    assert [region.name for region in load_config(write_study(tmp_path, text)).regions] == ["germany", "uk"]
+
+
+def test_grid_counts_its_points_and_a_region_may_leave_the_rounds(tmp_path):
+    text = STUDY.replace("data/germany.nc}", "data/germany.nc, search: {method: grid, space: {hidden: {choice: [2, 4]}, "
+                         "learning_rate: {real: [1e-3, 1e-1], log: true, points: 3}}}}")  # fmt: skip
+    uk, germany = load_config(write_study(tmp_path, text)).regions
+    assert germany.search.sizes == (6,)
+    assert uk.search.method == "bayes"
+
+
+def test_random_search_waits_for_nobody(tmp_path):
+    text = STUDY.replace("method: bayes", "method: random")
+    assert load_config(write_study(tmp_path, text)).regions[0].search.sizes == (4,)
+
+
+def test_all_mistakes_at_once_each_with_its_place(tmp_path):
+    text = STUDY.replace("rounds: 2", "roundz: 2").replace("[2, 8]", "[8, 2]").replace("epochs: 2", "epochs: two")
+    text = text.replace("data/germany.nc", "data/nowhere.nc").replace("memory: 256MB", "memory: 256")
+    found = problems_of(tmp_path, text)
+    file = re.escape(str(tmp_path / "study.yaml"))
+    expected = [
+        rf"{file}:4: regions\[1\].data: seen 'data/nowhere.nc', but there is no file .*nowhere.train.nc",
+        rf"{file}:7: train.epochs: seen 'two', legal: a whole number from 1",
+        rf"{file}:10: search.roundz: unknown key; did you mean 'rounds'\? Legal keys: .*parallel",
+        rf"{file}:13: search.space.hidden.int: seen \[8, 2\] \(low must be smaller than high\), legal: ",
+        rf"{file}:15: job.memory: seen 256, legal: a size such as 512MB",
+    ]
+    for pattern in expected:
+        assert any(re.match(pattern, problem) for problem in found), (pattern, found)
+    assert len(found) == 7  # three files of one region are missing
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("method: bayes", "method: bays", ["search.method", "'bays'", "did you mean 'bayes'"]),
+        ("method: bayes", "method: bayes\n  schedule: lanes", ["search.schedule", "legal: rounds"]),
+        ("metric: ndcg@5", "metric: ndgc@5", ["metric", "ndgc@5"]),
+        ("metric: ndcg@5", "metric: ndcg@5\nminimize: loss", ["minimize", "give one of the two"]),
+        ("hidden: {int: [2, 8], log: true}", "hidden: {int: [0, 8], log: true}", ["hidden.int", "above 0"]),
+        ("hidden: {int: [2, 8], log: true}", "hiden: {int: [2, 8]}", ["nothing uses 'hiden'", "did you mean 'hidden'"]),
+        ("hidden: {int: [2, 8], log: true}", "hiden: {int: [2, 8]}", ["$hidden is not in search.space"]),
+        ("hidden: {int: [2, 8], log: true}", "hidden: {choice: []}", ["hidden.choice", "seen []"]),
+        ("hidden: {int: [2, 8], log: true}", "hidden: {int: [2, 8], real: [1, 2]}", ["search.space.hidden", "legal"]),
+        ("[1e-3, 1e-1]", "[.nan, 1]", ["learning_rate.real", "finite"]),
+        ("[1e-3, 1e-1]", "[-1, 1e-1]", ["learning_rate"]),
+        ("learning_rate: {real: [1e-3, 1e-1], log: true}", "optimizer: {choice: [adam, adamw]}", ["'adamw'", "rmsprop"]),
+        ("job: {cpus: 1", "job: {requirements: TARGET.GPUs > 1, cpus: 1", ["job.requirements", "mentions GPUs"]),
+        ("job: {cpus: 1", "job: {memory_max: 1MB, cpus: 1", ["memory_max", "smaller"]),
+        ("job: {cpus: 1", "job: {deadline: 2, cpus: 1", ["job.deadline", "90s, 30m"]),
+        ("study: tiny", "study: a b", ["study", "'a b'"]),
+        ("name: Germany", "name: United Kingdom", ["regions[1].name", "second time"]),
+        ("name: Germany", "name: united-kingdom", ["regions[1].name", "rename one"]),
+        ("name: Germany", "title: Germany", ["regions[1]", "title", "unknown key"]),
+        ("name: Germany", "name: Germany, limits: {jobs: 1}", ["regions[1].limits", "unknown key"]),
+        ("network: network.json", "network: nowhere.json", ["network", "nowhere.json"]),
+        ("network: network.json", "", ["network", "missing"]),
+        ("rounds: 2", "rounds: 100000", ["search.rounds"]),
+        ("rounds: 2", "rounds: true", ["search.rounds", "seen True"]),
+        ("job: {cpus: 1, memory: 256MB, disk: 100MB}", "job: 3", ["job", "seen 3", "mapping"]),
+    ],
+)  # fmt: skip
+def test_one_mistake(tmp_path, old, new, words):
+    assert old in STUDY
+    found = problems_of(tmp_path, STUDY.replace(old, new))
+    assert any(all(word in problem for word in words) for problem in found), found
+
+
+@pytest.mark.parametrize("text", ["regions: []\nnetwork: network.json", "- a\n", "3\n", "regions: 3\nnetwork: n\n"])
+def test_no_study(tmp_path, text):
+    assert problems_of(tmp_path, text)
+
+
+def test_empty_space(tmp_path):
+    text = STUDY[: STUDY.index("    hidden:")] + "    {}\n"
+    assert any("search.space: empty" in problem for problem in problems_of(tmp_path, text))
+
+
+def test_a_wrong_network_is_reported_with_its_own_key_path(tmp_path):
+    study = write_study(tmp_path)
+    network = tmp_path / "network.json"
+    network.write_text(network.read_text().replace('"Tanh"', '"Tanhh"'))
+    with pytest.raises(ConfigError, match=r"Layers\[1\].*Tanhh"):
+        load_config(study)
+
+
+HOSTILE = [
+    "United  Kingdom", "it's", 'say "hi"', "a; rm -rf /", "$(reboot)", "`id`", "..", "../../etc/passwd", "/abs",
+    "Côte d'Ivoire", "日本", "x" * 200, "NO", "1e5", "true", "-", "--help", "a\tb", "PARENT", "ALL_NODES", "report",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_region_names_are_safe_or_refused(tmp_path, name):
+    import json
+
+    text = STUDY.replace(
+        "{name: Germany, data: data/germany.nc}", f"{{name: {json.dumps(name)}, data: data/germany.nc}}"
+    )
+    study = write_study(tmp_path, text)
+    try:
+        region = load_config(study).regions[1]
+    except ConfigError as error:
+        assert "regions[1].name" in str(error) and "\t" in name
+        return
+    assert region.name == name
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", region.slug) and len(region.slug) <= 60
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", " "])
+def test_region_names_that_are_refused(tmp_path, name):
+    import json
+
+    text = STUDY.replace("name: Germany", f"name: {json.dumps(name)}")
+    assert any("regions[1].name" in problem for problem in problems_of(tmp_path, text))
+
+
+def test_data_without_a_final_part_trains_on_train_and_valid(tmp_path):
+    study = write_study(tmp_path)
+    (tmp_path / "data" / "uk.final.nc").unlink()
+    uk, germany = load_config(study).regions
+    assert uk.final_parts == ("train", "valid") and germany.final_parts == ("final",)
+
+
+def test_data_of_another_folder(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    write_region(tmp_path / "elsewhere", "uk")
+    text = STUDY.replace("data/uk.nc", str(tmp_path / "elsewhere" / "uk.nc"))
+    assert load_config(write_study(tmp_path, text)).regions[0].data["train"].parent.name == "elsewhere"

@@ -1,0 +1,96 @@
+import multiprocessing
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflows.errors import RegiondagError
+from workflows.journal import Journal, Settled
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return Journal(tmp_path / "trials.jsonl")
+
+
+def settle(journal, trial, status="ok", value=0.5, **more):
+    with journal.locked():
+        journal.append("settled", **asdict(Settled(trial, status, value=value if status == "ok" else None, **more)))
+
+
+def test_an_absent_journal_is_an_empty_one(journal):
+    assert journal.read().settled == {}
+
+
+def test_what_is_appended_is_read(journal):
+    with journal.locked():
+        journal.append("proposed", trial=3, point={"x": 0.5, "c": "é"})
+    settle(journal, 3, seconds=2.5)
+    settle(journal, None, promoted=True)
+    history = journal.read()
+    assert history.proposals[3].point == {"x": 0.5, "c": "é"}
+    assert history.settled[3].seconds == 2.5 and history.final.promoted
+    assert journal.read(proposals=False).proposals == {}
+
+
+def test_the_first_outcome_counts(journal):
+    settle(journal, 1, value=0.1)
+    settle(journal, 1, value=0.9)
+    assert journal.read().settled[1].value == 0.1
+
+
+def test_what_a_rescue_runs_again_may_turn_out_well(journal):
+    settle(journal, 1, "bad_input")
+    settle(journal, None, "machine")
+    assert journal.read().outcome(1) is None and journal.read().outcome(None) is None
+    settle(journal, 1, value=0.3)
+    settle(journal, None, value=None)
+    assert journal.read().outcome(1).value == 0.3 and journal.read().outcome(None).ok
+
+
+def test_best_is_the_earliest_of_equals_in_either_direction(journal):
+    for trial, value in enumerate([0.2, 0.7, 0.7, 0.1]):
+        settle(journal, trial, value=value)
+    settle(journal, 9, "diverged")
+    assert journal.read().best(minimize=False).trial == 1
+    assert journal.read().best(minimize=True).trial == 3
+
+
+@given(st.data())
+def test_torn_at_any_byte_it_still_reads_and_takes_the_next_line(tmp_path_factory, data):
+    journal = Journal(tmp_path_factory.mktemp("j") / "trials.jsonl")
+    for trial in range(3):
+        settle(journal, trial)
+    whole = journal.path.read_bytes()
+    cut = round(data.draw(st.floats(0, 1)) * len(whole))
+    journal.path.write_bytes(whole[:cut])
+    kept = whole[:cut].count(b"\n")
+    assert len(journal.read().settled) == kept
+    settle(journal, 7)
+    assert sorted(journal.read().settled) == [*range(kept), 7]
+
+
+@pytest.mark.parametrize("line", ["{", '{"event": "settled"}', "3", '{"event": "proposed", "trial": 1, "pint": {}}'])
+def test_a_damaged_line_in_the_middle_is_an_error_with_its_number(journal, line):
+    settle(journal, 1)
+    with journal.path.open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(RegiondagError, match=r"trials.jsonl:2: "):
+        journal.read()
+
+
+def _append_some(path, first):
+    journal = Journal(path)
+    for trial in range(first, first + 20):
+        settle(journal, trial)
+
+
+def test_many_processes_at_once(journal):
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_append_some, args=(journal.path, 20 * i)) for i in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(journal.read().settled) == list(range(80))
