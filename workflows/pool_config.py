@@ -35,12 +35,13 @@ def render_pool_config(base: str, port: int, simulated_gpus: int, extra: Sequenc
     return "".join(parts)
 
 
-def render_client_config(port: int, schedd_address_file: str) -> str:
+def render_client_config(port: int, spool: str) -> str:
     """Return the settings with which programs outside may look at the pool, but not change it."""
     return f"""# For CONDOR_CONFIG of programs outside the pool, for instance the Python bindings: queries only.
 CONDOR_HOST = 127.0.0.1
 COLLECTOR_HOST = 127.0.0.1:{port}
-SCHEDD_ADDRESS_FILE = {schedd_address_file}
+SCHEDD_ADDRESS_FILE = {spool}/.schedd_address
+SCHEDD_DAEMON_AD_FILE = {spool}/.schedd_classad
 NETWORK_INTERFACE = 127.0.0.1
 NETWORK_HOSTNAME = localhost
 NO_DNS = True

@@ -17,11 +17,21 @@ from pathlib import Path
 
 from workflows import sandbox
 from workflows.errors import PoolError
-from workflows.pool import ROOT, Pool, State, chosen_name, embedded_pool, pool_folder, read_state, write_state
+from workflows.pool import (
+    ROOT,
+    Pool,
+    State,
+    chosen_name,
+    embedded_pool,
+    known_pools,
+    pool_folder,
+    read_state,
+    write_state,
+)
 from workflows.pool_config import render_client_config, render_pool_config
 from workflows.process import Process, children, look_up
 from workflows.resources import resource_dir
-from workflows.rootfs import Image, Tell, ensure_image, install_tools
+from workflows.rootfs import Image, Tell, ensure_image, install_tools, remove_old_images
 
 DEFAULT_SUITE = "trixie"
 MASTER = ("/usr/sbin/condor_master", "-f")
@@ -56,6 +66,7 @@ def up(name: str | None, wishes: Wishes, tell: Tell, rebuild: bool = False) -> P
         install_tools(["bwrap", "nsenter", "unshare"])
         mode = sandbox.detect_mode()
         image = ensure_image(wishes.suite or DEFAULT_SUITE, tell, rebuild)
+        remove_old_images(keep=[Path(other.image) for other in _running_pools()])
         return _start(name, mode, image, wishes, tell)
 
 
@@ -77,6 +88,10 @@ def down(name: str | None, tell: Tell, purge: bool = False) -> None:
             tell("its queue, logs and settings are removed")
         elif any((pool_folder(name) / "var/spool/condor").glob("job_queue.log")):
             tell("its queue is kept: `regiondag pool up` goes on with it, `regiondag pool down --purge` forgets it")
+
+
+def _running_pools() -> list[State]:
+    return [state for name in known_pools() if (state := read_state(name)) and state.is_running]
 
 
 def _as_before(state: State, wishes: Wishes) -> Wishes:
@@ -141,8 +156,8 @@ def _write_config(folder: Path, state: State) -> None:
     base = (resource_dir("templates") / "pool" / "pool.conf").read_text(encoding="utf-8")
     text = render_pool_config(base, state.port, state.simulated_gpus, state.config)
     (folder / "condor_config.local").write_text(text, encoding="utf-8")
-    address_file = folder / "var/spool/condor/.schedd_address"
-    (folder / "client.conf").write_text(render_client_config(state.port, str(address_file)), encoding="utf-8")
+    client = render_client_config(state.port, spool=f"{folder}/var/spool/condor")
+    (folder / "client.conf").write_text(client, encoding="utf-8")
 
 
 def _hand_over(folder: Path) -> None:

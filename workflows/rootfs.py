@@ -33,6 +33,7 @@ SUITES = {"trixie": "23.9", "forky": "25.14"}
 
 IN_IMAGE = "/usr/local/share/regiondag"
 IMAGE_FILE = "etc/regiondag-image"
+UNUSED_SECONDS = 30 * 24 * 3600
 
 # Of the host's apt settings these decide whether packages can be fetched at all.
 APT_SETTINGS = re.compile(r"Acquire::(Check-Valid-Until|Check-Date|Retries|https?::(Proxy|CAInfo)) ")
@@ -83,7 +84,17 @@ def ensure_image(suite: str, tell: Tell, rebuild: bool = False) -> Image:
         with _only_one(path.parent / f"rootfs-{suite}.lock", tell):
             if rebuild or not path.is_dir():  # another process may have built it meanwhile
                 _build(path, suite, tell)
+    os.utime(path)
     return read_image(path)
+
+
+def remove_old_images(keep: Iterable[Path], now: float | None = None) -> None:
+    """Remove root folders that no pool was started in for a month: every edit of the recipe leaves one behind."""
+    oldest = (time.time() if now is None else now) - UNUSED_SECONDS
+    for path in cache_dir().glob("rootfs-*-*"):
+        if path.is_dir() and path not in keep and path.stat().st_mtime < oldest:
+            _remove(path)
+            path.with_name(f"{path.name}.log").unlink(missing_ok=True)
 
 
 def read_image(path: Path) -> Image:

@@ -87,7 +87,8 @@ def _up(arguments: argparse.Namespace) -> int:
     if wishes.simulated_gpus is None and Path("/dev/nvidia0").exists():
         _tell("this machine's GPUs are not passed on: the embedded pool offers CPU slots only; see --simulate-gpus")
     pool = pool_lifecycle.up(arguments.name, wishes, _tell, arguments.rebuild)
-    gpus = f", {pool.simulated_gpus} simulated GPUs" if pool.simulated_gpus else ""
+    plural = "" if pool.simulated_gpus == 1 else "s"
+    gpus = f", {pool.simulated_gpus} simulated GPU{plural}" if pool.simulated_gpus else ""
     _tell(f"the pool {pool.name!r} is up: HTCondor {_dotted(pool.version)}{gpus}")
     return 0
 
