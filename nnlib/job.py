@@ -48,39 +48,6 @@ class Goal:
     minimize: bool
 
 
-def run(trial: Trial, folder: Path, threads: int = 1) -> Result:
-    """Train as `trial` says on the files in `folder`, write the log and the model there, return the result.
-
-    Raises NnlibError (wrong input), DivergedError, OSError and MemoryError.
-    """
-    goal = _goal(trial)
-    train.check_settings(trial.train)
-    spec = _network_spec(trial, folder)
-    learned = _pairs(spec, folder, trial.train_files)
-    held_out = _pairs(spec, folder, _held_out_files(trial))
-    _check_fit(learned, held_out)
-    spec = train.resolve(spec, learned.inputs.width, learned.targets.width, trial.network)
-    with workers(threads) as each:
-        ruler = Ruler(goal, held_out, each)
-        fit = _fit(trial, folder, spec, learned, ruler)
-        result = Result(
-            node=trial.node,
-            status=Status.OK,
-            metrics=ruler.everything(fit.network),
-            best_epoch=fit.best_epoch,
-            epochs=fit.epochs,
-            examples=learned.inputs.examples,
-            backend=BACKEND,
-            versions=LIBRARIES,
-        )
-        result = replace(result, value=result.metrics[goal.key])
-        if trial.role is Role.TUNE:
-            return result
-        write_model(folder / MODEL_FILE, _model(fit.network, learned))
-        champion, reason = _champion(trial, folder, ruler)
-        return replace(result, baseline=ruler.popularity(learned.targets), champion=champion, reason=reason)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Ruler:
     """Measures networks on the part that was held out."""
@@ -113,6 +80,39 @@ class Ruler:
 
     def _loss(self, network: Network) -> float:
         return metrics.mean_loss(network, self.pairs.inputs, self.pairs.targets, self.each)
+
+
+def run(trial: Trial, folder: Path, threads: int = 1) -> Result:
+    """Train as `trial` says on the files in `folder`, write the log and the model there, return the result.
+
+    Raises NnlibError (wrong input), DivergedError, OSError and MemoryError.
+    """
+    goal = _goal(trial)
+    train.check_settings(trial.train)
+    spec = _network_spec(trial, folder)
+    learned = _pairs(spec, folder, trial.train_files)
+    held_out = _pairs(spec, folder, _held_out_files(trial))
+    _check_fit(learned, held_out)
+    spec = train.resolve(spec, learned.inputs.width, learned.targets.width, trial.network)
+    with workers(threads) as each:
+        ruler = Ruler(goal, held_out, each)
+        fit = _fit(trial, folder, spec, learned, ruler)
+        result = Result(
+            node=trial.node,
+            status=Status.OK,
+            metrics=ruler.everything(fit.network),
+            best_epoch=fit.best_epoch,
+            epochs=fit.epochs,
+            examples=learned.inputs.examples,
+            backend=BACKEND,
+            versions=LIBRARIES,
+        )
+        result = replace(result, value=result.metrics[goal.key])
+        if trial.role is Role.TUNE:
+            return result
+        write_model(folder / MODEL_FILE, _model(fit.network, learned))
+        champion, reason = _champion(trial, folder, ruler)
+        return replace(result, baseline=ruler.popularity(learned.targets), champion=champion, reason=reason)
 
 
 def _fit(trial: Trial, folder: Path, spec: NetworkSpec, learned: Pairs, ruler: Ruler) -> train.Fit:

@@ -52,8 +52,8 @@ def train(trial_file: Path) -> int:
     """Run the job of `trial_file`, with all other files beside it; return the exit code."""
     started, folder = time.monotonic(), trial_file.parent
     trial, result, code = None, None, Exit.OK
-    (folder / RESULT_FILE).touch()
-    (folder / LOG_FILE).touch()
+    for name in (RESULT_FILE, LOG_FILE):  # from now on an eviction has something to transfer
+        (folder / name).write_bytes(b"")
     try:
         with _sigterm_raises():
             trial = trial_from_json(trial_file.read_text(encoding="utf-8"))
@@ -75,7 +75,7 @@ def train(trial_file: Path) -> int:
 
 def _run(trial: Trial, folder: Path) -> Result:
     if trial.role is Role.FINAL:
-        (folder / MODEL_FILE).touch()
+        (folder / MODEL_FILE).write_bytes(b"")
     _verify(trial.sha256, folder)
     threads = take_over_blas()
     try:

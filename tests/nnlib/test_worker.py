@@ -83,6 +83,15 @@ def test_final_beside_the_champion(make_trial):
     assert "champion not tested: champion.nc: not a readable NetCDF file" in result.reason
 
 
+def test_an_earlier_attempt_leaves_no_trace(make_trial):
+    trial = make_trial(network=[])
+    (trial.parent / "log.jsonl").write_text('{"epoch": 99}\n')
+    (trial.parent / "result.json").write_text("old")
+    code, result, _ = run(trial)
+    assert (code, result.epochs) == (4, 0)
+    assert log_of(trial) == []
+
+
 def test_loss_as_the_metric(make_trial):
     code, result, _ = run(make_trial(metric=Metric("loss", minimize=True)))
     assert code == 0
