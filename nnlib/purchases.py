@@ -11,6 +11,7 @@ import csv
 import datetime
 import gzip
 import io
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,8 +53,8 @@ class RegionParts:
 def read_purchases(path: Path, columns: Columns) -> Iterator[tuple[str, str, str, str]]:
     """Yield (region, customer, item, time) of every line; DataError names file and line of the first bad one.
 
-    The table is CSV (.csv) or TSV (.tsv), also gzipped (.gz), UTF-8, with a header. Times are ISO 8601 and so
-    sort as text.
+    The table is CSV (.csv) or TSV (.tsv), also gzipped (.gz), UTF-8, with a header. Times are ISO 8601; they come
+    back in one form that sorts as text.
     """
     names = (columns.region, columns.customer, columns.item, columns.time)
     line = 1
@@ -68,7 +69,7 @@ def read_purchases(path: Path, columns: Columns) -> Iterator[tuple[str, str, str
                     "name the columns with --region-column, --customer-column, --item-column, --time-column"
                 )
             places = [header.index(name) for name in names]
-            checked: set[str] = set()  # of the many lines few dates differ
+            moments: dict[str, str] = {}  # few of the many dates differ
             for row in rows:
                 line = rows.line_num
                 if not row:
@@ -78,11 +79,10 @@ def read_purchases(path: Path, columns: Columns) -> Iterator[tuple[str, str, str
                 region, customer, item, time = (row[place] for place in places)
                 if not (region and customer and item):
                     raise DataError(f"{path.name}:{line}: empty {', '.join(names[:3])} in {row!r}")
-                if time not in checked:
-                    _check_time(time, path, line, columns.time)
-                    checked.add(time)
-                yield region, customer, item, time
-    except (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+                if time not in moments:
+                    moments[time] = _moment(time, path, line, columns.time)
+                yield region, customer, item, moments[time]
+    except (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path.name}:{line + 1}: cannot be read: {error}") from error
 
 
@@ -145,10 +145,13 @@ def _data(region: str, rows: Sequence[tuple[str, list[int], list[int]]], items: 
     return Data(sets, tuple(row[0] for row in rows), region)
 
 
-def _check_time(time: str, path: Path, line: int, column: str) -> None:
+def _moment(time: str, path: Path, line: int, column: str) -> str:
+    """Return an ISO 8601 date or time in the one form that sorts as text; without a zone it is taken for UTC."""
     try:
-        datetime.datetime.fromisoformat(time)
-    except ValueError:
+        moment = datetime.datetime.fromisoformat(time)
+        moment = moment.replace(tzinfo=moment.tzinfo or datetime.UTC)
+        return moment.astimezone(datetime.UTC).isoformat()
+    except (ValueError, OverflowError):
         raise DataError(f"{path.name}:{line}: {column}: {time!r} is not legal, legal: ISO 8601 (2011-12-09)") from None
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nnlib import cli
 from nnlib.contract import SLUG_LENGTH, slug_of
 from nnlib.datafile import read_data
-from nnlib.purchases import PARTS, histories, split
+from nnlib.purchases import PARTS, Columns, histories, read_purchases, split
 
 HOSTILE = ["a; rm -rf", "..", "Côte d'Ivoire", 'say "hi"', "two\nlines", "日本", "x" * 200, "-rf", "$HOME", " "]
 
@@ -43,6 +43,13 @@ def test_first_dates_count_and_ties_go_by_item():
     rows = [("r", "c", "b", "2011-01-02"), ("r", "c", "a", "2011-01-03"), ("r", "c", "c", "2011-01-02")]
     rows += [("r", "c", "a", "2011-01-01"), ("r", "d", "a", "2011-01-01")]
     assert histories(iter(rows), min_items=3) == {"r": {"c": ["a", "b", "c"]}}
+
+
+def test_forms_of_time_are_compared_as_times(tmp_path):
+    times = {"a": "2011-01-02T00:50:00+01:00", "b": "2011-01-01T23:45:00", "c": "2011-01-02", "d": "20110101"}
+    rows = [("r", "1", item, time) for item, time in times.items()]
+    table = write_table(tmp_path / "p.csv", rows)
+    assert histories(read_purchases(table, Columns()), 1) == {"r": {"1": ["d", "b", "a", "c"]}}
 
 
 def test_protocol(tmp_path, capsys):
