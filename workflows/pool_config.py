@@ -40,8 +40,7 @@ def render_client_config(port: int, spool: str) -> str:
     return f"""# For CONDOR_CONFIG of programs outside the pool, for instance the Python bindings: queries only.
 CONDOR_HOST = 127.0.0.1
 COLLECTOR_HOST = 127.0.0.1:{port}
-SCHEDD_ADDRESS_FILE = {spool}/.schedd_address
-SCHEDD_DAEMON_AD_FILE = {spool}/.schedd_classad
+SPOOL = {spool}
 NETWORK_INTERFACE = 127.0.0.1
 NETWORK_HOSTNAME = localhost
 NO_DNS = True

@@ -37,8 +37,8 @@ DEFAULT_SUITE = "trixie"
 MASTER = ("/usr/sbin/condor_master", "-f")
 
 START_SECONDS = 90
-GRACE_SECONDS = 15
-FAST_SECONDS = 10
+GRACE_SECONDS = 10
+FAST_SECONDS = 5
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,71 @@
+"""Fixtures that more than one package uses: an HTCondor pool and a place for run directories."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workflows import pool_lifecycle
+from workflows.pool import NAME_VARIABLE, Pool, known_pools
+
+SUITE = os.environ.get("REGIONDAG_TEST_SUITE", "trixie")
+
+# One slot with the GPUs and one without, on a machine made to look bigger than it may be.
+TWO_SLOTS = """
+NUM_CPUS = 4
+SLOT_TYPE_1 = cpus=2, memory=50%, disk=50%, swap=50%, GPUs=100%
+NUM_SLOTS_TYPE_2 = 1
+SLOT_TYPE_2 = cpus=2, memory=50%, disk=50%, swap=50%, GPUs=0
+SLOT_TYPE_2_PARTITIONABLE = True
+"""
+
+# DAGMan refuses to run below /tmp, so run directories are made in the checkout.
+RUN_AREAS = Path(__file__).resolve().parents[1] / ".pytest-runs"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests with a pool time for the first of them to build the root folder."""
+    for item in items:
+        if "pool" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session")
+def pool() -> Iterator[Pool]:
+    """Return a running pool with two simulated GPUs in slot1 and none in slot2; commands find it, too."""
+    _purge_left_overs()
+    name = f"pytest-{SUITE}-{os.getpid()}"
+    wishes = pool_lifecycle.Wishes(SUITE, 2, (("two slots", TWO_SLOTS),))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(NAME_VARIABLE, name)
+        try:
+            yield pool_lifecycle.up(name, wishes, print)
+        finally:
+            pool_lifecycle.down(name, print, purge=True)
+
+
+@pytest.fixture
+def run_area(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """Return an empty folder that the pool sees; it is removed after the test."""
+    folder = RUN_AREAS / f"{os.getpid()}-{re.sub(r'[^A-Za-z0-9_-]+', '-', request.node.name)}"
+    folder.mkdir(parents=True)
+    (RUN_AREAS / ".gitignore").write_text("*\n")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if [path.name for path in RUN_AREAS.iterdir()] == [".gitignore"]:
+            shutil.rmtree(RUN_AREAS, ignore_errors=True)
+
+
+def _purge_left_overs() -> None:
+    """Stop the pools of sessions that were killed."""
+    for name in known_pools():
+        found = re.fullmatch(r"pytest-[a-z]+-(\d+)", name)
+        if found and not Path("/proc", found[1]).exists():
+            pool_lifecycle.down(name, print, purge=True)
