@@ -1,0 +1,26 @@
+from tests.workflows.conftest import STUDY, write_study
+from workflows.config import load_config
+from workflows.plan import build_plan
+
+
+def plan_of(folder, text=STUDY):
+    return build_plan(load_config(write_study(folder, text)))
+
+
+def test_rounds_wait_for_each_other_and_the_final_training_for_all(tmp_path):
+    plan = plan_of(tmp_path)
+    germany = plan.regions[1]
+    assert [str(node) for node in germany.nodes()] == [
+        "germany_t0000", "germany_t0001", "germany_t0002", "germany_t0003", "germany_final",
+    ]  # fmt: skip
+    edges = [([str(p) for p in parents], [str(c) for c in children]) for parents, children in germany.edges()]
+    assert edges == [
+        (["germany_t0000", "germany_t0001"], ["germany_t0002", "germany_t0003"]),
+        (["germany_t0002", "germany_t0003"], ["germany_final"]),
+    ]
+    assert plan.trials == 8
+
+
+def test_a_random_search_has_no_barrier(tmp_path):
+    plan = plan_of(tmp_path, STUDY.replace("method: bayes", "method: random"))
+    assert [len(parents) for parents, _ in plan.regions[0].edges()] == [4]

@@ -1,0 +1,213 @@
+"""PRE and POST as DAGMan calls them, in every order that retries, recovery and rescue DAGs can produce."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nnlib.contract import Result, Role, Status, result_to_json, sha256_of, trial_from_json
+from tests.workflows.test_rundir import create
+from workflows.errors import GiveUpError, TryAgainError
+from workflows.journal import Journal
+from workflows.names import NodeName
+from workflows.propose import prepare_final, prepare_trial
+from workflows.report import summarise, to_markdown, write_report
+from workflows.settle import JobEnd, settle_final, settle_trial
+from workflows.standing import find_standing
+
+
+@pytest.fixture
+def run(study_file, tmp_path):
+    return create(study_file, tmp_path / "runs")
+
+
+@pytest.fixture
+def folder(run):
+    return run.region("germany")
+
+
+def trial_of(folder, node):
+    return trial_from_json((folder.trial(node) / "trial.json").read_text())
+
+
+def finish(folder, node, value=0.5, **more):
+    """Play the job: write result.json as the worker would."""
+    metrics = {"ndcg@5": value, "p@10": value / 2}
+    result = Result(str(node), Status.OK, value=value, metrics=metrics, best_epoch=2, seconds=3.0, **more)
+    (folder.trial(node) / "result.json").write_text(result_to_json(result))
+    (folder.trial(node) / "model.nc").write_bytes(b"model %f" % value)
+
+
+def play_trials(folder, values):
+    for number, value in enumerate(values):
+        node = NodeName("germany", number)
+        prepare_trial(folder, node)
+        finish(folder, node, value)
+        settle_trial(folder, node, JobEnd(0, 0, 2))
+
+
+END = JobEnd(0, 0, 2)
+FINAL = NodeName("germany", None)
+
+
+def test_the_first_node_proposes_for_its_round_and_all_agree(folder):
+    prepare_trial(folder, NodeName("germany", 1))
+    prepare_trial(folder, NodeName("germany", 0))
+    proposals = Journal(folder.journal).read().proposals
+    assert sorted(proposals) == [0, 1]
+    trial = trial_of(folder, NodeName("germany", 1))
+    assert trial.hyperparameters == {"hidden": proposals[1].point["hidden"]}
+    assert trial.train.learning_rate == proposals[1].point["learning_rate"]
+    assert trial.role is Role.TUNE and trial.train_files == ("data.train.nc",) and trial.test_file is None
+    for file, digest in trial.sha256.items():
+        assert sha256_of(folder.path / file) == digest
+    assert set(trial.sha256) == {"network.json", "data.train.nc", "data.valid.nc"}
+
+
+def test_pre_run_twice_changes_nothing_but_clears_the_failed_attempt(folder):
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    first = (folder.trial(node) / "trial.json").read_bytes(), folder.journal.read_bytes()
+    finish(folder, node)
+    prepare_trial(folder, node)
+    assert ((folder.trial(node) / "trial.json").read_bytes(), folder.journal.read_bytes()) == first
+    assert not (folder.trial(node) / "result.json").exists()
+
+
+def test_post_run_twice_records_once(folder):
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    finish(folder, node)
+    assert settle_trial(folder, node, END) == settle_trial(folder, node, END)
+    assert folder.journal.read_text().count('"settled"') == 1
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "status", "word"),
+    [(3, "diverged", "diverged"), (-1002, "removed", "removed"), (3, "diverged", "")],
+)
+def test_failures_of_the_hyperparameters_are_recorded_and_the_study_goes_on(folder, exit_code, status, word):
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    settled = settle_trial(folder, node, JobEnd(exit_code, 0, 2))
+    assert settled.status == status and settled.value is None and word in settled.reason
+
+
+@pytest.mark.parametrize("exit_code", [75, 1, -9, 137, 0, -1001])
+def test_faults_of_the_machine_are_tried_again_and_recorded_in_the_end(folder, exit_code):
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    for retry in (0, 1):
+        with pytest.raises(TryAgainError, match=f"try {retry + 2} of 3"):
+            settle_trial(folder, node, JobEnd(exit_code, retry, 2))
+    settled = settle_trial(folder, node, JobEnd(exit_code, 2, 2))
+    assert settled.status == "machine" and settled.reason
+    assert Journal(folder.journal).read().attempts == 2
+
+
+def test_a_result_of_another_node_is_no_result(folder):
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    finish(folder, node)
+    text = (folder.trial(node) / "result.json").read_text().replace("germany_t0000", "germany_t0001")
+    (folder.trial(node) / "result.json").write_text(text)
+    with pytest.raises(TryAgainError):
+        settle_trial(folder, node, END)
+
+
+def test_bad_input_stops_the_region_with_the_workers_words(folder, run):
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    result = Result(str(node), Status.BAD_INPUT, reason="data.train.nc: sparseIndex0: unit 99 of 12")
+    (folder.trial(node) / "result.json").write_text(result_to_json(result))
+    for _ in range(2):
+        with pytest.raises(GiveUpError, match="unit 99"):
+            settle_trial(folder, node, JobEnd(4, 0, 2))
+    assert "unit 99" in to_markdown(summarise(run))
+
+
+def test_the_winner_is_trained_for_its_best_epochs_and_tested(folder):
+    play_trials(folder, [0.1, 0.4, 0.3, 0.2])
+    prepare_final(folder, FINAL)
+    trial, winner = trial_of(folder, FINAL), trial_of(folder, NodeName("germany", 1))
+    assert trial.hyperparameters == winner.hyperparameters
+    assert trial.train.learning_rate == winner.train.learning_rate
+    assert (trial.train.epochs, trial.train.stop_after) == (2, 0)
+    assert (trial.train_files, trial.valid_file, trial.test_file) == (("data.final.nc",), None, "data.test.nc")
+    assert trial.champion is None
+
+
+def test_a_first_champion_is_promoted(folder, run):
+    play_trials(folder, [0.1, 0.4, 0.3, 0.2])
+    prepare_final(folder, FINAL)
+    finish(folder, FINAL, 0.35)
+    for _ in range(2):
+        assert settle_final(folder, FINAL, END).promoted
+    facts = json.loads(folder.champion_metrics.read_text())
+    assert facts["test"]["ndcg@5"] == 0.35 and facts["sha256"] == sha256_of(folder.champion_model)
+    assert set(facts["hyperparameters"]) == {"hidden", "learning_rate"}
+    row = summarise(run).regions[1]
+    assert row.status == "promoted" and row.trials["run"] == 4 and row.hours == round(15 / 3600, 4)
+
+
+@pytest.mark.parametrize(("new", "status"), [(0.2, "kept"), (0.9, "promoted"), (0.5, "kept")])
+def test_tomorrows_model_has_to_beat_the_standing_champion(study_file, tmp_path, folder, new, status):
+    play_trials(folder, [0.1, 0.4, 0.3, 0.2])
+    prepare_final(folder, FINAL)
+    finish(folder, FINAL, 0.5)
+    settle_final(folder, FINAL, END)
+    standing = find_standing(tmp_path / "runs", "tiny", ["germany", "united-kingdom"])
+    assert list(standing) == ["germany"]
+    run = create(study_file, tmp_path / "runs", standing)
+    tomorrow = run.region("germany")
+    play_trials(tomorrow, [0.1, 0.2, 0.3, 0.4])
+    prepare_final(tomorrow, FINAL)
+    assert trial_of(tomorrow, FINAL).champion == "standing.nc"
+    finish(tomorrow, FINAL, new, champion={"ndcg@5": 0.5, "p@10": 0.2})
+    settle_final(tomorrow, FINAL, END)
+    assert summarise(run).regions[1].status == status
+    champion = (tomorrow if status == "promoted" else folder).champion_metrics.read_text()
+    assert json.loads(tomorrow.champion_metrics.read_text())["test"] == json.loads(champion)["test"]
+    assert sha256_of(tomorrow.champion_model) == json.loads(champion)["sha256"]
+
+
+def test_a_damaged_champion_is_not_carried_on(folder, tmp_path):
+    play_trials(folder, [0.1, 0.4, 0.3, 0.2])
+    prepare_final(folder, FINAL)
+    finish(folder, FINAL)
+    settle_final(folder, FINAL, END)
+    folder.champion_model.write_bytes(b"torn")
+    assert find_standing(tmp_path / "runs", "tiny", ["germany"]) == {}
+
+
+def test_when_no_trial_succeeded_the_region_fails_and_says_why(folder, run):
+    for number in range(4):
+        node = NodeName("germany", number)
+        prepare_trial(folder, node)
+        settle_trial(folder, node, JobEnd(3, 0, 2))
+    with pytest.raises(GiveUpError, match="no trial succeeded"):
+        prepare_final(folder, FINAL)
+    summary = write_report(run)
+    assert not summary.finished and summary.regions[1].status == "failed"
+    assert "all 4 trials failed" in summary.regions[1].reason
+
+
+def test_a_final_training_that_failed_can_be_rescued(folder, run):
+    play_trials(folder, [0.1, 0.4, 0.3, 0.2])
+    prepare_final(folder, FINAL)
+    with pytest.raises(GiveUpError):
+        settle_final(folder, FINAL, JobEnd(75, 2, 2))
+    assert summarise(run).regions[1].status == "failed"
+    finish(folder, FINAL)
+    settle_final(folder, FINAL, END)
+    assert summarise(run).regions[1].status == "promoted"
+
+
+def test_free_text_cannot_break_the_report(run):
+    from dataclasses import replace
+
+    summary = summarise(run)
+    row = replace(summary.regions[0], region="a|b<script>", reason="x\n| y |")
+    text = to_markdown(replace(summary, regions=(row,)))
+    assert "<script" not in text and "a\\|b" in text and "\n| y" not in text

@@ -1,0 +1,101 @@
+"""Rendered files against golden ones; tests/workflows/test_golden_on_pool.py has the real DAGMan read them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import jinja2
+import pytest
+
+from tests.workflows.conftest import STUDY, write_study
+from workflows.config import load_config
+from workflows.names import RunFolder
+from workflows.plan import build_plan
+from workflows.render import Renderer
+from workflows.submit_syntax import QuotingError
+
+GOLDEN = Path(__file__).parent / "golden"
+MEMORY = STUDY.replace("memory: 256MB", "memory: 256MB, memory_max: 1GB, gpus: 0, requirements: Arch == \"X86_64\"")
+AWKWARD = STUDY.replace("United Kingdom", 'a "b" $(c); 50%').replace("limits: {jobs: 8, jobs_per_region: 2}\n", "")
+GRID = STUDY.replace("method: bayes\n  rounds: 2\n  parallel: 2", "method: grid").replace(
+    "hidden: {int: [2, 8], log: true}", "hidden: {choice: [2, 4, 8]}"
+).replace("log: true}\njob", "log: true, points: 2}\njob")  # fmt: skip
+
+CASES = {
+    "bayes-23.9": (STUDY, (23, 9, 6), frozenset({"germany"})),
+    "memory-23.9": (MEMORY, (23, 9, 6), frozenset()),
+    "memory-25.14": (MEMORY, (25, 14, 1), frozenset()),
+    "awkward-25.14": (AWKWARD, (25, 14, 1), frozenset()),
+    "grid-23.9": (GRID, (23, 9, 6), frozenset()),
+}
+
+
+def rendered(folder: Path, case: str) -> dict[str, str]:
+    text, version, standing = CASES[case]
+    plan = build_plan(load_config(write_study(folder, text)))
+    renderer = Renderer(
+        RunFolder(Path("/runs/run-tiny-1")),
+        plan,
+        htcondor=version,
+        python="/venv/bin/python",
+        codes=("regiondag-0123456789ab.pyz", "nnlib-0123456789ab.pyz"),
+        standing=standing,
+    )
+    return {name: "".join(pieces) for name, pieces in renderer.files()}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_golden(tmp_path, case):
+    """REGIONDAG_WRITE_GOLDEN=1 writes the files anew; read the diff before you commit it."""
+    text = "".join(f"=== {name}\n{content}" for name, content in sorted(rendered(tmp_path, case).items()))
+    golden = GOLDEN / f"{case}.txt"
+    if os.environ.get("REGIONDAG_WRITE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+def test_memory_grows_as_each_version_knows_it(tmp_path):
+    old = rendered(tmp_path / "a", "memory-23.9")["regions/germany/train.sub"]
+    new = rendered(tmp_path / "b", "memory-25.14")["regions/germany/train.sub"]
+    assert "retry_request_memory = 512MB, 1024MB" in new and "periodic_release" not in new
+    assert "retry_request_memory" not in old and "HoldReasonCode =?= 34" in old
+
+
+def test_every_job_asks_for_a_gpu_slot(tmp_path):
+    for name, text in rendered(tmp_path, "bayes-23.9").items():
+        if name.endswith(("train.sub", "final.sub")):
+            assert "requirements = TARGET.HAS_GPU =?= True\n" in text and "request_gpus = 1\n" in text
+
+
+def test_tuning_jobs_never_get_the_test_data(tmp_path):
+    files = rendered(tmp_path, "bayes-23.9")
+    assert "data.test.nc" not in files["regions/germany/train.sub"]
+    assert "data.test.nc" in files["regions/germany/final.sub"]
+    assert "standing.nc" in files["regions/germany/final.sub"]
+    assert "standing.nc" not in files["regions/united-kingdom/final.sub"]
+
+
+def test_a_run_directory_that_dagman_cannot_read_is_refused(tmp_path):
+    plan = build_plan(load_config(write_study(tmp_path)))
+    run = RunFolder(Path("/my runs/run-1"))
+    renderer = Renderer(run, plan, htcondor=(23, 9, 6), python="/p", codes=("a", "b"), standing=frozenset())
+    with pytest.raises(QuotingError, match="--out"):
+        for _, pieces in renderer.files():
+            "".join(pieces)
+
+
+@pytest.mark.parametrize("value", [None, "a\nqueue 1000", "a\rb"])
+def test_templates_print_neither_none_nor_line_breaks(tmp_path, value):
+    from workflows.render import _environment
+
+    with pytest.raises((jinja2.TemplateRuntimeError, QuotingError)):
+        _environment().from_string("x = {{ value }}").render(value=value)
+
+
+def test_templates_refuse_names_they_were_not_given():
+    from workflows.render import _environment
+
+    with pytest.raises(jinja2.UndefinedError):
+        _environment().from_string("{{ nowhere }}").render()

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.workflows.conftest import STUDY, write_study
+from tests.workflows.test_config import HOSTILE
+from workflows import bundle
+from workflows.config import load_config
+from workflows.errors import ConfigError, RegiondagError
+from workflows.rundir import create_run
+
+
+def create(study: Path, runs: Path, standing=None):
+    return create_run(load_config(study), runs, htcondor=(23, 9, 6), standing=standing or {}, progress=print)
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_everything_the_run_needs_is_in_it(study_file, tmp_path):
+    run = create(study_file, tmp_path / "runs")
+    manifest = json.loads(run.manifest.read_text())
+    assert manifest["regions"] == {"united-kingdom": "United Kingdom", "germany": "Germany"}
+    assert len(manifest["sha256"]) == 2 + 3 + 1 + 2 * 5  # archives, scripts, study.yaml, data and network of both
+    for name, digest in manifest["sha256"].items():
+        assert hashlib.sha256((run.path / name).read_bytes()).hexdigest() == digest
+    assert all(os.access(run.path / script, os.X_OK) for script in ("pre.sh", "post.sh", "train.sh"))
+    assert [path.name for path in run.path.parent.iterdir()] == [run.path.name]
+
+
+def test_two_runs_in_one_second_have_two_names(study_file, tmp_path):
+    assert len({create(study_file, tmp_path / "runs").path for _ in range(3)}) == 3
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_run_that_cannot_be_finished_leaves_nothing(study_file, tmp_path, monkeypatch, fault):
+    def fail(*_):
+        raise fault
+
+    monkeypatch.setattr("workflows.rundir._write_json", fail)
+    with pytest.raises((RegiondagError, KeyboardInterrupt)) as caught:
+        create(study_file, tmp_path / "runs")
+    assert list((tmp_path / "runs").iterdir()) == []
+    if isinstance(fault, OSError):
+        assert "No space left" in str(caught.value)
+
+
+def test_a_path_that_dagman_cannot_read_is_refused_before_anything_is_written(study_file, tmp_path):
+    with pytest.raises(RegiondagError, match="--out"):
+        create(study_file, tmp_path / "my runs")
+    assert not (tmp_path / "my runs").exists()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_region_name_writes_outside_of_the_run(tmp_path, name):
+    text = STUDY.replace("name: Germany", f"name: {json.dumps(name)}")
+    study = write_study(tmp_path / "study", text)
+    before = snapshot(tmp_path)
+    try:
+        run = create(study, tmp_path / "runs")
+    except ConfigError:
+        assert snapshot(tmp_path) == before
+        return
+    written = {path for path in snapshot(tmp_path) if path not in before}
+    assert all(path.startswith(f"runs/{run.path.name}/") for path in written)
+    assert len(list((run.path / "regions").iterdir())) == 2
+
+
+def test_the_archives_are_the_same_bytes_every_time_and_start(tmp_path):
+    for archive in (bundle.manager_archive(), bundle.worker_archive()):
+        assert hashlib.sha256(archive.content).hexdigest()[:12] in archive.name
+        (tmp_path / archive.name).write_bytes(archive.content)
+    code = "from workflows import bundle; print(bundle.manager_archive().name, bundle.worker_archive().name)"
+    other = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "TZ": "Asia/Tokyo"}
+    )
+    assert other.stdout.split() == [bundle.manager_archive().name, bundle.worker_archive().name]
+    helped = subprocess.run(
+        [sys.executable, tmp_path / bundle.worker_archive().name, "train", "--help"], capture_output=True, check=False
+    )
+    assert helped.returncode == 0
+
+
+def test_the_manager_archive_holds_all_it_imports(study_file, tmp_path):
+    """PRE runs without this checkout on its path."""
+    run = create(study_file, tmp_path / "runs")
+    archive = run.path / bundle.manager_archive().name
+    command = [sys.executable, "-I", archive, "pre", run.path, "germany_t0000", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    done = subprocess.run([sys.executable, "-I", archive, "post", run.path, "report", "2", "1", "0"],
+                          capture_output=True, text=True, check=False, cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 1 and (run.report / "summary.md").exists(), done.stdout
