@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from nnlib import __version__
-from nnlib.errors import NnlibError
+from nnlib.errors import MachineError, NnlibError
 
 EPILOG = """exit codes: 0 done, 2 wrong arguments, 3 training diverged, 4 wrong input, 75 the machine's fault,
-130 Ctrl-C, 143 SIGTERM"""
+130 Ctrl-C, 143 training stopped by SIGTERM or Ctrl-C"""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -67,7 +67,10 @@ def main(argv: list[str] | None = None) -> int:
 def _train(arguments: argparse.Namespace) -> int:
     from nnlib import worker
 
-    return worker.train(arguments.trial)
+    try:
+        return worker.train(arguments.trial)
+    except OSError as error:  # not even result.json could be written
+        raise MachineError(f"{error.filename or 'a file'}: {error.strerror or error}") from error
 
 
 def _import(arguments: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ from nnlib.spec import Layer, NetworkSpec
 from nnlib.threads import Each, one_by_one
 
 WEIGHTS, SHUFFLE, DENOISE, DROPOUT = range(4)  # what random numbers are for; each use has a stream of its own
-LOSS_BOUND = 10  # times the very first loss: a training that is this much worse than none has diverged
+LOSS_BOUND = 10  # times the very first loss (1 at least): a training this much worse than none has diverged
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def fit(
         with np.errstate(all="ignore"):  # infinities and NaN end as DivergedError
             loss, first_batch = _run_epoch(network, optimizer, inputs, targets, settings, epoch, each)
         first = first_batch if epoch == 1 else first
-        if loss > LOSS_BOUND * first:
+        if loss > LOSS_BOUND * max(first, 1.0):
             raise DivergedError(f"epoch {epoch}: loss {loss:.6g}, the first was {first:.6g}; lower learning_rate")
         value = validate(network) if validate else None
         report(Epoch(epoch, loss, value, time.perf_counter() - start))

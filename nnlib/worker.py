@@ -49,8 +49,13 @@ STATUS = {
 
 
 def train(trial_file: Path) -> int:
-    """Run the job of `trial_file`, with all other files beside it; return the exit code."""
+    """Run the job of `trial_file`, with all other files beside it; return the exit code.
+
+    Raises NnlibError when there is no such folder, and OSError when not even result.json can be written.
+    """
     started, folder = time.monotonic(), trial_file.parent
+    if not folder.is_dir():
+        raise NnlibError(f"{folder}: no such folder, legal: the folder of trial.json and its inputs")
     trial, result, code = None, None, Exit.OK
     for name in (RESULT_FILE, LOG_FILE):  # from now on an eviction has something to transfer
         (folder / name).write_bytes(b"")

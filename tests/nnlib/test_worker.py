@@ -10,12 +10,17 @@ import time
 import zipapp
 from pathlib import Path
 
+import numpy as np
 import pytest
 from nnlib_samples import NETWORK
 
 import nnlib
+from nnlib import cli
+from nnlib import network as net
 from nnlib.contract import Metric, Role, Status, TrainSettings, result_from_json
-from nnlib.modelfile import read_model
+from nnlib.modelfile import Model, read_model, write_model
+from nnlib.spec import parse_network, substitute
+from nnlib.train import resolve
 
 
 def run(trial, *, command=(sys.executable, "-m", "nnlib"), **environment):
@@ -81,6 +86,28 @@ def test_final_beside_the_champion(make_trial):
     code, result, _ = run(trial)
     assert (code, result.champion) == (0, {})
     assert "champion not tested: champion.nc: not a readable NetCDF file" in result.reason
+
+
+def test_a_champion_of_other_items_is_not_tested(make_trial):
+    trial = make_trial(role=Role.FINAL, champion="champion.nc")
+    spec = parse_network(substitute(NETWORK, {"hidden": 4, "denoising": 0}), "n")
+    for width, names, words in (
+        (39, (), "39 inputs, the data have 40"),
+        (40, tuple("x" * n for n in range(40)), "other names"),
+    ):
+        network = net.create(resolve(spec, width, width, "n"), np.random.default_rng(0))
+        write_model(trial.parent / "champion.nc", Model(network, names, names))
+        code, result, _ = run(trial)
+        assert (code, result.status, result.champion) == (0, Status.OK, {})
+        assert words in result.reason
+
+
+def test_without_a_folder_or_a_trial(tmp_path, capsys):
+    assert cli.main(["train", "--trial", str(tmp_path / "none" / "trial.json")]) == 4
+    assert "no such folder" in capsys.readouterr().err
+    done = subprocess.run([sys.executable, "-m", "nnlib", "train", "--trial", "trial.json"], cwd=tmp_path, check=False)
+    assert done.returncode == 4
+    assert "trial.json: no such file" in result_from_json((tmp_path / "result.json").read_text()).reason
 
 
 def test_an_earlier_attempt_leaves_no_trace(make_trial):
@@ -213,8 +240,6 @@ def test_from_a_zip_file(make_trial, tmp_path):
 def test_inspect(make_trial, capsys):
     trial = make_trial(role=Role.FINAL)
     assert run(trial)[0] == 0
-    from nnlib import cli
-
     assert cli.main(["inspect", str(trial.parent / "model.nc")]) == 0
     assert cli.main(["inspect", str(trial.parent / "train.nc")]) == 0
     shown = capsys.readouterr().out

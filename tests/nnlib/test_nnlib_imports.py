@@ -1,0 +1,48 @@
+"""What nnlib may import, read from its source."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import nnlib
+
+MODULES = sorted(Path(nnlib.__file__).parent.glob("*.py"))
+ONE_MODULE = {"netCDF4": "netcdf", "rich": "progress"}
+STANDARD_ONLY = ("contract", "spec", "checker", "errors", "threads", "cli", "worker")
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+
+
+def test_only_these_libraries_each_in_its_place():
+    for path in MODULES:
+        foreign = set(imported(path)) - set(sys.stdlib_module_names) - {"nnlib", "__future__"}
+        assert foreign <= {"numpy", "scipy", *ONE_MODULE}, path.name
+        for library, module in ONE_MODULE.items():
+            assert library not in foreign or path.stem == module, path.name
+
+
+def test_the_managers_modules_need_the_standard_library_only():
+    code = f"""
+import sys
+for name in {STANDARD_ONLY}:
+    __import__("nnlib." + name)
+assert not {{"numpy", "scipy", "netCDF4", "rich"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_examples_network_is_legal():
+    from nnlib.spec import parse_network, placeholders, read_json, substitute
+
+    path = Path(nnlib.__file__).parent.parent / "workflows" / "examples" / "retail" / "network.json"
+    raw = read_json(path)
+    assert set(placeholders(raw)) == {"denoising", "hidden", "dropout"}
+    spec = parse_network(substitute(raw, {"denoising": 0.5, "hidden": 64, "dropout": 0.1}), path.name)
+    assert [layer.units for layer in spec.layers] == [None, 64, None]
