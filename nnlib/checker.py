@@ -84,14 +84,16 @@ class Section:
         """Return the value as it stands in the file, None when absent."""
         return self._values.get(key)
 
-    def number(self, key: str, default: float, low: float = -math.inf, high: float = math.inf) -> float:
-        """Return a finite number in [low, high)."""
+    def number(
+        self, key: str, default: float, low: float = -math.inf, high: float = math.inf, closed: bool = False
+    ) -> float:
+        """Return a finite number in [low, high), or in [low, high] when `closed`."""
         value = self._values.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             self._not(key, "a number", value)
             return default
-        if not low <= value < high:
-            self._not(key, f"a number in [{low:g}, {high:g})", value)
+        if not low <= value <= high or (value == high and not closed):
+            self._not(key, f"a number in [{low:g}, {high:g}{']' if closed else ')'}", value)
             return default
         return float(value)
 

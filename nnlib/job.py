@@ -153,7 +153,7 @@ def _network_spec(trial: Trial, folder: Path) -> NetworkSpec:
             f"or name a training setting: {', '.join(TrainSettings.__dataclass_fields__)}"
         )
     values = asdict(trial.train) | dict(trial.hyperparameters)
-    return parse_network(substitute(raw, values), trial.network)
+    return parse_network(substitute(raw, values, trial.network), trial.network)
 
 
 def _held_out_files(trial: Trial) -> tuple[str, ...]:

@@ -184,11 +184,11 @@ def placeholders(raw: Any) -> dict[str, str]:
     return found
 
 
-def substitute(raw: Any, values: Mapping[str, bool | int | float | str]) -> Any:
+def substitute(raw: Any, values: Mapping[str, bool | int | float | str], file: str = "network") -> Any:
     """Return a copy of `raw` with every `"$name"` replaced; SpecError names those without a value."""
     known = ", ".join(sorted(values)) or "none"
     problems = [
-        f'{path}: "${name}" has no value{nearest(name, values)}; hyperparameters with one: {known}'
+        f'{file}: {path}: "${name}" has no value{nearest(name, values)}; hyperparameters with one: {known}'
         for name, path in placeholders(raw).items()
         if name not in values
     ]
@@ -222,8 +222,8 @@ def parse_network(raw: Any, file: str) -> NetworkSpec:
         kind=network.choice("Kind", {k: k for k in ("FeedForward", "AutoEncoder")}, "FeedForward"),
         error=network.choice("ErrorFunction", ERROR_FUNCTIONS, ErrorFunction.CROSS_ENTROPY, LATER_ERROR_FUNCTIONS),
         marginal=Marginal(
-            one_target=margin.number("oneTarget", 0.9, 0, 1.000001),
-            zero_target=margin.number("zeroTarget", 0.1, 0, 1.000001),
+            one_target=margin.number("oneTarget", 0.9, 0, 1, closed=True),
+            zero_target=margin.number("zeroTarget", 0.1, 0, 1, closed=True),
             one_scale=margin.number("oneScale", 1.0, 0),
             zero_scale=margin.number("zeroScale", 1.0, 0),
         ),

@@ -118,6 +118,7 @@ def test_all_problems_at_once_with_key_paths():
         (["Layers", 1], 3, "Layers[1]: 3 is not legal"),
         (["Layers"], [], "Layers: [] is not legal"),
         (["Version"], 0.5, "too old"),
+        (["ScaledMarginalCrossEntropy", "oneTarget"], 1.1, "a number in [0, 1]"),
         (["Denoising"], 0.5, "an object"),
         (["ShuffleIndices"], "yes", "true or false"),
         (["name"], "twice", "given twice"),
@@ -138,7 +139,7 @@ def test_placeholders_and_substitution():
     filled = substitute(raw, {"hidden": 7, "noise": 0.1, "other": 1})
     assert parse_network(filled, "n").layers[1].units == 7
     assert raw["Layers"][1]["N"] == "$hidden"
-    with pytest.raises(SpecError, match=r'Layers\[1\].N: "\$hidden" has no value, did you mean "hiden"'):
+    with pytest.raises(SpecError, match=r'network: Layers\[1\].N: "\$hidden" has no value, did you mean "hiden"'):
         substitute(raw, {"hiden": 7, "noise": 0.1})
 
 
