@@ -69,7 +69,7 @@ def bindings(pool: Pool) -> Any:
         import htcondor2
     except ImportError as error:
         raise PoolError(
-            f"HTCondor's Python bindings cannot be imported ({error}); install them with: pip install 'regiondag[manager]'"
+            f"HTCondor's Python bindings cannot be imported ({error}); install regiondag[manager]"
         ) from error
     return htcondor2
 
@@ -94,12 +94,7 @@ def query_slots(pool: Pool) -> list[ClassAd]:
 
 def query_jobs(pool: Pool, dagman_cluster: int) -> list[QueuedJob]:
     """Return the jobs of one DAG that are in the queue now."""
-    with _asking(pool, "queue") as htcondor2:
-        if pool.kind == "embedded":  # seen from outside its root folder it has no "local" schedd, but only this one
-            schedd = htcondor2.Schedd(htcondor2.Collector().locateAll(htcondor2.DaemonType.Schedd)[0])
-        else:
-            schedd = htcondor2.Schedd()
-        ads = schedd.query(constraint=f"DAGManJobId == {dagman_cluster}", projection=PROJECTION)
+    ads = _query_queue(pool, f"DAGManJobId == {dagman_cluster}", PROJECTION)
     return [
         QueuedJob(
             node=str(ad.get("DAGNodeName", "")),
@@ -111,6 +106,21 @@ def query_jobs(pool: Pool, dagman_cluster: int) -> list[QueuedJob]:
         )
         for ad in ads
     ]
+
+
+def query_status(pool: Pool, cluster: int) -> str | None:
+    """Return the status of one job, or None when it is not in the queue."""
+    ads = _query_queue(pool, f"ClusterId == {cluster}", ["JobStatus"])
+    return JOB_STATUS.get(ads[0]["JobStatus"], "unknown") if ads else None
+
+
+def _query_queue(pool: Pool, constraint: str, projection: list[str]) -> list[ClassAd]:
+    with _asking(pool, "queue") as htcondor2:
+        if pool.kind == "embedded":  # seen from outside its root folder it has no "local" schedd, but only this one
+            schedd = htcondor2.Schedd(htcondor2.Collector().locateAll(htcondor2.DaemonType.Schedd)[0])
+        else:
+            schedd = htcondor2.Schedd()
+        return list(schedd.query(constraint=constraint, projection=projection))
 
 
 def read_dag_log(pool: Pool, log: Path) -> DagState | None:

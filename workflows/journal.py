@@ -21,7 +21,6 @@ from typing import Any
 from workflows.errors import RegiondagError
 from workflows.space import Value
 
-
 PROPOSED = b'{"event": "proposed"'
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPORT_NODE = "report"
+SETTLED_BEFORE = 2  # PRE's exit code for a node whose outcome is known: DAGMan takes it as done without running it
 MAX_TRIALS = 99_999  # of one region
 
 STUDY_FILE = "study.yaml"

@@ -1,4 +1,5 @@
-"""What DAGMan's PRE and POST scripts run: `pre RUN NODE RETRY` and `post RUN NODE RETURN RETRY MAX_RETRIES`.
+"""What DAGMan's PRE and POST scripts run: `pre RUN NODE RETRY`, `post RUN NODE RETURN RETRY MAX_RETRIES DAG_STATUS`
+and, for the last node, `post RUN report DAG_STATUS`.
 
 Packed into the run directory, so that a run in progress never meets newer code. What is printed goes to manager.log.
 """
@@ -11,7 +12,9 @@ import traceback
 from pathlib import Path
 
 from workflows.errors import RegiondagError
-from workflows.names import REPORT_NODE, RunFolder, parse_node
+from workflows.names import REPORT_NODE, SETTLED_BEFORE, RunFolder, parse_node
+
+DAG_REMOVED = 4  # $DAG_STATUS while DAGMan obeys a condor_rm of itself
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -36,20 +39,22 @@ def _pre(run: RunFolder, name: str) -> int:
 
     node = parse_node(name)
     prepare = prepare_final if node.number is None else prepare_trial
-    prepare(run.region(node.slug), node)
-    return 0
+    return 0 if prepare(run.region(node.slug), node) else SETTLED_BEFORE
 
 
 def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
     if name == REPORT_NODE:
         from workflows.report import write_report
 
-        return 0 if write_report(run).finished else 1
+        dag_status = int(numbers[0])
+        write_report(run)
+        return 0 if dag_status == 0 else 1  # the last node's result is the DAG's own: pass DAGMan's verdict on
     from workflows.settle import JobEnd, settle_final, settle_trial
 
     node = parse_node(name)
     settle = settle_final if node.number is None else settle_trial
-    settle(run.region(node.slug), node, JobEnd(*map(int, numbers)))
+    exit_code, retry, max_retries, dag_status = map(int, numbers)
+    settle(run.region(node.slug), node, JobEnd(exit_code, retry, max_retries, dag_status == DAG_REMOVED))
     return 0
 
 

@@ -30,20 +30,27 @@ from workflows.suggest import Observation, suggest
 TRAIN_SETTINGS = frozenset(field.name for field in fields(TrainSettings))
 
 
-def prepare_trial(folder: RegionFolder, node: NodeName) -> None:
-    """Write trial.json of a trial; the first node of a round proposes for the whole round."""
+def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
+    """Write trial.json of a trial; the first node of a round proposes for the whole round.
+
+    Returns False, having done nothing, when the trial's outcome is known: DAGMan lost track of it (a crash, a removal
+    without a rescue file), the journal did not.
+    """
     if node.number is None:
         raise ValueError(f"{node} is not a trial")
     spec = read_spec(folder.spec)
     journal = Journal(folder.journal)
     with journal.locked():
         history = journal.read()
+        if history.outcome(node.number):
+            return False
         if node.number not in history.proposals:
             _propose_round(spec, journal, history, node.number)
             history = journal.read()
     point = history.proposals[node.number].point
     trial = _trial(spec, node, Role.TUNE, point, ("train",))
     _write_trial(folder, node, replace(trial, valid_file=data_file("valid")))
+    return True
 
 
 def _propose_round(spec: RegionSpec, journal: Journal, history: History, number: int) -> None:
@@ -71,10 +78,15 @@ def _propose_round(spec: RegionSpec, journal: Journal, history: History, number:
     )
 
 
-def prepare_final(folder: RegionFolder, node: NodeName) -> None:
-    """Write trial.json of the final training: the best trial's hyperparameters, for its best number of epochs."""
+def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
+    """Write trial.json of the final training: the best trial's hyperparameters, for its best number of epochs.
+
+    Returns False when the region has its champion already.
+    """
     spec = read_spec(folder.spec)
     history = Journal(folder.journal).read()
+    if history.outcome(None) and folder.champion_metrics.exists():
+        return False
     best = history.best(spec.metric.minimize)
     if best is None or best.trial is None:
         reasons = sorted({f"{s.status}: {s.reason}" for s in history.settled.values()})[:3]
@@ -94,6 +106,7 @@ def prepare_final(folder: RegionFolder, node: NodeName) -> None:
             sha256={**trial.sha256, **_digests(spec, ["test"], standing)},
         ),
     )
+    return True
 
 
 def _trial(spec: RegionSpec, node: NodeName, role: Role, point: Mapping[str, Value], parts: tuple[str, ...]) -> Trial:

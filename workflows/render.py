@@ -9,6 +9,7 @@ from typing import Any
 import jinja2
 
 from workflows import features, names, submit_syntax
+from workflows.errors import GiveUpError
 from workflows.features import Version
 from workflows.names import RunFolder
 from workflows.plan import Plan, RegionPlan
@@ -16,7 +17,6 @@ from workflows.resources import resource_dir
 from workflows.study import Job
 
 MB = 1 << 20
-GIVE_UP = 4  # exit code of PRE and POST after which no retry of a node can help
 TUNE_OUTPUTS = ("result.json", "log.jsonl")
 FINAL_OUTPUTS = (*TUNE_OUTPUTS, "model.nc")
 
@@ -106,7 +106,7 @@ class Renderer:
                 train_submit=train,
                 final_submit=final,
                 jobs_per_region=self.plan.config.limits.jobs_per_region,
-                give_up=GIVE_UP,
+                give_up=GiveUpError.exit_code,
             ),
         )
         yield f"{where}/{names.TRAIN_SUBMIT}", self._submit(plan, "Trials", ("train", "valid"), TUNE_OUTPUTS)
@@ -125,6 +125,7 @@ class Renderer:
             node_files=(self.run.region(plan.region.slug).path / names.NODES_DAG for plan in regions),
             python=self.python,
             code=self.manager_code,
+            settled_before=names.SETTLED_BEFORE,
             report_node=names.REPORT_NODE,
             report_submit=self.run.path / names.REPORT_SUBMIT,
             **scripts,

@@ -41,6 +41,7 @@ class JobEnd:
     exit_code: int
     retry: int
     max_retries: int
+    dag_removed: bool = False  # the user removed the whole DAG, not this job
 
 
 def settle_trial(folder: RegionFolder, node: NodeName, end: JobEnd) -> Settled:
@@ -62,12 +63,18 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
     journal = Journal(folder.journal)
     with journal.locked():
         known = journal.read().outcome(node.number)
+        if known is None and end.exit_code == REMOVED and end.dag_removed:
+            raise TryAgainError(f"{node}: removed together with the DAG; it runs when the DAG is submitted again")
         if known is None:
             known = _outcome(folder.trial(node), node, end, spec)
             if known.status == "machine" and end.retry < end.max_retries:
                 journal.append("attempt", trial=node.number, reason=known.reason, seconds=known.seconds)
                 raise TryAgainError(f"{node}: {known.reason}; try {end.retry + 2} of {end.max_retries + 1}")
             journal.append("settled", **asdict(known))
+    if end.dag_removed:
+        # DAGMan 23.9 crashes when a node's success readies another one while it is being removed. What is settled is
+        # settled: PRE skips this node next time.
+        raise TryAgainError(f"{node}: settled while the DAG was being removed")
     if known.status == "bad_input":
         raise GiveUpError(f"region {spec.name!r}, {node}: {known.reason}")
     return known

@@ -70,7 +70,8 @@ def parse_yaml(text: str, file: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file
-        raise ConfigError([f"{where}: not YAML: {error.problem or error.context}"]) from error
+        hint = "; put a value that holds a ? into quotes" if "got '?'" in str(error.problem) else ""
+        raise ConfigError([f"{where}: not YAML: {error.problem or error.context}{hint}"]) from error
     except yaml.YAMLError as error:
         raise ConfigError([f"{file}: not YAML: {error}"]) from error
     except RecursionError:

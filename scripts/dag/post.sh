@@ -1,9 +1,11 @@
 #!/bin/sh
-# POST script of every node: post.sh PYTHON CODE NODE RETURN RETRY MAX_RETRIES
-#           of the last one: post.sh PYTHON CODE report DAG_STATUS FAILED_COUNT 0
+# POST script of every node: post.sh PYTHON CODE NODE RETURN RETRY MAX_RETRIES DAG_STATUS
+#           of the last one: post.sh PYTHON CODE report DAG_STATUS
 # Settles the job's outcome into the region's journal. Runs on the manager, may run twice.
 # exit: 0 settled, 4 this region cannot go on (no retry), 75 the machine's fault: DAGMan retries the node
 run=$(dirname "$0")
 python=/usr/local/libexec/regiondag/python # what provisioned managers have
 [ -x "$python" ] || python=$1
-exec "$python" "$run/$2" post "$run" "$3" "$4" "$5" "$6" >>"$run/manager.log" 2>&1
+code=$2
+shift 2
+exec "$python" "$run/$code" post "$run" "$@" >>"$run/manager.log" 2>&1

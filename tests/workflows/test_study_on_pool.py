@@ -111,7 +111,9 @@ def test_one_region_alone_and_then_the_others(pool, run_area, capsys):
 
 
 def test_diverging_trials_cost_no_retry_and_the_study_goes_on(pool, run_area, capsys):
-    text = STUDY.replace("{real: [1e-3, 1e-1], log: true}", "{choice: [0.01, 1e6]}").replace("[2, 8], log: true", "[4, 5]")
+    text = STUDY.replace("{real: [1e-3, 1e-1], log: true}", "{choice: [0.01, 1e6]}").replace(
+        "[2, 8], log: true", "[4, 5]"
+    )
     text = text.replace("method: bayes\n  rounds: 2\n  parallel: 2", "method: grid")
     text = text.replace("epochs: 2", "optimizer: sgd, epochs: 4")
     run = generate(run_area, capsys, text)
@@ -129,10 +131,8 @@ def test_diverging_trials_cost_no_retry_and_the_study_goes_on(pool, run_area, ca
 def test_a_fault_of_the_machine_is_tried_again(pool, run_area, capsys):
     run = generate(run_area, capsys, STUDY.replace("rounds: 2", "rounds: 1"))
     script = run.path / "train.sh"
-    first = f'first={run_area}/$(basename "$(pwd -P)").tried; '
-    node = "grep -o '\"node\": \"[^\"]*\"' trial.json | tr -dc 'a-z0-9_'"
-    fault = f"first={run_area}/tried-$({node})\n[ -e \"$first\" ] || {{ : >\"$first\"; exit {int(Exit.MACHINE)}; }}\n"
-    assert first
+    node = 'grep -o \'"node": "[^"]*"\' trial.json | tr -dc \'a-z0-9_\''
+    fault = f'first={run_area}/tried-$({node})\n[ -e "$first" ] || {{ : >"$first"; exit {int(Exit.MACHINE)}; }}\n'
     script.write_text(script.read_text().replace("python=/usr", fault + "python=/usr", 1))
     submit(run)
     assert finish(pool, run).exit_code == 0
@@ -250,7 +250,8 @@ def test_htcondor_itself_reads_what_the_golden_files_show(pool, run_area, capsys
 
 
 def test_doctor_names_the_clause_that_no_slot_meets(pool, run_area, capsys):
-    run = generate(run_area, capsys, STUDY.replace("cpus: 1,", 'cpus: 1, requirements: TARGET.HAS_GPU =?= True && TARGET.Color == "red",'))  # fmt: skip
+    requirements = "requirements: 'TARGET.HAS_GPU =?= True && TARGET.Color == \"red\"'"
+    run = generate(run_area, capsys, STUDY.replace("cpus: 1,", f"cpus: 1, {requirements},"))
     assert main(["doctor", str(run.path)]) == 6
     shown = capsys.readouterr().out
     assert "no slot meets" in shown and 'Color == "red"' in shown and "HAS_GPU" not in shown.split("no slot meets")[1]

@@ -45,6 +45,7 @@ def test_merge_keys_let_regions_share():
     ("text", "words"),
     [
         ("a: 1\na: 2\n", ["s.yaml:2", "'a'", "second time"]),
+        ("a: {b: x =?= y}\n", ["s.yaml:1", "into quotes"]),
         ("a: [1, 2\n", ["s.yaml:2", "not YAML"]),
         ("a: !!python/object:os.system {}\n", ["s.yaml:1"]),
         ("a: !ruby x\n", ["not allowed"]),

@@ -24,6 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     from workflows.names import REGION_DAG, RunFolder
     from workflows.pool import require_pool
     from workflows.report import read_manifest
+    from workflows.submission import submit_dag
 
     folder = RunFolder(arguments.run_directory.absolute())
     manifest = read_manifest(folder)
@@ -34,9 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     dag = folder.study_dag
     if arguments.region is not None:
         dag = folder.region(_slug(manifest["regions"], arguments.region)).path / REGION_DAG
-    pool = require_pool(arguments.pool)
-    done = pool.run(["condor_submit_dag", str(dag)], cwd=folder.path)
-    return int(done.returncode)
+    return submit_dag(require_pool(arguments.pool), dag)
 
 
 def _slug(regions: dict[str, str], name: str) -> str:
