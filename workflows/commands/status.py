@@ -7,6 +7,7 @@ import dataclasses
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,20 +38,54 @@ def run(arguments: argparse.Namespace) -> int:
     from workflows.status import read_status
 
     folder = RunFolder(arguments.run_directory.absolute())
+    show = _chosen_view(arguments)
     while True:
         status = read_status(folder, find_pool(arguments.pool))
-        if arguments.watch and sys.stdout.isatty() and not arguments.json:
-            print("\033[H\033[J", end="")
-        _show(status, arguments.json)
+        show(status)
         if not arguments.watch or status.over:
             return 0
         time.sleep(max(arguments.interval, 0.5))
 
 
-def _show(status: RunStatus, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(dataclasses.asdict(status), ensure_ascii=False), flush=True)
-        return
+def _chosen_view(arguments: argparse.Namespace) -> Callable[[RunStatus], None]:
+    if arguments.json:
+        return lambda status: print(json.dumps(dataclasses.asdict(status), ensure_ascii=False), flush=True)
+    if not arguments.watch:
+        return _show_table
+    return _redraw if sys.stdout.isatty() else _Lines().show
+
+
+def _redraw(status: RunStatus) -> None:
+    print("\033[H\033[J", end="")  # home, clear
+    _show_table(status)
+
+
+class _Lines:
+    """Where stdout is a file, watching prints one line whenever something changed, and the table at the end."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+    def show(self, status: RunStatus) -> None:
+        line = _line(status)
+        if line != self.last:
+            print(time.strftime("%H:%M:%S"), line, flush=True)
+        self.last = line
+        if status.over:
+            _show_table(status)
+
+
+def _line(status: RunStatus) -> str:
+    total = {key: sum(getattr(region, key) for region in status.regions) for key in ("done", "planned", "failed")}
+    running = sum(region.running + (region.final == "running") for region in status.regions)
+    finals = sum(region.final in ("promoted", "kept") for region in status.regions)
+    return (
+        f"{_dag(status)}: {total['done']}/{total['planned']} trials done, {running} running, {total['failed']} failed, "
+        f"{len(status.held)} held; {finals}/{len(status.regions)} regions finished"
+    )
+
+
+def _show_table(status: RunStatus) -> None:
     from workflows.terminal import print_table
 
     print_table(f"{status.study}: {_dag(status)}", HEADINGS, [_row(region) for region in status.regions])
