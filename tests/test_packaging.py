@@ -1,0 +1,39 @@
+"""What an installed wheel holds: a user has neither the checkout nor its folders."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_templates_scripts_examples_and_recipe(tmp_path):
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, ROOT]
+    subprocess.run(command, check=True, capture_output=True)
+    [wheel] = tmp_path.glob("regiondag-*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {
+        *(f"workflows/templates/{path.relative_to(ROOT / 'templates')}" for path in (ROOT / "templates").rglob("*.*")),
+        *(f"workflows/scripts/dag/{path.name}" for path in (ROOT / "scripts" / "dag").iterdir()),
+        *(f"workflows/ami/provision/{path.name}" for path in (ROOT / "ami" / "provision").iterdir()),
+        *(f"workflows/examples/retail/{path.name}" for path in (ROOT / "workflows/examples/retail").iterdir()),
+        "nnlib/kernels/README.md",
+        "workflows/cli.py",
+        "nnlib/contract.py",
+    }
+    assert wanted <= names, wanted - names
+
+    installed = tmp_path / "installed"
+    zipfile.ZipFile(wheel).extractall(installed)  # noqa: S202 (our own wheel)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from workflows.resources import resource_dir;"
+        "print(*[resource_dir(n) for n in ('templates', 'ami', 'scripts', 'examples')])"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code, installed], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [f"{installed}/workflows/{n}" for n in ("templates", "ami", "scripts", "examples")]
