@@ -15,11 +15,20 @@ import pytest
 from nnlib_samples import NETWORK
 
 import nnlib
-from nnlib import cli
+from nnlib import cli, worker
 from nnlib import network as net
-from nnlib.contract import Metric, Role, Status, TrainSettings, result_from_json
+from nnlib.contract import (
+    ContractError,
+    Metric,
+    Role,
+    Status,
+    TrainSettings,
+    result_from_json,
+    trial_from_json,
+)
+from nnlib.errors import NnlibError
 from nnlib.modelfile import Model, read_model, write_model
-from nnlib.spec import parse_network, substitute
+from nnlib.spec import SpecError, parse_network, substitute
 from nnlib.train import resolve
 
 
@@ -111,11 +120,13 @@ def test_without_a_folder_or_a_trial(tmp_path, capsys):
 
 
 def test_an_earlier_attempt_leaves_no_trace(make_trial):
-    trial = make_trial(network=[])
+    trial = make_trial(network=[], hyperparameters={})
     (trial.parent / "log.jsonl").write_text('{"epoch": 99}\n')
     (trial.parent / "result.json").write_text("old")
-    code, result, _ = run(trial)
-    assert (code, result.epochs) == (4, 0)
+    code, result, stderr = run(trial)
+    assert (code, result.status, result.epochs) == (4, Status.BAD_INPUT, 0)
+    assert result.reason == "network.json: [] is not a network, legal: an object with the key Layers"
+    assert stderr == f"nnlib: {result.reason}\n"
     assert log_of(trial) == []
 
 
@@ -155,12 +166,14 @@ def network(**changes):
         ({"version": 99}, "version 99"),
     ],
 )
-def test_bad_input(make_trial, changes, words):
-    code, result, stderr = run(make_trial(**changes))
-    assert (code, result.status) == (4, Status.BAD_INPUT)
-    assert words in result.reason
-    assert words in stderr
-    assert "Traceback" not in stderr
+def test_bad_input(make_trial, monkeypatch, changes, words):
+    monkeypatch.setattr(worker, "take_over_blas", lambda: 1)
+    trial = make_trial(**changes)
+    with pytest.raises((NnlibError, SpecError, ContractError, FileNotFoundError)) as caught:
+        worker._run(trial_from_json(trial.read_text()), trial.parent)
+    code, reason = worker._judged(caught.value)
+    assert code == 4
+    assert words in reason
 
 
 def test_bad_data(make_trial):
