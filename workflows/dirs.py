@@ -10,6 +10,8 @@ from pathlib import Path
 
 import platformdirs
 
+from workflows.errors import PoolError
+
 HOME_VARIABLE = "REGIONDAG_HOME"
 
 
@@ -21,6 +23,16 @@ def cache_dir() -> Path:
 def state_dir() -> Path:
     """Return the folder of pools: their queue, their logs and what is known about them."""
     return _home("state") or platformdirs.user_state_path("regiondag")
+
+
+def make_dir(path: Path) -> None:
+    """Make one of regiondag's folders, for its owner only; say what to do where that is impossible."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise PoolError(
+            f"cannot make the folder {path}: {error.strerror}. Set {HOME_VARIABLE} to a folder of yours, not below /tmp"
+        ) from None
 
 
 def _home(part: str) -> Path | None:

@@ -109,8 +109,10 @@ def read_state(name: str) -> State | None:
         values["visible"] = tuple(values["visible"])
         values["processes"] = tuple(Process(**process) for process in values["processes"])
         return State(**values)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except PermissionError:
+        raise PoolError(f"{path} belongs to somebody else; set REGIONDAG_HOME to a folder of yours") from None
     except (ValueError, TypeError, KeyError) as error:
         raise PoolError(f"{path} is damaged ({error}); remove the folder {path.parent} and start again") from None
 

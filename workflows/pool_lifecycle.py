@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workflows import sandbox
+from workflows.dirs import make_dir
 from workflows.errors import PoolError
 from workflows.pool import (
     ROOT,
@@ -31,7 +32,8 @@ from workflows.pool import (
 from workflows.pool_config import render_client_config, render_pool_config
 from workflows.process import Process, children, look_up
 from workflows.resources import resource_dir
-from workflows.rootfs import Image, Tell, ensure_image, install_tools, remove_old_images
+from workflows.rootfs import Image, ensure_image, remove_old_images
+from workflows.rootfs_build import Tell, install_tools
 
 DEFAULT_SUITE = "trixie"
 MASTER = ("/usr/sbin/condor_master", "-f")
@@ -54,7 +56,7 @@ def up(name: str | None, wishes: Wishes, tell: Tell, rebuild: bool = False) -> P
     """Start the embedded pool `name`, or say that it is up; return it once it is ready to run jobs."""
     name = chosen_name(name)
     folder = pool_folder(name)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_dir(folder)
     with _only_one(folder):
         state = read_state(name)
         if state and state.is_running:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from workflows import pool as pools
-from workflows import pool_lifecycle, pool_logs, pool_status, rootfs
+from workflows import pool_lifecycle, pool_logs, pool_status, rootfs, rootfs_build
 from workflows.cli import main
 from workflows.errors import PoolError, UsageError
 from workflows.pool import Pool, State
@@ -223,7 +223,7 @@ def test_the_recipe_is_complete():
 
 def test_mmdebstrap_argv(tmp_path):
     (tmp_path / "slim.dpkg.cfg").write_text("path-exclude=/usr/share/man/*\n")
-    argv = rootfs.mmdebstrap_argv(
+    argv = rootfs_build.mmdebstrap_argv(
         "forky", False, tmp_path, Path("/w w"), ["A::B 1"], ["deb http://m.example forky main"]
     )
     assert argv[:2] == ["mmdebstrap", "--mode=unshare"]
@@ -231,12 +231,12 @@ def test_mmdebstrap_argv(tmp_path):
     assert "--aptopt=A::B 1" in argv
     assert any("copy-in" in word and "'/w w'" in word for word in argv)
     assert argv[-3:] == ["forky", "-", "deb http://m.example forky main"]
-    assert "--mode=root" in rootfs.mmdebstrap_argv("forky", True, tmp_path, Path("/w"), [], [])
+    assert "--mode=root" in rootfs_build.mmdebstrap_argv("forky", True, tmp_path, Path("/w"), [], [])
 
 
 def test_apt_settings_of_the_host():
     dump = 'Acquire::Check-Valid-Until "false";\nAcquire::http::Proxy "http://p.example:3128";\nAPT::Get "x";\n'
-    assert rootfs.apt_settings(dump) == [
+    assert rootfs_build.apt_settings(dump) == [
         'Acquire::Check-Valid-Until "false"',
         'Acquire::http::Proxy "http://p.example:3128"',
     ]
@@ -247,12 +247,12 @@ def test_debian_mirrors_of_the_host():
         "Debian|bookworm|http://m.example/debian/\nDebian|bookworm-security|http://m.example/sec/\n"
         "Debian|bookworm-backports|http://m.example/debian/\nElse|bookworm|http://e.example/\n"
     )
-    assert rootfs.debian_sources(targets, "forky") == [
+    assert rootfs_build.debian_sources(targets, "forky") == [
         "deb http://m.example/debian/ forky main",
         "deb http://m.example/sec/ forky-security main",
     ]
-    assert rootfs.debian_sources("Ubuntu|noble|http://u.example/\n", "trixie") == []
-    assert rootfs.debian_sources("Debian|bookworm-security|http://m.example/sec/\n", "trixie") == []
+    assert rootfs_build.debian_sources("Ubuntu|noble|http://u.example/\n", "trixie") == []
+    assert rootfs_build.debian_sources("Debian|bookworm-security|http://m.example/sec/\n", "trixie") == []
 
 
 def test_parse_version():
@@ -270,7 +270,7 @@ def test_a_failed_build_leaves_nothing_that_looks_complete(tmp_path, monkeypatch
     )
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{bin_dir}:/usr/bin:/bin")
-    monkeypatch.setattr(rootfs, "_fetch_wheels", lambda *_: None)
+    monkeypatch.setattr(rootfs, "fetch_wheels", lambda *_: None)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     stale = rootfs.cache_dir() / ".building-trixie-1"
     stale.mkdir(parents=True)
@@ -286,7 +286,7 @@ def test_a_failed_build_leaves_nothing_that_looks_complete(tmp_path, monkeypatch
 def test_missing_programs_name_the_command(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PoolError, match=r"(?s)needs bubblewrap.*sudo apt-get install -y .* bubblewrap"):
-        rootfs.install_tools(["bwrap"])
+        rootfs_build.install_tools(["bwrap"])
 
 
 def test_old_images_go_but_not_those_in_use():

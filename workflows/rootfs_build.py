@@ -1,0 +1,210 @@
+"""Make a Debian root folder with mmdebstrap, which runs the recipe of ami/provision inside it.
+
+As root mmdebstrap works as it is; an ordinary user needs a range of user numbers (/etc/subuid) for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from workflows.errors import PoolError
+
+IN_IMAGE = "/usr/local/share/regiondag"
+
+# Of the host's apt settings these decide whether packages can be fetched at all.
+APT_SETTINGS = re.compile(r"Acquire::(Check-Valid-Until|Check-Date|Retries|https?::(Proxy|CAInfo)) ")
+
+# Lines of the build's output that are worth a line on the terminal, and what to say.
+STEPS = (
+    (re.compile(r"^I: running apt-get update"), "reading Debian's package lists"),
+    (re.compile(r"^I: (downloading packages|extracting archives|installing essential)"), r"\1"),
+    (re.compile(r"^provision: \d+-(.*)"), r"provisioning: \1"),
+    (re.compile(r"^I: creating tarball"), "packing"),
+)
+
+Tell = Callable[[str], None]
+
+
+def mmdebstrap_argv(
+    suite: str, root: bool, recipe: Path, wheels: Path, settings: Iterable[str], sources: Iterable[str]
+) -> list[str]:
+    """Return the call that writes the image as a tar file to its standard output."""
+    slim = (recipe / "slim.dpkg.cfg").read_text().splitlines()
+    copy = f"copy-in {shlex.quote(str(recipe))} {shlex.quote(str(wheels))} {IN_IMAGE}"
+    return [
+        "mmdebstrap",
+        f"--mode={'root' if root else 'unshare'}",
+        *("--variant=apt", "--format=tar"),
+        '--aptopt=Acquire::Languages "none"',
+        *(f"--aptopt={setting}" for setting in settings),
+        *(f"--dpkgopt={line}" for line in slim),
+        f'--customize-hook=mkdir -p "$1{IN_IMAGE}"',
+        f"--customize-hook={copy}",
+        f'--customize-hook=chroot "$1" sh {IN_IMAGE}/provision/provision.sh',
+        *(suite, "-", *sources),
+    ]
+
+
+def apt_settings(dump: str) -> list[str]:
+    """Pick from `apt-config dump` what fetching packages on this host depends on (proxy, old snapshots)."""
+    return [line.rstrip(";") for line in dump.splitlines() if APT_SETTINGS.match(line)]
+
+
+def debian_sources(targets: str, suite: str) -> list[str]:
+    """Return apt lines for `suite` on the mirrors of a Debian host; empty means mmdebstrap's own choice.
+
+    `targets` holds lines of origin, release and URI, from `apt-get indextargets`.
+    """
+    lines = []
+    for target in targets.splitlines():
+        origin, release, uri = target.split("|")
+        if origin == "Debian":
+            suffix = next((part for part in ("-security", "-updates", "-backports") if release.endswith(part)), "")
+            if suffix != "-backports":
+                lines.append(f"deb {uri} {suite}{suffix} main")
+    unique = list(dict.fromkeys(lines))
+    return unique if any(line.endswith(f" {suite} main") for line in unique) else []
+
+
+def fetch_wheels(requirements: Path, target: Path, output: IO[str]) -> None:
+    """Fetch what Debian does not package, with the pip and the package index of this Python."""
+    argv = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    argv += ["--requirement", str(requirements), "--dest", str(target)]
+    if subprocess.run(argv, stdout=output, stderr=output, check=False).returncode != 0:
+        raise PoolError(
+            f"cannot fetch the wheels of {requirements}; it needs pip ({sys.executable} -m ensurepip) and a route to "
+            f"its package index\n{_last_lines(Path(output.name))}"
+        )
+
+
+def run_mmdebstrap(suite: str, recipe: Path, work: Path, output: IO[str], step: Tell) -> None:
+    """Make `work`/root; all output goes to `output`, the steps of it to `step`."""
+    root = os.geteuid() == 0
+    argv = mmdebstrap_argv(
+        suite,
+        root,
+        recipe,
+        work / "wheels",
+        apt_settings(_host_output("apt-config", "dump")),
+        debian_sources(_host_output("apt-get", "indextargets", "--format", "$(ORIGIN)|$(RELEASE)|$(REPO_URI)"), suite),
+    )
+    (work / "root").mkdir()
+    (work / "tmp").mkdir()
+    # As an ordinary user mmdebstrap works as another uid, which may not enter the caller's home folder.
+    environment = {**os.environ, "TMPDIR": str(work / "tmp") if root else "/var/tmp"}  # noqa: S108
+    owner = "--same-owner" if root else "--no-same-owner"
+    unpack = ["tar", "--extract", "--numeric-owner", owner, "--directory", str(work / "root"), "--exclude=./dev/*"]
+    with (
+        # Groups of their own: when interrupted, mmdebstrap hangs up on its whole group, which would be us.
+        subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environment,
+            process_group=0,
+        ) as build,
+        subprocess.Popen(unpack, stdin=build.stdout, stderr=output, process_group=0) as tar,
+    ):
+        assert build.stdout and build.stderr  # noqa: S101 - for mypy: both are pipes
+        build.stdout.close()
+        try:
+            for line in build.stderr:
+                output.write(line)
+                output.flush()
+                _report(line, step)
+        except BaseException:
+            _interrupt(build)
+            raise
+    if build.returncode or tar.returncode:
+        raise PoolError(
+            f"building the root folder failed (mmdebstrap {build.returncode}, tar {tar.returncode}); it said:\n"
+            + _last_lines(Path(output.name))
+        )
+
+
+def _interrupt(build: subprocess.Popen[str]) -> None:
+    """Let mmdebstrap and all it started end as by Ctrl-C: it removes its files, some of which only it may remove."""
+    for number, seconds in ((signal.SIGINT, 15), (signal.SIGKILL, 5)):
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(build.pid, number)
+            build.wait(seconds)
+            return
+
+
+def _report(line: str, step: Tell) -> None:
+    for pattern, text in STEPS:
+        if found := pattern.match(line):
+            step(found.expand(text))
+
+
+def check_tools(cache: Path) -> None:
+    """Make sure that mmdebstrap is there and may do its work."""
+    install_tools(["mmdebstrap", "tar"])
+    if os.geteuid() == 0:
+        return
+    user = getpass.getuser()
+    ranges = Path("/etc/subuid")
+    has_range = ranges.exists() and re.search(rf"^({re.escape(user)}|{os.getuid()}):", ranges.read_text(), re.M)
+    if not shutil.which("newuidmap") or not has_range:
+        raise PoolError(
+            "building the root folder as an ordinary user needs a range of user numbers; run once:\n"
+            "  sudo apt-get install -y uidmap\n"
+            f"  sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}\n"
+            f"or copy a {cache}/rootfs-* that somebody else has built"
+        )
+
+
+def install_tools(names: Iterable[str]) -> None:
+    """Install host programs that are missing, where root may; else say how."""
+    packages = {"bwrap": "bubblewrap", "nsenter": "util-linux", "unshare": "util-linux"}
+    missing = sorted({packages.get(name, name) for name in names if shutil.which(name) is None})
+    if not missing:
+        return
+    if "mmdebstrap" in missing and not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():
+        missing.append("debian-archive-keyring")  # Ubuntu does not bring Debian's keys
+    argv = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise PoolError(f"the embedded pool needs {', '.join(missing)}; install with:\n  sudo {shlex.join(argv)}")
+    print(f"installing {', '.join(missing)}: {shlex.join(argv)}", file=sys.stderr)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise PoolError(f"{shlex.join(argv)} failed:\n{done.stderr.strip()}\ntry `apt-get update` first")
+
+
+def _host_output(*argv: str) -> str:
+    if shutil.which(argv[0]) is None:  # not a Debian host
+        return ""
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let a hang-up or a polite kill end a build as Ctrl-C does, so that it cleans up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _last_lines(path: Path, count: int = 12) -> str:
+    return "\n".join(f"  {line}" for line in path.read_text(errors="replace").splitlines()[-count:])
