@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -173,14 +172,15 @@ class _RegionReader:
         self.shared[key] = None
         where = section.where("network")
         try:
-            raw_network = json.loads(region.network.read_text(encoding="utf-8"))
-            used = spec.placeholders(raw_network)
-        except (OSError, UnicodeDecodeError) as error:
-            self.problems.add(where, f"seen {str(region.network)!r}, which cannot be read: {error}")
+            raw_network = spec.read_json(region.network)
+        except OSError as error:
+            self.problems.add(where, f"seen {str(region.network)!r}, which cannot be read: {error.strerror}")
             return
-        except ValueError as error:
-            self.problems.add(where, f"seen {str(region.network)!r}, which is not JSON: {error}")
+        except spec.SpecError as error:
+            for problem in error.problems:
+                self.problems.add(where, problem)
             return
+        used = spec.placeholders(raw_network)
         space = section.section("search").section("space")
         names = {name for layer in space.layers for name in layer.value}
         settings = sections.TRAIN_SETTINGS

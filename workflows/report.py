@@ -139,23 +139,33 @@ def _seconds(history: History) -> float:
 
 # --- text --------------------------------------------------------------------------------------------------
 
-HEADINGS = ("region", "status", f"test {TEST_METRIC}", "popularity", "trials run/failed/pruned", "hours", "champion")
+
+def headings(summary: Summary) -> list[str]:
+    """Return the columns' names; each test metric stands beside that of plain popularity."""
+    figures = [text for metric in _shown_metrics(summary) for text in (f"test {metric}", "popularity")]
+    return ["region", "status", *figures, "trials run/failed/pruned", "hours", "champion"]
 
 
-def table(summary: Summary) -> list[tuple[str, ...]]:
-    """Return the summary as rows of text, without the headings."""
+def table(summary: Summary) -> list[list[str]]:
+    """Return the summary as rows of text, in the columns of `headings`."""
+    metrics = _shown_metrics(summary)
     return [
-        (
+        [
             region.region,
             region.status,
-            _figure(region.test.get(TEST_METRIC)),
-            _figure(region.popularity.get(TEST_METRIC)),
+            *(_figure(of.get(metric)) for metric in metrics for of in (region.test, region.popularity)),
             f"{region.trials['run']}/{region.trials['failed']}/{region.trials['pruned']}",
             f"{region.hours:.3f}",
             ", ".join(f"{name} {_short(value)}" for name, value in region.hyperparameters.items()),
-        )
+        ]
         for region in summary.regions
     ]
+
+
+def _shown_metrics(summary: Summary) -> list[str]:
+    """P@10 always, and the metric the study was tuned by where the tests have it."""
+    tuned = summary.metric
+    return [TEST_METRIC] + [tuned] * (tuned != TEST_METRIC and any(tuned in region.test for region in summary.regions))
 
 
 def to_markdown(summary: Summary) -> str:
@@ -163,10 +173,10 @@ def to_markdown(summary: Summary) -> str:
     lines = [
         f"# {summary.study}",
         "",
-        f"Run `{summary.run}`. Tuned by validation {summary.metric}; {TEST_METRIC} is measured once, on the test part.",
+        f"Run `{summary.run}`. Tuned by {summary.metric} on the validation part; tested once.",
         "",
-        "| " + " | ".join(HEADINGS) + " |",
-        "|" + "---|" * len(HEADINGS),
+        "| " + " | ".join(headings(summary)) + " |",
+        "|" + "---|" * len(headings(summary)),
     ]
     lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in table(summary)]
     notes = [f"- {_cell(r.region)}: {_cell(r.reason)}" for r in summary.regions if r.reason]

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the report and print it."""
     from workflows.names import RunFolder
-    from workflows.report import HEADINGS, table, write_report
+    from workflows.report import headings, table, write_report
     from workflows.terminal import print_table
 
     folder = RunFolder(arguments.run_directory.absolute())
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print((folder.report / "summary.json").read_text(encoding="utf-8"), end="")
     else:
-        print_table(summary.study, HEADINGS, table(summary))
+        print_table(summary.study, headings(summary), table(summary))
         for region in summary.regions:
             if region.reason:
                 print(f"{region.region}: {region.reason}")
