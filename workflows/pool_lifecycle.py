@@ -38,7 +38,7 @@ from workflows.rootfs_build import Tell, install_tools
 DEFAULT_SUITE = "trixie"
 MASTER = ("/usr/sbin/condor_master", "-f")
 
-START_SECONDS = 90
+START_SECONDS = 60
 GRACE_SECONDS = 10
 FAST_SECONDS = 5
 
