@@ -30,7 +30,7 @@ class RegionStatus:
     held: int
     best: float | None
     metric: str
-    final: str  # "", running, promoted, kept or failed
+    final: str  # "", idle, running, held, promoted, kept or failed
     expected_end: float | None  # Unix time
 
 
@@ -93,14 +93,17 @@ def _dags(run: RunFolder, slugs: Sequence[str], pool: Pool | None) -> tuple[list
 
 
 def _count_jobs(jobs: Sequence[condor.QueuedJob]) -> dict[str, Counter[str]]:
+    """Count each region's jobs by status; its final training is counted once more as `final <status>`."""
     counts: dict[str, Counter[str]] = {}
     for job in jobs:
         try:
             node = parse_node(job.node)
         except ValueError:
             continue  # not ours
-        status = "final" if node.number is None and job.status != "held" else job.status
-        counts.setdefault(node.slug, Counter())[status] += 1
+        count = counts.setdefault(node.slug, Counter())
+        count[job.status] += 1
+        if node.number is None:
+            count[f"final {job.status}"] += 1
     return counts
 
 
@@ -113,7 +116,7 @@ def _region(folder: RegionFolder, jobs: Counter[str], dag: condor.DagState | Non
     if final:
         ended = "failed" if not final.ok else "promoted" if final.promoted else "kept"
     else:
-        ended = "running" if jobs["final"] else ""
+        ended = next((status for status in ("running", "idle", "held") if jobs[f"final {status}"]), "")
     return RegionStatus(
         region=spec.name,
         slug=spec.slug,

@@ -76,11 +76,11 @@ class _Lines:
 
 
 def _line(status: RunStatus) -> str:
-    total = {key: sum(getattr(region, key) for region in status.regions) for key in ("done", "planned", "failed")}
-    running = sum(region.running + (region.final == "running") for region in status.regions)
+    counts = ("done", "planned", "running", "failed")
+    total = {key: sum(getattr(region, key) for region in status.regions) for key in counts}
     finals = sum(region.final in ("promoted", "kept") for region in status.regions)
     return (
-        f"{_dag(status)}: {total['done']}/{total['planned']} trials done, {running} running, {total['failed']} failed, "
+        f"{_dag(status)}: {total['done']}/{total['planned']} trials done, {total['running']} running, {total['failed']} failed, "
         f"{len(status.held)} held; {finals}/{len(status.regions)} regions finished"
     )
 
