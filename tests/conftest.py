@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workflows import pool_lifecycle
-from workflows.pool import NAME_VARIABLE, Pool, known_pools
+from workflows.pool import NAME_VARIABLE, Pool, known_pools, lifecycle
 
 SUITE = os.environ.get("REGIONDAG_TEST_SUITE", "trixie")
 
@@ -40,13 +39,13 @@ def pool() -> Iterator[Pool]:
     """Return a running pool with two simulated GPUs in slot1 and none in slot2; commands find it, too."""
     _purge_left_overs()
     name = f"pytest-{SUITE}-{os.getpid()}"
-    wishes = pool_lifecycle.Wishes(SUITE, 2, (("two slots", TWO_SLOTS),))
+    wishes = lifecycle.Wishes(SUITE, 2, (("two slots", TWO_SLOTS),))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(NAME_VARIABLE, name)
         try:
-            yield pool_lifecycle.up(name, wishes, print)
+            yield lifecycle.up(name, wishes, print)
         finally:
-            pool_lifecycle.down(name, print, purge=True)
+            lifecycle.down(name, print, purge=True)
 
 
 @pytest.fixture
@@ -68,4 +67,4 @@ def _purge_left_overs() -> None:
     for name in known_pools():
         found = re.fullmatch(r"pytest-[a-z]+-(\d+)", name)
         if found and not Path("/proc", found[1]).exists():
-            pool_lifecycle.down(name, print, purge=True)
+            lifecycle.down(name, print, purge=True)

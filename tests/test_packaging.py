@@ -30,7 +30,7 @@ def test_the_wheel_holds_templates_scripts_examples_and_recipe(tmp_path):
     assert wanted <= names, wanted - names
 
     installed = tmp_path / "installed"
-    zipfile.ZipFile(wheel).extractall(installed)  # noqa: S202 (our own wheel)
+    zipfile.ZipFile(wheel).extractall(installed)
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from workflows.resources import resource_dir;"
         "print(*[resource_dir(n) for n in ('templates', 'ami', 'scripts', 'examples')])"

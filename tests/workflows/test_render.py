@@ -16,7 +16,7 @@ from workflows.render import Renderer
 from workflows.submit_syntax import QuotingError
 
 GOLDEN = Path(__file__).parent / "golden"
-MEMORY = STUDY.replace("memory: 256MB", "memory: 256MB, memory_max: 1GB, gpus: 0, requirements: Arch == \"X86_64\"")
+MEMORY = STUDY.replace("memory: 256MB", 'memory: 256MB, memory_max: 1GB, gpus: 0, requirements: Arch == "X86_64"')
 AWKWARD = STUDY.replace("United Kingdom", 'a "b" $(c); 50%').replace("limits: {jobs: 8, jobs_per_region: 2}\n", "")
 GRID = STUDY.replace("method: bayes\n  rounds: 2\n  parallel: 2", "method: grid").replace(
     "hidden: {int: [2, 8], log: true}", "hidden: {choice: [2, 4, 8]}"

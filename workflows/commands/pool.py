@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from workflows.errors import PoolError, UsageError
 
 if TYPE_CHECKING:
-    from workflows.pool_lifecycle import Wishes
+    from workflows.pool.lifecycle import Wishes
 
 HELP = "start, stop and look at an HTCondor pool on this machine"
 
@@ -75,18 +75,17 @@ def _tell(text: str) -> None:
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    from workflows import pool_lifecycle
-    from workflows.pool import find_pool, installed_pool
+    from workflows.pool import find_pool, installed_pool, lifecycle
 
     wishes = _wishes(arguments)
-    nothing_asked = arguments.name is None and wishes == pool_lifecycle.Wishes() and not arguments.rebuild
+    nothing_asked = arguments.name is None and wishes == lifecycle.Wishes() and not arguments.rebuild
     if nothing_asked and not find_pool(arguments.name or "default") and (installed := installed_pool()):
         _tell(f"HTCondor {_dotted(installed.version)} is installed and running here; regiondag uses it")
         _tell("for an embedded pool beside it give it a name: regiondag pool up --name test")
         return 0
     if wishes.simulated_gpus is None and Path("/dev/nvidia0").exists():
         _tell("this machine's GPUs are not passed on: the embedded pool offers CPU slots only; see --simulate-gpus")
-    pool = pool_lifecycle.up(arguments.name, wishes, _tell, arguments.rebuild)
+    pool = lifecycle.up(arguments.name, wishes, _tell, arguments.rebuild)
     plural = "" if pool.simulated_gpus == 1 else "s"
     gpus = f", {pool.simulated_gpus} simulated GPU{plural}" if pool.simulated_gpus else ""
     _tell(f"the pool {pool.name!r} is up: HTCondor {_dotted(pool.version)}{gpus}")
@@ -94,7 +93,7 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _wishes(arguments: argparse.Namespace) -> Wishes:
-    from workflows.pool_lifecycle import Wishes
+    from workflows.pool.lifecycle import Wishes
 
     gpus = arguments.simulate_gpus
     if gpus is not None and not 0 <= gpus <= 16:
@@ -113,21 +112,20 @@ def _read_config(path: Path) -> str:
 
 
 def _down(arguments: argparse.Namespace) -> int:
-    from workflows import pool_lifecycle
-    from workflows.pool import chosen_name, installed_pool, read_state
+    from workflows.pool import chosen_name, installed_pool, lifecycle, read_state
 
     if arguments.name is None and read_state(chosen_name(None)) is None and installed_pool():
         raise PoolError("the HTCondor installed on this machine is not regiondag's to stop; see: systemctl stop condor")
-    pool_lifecycle.down(arguments.name, _tell, arguments.purge)
+    lifecycle.down(arguments.name, _tell, arguments.purge)
     return 0
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from workflows import pool_status
     from workflows.pool import require_pool
+    from workflows.pool.status import as_json, as_text, look
 
-    status = pool_status.look(require_pool(arguments.name))
-    print(pool_status.as_json(status) if arguments.json else pool_status.as_text(status))
+    status = look(require_pool(arguments.name))
+    print(as_json(status) if arguments.json else as_text(status))
     return 0
 
 
@@ -143,14 +141,13 @@ def _exec(arguments: argparse.Namespace) -> int:
 
 
 def _logs(arguments: argparse.Namespace) -> int:
-    from workflows import pool_logs
-    from workflows.pool import chosen_name, installed_pool, read_state
+    from workflows.pool import chosen_name, installed_pool, logs, read_state
 
     if arguments.lines < 0:
         raise UsageError(f"-n {arguments.lines}: the number of lines cannot be negative")
     use_installed = arguments.name is None and read_state(chosen_name(None)) is None
-    folder = pool_logs.log_folder(chosen_name(arguments.name), installed_pool() if use_installed else None)
-    for line in pool_logs.read(pool_logs.find_log(folder, arguments.daemon), arguments.lines, arguments.follow):
+    folder = logs.log_folder(chosen_name(arguments.name), installed_pool() if use_installed else None)
+    for line in logs.read(logs.find_log(folder, arguments.daemon), arguments.lines, arguments.follow):
         print(line, flush=arguments.follow)
     return 0
 

@@ -80,8 +80,8 @@ def _line(status: RunStatus) -> str:
     total = {key: sum(getattr(region, key) for region in status.regions) for key in counts}
     finals = sum(region.final in ("promoted", "kept") for region in status.regions)
     return (
-        f"{_dag(status)}: {total['done']}/{total['planned']} trials done, {total['running']} running, {total['failed']} failed, "
-        f"{len(status.held)} held; {finals}/{len(status.regions)} regions finished"
+        f"{_dag(status)}: {total['done']}/{total['planned']} trials done, {total['running']} running, "
+        f"{total['failed']} failed, {len(status.held)} held; {finals}/{len(status.regions)} regions finished"
     )
 
 

@@ -151,7 +151,7 @@ def chroot_argv(mounts: Iterable[Mount], place: Path, command: Sequence[str]) ->
     plan = json.dumps([asdict(mount) for mount in mounts])
     return [
         *("unshare", "--mount", "--propagation", "private", "--uts", "--pid", "--fork", "--kill-child=KILL", "--"),
-        *(sys.executable, "-m", "workflows.chroot", str(place), str(UID), plan, *command),
+        *(sys.executable, "-m", "workflows.pool.chroot", str(place), str(UID), plan, *command),
     ]
 
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from workflows.dirs import cache_dir, make_dir
 from workflows.errors import PoolError
+from workflows.pool.rootfs_build import Tell, check_tools, fetch_wheels, interruptible, run_mmdebstrap
 from workflows.resources import resource_dir
-from workflows.rootfs_build import Tell, check_tools, fetch_wheels, interruptible, run_mmdebstrap
 
 # Debian releases whose HTCondor series the project supports.
 SUITES = {"trixie": "23.9", "forky": "25.14"}

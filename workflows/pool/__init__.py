@@ -19,9 +19,9 @@ from typing import Any, Literal, cast
 
 from workflows.dirs import state_dir
 from workflows.errors import PoolError, UsageError
-from workflows.process import Process
-from workflows.rootfs import parse_version
-from workflows.sandbox import USER, Mode, enter_argv, environment_argv, is_visible
+from workflows.pool.process import Process
+from workflows.pool.rootfs import parse_version
+from workflows.pool.sandbox import USER, Mode, enter_argv, environment_argv, is_visible
 
 DEFAULT_NAME = "default"
 NAME_VARIABLE = "REGIONDAG_POOL"

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from workflows import pool_lifecycle
 from workflows.cli import main
 from workflows.errors import PoolError
-from workflows.pool import Pool, find_pool, pool_folder, read_state, require_pool
-from workflows.pool_lifecycle import Wishes
+from workflows.pool import Pool, find_pool, lifecycle, pool_folder, read_state, require_pool
+from workflows.pool.lifecycle import Wishes
 
 pytestmark = [pytest.mark.condor, pytest.mark.slow]
 
@@ -82,7 +81,7 @@ def other() -> Iterator[str]:
     name = f"pytest-other-{os.getpid()}"
     yield name
     if read_state(name):
-        pool_lifecycle.down(name, print, purge=True)
+        lifecycle.down(name, print, purge=True)
 
 
 def mentions(text: str) -> list[str]:
@@ -99,9 +98,9 @@ def mentions(text: str) -> list[str]:
 def test_up_twice_is_harmless(pool):
     told: list[str] = []
     before = read_state(pool.name)
-    assert pool_lifecycle.up(pool.name, Wishes(), told.append) == pool
+    assert lifecycle.up(pool.name, Wishes(), told.append) == pool
     assert told == [f"the pool {pool.name!r} is already up"]
-    pool_lifecycle.up(pool.name, Wishes(simulated_gpus=5), told.append)
+    lifecycle.up(pool.name, Wishes(simulated_gpus=5), told.append)
     assert told[-1].startswith("it keeps the settings")
     assert read_state(pool.name) == before
 
@@ -196,7 +195,7 @@ def test_logs(capsys):
 
 
 def test_a_second_pool_dies_is_noticed_and_revived(pool, other, run_area):
-    second = pool_lifecycle.up(other, Wishes(SUITE), print)
+    second = lifecycle.up(other, Wishes(SUITE), print)
     assert shell(second, "condor_status -af Name HAS_GPU") == "slot1@localhost.local false\n"
     assert "slot2@" in shell(pool, "condor_status -af Name")
     submit(second, run_area, "waits", GPU)
@@ -207,36 +206,36 @@ def test_a_second_pool_dies_is_noticed_and_revived(pool, other, run_area):
         require_pool(other)
     assert main(["pool", "exec", "--name", other, "--", "true"]) == 5
     told: list[str] = []
-    revived = pool_lifecycle.up(other, Wishes(simulated_gpus=1), told.append)
+    revived = lifecycle.up(other, Wishes(simulated_gpus=1), told.append)
     assert told == [f"the pool {other!r} had died; starting it again with its queue"]
     wait(revived, run_area)
     assert (run_area / "waits.out").read_text().startswith("GPU-")
 
 
 def test_down_kills_jobs_and_leaves_nothing(pool, other, run_area):
-    second = pool_lifecycle.up(other, Wishes(SUITE), print)
+    second = lifecycle.up(other, Wishes(SUITE), print)
     submit(second, run_area, "long", "arguments = \"-c 'trap : TERM; while :; do sleep 0.987654; done'\"\n")
     deadline = time.monotonic() + 30
     while not mentions("sleep 0.987654") and time.monotonic() < deadline:
         time.sleep(0.1)
     assert mentions("sleep 0.987654")
     assert mentions(f"/{other}/")
-    pool_lifecycle.down(other, print)
+    lifecycle.down(other, print)
     assert not mentions("sleep 0.987654")
     assert not mentions(f"/{other}/")
     with pytest.raises(PoolError, match="no pool called"):
         require_pool(other)
-    pool_lifecycle.down(other, print, purge=True)
+    lifecycle.down(other, print, purge=True)
     assert not pool_folder(other).exists()
     assert find_pool() == pool
 
 
 def test_a_broken_config_is_told_with_the_logs_and_leaves_nothing(pool, other, monkeypatch):
     assert pool.kind == "embedded"
-    monkeypatch.setattr(pool_lifecycle, "START_SECONDS", 6)
+    monkeypatch.setattr(lifecycle, "START_SECONDS", 6)
     wishes = Wishes(SUITE, 0, (("bad.conf", "DAEMON_LIST = MASTER COLLECTOR\n"),))
     with pytest.raises(PoolError, match=r"(?s)was not ready within 6 seconds.*MasterLog"):
-        pool_lifecycle.up(other, wishes, print)
+        lifecycle.up(other, wishes, print)
     assert not mentions(f"/{other}/")
 
 
@@ -244,11 +243,11 @@ def test_a_broken_config_is_told_with_the_logs_and_leaves_nothing(pool, other, m
 def test_chroot_instead_of_user_namespaces(pool, other, run_area, monkeypatch):
     assert pool.kind == "embedded"
     monkeypatch.setenv("REGIONDAG_SANDBOX", "chroot")
-    second = pool_lifecycle.up(other, Wishes(SUITE, 1), print)
+    second = lifecycle.up(other, Wishes(SUITE, 1), print)
     assert shell(second, "id -u; hostname") == "8010\nlocalhost\n"
     shutil.chown(run_area, 8010, 8010)
     submit(second, run_area, "job", GPU)
     wait(second, run_area)
     assert (run_area / "job.out").read_text().startswith("GPU-")
-    pool_lifecycle.down(other, print)
+    lifecycle.down(other, print)
     assert not mentions(f"/{other}/")

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from workflows import pool as pools
-from workflows import pool_lifecycle, pool_logs, pool_status, rootfs, rootfs_build
 from workflows.cli import main
 from workflows.errors import PoolError, UsageError
-from workflows.pool import Pool, State
-from workflows.pool_config import render_client_config, render_pool_config
-from workflows.process import Process
+from workflows.pool import Pool, State, lifecycle, logs, rootfs, rootfs_build, status
+from workflows.pool.config import render_client_config, render_pool_config
+from workflows.pool.process import Process
 from workflows.resources import resource_dir
 
 DEAD = Process(pid=1, start_time=1, boot="long ago")
@@ -140,42 +139,42 @@ def test_an_installed_pools_programs_run_as_they_are(tmp_path):
 
 def test_a_pool_that_died_comes_back_as_it_was():
     state = remember()
-    again = pool_lifecycle._as_before(state, pool_lifecycle.Wishes(simulated_gpus=2))
-    assert again == pool_lifecycle.Wishes("trixie", 2, (("a.conf", "X = 1"),))
+    again = lifecycle._as_before(state, lifecycle.Wishes(simulated_gpus=2))
+    assert again == lifecycle.Wishes("trixie", 2, (("a.conf", "X = 1"),))
 
 
 def test_down_without_a_pool():
     with pytest.raises(PoolError, match="no pool called 'default' was ever started here"):
-        pool_lifecycle.down(None, print)
+        lifecycle.down(None, print)
 
 
 def test_down_of_a_dead_pool_and_purge():
     remember()
     told: list[str] = []
-    pool_lifecycle.down(None, told.append)
+    lifecycle.down(None, told.append)
     assert told == ["the pool 'default' was not running"]
-    pool_lifecycle.down(None, told.append, purge=True)
+    lifecycle.down(None, told.append, purge=True)
     assert not pools.pool_folder("default").exists()
 
 
 def test_slots_are_read_from_condor_status():
-    slot = pool_status.parse_slot("slot1@x\tPartitionable\tUnclaimed\t2\t4\t8000\t2\ttrue")
-    assert slot == pool_status.Slot("slot1@x", True, 2, 4, 8000, 2, True)
-    static = pool_status.parse_slot("slot2@x\tStatic\tClaimed\tundefined\t4\t8000\tundefined\tfalse")
-    assert static == pool_status.Slot("slot2@x", False, 1, 4, 8000, 0, False)
-    assert pool_status.parse_slot("slot1_1@x\tDynamic\tClaimed\tundefined\t1\t1\t0\tfalse") is None
+    slot = status.parse_slot("slot1@x\tPartitionable\tUnclaimed\t2\t4\t8000\t2\ttrue")
+    assert slot == status.Slot("slot1@x", True, 2, 4, 8000, 2, True)
+    static = status.parse_slot("slot2@x\tStatic\tClaimed\tundefined\t4\t8000\tundefined\tfalse")
+    assert static == status.Slot("slot2@x", False, 1, 4, 8000, 0, False)
+    assert status.parse_slot("slot1_1@x\tDynamic\tClaimed\tundefined\t1\t1\t0\tfalse") is None
 
 
 def test_status_text_says_simulated():
-    slots = (pool_status.Slot("slot1@x", True, 1, 2, 100, 2, True), pool_status.Slot("s2@x", True, 0, 2, 100, 0, False))
-    jobs = pool_status.count_jobs(["1", "2", "2", "5"])
-    status = pool_status.Status("default", "embedded", "23.9.6", "127.0.0.1:1", None, 2, slots, jobs)
-    text = pool_status.as_text(status)
+    slots = (status.Slot("slot1@x", True, 1, 2, 100, 2, True), status.Slot("s2@x", True, 0, 2, 100, 0, False))
+    jobs = status.count_jobs(["1", "2", "2", "5"])
+    seen = status.Status("default", "embedded", "23.9.6", "127.0.0.1:1", None, 2, slots, jobs)
+    text = status.as_text(seen)
     assert "2 simulated GPUs, 1 claims" in text
     assert "no GPU, unclaimed" in text
     assert text.endswith("jobs: 1 idle, 2 running, 1 held")
-    assert json.loads(pool_status.as_json(status))["simulated_gpus"] == 2
-    assert "2 GPUs" in pool_status.as_text(dataclasses.replace(status, simulated_gpus=0))
+    assert json.loads(status.as_json(seen))["simulated_gpus"] == 2
+    assert "2 GPUs" in status.as_text(dataclasses.replace(seen, simulated_gpus=0))
 
 
 def test_logs_are_found_by_daemon_name(tmp_path):
@@ -187,16 +186,16 @@ def test_logs_are_found_by_daemon_name(tmp_path):
         "MasterLog": "MasterLog",
         "slot1_1": "StarterLog.slot1_1",
     }.items():
-        assert pool_logs.find_log(tmp_path, word).name == name
-    assert list(pool_logs.read(tmp_path / "SchedLog", 2, follow=False)) == ["b", "c"]
+        assert logs.find_log(tmp_path, word).name == name
+    assert list(logs.read(tmp_path / "SchedLog", 2, follow=False)) == ["b", "c"]
     with pytest.raises(UsageError, match=r"no log of 'shadow' .*; there are: MasterLog, SchedLog"):
-        pool_logs.find_log(tmp_path, "shadow")
+        logs.find_log(tmp_path, "shadow")
 
 
 def test_following_takes_up_a_rotated_log(tmp_path):
     path = tmp_path / "SchedLog"
     path.write_text("one\n")
-    lines = pool_logs.read(path, 5, follow=True, interval=0.01)
+    lines = logs.read(path, 5, follow=True, interval=0.01)
     assert next(lines) == "one"
     path.rename(tmp_path / "SchedLog.old")
     path.write_text("two\n")

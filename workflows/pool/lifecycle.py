@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from workflows import sandbox
 from workflows.dirs import make_dir
 from workflows.errors import PoolError
 from workflows.pool import (
@@ -27,13 +26,14 @@ from workflows.pool import (
     known_pools,
     pool_folder,
     read_state,
+    sandbox,
     write_state,
 )
-from workflows.pool_config import render_client_config, render_pool_config
-from workflows.process import Process, children, look_up
+from workflows.pool.config import render_client_config, render_pool_config
+from workflows.pool.process import Process, children, look_up
+from workflows.pool.rootfs import Image, ensure_image, remove_old_images
+from workflows.pool.rootfs_build import Tell, install_tools
 from workflows.resources import resource_dir
-from workflows.rootfs import Image, ensure_image, remove_old_images
-from workflows.rootfs_build import Tell, install_tools
 
 DEFAULT_SUITE = "trixie"
 MASTER = ("/usr/sbin/condor_master", "-f")
