@@ -1,4 +1,6 @@
+# shellcheck shell=sh
 # Sourced by quickstart, test and check: makes .venv in the checkout once, and again when setup.cfg changes.
+# $extras: which of setup.cfg's extras the script needs (default: manager)
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 cd "$root" || exit 1
 
@@ -14,7 +16,7 @@ find_python() {
 }
 
 make_environment() {
-    stamp=.venv/made-from
+    stamp=.venv/made-with-$extras
     wanted=$(cat setup.cfg pyproject.toml | sha256sum)
     if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
         return
@@ -32,10 +34,11 @@ make_environment() {
     fi
     echo "==> Python environment in .venv (about a minute)" >&2
     "$python" -m venv .venv &&
-        .venv/bin/python -m pip install --quiet --editable '.[manager,dev]' >&2 &&
+        .venv/bin/python -m pip install --quiet --editable ".[$extras]" >&2 &&
         printf '%s\n' "$wanted" >"$stamp"
 }
 
+extras=${extras:-manager}
 make_environment || {
     echo "the environment could not be made; see the lines above" >&2
     exit 1
