@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import re
 import statistics
 import subprocess
@@ -180,8 +181,11 @@ EVENTS = {0: "submitted", 1: "executing", 5: "ended", 16: "post_ended"}  # numbe
 
 def read_events(log: Path) -> dict[str, Times]:
     """Read a DAG's event log: the first time of each event, by node."""
-    import htcondor2
+    given = os.environ.get("CONDOR_CONFIG")
+    import htcondor2  # sets CONDOR_CONFIG where there is none, which the pools started after this would inherit
 
+    if given is None:
+        os.environ.pop("CONDOR_CONFIG", None)
     times: dict[str, Times] = {}
     nodes: dict[int, str] = {}
     for event in htcondor2.JobEventLog(str(log)).events(stop_after=0):

@@ -79,10 +79,10 @@ def test_small_spaces_are_searched_without_repeats():
 def test_both_directions(minimize):
     sign = 1 if minimize else -1
     history = []
-    for first in range(0, 16, 4):
-        points = suggest("bayes", SPACE, history, range(first, first + 4), trials=16, minimize=minimize, seed=2)
+    for first in range(0, 12, 4):
+        points = suggest("bayes", SPACE, history, range(first, first + 4), trials=12, minimize=minimize, seed=2)
         history += [Observation(point, sign * loss(point)) for point in points]
-    assert min(loss(o.point) for o in history[8:]) < 0.2
+    assert min(loss(o.point) for o in history[4:]) < 0.2
 
 
 def test_a_space_of_fixed_values_only():
