@@ -109,7 +109,7 @@ def _count_jobs(jobs: Sequence[condor.QueuedJob]) -> dict[str, Counter[str]]:
 
 def _region(folder: RegionFolder, jobs: Counter[str], dag: condor.DagState | None) -> RegionStatus:
     spec = read_spec(folder.spec)
-    history = Journal(folder.journal).read(proposals=False)
+    history = Journal(folder.journal).read_outcomes()
     best = history.best(spec.metric.minimize)
     done = len(history.settled)
     final = history.final

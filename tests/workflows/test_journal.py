@@ -31,7 +31,26 @@ def test_what_is_appended_is_read(journal):
     history = journal.read()
     assert history.proposals[3].point == {"x": 0.5, "c": "é"}
     assert history.settled[3].seconds == 2.5 and history.final.promoted
-    assert journal.read(proposals=False).proposals == {}
+    assert journal.read_outcomes().proposals == {}
+
+
+@given(
+    status=st.sampled_from(["ok", "diverged", "machine"]),
+    value=st.floats(allow_nan=False, allow_infinity=False),
+    reason=st.text(),
+    trial=st.none() | st.integers(0, 99999),
+    promoted=st.booleans(),
+    metrics=st.dictionaries(st.text(), st.floats(0, 1)),
+)
+def test_outcomes_read_quickly_are_those_read_in_full(
+    tmp_path_factory, status, value, reason, trial, promoted, metrics
+):
+    journal = Journal(tmp_path_factory.mktemp("j") / "trials.jsonl")
+    settle(journal, trial, status, value, reason=reason, promoted=promoted, metrics=metrics)
+    [full] = [*journal.read().settled.values(), journal.read().final][:1]
+    [quick] = [*journal.read_outcomes().settled.values(), journal.read_outcomes().final][:1]
+    for name in ("trial", "status", "value", "promoted"):
+        assert getattr(quick, name) == getattr(full, name)
 
 
 def test_the_first_outcome_counts(journal):

@@ -177,6 +177,12 @@ def environment_argv(cwd: Path, settings: Mapping[str, str]) -> list[str]:
     return ["env", "--chdir", str(cwd), *unset, *(f"{name}={value}" for name, value in values.items())]
 
 
+def daemon_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment the daemons start with: the host's, without what would configure them otherwise."""
+    kept = {name: value for name, value in environ.items() if name not in UNSET and not name.startswith("_CONDOR_")}
+    return {**kept, "PATH": f"{environ.get('PATH', '')}:{SEARCH_PATH}"}
+
+
 def detect_mode(environ: Mapping[str, str] = os.environ) -> Mode:
     """Return the way that works on this host, tried with a harmless command; REGIONDAG_SANDBOX forces one."""
     wanted = environ.get(MODE_VARIABLE, "")

@@ -138,3 +138,8 @@ def test_children_of_a_process():
         process.send(signal.SIGTERM)
         assert process.wait_gone(5)
     assert look_up(shell.pid) is None
+
+
+def test_daemons_do_not_take_the_callers_htcondor_settings():
+    environ = {"PATH": "/bin", "HOME": "/h", "CONDOR_CONFIG": "/dev/null", "_CONDOR_LOG": "/x", "PYTHONPATH": "/y"}
+    assert sandbox.daemon_environment(environ) == {"PATH": f"/bin:{sandbox.SEARCH_PATH}", "HOME": "/h"}
