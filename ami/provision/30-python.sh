@@ -1,6 +1,7 @@
 #!/bin/sh
 # One Python for both sides: NumPy, SciPy and netCDF4 for jobs, scikit-learn and scikit-optimize for the manager.
 #
+# OpenBLAS, because the BLAS that NumPy would pull in multiplies matrices ten times more slowly.
 # Debian has no scikit-optimize. Its wheels (requirements.txt; pure Python) are put beside this folder by whoever
 # starts the recipe, in ../wheels, so that no image needs pip or a route to a package index.
 set -eu
@@ -9,7 +10,7 @@ here=$(dirname "$(readlink -f "$0")")
 libexec=/usr/local/libexec/regiondag
 
 apt-get install -y --no-install-recommends \
-    python3 python3-numpy python3-scipy python3-netcdf4 \
+    python3 python3-numpy python3-scipy python3-netcdf4 libopenblas0-pthread \
     python3-sklearn python3-joblib python3-threadpoolctl python3-packaging python3-yaml \
     python3-jinja2 python3-platformdirs python3-rich
 

@@ -6,6 +6,8 @@ set -eu
 import netCDF4, numpy, scipy, sklearn, skopt, yaml, jinja2
 optimizer = skopt.Optimizer([(0.0, 1.0)], n_initial_points=1, random_state=1)
 optimizer.tell(optimizer.ask(), 0.5)
+if "openblas" not in open("/proc/self/maps").read():
+    raise SystemExit("80-validate: NumPy does not use OpenBLAS; training would be ten times slower")
 PYTHON
 
 for tool in condor_master condor_submit_dag condor_dagman condor_q condor_status; do
