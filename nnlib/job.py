@@ -20,7 +20,7 @@ from nnlib.errors import DataError, DivergedError, NnlibError
 from nnlib.modelfile import Model, read_model, write_model
 from nnlib.network import Network
 from nnlib.progress import reporter
-from nnlib.spec import NetworkSpec, parse_metric, parse_network, placeholders, read_json, substitute
+from nnlib.spec import NetworkSpec, canonical_metric, parse_metric, parse_network, placeholders, read_json, substitute
 from nnlib.threads import Each, workers
 
 BACKEND = "numpy"
@@ -136,10 +136,11 @@ def _model(network: Network, learned: Pairs) -> Model:
 
 def _goal(trial: Trial) -> Goal:
     try:
-        kind, k = parse_metric(trial.metric.name)
+        _, k = parse_metric(trial.metric.name)
+        key = canonical_metric(trial.metric.name)
     except ValueError as error:
         raise NnlibError(f"trial.json: metric.name: {error}") from error
-    return Goal(kind if k is None else f"{kind}@{k}", k, trial.metric.minimize)
+    return Goal(key, k, trial.metric.minimize)
 
 
 def _network_spec(trial: Trial, folder: Path) -> NetworkSpec:

@@ -250,6 +250,12 @@ def parse_metric(name: str) -> tuple[str, int | None]:
     raise ValueError(f"metric {name!r} is not legal, legal: p@K, recall@K, ndcg@K (K = 1, 2, ...), loss{hint}")
 
 
+def canonical_metric(name: str) -> str:
+    """Return the metric's key in a result: `p@10` for `Precision@10`, `ndcg@20`, `loss`; ValueError as above."""
+    kind, k = parse_metric(name)
+    return kind if k is None else f"{kind}@{k}"
+
+
 def _leaves(raw: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(raw, dict):
         for key, value in raw.items():

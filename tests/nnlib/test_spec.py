@@ -11,6 +11,7 @@ from nnlib.spec import (
     Marginal,
     Scheme,
     SpecError,
+    canonical_metric,
     parse_metric,
     parse_network,
     placeholders,
@@ -176,20 +177,24 @@ def test_any_value_anywhere_parses_or_is_a_spec_error(key, value):
 
 
 @pytest.mark.parametrize(
-    ("name", "meaning"),
+    ("name", "meaning", "key"),
     [
-        ("p@10", ("p", 10)),
-        ("Precision@5", ("p", 5)),
-        ("recall@1", ("recall", 1)),
-        ("ndcg@20", ("ndcg", 20)),
-        ("loss", ("loss", None)),
+        ("p@10", ("p", 10), "p@10"),
+        ("P@10", ("p", 10), "p@10"),
+        ("Precision@5", ("p", 5), "p@5"),
+        ("Recall@1", ("recall", 1), "recall@1"),
+        ("NDCG@20", ("ndcg", 20), "ndcg@20"),
+        ("Loss", ("loss", None), "loss"),
     ],
 )
-def test_metrics(name, meaning):
+def test_metrics(name, meaning, key):
     assert parse_metric(name) == meaning
+    assert canonical_metric(name) == canonical_metric(key) == key
 
 
 @pytest.mark.parametrize("name", ["ndgc@20", "p@0", "p@", "p", "loss@3", "p@-1", "", "map@10", "p@1e3"])
 def test_bad_metrics(name):
     with pytest.raises(ValueError, match="legal: p@K, recall@K"):
         parse_metric(name)
+    with pytest.raises(ValueError, match="legal: p@K, recall@K"):
+        canonical_metric(name)

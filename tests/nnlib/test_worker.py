@@ -71,6 +71,13 @@ def test_tune(make_trial):
     assert not (trial.parent / "model.nc").exists()
 
 
+@pytest.mark.parametrize(("name", "key"), [("P@3", "p@3"), ("precision@3", "p@3"), ("Loss", "loss")])
+def test_the_keys_of_metrics_are_canonical(make_trial, name, key):
+    code, result, _ = run(make_trial(metric=Metric(name, minimize=key == "loss")))
+    assert (code, result.value) == (0, result.metrics[key])
+    assert all(metric == metric.lower() and "precision" not in metric for metric in result.metrics)
+
+
 def test_final(make_trial):
     settings = TrainSettings(epochs=5, batch=16, learning_rate=0.01, stop_after=1)
     code, result, _ = run(make_trial(role=Role.FINAL, train=settings))
