@@ -3,6 +3,7 @@
 Two events matter, and the first of each per trial counts, so that a script DAGMan runs twice changes nothing:
     {"event": "proposed", "trial": 7, "point": {...}}
     {"event": "settled", "trial": 7, "status": "ok", "value": 0.07, ...}
+(an outcome that is nobody's last word, such as a fault of the machine, is replaced by a later one)
 `"trial": null` is the final training. `{"event": "attempt"}` notes a run that is tried again.
 """
 
@@ -22,10 +23,13 @@ from typing import Any
 from workflows.errors import RegiondagError
 from workflows.space import Value
 
+# Statuses that say nothing of the hyperparameters: the node may be run again, and its next outcome counts.
+OPEN = frozenset({"bad_input", "machine", "removed"})
+
 # How `append` writes the lines that `read_outcomes` does not parse in full.
 _PROPOSED = b'{"event": "proposed"'
 _SETTLED = re.compile(
-    rb'\{"event": "settled", "time": [0-9.]+, "trial": ([0-9]+|null), "status": "(\w+)", '
+    rb'\{"event": "settled", "time": ([0-9.]+), "trial": ([0-9]+|null), "status": "(\w+)", '
     rb'"reason": "[^"\\]*", "value": (null|-?[0-9.]+(?:e-?[0-9]+)?), '
 )
 _PROMOTED = (b'"promoted": true}', b'"promoted": false}')
@@ -66,24 +70,26 @@ class History:
 
     proposals: dict[int, Proposal] = field(default_factory=dict)
     settled: dict[int, Settled] = field(default_factory=dict)
+    settled_at: dict[int, float] = field(default_factory=dict)  # Unix time
     final: Settled | None = None
     attempts: int = 0
     attempt_seconds: float = 0.0
 
-    def settle(self, settled: Settled) -> None:
-        """Take an outcome in. The first one counts, but what a rescue DAG may run again can still turn out well."""
+    def settle(self, settled: Settled, when: float = 0.0) -> None:
+        """Take an outcome in. The first one counts, unless a run of the same node again may turn out better."""
         if settled.trial is None:
             if self.final is None or not self.final.ok:
                 self.final = settled
-        elif settled.trial not in self.settled or self.settled[settled.trial].status == "bad_input":
+        elif self.outcome(settled.trial) is None:
             self.settled[settled.trial] = settled
+            self.settled_at[settled.trial] = when
 
     def outcome(self, trial: int | None) -> Settled | None:
         """Return what is known for good of a trial, or of the final training."""
         if trial is None:
             return self.final if self.final and self.final.ok else None
         known = self.settled.get(trial)
-        return known if known and known.status != "bad_input" else None
+        return known if known and known.status not in OPEN else None
 
     def best(self, minimize: bool) -> Settled | None:
         """Return the best successful trial, the earliest of equals."""
@@ -114,7 +120,7 @@ class Journal:
         records = ({"event": event, "time": round(time.time(), 3), **values} for event, values in events)
         lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records]
         with self.path.open("ab") as file:
-            file.truncate(_whole_lines(self.path))  # what a crash tore off is said again by the script run again
+            file.truncate(_end_of_last_line(self.path))  # what a crash tore off is said again by the script run again
             file.write("".join(lines).encode())
             file.flush()
             os.fsync(file.fileno())
@@ -135,14 +141,14 @@ class Journal:
         for number, line in enumerate(self._lines(), start=1):
             head = _SETTLED.match(line)
             if head and line.endswith(_PROMOTED):
-                trial, status, value = head.groups()
+                when, trial, status, value = head.groups()
                 outcome = Settled(
                     trial=None if trial == b"null" else int(trial),
                     status=status.decode(),
                     value=None if value == b"null" else float(value),
                     promoted=line.endswith(_PROMOTED[0]),
                 )
-                history.settle(outcome)
+                history.settle(outcome, float(when))
             elif not line.startswith(_PROPOSED):
                 self._fold(history, number, line)
         return history
@@ -158,12 +164,12 @@ class Journal:
         try:
             record = json.loads(line)
             event = record.pop("event")
-            record.pop("time", None)
+            when = float(record.pop("time", 0.0))
             if event == "proposed":
                 history.proposals.setdefault(record["trial"], Proposal(**record))
             elif event == "settled":
                 settled = Settled(**record)
-                history.settle(settled)
+                history.settle(settled, when)
             elif event == "attempt":
                 history.attempts += 1
                 history.attempt_seconds += float(record.get("seconds", 0.0))
@@ -174,7 +180,15 @@ class Journal:
             ) from error
 
 
-def _whole_lines(path: Path) -> int:
-    """Return the number of bytes up to and including the last line break."""
-    text = path.read_bytes()
-    return text.rfind(b"\n") + 1
+def _end_of_last_line(path: Path, block: int = 1 << 16) -> int:
+    """Return the number of bytes up to and including the last line break, looked for from the end."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(end - block, 0)
+            file.seek(start)
+            found = file.read(end - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            end = start
+    return 0

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPORT_NODE = "report"
-SETTLED_BEFORE = 2  # PRE's exit code for a node whose outcome is known: DAGMan takes it as done without running it
+# PRE's exit code for a node whose outcome is known: DAGMan takes the node as done without running it. It must be one
+# that neither a shell nor an interpreter ends with when something fails.
+SETTLED_BEFORE = 77
 MAX_TRIALS = 99_999  # of one region
 
 STUDY_FILE = "study.yaml"
@@ -26,7 +28,6 @@ FINAL_SUBMIT = "final.sub"
 NETWORK_FILE = "network.json"
 REGION_FILE = "region.json"
 JOURNAL_FILE = "trials.jsonl"
-MANAGER_LOG = "manager.log"
 
 PARTS = ("train", "valid", "final", "test")  # of a region's data; `final` is training plus validation data
 

@@ -1,5 +1,5 @@
 """What DAGMan's PRE and POST scripts run: `pre RUN NODE RETRY`, `post RUN NODE RETURN RETRY MAX_RETRIES DAG_STATUS`
-and, for the last node, `post RUN report DAG_STATUS`.
+and, for the last node, `post RUN report DAG_STATUS [SLUG]`: the regions of its DAG, none for all of them.
 
 Packed into the run directory, so that a run in progress never meets newer code. What is printed goes to manager.log.
 """
@@ -46,9 +46,10 @@ def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
     if name == REPORT_NODE:
         from workflows.report import write_report
 
-        dag_status = int(numbers[0])
-        write_report(run)
-        return 0 if dag_status == 0 else 1  # the last node's result is the DAG's own: pass DAGMan's verdict on
+        dag_status, *slugs = numbers
+        summary = write_report(run)
+        done = all(region.finished for region in summary.regions if not slugs or region.slug in slugs)
+        return 0 if int(dag_status) == 0 and done else 1  # the last node's result is the DAG's own
     from workflows.settle import JobEnd, settle_final, settle_trial
 
     node = parse_node(name)

@@ -21,7 +21,7 @@ from nnlib.contract import (
     write_atomically,
 )
 from workflows.errors import GiveUpError
-from workflows.journal import History, Journal
+from workflows.journal import OPEN, History, Journal
 from workflows.names import NETWORK_FILE, NodeName, RegionFolder, data_file
 from workflows.regionspec import RegionSpec, read_spec
 from workflows.space import Value, seed_of
@@ -60,7 +60,7 @@ def _propose_round(spec: RegionSpec, journal: Journal, history: History, number:
     observations = [
         Observation(history.proposals[trial].point, settled.value if settled.ok else None)
         for trial, settled in sorted(history.settled.items())
-        if trial < first
+        if trial < first and settled.status not in OPEN  # a machine's fault says nothing of the hyperparameters
     ]
     points = suggest(
         spec.search.method,

@@ -89,7 +89,7 @@ class Renderer:
         """Yield (path relative to the run directory, pieces of text) of every rendered file."""
         yield names.DAGMAN_CONFIG, self._render("dagman.config.j2", jobs=self.plan.config.limits.jobs)
         yield names.REPORT_SUBMIT, self._render("report.sub.j2")
-        yield names.STUDY_DAG, self._dag(self.run.study_dag, self.plan.regions)
+        yield names.STUDY_DAG, self._dag(self.run.study_dag, self.plan.regions, [])
         for region in self.plan.regions:
             yield from self._region_files(region)
 
@@ -97,7 +97,7 @@ class Renderer:
         folder = self.run.region(plan.region.slug)
         where = f"regions/{plan.region.slug}"
         train, final = folder.submit_files
-        yield f"{where}/{names.REGION_DAG}", self._dag(folder.path / names.REGION_DAG, (plan,))
+        yield f"{where}/{names.REGION_DAG}", self._dag(folder.path / names.REGION_DAG, (plan,), [plan.region.slug])
         yield (
             f"{where}/{names.NODES_DAG}",
             self._render(
@@ -113,16 +113,18 @@ class Renderer:
         final_parts = (*plan.region.final_parts, "test")
         yield f"{where}/{names.FINAL_SUBMIT}", self._submit(plan, "Final training", final_parts, FINAL_OUTPUTS)
 
-    def _dag(self, dag: Path, regions: tuple[RegionPlan, ...]) -> Iterator[str]:
-        trials = sum(plan.region.search.trials for plan in regions)
+    def _dag(self, dag: Path, plans: tuple[RegionPlan, ...], only: list[str]) -> Iterator[str]:
+        """Render one graph; its last node answers for the regions in `only`, or for all when that is empty."""
+        trials = sum(plan.region.search.trials for plan in plans)
         scripts = {"pre": self.run.path / "pre.sh", "post": self.run.path / "post.sh"}
         return self._render(
             "study.dag.j2",
             study=self.plan.config.name,
-            title=f"{len(regions)} regions, {trials} trials",
+            title=f"{len(plans)} regions, {trials} trials",
+            regions=only,
             dag=dag,
             dagman_config=self.run.path / names.DAGMAN_CONFIG,
-            node_files=(self.run.region(plan.region.slug).path / names.NODES_DAG for plan in regions),
+            node_files=(self.run.region(plan.region.slug).path / names.NODES_DAG for plan in plans),
             python=self.python,
             code=self.manager_code,
             settled_before=names.SETTLED_BEFORE,

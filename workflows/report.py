@@ -27,13 +27,18 @@ class RegionSummary:
     status: str
     reason: str
     hyperparameters: Mapping[str, Any]
-    test: Mapping[str, float]
+    test: Mapping[str, float]  # of the champion, new or standing, on this run's test set
+    challenger: Mapping[str, float]  # of the model that did not beat the standing champion
     popularity: Mapping[str, float]
-    standing: Mapping[str, float]
     validation: float | None  # best trial's metric on the validation part
     trials: Mapping[str, int]  # planned, run, ok, failed, pruned
     hours: float
     model: str
+
+    @property
+    def finished(self) -> bool:
+        """Whether the region has its champion."""
+        return self.status in ("promoted", "kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class Summary:
     @property
     def finished(self) -> bool:
         """Whether every region has its champion."""
-        return all(region.status in ("promoted", "kept") for region in self.regions)
+        return all(region.finished for region in self.regions)
 
 
 def write_report(run: RunFolder) -> Summary:
@@ -88,15 +93,16 @@ def _summarise_region(folder: RegionFolder) -> RegionSummary:
         champion = json.loads(folder.champion_metrics.read_text(encoding="utf-8"))
     best = history.best(spec.metric.minimize)
     status, reason = _status(spec, history, final)
+    metrics = final.metrics if final else {}
     return RegionSummary(
         region=spec.name,
         slug=spec.slug,
         status=status,
         reason=reason,
         hyperparameters=champion.get("hyperparameters", {}),
-        test=final.metrics if final else {},
+        test=final.standing if final and status == "kept" else metrics,
+        challenger=metrics if status == "kept" else {},
         popularity=final.baseline if final else {},
-        standing=final.standing if final else {},
         validation=best.value if best else None,
         trials=_count(spec, history),
         hours=round(_seconds(history) / HOUR, 4),

@@ -26,7 +26,7 @@ from nnlib.contract import (
     write_atomically,
 )
 from workflows.errors import GiveUpError, TryAgainError
-from workflows.journal import Journal, Settled
+from workflows.journal import History, Journal, Settled
 from workflows.names import NodeName, RegionFolder
 from workflows.regionspec import RegionSpec, read_spec
 
@@ -55,21 +55,19 @@ def settle_final(folder: RegionFolder, node: NodeName, end: JobEnd) -> Settled:
     settled = _settle(folder, node, end, spec)
     if not settled.ok:
         raise GiveUpError(f"region {spec.name!r}: the final training failed: {settled.reason}")
-    _write_champion(folder, node, settled, spec)
     return settled
 
 
 def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec) -> Settled:
     journal = Journal(folder.journal)
     with journal.locked():
-        known = journal.read().outcome(node.number)
-        if known is None and end.exit_code == REMOVED and end.dag_removed:
-            raise TryAgainError(f"{node}: removed together with the DAG; it runs when the DAG is submitted again")
+        history = journal.read()
+        known = history.outcome(node.number)
         if known is None:
             known = _outcome(folder.trial(node), node, end, spec)
-            if known.status == "machine" and end.retry < end.max_retries:
-                journal.append("attempt", trial=node.number, reason=known.reason, seconds=known.seconds)
-                raise TryAgainError(f"{node}: {known.reason}; try {end.retry + 2} of {end.max_retries + 1}")
+            _check_worth_another_try(journal, history, node, end, known, spec)
+            if node.number is None and known.ok:
+                _write_champion(folder, node, known, spec)  # before the journal says so: a crash between is repeated
             journal.append("settled", **asdict(known))
     if end.dag_removed:
         # DAGMan 23.9 crashes when a node's success readies another one while it is being removed. What is settled is
@@ -78,6 +76,34 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
     if known.status == "bad_input":
         raise GiveUpError(f"region {spec.name!r}, {node}: {known.reason}")
     return known
+
+
+def _check_worth_another_try(
+    journal: Journal, history: History, node: NodeName, end: JobEnd, outcome: Settled, spec: RegionSpec
+) -> None:
+    """Raise TryAgainError for an end that is not to be settled yet."""
+    if end.dag_removed and outcome.status == "removed":
+        raise TryAgainError(f"{node}: removed together with the DAG; it runs when the DAG is submitted again")
+    if outcome.status != "machine":
+        return
+    if end.retry < end.max_retries:
+        journal.append("attempt", trial=node.number, reason=outcome.reason, seconds=outcome.seconds)
+        raise TryAgainError(f"{node}: {outcome.reason}; try {end.retry + 2} of {end.max_retries + 1}")
+    if node.number is not None and _nothing_to_go_on_with(history, node.number, spec):
+        raise TryAgainError(
+            f"region {spec.name!r}, {node}: {outcome.reason}. No trial of the region has succeeded so far, so it stops "
+            "here; mend the machines and submit the DAG again"
+        )
+
+
+def _nothing_to_go_on_with(history: History, number: int, spec: RegionSpec) -> bool:
+    """Return whether this is the last trial of its round and none of the region has ever succeeded."""
+    if any(settled.ok for settled in history.settled.values()):
+        return False
+    index = spec.search.round_of(number)
+    first = sum(spec.search.sizes[:index])
+    others = set(range(first, first + spec.search.sizes[index])) - {number}
+    return others <= set(history.settled)
 
 
 def _outcome(place: Path, node: NodeName, end: JobEnd, spec: RegionSpec) -> Settled:
@@ -92,9 +118,15 @@ def _outcome(place: Path, node: NodeName, end: JobEnd, spec: RegionSpec) -> Sett
         return Settled(node.number, "diverged", reason or "the training diverged", seconds=seconds)
     if end.exit_code == Exit.BAD_INPUT:
         return Settled(node.number, "bad_input", reason or "the worker refused its input", seconds=seconds)
-    if end.exit_code == Exit.OK and result and result.status == "ok":
+    if end.exit_code == Exit.OK and result and result.status == "ok" and _has_model(place, node):
         return _success(result, node, spec.metric)
     return Settled(node.number, "machine", reason or _describe(end.exit_code), seconds=seconds)
+
+
+def _has_model(place: Path, node: NodeName) -> bool:
+    """Return whether the final training brought its model back; trials bring none."""
+    model = place / MODEL_FILE
+    return node.number is not None or (model.exists() and model.stat().st_size > 0)
 
 
 def _success(result: Result, node: NodeName, metric: Metric) -> Settled:
@@ -115,7 +147,7 @@ def _success(result: Result, node: NodeName, metric: Metric) -> Settled:
 
 def _better(new: Mapping[str, float], old: Mapping[str, float], metric: Metric) -> bool:
     """Return whether the new model beats the old one on the same test set, by the study's metric."""
-    if metric.name not in new or metric.name not in old:
+    if metric.name not in old:  # the old model could not be scored by it; the result's reason says why
         return True
     sign = -1.0 if metric.minimize else 1.0
     return sign * new[metric.name] > sign * old[metric.name]
@@ -125,7 +157,7 @@ def _describe(exit_code: int) -> str:
     if exit_code == SUBMIT_FAILED:
         return "HTCondor did not accept the job; manager.log and the DAG's .dagman.out say why"
     if exit_code == Exit.OK:
-        return "the job ended with 0 but brought no complete result.json"
+        return "the job ended with 0 but brought no complete result.json (or model.nc)"
     if -1000 < exit_code < 0:
         return f"the job was killed by signal {-exit_code}; its job.err says more"
     return f"the job ended with exit code {exit_code} and no reason; its job.err says more"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # PRE script of every node: pre.sh PYTHON CODE NODE RETRY
 # Proposes the node's hyperparameters and writes its trial.json. Runs on the manager, may run twice.
-# exit: 0 ready, 2 settled before (nothing to run), 4 this region cannot go on (no retry), else DAGMan retries the node
+# exit: 0 ready, 77 settled before (nothing to run), 4 this region cannot go on (no retry), else DAGMan retries the node
 run=$(dirname "$0")
 python=/usr/local/libexec/regiondag/python # what provisioned managers have
 [ -x "$python" ] || python=$1
