@@ -13,6 +13,7 @@ import scipy
 
 from nnlib import metrics, netcdf, train
 from nnlib import network as net
+from nnlib.carryover import Units, carried
 from nnlib.contract import LOG_FILE, MODEL_FILE, Result, Role, Status, TrainSettings, Trial
 from nnlib.data import Csr
 from nnlib.datafile import read_all
@@ -69,7 +70,11 @@ class Ruler:
 
     def everything(self, network: Network) -> dict[str, float]:
         """Return all metrics of a result."""
-        return self._ranking(metrics.of_network(network), self.ks) | {"loss": self._loss(network)}
+        return self.ranking(network) | {"loss": self._loss(network)}
+
+    def ranking(self, network: Network) -> dict[str, float]:
+        """Return the ranking metrics of a result, those that need no probability of every target."""
+        return self._ranking(metrics.of_network(network), self.ks)
 
     def popularity(self, learned: Csr) -> dict[str, float]:
         """Return the ranking metrics of the order by frequency in `learned`."""
@@ -193,14 +198,16 @@ def _champion(trial: Trial, folder: Path, ruler: Ruler) -> tuple[dict[str, float
         return {}, ""
     held_out = ruler.pairs
     try:
-        model = read_model(folder / trial.champion)
-        layers = model.network.spec.layers
-        if (layers[0].units, layers[-1].units) != (held_out.inputs.width, held_out.targets.width):
-            return {}, f"champion not tested: {layers[0].units} inputs, the data have {held_out.inputs.width}"
-        names = ((model.inputs, held_out.input_names), (model.outputs, held_out.target_names))
-        if any(mine and theirs and mine != theirs for mine, theirs in names):
-            return {}, "champion not tested: its units have other names than the data's"
-        return ruler.everything(model.network), ""
+        model = carried(
+            read_model(folder / trial.champion),
+            Units(held_out.inputs.width, held_out.input_names),
+            Units(held_out.targets.width, held_out.target_names),
+        )
+        unscored = model.unscored(held_out.targets)
+        if not len(unscored):
+            return ruler.everything(model.network), ""
+        reason = f"champion not tested for loss: {len(unscored)} of the targets' units are unknown to it"
+        return ruler.ranking(model.network), reason if ruler.goal.k is None else ""
     except (DataError, DivergedError, FileNotFoundError) as error:
         return {}, f"champion not tested: {error}"
 

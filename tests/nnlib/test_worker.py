@@ -104,18 +104,42 @@ def test_final_beside_the_champion(make_trial):
     assert "champion not tested: champion.nc: not a readable NetCDF file" in result.reason
 
 
-def test_a_champion_of_other_items_is_not_tested(make_trial):
-    trial = make_trial(role=Role.FINAL, champion="champion.nc")
+def champion(trial, names, width=None):
+    """Write a standing champion whose units have these names."""
     spec = parse_network(substitute(NETWORK, {"hidden": 4, "denoising": 0}), "n")
-    for width, names, words in (
-        (39, (), "39 inputs, the data have 40"),
-        (40, tuple("x" * n for n in range(40)), "other names"),
-    ):
-        network = net.create(resolve(spec, width, width, "n"), np.random.default_rng(0))
-        write_model(trial.parent / "champion.nc", Model(network, names, names))
-        code, result, _ = run(trial)
-        assert (code, result.status, result.champion) == (0, Status.OK, {})
-        assert words in result.reason
+    width = width or len(names)
+    network = net.create(resolve(spec, width, width, "n"), np.random.default_rng(0))
+    write_model(trial.parent / "champion.nc", Model(network, names, names))
+
+
+def test_a_champion_of_another_catalogue_is_tested_by_names(make_trial):
+    trial = make_trial(role=Role.FINAL, champion="champion.nc")
+    names = tuple(f"item{n}" for n in range(40))
+    champion(trial, names)
+    _, same, _ = run(trial)
+    assert set(same.champion) == set(same.metrics)
+    champion(trial, ("gone", *names[:30]))
+    code, other, _ = run(trial)
+    assert (code, other.status, other.reason) == (0, Status.OK, "")
+    assert set(same.champion) - set(other.champion) == {"loss"}
+
+
+def test_loss_of_a_champion_that_does_not_know_a_target(make_trial):
+    trial = make_trial(role=Role.FINAL, champion="champion.nc", metric=Metric("loss", minimize=True))
+    champion(trial, tuple(f"item{n}" for n in range(38)))
+    code, result, _ = run(trial)
+    assert (code, result.value) == (0, result.metrics["loss"])
+    assert set(result.metrics) - set(result.champion) == {"loss"}
+    assert result.reason == "champion not tested for loss: 2 of the targets' units are unknown to it"
+
+
+def test_a_champion_of_another_width_without_names_is_not_tested(make_trial):
+    trial = make_trial(role=Role.FINAL, champion="champion.nc")
+    champion(trial, (), 39)
+    code, result, _ = run(trial)
+    assert (code, result.status, result.champion) == (0, Status.OK, {})
+    words = "it has 39 input units, the data have 40, with no names of units in the model by which to match them"
+    assert result.reason == f"champion not tested: {words}"
 
 
 def test_without_a_folder_or_a_trial(tmp_path, capsys):
