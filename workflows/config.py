@@ -79,7 +79,11 @@ def _regions_from_files(problems: Problems, raw: dict[str, Any], folder: Path) -
     if not pattern:
         problems.add(("regions", "from"), "missing: a pattern such as data/*.nc")
         return []
-    stems = {_stem(path) for path in folder.glob(pattern)} if not Path(pattern).is_absolute() else set()
+    try:
+        stems = {_stem(path) for path in folder.glob(pattern)}
+    except (ValueError, NotImplementedError) as error:  # `**x`, an absolute pattern
+        problems.add(("regions", "from"), f"seen {pattern!r} ({error}), legal: a relative pattern such as data/*.nc")
+        return []
     if not stems:
         problems.add(
             ("regions", "from"),
@@ -98,6 +102,8 @@ def _stem(path: Path) -> Path:
 def _refuse_equal_names(problems: Problems, regions: list[tuple[Region, KeyPath]]) -> None:
     names: dict[str, Region] = {}
     for region, path in regions:
+        if not region.name:
+            continue  # said already
         other = names.setdefault(region.slug, region)
         if other is region:
             continue
@@ -195,16 +201,29 @@ class _RegionReader:
                 f"({', '.join(sorted(settings))}){hint}",
             )
         if set(used) <= {parameter.name for parameter in region.search.space}:
-            self._parse_network(where, region, raw_network)
+            self._parse_network(where, space, region, raw_network)
 
-    def _parse_network(self, where: KeyPath, region: Region, raw_network: Any) -> None:
-        """Check the network once with the first value of each hyperparameter."""
-        first = {p.name: p.options[0] if isinstance(p, Choice) else p.low for p in region.search.space}
-        try:
-            spec.parse_network(spec.substitute(raw_network, first), str(region.network))
-        except spec.SpecError as error:
-            for problem in error.problems:
-                self.problems.add(where, problem)
+    def _parse_network(self, where: KeyPath, space: Section, region: Region, raw_network: Any) -> None:
+        """Check the network with the ends of every hyperparameter, one varied at a time."""
+        ends = {p.name: p.options if isinstance(p, Choice) else (p.low, p.high) for p in region.search.space}
+        first = {name: values[0] for name, values in ends.items()}
+        said: set[str] = set()
+        for problem in _network_problems(raw_network, first, region.network):
+            said.add(problem)
+            self.problems.add(where, problem)
+        for name, values in ends.items():
+            for value in values[1:]:
+                for problem in _network_problems(raw_network, {**first, name: value}, region.network):
+                    if problem not in said:
+                        self.problems.add(space.where(name), f"{name} = {value!r}: {problem}")
+
+
+def _network_problems(raw_network: Any, values: dict[str, Any], file: Path) -> list[str]:
+    try:
+        spec.parse_network(spec.substitute(raw_network, values), file.name)
+    except spec.SpecError as error:
+        return error.problems
+    return []
 
 
 def _study_name(value: Any) -> str:

@@ -54,8 +54,8 @@ def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
 
     node = parse_node(name)
     settle = settle_final if node.number is None else settle_trial
-    exit_code, retry, max_retries, dag_status = map(int, numbers)
-    settle(run.region(node.slug), node, JobEnd(exit_code, retry, max_retries, dag_status == DAG_REMOVED))
+    exit_code, retry, max_retries, status = map(int, numbers)
+    settle(run.region(node.slug), node, JobEnd(exit_code, retry, max_retries, status == DAG_REMOVED))
     return 0
 
 

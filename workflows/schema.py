@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ T = TypeVar("T")
 
 _MISSING = object()
 
+BIDIRECTIONAL_CONTROLS = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SIZE_UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 
@@ -132,9 +134,10 @@ class Section:
         """Read a duration such as `90s`, `30m`, `2h` or `1d`; return seconds."""
         return self.read(key, default, duration, "a duration such as 90s, 30m, 2h or 1d")
 
-    def size(self, key: str, default: int) -> int:
-        """Read a size such as `512MB` or `4GB`; return bytes."""
-        return self.read(key, default, size, "a size such as 512MB or 4GB")
+    def size(self, key: str, default: int, low: int) -> int:
+        """Read a size such as `512MB` or `4GB`, at least `low`; return bytes."""
+        legal = f"a size such as 512MB or 4GB, at least {low >> 20}MB"
+        return self.read(key, default, lambda value: size(value, low), legal)
 
     def section(self, key: str) -> Section:
         """Return the section under `key`, empty where it is not given."""
@@ -156,7 +159,7 @@ class Section:
                 if key not in legal:
                     hint = nearest(key, legal)
                     names = ", ".join(sorted(legal))
-                    self.problems.add((*layer.path, key), f"unknown key{hint} Legal keys: {names}")
+                    self.problems.add((*layer.path, key), f"unknown key{hint or '.'} Legal keys: {names}")
 
 
 def is_missing(value: Any) -> bool:
@@ -184,9 +187,17 @@ def text(value: Any) -> str:
     """Return a non-empty text without control characters, else raise ValueError."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError
-    if any(ord(character) < 32 or ord(character) == 127 for character in value):
+    if holds_control_character(value):
         raise ValueError("it holds a line break or another control character")
     return value
+
+
+def holds_control_character(value: str) -> bool:
+    """Return whether a text could leave its line, steer a terminal, or show as something else than it is."""
+    return any(
+        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in BIDIRECTIONAL_CONTROLS
+        for character in value
+    )
 
 
 def choice(value: Any, options: list[str]) -> str:
@@ -214,13 +225,13 @@ def duration(value: Any) -> int:
     return int(match[1]) * DURATION_UNITS[match[2]]
 
 
-def size(value: Any) -> int:
+def size(value: Any, low: int = 1) -> int:
     """Return bytes for `512MB` or `4GB` (1 KB is 1024 bytes, as in HTCondor), else raise ValueError.
 
     >>> size("2GB")
     2147483648
     """
     match = re.fullmatch(r"([0-9]{1,6})(KB|MB|GB|TB)", value) if isinstance(value, str) else None
-    if not match or int(match[1]) == 0:
+    if not match or int(match[1]) * SIZE_UNITS[match[2]] < low:
         raise ValueError
     return int(match[1]) * SIZE_UNITS[match[2]]

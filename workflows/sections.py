@@ -19,6 +19,7 @@ from workflows.yamlfile import KeyPath
 METHODS = ("grid", "random", "bayes")
 SCHEDULES = ("rounds",)
 OPTIMIZERS = ("sgd", "rmsprop", "adam")
+SMALLEST = 1 << 20  # of memory and disk; HTCondor counts memory in MB
 TRAIN_SETTINGS = frozenset(field.name for field in fields(TrainSettings))
 
 
@@ -39,7 +40,11 @@ def read_metric(section: Section) -> Metric:
     if section.has("metric") and section.has("minimize"):
         section.problems.add(section.where("minimize"), "stands beside `metric`; give one of the two")
     key = "minimize" if section.has("minimize") else "metric"
-    name = section.read(key, Metric().name, _metric_name, "p@K, recall@K, ndcg@K or loss")
+    if key == "minimize":
+        name = section.read(key, "loss", _loss, "loss; p@K, recall@K and ndcg@K are better when large: metric: ndcg@20")
+    else:
+        legal = "p@K, recall@K or ndcg@K; the loss is better when small: minimize: loss"
+        name = section.read(key, Metric().name, _ranking_metric, legal)
     return Metric(name, minimize=key == "minimize")
 
 
@@ -65,9 +70,9 @@ def read_job(section: Section) -> Job:
     job = Job(
         gpus=section.whole("gpus", default.gpus, 0, 64),
         cpus=section.whole("cpus", default.cpus, 1, 1024),
-        memory=section.size("memory", default.memory),
-        memory_max=section.size("memory_max", 0) or None,
-        disk=section.size("disk", default.disk),
+        memory=section.size("memory", default.memory, SMALLEST),
+        memory_max=section.size("memory_max", 0, SMALLEST) or None,
+        disk=section.size("disk", default.disk, SMALLEST),
         deadline=section.duration("deadline", default.deadline),
         hold_limit=section.duration("hold_limit", default.hold_limit),
         retries=section.whole("retries", default.retries, 0, 100),
@@ -79,8 +84,8 @@ def read_job(section: Section) -> Job:
         ),
     )
     section.finish()
-    if job.memory_max is not None and job.memory_max < job.memory:
-        section.problems.add(section.where("memory_max"), "is smaller than `memory`")
+    if job.memory_max is not None and job.memory_max <= job.memory:
+        section.problems.add(section.where("memory_max"), "is not larger than `memory`")
         job = replace(job, memory_max=None)
     return job
 
@@ -192,9 +197,18 @@ def _read_range(section: Section, name: str, kind: str) -> Real | Integer | None
 # --- values ------------------------------------------------------------------------------------------------
 
 
-def _metric_name(value: Any) -> str:
-    spec.parse_metric(schema.text(value))
-    return str(value)
+def _ranking_metric(value: Any) -> str:
+    """Return the metric as results spell it: `P@10` and `precision@10` are `p@10`."""
+    kind, k = spec.parse_metric(schema.text(value))
+    if k is None:
+        raise ValueError
+    return f"{kind}@{k}"
+
+
+def _loss(value: Any) -> str:
+    if value != "loss":
+        raise ValueError
+    return "loss"
 
 
 def _requirements(value: Any) -> str:

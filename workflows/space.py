@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,7 @@ def at(parameter: Parameter, unit: float) -> Value:
     return min(max(round(value), parameter.low), parameter.high)
 
 
-def grid_values(parameter: Parameter) -> tuple[Value, ...]:
+def grid_values(parameter: Parameter) -> Sequence[Value]:
     """Return the values that a grid takes of `parameter`; ValueError when it does not say how many."""
     if isinstance(parameter, Choice):
         return parameter.options
@@ -90,7 +90,7 @@ def grid_values(parameter: Parameter) -> tuple[Value, ...]:
     if points is None:
         if isinstance(parameter, Real):
             raise ValueError("a grid needs `points: N` (or a choice) for a real parameter")
-        return tuple(range(parameter.low, parameter.high + 1))
+        return range(parameter.low, parameter.high + 1)
     if points == 1:
         return (parameter.low,)
     steps = (_interpolate(parameter.low, parameter.high, i / (points - 1), parameter.log) for i in range(points))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from workflows.errors import RegiondagError
+from workflows.schema import holds_control_character
 
 _PATH = re.compile(r"[\w./:@+=~-]+")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -84,6 +85,6 @@ def classad_string(value: object) -> str:
 
 def _one_line(value: object) -> str:
     text = str(value)
-    if any(ord(character) < 32 or ord(character) == 127 or character in "\u0085\u2028\u2029" for character in text):
+    if holds_control_character(text):
         raise QuotingError(f"{text!r} holds a line break or another control character")
     return text

@@ -6,6 +6,7 @@
 run=$(dirname "$0")
 python=/usr/local/libexec/regiondag/python # what provisioned managers have
 [ -x "$python" ] || python=$1
+[ -r "$run/$2" ] && : >>"$run/manager.log" || exit 1
 code=$2
 shift 2
 exec "$python" "$run/$code" post "$run" "$@" >>"$run/manager.log" 2>&1

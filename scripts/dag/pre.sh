@@ -7,4 +7,5 @@ python=/usr/local/libexec/regiondag/python # what provisioned managers have
 [ -x "$python" ] || python=$1
 # DAGMan starts up to DAGMAN_MAX_PRE_SCRIPTS of these at a time: one thread each
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+[ -r "$run/$2" ] && : >>"$run/manager.log" || exit 1
 exec "$python" "$run/$2" pre "$run" "$3" "$4" >>"$run/manager.log" 2>&1
