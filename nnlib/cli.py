@@ -6,14 +6,16 @@ Heavy libraries are imported inside the commands, so that `--help` and typing er
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from pathlib import Path
 
 from nnlib import __version__
 from nnlib.errors import MachineError, NnlibError
 
-EPILOG = """exit codes: 0 done, 2 wrong arguments, 3 training diverged, 4 wrong input, 75 the machine's fault,
-130 Ctrl-C, 143 training stopped by SIGTERM or Ctrl-C"""
+EPILOG = """exit codes: 0 done, 1 a bug of nnlib, 2 wrong arguments, 3 training diverged, 4 wrong input,
+75 the machine's fault (such as a full disk), 130 Ctrl-C, 143 training stopped by SIGTERM or Ctrl-C"""
+MACHINES_FAULT = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -58,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         return int(error.exit_code)
     except OSError as error:
         print(f"nnlib: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
-        return int(NnlibError.exit_code)
+        return int(MachineError.exit_code if error.errno in MACHINES_FAULT else NnlibError.exit_code)
     except KeyboardInterrupt:
         print("nnlib: interrupted", file=sys.stderr)
         return 130

@@ -29,9 +29,10 @@ class Exit(enum.IntEnum):
     """Exit codes of a training job; the manager's POST script decides by them."""
 
     OK = 0
+    BUG = 1  # a bug of nnlib; as every code that is not listed here, retried and in the end a failed trial
     DIVERGED = 3  # NaN, inf or a loss out of bounds: the hyperparameters' fault, no retry
     BAD_INPUT = 4  # data, network or trial are wrong: nobody's retry helps
-    MACHINE = 75  # no GPU, corrupt transfer, missing library: retry elsewhere
+    MACHINE = 75  # corrupt transfer, full disk or memory, missing library: retry elsewhere
     CHECKPOINTED = 85  # checkpoint written, restart me
     EVICTED = 143  # stopped by SIGTERM
 
@@ -100,7 +101,7 @@ class Result:
 
     node: str
     status: Status
-    reason: str = ""  # one sentence when status is not ok
+    reason: str = ""  # one sentence when status is not ok, or when the standing champion could not be tested
     value: float | None = None  # the trial's metric, at its best epoch
     metrics: Mapping[str, float] = field(default_factory=dict)
     baseline: Mapping[str, float] = field(default_factory=dict)  # the same metrics of plain popularity
@@ -184,6 +185,9 @@ def write_atomically(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
+    except OSError as error:
+        error.filename = str(path)  # a failed write or fsync does not say of which file
+        raise
     finally:
         part.unlink(missing_ok=True)
 

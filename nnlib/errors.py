@@ -3,7 +3,7 @@
 NnlibError             4   wrong input; the message says where and what is legal
 |-- DataError          4   a data, model or purchases file is not what it should be
 |-- DivergedError      3   training left the finite numbers: other hyperparameters are needed
-`-- MachineError      75   this machine cannot do it: a corrupt transfer, a missing library
+`-- MachineError      75   this machine cannot do it: a corrupt transfer, a full disk, a missing library
 EvictedError         143   SIGTERM
 """
 

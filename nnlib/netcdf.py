@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from nnlib.errors import DataError
 
 VERSION = str(netCDF4.__version__)
+ROOM = 1 << 20  # bytes that a file may take beyond its values
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +51,51 @@ def read(path: Path) -> Content:
 
 
 def write(path: Path, content: Content) -> None:
-    """Write `content` so that `path` holds its old bytes or all of the new ones; same content, same bytes."""
+    """Write `content` so that `path` holds its old bytes or all of the new ones; same content, same bytes.
+
+    Raises OSError that names the file; on a full disk its errno is ENOSPC, whatever netCDF4 made of it.
+    """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with netCDF4.Dataset(str(part), "w", format="NETCDF4") as file:
-            file.setncatts(dict(content.attributes))
-            for name, variable in content.variables.items():
-                if variable.dimension not in file.dimensions:
-                    file.createDimension(variable.dimension, len(variable.values))
-                strings = isinstance(variable.values, tuple)
-                values = np.array(variable.values, dtype=object) if strings else variable.values
-                kind = str if strings else variable.values.dtype  # type: ignore[union-attr]
-                file.createVariable(name, kind, (variable.dimension,), fill_value=False)[:] = values
-        with part.open("rb+") as written:
-            os.fsync(written.fileno())
+        with part.open("wb"):  # the system's own error for a folder that is missing or may not be written
+            pass
+        try:
+            _fill(part, content)
+        except (OSError, RuntimeError) as error:
+            raise _not_written(path, content, error) from error
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _fill(path: Path, content: Content) -> None:
+    with netCDF4.Dataset(str(path), "w", format="NETCDF4") as file:
+        file.setncatts(dict(content.attributes))
+        for name, variable in content.variables.items():
+            if variable.dimension not in file.dimensions:
+                file.createDimension(variable.dimension, len(variable.values))
+            strings = isinstance(variable.values, tuple)
+            values = np.array(variable.values, dtype=object) if strings else variable.values
+            kind = str if strings else variable.values.dtype  # type: ignore[union-attr]
+            file.createVariable(name, kind, (variable.dimension,), fill_value=False)[:] = values
+    with path.open("rb+") as written:
+        os.fsync(written.fileno())
+
+
+def _not_written(path: Path, content: Content, error: Exception) -> OSError:
+    """Return what to raise for a failed write; netCDF4 says "HDF error" or "Permission denied" of a full disk."""
+    free = shutil.disk_usage(path.parent).free
+    if free < _size(content) + ROOM:
+        return OSError(errno.ENOSPC, f"the disk is full: {free} bytes are free; make room and try again", str(path))
+    reason = getattr(error, "strerror", None) or error
+    code = getattr(error, "errno", None) or errno.EIO
+    return OSError(code, f"cannot be written: {reason} ({free} bytes are free); check the disk", str(path))
+
+
+def _size(content: Content) -> int:
+    """Return about how many bytes the values take in a file."""
+    values = (variable.values for variable in content.variables.values())
+    return sum(sum(map(len, v)) + 16 * len(v) if isinstance(v, tuple) else v.nbytes for v in values)
 
 
 def _variable(variable: Any) -> Variable:

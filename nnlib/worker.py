@@ -41,6 +41,7 @@ from nnlib.threads import take_over_blas
 
 STATUS = {
     Exit.OK: Status.OK,
+    Exit.BUG: Status.MACHINE,
     Exit.DIVERGED: Status.DIVERGED,
     Exit.BAD_INPUT: Status.BAD_INPUT,
     Exit.MACHINE: Status.MACHINE,
@@ -117,7 +118,7 @@ def _judged(error: BaseException) -> tuple[Exit, str]:
     if isinstance(error, KeyboardInterrupt):
         return Exit.EVICTED, "interrupted"
     traceback.print_exception(error)
-    return Exit.BAD_INPUT, f"a bug of nnlib: {type(error).__name__}: {error}"
+    return Exit.BUG, f"a bug of nnlib: {type(error).__name__}: {error}"
 
 
 def _epochs(folder: Path) -> int:

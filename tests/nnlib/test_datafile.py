@@ -1,4 +1,7 @@
+import errno
 import hashlib
+import shutil
+from types import SimpleNamespace
 
 import netCDF4
 import numpy as np
@@ -6,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nnlib import netcdf
 from nnlib.data import Data, DataSet, from_rows
 from nnlib.datafile import SetSummary, check_data_file, read_all, read_data, write_data
 from nnlib.errors import DataError
@@ -166,3 +170,33 @@ def test_several_files_follow_one_another(tmp_path):
     write_data(tmp_path / "c.nc", Data((DataSet("input", from_rows([[0]], 2)),)))
     with pytest.raises(DataError, match="does not continue"):
         read_all([tmp_path / "a.nc", tmp_path / "c.nc"])
+
+
+@pytest.mark.parametrize("error", [RuntimeError("NetCDF: HDF error"), PermissionError(13, "Permission denied", "x")])
+@pytest.mark.parametrize(
+    ("free", "code", "words"),
+    [
+        (100, errno.ENOSPC, "the disk is full: 100 bytes are free; make room and try again"),
+        (10**9, None, "(1000000000 bytes are free); check the disk"),
+    ],
+)
+def test_a_failed_write_names_the_file_and_the_free_space(tmp_path, monkeypatch, error, free, code, words):
+    def fails(*_arguments):
+        raise error
+
+    write_data(tmp_path / "a.nc", SMALL)
+    before = (tmp_path / "a.nc").read_bytes()
+    monkeypatch.setattr(netcdf, "_fill", fails)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=free))
+    with pytest.raises(OSError, match="are free") as caught:
+        write_data(tmp_path / "a.nc", SMALL)
+    assert caught.value.filename == str(tmp_path / "a.nc")
+    assert caught.value.errno == (code or getattr(error, "errno", None) or errno.EIO)
+    assert words in caught.value.strerror
+    assert [path.name for path in tmp_path.iterdir()] == ["a.nc"]
+    assert (tmp_path / "a.nc").read_bytes() == before
+
+
+def test_a_missing_folder_is_the_systems_own_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        write_data(tmp_path / "none" / "a.nc", SMALL)

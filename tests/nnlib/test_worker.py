@@ -1,6 +1,8 @@
 """The worker's side of the contract, by really running `python -m nnlib train`."""
 
+import contextlib
 import copy
+import errno
 import json
 import os
 import signal
@@ -213,6 +215,36 @@ def test_bad_data(make_trial):
     code, result, _ = run(trial)
     assert (code, result.status) == (4, Status.BAD_INPUT)
     assert "held.nc: not a readable NetCDF file" in result.reason
+
+
+def judged_here(trial, monkeypatch, error):
+    """Run the job in this process; training raises `error`."""
+
+    def fails(*_arguments):
+        raise error
+
+    monkeypatch.setattr(worker, "_run", fails)
+    monkeypatch.setattr(worker, "_sigterm_raises", contextlib.nullcontext)
+    return worker.train(trial), result_of(trial)
+
+
+def test_a_bug_is_not_the_inputs_fault(make_trial, monkeypatch, capsys):
+    code, result = judged_here(make_trial(), monkeypatch, IndexError("index 7 is out of bounds"))
+    assert (code, result.status, result.node) == (1, Status.MACHINE, "r_t0001")
+    assert result.reason == "a bug of nnlib: IndexError: index 7 is out of bounds"
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (MemoryError("2 TiB"), "out of memory: 2 TiB"),
+        (OSError(errno.ENOSPC, "the disk is full", "model.nc"), "model.nc: the disk is full"),
+    ],
+)
+def test_the_machines_fault(make_trial, monkeypatch, error, words):
+    code, result = judged_here(make_trial(), monkeypatch, error)
+    assert (code, result.status, result.reason) == (75, Status.MACHINE, words)
 
 
 def test_corrupt_transfer_and_lost_file(make_trial):
