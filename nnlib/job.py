@@ -39,6 +39,12 @@ class Pairs:
     target_names: tuple[str, ...]
     region: str
 
+    @property
+    def same_units(self) -> bool:
+        """Whether inputs and targets number the same items: as far as is known, by width and by names."""
+        named = self.input_names and self.target_names
+        return self.inputs.width == self.targets.width and (not named or self.input_names == self.target_names)
+
 
 @dataclass(frozen=True, slots=True)
 class Goal:
@@ -81,7 +87,8 @@ class Ruler:
         return self._ranking(metrics.of_popularity(learned), self.ks)
 
     def _ranking(self, score: metrics.Scorer, ks: tuple[int, ...]) -> dict[str, float]:
-        return metrics.measure(score, self.pairs.inputs, self.pairs.targets, ks, self.each)
+        pairs = self.pairs
+        return metrics.measure(score, pairs.inputs, pairs.targets, ks, self.each, pairs.same_units)
 
     def _loss(self, network: Network) -> float:
         return metrics.mean_loss(network, self.pairs.inputs, self.pairs.targets, self.each)

@@ -1,6 +1,6 @@
 """Ranking metrics, averaged over the examples that have at least one target, and plain popularity to compare with.
 
-The items of an example's own input are not ranked; equal scores are ranked by item number. With h_i = 1 when the
+Where inputs and targets are the same units, the items of an example's own input are not ranked; equal scores are ranked by item number. With h_i = 1 when the
 item at rank i is a target, and c targets: P@k = sum(h_i) / k, recall@k = sum(h_i) / c,
 NDCG@k = sum(h_i / log2(i + 1)) / sum(1 / log2(i + 1) for i up to min(c, k)).
 """
@@ -26,16 +26,24 @@ USUAL_KS = (5, 10, 20, 100)
 
 
 def measure(
-    score: Scorer, inputs: Csr, targets: Csr, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one
+    score: Scorer,
+    inputs: Csr,
+    targets: Csr,
+    ks: Iterable[int] = USUAL_KS,
+    each: Each = one_by_one,
+    same_units: bool = True,
 ) -> dict[str, float]:
-    """Return p@k, recall@k and ndcg@k for every k; targets must hold no unit twice. Empty without any target."""
+    """Return p@k, recall@k and ndcg@k for every k; targets must hold no unit twice. Empty without any target.
+
+    `same_units` says that a unit of the inputs is the same item as the unit of that number of the targets.
+    """
     ks = sorted(set(ks))
     examples = np.flatnonzero(np.diff(targets.indptr))
 
     def batch(low: int) -> dict[str, float]:
         rows = examples[low : low + BATCH]
         seen, wanted = inputs.take(rows), targets.take(rows)
-        hits = ranked_hits(score(seen), seen, wanted, ks[-1])
+        hits = ranked_hits(score(seen), seen if same_units else None, wanted, ks[-1])
         return dict(_sums(hits, np.diff(wanted.indptr), ks))
 
     sums: dict[str, float] = {}
@@ -78,10 +86,14 @@ def mean_loss(network: Network, inputs: Csr, targets: Csr, each: Each = one_by_o
     return total / inputs.examples
 
 
-def ranked_hits(scores: NDArray[Any], seen: Csr, wanted: Csr, k: int) -> NDArray[np.bool_]:
-    """Return (b, min(k, items)): whether the item at each rank is wanted. Overwrites `scores` (b, items)."""
+def ranked_hits(scores: NDArray[Any], seen: Csr | None, wanted: Csr, k: int) -> NDArray[np.bool_]:
+    """Return (b, min(k, items)): whether the item at each rank is wanted; those `seen` have no rank.
+
+    Overwrites `scores` (b, items).
+    """
     examples, items = scores.shape
-    scores[np.repeat(np.arange(examples), np.diff(seen.indptr)), seen.indices] = -np.inf
+    if seen is not None:
+        scores[np.repeat(np.arange(examples), np.diff(seen.indptr)), seen.indices] = -np.inf
     ranked, legal = top(scores, k)
     keys = np.arange(examples)[:, None] * items + ranked
     targets = np.repeat(np.arange(examples), np.diff(wanted.indptr)) * items + wanted.indices

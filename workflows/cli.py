@@ -77,6 +77,10 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # `regiondag status | head`: the reader has what it wants
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a folder that may not be written, a full disk: nobody's bug
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"regiondag: {where}{error.strerror or error}", file=sys.stderr)
+        return RegiondagError.exit_code
     except Exception:
         traceback.print_exc()
         print("regiondag: this is a bug; please report it with the lines above", file=sys.stderr)

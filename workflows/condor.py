@@ -61,9 +61,9 @@ class Match:
     refused_by_slot: tuple[str, ...]  # slots the job accepts, but whose own START expression says no
 
 
-def bindings(pool: Pool) -> Any:
-    """Import htcondor2 for `pool`; it reads its configuration once, on import."""
-    if pool.client_config is not None:
+def bindings(pool: Pool | None) -> Any:
+    """Import htcondor2 for `pool`, or for reading files alone; it reads its configuration once, on import."""
+    if pool is not None and pool.client_config is not None:
         os.environ["CONDOR_CONFIG"] = str(pool.client_config)
     try:
         import htcondor2
@@ -123,7 +123,7 @@ def _query_queue(pool: Pool, constraint: str, projection: list[str]) -> list[Cla
         return list(schedd.query(constraint=constraint, projection=projection))
 
 
-def read_dag_log(pool: Pool, log: Path) -> DagState | None:
+def read_dag_log(pool: Pool | None, log: Path) -> DagState | None:
     """Read the event log of DAGMan's own job; None when the DAG was never submitted."""
     htcondor2 = bindings(pool)
     if not log.exists():

@@ -12,7 +12,7 @@ from workflows import schema, sections
 from workflows.errors import ConfigError
 from workflows.names import PARTS
 from workflows.schema import Layer, Problems, Section
-from workflows.space import Choice
+from workflows.space import ends
 from workflows.study import Config, Region
 from workflows.yamlfile import Document, KeyPath, load_yaml
 
@@ -205,13 +205,13 @@ class _RegionReader:
 
     def _parse_network(self, where: KeyPath, space: Section, region: Region, raw_network: Any) -> None:
         """Check the network with the ends of every hyperparameter, one varied at a time."""
-        ends = {p.name: p.options if isinstance(p, Choice) else (p.low, p.high) for p in region.search.space}
-        first = {name: values[0] for name, values in ends.items()}
+        tried = {parameter.name: ends(parameter) for parameter in region.search.space}
+        first = {name: values[0] for name, values in tried.items()}
         said: set[str] = set()
         for problem in _network_problems(raw_network, first, region.network):
             said.add(problem)
             self.problems.add(where, problem)
-        for name, values in ends.items():
+        for name, values in tried.items():
             for value in values[1:]:
                 for problem in _network_problems(raw_network, {**first, name: value}, region.network):
                     if problem not in said:

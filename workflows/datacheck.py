@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from nnlib import spec
 from nnlib.datafile import DataSummary, check_data_file
 from nnlib.errors import DataError
 from workflows.errors import ConfigError
-from workflows.study import Config
+from workflows.space import ends
+from workflows.study import Config, Region
 
 
 def check_data(config: Config) -> dict[Path, DataSummary]:
@@ -21,7 +24,34 @@ def check_data(config: Config) -> dict[Path, DataSummary]:
             try:
                 summaries[file] = check_data_file(file)
             except DataError as error:
-                problems[file] = f"region {region.name!r}: {error}"
+                problems[file] = f"region {region.name!r}: {file.parent}: {error}"
     if problems:
         raise ConfigError(list(problems.values()))
+    misfits = [text for region in config.regions for text in misfits_of(region, summaries)]
+    if misfits:
+        raise ConfigError(misfits)
     return summaries
+
+
+def misfits_of(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:
+    """Yield what does not fit together: the network's data sets and widths, and those of the region's files."""
+    raw = spec.read_json(region.network)
+    values = {parameter.name: ends(parameter)[0] for parameter in region.search.space}
+    network = spec.parse_network(spec.substitute(raw, values), region.network.name)
+    for layer in (network.layers[0], network.layers[-1]):
+        expected, source = layer.units, f"layer {layer.name!r} of {region.network.name}"
+        for file in region.data.values():
+            sets = {data_set.name: data_set.width for data_set in summaries[file].sets}
+            width = sets.get(layer.data_set)
+            if width is None:
+                yield (
+                    f"region {region.name!r}: {file} has no data set {layer.data_set!r}, which layer {layer.name!r} of "
+                    f"{region.network} reads; it has: {', '.join(sets)}"
+                )
+            elif expected is not None and width != expected:
+                yield (
+                    f"region {region.name!r}: {file}: data set {layer.data_set!r} has {width} units, "
+                    f"{source} has {expected}; all files of a region must come from one import"
+                )
+            else:
+                expected, source = width, str(file)

@@ -9,7 +9,6 @@ from __future__ import annotations
 Version = tuple[int, int, int]
 
 OLDEST: Version = (23, 9, 0)
-NEWEST_TESTED: Version = (25, 14, 1)
 
 FIRST_VERSION: dict[str, Version] = {
     "retry_request_memory": (25, 2, 0),  # ask for more memory after running out of it

@@ -37,11 +37,11 @@ def check_run(pool: Pool, run: RunFolder, slugs: Sequence[str]) -> Iterator[Find
 
 def check_dag(pool: Pool, run: RunFolder) -> Iterator[Finding]:
     """Let DAGMan's own parser read the whole graph, where the pool has it (HTCondor 24.10 and later)."""
-    done = pool.run(["sh", "-c", "command -v condor_dag_checker"], capture_output=True)
+    done = pool.run(["sh", "-c", "command -v condor_dag_checker"], cwd=run.path, capture_output=True)
     if done.returncode != 0:
         yield Finding(run.study_dag.name, True, f"not parsed: HTCondor {_show(pool.version)} has no condor_dag_checker")
         return
-    done = pool.run(["condor_dag_checker", str(run.study_dag)], capture_output=True)
+    done = pool.run(["condor_dag_checker", str(run.study_dag)], cwd=run.path, capture_output=True)
     text = (done.stdout + done.stderr).strip().splitlines()
     yield Finding(run.study_dag.name, done.returncode == 0, text[-1] if text else "condor_dag_checker says nothing")
 
@@ -64,7 +64,7 @@ def dry_run(pool: Pool, submit: Path) -> tuple[condor.ClassAd | None, str]:
     # trials/ is empty before the run, and VARS come from DAGMan: give both for one job
     given = ["trial=0000", f"initialdir={submit.parent}", f"transfer_input_files={submit.parent / NETWORK_FILE}"]
     appended = [word for line in given for word in ("-append", line)]
-    done = pool.run(["condor_submit", "-dry-run", "-", *appended, str(submit)], capture_output=True)
+    done = pool.run(["condor_submit", "-dry-run", "-", *appended, str(submit)], cwd=submit.parent, capture_output=True)
     ad = condor.parse_ad(done.stdout) if done.returncode == 0 else None
     if ad is not None:
         return ad, ""

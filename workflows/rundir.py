@@ -42,9 +42,14 @@ def create_run(
 ) -> RunFolder:
     """Write a new run directory below `runs` and return it; nothing is left of it when that fails."""
     plan = build_plan(config)
-    runs = runs.absolute()
+    runs = runs.resolve()
     dag_path(runs)  # say so before anything is written
-    runs.mkdir(parents=True, exist_ok=True)
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RegiondagError(
+            f"the folder {runs} cannot be made ({error.strerror}); choose another with --out"
+        ) from error
     run = _free_name(runs, config.name)
     with _appearing_at(run.path) as part:
         _Writer(part, run, plan, htcondor, standing).write(progress)
@@ -61,8 +66,8 @@ def _free_name(runs: Path, study: str) -> RunFolder:
 def _appearing_at(path: Path) -> Iterator[Path]:
     """Give a folder to write into that becomes `path` when all went well, and is removed otherwise."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.mkdir()
     try:
+        part.mkdir()
         yield part
         part.rename(path)
     except OSError as error:
@@ -149,6 +154,7 @@ class _Writer:
             "metric": metrics.pop() if len(metrics) == 1 else "metric of each region",
             "trials": self.plan.trials,
             "regions": {region.slug: region.name for region in config.regions},
+            "seeds": {region.slug: region.train.seed for region in config.regions},
             "versions": {
                 "regiondag": __version__,
                 "python": platform.python_version(),

@@ -12,7 +12,7 @@ from nnlib.contract import Metric, TrainSettings
 from workflows import schema
 from workflows.names import MAX_TRIALS
 from workflows.schema import Layer, Problems, Section
-from workflows.space import Choice, Integer, Parameter, Real, Space, Value, grid_size
+from workflows.space import Choice, Integer, Parameter, Real, Space, Value, ends, grid_size
 from workflows.study import Job, Limits, Search
 from workflows.yamlfile import KeyPath
 
@@ -166,8 +166,7 @@ def _read_parameter(space: Section, name: str) -> Parameter | None:
 
 def _check_train_values(problems: Problems, parameter: Parameter, path: KeyPath) -> None:
     """A hyperparameter that stands for a training setting may only take that setting's legal values."""
-    ends = parameter.options if isinstance(parameter, Choice) else (parameter.low, parameter.high)
-    for value in ends:
+    for value in ends(parameter):
         read_train(Section(problems, [Layer({parameter.name: value}, path[:-1])]))
 
 

@@ -82,6 +82,11 @@ def at(parameter: Parameter, unit: float) -> Value:
     return min(max(round(value), parameter.low), parameter.high)
 
 
+def ends(parameter: Parameter) -> tuple[Value, ...]:
+    """Return the values at which a parameter is most likely to be illegal: both bounds, or every option."""
+    return parameter.options if isinstance(parameter, Choice) else (parameter.low, parameter.high)
+
+
 def grid_values(parameter: Parameter) -> Sequence[Value]:
     """Return the values that a grid takes of `parameter`; ValueError when it does not say how many."""
     if isinstance(parameter, Choice):

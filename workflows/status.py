@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from workflows import condor
 from workflows.errors import PoolError
-from workflows.journal import Journal
+from workflows.journal import History, Journal
 from workflows.names import REGION_DAG, RegionFolder, RunFolder, parse_node
 from workflows.pool import Pool
 from workflows.regionspec import read_spec
@@ -85,11 +85,10 @@ def read_status(run: RunFolder, pool: Pool | None) -> RunStatus:
 
 def _dags(run: RunFolder, slugs: Sequence[str], pool: Pool | None) -> tuple[list[condor.DagState], str]:
     """Return the state of the study's DAG and of regions' DAGs that were submitted alone."""
-    if pool is None:
-        return [], "no pool is running here: only what has ended is known"
+    note = "" if pool else "no pool is running here: what is in the queue is not known"
     dags = [run.study_dag, *(run.region(slug).path / REGION_DAG for slug in slugs)]
     logs = (dag.with_name(f"{dag.name}.dagman.log") for dag in dags)
-    return [state for log in logs if (state := condor.read_dag_log(pool, log))], ""
+    return [state for log in logs if (state := condor.read_dag_log(pool, log))], note
 
 
 def _count_jobs(jobs: Sequence[condor.QueuedJob]) -> dict[str, Counter[str]]:
@@ -129,13 +128,17 @@ def _region(folder: RegionFolder, jobs: Counter[str], dag: condor.DagState | Non
         best=best.value if best else None,
         metric=spec.metric.name,
         final=ended,
-        expected_end=None if final else _expected_end(done, spec.search.trials + 1, dag),
+        expected_end=None if final else _expected_end(history, spec.search.trials + 1, dag),
     )
 
 
-def _expected_end(done: int, total: int, dag: condor.DagState | None) -> float | None:
-    """Assume that the rest goes as quickly as what is done did."""
-    if dag is None or dag.started is None or done == 0:
+def _expected_end(history: History, total: int, dag: condor.DagState | None) -> float | None:
+    """Assume that the rest goes as quickly as what was done since the DAG was last submitted."""
+    if dag is None or dag.started is None:
         return None
-    elapsed = time.time() - dag.started
-    return dag.started + elapsed * total / done
+    started = dag.started
+    done = sum(when >= started for when in history.settled_at.values())
+    if done == 0:
+        return None
+    now = time.time()
+    return now + (now - started) * (total - len(history.settled)) / done

@@ -14,6 +14,7 @@ from typing import Any
 
 from workflows.space import Choice, Parameter, Point, Real, Space, Value, grid_point, random_point, seed_of
 
+MODEL_HISTORY = 50  # trials the model is fitted to at the most: the best ones and the latest ones, half and half
 INITIAL_SHARE = 0.25  # of all trials are spread over the space before the first model is fitted
 
 
@@ -75,6 +76,7 @@ def _ask(
 ) -> list[dict[str, Value]]:
     from skopt import Optimizer  # 1.7 s: only where a model is really fitted
 
+    history = _most_telling(history, minimize)
     optimizer = Optimizer(
         [_dimension(parameter) for parameter in space],
         base_estimator="GP",
@@ -92,6 +94,14 @@ def _ask(
         {parameter.name: _native(parameter, value) for parameter, value in zip(space, values, strict=True)}
         for values in asked
     ]
+
+
+def _most_telling(history: Sequence[Observation], minimize: bool) -> list[Observation]:
+    """Return what the model is fitted to: fitting costs the cube of it, and DAGMan waits."""
+    objective = _objective(history, minimize)
+    ranked = sorted(range(len(history)), key=lambda index: (objective[index], index))
+    kept = {*ranked[: MODEL_HISTORY // 2], *range(max(len(history) - MODEL_HISTORY // 2, 0), len(history))}
+    return [history[index] for index in sorted(kept)]
 
 
 def _objective(history: Sequence[Observation], minimize: bool) -> list[float]:

@@ -58,3 +58,15 @@ def test_batches_do_not_matter(monkeypatch):
 def test_popularity_counts_targets():
     score = metrics.of_popularity(from_rows([[1, 2], [2], [2, 0]], 4))
     assert score(from_rows([[], []], 4)).tolist() == [[1, 1, 3, 0]] * 2
+
+
+@pytest.mark.parametrize("width", [3, 9])
+def test_inputs_of_other_units_hide_no_item(width):
+    """Input unit 2 is not item 2, whether the inputs are wider or narrower than the items."""
+    inputs, targets = from_rows([[2], [0, width - 1]], width), from_rows([[2], [0]], 5)
+    scores = np.array([0.5, 0.1, 0.9, 0.2, 0.3])
+    found = metrics.measure(lambda rows: np.tile(scores, (rows.examples, 1)), inputs, targets, (1, 2), same_units=False)
+    assert (found["p@1"], found["recall@2"]) == (1 / 2, 1.0)
+    popular = metrics.of_popularity(from_rows([[2, 0], [2]], 5))
+    found = metrics.measure(popular, inputs, targets, (1, 2), same_units=False)
+    assert (found["p@1"], found["recall@2"]) == (1 / 2, 1.0)

@@ -95,7 +95,7 @@ def test_all_mistakes_at_once_each_with_its_place(tmp_path):
         ("[1e-3, 1e-1]", "[-1, 1e-1]", ["learning_rate"]),
         ("learning_rate: {real: [1e-3, 1e-1], log: true}", "optimizer: {choice: [adam, adamw]}", ["'adamw'"]),
         ("job: {cpus: 1", "job: {requirements: TARGET.GPUs > 1, cpus: 1", ["job.requirements", "mentions GPUs"]),
-        ("job: {cpus: 1", "job: {memory_max: 1MB, cpus: 1", ["memory_max", "smaller"]),
+        ("job: {cpus: 1", "job: {memory_max: 1MB, cpus: 1", ["memory_max", "not larger"]),
         ("job: {cpus: 1", "job: {deadline: 2, cpus: 1", ["job.deadline", "90s, 30m"]),
         ("study: tiny", "study: a b", ["study", "'a b'"]),
         ("name: Germany", "name: United Kingdom", ["regions[1].name", "second time"]),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from workflows.errors import PreflightError
+
 HELP = "check a run directory against the pool before submitting"
 DESCRIPTION = """Dry-run every distinct submit file through HTCondor, let DAGMan's checker read the DAG where it exists,
 and match every kind of job against the pool's slots. Exit code 6 when something would not work."""
-
-FAILED = 6
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,10 +25,12 @@ def run(arguments: argparse.Namespace) -> int:
     from workflows.preflight import check_run
     from workflows.report import read_manifest
 
-    folder = RunFolder(arguments.run_directory.absolute())
+    folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)
     good = True
     for finding in check_run(require_pool(arguments.pool), folder, list(manifest["regions"])):
         good = good and finding.good
         print(f"{'ok  ' if finding.good else 'BAD '} {finding.subject}: {finding.text}", flush=True)
-    return 0 if good else FAILED
+    if not good:
+        raise PreflightError(f"{folder.path} would not run on this pool as it is; see the lines marked BAD")
+    return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from workflows.names import RunFolder
     from workflows.standing import Standing
 
 HELP = "render a run directory: one DAG, submit files, data, code"
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="run directory whose champions have to be beaten, or `none` (default: the newest of each region in --out)",
     )
+    parser.add_argument("--quiet", action="store_true", help="print the run directory's path and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -51,6 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
             progress=progress,
         )
     print(created.path)
+    if not arguments.quiet:
+        _say_what_is_next(created)
+    return 0
+
+
+def _say_what_is_next(created: RunFolder) -> None:
     print(
         f"""Next:
   regiondag doctor {created.path}     # would every job match a slot of the pool?
@@ -58,7 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
   regiondag status {created.path} --watch""",
         file=sys.stderr,
     )
-    return 0
 
 
 def _version(wanted: str | None) -> tuple[int, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("example", metavar="EXAMPLE", help="name of the example: retail")
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder to write; must not exist or be empty")
+    parser.add_argument("--quiet", action="store_true", help="print the study's path and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,14 +31,27 @@ def run(arguments: argparse.Namespace) -> int:
     folder: Path = arguments.folder
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists and is not an empty folder; name another one")
-    shutil.copytree(resource_dir("examples") / arguments.example, folder, dirs_exist_ok=True)
+    _copy(resource_dir("examples") / arguments.example, folder)
     print(folder / "study.yaml")
-    print(
-        f"""Next:
+    if not arguments.quiet:
+        print(
+            f"""Next:
   cd {folder}
   nnlib import purchases.csv.gz --out data      # one data set per country
   regiondag validate study.yaml
   regiondag generate study.yaml                 # writes a run directory and says how to submit it""",
-        file=sys.stderr,
-    )
+            file=sys.stderr,
+        )
     return 0
+
+
+def _copy(example: Path, folder: Path) -> None:
+    """Copy so that `folder` appears whole or not at all."""
+    part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    try:
+        part.mkdir(parents=True)
+        for file in sorted(example.iterdir()):
+            shutil.copyfile(file, part / file.name)
+        part.replace(folder)  # an empty folder may be there
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

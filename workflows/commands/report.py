@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     from workflows.report import headings, table, write_report
     from workflows.terminal import print_table
 
-    folder = RunFolder(arguments.run_directory.absolute())
+    folder = RunFolder(arguments.run_directory.resolve())
     summary = write_report(folder)
     if arguments.json:
         print((folder.report / "summary.json").read_text(encoding="utf-8"), end="")

@@ -21,21 +21,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Submit; the exit code is condor_submit_dag's."""
-    from workflows.names import REGION_DAG, RunFolder
+    from workflows.names import RunFolder
     from workflows.pool import require_pool
     from workflows.report import read_manifest
     from workflows.submission import submit_dag
 
-    folder = RunFolder(arguments.run_directory.absolute())
+    folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)
     if manifest["run"] != str(folder.path):
         raise RegiondagError(
             f"{folder.path} was made as {manifest['run']} and its DAG holds that path; move it back, or generate anew"
         )
-    dag = folder.study_dag
-    if arguments.region is not None:
-        dag = folder.region(_slug(manifest["regions"], arguments.region)).path / REGION_DAG
-    return submit_dag(require_pool(arguments.pool), dag)
+    only = None if arguments.region is None else _slug(manifest["regions"], arguments.region)
+    return submit_dag(require_pool(arguments.pool), folder, manifest["regions"], only)
 
 
 def _slug(regions: dict[str, str], name: str) -> str:
