@@ -99,9 +99,9 @@ def _ask(
 def _most_telling(history: Sequence[Observation], minimize: bool) -> list[Observation]:
     """Return what the model is fitted to: fitting costs the cube of it, and DAGMan waits."""
     objective = _objective(history, minimize)
-    ranked = sorted(range(len(history)), key=lambda index: (objective[index], index))
-    kept = {*ranked[: MODEL_HISTORY // 2], *range(max(len(history) - MODEL_HISTORY // 2, 0), len(history))}
-    return [history[index] for index in sorted(kept)]
+    latest = max(len(history) - MODEL_HISTORY // 2, 0)
+    best = sorted(range(latest), key=lambda index: (objective[index], index))[: MODEL_HISTORY // 2]
+    return [history[index] for index in sorted(best)] + list(history[latest:])
 
 
 def _objective(history: Sequence[Observation], minimize: bool) -> list[float]:

@@ -25,7 +25,17 @@ def test_help_lists_every_command(capsys):
     assert all(re.search(rf"^    {command} ", shown, re.MULTILINE) for command in COMMANDS) and "exit codes" in shown
 
 
-@pytest.mark.parametrize("argv", [[], ["nope"], ["validate"], ["status", "x", "--nope"], ["gen", "study.yaml"]])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["nope"],
+        ["validate"],
+        ["status", "x", "--nope"],
+        ["gen", "study.yaml"],
+        ["status", "x", "--interval", "nan"],
+    ],
+)
 def test_wrong_arguments_exit_2(argv, capsys):
     with pytest.raises(SystemExit) as caught:
         main(argv)
@@ -62,6 +72,77 @@ def test_damaged_data_is_named_with_its_file(study_file, tmp_path, capsys, damag
     assert main(["validate", str(study_file)]) == 2
     err = capsys.readouterr().err
     assert "United Kingdom" in err and "uk.valid.nc" in err
+
+
+def test_data_that_do_not_fit_the_network_or_each_other(study_file, tmp_path, capsys):
+    from tests.workflows import conftest
+
+    network = tmp_path / "network.json"
+    good = network.read_text()
+    network.write_text(good.replace('"DataSet": "input"', '"DataSet": "inputx"'))
+    assert main(["validate", str(study_file)]) == 2
+    err = capsys.readouterr().err
+    assert "no data set 'inputx'" in err and "it has: input, output" in err
+    network.write_text(good.replace('"N": "auto", "DataSet": "output"', '"N": 99, "DataSet": "output"'))
+    assert main(["validate", str(study_file)]) == 2
+    assert "has 12 units, layer 'Output' of network.json has 99" in capsys.readouterr().err
+    network.write_text(good)
+    wider = tmp_path / "wider"
+    wider.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conftest, "WIDTH", 20)
+        conftest.write_region(wider, "uk")
+    (wider / "uk.train.nc").replace(tmp_path / "data" / "uk.train.nc")
+    assert main(["validate", str(study_file)]) == 2
+    assert "all files of a region must come from one import" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["init", "retail", "/proc/x/retail"], ["generate", "{study}", "--out", "/proc/x"],
+                                  ["generate", "{study}", "--out", "{study}"]])  # fmt: skip
+def test_folders_that_cannot_be_written(study_file, argv, capsys):
+    assert main([word.format(study=study_file) for word in argv]) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" not in err and ("/proc" in err or "study.yaml" in err)
+
+
+def test_a_run_in_slash_tmp_is_not_submitted(study_file, capsys):
+    from workflows.names import RunFolder
+    from workflows.pool import Pool
+    from workflows.submission import submit_dag
+
+    with pytest.raises(RegiondagError, match="--out"):
+        submit_dag(Pool("x", "installed", (25, 0, 0)), RunFolder(Path("/tmp/run-1")), ["germany"])
+
+
+def test_status_without_a_pool_says_what_the_logs_say(study_file, capsys, monkeypatch):
+    monkeypatch.setattr("workflows.pool.find_pool", lambda name=None: None)
+    assert main(["generate", "--quiet", str(study_file), "--htcondor", "23.9"]) == 0
+    captured = capsys.readouterr()
+    run = captured.out.strip()
+    assert captured.err == ""
+    Path(run, "study.dag.dagman.log").write_text(ENDED)
+    assert main(["status", run]) == 0
+    captured = capsys.readouterr()
+    assert "ended with exit code 1" in captured.out and "no pool is running" in captured.err
+    Path(run, "study.dag.dagman.log").write_text(ENDED.split("...\n")[0] + "...\n")
+    assert main(["status", run, "--watch"]) == 5
+
+
+ENDED = """\
+000 (001.000.000) 2026-11-01 10:00:00 Job submitted from host: <127.0.0.1:1>
+...
+005 (001.000.000) 2026-11-01 10:05:00 Job terminated.
+\t(1) Normal termination (return value 1)
+\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Run Remote Usage
+\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Run Local Usage
+\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Total Remote Usage
+\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Total Local Usage
+\t0  -  Run Bytes Sent By Job
+\t0  -  Run Bytes Received By Job
+\t0  -  Total Bytes Sent By Job
+\t0  -  Total Bytes Received By Job
+...
+"""
 
 
 def test_validate_says_what_a_study_amounts_to(study_file, capsys):

@@ -97,6 +97,9 @@ def test_all_mistakes_at_once_each_with_its_place(tmp_path):
         ("job: {cpus: 1", "job: {requirements: TARGET.GPUs > 1, cpus: 1", ["job.requirements", "mentions GPUs"]),
         ("job: {cpus: 1", "job: {memory_max: 1MB, cpus: 1", ["memory_max", "not larger"]),
         ("job: {cpus: 1", "job: {deadline: 2, cpus: 1", ["job.deadline", "90s, 30m"]),
+        ("job: {cpus: 1, memory: 256MB", "job: {cpus: 1, memory: 500KB", ["job.memory", "at least 1MB"]),
+        ("metric: ndcg@5", "metric: loss", ["metric", "minimize: loss"]),
+        ("metric: ndcg@5", "minimize: ndcg@5", ["minimize", "metric: ndcg@20"]),
         ("study: tiny", "study: a b", ["study", "'a b'"]),
         ("name: Germany", "name: United Kingdom", ["regions[1].name", "second time"]),
         ("name: Germany", "name: united-kingdom", ["regions[1].name", "rename one"]),
@@ -118,6 +121,35 @@ def test_one_mistake(tmp_path, old, new, words):
 @pytest.mark.parametrize("text", ["regions: []\nnetwork: network.json", "- a\n", "3\n", "regions: 3\nnetwork: n\n"])
 def test_no_study(tmp_path, text):
     assert problems_of(tmp_path, text)
+
+
+@pytest.mark.parametrize("spelling", ["P@5", "p@5", "precision@5"])
+def test_metrics_are_stored_as_results_spell_them(tmp_path, spelling):
+    config = load_config(write_study(tmp_path, STUDY.replace("ndcg@5", spelling)))
+    assert config.regions[0].metric == Metric("p@5")
+
+
+def test_the_network_is_tried_at_both_ends_of_every_range(tmp_path):
+    text = STUDY.replace("    learning_rate:", "    dropout: {real: [0.1, 1.5]}\n    learning_rate:")
+    study = write_study(tmp_path, text)
+    network = tmp_path / "network.json"
+    network.write_text(network.read_text().replace('"N": "$hidden"', '"N": "$hidden", "pDropout": "$dropout"'))
+    with pytest.raises(ConfigError, match=r"search.space.dropout: dropout = 1.5: .*pDropout"):
+        load_config(study)
+
+
+def test_a_grid_too_large_to_list_is_counted_all_the_same(tmp_path):
+    text = STUDY.replace("method: bayes\n  rounds: 2\n  parallel: 2", "method: grid").replace(
+        "[2, 8]", "[2, 9007199254740991]"
+    )
+    text = text.replace("[1e-3, 1e-1]", "[1e-3, 1e-1], points: 2")
+    assert any("search.space" in p and "at most 99,999" in p for p in problems_of(tmp_path, text))
+
+
+@pytest.mark.parametrize("pattern", ["data/**x.nc", "/abs/*.nc", "nowhere/*.nc"])
+def test_patterns_that_find_nothing(tmp_path, pattern):
+    text = re.sub(r"regions:.*?(?=network:)", f'regions: {{from: "{pattern}"}}\n', STUDY, flags=re.DOTALL)
+    assert any("regions.from" in p for p in problems_of(tmp_path, text))
 
 
 def test_empty_space(tmp_path):
@@ -156,7 +188,7 @@ def test_hostile_region_names_are_safe_or_refused(tmp_path, name):
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", region.slug) and len(region.slug) <= 60
 
 
-@pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", " "])
+@pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", " ", "a\u2028b", "a\x9bb", "a\u202eb"])
 def test_region_names_that_are_refused(tmp_path, name):
     import json
 

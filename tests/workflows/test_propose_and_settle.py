@@ -106,6 +106,42 @@ def test_faults_of_the_machine_are_tried_again_and_recorded_in_the_end(folder, e
     assert Journal(folder.journal).read().attempts == 2
 
 
+def test_a_fault_of_the_machine_stays_open_and_never_reaches_the_model(folder):
+    for number, code in ((0, 0), (1, 75)):
+        node = NodeName("germany", number)
+        prepare_trial(folder, node)
+        if code == 0:
+            finish(folder, node, 0.4)
+        settle_trial(folder, node, JobEnd(code, 2, 2))
+    assert prepare_trial(folder, NodeName("germany", 0)) is False  # PRE_SKIP
+    assert prepare_trial(folder, NodeName("germany", 1)) is True  # a rescue DAG runs it again
+    finish(folder, NodeName("germany", 1), 0.6)
+    assert settle_trial(folder, NodeName("germany", 1), END).value == 0.6
+    assert Journal(folder.journal).read().best(minimize=False).trial == 1
+
+
+def test_a_region_in_which_faults_leave_nothing_can_be_rescued(folder):
+    for number in (0, 1):
+        prepare_trial(folder, NodeName("germany", number))
+    assert settle_trial(folder, NodeName("germany", 0), JobEnd(75, 2, 2)).status == "machine"
+    with pytest.raises(TryAgainError, match="mend the machines"):
+        settle_trial(folder, NodeName("germany", 1), JobEnd(75, 2, 2))
+    finish(folder, NodeName("germany", 1), 0.6)
+    assert settle_trial(folder, NodeName("germany", 1), END).ok
+
+
+def test_the_removal_of_the_whole_dag_fails_no_trial(folder):
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    for _ in range(2):
+        with pytest.raises(TryAgainError, match="together with the DAG"):
+            settle_trial(folder, node, JobEnd(-1002, 0, 2, dag_removed=True))
+    finish(folder, node, 0.4)
+    with pytest.raises(TryAgainError, match="settled while"):
+        settle_trial(folder, node, JobEnd(0, 0, 2, dag_removed=True))
+    assert prepare_trial(folder, node) is False
+
+
 def test_a_result_of_another_node_is_no_result(folder):
     node = NodeName("germany", 0)
     prepare_trial(folder, node)
@@ -170,6 +206,45 @@ def test_tomorrows_model_has_to_beat_the_standing_champion(study_file, tmp_path,
     champion = (tomorrow if status == "promoted" else folder).champion_metrics.read_text()
     assert json.loads(tomorrow.champion_metrics.read_text())["test"] == json.loads(champion)["test"]
     assert sha256_of(tomorrow.champion_model) == json.loads(champion)["sha256"]
+
+
+def test_without_a_model_there_is_no_champion(folder):
+    play_trials(folder, [0.1, 0.4, 0.3, 0.2])
+    prepare_final(folder, FINAL)
+    finish(folder, FINAL)
+    (folder.trial(FINAL) / "model.nc").write_bytes(b"")
+    with pytest.raises(TryAgainError, match=r"model\.nc"):
+        settle_final(folder, FINAL, END)
+    assert not folder.champion_model.exists()
+
+
+def test_a_crash_while_the_champion_is_written_is_repeated(folder, monkeypatch):
+    play_trials(folder, [0.1, 0.4, 0.3, 0.2])
+    prepare_final(folder, FINAL)
+    finish(folder, FINAL)
+    with monkeypatch.context() as patch:
+        patch.setattr("workflows.settle.write_atomically", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        with pytest.raises(OSError, match="full"):
+            settle_final(folder, FINAL, END)
+    assert prepare_final(folder, FINAL) is True
+    finish(folder, FINAL)
+    assert settle_final(folder, FINAL, END).promoted
+    assert prepare_final(folder, FINAL) is False
+
+
+def test_a_region_that_keeps_its_champion_reports_the_champions_figures(study_file, tmp_path, folder):
+    play_trials(folder, [0.1, 0.4, 0.3, 0.2])
+    prepare_final(folder, FINAL)
+    finish(folder, FINAL, 0.5)
+    settle_final(folder, FINAL, END)
+    run = create(study_file, tmp_path / "runs", find_standing(tmp_path / "runs", "tiny", ["germany"]))
+    tomorrow = run.region("germany")
+    play_trials(tomorrow, [0.1, 0.2, 0.3, 0.4])
+    prepare_final(tomorrow, FINAL)
+    finish(tomorrow, FINAL, 0.2, champion={"ndcg@5": 0.45, "p@10": 0.3})
+    settle_final(tomorrow, FINAL, END)
+    row = summarise(run).regions[1]
+    assert (row.status, row.test["ndcg@5"], row.challenger["ndcg@5"]) == ("kept", 0.45, 0.2)
 
 
 def test_a_damaged_champion_is_not_carried_on(folder, tmp_path):

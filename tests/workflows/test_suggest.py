@@ -3,7 +3,7 @@ import json
 import pytest
 
 from workflows.space import Choice, Integer, Real, grid_point
-from workflows.suggest import Observation, suggest
+from workflows.suggest import MODEL_HISTORY, Observation, _most_telling, suggest
 
 SPACE = (
     Real("learning_rate", 1e-4, 1e-1, log=True),
@@ -52,6 +52,13 @@ def test_same_history_same_proposals_and_all_of_it_is_json():
 def test_the_model_finds_more_than_chance():
     best = {method: min(o.value for o in run(method, 16, 4, seed=5)) for method in ("random", "bayes")}
     assert best["bayes"] < best["random"]
+
+
+def test_a_long_history_is_cut_to_the_best_and_the_latest():
+    history = [Observation({"x": n}, float(n % 60)) for n in range(200)]
+    kept = _most_telling(history, minimize=True)
+    assert len(kept) == MODEL_HISTORY and kept[-1] is history[-1]
+    assert {o.value for o in kept} >= set(range(6)) and len(_most_telling(history[:50], minimize=True)) == 50
 
 
 def test_failures_never_reach_the_model_as_nan():
