@@ -40,7 +40,9 @@ def build_parser() -> argparse.ArgumentParser:
     for name, default in (("region", "region"), ("customer", "customer"), ("item", "item"), ("time", "date")):
         imported.add_argument(f"--{name}-column", default=default, metavar="NAME", help=f"default: {default}")
     imported.add_argument("--regions", nargs="+", default=(), metavar="REGION", help="only these (default: all)")
-    imported.add_argument("--min-items", type=int, default=10, metavar="N", help="drop customers with fewer items")
+    imported.add_argument(
+        "--min-items", type=_min_items, default=10, metavar="N", help="drop customers with fewer items"
+    )
     imported.add_argument("--items", type=Path, metavar="FILE", help="item,description with a header, for items.csv")
     imported.set_defaults(run=_import)
 
@@ -64,6 +66,13 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("nnlib: interrupted", file=sys.stderr)
         return 130
+
+
+def _min_items(text: str) -> int:
+    """Return the number; two items are the fewest that make a history and a test."""
+    if not text.isdecimal() or int(text) < 2:
+        raise argparse.ArgumentTypeError(f"{text!r} is not legal, legal: a whole number from 2; the usual one is 10")
+    return int(text)
 
 
 def _train(arguments: argparse.Namespace) -> int:

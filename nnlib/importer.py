@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from nnlib.checker import nearest
 from nnlib.contract import write_atomically
 from nnlib.datafile import write_data
 from nnlib.errors import DataError
 from nnlib.purchases import (
+    LEAST_VALIDATED,
     MIN_ITEMS,
     PARTS,
+    UNREADABLE,
     Columns,
     RegionParts,
     catalogue,
     check_slugs,
     histories,
+    opened,
     read_purchases,
     split,
 )
@@ -37,37 +43,90 @@ def import_purchases(
 ) -> int:
     """Write `<slug>.<part>.nc` of every region and `items.csv` into `out`; print what was written.
 
-    Everything is read and checked before the first file is written. `regions` limits what is written, not the
-    list of items, so that models of different imports of one table stay comparable.
+    Everything is read and checked before the first file is written, and a failure leaves `out` as it was.
+    `regions` limits what is written, not the list of items, so that models of different imports of one table stay
+    comparable.
     """
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out}: not a folder, legal for --out: a folder, or a name that is still free")
     history = histories(read_purchases(table, columns), min_items)
     unknown = sorted(set(regions) - set(history))
     if unknown:
-        raise DataError(f"{table.name}: no region {unknown[0]!r}, there are: {', '.join(history)}")
+        raise DataError(
+            f"{table.name}: no region {unknown[0]!r}, there are: {', '.join(history)}{nearest(unknown[0], history)}"
+        )
     wanted = regions or tuple(history)
     check_slugs(wanted)
     names = catalogue(history)
-    descriptions = _descriptions(items) if items else {}
+    items_csv = _items_csv(names, _descriptions(items) if items else {})
     found = {region: split(region, history[region], names) for region in dict.fromkeys(wanted)}
     made = [parts for parts in found.values() if parts]
     if not made:
-        raise DataError(f"{table.name}: no region has a customer with enough items; lower --min-items ({min_items})")
-    out.mkdir(parents=True, exist_ok=True)
-    for region in made:
-        for part in PARTS:
-            write_data(out / f"{region.slug}.{part}.nc", region.parts[part])
-    write_atomically(out / ITEMS_FILE, _items_csv(names, descriptions))
+        raise DataError(f"{table.name}: no region has a customer with enough items{_needed(min_items)}")
+    with _all_or_nothing(out) as (folder, replaced):
+        for region in made:
+            for part in PARTS:
+                write_data(folder / f"{region.slug}.{part}.nc", region.parts[part])
+        write_atomically(folder / ITEMS_FILE, items_csv)
     _print_table(made, [region for region, parts in found.items() if not parts], min_items)
+    if replaced:
+        print(f"replaced in {out}: {', '.join(replaced)}", file=sys.stderr)
     return 0
 
 
+@contextmanager
+def _all_or_nothing(out: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Give a folder to write into, whose files come into `out` together at the end, and the names they replaced.
+
+    A folder that is not there yet appears at once with all of its files; in one that is, each file is replaced
+    whole, after all of them were written.
+    """
+    target, replaced = out.resolve(), list[str]()
+    new = not target.exists()
+    part = target.with_name(f".{target.name}.part") if new else target / ".import.part"
+    shutil.rmtree(part, ignore_errors=True)  # of an import that was killed
+    part.mkdir(parents=True)
+    try:
+        yield part, replaced
+        if new:
+            part.rename(target)
+            return
+        for file in sorted(part.iterdir()):
+            if (target / file.name).exists():
+                replaced.append(file.name)
+            file.replace(target / file.name)
+    except OSError as error:
+        if error.filename:
+            error.filename = str(out / Path(error.filename).name)
+        raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _needed(min_items: int) -> str:
+    text = f": a region needs one with {max(min_items, LEAST_VALIDATED)} different items"
+    if min_items > LEAST_VALIDATED:
+        return f"{text}; lower --min-items"
+    return f" to validate{text}; check --customer-column and --item-column, or take a longer period"
+
+
 def _descriptions(path: Path) -> dict[str, str]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.reader(file))
-    for line, row in enumerate(rows, 1):
-        if len(row) != 2:
-            raise DataError(f"{path.name}:{line}: {len(row)} fields, legal: item,description")
-    return {row[0]: row[1] for row in rows[1:]}
+    found: dict[str, str] = {}
+    line = 0
+    try:
+        with opened(path) as file:
+            rows = csv.reader(file)
+            for row in rows:
+                line, header = rows.line_num, line == 0
+                if row and len(row) != 2:
+                    raise DataError(f"{path.name}:{line}: {len(row)} fields, legal: item,description")
+                if row and not header:
+                    found[row[0]] = row[1]
+    except UNREADABLE as error:
+        raise DataError(
+            f"{path.name}:{line + 1}: cannot be read: {error}; legal: UTF-8 text, item,description with a header"
+        ) from error
+    return found
 
 
 def _items_csv(names: Sequence[str], descriptions: Mapping[str, str]) -> str:

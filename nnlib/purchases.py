@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnlib.checker import nearest
 from nnlib.contract import slug_of
 from nnlib.data import Data, DataSet, from_rows
 from nnlib.errors import DataError
@@ -24,6 +25,9 @@ History = Mapping[str, Mapping[str, list[str]]]  # region -> customer -> items, 
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 MIN_ITEMS = 10
+LEAST_VALIDATED = 13  # of these ten are history, and the last of the ten is for validation
+UNREADABLE = (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error)
+OPTIONS = ("--region-column", "--customer-column", "--item-column", "--time-column")
 PARTS = ("train", "valid", "final", "test")
 
 
@@ -59,16 +63,10 @@ def read_purchases(path: Path, columns: Columns) -> Iterator[tuple[str, str, str
     names = (columns.region, columns.customer, columns.item, columns.time)
     line = 1
     try:
-        with _opened(path) as file:
+        with opened(path) as file:
             rows = csv.reader(file, delimiter=_delimiter(path), strict=True)
             header = next(rows, [])
-            missing = [name for name in names if name not in header]
-            if missing:
-                raise DataError(
-                    f"{path.name}:1: no column {missing[0]!r}, there are: {', '.join(header) or 'none'}; "
-                    "name the columns with --region-column, --customer-column, --item-column, --time-column"
-                )
-            places = [header.index(name) for name in names]
+            places = _places(names, header, path)
             moments: dict[str, str] = {}  # few of the many dates differ
             for row in rows:
                 line = rows.line_num
@@ -82,7 +80,7 @@ def read_purchases(path: Path, columns: Columns) -> Iterator[tuple[str, str, str
                 if time not in moments:
                     moments[time] = _moment(time, path, line, columns.time)
                 yield region, customer, item, moments[time]
-    except (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except UNREADABLE as error:
         raise DataError(f"{path.name}:{line + 1}: cannot be read: {error}") from error
 
 
@@ -137,6 +135,26 @@ def check_slugs(regions: Sequence[str]) -> None:
             raise DataError(f"regions {other!r} and {region!r} are both {slug_of(region)!r} as a file name; rename one")
 
 
+def opened(path: Path) -> io.TextIOBase:
+    """Open a UTF-8 table, gzipped or not; reading it may raise any of UNREADABLE."""
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _places(names: Sequence[str], header: Sequence[str], path: Path) -> list[int]:
+    """Return where each of the columns is; DataError for all that are missing."""
+    problems = [
+        f"{path.name}:1: no column {name!r}, there are: {', '.join(header) or 'none'}; "
+        f"name the right one with {option}{nearest(name, header)}"
+        for name, option in zip(names, OPTIONS, strict=True)
+        if name not in header
+    ]
+    if problems:
+        raise DataError("\n".join(problems))
+    return [header.index(name) for name in names]
+
+
 def _data(region: str, rows: Sequence[tuple[str, list[int], list[int]]], items: Sequence[str]) -> Data:
     sets = (
         DataSet("input", from_rows([sorted(row[1]) for row in rows], len(items)), tuple(items)),
@@ -153,12 +171,6 @@ def _moment(time: str, path: Path, line: int, column: str) -> str:
         return moment.astimezone(datetime.UTC).isoformat()
     except (ValueError, OverflowError):
         raise DataError(f"{path.name}:{line}: {column}: {time!r} is not legal, legal: ISO 8601 (2011-12-09)") from None
-
-
-def _opened(path: Path) -> io.TextIOBase:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
 
 
 def _delimiter(path: Path) -> str:

@@ -1,4 +1,5 @@
 import csv
+import errno
 import gzip
 import io
 
@@ -6,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnlib import cli
+from nnlib import cli, importer
 from nnlib.contract import SLUG_LENGTH, slug_of
-from nnlib.datafile import read_data
+from nnlib.datafile import read_data, write_data
 from nnlib.purchases import PARTS, Columns, histories, read_purchases, split
 
 HOSTILE = ["a; rm -rf", "..", "Côte d'Ivoire", 'say "hi"', "two\nlines", "日本", "x" * 200, "-rf", "$HOME", " "]
@@ -154,3 +155,127 @@ def test_slugs():
     assert slug_of("EIRE") == "eire"
     assert len({slug_of(name) for name in HOSTILE}) == len(HOSTILE)
     assert all("-" in slug_of(name) for name in HOSTILE)
+
+
+def test_missing_columns_name_the_nearest(tmp_path, capsys):
+    table = write_table(tmp_path / "p.csv", [], ("Country", "Customer", "item", "dates"))
+    assert cli.main(["import", str(table), "--out", str(tmp_path / "out")]) == 4
+    there = "there are: Country, Customer, item, dates; name the right one with"
+    assert capsys.readouterr().err.splitlines() == [
+        f"nnlib: p.csv:1: no column 'region', {there} --region-column",
+        f"p.csv:1: no column 'customer', {there} --customer-column, did you mean \"Customer\"?",
+        f"p.csv:1: no column 'date', {there} --time-column, did you mean \"dates\"?",
+    ]
+
+
+@pytest.mark.parametrize("text", ["-5", "0", "1", "ten", "2.5", ""])
+def test_min_items_are_two_at_least(tmp_path, capsys, text):
+    table = write_table(tmp_path / "p.csv", rows_of("a", "1", items(20)))
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["import", str(table), "--out", str(tmp_path / "out"), f"--min-items={text}"])
+    assert caught.value.code == 2
+    assert f"argument --min-items: '{text}' is not legal, legal: a whole number from 2" in capsys.readouterr().err
+
+
+def test_two_items_can_be_split(tmp_path):
+    rows = rows_of("a", "1", items(2)) + rows_of("a", "2", items(13))
+    table = write_table(tmp_path / "p.csv", rows)
+    assert cli.main(["import", str(table), "--out", str(tmp_path / "out"), "--min-items", "2"]) == 0
+    assert sets_of(tmp_path / "out", "a", "test")[1]["1"] == (items(1), items(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("count", "least", "words"),
+    [
+        (20, "21", "a region needs one with 21 different items; lower --min-items"),
+        (12, "2", "to validate: a region needs one with 13 different items; check --customer-column"),
+    ],
+)
+def test_what_a_region_needs(tmp_path, capsys, count, least, words):
+    table = write_table(tmp_path / "p.csv", rows_of("a", "1", items(count)))
+    assert cli.main(["import", str(table), "--out", str(tmp_path / "out"), "--min-items", least]) == 4
+    assert words in capsys.readouterr().err
+
+
+def imported(tmp_path, out="out", descriptions=None, regions=("a", "b")):
+    table = write_table(tmp_path / "p.csv", [row for region in regions for row in rows_of(region, "1", items(20))])
+    options = ["--items", str(descriptions)] if descriptions else []
+    return cli.main(["import", str(table), "--out", str(tmp_path / out), *options])
+
+
+def test_descriptions(tmp_path):
+    path = tmp_path / "d.csv.gz"
+    path.write_bytes(gzip.compress(b'item,description\n\ni001,"a ""b"", c"\nother,x\n'))
+    assert imported(tmp_path, descriptions=path) == 0
+    assert (tmp_path / "out" / "items.csv").read_text().splitlines()[2:4] == ['1,i001,"a ""b"", c"', "2,i002,"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("d.csv", gzip.compress(b"item,description\n"), "d.csv:1: cannot be read: 'utf-8' codec can't decode"),
+        ("d.csv", b"item,description\ni001,caf\xe9\n", "legal: UTF-8 text, item,description with a header"),
+        ("d.csv.gz", b"item,description\n", "d.csv.gz:1: cannot be read: Not a gzipped file"),
+        ("d.csv.gz", gzip.compress(b"region,customer,item,date\n"), "d.csv.gz:1: 4 fields, legal: item,description"),
+        ("d.csv", b"item,description\n\na,b\na\n", "d.csv:4: 1 fields, legal: item,description"),
+    ],
+)
+def test_bad_descriptions(tmp_path, capsys, name, content, words):
+    (tmp_path / name).write_bytes(content)
+    assert imported(tmp_path, descriptions=tmp_path / name) == 4
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def failing_after(monkeypatch, count, error):
+    """Let writing data fail with `error` after `count` files."""
+    left = iter(range(count))
+
+    def write(path, data):
+        if next(left, None) is None:
+            raise error
+        write_data(path, data)
+
+    monkeypatch.setattr(importer, "write_data", write)
+
+
+FAILURES = [
+    (KeyboardInterrupt(), 130, "interrupted"),
+    (OSError(errno.ENOSPC, "the disk is full", "/else/.out.part/b.train.nc"), 75, "out/b.train.nc: the disk is full"),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "words"), FAILURES)
+def test_a_failure_leaves_no_new_folder(tmp_path, capsys, monkeypatch, error, code, words):
+    (tmp_path / ".out.part").mkdir()
+    (tmp_path / ".out.part" / "killed.nc").write_text("of an import that was killed")
+    failing_after(monkeypatch, 5, error)
+    assert imported(tmp_path) == code
+    assert words in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
+    monkeypatch.undo()
+    assert imported(tmp_path) == 0
+    assert len(list((tmp_path / "out").iterdir())) == 9
+    assert "replaced" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("error", "code", "words"), FAILURES)
+def test_a_failure_leaves_an_existing_folder_as_it_was(tmp_path, capsys, monkeypatch, error, code, words):
+    assert imported(tmp_path, regions=("a",)) == 0
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    failing_after(monkeypatch, 5, error)
+    assert imported(tmp_path) == code
+    assert words in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    monkeypatch.undo()
+    assert imported(tmp_path) == 0
+    files = "a.final.nc, a.test.nc, a.train.nc, a.valid.nc, items.csv"
+    assert capsys.readouterr().err == f"replaced in {tmp_path / 'out'}: {files}\n"
+    assert len(list((tmp_path / "out").iterdir())) == 10
+
+
+def test_out_is_a_file(tmp_path, capsys):
+    (tmp_path / "out").write_text("x")
+    assert imported(tmp_path) == 4
+    assert "out: not a folder" in capsys.readouterr().err
