@@ -13,6 +13,7 @@ import scipy
 
 from nnlib import metrics, netcdf, train
 from nnlib import network as net
+from nnlib.architecture import NetworkSpec
 from nnlib.carryover import Units, carried
 from nnlib.contract import LOG_FILE, MODEL_FILE, Result, Role, Status, TrainSettings, Trial
 from nnlib.data import Csr
@@ -21,7 +22,7 @@ from nnlib.errors import DataError, DivergedError, NnlibError
 from nnlib.modelfile import Model, read_model, write_model
 from nnlib.network import Network
 from nnlib.progress import reporter
-from nnlib.spec import NetworkSpec, canonical_metric, parse_metric, parse_network, placeholders, read_json, substitute
+from nnlib.spec import canonical_metric, parse_metric, parse_network, placeholders, read_json, substitute
 from nnlib.threads import Each, workers
 
 BACKEND = "numpy"

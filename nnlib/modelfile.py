@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from nnlib import netcdf
+from nnlib.architecture import Activation, ErrorFunction, Layer, LayerKind, Marginal, NetworkSpec, Scheme, WeightInit
 from nnlib.errors import DataError
 from nnlib.network import Edge, Network
-from nnlib.spec import Activation, ErrorFunction, Layer, LayerKind, Marginal, NetworkSpec, Scheme, WeightInit
 
 FORMAT_VERSION = 0.9
 KINDS = {"FeedForward": 0, "AutoEncoder": 1}

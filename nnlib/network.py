@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nnlib import ops
+from nnlib.architecture import Activation, NetworkSpec
 from nnlib.data import Csr
-from nnlib.spec import Activation, NetworkSpec
 from nnlib.threads import Each, one_by_one
 
 Floats = NDArray[Any]  # float32, in tests float64

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.spec import Activation, ErrorFunction, Marginal, NetworkSpec, Scheme, WeightInit
+from nnlib.architecture import Activation, ErrorFunction, Marginal, NetworkSpec, Scheme, WeightInit
 
 Floats = NDArray[Any]  # float32, in tests float64
 

@@ -1,4 +1,4 @@
-"""DSSTNE's network JSON as frozen dataclasses, with every mistake reported at once.
+"""From DSSTNE's network JSON to a `NetworkSpec`, with every mistake reported at once; and the names of metrics.
 
 Standard library only, because the manager reads networks too. Keys and enumerated values are matched without
 regard to case; names of layers and data sets are case-sensitive. `"$name"` in place of any value takes the
@@ -12,15 +12,15 @@ DSSTNE features beyond a chain of fully connected layers are listed as LATER and
 
 from __future__ import annotations
 
-import enum
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nnlib.architecture import Activation, ErrorFunction, LayerKind, Marginal, NetworkSpec
 from nnlib.checker import Problems, Section, nearest, shown
+from nnlib.layers import parse_layers
 
 
 class SpecError(ValueError):
@@ -31,126 +31,29 @@ class SpecError(ValueError):
         self.problems = problems
 
 
-class LayerKind(enum.StrEnum):
-    """Where a layer stands."""
-
-    INPUT = "Input"
-    HIDDEN = "Hidden"
-    OUTPUT = "Output"
-
-
-class Activation(enum.StrEnum):
-    """What a unit makes of its weighted sum."""
-
-    SIGMOID = "Sigmoid"
-    TANH = "Tanh"
-    RELU = "Relu"
-    LINEAR = "Linear"
-    SOFTMAX = "SoftMax"
-
-
-class ErrorFunction(enum.StrEnum):
-    """What training minimizes."""
-
-    CROSS_ENTROPY = "CrossEntropy"
-    MARGINAL = "ScaledMarginalCrossEntropy"
-
-
-class Scheme(enum.StrEnum):
-    """How weights start; `ops.initial_weights` has the formulas."""
-
-    XAVIER = "Xavier"
-    CAFFE_XAVIER = "CaffeXavier"
-    GAUSSIAN = "Gaussian"
-    UNIFORM = "Uniform"
-    UNIT_BALL = "UnitBall"
-    CONSTANT = "Constant"
-
-
-@dataclass(frozen=True, slots=True)
-class WeightInit:
-    """How the weights and biases of the edge into a layer start."""
-
-    scheme: Scheme = Scheme.XAVIER
-    scale: float = 1.0
-    bias: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """One layer; `units` is None for `"N": "auto"`, which takes the width of the data set."""
-
-    name: str
-    kind: LayerKind
-    units: int | None
-    data_set: str = ""
-    sparse: bool = False
-    activation: Activation = Activation.SIGMOID
-    dropout: float = 0.0
-    init: WeightInit = WeightInit()
-
-
-@dataclass(frozen=True, slots=True)
-class Marginal:
-    """Targets and scales of ScaledMarginalCrossEntropy."""
-
-    one_target: float = 0.9
-    zero_target: float = 0.1
-    one_scale: float = 1.0
-    zero_scale: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkSpec:
-    """A chain of layers: one Input, at least one Hidden, one Output."""
-
-    layers: tuple[Layer, ...]
-    name: str = ""
-    kind: str = "FeedForward"
-    error: ErrorFunction = ErrorFunction.CROSS_ENTROPY
-    marginal: Marginal = Marginal()
-    denoising: float = 0.0
-    shuffle: bool = True
-
-
 NETWORK_KEYS = (
-    *(
-        "Version",
-        "Name",
-        "Kind",
-        "ShuffleIndices",
-        "Denoising",
-        "ScaledMarginalCrossEntropy",
-        "ErrorFunction",
-    ),
+    "Version",
+    "Name",
+    "Kind",
+    "ShuffleIndices",
+    "Denoising",
+    "ScaledMarginalCrossEntropy",
+    "ErrorFunction",
     "Layers",
 )
 LATER_NETWORK_KEYS = (
-    *("WeightsData", "LocalResponseNormalization", "LRN", "Maxout", "SparsenessPenalty", "DeltaBoost"),
-    *("DataScaledMarginalCrossEntropy", "RELUSlope", "Slope", "ELUAlpha", "SELULambda", "Decay"),
-)
-INPUT_KEYS = ("Kind", "Type", "Name", "N", "Sparse", "DataSet")
-HIDDEN_KEYS = ("Kind", "Type", "Name", "N", "pDropout", "Source", "Activation", "WeightInit")
-OUTPUT_KEYS = ("Kind", "Type", "Name", "N", "Sparse", "DataSet", "Source", "Activation", "WeightInit")
-LAYER_KEYS = {LayerKind.INPUT: INPUT_KEYS, LayerKind.HIDDEN: HIDDEN_KEYS, LayerKind.OUTPUT: OUTPUT_KEYS}
-LATER_LAYER_KEYS = (
-    *(
-        "Kernel",
-        "KernelStride",
-        "BatchNormalization",
-        "SparsenessPenalty",
-        "Function",
-        "Skip",
-        "RELUSlope",
-        "Slope",
-    ),
-    *("ELUAlpha", "SELULambda", "WeightNorm", "DeltaNorm", "SharedWeights", "pDropout", "Sparse"),
-)
-LAYER_KINDS = {kind.value: kind for kind in LayerKind}
-ACTIVATIONS = {a.value: a for a in Activation} | {"RectifiedLinear": Activation.RELU}
-LATER_ACTIVATIONS = (
-    *("LRelu", "LeakyRectifiedLinear", "ELU", "ExponentialLinear", "SELU", "ScaledExponentialLinear"),
-    *("SoftPlus", "SoftSign", "RELUMax", "LinearMax"),
+    "WeightsData",
+    "LocalResponseNormalization",
+    "LRN",
+    "Maxout",
+    "SparsenessPenalty",
+    "DeltaBoost",
+    "DataScaledMarginalCrossEntropy",
+    "RELUSlope",
+    "Slope",
+    "ELUAlpha",
+    "SELULambda",
+    "Decay",
 )
 ERROR_FUNCTIONS = {e.value: e for e in ErrorFunction} | {"cross entropy": ErrorFunction.CROSS_ENTROPY}
 LATER_ERROR_FUNCTIONS = ("L1", "L2", "L2Hinge", "Hinge", "DataScaledMarginalCrossEntropy")
@@ -229,7 +132,7 @@ def parse_network(raw: Any, file: str) -> NetworkSpec:
         ),
         denoising=network.section("Denoising", ("p",)).number("p", 0.0, 0, 1),
         shuffle=network.boolean("ShuffleIndices", True),
-        layers=_layers(network, problems),
+        layers=parse_layers(network, problems),
     )
     if not problems.found:
         _check_chain(spec, problems)
@@ -265,76 +168,6 @@ def _leaves(raw: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield from _leaves(value, f"{path}[{index}]")
     else:
         yield path, raw
-
-
-def _layers(network: Section, problems: Problems) -> tuple[Layer, ...]:
-    raw = network.raw("Layers")
-    raw = [raw] if isinstance(raw, dict) else raw
-    if not isinstance(raw, list) or len(raw) < 3:
-        network.wrong("Layers", f"{shown(raw)} is not legal, legal: a list of an Input, one or more Hidden, an Output")
-        return ()
-    layers: list[Layer] = []
-    for index, item in enumerate(raw):
-        if not isinstance(item, dict):
-            problems.add(f"Layers[{index}]", f"{shown(item)} is not legal, legal: an object {{...}}")
-            continue
-        place = LayerKind.INPUT if index == 0 else LayerKind.OUTPUT if index == len(raw) - 1 else LayerKind.HIDDEN
-        layers.append(_layer(item, index, place, layers, problems))
-    return tuple(layers)
-
-
-def _layer(raw: dict[str, Any], index: int, place: LayerKind, before: list[Layer], problems: Problems) -> Layer:
-    keys = LAYER_KEYS[place]
-    later = [key for key in LATER_LAYER_KEYS if key not in keys]
-    layer = Section(raw, f"Layers[{index}]", problems, keys, later)
-    kind = layer.choice("Kind", LAYER_KINDS, place, later=("Target",))
-    if kind is not place:
-        layer.wrong(
-            "Kind",
-            f"{kind} here is not supported yet, legal: one Input first, Hidden between, one Output last",
-        )
-    layer.choice("Type", {"FullyConnected": 0}, 0, later=("Convolutional", "Pooling"))
-    hidden = place is LayerKind.HIDDEN
-    name = layer.text("Name", f"{place}{index}")
-    if name in {other.name for other in before}:
-        layer.wrong("Name", f"{shown(name)} is the name of an earlier layer, legal: a name of its own")
-    if not hidden and not layer.text("DataSet", ""):
-        layer.wrong("DataSet", 'is missing, legal: the name of a data set, such as "input"')
-    if "Source" in layer and before and layer.raw("Source") not in (before[-1].name, [before[-1].name]):
-        layer.wrong("Source", f"{shown(layer.raw('Source'))} is not supported yet, legal: {shown(before[-1].name)}")
-    init = layer.section("WeightInit", ("Scheme", "Scale", "Bias"))
-    return Layer(
-        name=name,
-        kind=place,
-        units=_units(layer, auto=not hidden),
-        data_set=layer.text("DataSet", ""),
-        sparse=layer.boolean("Sparse", False),
-        activation=layer.choice("Activation", ACTIVATIONS, Activation.SIGMOID, LATER_ACTIVATIONS),
-        dropout=layer.number("pDropout", 0.0, 0, 1),
-        init=WeightInit(
-            scheme=init.choice("Scheme", {s.value: s for s in Scheme}, Scheme.XAVIER, later=("SELU",)),
-            scale=init.number("Scale", 1.0),
-            bias=init.number("Bias", 0.0),
-        ),
-    )
-
-
-def _units(layer: Section, auto: bool) -> int | None:
-    value = layer.raw("N") if "N" in layer else 1
-    if auto and isinstance(value, str) and value.lower() == "auto":
-        return None
-    if isinstance(value, str) and value.startswith("$"):
-        layer.wrong("N", f"{shown(value)} has no value, give the hyperparameter {shown(value[1:])} one")
-        return None
-    if isinstance(value, list) and len(value) != 1:
-        layer.wrong("N", f"{shown(value)} is not supported yet, legal: one number of units")
-        return None
-    value = value[0] if isinstance(value, list) else value
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        legal = "a whole number from 1" + (' or "auto"' if auto else "")
-        layer.wrong("N", f"{shown(value)} is not legal, legal: {legal}")
-        return None
-    return value
 
 
 def _check_chain(spec: NetworkSpec, problems: Problems) -> None:

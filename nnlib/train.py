@@ -13,12 +13,12 @@ import numpy as np
 from scipy import sparse
 
 from nnlib import network as net
+from nnlib.architecture import Layer, NetworkSpec
 from nnlib.contract import TrainSettings
 from nnlib.data import Csr
 from nnlib.errors import DivergedError, NnlibError
 from nnlib.network import Network
 from nnlib.optimizers import RULES, Optimizer
-from nnlib.spec import Layer, NetworkSpec
 from nnlib.threads import Each, one_by_one
 
 WEIGHTS, SHUFFLE, DENOISE, DROPOUT = range(4)  # what random numbers are for; each use has a stream of its own

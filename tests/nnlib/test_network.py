@@ -8,9 +8,10 @@ from nnlib_samples import random_rows
 
 from nnlib import network as net
 from nnlib import ops
+from nnlib.architecture import Activation, Marginal
 from nnlib.data import from_rows
 from nnlib.network import Network
-from nnlib.spec import Activation, Marginal, parse_network
+from nnlib.spec import parse_network
 from nnlib.train import resolve
 
 EXAMPLES, ITEMS = 7, 23

@@ -9,7 +9,7 @@ import nnlib
 
 MODULES = sorted(Path(nnlib.__file__).parent.glob("*.py"))
 ONE_MODULE = {"netCDF4": "netcdf", "rich": "progress"}
-STANDARD_ONLY = ("contract", "spec", "checker", "errors", "threads", "cli", "worker")
+STANDARD_ONLY = ("contract", "spec", "layers", "architecture", "checker", "errors", "threads", "cli", "worker")
 
 
 def imported(path):

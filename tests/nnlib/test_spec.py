@@ -4,12 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nnlib.architecture import Activation, ErrorFunction, LayerKind, Marginal, Scheme
 from nnlib.spec import (
-    Activation,
-    ErrorFunction,
-    LayerKind,
-    Marginal,
-    Scheme,
     SpecError,
     canonical_metric,
     parse_metric,
