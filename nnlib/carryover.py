@@ -71,7 +71,9 @@ def _places(kind: str, old: Units, new: Units) -> NDArray[np.int64]:
 
 
 def _gathered(values: Floats, places: NDArray[np.int64], missing: float) -> Floats:
-    """Return the rows of `values` at `places`, filled with `missing` where there is none."""
+    """Return the rows of `values` at `places`, filled with `missing` where there is none; never changes `values`."""
+    if np.array_equal(places, np.arange(len(values))):
+        return values
     found = values[places]
     found[places == NO_UNIT] = missing
     return found

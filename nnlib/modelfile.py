@@ -111,13 +111,12 @@ def read_model(path: Path) -> Model:
     try:
         spec = _spec(content.attributes)
         edges = tuple(_edge(content, spec, n) for n in range(len(spec.layers) - 1))
+        inputs, outputs = (_names(content, spec, n) for n in (0, len(spec.layers) - 1))
     except KeyError as error:
         raise DataError(f"{path.name}: {error.args[0]} is missing or not supported yet in a model file") from error
     except ValueError as error:
         raise DataError(f"{path.name}: {error}") from error
-    last = len(spec.layers) - 1
-    region = str(content.attributes.get("region", ""))
-    return Model(Network(spec, edges), _names(content, 0), _names(content, last), region)
+    return Model(Network(spec, edges), inputs, outputs, str(content.attributes.get("region", "")))
 
 
 def _network_attributes(spec: NetworkSpec) -> dict[str, Any]:
@@ -228,9 +227,13 @@ def _floats(content: netcdf.Content, name: str) -> Any:
     return values.astype(np.float32)
 
 
-def _names(content: netcdf.Content, n: int) -> tuple[str, ...]:
+def _names(content: netcdf.Content, spec: NetworkSpec, n: int) -> tuple[str, ...]:
     variable = content.variables.get(f"layer{n}_features")
-    return variable.values if variable and isinstance(variable.values, tuple) else ()
+    if variable is None or not isinstance(variable.values, tuple):
+        return ()
+    if len(variable.values) != spec.layers[n].units:
+        raise ValueError(f"layer{n}_features: {len(variable.values)} names, layer{n}_Nx is {spec.layers[n].units}")
+    return variable.values
 
 
 def _named(codes: Mapping[Any, int], attributes: Mapping[str, Any], key: str, default: Any = None) -> Any:

@@ -75,3 +75,9 @@ def test_foreign_or_damaged_models_are_named(tmp_path, model, change, words):
         read_model(tmp_path / "model.nc")
     assert words in str(caught.value)
     assert str(caught.value).startswith("model.nc: ")
+
+
+def test_as_many_names_as_units(tmp_path, model):
+    write_model(tmp_path / "model.nc", Model(model.network, model.inputs, tuple("uvwxyz+")))
+    with pytest.raises(DataError, match=r"model.nc: layer3_features: 7 names, layer3_Nx is 6"):
+        read_model(tmp_path / "model.nc")
