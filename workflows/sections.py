@@ -198,10 +198,10 @@ def _read_range(section: Section, name: str, kind: str) -> Real | Integer | None
 
 def _ranking_metric(value: Any) -> str:
     """Return the metric as results spell it: `P@10` and `precision@10` are `p@10`."""
-    kind, k = spec.parse_metric(schema.text(value))
-    if k is None:
+    name = spec.canonical_metric(schema.text(value))
+    if name == "loss":
         raise ValueError
-    return f"{kind}@{k}"
+    return name
 
 
 def _loss(value: Any) -> str:
