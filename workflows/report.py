@@ -148,7 +148,7 @@ def _seconds(history: History) -> float:
 
 def headings(summary: Summary) -> list[str]:
     """Return the columns' names; each test metric stands beside that of plain popularity."""
-    figures = [text for metric in _shown_metrics(summary) for text in (f"test {metric}", "popularity")]
+    figures = [text for metric in _shown_metrics(summary) for text in (f"test {metric}", f"popularity {metric}")]
     return ["region", "status", *figures, "trials run/failed/pruned", "hours", "champion"]
 
 
