@@ -62,15 +62,19 @@ class Match:
 
 
 def bindings(pool: Pool | None) -> Any:
-    """Import htcondor2 for `pool`, or for reading files alone; it reads its configuration once, on import."""
-    if pool is not None and pool.client_config is not None:
-        os.environ["CONDOR_CONFIG"] = str(pool.client_config)
+    """Import htcondor2 with the configuration of `pool`; without a pool, for reading files alone."""
+    config = None if pool is None or pool.client_config is None else str(pool.client_config)
+    known = config is None or os.environ.get("CONDOR_CONFIG") == config
+    if not known:
+        os.environ["CONDOR_CONFIG"] = str(config)
     try:
         import htcondor2
     except ImportError as error:
         raise PoolError(
             f"HTCondor's Python bindings cannot be imported ({error}); install regiondag[manager]"
         ) from error
+    if not known:
+        htcondor2.reload_config()  # it was read when the bindings were first imported, perhaps for no pool at all
     return htcondor2
 
 

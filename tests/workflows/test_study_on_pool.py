@@ -82,6 +82,12 @@ def machine_of(run: RunFolder, pool: Pool) -> set[str]:
     return {event["SlotName"].split("@")[0] for event in events if event.type == htcondor2.JobEventType.EXECUTE}
 
 
+def test_the_bindings_follow_the_pool(pool, monkeypatch):
+    monkeypatch.setenv("CONDOR_CONFIG", "/dev/null")
+    condor.bindings(None).reload_config()  # as after a look at logs without a pool
+    assert {slot["Name"].split("@")[0] for slot in condor.query_slots(pool)} == {"slot1", "slot2"}
+
+
 def test_a_study_to_its_champions(pool, run_area, capsys):
     run = generate(run_area, capsys)
     assert main(["doctor", str(run.path)]) == 0
