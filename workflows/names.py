@@ -82,6 +82,11 @@ class RegionFolder:
         return self.path / TRAIN_SUBMIT, self.path / FINAL_SUBMIT
 
     @property
+    def dag(self) -> Path:
+        """The graph of this region alone."""
+        return self.path / REGION_DAG
+
+    @property
     def spec(self) -> Path:
         """What PRE and POST need to know of the region, as JSON."""
         return self.path / REGION_FILE
@@ -144,6 +149,15 @@ class RunFolder:
     def region(self, slug: str) -> RegionFolder:
         """Files of one region."""
         return RegionFolder(self.path / "regions" / slug)
+
+
+def dagman_file(dag: Path, suffix: str) -> Path:
+    """Return a file that HTCondor keeps beside a DAG: `dagman.log`, `lock`, `condor.sub` and so on.
+
+    >>> str(dagman_file(Path("/run/study.dag"), "lock"))
+    '/run/study.dag.lock'
+    """
+    return dag.with_name(f"{dag.name}.{suffix}")
 
 
 def data_file(part: str) -> str:

@@ -97,7 +97,7 @@ class Renderer:
         folder = self.run.region(plan.region.slug)
         where = f"regions/{plan.region.slug}"
         train, final = folder.submit_files
-        yield f"{where}/{names.REGION_DAG}", self._dag(folder.path / names.REGION_DAG, (plan,), [plan.region.slug])
+        yield f"{where}/{names.REGION_DAG}", self._dag(folder.dag, (plan,), [plan.region.slug])
         yield (
             f"{where}/{names.NODES_DAG}",
             self._render(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from workflows import condor
 from workflows.errors import PoolError
 from workflows.journal import History, Journal
-from workflows.names import REGION_DAG, RegionFolder, RunFolder, parse_node
+from workflows.names import RegionFolder, RunFolder, dagman_file, parse_node
 from workflows.pool import Pool
 from workflows.regionspec import read_spec
 from workflows.report import read_manifest
@@ -86,8 +86,8 @@ def read_status(run: RunFolder, pool: Pool | None) -> RunStatus:
 def _dags(run: RunFolder, slugs: Sequence[str], pool: Pool | None) -> tuple[list[condor.DagState], str]:
     """Return the state of the study's DAG and of regions' DAGs that were submitted alone."""
     note = "" if pool else "no pool is running here: what is in the queue is not known"
-    dags = [run.study_dag, *(run.region(slug).path / REGION_DAG for slug in slugs)]
-    logs = (dag.with_name(f"{dag.name}.dagman.log") for dag in dags)
+    dags = [run.study_dag, *(run.region(slug).dag for slug in slugs)]
+    logs = (dagman_file(dag, "dagman.log") for dag in dags)
     return [state for log in logs if (state := condor.read_dag_log(pool, log))], note
 
 
