@@ -161,9 +161,9 @@ def test_dagman_killed_in_mid_round_ends_with_the_same_champions(pool, run_area,
     undisturbed = generate(run_area / "a", capsys)
     killed = generate(run_area / "b", capsys)
     for run in (undisturbed, killed):
-        slow_down(run, 2)
+        slow_down(run, 5)
         submit(run)
-    wait(pool, killed, lambda status: any(r.done == 1 for r in status.regions), "a trial in the middle of a round")
+    wait(pool, killed, lambda status: any(r.done for r in status.regions), "a trial before the end")
     for process in Path("/proc").glob("[0-9]*"):
         if is_dagman_of(process, killed):
             os.kill(int(process.name), signal.SIGKILL)
