@@ -1,4 +1,4 @@
-"""What a network is: a chain of layers with DSSTNE's names for everything, as frozen dataclasses.
+"""What a network is: layers and the edges between them with DSSTNE's names for everything, as frozen dataclasses.
 
 Standard library only, because the manager reads networks too.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import cached_property
 
 
 class LayerKind(enum.StrEnum):
@@ -17,25 +18,45 @@ class LayerKind(enum.StrEnum):
     OUTPUT = "Output"
 
 
+class LayerType(enum.StrEnum):
+    """How a layer is connected; only the fully connected one can be run yet."""
+
+    FULLY_CONNECTED = "FullyConnected"
+    CONVOLUTIONAL = "Convolutional"
+    POOLING = "Pooling"
+
+
 class Activation(enum.StrEnum):
-    """What a unit makes of its weighted sum."""
+    """What a unit makes of its weighted sum; `activations` has the formulas."""
 
     SIGMOID = "Sigmoid"
     TANH = "Tanh"
     RELU = "Relu"
     LINEAR = "Linear"
+    LEAKY_RELU = "LeakyRectifiedLinear"
+    ELU = "ExponentialLinear"
+    SELU = "ScaledExponentialLinear"
     SOFTMAX = "SoftMax"
+    SOFTPLUS = "SoftPlus"
+    SOFTSIGN = "SoftSign"
+    RELU_MAX = "RELUMax"
+    LINEAR_MAX = "LinearMax"
 
 
 class ErrorFunction(enum.StrEnum):
-    """What training minimizes."""
+    """What training minimizes; `losses` has the formulas."""
 
+    L1 = "L1"
+    L2 = "L2"
+    L2_HINGE = "L2Hinge"
+    HINGE = "Hinge"
     CROSS_ENTROPY = "CrossEntropy"
     MARGINAL = "ScaledMarginalCrossEntropy"
+    DATA_MARGINAL = "DataScaledMarginalCrossEntropy"
 
 
 class Scheme(enum.StrEnum):
-    """How weights start; `ops.initial_weights` has the formulas."""
+    """How weights start; `initial.initial_weights` has the formulas."""
 
     XAVIER = "Xavier"
     CAFFE_XAVIER = "CaffeXavier"
@@ -43,11 +64,26 @@ class Scheme(enum.StrEnum):
     UNIFORM = "Uniform"
     UNIT_BALL = "UnitBall"
     CONSTANT = "Constant"
+    SELU = "SELU"
+
+
+class PoolingFunction(enum.StrEnum):
+    """What a pooling layer computes."""
+
+    MAX = "Max"
+    AVERAGE = "Average"
+    LRN = "LRN"
+    MAXOUT = "Maxout"
+    DOT_PRODUCT = "DotProduct"
+    COSINE = "Cosine"
+    STOCHASTIC = "Stochastic"
+    LCN = "LCN"
+    GLOBAL_TEMPORAL = "GlobalTemporal"
 
 
 @dataclass(frozen=True, slots=True)
 class WeightInit:
-    """How the weights and biases of the edge into a layer start."""
+    """How the weights and biases of the edges into a layer start."""
 
     scheme: Scheme = Scheme.XAVIER
     scale: float = 1.0
@@ -55,22 +91,59 @@ class WeightInit:
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """The edge from `source` uses the weights of the edge from `owner_source` to `owner_target`; biases are its own."""
+
+    source: str
+    owner_source: str
+    owner_target: str
+    transposed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sparseness:
+    """Pulls the mean activation of each unit towards p with force beta; off when beta is 0."""
+
+    p: float = 0.0
+    beta: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer; `units` is None for `"N": "auto"`, which takes the width of the data set."""
+    """One layer; `units` is None for `"N": "auto"`, which takes the width of the data set.
+
+    `dimensions` is N as the file has it, (Nx,) up to (Nx, Ny, Nz, Nw), empty for "auto"; their product is `units`
+    except for a convolutional layer, whose N is the number of its maps.
+    """
 
     name: str
     kind: LayerKind
     units: int | None
+    type: LayerType = LayerType.FULLY_CONNECTED
+    dimensions: tuple[int, ...] = ()
     data_set: str = ""
     sparse: bool = False
+    sources: tuple[str, ...] = ()
+    skips: tuple[str, ...] = ()
+    shared: tuple[Shared, ...] = ()
     activation: Activation = Activation.SIGMOID
+    slope: float = 0.01  # of LeakyRectifiedLinear below zero
+    alpha: float = 1.0  # of ExponentialLinear and ScaledExponentialLinear
+    selu_lambda: float = 1.050701
     dropout: float = 0.0
+    batch_norm: bool = False
+    sparseness: Sparseness = Sparseness()  # the network's where it is off
+    weight_norm: float = 0.0
+    delta_norm: float = 0.0
     init: WeightInit = WeightInit()
+    function: PoolingFunction | None = None
+    kernel: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Marginal:
-    """Targets and scales of ScaledMarginalCrossEntropy."""
+    """Targets and scales of the marginal cross entropies."""
 
     one_target: float = 0.9
     zero_target: float = 0.1
@@ -79,13 +152,81 @@ class Marginal:
 
 
 @dataclass(frozen=True, slots=True)
+class Boost:
+    """What the error of units with a target other than zero, and of those with zero, is multiplied by."""
+
+    one: float = 1.0
+    zero: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalResponse:
+    """Constants of local response normalization: y = x / (k + alpha / n sum x^2)^beta."""
+
+    k: float = 2.0
+    n: int = 5
+    alpha: float = 1e-4
+    beta: float = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A weighted connection between the layers numbered `source` and `target`.
+
+    `owner` is the number of the edge whose weights it uses, its own number unless they are shared.
+    """
+
+    number: int
+    source: int
+    target: int
+    owner: int
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
 class NetworkSpec:
-    """A chain of layers: one Input, at least one Hidden, one Output."""
+    """Layers in the order of the file; every name in `sources`, `skips` and `shared` is that of a layer."""
 
     layers: tuple[Layer, ...]
     name: str = ""
     kind: str = "FeedForward"
     error: ErrorFunction = ErrorFunction.CROSS_ENTROPY
     marginal: Marginal = Marginal()
+    boost: Boost = Boost()
+    sparseness: Sparseness = Sparseness()
     denoising: float = 0.0
     shuffle: bool = True
+    decay: float = 0.0
+    local_response: LocalResponse = LocalResponse()
+    maxout: int = 2
+    compat: bool = False  # reproduce the oddities of DSSTNE (not its defects)
+
+    @cached_property
+    def edges(self) -> tuple[Edge, ...]:
+        """All weighted connections: by target in the order of the layers, then by source as the layer lists them."""
+        place = self.places
+        pairs = [
+            (source, layer.name)
+            for layer in self.layers
+            if layer.type is not LayerType.POOLING
+            for source in layer.sources
+        ]
+        number = {pair: n for n, pair in enumerate(pairs)}
+        edges = []
+        for n, (source, target) in enumerate(pairs):
+            owner, transposed = n, False
+            for shared in self.layers[place[target]].shared:
+                if shared.source == source:
+                    owner = number[shared.owner_source, shared.owner_target]
+                    transposed = shared.transposed
+            edges.append(Edge(n, place[source], place[target], owner, transposed))
+        return tuple(edges)
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Layer name -> its number."""
+        return {layer.name: n for n, layer in enumerate(self.layers)}
+
+    def layers_of(self, kind: LayerKind) -> tuple[Layer, ...]:
+        """Return the layers of one kind, in the order of the file."""
+        return tuple(layer for layer in self.layers if layer.kind is kind)
