@@ -1,64 +1,95 @@
-"""Examples in memory: compressed sparse rows of ones, never dense."""
+"""Data sets in memory or in files: rows with their names, weights and index; several files as one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.errors import DataError
+from nnlib.rows import (
+    Csr,
+    Dense,
+    Floats,
+    Ints,
+    Joined,
+    Longs,
+    Offsets,
+    Rows,
+    first_not_finite,
+    from_rows,
+    offsets,
+    one_hot,
+    stacked,
+)
 
-Ints = NDArray[np.int32]
-Offsets = NDArray[np.int64]
+__all__ = [
+    "Csr",
+    "Data",
+    "DataSet",
+    "Dense",
+    "Floats",
+    "Ints",
+    "Longs",
+    "Offsets",
+    "Rows",
+    "as_data_set",
+    "from_rows",
+    "from_scipy",
+    "join",
+    "kind_of",
+    "offsets",
+    "one_hot",
+]
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Csr:
-    """Boolean rows. The units of example i are `indices[indptr[i]:indptr[i + 1]]`, each below `width`."""
-
-    indptr: Offsets  # (examples + 1,)
-    indices: Ints  # (nonzeros,)
-    width: int
-
-    @property
-    def examples(self) -> int:
-        """How many rows."""
-        return len(self.indptr) - 1
-
-    @property
-    def nonzeros(self) -> int:
-        """How many ones."""
-        return len(self.indices)
-
-    def take(self, rows: NDArray[np.int64]) -> Csr:
-        """Return the rows numbered `rows`, in that order."""
-        counts = np.diff(self.indptr)[rows]
-        indptr = offsets(counts)
-        source = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
-        return Csr(indptr, self.indices[source], self.width)
-
-    def keep(self, mask: NDArray[np.bool_]) -> Csr:
-        """Return the same rows with only the ones whose `mask` (nonzeros,) is true."""
-        kept = offsets(mask)
-        return Csr(kept[self.indptr], self.indices[mask], self.width)
-
-    def sets(self) -> Csr:
-        """Return the rows with sorted units and no unit twice (a file may hold duplicates)."""
-        rows = np.repeat(np.arange(self.examples), np.diff(self.indptr))
-        keys = np.unique(rows * self.width + self.indices)
-        counts = np.bincount(keys // self.width, minlength=self.examples)
-        return Csr(offsets(counts), (keys % self.width).astype(np.int32), self.width)
+MOST_UNITS = 2**31 - 1  # what an int32 unit number can count
+STORED_TYPES = ("uint8", "int8", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
+WIDENED = {"bool": "float32", "int16": "int32", "float16": "float32", "longdouble": "float64", "float128": "float64"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DataSet:
-    """One named data set; `features` are the names of its units, empty when the file has none."""
+    """One named data set; `features` are the names of its units, empty when the file has none.
+
+    Example i is row `index[i]` of `rows`, or row i without an index; examples of an indexed set share rows.
+    """
 
     name: str
-    rows: Csr
+    rows: Csr | Dense | Rows
     features: tuple[str, ...] = ()
+    weights: Floats | None = None  # (examples,); None means ones
+    index: NDArray[np.int64] | Ints | None = None  # (examples,)
+    dimensions: tuple[int, ...] = ()  # width, height, length as in the file; () means (rows.width,)
+    ignore_zero: bool = False  # of a target only the stored entries count
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the rows are Csr."""
+        return self.rows.sparse
+
+    @property
+    def boolean(self) -> bool:
+        """Whether the rows are Csr of ones."""
+        return self.rows.boolean
+
+    @property
+    def examples(self) -> int:
+        """How many examples."""
+        return self.rows.examples if self.index is None else len(self.index)
+
+    @property
+    def width(self) -> int:
+        """How many units an example has."""
+        return self.rows.width
+
+    def take(self, examples: Longs) -> DataSet:
+        """Return the examples numbered `examples`, in that order, in memory and without an index."""
+        rows = examples if self.index is None else self.index[examples].astype(np.int64)
+        weights = None if self.weights is None else self.weights[examples]
+        return replace(self, rows=self.rows.take(rows), weights=weights, index=None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,16 +109,36 @@ class Data:
         raise DataError(f"{file}: no data set {name!r}, legal: {legal}; correct DataSet in the network")
 
 
-def offsets(counts: NDArray[np.integer] | NDArray[np.bool_]) -> Offsets:
-    """Return row pointers for rows of `counts` entries: 0, counts[0], counts[0] + counts[1], ..."""
-    return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+def from_scipy(matrix: Any) -> Csr:
+    """Return the Csr of a SciPy sparse matrix or array of any format; one whose values are all 1 becomes boolean."""
+    matrix = matrix.tocsr()
+    examples, width = matrix.shape
+    if not 1 <= width <= MOST_UNITS:
+        raise DataError(f"a sparse matrix of {width} columns is not legal, legal: 1 to {MOST_UNITS}")
+    indptr, indices = matrix.indptr.astype(np.int64), matrix.indices
+    if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < width:
+        raise DataError(f"a sparse matrix has column numbers outside 0 to {width - 1}; make it again")
+    if np.all(matrix.data == 1):
+        return Csr(indptr, indices.astype(np.int32), width)
+    rows = Csr(indptr, indices.astype(np.int32), width, _as_floats(matrix.data))
+    wrong = first_not_finite(rows)
+    if wrong is not None:
+        raise DataError(f"a sparse matrix of {examples} rows: row {wrong} has a value that is not a finite float32")
+    return rows
 
 
-def from_rows(rows: Sequence[Sequence[int]], width: int) -> Csr:
-    """Return the Csr of lists of unit numbers."""
-    indptr = offsets(np.array([len(row) for row in rows], dtype=np.int64))
-    flat = np.array([unit for row in rows for unit in row], dtype=np.int32)
-    return Csr(indptr, flat, width)
+def as_data_set(name: str, value: Any) -> DataSet:
+    """Return what a caller has as a data set: a SciPy sparse matrix, a two-dimensional NumPy array, or a DataSet."""
+    if isinstance(value, DataSet):
+        return replace(value, name=name)
+    if isinstance(value, Csr | Dense):
+        return DataSet(name, value)
+    try:
+        if hasattr(value, "tocsr"):
+            return DataSet(name, from_scipy(value))
+        return DataSet(name, _from_array(np.asarray(value)))
+    except DataError as error:
+        raise DataError(f"data set {name!r}: {error}") from None
 
 
 def join(parts: Sequence[tuple[str, Data]]) -> Data:
@@ -97,21 +148,69 @@ def join(parts: Sequence[tuple[str, Data]]) -> Data:
         return first
     for file, data in others:
         for wanted, seen in zip(first.sets, data.sets, strict=False):
-            if (wanted.name, wanted.rows.width, wanted.features) != (seen.name, seen.rows.width, seen.features):
-                raise DataError(
-                    f"{file}: data set {seen.name!r} of width {seen.rows.width} does not continue {wanted.name!r} "
-                    f"of width {wanted.rows.width} in {first_file}; import both with one list of items"
-                )
+            _check_continues(first_file, wanted, file, seen)
         if len(data.sets) != len(first.sets):
             raise DataError(f"{file}: {len(data.sets)} data sets, {first_file} has {len(first.sets)}")
     datas = [data for _, data in parts]
-    sets = tuple(
-        DataSet(s.name, _stacked([data.sets[n].rows for data in datas]), s.features) for n, s in enumerate(first.sets)
-    )
+    sets = tuple(_joined([data.sets[n] for data in datas]) for n in range(len(first.sets)))
     named = all(data.samples for data in datas)
     return Data(sets, tuple(s for data in datas for s in data.samples) if named else (), first.region)
 
 
-def _stacked(parts: Sequence[Csr]) -> Csr:
-    counts = np.concatenate([np.diff(part.indptr) for part in parts])
-    return Csr(offsets(counts), np.concatenate([part.indices for part in parts]), parts[0].width)
+def kind_of(data_set: DataSet) -> str:
+    """Return what a data set is, in words, such as `sparse boolean`."""
+    if data_set.sparse:
+        return "sparse boolean" if data_set.boolean else "sparse analog"
+    return f"dense {data_set.rows.take(np.empty(0, np.int64)).values.dtype}"  # type: ignore[union-attr]
+
+
+def _check_continues(first_file: str, wanted: DataSet, file: str, seen: DataSet) -> None:
+    if (wanted.name, wanted.width, wanted.features) != (seen.name, seen.width, seen.features):
+        raise DataError(
+            f"{file}: data set {seen.name!r} of width {seen.width} does not continue {wanted.name!r} "
+            f"of width {wanted.width} in {first_file}; import both with one list of items"
+        )
+    wants, sees = (f"{kind_of(s)}, {_axes(s)}{', ignoring zeros' * s.ignore_zero}" for s in (wanted, seen))
+    if wants != sees:
+        raise DataError(
+            f"{file}: data set {seen.name!r} is {sees}, in {first_file} it is {wants}; make both files in one way"
+        )
+
+
+def _axes(data_set: DataSet) -> str:
+    return " x ".join(map(str, data_set.dimensions or (data_set.width,)))
+
+
+def _joined(sets: Sequence[DataSet]) -> DataSet:
+    rows = tuple(data_set.rows for data_set in sets)
+    loaded = [part for part in rows if isinstance(part, Csr | Dense)]
+    weights = index = None
+    if any(data_set.weights is not None for data_set in sets):
+        weights = np.concatenate([np.ones(s.examples, np.float32) if s.weights is None else s.weights for s in sets])
+    if any(data_set.index is not None for data_set in sets):
+        first = offsets(np.array([part.examples for part in rows]))
+        index = np.concatenate(
+            [(np.arange(s.examples) if s.index is None else s.index) + first[n] for n, s in enumerate(sets)]
+        )
+    together = stacked(loaded) if len(loaded) == len(rows) else Joined(rows)
+    return replace(sets[0], rows=together, weights=weights, index=index)
+
+
+def _as_floats(values: NDArray[Any]) -> Floats:
+    with np.errstate(over="ignore"):  # what does not fit becomes infinite and is refused by name
+        return values.astype(np.float32)
+
+
+def _from_array(array: NDArray[Any]) -> Dense:
+    if array.ndim != 2:
+        raise DataError(f"an array of {array.ndim} dimensions is not legal, legal: two, examples and units")
+    if not 1 <= array.shape[1] <= MOST_UNITS:
+        raise DataError(f"an array of {array.shape[1]} columns is not legal, legal: 1 to {MOST_UNITS}")
+    name = WIDENED.get(array.dtype.name, array.dtype.name)
+    if name not in STORED_TYPES:
+        raise DataError(f"an array of type {array.dtype} is not legal, legal: {', '.join(STORED_TYPES)}")
+    rows = Dense(np.ascontiguousarray(array, dtype=name))
+    wrong = first_not_finite(rows)
+    if wrong is not None:
+        raise DataError(f"row {wrong} has a value that is not a finite float32")
+    return rows

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from nnlib.checker import nearest
 from nnlib.contract import slug_of
-from nnlib.data import Data, DataSet, from_rows
+from nnlib.data import Csr, Data, DataSet, from_rows
 from nnlib.errors import DataError
 
 History = Mapping[str, Mapping[str, list[str]]]  # region -> customer -> items, oldest first
@@ -51,7 +51,9 @@ class RegionParts:
 
     def pairs(self, part: str) -> int:
         """How many (customer, target item) pairs a part has."""
-        return self.parts[part].sets[1].rows.nonzeros
+        rows = self.parts[part].sets[1].rows
+        assert isinstance(rows, Csr)
+        return rows.nonzeros
 
 
 def read_purchases(path: Path, columns: Columns) -> Iterator[tuple[str, str, str, str]]:
