@@ -7,7 +7,8 @@ hyperparameter `name`, so one file serves a whole search:
     raw = read_json(path)
     spec = parse_network(substitute(raw, {"hidden": 128}), file="network.json")
 
-DSSTNE features beyond a chain of fully connected layers are listed as LATER and refused as not supported yet.
+or in one step `read_network(path, {"hidden": 128})`. Layers of every type are read; `topology.check_runnable` says
+which of them can be trained.
 """
 
 from __future__ import annotations
@@ -18,46 +19,38 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nnlib.architecture import Activation, ErrorFunction, LayerKind, Marginal, NetworkSpec
-from nnlib.checker import Problems, Section, nearest, shown
-from nnlib.layers import parse_layers
+from nnlib.architecture import Boost, ErrorFunction, LocalResponse, Marginal, NetworkSpec
+from nnlib.checker import Problems, Section, SpecError, nearest, shown
+from nnlib.layers import Defaults, parse_layers, parse_sparseness
+from nnlib.topology import check_topology
+
+__all__ = [
+    "SpecError",
+    "canonical_metric",
+    "parse_metric",
+    "parse_network",
+    "placeholders",
+    "read_json",
+    "read_network",
+    "substitute",
+]
 
 
-class SpecError(ValueError):
-    """A network that cannot be used; `problems` lists everything that is wrong with it."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
-
+Value = bool | int | float | str
 
 NETWORK_KEYS = (
-    "Version",
-    "Name",
-    "Kind",
-    "ShuffleIndices",
-    "Denoising",
-    "ScaledMarginalCrossEntropy",
-    "ErrorFunction",
-    "Layers",
+    *("Version", "Name", "Kind", "WeightsData", "ShuffleIndices", "ErrorFunction", "Layers"),
+    *("LocalResponseNormalization", "Maxout", "SparsenessPenalty", "Denoising", "DeltaBoost", "Decay"),
+    *("ScaledMarginalCrossEntropy", "RELUSlope", "ELUAlpha", "SELULambda"),
 )
-LATER_NETWORK_KEYS = (
-    "WeightsData",
-    "LocalResponseNormalization",
-    "LRN",
-    "Maxout",
-    "SparsenessPenalty",
-    "DeltaBoost",
-    "DataScaledMarginalCrossEntropy",
-    "RELUSlope",
-    "Slope",
-    "ELUAlpha",
-    "SELULambda",
-    "Decay",
-)
+ALIASES = {
+    "LRN": "LocalResponseNormalization",
+    "DataScaledMarginalCrossEntropy": "ScaledMarginalCrossEntropy",  # the same four numbers
+    "Slope": "RELUSlope",
+}
+KINDS = {kind: kind for kind in ("FeedForward", "AutoEncoder")}
 ERROR_FUNCTIONS = {e.value: e for e in ErrorFunction} | {"cross entropy": ErrorFunction.CROSS_ENTROPY}
-LATER_ERROR_FUNCTIONS = ("L1", "L2", "L2Hinge", "Hinge", "DataScaledMarginalCrossEntropy")
-METRICS = ("p", "recall", "ndcg")
+METRICS = ("p", "recall", "ndcg", "map", "mrr")
 
 
 def read_json(path: Path) -> Any:
@@ -76,6 +69,8 @@ def read_json(path: Path) -> Any:
         raise SpecError([f"{path.name}: brackets are nested too deeply for a network"]) from error
     except json.JSONDecodeError as error:
         raise SpecError([f"{path.name}:{error.lineno}:{error.colno}: not JSON: {error.msg}"]) from error
+    except ValueError as error:  # Python reads no integer of more than a few thousand digits
+        raise SpecError([f"{path.name}: {error}"]) from error
 
 
 def placeholders(raw: Any) -> dict[str, str]:
@@ -87,7 +82,7 @@ def placeholders(raw: Any) -> dict[str, str]:
     return found
 
 
-def substitute(raw: Any, values: Mapping[str, bool | int | float | str], file: str = "network") -> Any:
+def substitute(raw: Any, values: Mapping[str, Value], file: str = "network") -> Any:
     """Return a copy of `raw` with every `"$name"` replaced; SpecError names those without a value."""
     known = ", ".join(sorted(values)) or "none"
     problems = [
@@ -108,36 +103,49 @@ def substitute(raw: Any, values: Mapping[str, bool | int | float | str], file: s
     return replaced(raw)
 
 
-def parse_network(raw: Any, file: str) -> NetworkSpec:
+def read_network(path: Path, hyperparameters: Mapping[str, Value], compat: bool = False) -> NetworkSpec:
+    """Return the network of the file at `path` with `hyperparameters` in place of its placeholders."""
+    return parse_network(substitute(read_json(path), hyperparameters, path.name), path.name, compat)
+
+
+def parse_network(raw: Any, file: str, compat: bool = False) -> NetworkSpec:
     """Return the network that `raw` (JSON values, no placeholders left) describes; `file` is for messages.
 
-    Raises SpecError with every problem: file, key path, value seen, what is legal.
+    With `compat`, what a file leaves out is as in DSSTNE even where that is odd. Raises SpecError with every problem
+    (file, key path, value seen, what is legal): those of single values, and when there are none those of the whole.
     """
     problems = Problems(file)
     if not isinstance(raw, dict):
         raise SpecError([f"{file}: {shown(raw)} is not a network, legal: an object with the key Layers"])
-    network = Section(raw, "", problems, NETWORK_KEYS, LATER_NETWORK_KEYS)
+    network = Section(raw, "", problems, NETWORK_KEYS, ALIASES)
     if network.number("Version", 0.9) < 0.7:
         network.wrong("Version", f"{shown(network.raw('Version'))} is too old, legal: 0.7 and later")
-    margin = network.section("ScaledMarginalCrossEntropy", ("oneTarget", "zeroTarget", "oneScale", "zeroScale"))
+    network.text("WeightsData", "")  # DSSTNE reads it and does nothing with it
+    response = network.section("LocalResponseNormalization", ("k", "n", "alpha", "beta"))
+    boost = network.section("DeltaBoost", ("one", "zero"))
     spec = NetworkSpec(
         name=network.text("Name", ""),
-        kind=network.choice("Kind", {k: k for k in ("FeedForward", "AutoEncoder")}, "FeedForward"),
-        error=network.choice("ErrorFunction", ERROR_FUNCTIONS, ErrorFunction.CROSS_ENTROPY, LATER_ERROR_FUNCTIONS),
-        marginal=Marginal(
-            one_target=margin.number("oneTarget", 0.9, 0, 1, closed=True),
-            zero_target=margin.number("zeroTarget", 0.1, 0, 1, closed=True),
-            one_scale=margin.number("oneScale", 1.0, 0),
-            zero_scale=margin.number("zeroScale", 1.0, 0),
-        ),
-        denoising=network.section("Denoising", ("p",)).number("p", 0.0, 0, 1),
+        kind=network.choice("Kind", KINDS, "FeedForward"),
+        error=network.choice("ErrorFunction", ERROR_FUNCTIONS, ErrorFunction.CROSS_ENTROPY),
+        marginal=_marginal(network),
+        boost=Boost(one=boost.number("one", 1.0, 0), zero=boost.number("zero", 1.0, 0)),
+        sparseness=parse_sparseness(network),
+        denoising=network.section("Denoising", ("p",)).number("p", 0.0, 0, 1, closed=False),
         shuffle=network.boolean("ShuffleIndices", True),
-        layers=parse_layers(network, problems),
+        decay=network.number("Decay", 0.0, 0),
+        local_response=LocalResponse(
+            k=response.number("k", 2.0),
+            n=response.whole("n", 5),
+            alpha=response.number("alpha", 1e-4),
+            beta=response.number("beta", 0.75),
+        ),
+        maxout=network.section("Maxout", ("k",)).whole("k", 2),
+        compat=compat,
+        layers=parse_layers(network, _defaults(network, compat), problems),
     )
-    if not problems.found:
-        _check_chain(spec, problems)
     if problems.found:
         raise SpecError(problems.found)
+    check_topology(spec, file)
     return spec
 
 
@@ -150,7 +158,9 @@ def parse_metric(name: str) -> tuple[str, int | None]:
     if kind in METRICS and re.fullmatch(r"[1-9][0-9]{0,5}", k):
         return kind, int(k)
     hint = "" if kind in METRICS else nearest(kind, (*METRICS, "precision", "loss"))
-    raise ValueError(f"metric {name!r} is not legal, legal: p@K, recall@K, ndcg@K (K = 1, 2, ...), loss{hint}")
+    raise ValueError(
+        f"metric {name!r} is not legal, legal: p@K, recall@K, ndcg@K, map@K, mrr@K (K = 1, 2, ...), loss{hint}"
+    )
 
 
 def canonical_metric(name: str) -> str:
@@ -170,11 +180,21 @@ def _leaves(raw: Any, path: str) -> Iterator[tuple[str, Any]]:
         yield path, raw
 
 
-def _check_chain(spec: NetworkSpec, problems: Problems) -> None:
-    for index, layer in enumerate(spec.layers):
-        path = f"Layers[{index}].Activation"
-        output = layer.kind is LayerKind.OUTPUT
-        if output and layer.activation not in (Activation.SIGMOID, Activation.SOFTMAX):
-            problems.add(path, f"{layer.activation} has no {spec.error} error, legal for Output: Sigmoid, SoftMax")
-        if layer.kind is LayerKind.HIDDEN and layer.activation is Activation.SOFTMAX:
-            problems.add(path, "SoftMax in a Hidden layer is not supported yet, legal: Sigmoid, Tanh, Relu, Linear")
+def _defaults(network: Section, compat: bool) -> Defaults:
+    """Return the network's slope, alpha and lambda."""
+    return Defaults(
+        slope=network.number("RELUSlope", 0.0) if "RELUSlope" in network else None,
+        alpha=network.number("ELUAlpha", 0.0) if "ELUAlpha" in network else None,
+        selu_lambda=network.number("SELULambda", 1.050701),
+        compat=compat,
+    )
+
+
+def _marginal(network: Section) -> Marginal:
+    section = network.section("ScaledMarginalCrossEntropy", ("oneTarget", "zeroTarget", "oneScale", "zeroScale"))
+    return Marginal(
+        one_target=section.number("oneTarget", 0.9, 0, 1),
+        zero_target=section.number("zeroTarget", 0.1, 0, 1),
+        one_scale=section.number("oneScale", 1.0, 0),
+        zero_scale=section.number("zeroScale", 1.0, 0),
+    )

@@ -1,19 +1,37 @@
 import copy
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnlib.architecture import Activation, ErrorFunction, LayerKind, Marginal, Scheme
+from nnlib.architecture import (
+    Activation,
+    Boost,
+    ErrorFunction,
+    LayerKind,
+    LayerType,
+    LocalResponse,
+    Marginal,
+    PoolingFunction,
+    Scheme,
+    Shared,
+    Sparseness,
+)
+from nnlib.layers import ALL_KEYS
 from nnlib.spec import (
+    ALIASES,
+    NETWORK_KEYS,
     SpecError,
     canonical_metric,
     parse_metric,
     parse_network,
     placeholders,
     read_json,
+    read_network,
     substitute,
 )
+from nnlib.topology import check_runnable, order
 
 GOOD = {
     "Version": 0.8,
@@ -75,6 +93,101 @@ def test_all_values_are_read():
     assert (last.units, last.init.bias) == (10, -10.2)
 
 
+def test_all_network_keys_are_read():
+    more = {
+        "WeightsData": "old.nc",
+        "LRN": {"k": 1, "n": 3, "alpha": 0.5, "beta": 0.25},
+        "Maxout": {"k": 3},
+        "SparsenessPenalty": {"p": 0.5, "beta": 2},
+        "DeltaBoost": {"one": 4, "zero": 0.5},
+        "Decay": 0.125,
+    }
+    spec = parse_network(GOOD | more, "n")
+    assert (spec.local_response, spec.maxout) == (LocalResponse(1, 3, 0.5, 0.25), 3)
+    assert (spec.sparseness, spec.boost, spec.decay) == (Sparseness(0.5, 2), Boost(4, 0.5), 0.125)
+    assert not spec.compat
+
+
+def test_all_layer_keys_are_read():
+    layers = [
+        {"Name": "A", "N": [4, 3, 2], "DataSet": "a", "pDropout": 0.125},
+        {"Name": "B", "Kind": "Input", "N": 24, "DataSet": "b"},
+        {
+            "Name": "C",
+            "N": 24,
+            "Source": ["A", "B"],
+            "Skip": "B",
+            "Sparse": True,
+            "BatchNormalization": True,
+            "SparsenessPenalty": {"p": 0.25, "beta": 1},
+            "Activation": "lrelu",
+            "Slope": 0.5,
+            "WeightNorm": 1,
+            "DeltaNorm": 2,
+            "WeightInit": {"Scheme": "selu", "Scale": 3, "Bias": 4},
+            "SharedWeights": [{"InputLayer": "B", "SourceInputLayer": "A", "SourceOutputLayer": "C"}],
+        },
+        {"Name": "D", "Type": "Convolutional", "N": 5, "Kernel": [3, 2], "KernelStride": 2, "Kind": "Hidden"},
+        {"Name": "E", "Type": "Pooling", "Function": "localresponsenormalization"},
+        {"Name": "Out", "DataSet": "out", "N": 24, "Skip": ["C", "A"], "ELUAlpha": 2, "SELULambda": 3, "Kernel": 7},
+    ]
+    a, b, c, d, e, out = parse_network({"Layers": layers}, "n").layers
+    assert (a.dimensions, a.units, a.dropout, a.sources) == ((4, 3, 2), 24, 0.125, ())
+    assert (b.kind, b.units) == (LayerKind.INPUT, 24)
+    assert (c.sources, c.skips, c.sparse, c.batch_norm) == (("A", "B"), ("B",), True, True)
+    assert (c.sparseness, c.activation, c.slope) == (Sparseness(0.25, 1), Activation.LEAKY_RELU, 0.5)
+    assert (c.weight_norm, c.delta_norm) == (1, 2)
+    assert (c.init.scheme, c.init.scale, c.init.bias) == (Scheme.SELU, 3, 4)
+    assert c.shared == (Shared("B", "A", "C", transposed=False),)
+    assert (d.type, d.dimensions, d.units, d.kernel, d.stride) == (LayerType.CONVOLUTIONAL, (5,), None, (3, 2), (2, 1))
+    assert (e.type, e.function, e.units, e.sources) == (LayerType.POOLING, PoolingFunction.LRN, None, ("D",))
+    assert (out.kind, out.sources, out.skips) == (LayerKind.OUTPUT, ("E",), ("C", "A"))
+    assert (out.alpha, out.selu_lambda, out.kernel) == (2, 3, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "activation"),
+    [
+        ("relu", Activation.RELU),
+        ("RectifiedLinear", Activation.RELU),
+        ("LRelu", Activation.LEAKY_RELU),
+        ("LeakyRectifiedLinear", Activation.LEAKY_RELU),
+        ("ELU", Activation.ELU),
+        ("ExponentialLinear", Activation.ELU),
+        ("SELU", Activation.SELU),
+        ("ScaledExponentialLinear", Activation.SELU),
+        ("softsign", Activation.SOFTSIGN),
+    ],
+)
+def test_names_of_activations(name, activation):
+    assert parse_network(changed(["Layers", 1, "Activation"], name), "n").layers[1].activation is activation
+
+
+@pytest.mark.parametrize(
+    ("network", "layer", "compat", "slope", "alpha"),
+    [
+        ({}, {"Activation": "SELU"}, False, 0.01, 1.6732632),
+        ({}, {"Activation": "SELU"}, True, 1.0, 1.0),
+        ({}, {"Activation": "ELU"}, False, 0.01, 1.0),
+        ({"ELUAlpha": 2, "Slope": 0.25}, {"Activation": "SELU"}, False, 0.25, 2.0),
+        ({"ELUAlpha": 2, "RELUSlope": 0.25}, {"Activation": "ELU", "ELUAlpha": 3, "Slope": 0}, True, 0.0, 3.0),
+    ],
+)
+def test_slopes_and_alphas_left_out_are_the_networks(network, layer, compat, slope, alpha):
+    raw = changed(["Layers", 1], {"N": 2} | layer) | network
+    spec = parse_network(raw, "n", compat)
+    assert spec.compat is compat
+    assert (spec.layers[1].slope, spec.layers[1].alpha) == (slope, alpha)
+
+
+@pytest.mark.parametrize("key", ["ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy"])
+def test_either_margin_key_sets_the_numbers_of_both_errors(key):
+    raw = {k: v for k, v in GOOD.items() if "Marginal" not in k} | {key: {"oneScale": 3}}
+    for error in ErrorFunction:
+        spec = parse_network(raw | {"ErrorFunction": error.value}, "n")
+        assert (spec.error, spec.marginal) == (error, Marginal(0.9, 0.1, 3.0, 1.0))
+
+
 def test_keys_and_choices_ignore_case():
     text = GOOD | {"errorfunction": "cross ENTROPY"}
     del text["ErrorFunction"]
@@ -88,25 +201,50 @@ def test_all_problems_at_once_with_key_paths():
     raw["Layers"][0]["N"] = 0
     assert problems_of(raw) == [
         "network.json: Denoising.p: 1.0 is not legal, legal: a number in [0, 1)",
-        'network.json: Layers[0].N: 0 is not legal, legal: a whole number from 1 or "auto"',
+        'network.json: Layers[0].N: 0 is not legal, legal: a whole number from 1, an array of 1 to 4 of them or "auto"',
         'network.json: Layers[1].pDropuot: unknown key, did you mean "pDropout"?',
-        'network.json: Layers[1].Activation: "Sigmod" is not legal, legal: Sigmoid, Tanh, Relu, Linear, SoftMax, '
-        'RectifiedLinear, did you mean "Sigmoid"?',
+        'network.json: Layers[1].Activation: "Sigmod" is not legal, legal: Sigmoid, Tanh, Relu, Linear, '
+        "LeakyRectifiedLinear, ExponentialLinear, ScaledExponentialLinear, SoftMax, SoftPlus, SoftSign, RELUMax, "
+        'LinearMax, RectifiedLinear, LRelu, ELU, SELU, did you mean "Sigmoid"?',
     ]
 
 
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        (["LRN"], {}, "LRN: LRN is a DSSTNE key that is not supported yet"),
-        (["Layers", 1, "BatchNormalization"], True, "Layers[1].BatchNormalization: "),
-        (["Layers", 1, "Activation"], "ELU", '"ELU" is not supported yet'),
-        (["ErrorFunction"], "L2", '"L2" is not supported yet'),
-        (["Layers", 1, "Type"], "Convolutional", "not supported yet"),
-        (["Layers", 1, "Source"], ["In", "Other"], 'not supported yet, legal: "In"'),
-        (["Layers", 2, "Activation"], "Relu", "Layers[2].Activation: Relu has no"),
-        (["Layers", 1, "Activation"], "SoftMax", "not supported yet"),
-        (["Layers", 1, "Kind"], "Output", "legal: one Input first"),
+        (["Layers", 2, "BatchNormalization"], True, "not a key of an Output layer, legal: Activation, DataSet"),
+        (["Layers", 0, "Source"], "In", "Layers[0].Source: not a key of an Input layer"),
+        (["Layers", 1, "DataSet"], "x", "Layers[1].DataSet: not a key of a Hidden layer"),
+        (["Layers", 1, "L1Penalty"], 1, "Layers[1].L1Penalty: unknown key"),
+        (["Layers", 1, "Recurrent"], "LSTM", "Layers[1].Recurrent: unknown key"),
+        (["Layers", 1, "SharedWeight"], [], 'unknown key, did you mean "SharedWeights"'),
+        (["WeightData"], "x", 'WeightData: unknown key, did you mean "WeightsData"'),
+        (["ErrorFunction"], "SMCE", '"SMCE" is not legal, legal: L1, L2'),
+        (["Layers", 1, "Activation"], "ParametricRectifiedLinear", "trains no slopes"),
+        (["Layers", 1, "Function"], "Max", "Layers[1].Function: not a key of a layer of type FullyConnected"),
+        (["Layers", 1, "Type"], "Pooling", "Layers[1].Function: is missing, legal: Max, Average"),
+        (["Layers", 0, "Type"], "Pooling", "an Input has nothing to pool"),
+        (["Layers", 1, "Kind"], "Target", "DSSTNE reads Target layers but does nothing with them"),
+        (["Layers", 0, "Kind"], "Hidden", "Layers[0].Source: is missing in the first layer"),
+        (["Layers", 1, "Source"], [], "[] is not legal, legal: one name or more"),
+        (["Layers", 1, "Source"], ["In", "In"], '"In" is named twice'),
+        (["Layers", 1, "Source"], 3, "3 is not legal, legal: a name or an array of names"),
+        (["Layers", 1, "SharedWeights"], {"InputLayer": "In"}, "SharedWeights.SourceInputLayer: is missing"),
+        (["Layers", 1, "SharedWeights"], ["In"], "legal: an object {...} or an array of them"),
+        (["Layers", 1, "Kernel"], [1, 2, 3, 4], "legal: a whole number from 1, an array of 1 to 3"),
+        (["Layers", 1, "KernelStride"], [2, 2], "has more numbers than Kernel, legal: 1 of them"),
+        (["Layers", 1, "pDropout"], 1, "1 is not legal, legal: a number in [0, 1)"),
+        (["Layers", 1, "WeightNorm"], -1, "-1 is not legal, legal: a number from 0"),
+        (["Layers", 1, "SparsenessPenalty"], True, "an object"),
+        (["Layers", 1, "N"], [2**16, 2**16], "makes 4294967296 units"),
+        (["Layers", 1, "N"], [1, 2, 3, 4, 5], "an array of 1 to 4"),
+        (["Layers", 1, "Name"], "a\0b", "a string without control characters"),
+        (["Layers", 1, "Name"], "\ud800", "a string without control characters"),
+        (["Layers", 1, "Name"], "$name", "give the hyperparameter"),
+        (["Decay"], 10**400, "a number from 0"),
+        (["Decay"], float("nan"), "a number from 0"),
+        (["LRN"], {"n": 1.5}, "LRN.n: 1.5 is not legal, legal: a whole number from 1"),
+        (["DataScaledMarginalCrossEntropy"], {}, "means the same as ScaledMarginalCrossEntropy, which is given too"),
         (["Layers", 1, "Name"], "In", "name of an earlier layer"),
         (["Layers", 1, "N"], "auto", "a whole number from 1"),
         (["Layers", 1, "N"], "$hidden", "give the hyperparameter"),
@@ -123,6 +261,14 @@ def test_all_problems_at_once_with_key_paths():
 )
 def test_each_mistake_names_its_place(path, value, words):
     assert any(words in problem for problem in problems_of(changed(path, value)))
+
+
+def test_slope_has_two_names():
+    raw = changed(["Layers", 1, "Slope"], 0.5)
+    raw["Layers"][1]["RELUSlope"] = 0.5
+    assert problems_of(raw) == [
+        "network.json: Layers[1].RELUSlope: means the same as Slope, which is given too, legal: one of them"
+    ]
 
 
 def test_not_an_object():
@@ -150,9 +296,19 @@ def test_comments_and_bad_json(tmp_path):
     path.write_bytes(b'{"Name": "\xff"}')
     with pytest.raises(SpecError, match="byte 10 is not UTF-8"):
         read_json(path)
-    path.write_text("[" * 100_000)
-    with pytest.raises(SpecError):
-        read_json(path)
+    for text in ("[" * 100_000, "9" * 100_000):
+        path.write_text(text)
+        with pytest.raises(SpecError):
+            read_json(path)
+
+
+def test_a_file_with_hyperparameters_in_one_step(tmp_path):
+    path = tmp_path / "network.json"
+    path.write_text(json.dumps(changed(["Layers", 1, "N"], "$hidden")))
+    spec = read_network(path, {"hidden": 7}, compat=True)
+    assert (spec.layers[1].units, spec.compat) == (7, True)
+    with pytest.raises(SpecError, match=r'network.json: Layers\[1\].N: "\$hidden" has no value'):
+        read_network(path, {})
 
 
 VALUES = st.recursive(
@@ -162,12 +318,33 @@ VALUES = st.recursive(
 )
 
 
-@given(st.sampled_from([*GOOD, *GOOD["Layers"][1], "0", "1", "2"]), VALUES)
-def test_any_value_anywhere_parses_or_is_a_spec_error(key, value):
-    places = [[int(key)]] if key.isdigit() else [[1, key], [2, key]]
-    for path in [["Layers", *place] for place in places] + [[key]]:
+NAMES = st.sampled_from(["In", "Hidden1", "Output", "other"])
+LIKELY = st.one_of(
+    VALUES,
+    NAMES,
+    st.lists(NAMES, max_size=3),
+    st.sampled_from([kind.value for kind in (*LayerKind, *LayerType, *Activation, *ErrorFunction, *PoolingFunction)]),
+    st.dictionaries(st.sampled_from(["p", "beta", "k", "n", "Scheme", "Scale"]), VALUES, max_size=3),
+    st.fixed_dictionaries({"InputLayer": NAMES, "SourceInputLayer": NAMES, "SourceOutputLayer": NAMES}),
+)
+NETWORK_CHANGES = st.dictionaries(st.sampled_from([*NETWORK_KEYS, *ALIASES]), LIKELY, max_size=3)
+LAYER_CHANGES = st.dictionaries(st.sampled_from(sorted(ALL_KEYS)), LIKELY, max_size=4)
+
+
+@given(NETWORK_CHANGES, st.lists(LAYER_CHANGES, max_size=4), VALUES)
+def test_any_value_anywhere_parses_or_is_a_spec_error(network, layers, other):
+    changed_layers = [a | b for a, b in zip(GOOD["Layers"], layers, strict=False)]
+    rest = GOOD["Layers"][len(layers) :]
+    for raw in (
+        GOOD | network,
+        GOOD | {"Layers": [*changed_layers, *rest]},
+        GOOD | {"Layers": [*layers, other]},
+        other,
+    ):
         try:
-            parse_network(changed(path, value), "network.json")
+            spec = parse_network(raw, "network.json")
+            check_runnable(spec, "network.json")
+            assert len(order(spec)) == len(spec.layers)
         except SpecError as error:
             assert all(problem.startswith("network.json") for problem in error.problems)
 
@@ -180,6 +357,8 @@ def test_any_value_anywhere_parses_or_is_a_spec_error(key, value):
         ("Precision@5", ("p", 5), "p@5"),
         ("Recall@1", ("recall", 1), "recall@1"),
         ("NDCG@20", ("ndcg", 20), "ndcg@20"),
+        ("MAP@10", ("map", 10), "map@10"),
+        ("mrr@5", ("mrr", 5), "mrr@5"),
         ("Loss", ("loss", None), "loss"),
     ],
 )
@@ -188,7 +367,7 @@ def test_metrics(name, meaning, key):
     assert canonical_metric(name) == canonical_metric(key) == key
 
 
-@pytest.mark.parametrize("name", ["ndgc@20", "p@0", "p@", "p", "loss@3", "p@-1", "", "map@10", "p@1e3"])
+@pytest.mark.parametrize("name", ["ndgc@20", "p@0", "p@", "p", "loss@3", "p@-1", "", "mrr", "auc@10", "p@1e3"])
 def test_bad_metrics(name):
     with pytest.raises(ValueError, match="legal: p@K, recall@K"):
         parse_metric(name)
