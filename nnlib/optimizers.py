@@ -1,136 +1,255 @@
-"""Update rules, applied in place to pieces of a weight matrix that fit the cache.
+"""Applies an update rule to the parameters of a network, each piece as soon as its gradient is known.
 
-With G = gradient of the mean loss + l2 times W (biases: without l2), a = learning rate, t = 1, 2, ...:
-
-sgd      W -= a G
-rmsprop  v = 0.9 v + 0.1 G^2;  W -= a G / sqrt(max(1e-9, v))
-adam     m = 0.9 m + 0.1 G;  s = 0.999 s + 0.001 G^2;  W -= a (m / (1 - 0.9^t)) / (sqrt(s / (1 - 0.999^t)) + 1e-8)
-
-SGD and RMSProp as in DSSTNE with mu = 0.9; Adam as in Kingma and Ba (2015), algorithm 1, where DSSTNE starts at t = 2.
+Rows of a sparse input's weights that a batch does not touch have a gradient of zero, which still moves them (momentum,
+l2). They cost nothing until they are read again: then the steps that they missed are replayed, with the same numbers
+in the same order, so that they end as if every step had been done at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.errors import NnlibError
+from nnlib.architecture import Edge, NetworkSpec
+from nnlib.network import Layout, Network, is_sparse_input, layout_of, owners, units
+from nnlib.rules import RULES, Pace, Rule
 
 Floats = NDArray[Any]  # float32, in tests float64
+Rate = Callable[[int], float]  # step -> learning rate
 
-DECAY, SQUARE_DECAY = 0.9, 0.999
-RMSPROP_FLOOR = 1e-9
-ADAM_EPSILON = 1e-8
 CHUNK = 1 << 15  # numbers updated at a time: the five arrays of Adam then stay in a core's cache
-
-Rule = Callable[[Floats, Floats, Sequence[Floats], float, int, Floats], None]
-
-
-def sgd(w: Floats, g: Floats, _state: Sequence[Floats], rate: float, _step: int, tmp: Floats) -> None:
-    """Update w with gradient g; tmp is scratch memory of the same shape."""
-    np.multiply(g, rate, out=tmp)
-    w -= tmp
+PATIENCE = 8  # steps between two looks whether a replay still moves anything
 
 
-def rmsprop(w: Floats, g: Floats, state: Sequence[Floats], rate: float, _step: int, tmp: Floats) -> None:
-    """Update w and state (v,) with gradient g; tmp is scratch memory of the same shape."""
-    (v,) = state
-    np.multiply(g, g, out=tmp)
-    tmp *= 1 - DECAY
-    v *= DECAY
-    v += tmp
-    np.maximum(v, RMSPROP_FLOOR, out=tmp)
-    np.sqrt(tmp, out=tmp)
-    np.divide(g, tmp, out=tmp)
-    tmp *= rate
-    w -= tmp
+@dataclass(frozen=True, slots=True)
+class Hyper:
+    """What stays the same in all steps."""
 
-
-def adam(w: Floats, g: Floats, state: Sequence[Floats], rate: float, step: int, tmp: Floats) -> None:
-    """Update w and state with gradient g; tmp is scratch memory of the same shape.
-
-    The state is (m / 0.1, s / 0.001), and the constants are drawn out of the loop, which saves three passes:
-    a (m / c1) / (sqrt(s / c2) + e) = a k (m / 0.1) / (sqrt(s / 0.001) + e q), q = sqrt(c2 / 0.001), k = 0.1 q / c1.
-    """
-    m, s = state
-    q = float(np.sqrt((1 - SQUARE_DECAY**step) / (1 - SQUARE_DECAY)))
-    k = (1 - DECAY) * q / (1 - DECAY**step)
-    m *= DECAY
-    m += g
-    np.multiply(g, g, out=tmp)
-    s *= SQUARE_DECAY
-    s += tmp
-    np.sqrt(s, out=tmp)
-    tmp += ADAM_EPSILON * q
-    np.divide(m, tmp, out=tmp)
-    tmp *= rate * k
-    w -= tmp
-
-
-RULES: dict[str, tuple[Rule, int]] = {"sgd": (sgd, 0), "rmsprop": (rmsprop, 1), "adam": (adam, 2)}
+    rule: str = "adam"
+    momentum: float = 0.9
+    beta2: float = 0.999
+    l2: float = 0.0
+    l1: float = 0.0
 
 
 @dataclass(slots=True)
-class _Slot:
-    """One parameter array (rows, columns) with the rule's state beside it."""
+class Slot:
+    """One parameter array as rows and columns, the rule's state beside it, and what belongs to it."""
 
     values: Floats
-    state: tuple[Floats, ...]
-    l2: float
+    states: tuple[Floats, ...]
+    l2: float = 0.0
+    l1: float = 0.0
+    locked: bool = False
+    last: NDArray[np.int64] | None = None  # step that each row is at, for rows that are updated when touched
 
 
 class Optimizer:
-    """Applies one rule to the parameters it was given; `step` counts the batches from 1."""
+    """A sink of gradients (see `backward.Sink`) that applies them at once.
 
-    def __init__(self, name: str, rate: float, l2: float, weights: Sequence[Floats], biases: Sequence[Floats]) -> None:
-        """Start with a zero state for `weights` (each 2-D, row-contiguous) and `biases` (each 1-D)."""
-        if name.lower() not in RULES:
-            raise NnlibError(f"trial.json: train.optimizer: {name!r} is not legal, legal: {', '.join(RULES)}")
-        self._rule, states = RULES[name.lower()]
-        self._rate = rate
-        self._weights = [_slot(values, states, l2) for values in weights]
-        self._biases = [_slot(values[:, None], states, 0.0) for values in biases]
+    Call `begin` before each batch, `settle` before its forward pass, `finish` after its backward pass.
+    """
+
+    def __init__(self, network: Network, hyper: Hyper, rate: Rate) -> None:
+        """Start with zero states; `rate` gives the learning rate of step 1, 2, ..."""
+        self.network, self.hyper = network, hyper
         self.step = 0
+        self._rule: Rule = RULES[hyper.rule]
+        self._rate = rate
+        spec = network.spec
+        self._weights = {n: self._slot(store, n in network.locked, hyper) for n, store in network.stores.items()}
+        self._biases = [
+            self._slot(bias[:, None], spec.edges[n].owner in network.locked) for n, bias in enumerate(network.biases)
+        ]
+        self._norms = {
+            n: (self._slot(norm.scale[:, None]), self._slot(norm.bias[:, None])) for n, norm in network.norms.items()
+        }
+        for owner in self._lazy(spec):
+            slot = self._weights[owner]
+            slot.last = np.zeros(len(slot.values), np.int64)
 
-    def rows(self, edge: int, low: int, gradient: Floats) -> None:
-        """Update the weight rows from `low` with their dense gradient (rows, columns)."""
-        self._update(self._weights[edge], low, gradient)
+    def _slot(self, values: Floats, locked: bool = False, hyper: Hyper | None = None) -> Slot:
+        states = tuple(np.zeros_like(values) for _ in range(self._rule.states))
+        return Slot(values, states, hyper.l2 if hyper else 0.0, hyper.l1 if hyper else 0.0, locked)
+
+    def _lazy(self, spec: NetworkSpec) -> list[int]:
+        """Return the edges whose rows are updated when touched: from sparse inputs, not shared, without a limit."""
+        shared = {edge.owner for edge in spec.edges if edge.owner != edge.number}
+        return [
+            edge.number
+            for edge in owners(spec)
+            if is_sparse_input(spec.layers[edge.source])
+            and edge.number not in shared
+            and not spec.layers[edge.target].weight_norm
+        ]
+
+    def arrays(self) -> Mapping[str, Floats]:
+        """Return the states by name, for a checkpoint; call `settle_all` before."""
+        found: dict[str, Floats] = {}
+        for owner, slot in self._weights.items():
+            found |= {f"weights{owner}_state{n}": state for n, state in enumerate(slot.states)}
+        for number, slot in enumerate(self._biases):
+            found |= {f"bias{number}_state{n}": state for n, state in enumerate(slot.states)}
+        for layer, pair in self._norms.items():
+            for name, slot in zip(("scale", "bias"), pair, strict=True):
+                found |= {f"norm{layer}_{name}_state{n}": state for n, state in enumerate(slot.states)}
+        return found
+
+    def resume(self, step: int) -> None:
+        """Go on after `step`; the states were filled by way of `arrays`."""
+        self.step = step
+        for slot in self._weights.values():
+            if slot.last is not None:
+                slot.last[:] = step
+
+    def begin(self) -> None:
+        """Start the next step."""
+        self.step += 1
+
+    def settle(self, owner: int, rows: NDArray[np.int64]) -> None:
+        """Bring rows of a store to the step before this one."""
+        slot = self._weights[owner]
+        if slot.last is not None and not slot.locked and (not self._rule.still or slot.l2 or slot.l1):
+            self._replay(slot, rows, self.step - 1)
+
+    def settle_all(self) -> None:
+        """Bring all rows to this step; call it before parameters are read other than by a forward pass."""
+        for slot in self._weights.values():
+            if slot.last is not None and not slot.locked and (not self._rule.still or slot.l2 or slot.l1):
+                self._replay(slot, np.arange(len(slot.values)), self.step)
+
+    def rows(self, owner: int, low: int, gradient: Floats) -> None:
+        """Update the rows of a store from `low` with their dense gradient (rows, columns)."""
+        self._update(self._weights[owner], low, gradient)
 
     def bias(self, edge: int, low: int, gradient: Floats) -> None:
         """Update the biases from `low` with their gradient (n,)."""
         self._update(self._biases[edge], low, gradient[:, None])
 
-    def touched(self, edge: int, rows: NDArray[np.integer], gradient: Floats) -> None:
-        """Update all weight rows, where only `rows` (ascending) have a gradient, the others zero.
+    def norm(self, layer: int, scale: Floats, bias: Floats) -> None:
+        """Update a batch normalization."""
+        for slot, gradient in zip(self._norms[layer], (scale, bias), strict=True):
+            self._update(slot, 0, gradient[:, None])
 
-        Rows without a gradient move too (momentum, l2), so each piece gets a gradient of its own size.
-        """
-        slot = self._weights[edge]
-        step = max(1, CHUNK // slot.values.shape[1])
-        for low in range(0, len(slot.values), step):
-            first, last = np.searchsorted(rows, (low, low + step))
-            if first == last and not slot.state and not slot.l2:
-                continue
-            piece = np.zeros_like(slot.values[low : low + step])
-            piece[rows[first:last] - low] = gradient[first:last]
-            self._update(slot, low, piece)
+    def touched(self, owner: int, rows: NDArray[np.int64], gradient: Floats) -> None:
+        """Update the rows that have a gradient; the others of the store are left for `settle`."""
+        slot = self._weights[owner]
+        if slot.locked:
+            return
+        if slot.last is None:
+            whole = np.zeros_like(slot.values)
+            whole[rows] = gradient
+            self._update(slot, 0, whole)
+            return
+        pace, step = self._pace(self.step), max(1, CHUNK // slot.values.shape[1])
+        for low in range(0, len(rows), step):
+            some = rows[low : low + step]
+            w, states = slot.values[some], [state[some] for state in slot.states]
+            self._apply(slot, w, gradient[low : low + step], states, pace)
+            slot.values[some] = w
+            for state, piece in zip(slot.states, states, strict=True):
+                state[some] = piece
+        slot.last[rows] = self.step
 
-    def _update(self, slot: _Slot, low: int, gradient: Floats) -> None:
-        step = max(1, CHUNK // gradient.shape[1])
-        scratch = np.empty_like(gradient[:step])
+    def finish(self) -> None:
+        """End the step: apply the limits of WeightNorm."""
+        spec = self.network.spec
+        for edge in owners(spec):
+            limit = spec.layers[edge.target].weight_norm
+            if limit and edge.number not in self.network.locked:
+                _limit(spec, edge, self.network.stores[edge.number], limit)
+
+    def _pace(self, step: int) -> Pace:
+        shift = 1 if self.network.spec.compat else 0  # DSSTNE's Adam starts with t = 2
+        return Pace(step + shift, self._rate(step), self.hyper.momentum, self.hyper.beta2)
+
+    def _update(self, slot: Slot, low: int, gradient: Floats) -> None:
+        if slot.locked:
+            return
+        pace, step = self._pace(self.step), max(1, CHUNK // gradient.shape[1])
         for start in range(0, len(gradient), step):
             g = gradient[start : start + step]
             place = slice(low + start, low + start + len(g))
-            w, tmp = slot.values[place], scratch[: len(g)]
-            if slot.l2:
-                np.multiply(w, slot.l2, out=tmp)
-                g += tmp
-            self._rule(w, g, [state[place] for state in slot.state], self._rate, self.step, tmp)
+            self._apply(slot, slot.values[place], g, [state[place] for state in slot.states], pace)
+
+    def _apply(self, slot: Slot, w: Floats, g: Floats, states: Sequence[Floats], pace: Pace) -> None:
+        """Apply the rule to w and its states, in place; overwrites g."""
+        tmp = np.empty_like(w)
+        if self._rule.decoupled and slot.l2:
+            np.multiply(w, pace.rate * slot.l2, out=tmp)
+            w -= tmp
+        elif slot.l2:
+            np.multiply(w, slot.l2, out=tmp)
+            g += tmp
+        if slot.l1:
+            np.sign(w, out=tmp)
+            tmp *= slot.l1
+            g += tmp
+        self._rule.update(w, g, states, pace, tmp)
+
+    def _replay(self, slot: Slot, rows: NDArray[np.int64], upto: int) -> None:
+        """Apply to each of `rows` the steps with a gradient of zero from the one it is at up to `upto`."""
+        assert slot.last is not None
+        rows = rows[slot.last[rows] < upto]
+        rows = rows[np.argsort(slot.last[rows], kind="stable")]  # those that missed most come first
+        step = max(1, CHUNK // slot.values.shape[1])
+        for low in range(0, len(rows), step):
+            some = rows[low : low + step]
+            arrays = [slot.values[some], *(state[some] for state in slot.states)]
+            self._replay_chunk(slot, arrays, slot.last[some], upto)
+            for array, piece in zip((slot.values, *slot.states), arrays, strict=True):
+                array[some] = piece
+        slot.last[rows] = upto
+
+    def _replay_chunk(self, slot: Slot, arrays: Sequence[Floats], last: NDArray[np.int64], upto: int) -> None:
+        """Replay rows in ascending order of `last`: at each step only the first ones have something to catch up with.
+
+        Rows whose weights have come to rest need no more than their states shrunk.
+        """
+        forced, resting = bool(slot.l2 or slot.l1), 0
+        for step in range(int(last[0]) + 1, upto + 1):
+            count, pace = int(np.searchsorted(last, step)), self._pace(step)
+            if resting:
+                self._shrink([state[:resting] for state in arrays[1:]], pace)
+            if resting == count:
+                continue
+            w, *states = (array[resting:count] for array in arrays)
+            if not (forced or self._rule.moves):
+                self._shrink(states, pace)
+                continue
+            before = w.copy() if self._may_rest(step, pace, forced) else None
+            self._apply(slot, w, np.zeros_like(w), states, pace)
+            if before is not None and np.array_equal(before, w):
+                resting = count
+
+    def _may_rest(self, step: int, pace: Pace, forced: bool) -> bool:
+        """Whether weights that do not move in this step, with a gradient of zero, will not move in later ones.
+
+        That is so when every later move is smaller: the rate does not grow (it falls for good once it falls), and for
+        Adam m shrinks faster than the root of the corrected s.
+        """
+        if forced or not self._rule.rests or step % PATIENCE:
+            return False
+        b, t = pace.beta2, pace.step
+        growth = pace.momentum * math.sqrt((1 - b ** (t + 1)) / ((1 - b**t) * b)) if 0 < b < 1 else math.inf
+        return self._rate(step + 1) <= self._rate(step) and (self._rule.states < 2 or growth <= 1)
+
+    def _shrink(self, states: Sequence[Floats], pace: Pace) -> None:
+        """Do to the states what a step with a gradient of zero does."""
+        for state, second in zip(states, (False, True), strict=False):
+            state *= pace.beta2 if second and self._rule.rests else pace.momentum
 
 
-def _slot(values: Floats, states: int, l2: float) -> _Slot:
-    return _Slot(values, tuple(np.zeros_like(values) for _ in range(states)), l2)
+def _limit(spec: NetworkSpec, edge: Edge, store: Floats, limit: float) -> None:
+    """Scale down, in place, the weights into each unit whose norm is above the limit."""
+    layout, below = layout_of(spec, edge), units(spec, edge.source)
+    axis = 1 if layout is Layout.BY_OUTPUT else 0
+    tables = np.split(store, len(store) // below) if layout is Layout.BLOCKED else [store]
+    for table in tables:
+        norms = np.linalg.norm(table, axis=axis, keepdims=True)
+        table *= np.minimum(1, limit / np.maximum(norms, np.finfo(table.dtype).tiny))

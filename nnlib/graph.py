@@ -1,0 +1,211 @@
+"""A network ready to be computed: its layers in the order of computation, and the forward pass.
+
+Nothing sparse is made dense: a sparse input sums rows of weights, and an output layer is computed in blocks of units
+wherever it can be (see `network.is_blocked`), so that there is no dense target and no array of all outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nnlib import batchnorm, losses
+from nnlib.activations import ROWWISE, activate, dropped, rowwise_sum
+from nnlib.architecture import Edge, Layer, LayerKind
+from nnlib.network import (
+    Layout,
+    Network,
+    block_starts,
+    block_width,
+    is_blocked,
+    is_sparse_input,
+    layout_of,
+    units,
+)
+from nnlib.threads import Each, one_by_one
+from nnlib.topology import order
+
+Floats = NDArray[Any]  # float32, in tests float64
+Rows = Any  # what an input layer gives: sparse.csr_array, or dense Floats, (b, units)
+Touched = tuple[NDArray[np.int64], sparse.csr_array]
+Keep = Callable[[int, tuple[int, int]], NDArray[np.bool_]]  # (layer number, shape) -> the units that dropout keeps
+
+PIECE = 256  # rows or columns of a weight matrix that one thread works on
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A layer in its place: the edges into it, the layers it skips from, and how it is computed."""
+
+    number: int
+    layer: Layer
+    edges: tuple[Edge, ...]
+    skips: tuple[int, ...]
+    blocked: bool
+    error: losses.Error | None  # of an output layer
+
+    @property
+    def units(self) -> int:
+        """How many units the layer has."""
+        return self.layer.units or 0
+
+
+@dataclass(slots=True)
+class Values:
+    """What a forward pass found, by the number of the layer."""
+
+    out: dict[int, Rows] = field(default_factory=dict)  # what the next layers see, after dropout
+    sums: dict[int, Floats] = field(default_factory=dict)  # z of output layers that are not blocked
+    before_dropout: dict[int, Floats] = field(default_factory=dict)
+    keep: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+    totals: dict[int, Floats] = field(default_factory=dict)  # see activations.rowwise_sum
+    normed: dict[int, batchnorm.Normed] = field(default_factory=dict)
+    touched: dict[int, Touched] = field(default_factory=dict)  # of sparse inputs
+
+    def touched_by(self, layer: int) -> Touched:
+        """Return `touched_rows` of a sparse input."""
+        if layer not in self.touched:
+            self.touched[layer] = touched_rows(self.out[layer])
+        return self.touched[layer]
+
+
+class Graph:
+    """A network, its layers in the order of computation, and the threads to compute them on."""
+
+    def __init__(self, network: Network, each: Each = one_by_one) -> None:
+        spec = network.spec
+        self.network, self.each = network, each
+        self.nodes = tuple(_node(network, n) for n in order(spec))
+        self.inputs = tuple(node for node in self.nodes if node.layer.kind is LayerKind.INPUT)
+        self.outputs = tuple(node for node in self.nodes if node.layer.kind is LayerKind.OUTPUT)
+        self.layouts = {edge.number: layout_of(spec, spec.edges[edge.owner]) for edge in spec.edges}
+
+    def node(self, layer: int) -> Node:
+        """Return the node of a layer."""
+        return next(node for node in self.nodes if node.number == layer)
+
+    def forward(self, inputs: Mapping[int, Rows], keep: Keep | None = None, training: bool = False) -> Values:
+        """Compute every layer but the blocked ones; `keep` draws what dropout keeps, None for no dropout."""
+        values = Values()
+        for node in self.nodes:
+            if node.layer.kind is LayerKind.INPUT:
+                a = inputs[node.number]
+            elif node.blocked:
+                continue
+            else:
+                a = self._computed(node, values, training)
+            if keep is not None and node.layer.dropout and not is_sparse_input(node.layer):
+                mask = keep(node.number, a.shape)
+                values.before_dropout[node.number], values.keep[node.number] = a, mask
+                a = dropped(node.layer, a, mask)
+            values.out[node.number] = a
+        return values
+
+    def _computed(self, node: Node, values: Values, training: bool) -> Floats:
+        z = self.sums(node, values)
+        if node.layer.batch_norm:
+            norm = self.network.norms[node.number]
+            if training:
+                values.normed[node.number], z = batchnorm.forward(norm, z)
+            else:
+                z = batchnorm.inference(norm, z)
+        if node.error is not None:
+            values.sums[node.number] = z.copy()
+        if node.layer.activation in ROWWISE:
+            values.totals[node.number] = rowwise_sum(node.layer, z)
+        return activate(node.layer, z)
+
+    def sums(self, node: Node, values: Values) -> Floats:
+        """Return z (b, units) of a layer from the values of those before it; whole, also when it is blocked."""
+        if node.blocked:
+            blocks = [self.block(node, values, low) for low in block_starts(node.units)]
+            return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+        z: Floats | None = None
+        for edge in node.edges:
+            part = self._product(edge, values.out[edge.source])
+            part += self.network.biases[edge.number]
+            z = part if z is None else np.add(z, part, out=z)
+        assert z is not None, "a layer that is computed has a source"
+        for skip in node.skips:
+            source = values.out[skip]
+            if sparse.issparse(source):
+                np.add.at(z, source.nonzero(), source.data) if source.nnz else None
+            else:
+                z += source
+        return z
+
+    def block(self, node: Node, values: Values, low: int) -> Floats:
+        """Return z (b, n) of the units of a blocked layer from `low`."""
+        high = min(low + block_width(node.units), node.units)
+        z: Floats | None = None
+        for edge in node.edges:
+            x, store = values.out[edge.source], self.network.stores[edge.owner]
+            if self.layouts[edge.number] is Layout.BY_OUTPUT:
+                part = x @ store[low:high].T
+            else:
+                part = (x @ store[self.table(edge, low)])[:, : high - low]
+            z = part if z is None else np.add(z, part, out=z)
+        assert z is not None, "a layer that is computed has a source"
+        for edge in node.edges:
+            z += self.network.biases[edge.number][low:high]
+        return z
+
+    def table(self, edge: Edge, low: int) -> slice:
+        """Return the rows of a BLOCKED store that hold the weights to the block of units from `low`."""
+        below = units(self.network.spec, edge.source)
+        start = low // block_width(units(self.network.spec, edge.target)) * below
+        return slice(start, start + below)
+
+    def _product(self, edge: Edge, x: Rows) -> Floats:
+        """Return x W (b, out), or x W^T for weights used transposed; large ones in pieces, on all threads."""
+        w = self.network.stores[edge.owner]
+        w = w.T if edge.transposed else w
+        if sparse.issparse(x) or w.shape[1] < 2 * PIECE:
+            return np.asarray(x @ w)
+        z = np.empty((len(x), w.shape[1]), w.dtype)
+
+        def piece(low: int) -> None:
+            np.matmul(x, w[:, low : low + PIECE], out=z[:, low : low + PIECE])
+
+        consume(self.each(piece, range(0, w.shape[1], PIECE)))
+        return z
+
+    def activations(self, inputs: Mapping[int, Rows], layer: int) -> Floats:
+        """Return the outputs (b, units) of one layer, as in prediction."""
+        values, node = self.forward(inputs), self.node(layer)
+        if not node.blocked:
+            return np.asarray(values.out[layer])
+        return activate(node.layer, self.sums(node, values))
+
+
+def touched_rows(x: sparse.csr_array) -> tuple[NDArray[np.int64], sparse.csr_array]:
+    """Return the units that occur in some rows, ascending, and the rows with only those units."""
+    flags = np.zeros(x.shape[1], dtype=bool)
+    flags[x.indices] = True
+    place = np.cumsum(flags, dtype=x.indices.dtype) - 1
+    rows = np.flatnonzero(flags)
+    return rows, sparse.csr_array((x.data, place[x.indices], x.indptr), shape=(x.shape[0], len(rows)))
+
+
+def consume(results: Iterable[Any]) -> None:
+    """Wait for every result; an error in one is raised here."""
+    for _ in results:
+        pass
+
+
+def _node(network: Network, number: int) -> Node:
+    spec = network.spec
+    layer = spec.layers[number]
+    return Node(
+        number,
+        layer,
+        tuple(edge for edge in spec.edges if edge.target == number),
+        tuple(spec.places[name] for name in layer.skips),
+        is_blocked(spec, layer),
+        losses.error_of(spec, layer) if layer.kind is LayerKind.OUTPUT else None,
+    )
