@@ -1,14 +1,14 @@
-"""DSSTNE's data-set files: NetCDF-4 with numbered attributes and variables, one number per data set.
+"""DSSTNE's data-set files, read into memory, written and checked; `nnlib.dataheader` says how they are made up.
 
-Data set n has the attributes name, attributes (bits), dataType, kind, dimensions, width, and, being sparse, the
-variables sparseStart, sparseEnd (half-open ranges into sparseIndex) and sparseIndex. Read as well: legacy 32-bit
-ranges, more than one dimension, duplicate units in an example, ranges in any order. Beyond the format: `samples`
-and `indToFeature<n>` (names), and the global attribute `region`; DSSTNE ignores them.
+Read as well: legacy 32-bit ranges, ranges in any order, duplicate units in an example, the engine's own spelling of
+dataType, values of another type that holds the same numbers. Beyond the format: the global attribute `region`, which
+DSSTNE ignores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,23 +17,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib import netcdf
-from nnlib.data import Csr, Data, DataSet, join, offsets
+from nnlib.blocks import check_room, read_index, read_rows, read_weights
+from nnlib.data import Csr, Data, DataSet, Dense, join
+from nnlib.dataheader import (
+    AXES,
+    BOOLEAN,
+    IGNORE_ZERO,
+    INDEXED,
+    NAME_BYTES,
+    SPARSE,
+    TYPES,
+    WEIGHTED,
+    Header,
+    read_headers,
+    shape_of_names,
+)
 from nnlib.errors import DataError
 
-SPARSE, BOOLEAN = 1, 2
-WITHOUT_EFFECT = 4 | 8 | 16  # Compressed, Recurrent, Mutable: flags that DSSTNE stores and never reads
-UINT_TYPE = 0
 NUMERIC_KIND = 0
+BLOCK = 4096  # examples that are read together
+BLOCK_BYTES = 1 << 26  # of very wide rows fewer are
+TYPE_CODES = {stored: TYPES.index(stored) for stored in TYPES if stored != "u1"} | {np.dtype("u1"): 8}  # UChar, no RGB8
 
 
 @dataclass(frozen=True, slots=True)
 class SetSummary:
-    """What one data set holds."""
+    """What one data set holds; `nonzeros` are the stored entries, or in dense rows the values other than zero."""
 
     name: str
     examples: int
     width: int
     nonzeros: int
+    kind: str = "sparse boolean"
+    rows: int = 0  # 0 means as many as examples; fewer in an indexed set
+    dimensions: tuple[int, ...] = ()  # () means one, the width
+    weighted: bool = False
+    indexed: bool = False
+    ignore_zero: bool = False
+
+    @property
+    def density(self) -> float:
+        """Which part of all values is there."""
+        return self.nonzeros / ((self.rows or self.examples) * self.width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +70,10 @@ class DataSummary:
 
 
 def check_data_file(path: Path) -> DataSummary:
-    """Read the whole file and summarize it; DataError names the file, the variable and what is legal."""
-    data = read_data(path)
-    sets = tuple(SetSummary(s.name, s.rows.examples, s.rows.width, s.rows.nonzeros) for s in data.sets)
-    return DataSummary(sets, data.region)
+    """Read the whole file, a block at a time, and summarize it; DataError names the file, the variable and the row."""
+    with netcdf.File(path) as file:
+        sets = tuple(_summary(file, header) for header in read_headers(file))
+        return DataSummary(sets, region_of(file))
 
 
 def read_all(paths: Sequence[Path]) -> Data:
@@ -57,23 +82,44 @@ def read_all(paths: Sequence[Path]) -> Data:
 
 
 def read_data(path: Path) -> Data:
-    """Read one data-set file."""
-    content = netcdf.read(path)
-    reader = _Reader(path.name, content.attributes, content.variables)
-    count = reader.integer("datasets")
-    if not 1 <= count <= len(content.variables):
-        raise DataError(
-            f"{path.name}: attribute datasets: {count} is not legal, legal: the number of data sets, from 1"
-        )
-    sets = tuple(_read_set(reader, n) for n in range(count))
-    examples = {s.rows.examples for s in sets}
-    if len(examples) > 1:
-        seen = ", ".join(f"{s.name} {s.rows.examples}" for s in sets)
-        raise DataError(f"{path.name}: data sets have different numbers of examples ({seen}); they must agree")
-    samples = reader.strings("samples")
-    if samples and len(samples) != sets[0].rows.examples:
-        raise DataError(f"{path.name}: samples: {len(samples)} names, there are {sets[0].rows.examples} examples")
-    return Data(sets, samples, str(content.attributes.get("region", "")))
+    """Read one data-set file into memory."""
+    with netcdf.File(path) as file:
+        headers = read_headers(file)
+        check_room(file, "its data sets", sum(header.bytes for header in headers))
+        sets = tuple(data_set_of(file, header, read_rows(file, header, 0, header.rows)) for header in headers)
+        samples = file.strings("samples") if shape_of_names(file, "samples") else ()
+        return Data(sets, samples, region_of(file))
+
+
+def data_set_of(file: netcdf.File, header: Header, rows: Any) -> DataSet:
+    """Return a data set of an open file with its names, weights and index; `rows` may lie anywhere."""
+    return DataSet(
+        header.name,
+        rows,
+        file.strings(f"indToFeature{header.n}") if header.names else (),
+        read_weights(file, header),
+        read_index(file, header),
+        header.dimensions if len(header.dimensions) > 1 else (),
+        bool(header.bits & IGNORE_ZERO),
+    )
+
+
+def region_of(file: netcdf.File) -> str:
+    """Return the region that a file names, or nothing."""
+    return str(file.attributes.get("region", ""))
+
+
+def estimated_bytes(file: netcdf.File) -> float:
+    """Return how much memory the data of a file take once they are read."""
+    names = shape_of_names(file, "samples")
+    return sum(header.bytes for header in read_headers(file)) + (names.length * NAME_BYTES if names else 0)
+
+
+def blocks_of(header: Header) -> Iterator[tuple[int, int]]:
+    """Yield first and last (exclusive) row of blocks that are read together."""
+    size = max(1, min(BLOCK, int(BLOCK_BYTES // header.row_bytes)))
+    for first in range(0, header.rows, size):
+        yield first, min(first + size, header.rows)
 
 
 def write_data(path: Path, data: Data) -> None:
@@ -81,106 +127,85 @@ def write_data(path: Path, data: Data) -> None:
     attributes: dict[str, Any] = {"datasets": np.uint32(len(data.sets))}
     variables: dict[str, netcdf.Variable] = {}
     for n, data_set in enumerate(data.sets):
-        rows = data_set.rows
-        attributes |= {
-            f"name{n}": data_set.name,
-            f"attributes{n}": np.uint32(SPARSE | BOOLEAN),
-            f"dataType{n}": np.uint32(UINT_TYPE),
-            f"kind{n}": np.uint32(NUMERIC_KIND),
-            f"dimensions{n}": np.uint32(1),
-            f"width{n}": np.uint32(rows.width),
-        }
-        variables |= {
-            f"sparseStart{n}": netcdf.Variable(f"examplesDim{n}", rows.indptr[:-1].astype(np.uint64)),
-            f"sparseEnd{n}": netcdf.Variable(f"examplesDim{n}", rows.indptr[1:].astype(np.uint64)),
-            f"sparseIndex{n}": netcdf.Variable(f"sparseDataDim{n}", rows.indices.astype(np.uint32)),
-        }
-        if data_set.features:
-            variables[f"indToFeature{n}"] = netcdf.Variable(f"indToFeatureDim{n}", data_set.features)
+        attributes |= _attributes(n, data_set)
+        variables |= _variables(n, data_set)
     if data.samples:
-        variables["samples"] = netcdf.Variable("samplesDim", data.samples)
+        variables["samples"] = netcdf.Variable("samplesDim", tuple(data.samples))
     if data.region:
         attributes["region"] = data.region
     netcdf.write(path, netcdf.Content(attributes, variables))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Typed access to a file's content, with errors that name file and variable."""
-
-    file: str
-    attributes: Mapping[str, Any]
-    variables: Mapping[str, netcdf.Variable]
-
-    def integer(self, name: str) -> int:
-        value = self.attributes.get(name)
-        if value is None:
-            raise DataError(f"{self.file}: attribute {name} is missing; this is not a DSSTNE data file")
-        if np.ndim(value) or not np.issubdtype(np.asarray(value).dtype, np.integer):
-            raise DataError(f"{self.file}: attribute {name}: {value!r} is not legal, legal: an integer")
-        return int(value)
-
-    def array(self, name: str) -> NDArray[np.int64]:
-        variable = self.variables.get(name)
-        if variable is None:
-            raise DataError(f"{self.file}: variable {name} is missing; make the file again")
-        values = variable.values
-        if isinstance(values, tuple) or not np.issubdtype(values.dtype, np.integer):
-            raise DataError(f"{self.file}: variable {name} is not of an integer type, legal: uint or uint64")
-        if values.size and not 0 <= int(values.min()) <= int(values.max()) < 2**62:
-            raise DataError(f"{self.file}: variable {name}: values outside 0 to 2^62; make the file again")
-        return values.astype(np.int64)
-
-    def strings(self, name: str) -> tuple[str, ...]:
-        variable = self.variables.get(name)
-        if variable is None:
-            return ()
-        if not isinstance(variable.values, tuple):
-            raise DataError(f"{self.file}: variable {name} is not of type string")
-        return variable.values
+def _summary(file: netcdf.File, header: Header) -> SetSummary:
+    nonzeros = 0
+    for first, last in blocks_of(header):
+        rows = read_rows(file, header, first, last)
+        nonzeros += rows.nonzeros if isinstance(rows, Csr) else int(np.count_nonzero(rows.values))
+    weights, index = read_weights(file, header), read_index(file, header)
+    return SetSummary(
+        header.name,
+        header.examples,
+        header.width,
+        nonzeros,
+        header.kind,
+        header.rows if index is not None else 0,
+        header.dimensions if len(header.dimensions) > 1 else (),
+        weights is not None,
+        index is not None,
+        bool(header.bits & IGNORE_ZERO),
+    )
 
 
-def _read_set(reader: _Reader, n: int) -> DataSet:
-    name = str(reader.attributes.get(f"name{n}", ""))
-    flags = reader.integer(f"attributes{n}") & ~WITHOUT_EFFECT
-    if flags != SPARSE | BOOLEAN:
+def _attributes(n: int, data_set: DataSet) -> dict[str, Any]:
+    dimensions = data_set.dimensions or (data_set.width,)
+    if len(dimensions) > len(AXES) or math.prod(dimensions) != data_set.width:
+        axes = " x ".join(map(str, dimensions))
         raise DataError(
-            f"{reader.file}: attributes{n}: data set {name!r} has the bits {flags}, not supported yet; "
-            f"legal: {SPARSE | BOOLEAN} (sparse and boolean)"
+            f"data set {data_set.name!r}: dimensions {axes} are not legal, legal: 1 to 3 whose product is the width, "
+            f"{data_set.width}"
         )
-    reader.integer(f"dataType{n}")  # required by the format, without meaning for boolean data
-    width = 1
-    for axis in ("width", "height", "length")[: reader.integer(f"dimensions{n}")]:
-        width *= reader.integer(f"{axis}{n}")
-    if not 1 <= width < 2**31:
-        raise DataError(f"{reader.file}: width{n}: {width} is not legal, legal: 1 to 2147483647")
-    rows = _read_rows(reader, n, width)
-    features = reader.strings(f"indToFeature{n}")
-    if features and len(features) != width:
-        raise DataError(f"{reader.file}: indToFeature{n}: {len(features)} names, width{n} is {width}")
-    return DataSet(name, rows, features)
+    bits = SPARSE * data_set.sparse + BOOLEAN * data_set.boolean + IGNORE_ZERO * data_set.ignore_zero
+    bits += INDEXED * (data_set.index is not None) + WEIGHTED * (data_set.weights is not None)
+    code = TYPE_CODES[np.dtype("u4" if data_set.boolean else "f4")]
+    if isinstance(data_set.rows, Dense):
+        if data_set.rows.values.dtype not in TYPE_CODES:
+            raise DataError(
+                f"data set {data_set.name!r}: values of type {data_set.rows.values.dtype} cannot be written"
+            )
+        code = TYPE_CODES[data_set.rows.values.dtype]
+    return {
+        f"name{n}": data_set.name,
+        f"attributes{n}": np.uint32(bits),
+        f"dataType{n}": np.uint32(code),
+        f"kind{n}": np.uint32(NUMERIC_KIND),
+        f"dimensions{n}": np.uint32(len(dimensions)),
+    } | {f"{axis}{n}": np.uint32(size) for axis, size in zip(AXES, dimensions, strict=False)}
 
 
-def _read_rows(reader: _Reader, n: int, width: int) -> Csr:
-    start, end = reader.array(f"sparseStart{n}"), reader.array(f"sparseEnd{n}")
-    index = reader.array(f"sparseIndex{n}")
-    file = reader.file
-    if not len(start):
-        raise DataError(f"{file}: sparseStart{n}: zero examples, legal: at least one")
-    if len(start) != len(end):
-        raise DataError(f"{file}: sparseEnd{n}: {len(end)} examples, sparseStart{n} has {len(start)}")
-    wrong = np.flatnonzero((start > end) | (end > len(index)))
-    if len(wrong):
-        i = int(wrong[0])
-        raise DataError(
-            f"{file}: sparseStart{n}, sparseEnd{n}: example {i} has the range {start[i]} to {end[i]}, "
-            f"legal: start <= end <= {len(index)}; make the file again"
-        )
-    counts = end - start
-    indptr = offsets(counts)
-    flat = index[np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], counts)]
-    if len(flat) and int(flat.max()) >= width:
-        at = int(np.argmax(flat >= width))
-        example = int(np.searchsorted(indptr, at, side="right")) - 1
-        raise DataError(f"{file}: sparseIndex{n}: example {example} has unit {flat[at]}, legal: 0 to {width - 1}")
-    return Csr(indptr, flat.astype(np.int32), width)
+def _variables(n: int, data_set: DataSet) -> dict[str, netcdf.Variable]:
+    rows = data_set.rows
+    if not isinstance(rows, Csr | Dense):
+        rows = rows.take(np.arange(rows.examples))
+    per_row = f"{'examples' if data_set.index is None else 'uniqueExamples'}Dim{n}"
+    if isinstance(rows, Dense):
+        found = {f"data{n}": netcdf.Variable(f"dataDim{n}", rows.values.reshape(-1))}
+    else:
+        found = {
+            f"sparseStart{n}": netcdf.Variable(per_row, rows.indptr[:-1].astype(np.uint64)),
+            f"sparseEnd{n}": netcdf.Variable(per_row, rows.indptr[1:].astype(np.uint64)),
+            f"sparseIndex{n}": netcdf.Variable(f"sparseDataDim{n}", _never_empty(rows.indices.astype(np.uint32))),
+        }
+        if rows.values is not None:
+            found[f"sparseData{n}"] = netcdf.Variable(f"sparseDataDim{n}", _never_empty(rows.values))
+    if data_set.weights is not None:
+        found[f"dataWeight{n}"] = netcdf.Variable(f"examplesDim{n}", data_set.weights.astype(np.float32, copy=False))
+    if data_set.index is not None:
+        found[f"index{n}"] = netcdf.Variable(f"examplesDim{n}", data_set.index.astype(np.uint32))
+    if data_set.features:
+        found[f"indToFeature{n}"] = netcdf.Variable(f"indToFeatureDim{n}", data_set.features)
+    return found
+
+
+def _never_empty(values: NDArray[Any]) -> NDArray[Any]:
+    """Return at least one entry, one that no range reaches: the format's dimensions start at 1."""
+    return values if len(values) else np.zeros(1, values.dtype)

@@ -7,12 +7,13 @@ from pathlib import Path
 from nnlib.datafile import check_data_file
 from nnlib.errors import DataError
 from nnlib.modelfile import read_model
-from nnlib.netcdf import read
+from nnlib.netcdf import File
 
 
 def described(path: Path) -> str:
     """Return a few lines about the file; DataError when it is neither data nor a model."""
-    attributes = read(path).attributes
+    with File(path) as file:  # without its values, which may be more than memory holds
+        attributes = file.attributes
     if "datasets" in attributes:
         return _data(path)
     if "layers" in attributes:
@@ -24,10 +25,12 @@ def _data(path: Path) -> str:
     summary = check_data_file(path)
     lines = [f"data file, region {summary.region!r}" if summary.region else "data file"]
     for data_set in summary.sets:
-        density = data_set.nonzeros / (data_set.examples * data_set.width)
+        shape = f" ({' x '.join(map(str, data_set.dimensions))})" if data_set.dimensions else ""
+        shared = f" that share {data_set.rows} rows" if data_set.indexed else ""
+        extra = ", weighted" * data_set.weighted + ", zeros ignored" * data_set.ignore_zero
         lines.append(
-            f"  {data_set.name}: {data_set.examples} examples, width {data_set.width}, "
-            f"{data_set.nonzeros} nonzeros ({density:.3%})"
+            f"  {data_set.name}: {data_set.kind}, {data_set.examples} examples{shared}, width {data_set.width}{shape}, "
+            f"{data_set.nonzeros} nonzeros ({data_set.density:.3%}){extra}"
         )
     return "\n".join(lines)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,9 @@ from nnlib.errors import DataError
 
 VERSION = str(netCDF4.__version__)
 ROOM = 1 << 20  # bytes that a file may take beyond its values
+LOCK = threading.RLock()  # the library underneath is not made for threads, whatever file they read
+STRING_BYTES = 16  # of each string in a file, beside its text
+MOST_PACKED = {"zlib": 1100, "szip": 100_000, "zstd": 100_000, "bzip2": 1_000_000, "blosc": 100_000}  # values per byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +41,97 @@ class Content:
     variables: Mapping[str, Variable]
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a file says of a variable; `dtype` is None for strings, and for types that no file of ours has."""
+
+    dimensions: tuple[str, ...]
+    length: int
+    dtype: np.dtype[Any] | None
+    strings: bool
+
+
+class File:
+    """An open file whose variables are read as they are asked for, from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Open `path`; DataError when it is not NetCDF or torn, OSError when it cannot be opened at all."""
+        with path.open("rb") as raw:  # the system's own error for a missing or unreadable file
+            size = os.fstat(raw.fileno()).st_size
+        self.path = path
+        with LOCK, _readable(path):
+            self._file = netCDF4.Dataset(str(path), "r")
+            self._file.set_auto_maskandscale(False)
+            self.attributes: Mapping[str, Any] = {name: self._file.getncattr(name) for name in self._file.ncattrs()}
+            self.dimensions = {name: len(dimension) for name, dimension in self._file.dimensions.items()}
+            self.variables = {name: self._shape(name, v, size) for name, v in self._file.variables.items()}
+
+    def values(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """Return the values from `start` to before `stop` of a variable of one dimension that is not of strings."""
+        with LOCK, _readable(self.path, name):
+            values = np.asarray(self._file.variables[name][start:stop])
+        values = values.view(np.int8) if values.dtype == "S1" else values
+        return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+    def strings(self, name: str, start: int = 0, stop: int | None = None) -> tuple[str, ...]:
+        """Return the texts from `start` to before `stop` of a variable of strings."""
+        with LOCK, _readable(self.path, name):
+            return tuple(np.atleast_1d(self._file.variables[name][start:stop]).tolist())
+
+    def whole(self, name: str) -> Variable:
+        """Return all of a variable, as one dimension."""
+        shape = self.variables[name]
+        dimension = shape.dimensions[0] if shape.dimensions else ""
+        if shape.strings:
+            return Variable(dimension, self.strings(name))
+        with LOCK, _readable(self.path, name):
+            return Variable(dimension, np.asarray(self._file.variables[name][:]).reshape(-1))
+
+    def close(self) -> None:
+        """Let go of the file; it cannot be read any more."""
+        with LOCK, _readable(self.path):
+            self._file.close()
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _shape(self, name: str, variable: Any, size: int) -> Shape:
+        """Return the shape of a variable; DataError when the file is too short to hold what it declares."""
+        strings = variable.dtype is str
+        own = not strings and isinstance(variable.datatype, np.dtype)
+        length = 1
+        for dimension in variable.shape:  # in whole numbers that cannot overflow
+            length *= int(dimension)
+        filters = variable.filters() or {}
+        packed = max((ratio for by, ratio in MOST_PACKED.items() if filters.get(by)), default=1)
+        if length * (STRING_BYTES if strings else np.dtype(variable.dtype).itemsize) > size * packed:
+            raise DataError(
+                f"{self.path.name}: variable {name} declares {length} values, a file of {size} bytes cannot hold them; "
+                "make or copy it again"
+            )
+        return Shape(tuple(variable.dimensions), length, np.dtype(variable.dtype) if own else None, strings)
+
+
 def read(path: Path) -> Content:
     """Read a whole file; DataError when it is not NetCDF or torn, OSError when it cannot be opened at all."""
-    with path.open("rb"):  # the system's own error for a missing or unreadable file
-        pass
+    with File(path) as file:
+        return Content(file.attributes, {name: file.whole(name) for name in file.variables})
+
+
+@contextmanager
+def _readable(path: Path, name: str = "") -> Iterator[None]:
+    """Turn what netCDF4 raises for a damaged file into DataError."""
     try:
-        with netCDF4.Dataset(str(path), "r") as file:
-            file.set_auto_maskandscale(False)
-            attributes = {name: file.getncattr(name) for name in file.ncattrs()}
-            return Content(attributes, {name: _variable(v) for name, v in file.variables.items()})
-    except (OSError, RuntimeError, AttributeError) as error:
+        yield
+    except (OSError, RuntimeError, AttributeError, UnicodeDecodeError, ValueError, KeyError, IndexError) as error:
+        if isinstance(error, OSError) and error.errno and error.errno > 0:
+            raise
         reason = str(error).partition(": '")[0]
-        raise DataError(f"{path.name}: not a readable NetCDF file ({reason}); make or copy it again") from error
+        what = f"variable {name} cannot be read" if name else "not a readable NetCDF file"
+        raise DataError(f"{path.name}: {what} ({reason}); make or copy it again") from error
 
 
 def write(path: Path, content: Content) -> None:
@@ -60,7 +144,8 @@ def write(path: Path, content: Content) -> None:
         with part.open("wb"):  # the system's own error for a folder that is missing or may not be written
             pass
         try:
-            _fill(part, content)
+            with LOCK:
+                _fill(part, content)
         except (OSError, RuntimeError) as error:
             raise _not_written(path, content, error) from error
         part.replace(path)
@@ -96,11 +181,3 @@ def _size(content: Content) -> int:
     """Return about how many bytes the values take in a file."""
     values = (variable.values for variable in content.variables.values())
     return sum(sum(map(len, v)) + 16 * len(v) if isinstance(v, tuple) else v.nbytes for v in values)
-
-
-def _variable(variable: Any) -> Variable:
-    values = variable[:]
-    dimension = variable.dimensions[0] if variable.dimensions else ""
-    if variable.dtype is str:
-        return Variable(dimension, tuple(np.atleast_1d(values).tolist()))
-    return Variable(dimension, np.asarray(values).reshape(-1))

@@ -1,5 +1,6 @@
 import errno
 import hashlib
+import math
 import shutil
 from types import SimpleNamespace
 
@@ -8,42 +9,94 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from nnlib import netcdf
-from nnlib.data import Data, DataSet, from_rows
+from nnlib.data import Csr, Data, DataSet, Dense, from_rows, kind_of
 from nnlib.datafile import SetSummary, check_data_file, read_all, read_data, write_data
 from nnlib.errors import DataError
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 
 
+STORED = ("uint8", "int8", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
+
+
 @st.composite
-def any_data(draw):
-    width = draw(st.integers(1, 9))
-    examples = draw(st.integers(1, 5))
-    rows = st.lists(st.integers(0, width - 1), max_size=6)  # duplicates and any order are legal
-    sets = tuple(
-        DataSet(
-            name,
-            from_rows([draw(rows) for _ in range(examples)], width),
-            draw(st.just(()) | st.tuples(*[NAMES] * width)),
-        )
-        for name in draw(st.lists(st.sampled_from(["input", "output", "é"]), min_size=1, max_size=3, unique=True))
+def any_rows(draw, examples, width):
+    """Rows of every kind; units twice in a row and in any order are legal."""
+    kind = draw(st.sampled_from(["boolean", "analog", "dense"]))
+    if kind == "dense":
+        stored = draw(st.sampled_from(STORED))
+        elements = st.floats(-100, 100, width=32) if stored.startswith("float") else None
+        return Dense(draw(hnp.arrays(stored, (examples, width), elements=elements)))
+    lists = st.lists(st.integers(0, width - 1), max_size=6)
+    rows = from_rows([draw(lists) for _ in range(examples)], width)
+    if kind == "boolean":
+        return rows
+    return Csr(
+        rows.indptr, rows.indices, width, draw(hnp.arrays("f4", rows.nonzeros, elements=st.floats(-9, 9, width=16)))
     )
-    samples = draw(st.just(()) | st.tuples(*[NAMES] * examples))
-    return Data(sets, samples, draw(NAMES))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@st.composite
+def any_set(draw, name, examples):
+    dimensions = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3).map(tuple))
+    width = math.prod(dimensions)
+    indexed = draw(st.booleans())
+    unique = draw(st.integers(1, 4)) if indexed else examples
+    return DataSet(
+        name,
+        draw(any_rows(unique, width)),
+        draw(st.just(()) | st.tuples(*[NAMES] * width)),
+        draw(st.none() | hnp.arrays("f4", examples, elements=st.floats(0, 9, width=16))),
+        draw(hnp.arrays("i4", examples, elements=st.integers(0, unique - 1))) if indexed else None,
+        dimensions if len(dimensions) > 1 else (),
+        draw(st.booleans()),
+    )
+
+
+@st.composite
+def any_data(draw, names=NAMES):
+    examples = draw(st.integers(1, 5))
+    set_names = draw(st.lists(st.sampled_from(["input", "output", "é"]), min_size=1, max_size=3, unique=True))
+    sets = tuple(draw(any_set(name, examples)) for name in set_names)
+    return Data(sets, draw(st.just(()) | st.tuples(*[NAMES] * examples)), draw(NAMES))
+
+
+def assert_same(ours, theirs):
+    assert (ours is None) == (theirs is None)
+    if ours is not None:
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def assert_same_sets(ours, theirs):
+    for field in ("name", "features", "dimensions", "ignore_zero", "examples", "width"):
+        assert getattr(ours, field) == getattr(theirs, field)
+    for field in ("weights", "index"):
+        assert_same(getattr(ours, field), getattr(theirs, field))
+    assert type(ours.rows) is type(theirs.rows)
+    for field in ("indptr", "indices") if ours.sparse else ():
+        assert_same(getattr(ours.rows, field), getattr(theirs.rows, field))
+    assert_same(ours.rows.values, theirs.rows.values)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(any_data())
 def test_round_trip(tmp_path, data):
     write_data(tmp_path / "a.nc", data)
     seen = read_data(tmp_path / "a.nc")
     assert (seen.region, seen.samples) == (data.region, data.samples)
     for ours, theirs in zip(data.sets, seen.sets, strict=True):
-        assert (ours.name, ours.features, ours.rows.width) == (theirs.name, theirs.features, theirs.rows.width)
-        np.testing.assert_array_equal(ours.rows.indptr, theirs.rows.indptr)
-        np.testing.assert_array_equal(ours.rows.indices, theirs.rows.indices)
+        assert_same_sets(ours, theirs)
+    for ours, summary in zip(data.sets, check_data_file(tmp_path / "a.nc").sets, strict=True):
+        assert (summary.name, summary.examples, summary.width) == (ours.name, ours.examples, ours.width)
+        assert summary.kind == kind_of(ours)
+        assert (summary.weighted, summary.indexed) == (ours.weights is not None, ours.index is not None)
+        stored = ours.rows.nonzeros if ours.sparse else np.count_nonzero(ours.rows.values)
+        assert summary.nonzeros == stored
+        assert summary.density == stored / (ours.rows.examples * ours.width)
     assert [path.name for path in tmp_path.iterdir()] == ["a.nc"]
 
 
@@ -135,13 +188,14 @@ def put(name, index, value):
         (put("sparseIndex0", 2, 3), "sparseIndex0: example 1 has unit 3, legal: 0 to 2"),
         (put("sparseStart1", 0, 2), "example 0 has the range 2 to 1"),
         (put("sparseEnd1", 2, 4), "example 2 has the range 1 to 4"),
-        (put("sparseEnd1", 2, 2**63), "values outside"),
+        (put("sparseEnd1", 2, 2**63), "example 2 has the range 1 to 4611686018427387904"),
         (lambda file: file.renameVariable("sparseEnd0", "gone"), "variable sparseEnd0 is missing"),
         (lambda file: file.delncattr("width1"), "attribute width1 is missing"),
         (lambda file: file.delncattr("datasets"), "not a DSSTNE data file"),
         (lambda file: file.setncattr("datasets", np.uint32(0)), "datasets: 0 is not legal"),
         (lambda file: file.setncattr("width0", "wide"), "width0: 'wide' is not legal"),
-        (lambda file: file.setncattr("attributes0", np.uint32(1)), "not supported yet"),
+        (lambda file: file.setncattr("attributes0", np.uint32(1)), "variable sparseData0 is missing"),
+        (lambda file: file.setncattr("attributes0", np.uint32(256)), "has the bits 256, legal: a sum of"),
         (lambda file: file.setncattr("width0", np.uint32(4)), "3 names, width0 is 4"),
     ],
 )
