@@ -34,8 +34,11 @@ class Sink(Protocol):
     def rows(self, owner: int, low: int, gradient: Floats) -> None:
         """Take the gradient of the rows of a store from `low`."""
 
-    def touched(self, owner: int, rows: NDArray[np.int64], gradient: Floats) -> None:
-        """Take the gradient of some rows of a store, ascending; the others of its table have none."""
+    def touched(self, owner: int, low: int, rows: NDArray[np.int64], gradient: Floats) -> None:
+        """Take the gradient of some rows, ascending, of the table that starts at `low`; its others have none.
+
+        A table has a row for each unit of the source; only a BLOCKED store has several.
+        """
 
     def bias(self, edge: int, low: int, gradient: Floats) -> None:
         """Take the gradient of the biases from `low`."""
@@ -196,7 +199,7 @@ def _edge_gradient(graph: Graph, edge: Edge, values: Values, delta: Floats, sink
             sink.rows(edge.owner, 0, np.ascontiguousarray((x.T @ delta).T))
         else:
             rows, narrow = values.touched_by(edge.source)
-            sink.touched(edge.owner, rows, np.asarray(narrow.T @ delta))
+            sink.touched(edge.owner, 0, rows, np.asarray(narrow.T @ delta))
     elif edge.transposed:
         below = None if is_input else delta @ w
         sink.rows(edge.owner, 0, delta.T @ x)
@@ -239,10 +242,9 @@ def _blocked(
         for edge in node.edges:
             if graph.layouts[edge.number] is Layout.BLOCKED:
                 rows, narrow = touched[edge.source]
-                table = graph.table(edge, low)
                 width = graph.network.stores[edge.owner].shape[1]
                 full = z if z.shape[1] == width else np.pad(z, ((0, 0), (0, width - z.shape[1])))
-                sink.touched(edge.owner, rows + table.start, np.asarray(narrow.T @ full))
+                sink.touched(edge.owner, graph.table(edge, low).start, rows, np.asarray(narrow.T @ full))
             else:
                 x, w = values.out[edge.source], graph.network.stores[edge.owner]
                 if edge.source in belows:

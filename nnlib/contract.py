@@ -21,6 +21,7 @@ TRIAL_FILE = "trial.json"
 RESULT_FILE = "result.json"
 LOG_FILE = "log.jsonl"
 MODEL_FILE = "model.nc"
+CHECKPOINT_FILE = "checkpoint.nc"
 
 SLUG_LENGTH = 40  # characters of a region's name that its slug keeps
 
@@ -34,7 +35,7 @@ class Exit(enum.IntEnum):
     BAD_INPUT = 4  # data, network or trial are wrong: nobody's retry helps
     MACHINE = 75  # corrupt transfer, full disk or memory, missing library: retry elsewhere
     CHECKPOINTED = 85  # checkpoint written, restart me
-    EVICTED = 143  # stopped by SIGTERM
+    EVICTED = 143  # stopped by SIGTERM, checkpoint written if training had begun
 
 
 class Role(enum.StrEnum):
@@ -54,6 +55,11 @@ class Status(enum.StrEnum):
     EVICTED = "evicted"
 
 
+OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
+SCHEDULES = ("constant", "cosine")
+COMPAT = ("", "dsstne")
+
+
 @dataclass(frozen=True, slots=True)
 class TrainSettings:
     """How one network is trained; every field can be a hyperparameter of the same name."""
@@ -61,9 +67,16 @@ class TrainSettings:
     epochs: int = 30
     batch: int = 256
     stop_after: int = 5  # epochs without a better validation metric before training stops; 0: never
-    optimizer: str = "adam"
+    optimizer: str = "adam"  # one of OPTIMIZERS
     learning_rate: float = 0.001
+    momentum: float = 0.9  # mu of DSSTNE: momentum, nesterov, rmsprop, adadelta, and the first of adam
+    beta2: float = 0.999  # mu1 of DSSTNE: the second of adam
     l2: float = 0.0
+    l1: float = 0.0
+    schedule: str = "constant"  # one of SCHEDULES
+    warmup: float = 0.0  # epochs in which the learning rate rises to its value
+    clip: float = 0.0  # largest norm of a batch's gradient; 0: any
+    compat: str = ""  # "dsstne" reproduces its oddities
     seed: int = 1
 
 

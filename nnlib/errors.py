@@ -4,6 +4,7 @@ NnlibError             4   wrong input; the message says where and what is legal
 |-- DataError          4   a data, model or purchases file is not what it should be
 |-- DivergedError      3   training left the finite numbers: other hyperparameters are needed
 `-- MachineError      75   this machine cannot do it: a corrupt transfer, a full disk, a missing library
+CheckpointedError     85   a checkpoint was written; to be started again
 EvictedError         143   SIGTERM
 """
 
@@ -36,3 +37,7 @@ class MachineError(NnlibError):
 
 class EvictedError(BaseException):
     """SIGTERM arrived. Not an Exception, so that no handler in between takes it for a failure."""
+
+
+class CheckpointedError(BaseException):
+    """A checkpoint was written at the time it was asked for; the training goes on when it is started again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ class Gradients:
         self._network = network
         self._uses = {n: sum(edge.owner == n for edge in network.spec.edges) for n in network.stores}
         self._whole: dict[int, Floats] = {}
-        self._some: dict[int, list[tuple[NDArray[np.int64], Floats]]] = {}
+        self._some: dict[int, list[tuple[int, NDArray[np.int64], Floats]]] = {}
         self._biases: dict[int, Floats] = {}
         self._norms: dict[int, tuple[Floats, Floats]] = {}
 
@@ -29,12 +29,12 @@ class Gradients:
         """Add the gradient of the rows of a store from `low`."""
         self._of(owner)[low : low + len(gradient)] += gradient
 
-    def touched(self, owner: int, rows: NDArray[np.int64], gradient: Floats) -> None:
-        """Add the gradient of some rows of a store."""
+    def touched(self, owner: int, low: int, rows: NDArray[np.int64], gradient: Floats) -> None:
+        """Add the gradient of some rows of the table that starts at `low`."""
         if self._uses[owner] > 1:
-            self._of(owner)[rows] += gradient
+            self._of(owner)[low + rows] += gradient
         else:
-            self._some.setdefault(owner, []).append((rows, gradient))
+            self._some.setdefault(owner, []).append((low, rows, gradient))
 
     def bias(self, edge: int, low: int, gradient: Floats) -> None:
         """Add the gradient of the biases from `low`."""
@@ -56,7 +56,7 @@ class Gradients:
         locked = self._network.locked
         parts = [g for owner, g in sorted(self._whole.items()) if owner not in locked]
         for owner, pieces in sorted(self._some.items()):
-            parts += [g for _, g in sorted(pieces, key=_first_row) if owner not in locked]
+            parts += [g for _, _, g in sorted(pieces, key=lambda piece: piece[0]) if owner not in locked]
         edges = self._network.spec.edges
         parts += [g for edge, g in sorted(self._biases.items()) if edges[edge].owner not in locked]
         parts += [g for _, pair in sorted(self._norms.items()) for g in pair]
@@ -73,8 +73,8 @@ class Gradients:
             share = self._uses[owner] if self._network.spec.compat else 1
             sink.rows(owner, 0, gradient * gradient.dtype.type(scale / share))
         for owner, pieces in self._some.items():
-            for rows, gradient in pieces:
-                sink.touched(owner, rows, gradient * gradient.dtype.type(scale))
+            for low, rows, gradient in pieces:
+                sink.touched(owner, low, rows, gradient * gradient.dtype.type(scale))
         for edge, gradient in self._biases.items():
             sink.bias(edge, 0, gradient * gradient.dtype.type(scale))
         for layer, (of_scale, of_bias) in self._norms.items():
@@ -88,8 +88,8 @@ class Gradients:
         for owner, gradient in self._whole.items():
             found[f"weights{owner}"] += gradient
         for owner, pieces in self._some.items():
-            for rows, gradient in pieces:
-                found[f"weights{owner}"][rows] += gradient
+            for low, rows, gradient in pieces:
+                found[f"weights{owner}"][low + rows] += gradient
         for edge, gradient in self._biases.items():
             found[f"bias{edge}"] += gradient
         for layer, (of_scale, of_bias) in self._norms.items():
@@ -97,11 +97,3 @@ class Gradients:
             found[f"norm{layer}_bias"] += of_bias
         return found
 
-
-class _Piece(Protocol):
-    def __getitem__(self, index: int, /) -> Any: ...
-
-
-def _first_row(piece: _Piece) -> int:
-    rows = piece[0]
-    return int(rows[0]) if len(rows) else -1

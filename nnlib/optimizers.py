@@ -136,21 +136,23 @@ class Optimizer:
         for slot, gradient in zip(self._norms[layer], (scale, bias), strict=True):
             self._update(slot, 0, gradient[:, None])
 
-    def touched(self, owner: int, rows: NDArray[np.int64], gradient: Floats) -> None:
-        """Update the rows that have a gradient; the others of the store are left for `settle`."""
+    def touched(self, owner: int, low: int, rows: NDArray[np.int64], gradient: Floats) -> None:
+        """Update the rows that have a gradient; the others of the table are left for `settle`."""
         slot = self._weights[owner]
         if slot.locked:
             return
         if slot.last is None:
-            whole = np.zeros_like(slot.values)
+            height = units(self.network.spec, self.network.spec.edges[owner].source)
+            whole = np.zeros((height, gradient.shape[1]), gradient.dtype)
             whole[rows] = gradient
-            self._update(slot, 0, whole)
+            self._update(slot, low, whole)
             return
+        rows = low + rows
         pace, step = self._pace(self.step), max(1, CHUNK // slot.values.shape[1])
-        for low in range(0, len(rows), step):
-            some = rows[low : low + step]
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
             w, states = slot.values[some], [state[some] for state in slot.states]
-            self._apply(slot, w, gradient[low : low + step], states, pace)
+            self._apply(slot, w, gradient[start : start + step], states, pace)
             slot.values[some] = w
             for state, piece in zip(slot.states, states, strict=True):
                 state[some] = piece

@@ -1,28 +1,29 @@
-"""The epoch loop: shuffle, denoise, batches, validation, early stopping."""
+"""The epoch loop: shuffle, denoise, batches, validation, early stopping; it can be left and resumed at any batch."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
-from scipy import sparse
+from numpy.typing import NDArray
 
-from nnlib import network as net
-from nnlib.architecture import Layer, NetworkSpec
+from nnlib.backward import Sink, backward
+from nnlib.batches import DROPOUT, Batch, Examples, batch_of, batches_of, epoch_order, noisy, stream
 from nnlib.contract import TrainSettings
-from nnlib.data import Csr
-from nnlib.errors import DivergedError, NnlibError
-from nnlib.network import Network
-from nnlib.optimizers import RULES, Optimizer
+from nnlib.errors import DataError, DivergedError
+from nnlib.gradients import Gradients
+from nnlib.graph import Graph
+from nnlib.network import Layout, Network, block_starts
+from nnlib.optimizers import Hyper, Optimizer
+from nnlib.settings import rate_of
 from nnlib.threads import Each, one_by_one
 
-WEIGHTS, SHUFFLE, DENOISE, DROPOUT = range(4)  # what random numbers are for; each use has a stream of its own
 LOSS_BOUND = 10  # times the very first loss (1 at least): a training this much worse than none has diverged
+ADVICE = "lower learning_rate, or set clip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,138 +45,190 @@ class Fit:
     best_epoch: int
 
 
-def stream(seed: int, purpose: int, epoch: int = 0) -> np.random.Generator:
-    """Return the random numbers of one purpose in one epoch; no other draw can shift them."""
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, purpose, epoch))))
+@dataclass(slots=True)
+class Position:
+    """How far a training has come: the epoch it is in, and the batches of it that are done."""
+
+    epoch: int = 1
+    batch: int = 0
+    step: int = 0
+    total: float = 0.0  # error of the epoch so far, summed over its examples
+    first: float = math.inf  # mean error of the very first batch
+    best_value: float = math.inf  # of the metric, or of minus the metric when more is better
+    best_epoch: int = 0
+    seconds: float = 0.0  # of this epoch before the training was resumed
 
 
-def check_settings(settings: TrainSettings) -> None:
-    """Raise NnlibError that lists every setting outside its range."""
-    lowest = {"epochs": 1, "batch": 1, "stop_after": 0, "seed": 0, "learning_rate": 0, "l2": 0}
-    problems = []
-    for field in dataclasses.fields(settings):
-        value, low = getattr(settings, field.name), lowest.get(field.name)
-        if low is None:
-            legal = ", ".join(RULES)
-            good = isinstance(value, str) and value.lower() in RULES
-        elif field.name in ("learning_rate", "l2"):
-            legal = "a finite number from 0"
-            good = isinstance(value, int | float) and math.isfinite(value) and value >= low
-        else:
-            legal = f"a whole number from {low}"
-            good = isinstance(value, int) and not isinstance(value, bool) and value >= low
-        if not good:
-            problems.append(f"trial.json: train.{field.name}: {value!r} is not legal, legal: {legal}")
-    if problems:
-        raise NnlibError("\n".join(problems))
+class Keeper(Protocol):
+    """What saves a training on its way and ends it when it is told to."""
+
+    def restore(self, training: Training) -> None:
+        """Put a training where the last one was left, if there is one."""
+
+    def after_batch(self, training: Training) -> None:
+        """Save and raise EvictedError or CheckpointedError when it is time to; called after every batch."""
 
 
-def resolve(spec: NetworkSpec, inputs: int, outputs: int, file: str) -> NetworkSpec:
-    """Return `spec` with every "auto" replaced by the data's width; NnlibError when a number differs from it."""
+class Step:
+    """One batch after the other through a network and into its optimizer."""
 
-    def sized(layer: Layer, width: int) -> Layer:
-        if layer.units not in (None, width):
-            raise NnlibError(
-                f"{file}: layer {layer.name}: N is {layer.units}, data set {layer.data_set!r} has width {width}; "
-                f'legal: {width} or "auto"'
-            )
-        return dataclasses.replace(layer, units=width)
+    def __init__(self, network: Network, optimizer: Optimizer, settings: TrainSettings, each: Each) -> None:
+        self.graph = Graph(network, each)
+        self._optimizer, self._settings = optimizer, settings
+        shared = any(edge.owner != edge.number for edge in network.spec.edges)
+        self._gradients = Gradients(network) if shared or settings.clip else None
 
-    first, *between, last = spec.layers
-    return dataclasses.replace(spec, layers=(sized(first, inputs), *between, sized(last, outputs)))
+    def run(self, batch: Batch) -> float:
+        """Train on a batch; return its error, summed over the examples."""
+        optimizer, spec = self._optimizer, self.graph.network.spec
+        optimizer.begin()
+        batch = noisy(spec, batch, self._settings.seed, optimizer.step)
+        self._settle(batch)
+        values = self.graph.forward(batch.inputs, self._keep, training=True)
+        sink: Sink = self._gradients or optimizer
+        error = backward(self.graph, values, batch.targets, sink)
+        if self._gradients is not None:
+            self._gradients.give(optimizer, self._settings.clip)
+        optimizer.finish()
+        return error
+
+    def _keep(self, layer: int, shape: tuple[int, int]) -> NDArray[np.bool_]:
+        layers = self.graph.network.spec.layers
+        random = stream(self._settings.seed, DROPOUT, self._optimizer.step * len(layers) + layer)
+        return np.asarray(random.random(shape, np.float32) >= layers[layer].dropout)
+
+    def _settle(self, batch: Batch) -> None:
+        """Bring the weights that the batch will read up to date."""
+        spec = self.graph.network.spec
+        for node in self.graph.nodes:
+            for edge in node.edges:
+                if not spec.layers[edge.source].sparse or edge.source not in batch.inputs:
+                    continue
+                rows = np.unique(batch.inputs[edge.source].indices).astype(np.int64)
+                if self.graph.layouts[edge.number] is Layout.BLOCKED:
+                    rows = np.concatenate([rows + self.graph.table(edge, low).start for low in block_starts(node.units)])
+                self._optimizer.settle(edge.owner, rows)
+
+
+class Training:
+    """A network on its way: what changes from batch to batch, and all that is needed to go on from there."""
+
+    def __init__(
+        self,
+        network: Network,
+        examples: Examples,
+        settings: TrainSettings,
+        validate: Callable[[Network], float] | None = None,
+        minimize: bool = False,
+        each: Each = one_by_one,
+    ) -> None:
+        """Prepare a training of `network` in place; without `validate` all epochs are run and the last one counts."""
+        self.network, self.settings, self.position = network, settings, Position()
+        self.best: Network | None = None
+        self._examples, self._validate, self._minimize = examples, validate, minimize
+        self._batches = batches_of(examples.count, settings.batch)
+        hyper = Hyper(settings.optimizer.lower(), settings.momentum, settings.beta2, settings.l2, settings.l1)
+        rate = rate_of(replace(settings, schedule=settings.schedule.lower()), network.spec.decay, len(self._batches))
+        self._optimizer = Optimizer(network, hyper, rate)
+        self._step = Step(network, self._optimizer, settings, each)
+        self._started = time.perf_counter()
+
+    def run(self, report: Callable[[Epoch], None], keeper: Keeper | None = None) -> Fit:
+        """Train to the end and return the best parameters. Raises DivergedError, and what `keeper` raises."""
+        if keeper is not None:
+            keeper.restore(self)
+        position, settings = self.position, self.settings
+        while position.epoch <= settings.epochs and not self._stalled():
+            self._started = time.perf_counter()
+            with np.errstate(all="ignore"):  # infinities and NaN end as DivergedError
+                self._run_epoch(keeper)
+            self._end_epoch(report)
+        return Fit(self.best or self.network, position.epoch - 1, position.best_epoch or position.epoch - 1)
+
+    def _stalled(self) -> bool:
+        """Whether the metric has not become better for `stop_after` epochs."""
+        position, patience = self.position, self.settings.stop_after
+        return bool(self._validate and patience and position.epoch - 1 - position.best_epoch >= patience)
+
+    def _run_epoch(self, keeper: Keeper | None) -> None:
+        position, spec = self.position, self.network.spec
+        order = epoch_order(self.settings.seed, position.epoch, self._examples.count, spec.shuffle)
+        for low, high in self._batches[position.batch :]:
+            batch = batch_of(spec, self._examples, order[low:high], self.network.dtype)
+            error = self._step.run(batch)
+            position.step, position.batch = self._optimizer.step, position.batch + 1
+            if not math.isfinite(error):
+                raise DivergedError(f"{self._place()}: loss is {error}{_broken_layer(self.network)}; {ADVICE}")
+            position.total += error
+            if position.step == 1:
+                position.first = error / batch.examples
+            if keeper is not None:
+                keeper.after_batch(self)
+
+    def _end_epoch(self, report: Callable[[Epoch], None]) -> None:
+        position = self.position
+        self._optimizer.settle_all()
+        broken, loss = _broken_layer(self.network), position.total / self._examples.count
+        if broken:
+            raise DivergedError(f"{self._place()}: the last update failed{broken}; {ADVICE}")
+        if loss > LOSS_BOUND * max(position.first, 1.0):
+            raise DivergedError(f"{self._place()}: loss {loss:.6g}, the first was {position.first:.6g}; {ADVICE}")
+        value = self._validate(self.network) if self._validate else None
+        report(Epoch(position.epoch, loss, value, position.seconds + time.perf_counter() - self._started))
+        if value is not None:
+            better = value if self._minimize else -value
+            if better < position.best_value:
+                position.best_value, position.best_epoch, self.best = better, position.epoch, self.network.copy()
+        position.epoch, position.batch, position.total, position.seconds = position.epoch + 1, 0, 0.0, 0.0
+
+    def _place(self) -> str:
+        return f"epoch {self.position.epoch}, batch {self.position.batch}, step {self.position.step}"
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
+        """Return everything that a resumed training needs, as arrays and numbers."""
+        self._optimizer.settle_all()
+        arrays = dict(self.network.arrays()) | dict(self._optimizer.arrays())
+        if self.best is not None:
+            arrays |= {f"best_{name}": array for name, array in self.best.arrays()}
+        seconds = self.position.seconds + time.perf_counter() - self._started
+        return arrays, asdict(replace(self.position, seconds=seconds))
+
+    def resume(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, float]) -> None:
+        """Go on from what `state` gave; DataError when it is of another network."""
+        wanted = dict(self.network.arrays()) | dict(self._optimizer.arrays())
+        if int(numbers["best_epoch"]):
+            self.best = self.network.copy()
+            wanted |= {f"best_{name}": array for name, array in self.best.arrays()}
+        for name, array in wanted.items():
+            if name not in arrays or arrays[name].size != array.size or arrays[name].dtype != array.dtype:
+                raise DataError(f"{name} does not fit the network")
+            array[...] = arrays[name].reshape(array.shape)
+        kinds = {name: type(value) for name, value in asdict(Position()).items()}
+        self.position = Position(**{name: kinds[name](numbers[name]) for name in kinds})
+        self._optimizer.resume(self.position.step)
 
 
 def fit(
     network: Network,
-    inputs: Csr,
-    targets: Csr,
+    examples: Examples,
     settings: TrainSettings,
     report: Callable[[Epoch], None],
     validate: Callable[[Network], float] | None = None,
     minimize: bool = False,
     each: Each = one_by_one,
+    keeper: Keeper | None = None,
 ) -> Fit:
-    """Train `network` in place and return its best parameters; targets must hold no unit twice.
-
-    Without `validate`, all epochs are run and the last parameters count. Raises DivergedError.
-    """
-    edges = network.edges
-    optimizer = Optimizer(
-        settings.optimizer, settings.learning_rate, settings.l2, [e.store for e in edges], [e.bias for e in edges]
-    )
-    best, best_value, best_epoch, first, epoch = network, math.inf, 0, math.inf, 0
-    for epoch in range(1, settings.epochs + 1):
-        start = time.perf_counter()
-        with np.errstate(all="ignore"):  # infinities and NaN end as DivergedError
-            loss, first_batch = _run_epoch(network, optimizer, inputs, targets, settings, epoch, each)
-        first = first_batch if epoch == 1 else first
-        if loss > LOSS_BOUND * max(first, 1.0):
-            raise DivergedError(f"epoch {epoch}: loss {loss:.6g}, the first was {first:.6g}; lower learning_rate")
-        value = validate(network) if validate else None
-        report(Epoch(epoch, loss, value, time.perf_counter() - start))
-        if value is None:
-            best_epoch = epoch
-            continue
-        better = value if minimize else -value
-        if better < best_value:
-            best, best_value, best_epoch = network.copy(), better, epoch
-        elif settings.stop_after and epoch - best_epoch >= settings.stop_after:
-            break
-    return Fit(best, epoch, best_epoch)
-
-
-def _run_epoch(
-    network: Network,
-    optimizer: Optimizer,
-    inputs: Csr,
-    targets: Csr,
-    settings: TrainSettings,
-    epoch: int,
-    each: Each,
-) -> tuple[float, float]:
-    """Return the mean loss over the examples, and that of the first batch."""
-    x, t = _epoch_data(network.spec, inputs, targets, settings.seed, epoch, network.edges[0].store.dtype)
-    random = stream(settings.seed, DROPOUT, epoch)
-    total, first = 0.0, math.nan
-    for low in range(0, inputs.examples, settings.batch):
-        batch = net.batch_of(x[low : low + settings.batch], t[low : low + settings.batch])
-        masks = [
-            random.random((batch.examples, layer.units or 0), np.float32) >= layer.dropout if layer.dropout else None
-            for layer in network.spec.layers[1:-1]
-        ]
-        optimizer.step += 1
-        loss = net.backward(network, batch, optimizer, masks, each)
-        if not math.isfinite(loss):
-            raise DivergedError(
-                f"epoch {epoch}, batch {low // settings.batch + 1}: loss is {loss}{_broken_layer(network)}; "
-                "lower learning_rate"
-            )
-        total += loss
-        first = loss / batch.examples if low == 0 else first
-    broken = _broken_layer(network)
-    if broken:
-        raise DivergedError(f"epoch {epoch}: the last update failed{broken}; lower learning_rate")
-    return total / inputs.examples, first
-
-
-def _epoch_data(
-    spec: NetworkSpec, inputs: Csr, targets: Csr, seed: int, epoch: int, dtype: Any
-) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Return inputs and targets in the order of the epoch, inputs with the epoch's noise."""
-    order = np.arange(inputs.examples)
-    if spec.shuffle:
-        order = stream(seed, SHUFFLE, epoch).permutation(inputs.examples)
-    inputs, targets = inputs.take(order), targets.take(order)
-    value = 1.0
-    if spec.denoising:  # each one stays with probability 1 - p and is scaled, so that sums keep their mean
-        inputs = inputs.keep(stream(seed, DENOISE, epoch).random(inputs.nonzeros, np.float32) >= spec.denoising)
-        value = 1 / (1 - spec.denoising)
-    return net.matrix(inputs, value, dtype), net.matrix(targets, 1.0, dtype)
+    """Train `network` in place and return its best parameters; see `Training`."""
+    return Training(network, examples, settings, validate, minimize, each).run(report, keeper)
 
 
 def _broken_layer(network: Network) -> str:
     """Name the first layer whose parameters are not finite."""
-    for layer, edge in zip(network.spec.layers[1:], network.edges, strict=True):
-        if not (np.isfinite(edge.store).all() and np.isfinite(edge.bias).all()):
-            return f", weights into layer {layer.name} are not finite"
+    spec = network.spec
+    for edge in spec.edges:
+        if not (np.isfinite(network.stores[edge.owner]).all() and np.isfinite(network.biases[edge.number]).all()):
+            return f", weights into layer {spec.layers[edge.target].name} are not finite"
+    for number, norm in network.norms.items():
+        if not all(np.isfinite(array).all() for array in (norm.scale, norm.bias, norm.mean, norm.variance)):
+            return f", the batch normalization of layer {spec.layers[number].name} is not finite"
     return ""

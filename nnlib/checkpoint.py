@@ -1,0 +1,138 @@
+"""Checkpoints: everything that a training needs to go on, in one NetCDF file with its own SHA-256.
+
+A checkpoint is written beside the one before it, which is kept until the next: a file that is torn, changed or of
+another training is passed over with a warning, and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib import netcdf
+from nnlib.contract import CHECKPOINT_FILE
+from nnlib.errors import CheckpointedError, DataError, EvictedError
+from nnlib.train import Training
+
+FORMAT = 1
+PREVIOUS_SUFFIX = ".previous.nc"
+
+
+@dataclass(slots=True)
+class Stop:
+    """Whether somebody asked the training to end: SIGTERM or Ctrl-C, which a signal handler notes here."""
+
+    requested: bool = False
+    deferred: bool = False  # the training looks at `requested` after every batch; till then nothing may be torn
+
+
+class Checkpoints:
+    """Saves a training when it is told to stop, and every so many seconds; see `train.Keeper`."""
+
+    def __init__(self, folder: Path, training: str, stop: Stop | None = None, every: float = math.inf) -> None:
+        """Keep `checkpoint.nc` in `folder`. `training` identifies what is trained, on what and how.
+
+        After `every` seconds the training is saved and ended with CheckpointedError, so that HTCondor can take the
+        checkpoint away and start it again.
+        """
+        self.path = folder / CHECKPOINT_FILE
+        self.previous = self.path.with_name(self.path.stem + PREVIOUS_SUFFIX)
+        self._training, self._stop, self._every = training, stop or Stop(), every
+        self._started = time.monotonic()
+
+    def restore(self, training: Training) -> None:
+        """Put `training` where the newest checkpoint that can be used left it."""
+        for path in (self.path, self.previous):
+            if not path.exists() or not path.stat().st_size:
+                continue
+            try:
+                arrays, numbers = load(path, self._training)
+                training.resume(arrays, numbers)
+            except DataError as error:
+                print(f"nnlib: checkpoint not used: {error}", file=sys.stderr)
+                continue
+            place = training.position
+            print(f"nnlib: resumed from {path.name}: epoch {place.epoch}, batch {place.batch}", file=sys.stderr)
+            break
+        self._stop.deferred = True
+        self._started = time.monotonic()
+
+    def after_batch(self, training: Training) -> None:
+        """Save and raise EvictedError when a stop was requested, CheckpointedError when it is time."""
+        if self._stop.requested:
+            self.save(training)
+            raise EvictedError
+        if time.monotonic() - self._started >= self._every:
+            self.save(training)
+            raise CheckpointedError
+
+    def save(self, training: Training) -> None:
+        """Write a checkpoint; the one before it stays until this one is whole."""
+        arrays, numbers = training.state()
+        fresh = self.path.with_name(f".{self.path.name}.fresh")
+        try:
+            write(fresh, arrays, numbers, self._training)
+            if self.path.exists() and self.path.stat().st_size:
+                self.path.replace(self.previous)
+            fresh.replace(self.path)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Empty the checkpoints of a training that has ended, so that they cost no transfer."""
+        self._stop.deferred = False
+        self.previous.unlink(missing_ok=True)
+        if self.path.exists():
+            self.path.write_bytes(b"")
+
+
+def write(path: Path, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, float], training: str) -> None:
+    """Write a checkpoint file atomically."""
+    text = json.dumps(dict(numbers), sort_keys=True)
+    attributes = {
+        "nnlib_checkpoint": np.uint32(FORMAT),
+        "training": training,
+        "numbers": text,
+        "sha256": _digest(arrays, text, training),
+    }
+    variables = {name: netcdf.Variable(f"{name}_dim", array.reshape(-1)) for name, array in arrays.items()}
+    netcdf.write(path, netcdf.Content(attributes, variables))
+
+
+def load(path: Path, training: str) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
+    """Return arrays (flat) and numbers of a checkpoint; DataError says why it cannot be used."""
+    content = netcdf.read(path)
+    form = content.attributes.get("nnlib_checkpoint")
+    if form is None or int(form) != FORMAT:
+        raise DataError(f"{path.name}: not a checkpoint of this version of nnlib")
+    if content.attributes.get("training") != training:
+        raise DataError(f"{path.name}: of another training: other data, network, settings, backend or trial")
+    arrays = {}
+    for name, variable in content.variables.items():
+        if isinstance(variable.values, tuple):
+            raise DataError(f"{path.name}: variable {name} is not of numbers")
+        arrays[name] = variable.values
+    text = str(content.attributes.get("numbers", ""))
+    if content.attributes.get("sha256") != _digest(arrays, text, training):
+        raise DataError(f"{path.name}: its SHA-256 is not that of its content: torn or changed")
+    numbers: dict[str, float] = json.loads(text)
+    return arrays, numbers
+
+
+def _digest(arrays: Mapping[str, NDArray[Any]], text: str, training: str) -> str:
+    digest = hashlib.sha256(f"{training}\n{text}\n".encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.size}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
