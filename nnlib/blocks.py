@@ -107,11 +107,11 @@ def _sparse(file: File, header: Header, first: int, last: int) -> Csr:
 
 def _entries(file: File, name: str, start: Longs, end: Longs, indptr: Longs) -> NDArray[Any]:
     """Return the values of a variable in the ranges, one range after the other."""
-    if np.array_equal(start[1:], end[:-1]):
-        return file.values(name, int(start[0]), int(end[-1]))
     used = np.flatnonzero(end > start)
     if not len(used):
         return file.values(name, 0, 0)
+    if np.array_equal(start[1:], end[:-1]):
+        return file.values(name, int(start[0]), int(end[-1]))
     low, high, total = int(start[used].min()), int(end.max()), int(indptr[-1])
     if high - low <= SCATTERED * total + GAP:
         source = np.arange(total) + np.repeat(start - indptr[:-1], end - start)

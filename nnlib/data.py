@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -97,7 +97,7 @@ class Data:
     """The data sets of one file, or of several whose examples follow one another."""
 
     sets: tuple[DataSet, ...]
-    samples: tuple[str, ...] = field(default=())  # names of the examples
+    samples: Sequence[str] = ()  # names of the examples
     region: str = ""
 
     def named(self, name: str, file: str) -> DataSet:
