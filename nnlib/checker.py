@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-MOST = 3.4028234e38  # the largest number that fits a model file's 32-bit floats
+MOST = 3.4028234663852886e38  # the largest number that fits a model file's 32-bit floats
 MOST_UNITS = 2**31 - 1  # what a 32-bit index can number
 
 
@@ -143,7 +143,7 @@ class Section:
     def text(self, key: str, default: str) -> str:
         """Return a string that a model file can hold."""
         value = self._values.get(key, default)
-        if not isinstance(value, str) or value.startswith("$") or not _plain(value):
+        if not isinstance(value, str) or value.startswith("$") or not plain(value):
             self._not(key, "a string without control characters", value)
             return default
         return value
@@ -207,6 +207,6 @@ class Section:
             self.wrong(key, f"{shown(value)} is not legal, legal: {legal}")
 
 
-def _plain(text: str) -> bool:
+def plain(text: str) -> bool:
     """Return whether `text` is free of control characters and of halves of UTF-16 pairs."""
     return not any(unicodedata.category(c) in ("Cc", "Cs") for c in text)

@@ -1,103 +1,70 @@
-"""DSSTNE's model files: NetCDF-4 with every setting as an attribute and one pair of variables per weight matrix.
+"""DSSTNE's model files: NetCDF-4 with every setting as an attribute and variables for what was learned.
 
-Attributes of layer i start with `layer<i>_`, those of weight matrix i with `weight<i>_`; weights are row-major
-[in][out]. Beyond the format, ignored by DSSTNE: the variables `layer<i>_features` (names of the units of a layer
-with a data set) and the attribute `region`.
+`modelspec` has the attributes of the network and its layers. Those of the weight matrix numbered i start with
+`weight<i>_`; its variables are `weight<i>_bias` and, unless another matrix is shared, `weight<i>_weights`, row-major
+[in][out]. A layer with batch normalization has four variables `layer<i>_...BN`. Beyond the format, ignored by DSSTNE:
+the variables `layer<i>_features` (names of the units of a layer with a data set) and the attribute `region`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nnlib import netcdf
-from nnlib.architecture import Activation, ErrorFunction, Layer, LayerKind, Marginal, NetworkSpec, Scheme, WeightInit
+from nnlib.architecture import Edge, LayerKind, NetworkSpec, Shared
+from nnlib.checker import SpecError
 from nnlib.errors import DataError
-from nnlib.network import Edge, Network
+from nnlib.modelspec import Attributes, network_attributes, read_spec
+from nnlib.network import BatchNorm, Floats, Network, assemble
+from nnlib.topology import check_runnable, check_topology
 
-FORMAT_VERSION = 0.9
-KINDS = {"FeedForward": 0, "AutoEncoder": 1}
-ERRORS = {ErrorFunction.CROSS_ENTROPY: 2, ErrorFunction.MARGINAL: 3}
-LAYER_KINDS = {LayerKind.INPUT: 0, LayerKind.HIDDEN: 1, LayerKind.OUTPUT: 2}
-ACTIVATIONS = {
-    Activation.SIGMOID: 0,
-    Activation.TANH: 1,
-    Activation.RELU: 2,
-    Activation.LINEAR: 3,
-    Activation.SOFTMAX: 7,
-}
-SCHEMES = {
-    Scheme.XAVIER: 0,
-    Scheme.CAFFE_XAVIER: 1,
-    Scheme.GAUSSIAN: 2,
-    Scheme.UNIFORM: 3,
-    Scheme.UNIT_BALL: 4,
-    Scheme.CONSTANT: 5,
-}
-SPARSE, DENOISING = 1, 2  # bits of layer<i>_attributes
-
-# What a network of this version cannot have, at DSSTNE's defaults, since a reader expects every attribute.
-UNUSED_NETWORK: Mapping[str, Any] = {
-    "maxout_k": np.int32(2),
-    "LRN_k": np.float32(2),
-    "LRN_n": np.int32(5),
-    "LRN_alpha": np.float32(1e-4),
-    "LRN_beta": np.float32(0.75),
-    "bSparsenessPenalty": np.uint32(0),
-    "sparsenessPenalty_p": np.float32(0),
-    "sparsenessPenalty_beta": np.float32(0),
-    "deltaBoost_one": np.float32(1),
-    "deltaBoost_zero": np.float32(1),
-}
-UNUSED_LAYER: Mapping[str, Any] = {
-    **{key: np.uint32(0) for key in ("type", "poolingfunction", "skips")},
-    **{key: np.uint32(1) for key in ("Ny", "Nz", "Nw", "dimensions", "kernelDimensions")},
-    **{f"kernel{axis}": np.uint32(1) for axis in "XYZ"},
-    **{f"kernelStride{axis}": np.uint32(1) for axis in "XYZ"},
-    **{f"kernelPadding{axis}": np.uint32(0) for axis in "XYZ"},
-    **{key: np.float32(0) for key in ("weightNorm", "deltaNorm", "sparsenessPenalty_p", "sparsenessPenalty_beta")},
-    **{key: np.float32(1) for key in ("RELUSlope", "ELUAlpha")},
-    "SELULambda": np.float32(1.050701),
-}
+NORMS = {"scaleBN": "scale", "biasBN": "bias", "runningMeanBN": "mean", "runningVarianceBN": "variance"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """A trained network with the names of its first and last units (empty when unknown)."""
+    """A trained network with the names of the units of its layers with a data set, by layer number, where known."""
 
     network: Network
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
+    features: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     region: str = ""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the first Input's units, empty when unknown."""
+        return self._first(LayerKind.INPUT)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of the first Output's units, empty when unknown."""
+        return self._first(LayerKind.OUTPUT)
+
+    def _first(self, kind: LayerKind) -> tuple[str, ...]:
+        spec = self.network.spec
+        return self.features.get(spec.places[spec.layers_of(kind)[0].name], ())
 
 
 def write_model(path: Path, model: Model) -> None:
     """Write a model file atomically; the same model gives the same bytes."""
-    spec = model.network.spec
-    attributes = _network_attributes(spec)
+    network = model.network
+    spec = network.spec
+    attributes = network_attributes(spec) | {"weights": np.uint32(len(spec.edges))}
     variables: dict[str, netcdf.Variable] = {}
-    for n, layer in enumerate(spec.layers):
-        source = spec.layers[n - 1].name if n else None
-        attributes |= {f"layer{n}_{key}": value for key, value in _layer_attributes(spec, layer, source).items()}
-    for n, edge in enumerate(model.network.edges):
-        inputs, outputs = edge.weights.shape
-        sizes = {"width": outputs, "height": inputs, "length": 1, "depth": 1, "breadth": 1}
-        values = {key: np.uint64(size) for key, size in sizes.items()} | {
-            "inputLayer": spec.layers[n].name,
-            "outputLayer": spec.layers[n + 1].name,
-            "bShared": np.uint32(0),
-            "bLocked": np.uint32(0),
-            "norm": np.float32(0),
-        }
-        attributes |= {f"weight{n}_{key}": value for key, value in values.items()}
-        flat = np.ascontiguousarray(edge.weights, np.float32).reshape(-1)
-        variables[f"weight{n}_bias"] = netcdf.Variable(f"weight{n}_biasDim", edge.bias.astype(np.float32))
-        variables[f"weight{n}_weights"] = netcdf.Variable(f"weight{n}_weightDim", flat)
-    for n, names in ((0, model.inputs), (len(spec.layers) - 1, model.outputs)):
+    for edge in spec.edges:
+        at = f"weight{edge.number}_"
+        attributes |= {f"{at}{key}": value for key, value in _edge_attributes(network, edge).items()}
+        variables[f"{at}bias"] = _variable(f"{at}biasDim", network.biases[edge.number])
+        if edge.owner == edge.number:
+            variables[f"{at}weights"] = _variable(f"{at}weightDim", network.matrix(edge.number))
+    for n, norm in sorted(network.norms.items()):
+        for name, own_name in NORMS.items():
+            variables[f"layer{n}_{name}"] = _variable(f"layer{n}_bnDim", getattr(norm, own_name))
+    for n, names in sorted(model.features.items()):
         if names:
             variables[f"layer{n}_features"] = netcdf.Variable(f"layer{n}_featuresDim", names)
     if model.region:
@@ -106,141 +73,136 @@ def write_model(path: Path, model: Model) -> None:
 
 
 def read_model(path: Path) -> Model:
-    """Read a model file; DataError when it is torn, or has what this version cannot run."""
-    content = netcdf.read(path)
+    """Read a model file; DataError when it is torn, contradicts itself, or has what this version cannot run."""
+    with netcdf.File(path) as file:
+        attributes = Attributes(path.name, file.attributes)
+        spec, numbers = _spec(attributes)
+        arrays = _Arrays(file)
+        sizes = [layer.units or 0 for layer in spec.layers]
+        weights, biases, locked = {}, [], set()
+        for edge in spec.edges:
+            at = f"weight{numbers[edge.number]}_"
+            below, above = sizes[edge.source], sizes[edge.target]
+            biases.append(arrays.floats(f"{at}bias", above))
+            if edge.owner == edge.number:
+                weights[edge.number] = arrays.floats(f"{at}weights", below * above).reshape(below, above)
+                if attributes.flag(f"{at}bLocked"):
+                    locked.add(edge.number)
+        norms = {n: arrays.norm(n, sizes[n]) for n, layer in enumerate(spec.layers) if layer.batch_norm}
+        features = {n: names for n, size in enumerate(sizes) if (names := arrays.names(f"layer{n}_features", size))}
+        region = attributes.text("region") if "region" in file.attributes else ""
+    return Model(assemble(spec, weights, biases, norms, frozenset(locked)), features, region)
+
+
+def _variable(dimension: str, values: Floats) -> netcdf.Variable:
+    return netcdf.Variable(dimension, np.ascontiguousarray(values, np.float32).reshape(-1))
+
+
+def _edge_attributes(network: Network, edge: Edge) -> dict[str, Any]:
+    layers = network.spec.layers
+    source, target = layers[edge.source], layers[edge.target]
+    shape = {"width": target.units, "height": source.units, "length": 1, "depth": 1, "breadth": 1}
+    values: dict[str, Any] = {
+        "inputLayer": source.name,
+        "outputLayer": target.name,
+        **{key: np.uint64(size or 0) for key, size in shape.items()},
+        "bShared": np.uint32(edge.owner != edge.number),
+        "bLocked": np.uint32(edge.owner in network.locked),
+        "norm": np.float32(target.weight_norm),
+    }
+    if edge.owner != edge.number:
+        owner = network.spec.edges[edge.owner]
+        values |= {
+            "bTransposed": np.uint32(edge.transposed),
+            "sourceInputLayer": layers[owner.source].name,
+            "sourceOutputLayer": layers[owner.target].name,
+        }
+    return values
+
+
+def _spec(attributes: Attributes) -> tuple[NetworkSpec, list[int]]:
+    """Return the network, and of each of its edges the number that it has in the file."""
+    spec = read_spec(attributes)
     try:
-        spec = _spec(content.attributes)
-        edges = tuple(_edge(content, spec, n) for n in range(len(spec.layers) - 1))
-        inputs, outputs = (_names(content, spec, n) for n in (0, len(spec.layers) - 1))
-    except KeyError as error:
-        raise DataError(f"{path.name}: {error.args[0]} is missing or not supported yet in a model file") from error
-    except ValueError as error:
-        raise DataError(f"{path.name}: {error}") from error
-    return Model(Network(spec, edges), inputs, outputs, str(content.attributes.get("region", "")))
+        check_topology(spec, attributes.file)
+        check_runnable(spec, attributes.file)
+        spec, numbers = _with_edges(attributes, spec)
+        check_topology(spec, attributes.file)
+    except SpecError as error:
+        raise DataError(str(error)) from error
+    return spec, numbers
 
 
-def _network_attributes(spec: NetworkSpec) -> dict[str, Any]:
-    return {
-        "version": np.float32(FORMAT_VERSION),
-        "name": spec.name,
-        "kind": np.uint32(KINDS[spec.kind]),
-        "errorFunction": np.uint32(ERRORS[spec.error]),
-        **UNUSED_NETWORK,
-        "bDenoising": np.uint32(spec.denoising > 0),
-        "denoising_p": np.float32(spec.denoising),
-        "SMCE_oneScale": np.float32(spec.marginal.one_scale),
-        "SMCE_zeroScale": np.float32(spec.marginal.zero_scale),
-        "SMCE_oneTarget": np.float32(spec.marginal.one_target),
-        "SMCE_zeroTarget": np.float32(spec.marginal.zero_target),
-        "ShuffleIndices": np.uint32(spec.shuffle),
-        "layers": np.uint32(len(spec.layers)),
-        "weights": np.uint32(len(spec.layers) - 1),
-    }
+def _with_edges(attributes: Attributes, spec: NetworkSpec) -> tuple[NetworkSpec, list[int]]:
+    """Return the network with its shared weights, and of each of its edges the number that it has in the file."""
+    layers = list(spec.layers)
+    edges = {(layers[edge.source].name, layers[edge.target].name): edge.number for edge in spec.edges}
+    numbers: dict[int, int] = {}
+    if attributes.count("weights") != len(edges):
+        raise attributes.wrong("weights", f"{len(edges)}, as many as the layers have sources")
+    for n in range(len(edges)):
+        at = f"weight{n}_"
+        source, target = attributes.text(f"{at}inputLayer"), attributes.text(f"{at}outputLayer")
+        if target not in spec.places:
+            raise attributes.wrong(f"{at}outputLayer", "the name of a layer")
+        edge = edges.get((source, target))
+        if edge is None or edge in numbers:
+            sources = ", ".join(repr(name) for name in layers[spec.places[target]].sources)
+            raise attributes.wrong(f"{at}inputLayer", f"one of the sources of {target!r} ({sources}), each once")
+        numbers[edge] = n
+        if attributes.flag(f"{at}bShared"):
+            place = spec.places[target]
+            shared = Shared(
+                source,
+                attributes.text(f"{at}sourceInputLayer"),
+                attributes.text(f"{at}sourceOutputLayer"),
+                attributes.flag(f"{at}bTransposed"),
+            )
+            layers[place] = replace(layers[place], shared=(*layers[place].shared, shared))
+    return replace(spec, layers=tuple(layers)), [numbers[n] for n in range(len(edges))]
 
 
-def _layer_attributes(spec: NetworkSpec, layer: Layer, source: str | None) -> dict[str, Any]:
-    sparse = layer.kind is not LayerKind.HIDDEN
-    denoised = layer.kind is LayerKind.INPUT and spec.denoising > 0
-    return {
-        "name": layer.name,
-        "kind": np.uint32(LAYER_KINDS[layer.kind]),
-        **UNUSED_LAYER,
-        "dataSet": layer.data_set,
-        "Nx": np.uint32(layer.units or 1),
-        "pDropout": np.float32(layer.dropout),
-        "weightInit": np.uint32(SCHEMES[layer.init.scheme]),
-        "weightInitScale": np.float32(layer.init.scale),
-        "biasInit": np.float32(layer.init.bias),
-        "activation": np.uint32(ACTIVATIONS[layer.activation]),
-        "attributes": np.uint32(sparse * SPARSE | denoised * DENOISING),
-        "sources": np.uint32(source is not None),
-        **({"source0": source} if source is not None else {}),
-    }
+@dataclass(frozen=True, slots=True)
+class _Arrays:
+    """The variables of a model file, with errors that name the file and the variable."""
 
+    file: netcdf.File
 
-def _spec(attributes: Mapping[str, Any]) -> NetworkSpec:
-    count = int(attributes["layers"])
-    if count < 3 or int(attributes["weights"]) != count - 1:
-        raise ValueError(
-            f"{count} layers and {attributes['weights']} weight matrices are not a chain, not supported yet"
-        )
-    return NetworkSpec(
-        layers=tuple(_layer(attributes, n, count) for n in range(count)),
-        name=str(attributes["name"]),
-        kind=_named(KINDS, attributes, "kind"),
-        error=_named(ERRORS, attributes, "errorFunction"),
-        marginal=Marginal(
-            one_target=float(attributes["SMCE_oneTarget"]),
-            zero_target=float(attributes["SMCE_zeroTarget"]),
-            one_scale=float(attributes["SMCE_oneScale"]),
-            zero_scale=float(attributes["SMCE_zeroScale"]),
-        ),
-        denoising=float(attributes["denoising_p"]),
-        shuffle=bool(attributes["ShuffleIndices"]),
-    )
+    def wrong(self, name: str, text: str) -> DataError:
+        return DataError(f"{self.file.path.name}: variable {name}: {text}; copy or train the model again")
 
+    def floats(self, name: str, size: int) -> Floats:
+        """Return `size` finite numbers of type float; none are read when there are more or fewer."""
+        shape = self.file.variables.get(name)
+        if shape is None:
+            raise self.wrong(name, f"is missing, legal: {size} numbers of type float")
+        if shape.dtype is None or shape.dtype.kind != "f":
+            raise self.wrong(name, "is of another type than float")
+        if shape.length != size:
+            raise self.wrong(name, f"{shape.length} numbers, legal: {size}, as the sizes of the layers say")
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite and is refused by name
+            numbers = np.asarray(self.file.whole(name).values).astype(np.float32, copy=False)
+        finite = np.isfinite(numbers)
+        if not finite.all():
+            place = int(np.argmin(finite))
+            raise self.wrong(name, f"number {place} is {numbers[place]}, legal: finite numbers")
+        return numbers
 
-def _layer(attributes: Mapping[str, Any], n: int, count: int) -> Layer:
-    prefix = f"layer{n}_"
-    kind = _named(LAYER_KINDS, attributes, f"{prefix}kind")
-    place = LayerKind.INPUT if n == 0 else LayerKind.OUTPUT if n == count - 1 else LayerKind.HIDDEN
-    sources = [attributes[f"{prefix}source{i}"] for i in range(int(attributes[f"{prefix}sources"]))]
-    chain = [attributes[f"layer{n - 1}_name"]] if n else []
-    if kind is not place or sources != chain or int(attributes[f"{prefix}type"]) or int(attributes[f"{prefix}skips"]):
-        raise ValueError(
-            f"layer {attributes[f'{prefix}name']!r}: only a chain of fully connected layers is supported yet"
-        )
-    return Layer(
-        name=str(attributes[f"{prefix}name"]),
-        kind=kind,
-        units=int(attributes[f"{prefix}Nx"]),
-        data_set=str(attributes[f"{prefix}dataSet"]),
-        sparse=bool(int(attributes[f"{prefix}attributes"]) & SPARSE),
-        activation=_named(ACTIVATIONS, attributes, f"{prefix}activation"),
-        dropout=float(attributes.get(f"{prefix}pDropout", 0)),
-        init=WeightInit(
-            scheme=_named(SCHEMES, attributes, f"{prefix}weightInit", Scheme.XAVIER),
-            scale=float(attributes.get(f"{prefix}weightInitScale", 1)),
-            bias=float(attributes.get(f"{prefix}biasInit", 0)),
-        ),
-    )
+    def norm(self, layer: int, size: int) -> BatchNorm:
+        """Return the batch normalization of a layer."""
+        values = {own_name: self.floats(f"layer{layer}_{name}", size) for name, own_name in NORMS.items()}
+        least = float(values["variance"].min())
+        if least < 0:
+            raise self.wrong(f"layer{layer}_runningVarianceBN", f"{least:g} is not legal, legal: numbers from 0")
+        return BatchNorm(**values)
 
-
-def _edge(content: netcdf.Content, spec: NetworkSpec, n: int) -> Edge:
-    below, above = spec.layers[n].units or 0, spec.layers[n + 1].units or 0
-    if content.attributes[f"weight{n}_inputLayer"] != spec.layers[n].name:
-        raise ValueError(f"weight{n}_inputLayer: weight matrices out of order are not supported yet")
-    weights, bias = (_floats(content, f"weight{n}_{kind}") for kind in ("weights", "bias"))
-    if weights.size != below * above or bias.size != above:
-        raise ValueError(
-            f"weight{n}_weights: {weights.size} weights and {bias.size} biases, legal: {below * above}, {above}"
-        )
-    last = n == len(spec.layers) - 2
-    weights = weights.reshape(below, above)
-    return Edge(np.ascontiguousarray(weights.T if last else weights), bias, last)
-
-
-def _floats(content: netcdf.Content, name: str) -> Any:
-    values = content.variables[name].values
-    if isinstance(values, tuple) or values.dtype.kind != "f":
-        raise ValueError(f"variable {name} is not of type float")
-    return values.astype(np.float32)
-
-
-def _names(content: netcdf.Content, spec: NetworkSpec, n: int) -> tuple[str, ...]:
-    variable = content.variables.get(f"layer{n}_features")
-    if variable is None or not isinstance(variable.values, tuple):
-        return ()
-    if len(variable.values) != spec.layers[n].units:
-        raise ValueError(f"layer{n}_features: {len(variable.values)} names, layer{n}_Nx is {spec.layers[n].units}")
-    return variable.values
-
-
-def _named(codes: Mapping[Any, int], attributes: Mapping[str, Any], key: str, default: Any = None) -> Any:
-    if key not in attributes and default is not None:
-        return default
-    for name, code in codes.items():
-        if code == int(attributes[key]):
-            return name
-    legal = ", ".join(f"{code} {name}" for name, code in codes.items())
-    raise ValueError(f"attribute {key}: {attributes[key]} is not supported yet, legal: {legal}")
+    def names(self, name: str, size: int) -> tuple[str, ...]:
+        """Return the names of a layer's units, none when the file has none."""
+        shape = self.file.variables.get(name)
+        if shape is None:
+            return ()
+        if not shape.strings:
+            raise self.wrong(name, "is of another type than string")
+        if shape.length != size:
+            raise self.wrong(name, f"{shape.length} names, legal: {size}, the number of units")
+        return self.file.strings(name)

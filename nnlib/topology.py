@@ -43,6 +43,8 @@ def check_topology(spec: NetworkSpec, file: str) -> None:
     """Raise SpecError with everything that layers, each legal by itself, have wrong with each other."""
     problems = Problems(file)
     for n, layer in enumerate(spec.layers):
+        if spec.places[layer.name] != n:
+            problems.add(f"Layers[{n}].Name", f"{shown(layer.name)} is the name of another layer too")
         _check_names(spec, n, layer, problems)
     for kind in (LayerKind.INPUT, LayerKind.OUTPUT):
         if not spec.layers_of(kind):
