@@ -17,7 +17,7 @@ from scipy import sparse
 
 from nnlib.architecture import ErrorFunction, LayerKind, NetworkSpec
 from nnlib.backward import Targets, targets_of
-from nnlib.data import Csr, Dense, DataSet
+from nnlib.data import Csr, DataSet, Dense
 from nnlib.errors import DataError
 
 Floats = NDArray[Any]  # float32, in tests float64

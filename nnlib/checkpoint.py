@@ -12,7 +12,6 @@ import math
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,11 @@ from numpy.typing import NDArray
 from nnlib import netcdf
 from nnlib.contract import CHECKPOINT_FILE
 from nnlib.errors import CheckpointedError, DataError, EvictedError
+from nnlib.stop import Stop
 from nnlib.train import Training
 
 FORMAT = 1
 PREVIOUS_SUFFIX = ".previous.nc"
-
-
-@dataclass(slots=True)
-class Stop:
-    """Whether somebody asked the training to end: SIGTERM or Ctrl-C, which a signal handler notes here."""
-
-    requested: bool = False
-    deferred: bool = False  # the training looks at `requested` after every batch; till then nothing may be torn
 
 
 class Checkpoints:

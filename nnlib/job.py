@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,39 +14,37 @@ import numpy as np
 import scipy
 
 from nnlib import metrics, netcdf, train
-from nnlib import network as net
-from nnlib.architecture import NetworkSpec
+from nnlib.architecture import LayerKind, NetworkSpec
+from nnlib.batches import WEIGHTS, Examples, examples_of, resolve, stream
 from nnlib.carryover import Units, carried
-from nnlib.contract import LOG_FILE, MODEL_FILE, Result, Role, Status, TrainSettings, Trial
-from nnlib.data import Csr
-from nnlib.datafile import read_all
+from nnlib.checkpoint import Checkpoints, Stop
+from nnlib.contract import LOG_FILE, MODEL_FILE, Result, Role, Status, TrainSettings, Trial, trial_to_json
+from nnlib.data import Csr, DataSet
 from nnlib.errors import DataError, DivergedError, NnlibError
 from nnlib.modelfile import Model, read_model, write_model
-from nnlib.network import Network
+from nnlib.network import Network, create
 from nnlib.progress import reporter
+from nnlib.settings import check_settings
 from nnlib.spec import canonical_metric, parse_metric, parse_network, placeholders, read_json, substitute
+from nnlib.stream import open_data
 from nnlib.threads import Each, workers
+from nnlib.topology import check_runnable
 
 BACKEND = "numpy"
 LIBRARIES = {"numpy": np.__version__, "scipy": scipy.__version__, "netCDF4": netcdf.VERSION}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
-    """What a network learns or is measured on: examples of inputs and of targets, with the units' names."""
+class Part:
+    """A part of a region's data, read from one file or several: the data sets by name."""
 
     file: str
-    inputs: Csr
-    targets: Csr
-    input_names: tuple[str, ...]
-    target_names: tuple[str, ...]
+    sets: Mapping[str, DataSet]
     region: str
 
-    @property
-    def same_units(self) -> bool:
-        """Whether inputs and targets number the same items: as far as is known, by width and by names."""
-        named = self.input_names and self.target_names
-        return self.inputs.width == self.targets.width and (not named or self.input_names == self.target_names)
+    def examples(self, spec: NetworkSpec) -> Examples:
+        """Return the data sets of a network's layers."""
+        return examples_of(spec, self.sets, self.file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,29 @@ class Ruler:
     """Measures networks on the part that was held out."""
 
     goal: Goal
-    pairs: Pairs
+    spec: NetworkSpec
+    part: Part
     each: Each
 
     @property
     def ks(self) -> tuple[int, ...]:
         """The k of all ranking metrics in a result."""
         return metrics.USUAL_KS if self.goal.k is None else (*metrics.USUAL_KS, self.goal.k)
+
+    @property
+    def ranked(self) -> metrics.Part | None:
+        """What is ranked: the first output, if its targets are sparse; an input of the same units is what is owned."""
+        examples = self.part.examples(self.spec)
+        output = self.spec.places[self.spec.layers_of(LayerKind.OUTPUT)[0].name]
+        targets = examples.sets[output]
+        if not targets.sparse:
+            return None
+        owned = [
+            n
+            for n, data_set in examples.sets.items()
+            if self.spec.layers[n].kind is LayerKind.INPUT and _same_units(data_set, targets)
+        ]
+        return metrics.Part(examples, output, owned[0] if owned else None)
 
     def value(self, network: Network) -> float:
         """Return the trial's metric alone, for every epoch."""
@@ -83,68 +99,97 @@ class Ruler:
         """Return the ranking metrics of a result, those that need no probability of every target."""
         return self._ranking(metrics.of_network(network), self.ks)
 
-    def popularity(self, learned: Csr) -> dict[str, float]:
-        """Return the ranking metrics of the order by frequency in `learned`."""
-        return self._ranking(metrics.of_popularity(learned), self.ks)
+    def popularity(self, learned: Part) -> dict[str, float]:
+        """Return the ranking metrics of the order by frequency in the targets of `learned`."""
+        ranked = self.ranked
+        if ranked is None:
+            return {}
+        targets = learned.examples(self.spec).sets[ranked.output]
+        rows = targets.take(np.arange(targets.examples)).rows
+        assert isinstance(rows, Csr), "the two parts are of one kind, which was checked"
+        return self._ranking(metrics.of_popularity(rows.sets()), self.ks)
 
     def _ranking(self, score: metrics.Scorer, ks: tuple[int, ...]) -> dict[str, float]:
-        pairs = self.pairs
-        return metrics.measure(score, pairs.inputs, pairs.targets, ks, self.each, pairs.same_units)
+        ranked = self.ranked
+        return metrics.measure(score, ranked, ks, self.each) if ranked is not None else {}
 
     def _loss(self, network: Network) -> float:
-        return metrics.mean_loss(network, self.pairs.inputs, self.pairs.targets, self.each)
+        return metrics.mean_loss(network, self.part.examples(self.spec), self.each)
 
 
-def run(trial: Trial, folder: Path, threads: int = 1) -> Result:
+def run(trial: Trial, folder: Path, threads: int = 1, stop: Stop | None = None, every: float = math.inf) -> Result:
     """Train as `trial` says on the files in `folder`, write the log and the model there, return the result.
 
-    Raises NnlibError (wrong input), DivergedError, OSError and MemoryError.
+    A training that finds its checkpoint in `folder` goes on from there; `stop` and `every` say when to write one and
+    leave (see `checkpoint.Checkpoints`). Raises NnlibError (wrong input), DivergedError, OSError, MemoryError,
+    EvictedError and CheckpointedError.
     """
     goal = _goal(trial)
-    train.check_settings(trial.train)
+    check_settings(trial.train)
     spec = _network_spec(trial, folder)
-    learned = _pairs(spec, folder, trial.train_files)
-    held_out = _pairs(spec, folder, _held_out_files(trial))
-    _check_fit(learned, held_out)
-    spec = train.resolve(spec, learned.inputs.width, learned.targets.width, trial.network)
+    learned, held_out = _part(folder, trial.train_files), _part(folder, _held_out_files(trial))
+    spec = resolve(spec, learned.sets, trial.network)
+    _check_fit(spec, goal, learned, held_out)
+    keeper = Checkpoints(folder, _identity(trial, spec), stop, every)
     with workers(threads) as each:
-        ruler = Ruler(goal, held_out, each)
-        fit = _fit(trial, folder, spec, learned, ruler)
+        ruler = Ruler(goal, spec, held_out, each)
+        fit = _fit(trial, folder, spec, learned, ruler, keeper)
         result = Result(
             node=trial.node,
             status=Status.OK,
             metrics=ruler.everything(fit.network),
             best_epoch=fit.best_epoch,
             epochs=fit.epochs,
-            examples=learned.inputs.examples,
+            examples=learned.examples(spec).count,
             backend=BACKEND,
             versions=LIBRARIES,
         )
         result = replace(result, value=result.metrics[goal.key])
-        if trial.role is Role.TUNE:
-            return result
-        write_model(folder / MODEL_FILE, _model(fit.network, learned))
-        champion, reason = _champion(trial, folder, ruler)
-        return replace(result, baseline=ruler.popularity(learned.targets), champion=champion, reason=reason)
+        if trial.role is Role.FINAL:
+            write_model(folder / MODEL_FILE, model_of(fit.network, learned.sets, learned.region))
+            champion, reason = _champion(trial, folder, ruler)
+            result = replace(result, baseline=ruler.popularity(learned), champion=champion, reason=reason)
+    keeper.discard()
+    return result
 
 
-def _fit(trial: Trial, folder: Path, spec: NetworkSpec, learned: Pairs, ruler: Ruler) -> train.Fit:
-    network = net.create(spec, train.stream(trial.train.seed, train.WEIGHTS))
+def _fit(
+    trial: Trial, folder: Path, spec: NetworkSpec, learned: Part, ruler: Ruler, keeper: Checkpoints
+) -> train.Fit:
+    network = create(spec, stream(trial.train.seed, WEIGHTS))
     with _log(folder / LOG_FILE, trial) as report:
         return train.fit(
             network,
-            learned.inputs,
-            learned.targets,
+            learned.examples(spec),
             trial.train,
             report,
             ruler.value if trial.role is Role.TUNE else None,
             ruler.goal.minimize,
             ruler.each,
+            keeper,
         )
 
 
-def _model(network: Network, learned: Pairs) -> Model:
-    return Model(network, learned.input_names, learned.target_names, learned.region)
+def _identity(trial: Trial, spec: NetworkSpec) -> str:
+    """Return what distinguishes this training from every other one whose checkpoint could lie here."""
+    text = f"{trial_to_json(trial)}\n{spec!r}\n{BACKEND}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def model_of(network: Network, sets: Mapping[str, DataSet], region: str) -> Model:
+    """Return a model with the names of the units that its data have."""
+    names = {
+        n: sets[layer.data_set].features
+        for n, layer in enumerate(network.spec.layers)
+        if layer.data_set in sets and sets[layer.data_set].features
+    }
+    return Model(network, names, region)
+
+
+def _same_units(one: DataSet, other: DataSet) -> bool:
+    """Whether two data sets number the same items: as far as is known, by width and by names."""
+    named = one.features and other.features
+    return one.sparse and one.width == other.width and (not named or one.features == other.features)
 
 
 def _goal(trial: Trial) -> Goal:
@@ -167,7 +212,9 @@ def _network_spec(trial: Trial, folder: Path) -> NetworkSpec:
             f"or name a training setting: {', '.join(TrainSettings.__dataclass_fields__)}"
         )
     values = asdict(trial.train) | dict(trial.hyperparameters)
-    return parse_network(substitute(raw, values, trial.network), trial.network)
+    spec = parse_network(substitute(raw, values, trial.network), trial.network, trial.train.compat == "dsstne")
+    check_runnable(spec, trial.network)
+    return spec
 
 
 def _held_out_files(trial: Trial) -> tuple[str, ...]:
@@ -178,26 +225,43 @@ def _held_out_files(trial: Trial) -> tuple[str, ...]:
     return (name,)
 
 
-def _pairs(spec: NetworkSpec, folder: Path, files: tuple[str, ...]) -> Pairs:
+def _part(folder: Path, files: tuple[str, ...]) -> Part:
     if not files:
         raise NnlibError("trial.json: train_files: [] is not legal, legal: one data file or more")
-    data = read_all([folder / name for name in files])
-    inputs = data.named(spec.layers[0].data_set, files[0])
-    targets = data.named(spec.layers[-1].data_set, files[0])
-    return Pairs(", ".join(files), inputs.rows, targets.rows.sets(), inputs.features, targets.features, data.region)
+    data = open_data([folder / name for name in files])
+    return Part(", ".join(files), {data_set.name: data_set for data_set in data.sets}, data.region)
 
 
-def _check_fit(learned: Pairs, held_out: Pairs) -> None:
-    """Raise DataError when the two parts do not mean the same units."""
-    for key in ("inputs", "targets"):
-        width, other = getattr(learned, key).width, getattr(held_out, key).width
-        if width != other:
-            raise DataError(f"{held_out.file}: {key} of width {other}, {learned.file} has {width}; import both at once")
-    for key in ("input_names", "target_names"):
-        if getattr(learned, key) != getattr(held_out, key):
+def _check_fit(spec: NetworkSpec, goal: Goal, learned: Part, held_out: Part) -> None:
+    """Raise DataError when the two parts do not mean the same units, or the trial's metric cannot be measured."""
+    for layer in (*spec.layers_of(LayerKind.INPUT), *spec.layers_of(LayerKind.OUTPUT)):
+        name = layer.data_set
+        if name not in held_out.sets:
+            raise DataError(f"{held_out.file}: no data set {name!r}, {learned.file} has one; legal: {[*held_out.sets]}")
+        one, other = learned.sets[name], held_out.sets[name]
+        if one.width != other.width:
+            raise DataError(
+                f"{held_out.file}: {name} of width {other.width}, {learned.file} has {one.width}; import both at once"
+            )
+        if one.features != other.features:
             raise DataError(f"{held_out.file}: other names of units than {learned.file}; import both at once")
-    if not held_out.targets.nonzeros:
+        if one.sparse != other.sparse:
+            raise DataError(f"{held_out.file}: {name} is not of the kind that {learned.file} has; import both at once")
+    targets = held_out.sets[spec.layers_of(LayerKind.OUTPUT)[0].data_set]
+    if goal.k is not None and not targets.sparse:
+        raise NnlibError(
+            f"trial.json: metric.name: {goal.key} needs sparse targets, {targets.name!r} is dense; legal: loss"
+        )
+    if targets.sparse and not _any_target(targets):
         raise DataError(f"{held_out.file}: no example has a target, so nothing can be measured")
+
+
+def _any_target(targets: DataSet) -> bool:
+    for low in range(0, targets.examples, metrics.BATCH):
+        rows = targets.take(np.arange(low, min(low + metrics.BATCH, targets.examples))).rows
+        if isinstance(rows, Csr) and rows.nonzeros:
+            return True
+    return False
 
 
 def _champion(trial: Trial, folder: Path, ruler: Ruler) -> tuple[dict[str, float], str]:
@@ -222,13 +286,21 @@ def _champion(trial: Trial, folder: Path, ruler: Ruler) -> tuple[dict[str, float
 
 @contextmanager
 def _log(path: Path, trial: Trial) -> Iterator[Callable[[train.Epoch], None]]:
-    """Give a function that takes each epoch into the log, a line at once, and onto the terminal."""
-    with (
-        path.open("a", encoding="utf-8") as file,
-        reporter(trial.train.epochs, trial.metric.name) as show,
-    ):
+    """Give a function that takes each epoch into the log, a line at once, and onto the terminal.
+
+    The log of an earlier attempt is kept up to the epoch from which this one goes on.
+    """
+    with reporter(trial.train.epochs, trial.metric.name) as show, path.open("r+", encoding="utf-8") as file:
+        kept = list(file)
+        started = False
 
         def report(epoch: train.Epoch) -> None:
+            nonlocal started
+            if not started:
+                file.seek(0)
+                file.truncate()
+                file.writelines(kept[: epoch.epoch - 1])
+                started = True
             file.write(json.dumps(asdict(epoch)) + "\n")
             file.flush()
             show(epoch)

@@ -2,65 +2,101 @@
 
 Where inputs and targets are the same units, the items of an example's own input are not ranked; equal scores are
 ranked by item number. With h_i = 1 when the item at rank i is a target, and c targets: P@k = sum(h_i) / k,
-recall@k = sum(h_i) / c,
-NDCG@k = sum(h_i / log2(i + 1)) / sum(1 / log2(i + 1) for i up to min(c, k)).
+recall@k = sum(h_i) / c, NDCG@k = sum(h_i / log2(i + 1)) / sum(1 / log2(i + 1) for i up to min(c, k)),
+MAP@k = mean over the examples of sum(h_i P@i) / min(c, k), MRR@k = 1 / rank of the first target in the first k, else 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib import network as net
+from nnlib import backward
+from nnlib.architecture import LayerKind
+from nnlib.batches import Examples, batch_of, input_matrix
 from nnlib.data import Csr
-from nnlib.errors import DivergedError
+from nnlib.errors import DataError, DivergedError
+from nnlib.graph import Graph
 from nnlib.network import Network
+from nnlib.ranking import top
 from nnlib.threads import Each, one_by_one
 
-Scorer = Callable[[Csr], NDArray[Any]]  # inputs (b, in) -> scores (b, items), memory that may be overwritten
+Floats = NDArray[Any]
+Scorer = Callable[[Examples], Floats]  # examples in memory -> scores (b, items), memory that may be overwritten
 
 BATCH = 256  # examples scored at a time, so that examples x items never exists
 USUAL_KS = (5, 10, 20, 100)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Examples to measure on: which output layer is ranked, and the input whose items are owned (None: none)."""
+
+    examples: Examples
+    output: int
+    owned: int | None
+
+    def wanted(self, rows: NDArray[np.int64]) -> Csr:
+        """Return the targets of some examples; DataError when they are not sparse."""
+        targets = self.examples.sets[self.output].take(rows).rows
+        if not isinstance(targets, Csr):
+            raise DataError(
+                f"{self.examples.file}: data set {self.examples.sets[self.output].name!r} is dense, ranking metrics "
+                "need sparse targets; legal metric: loss"
+            )
+        return targets.sets()
+
+
 def measure(
-    score: Scorer,
-    inputs: Csr,
-    targets: Csr,
-    ks: Iterable[int] = USUAL_KS,
-    each: Each = one_by_one,
-    same_units: bool = True,
+    score: Scorer, part: Part, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one
 ) -> dict[str, float]:
-    """Return p@k, recall@k and ndcg@k for every k; targets must hold no unit twice. Empty without any target.
+    """Return p@k, recall@k, ndcg@k, map@k and mrr@k for every k; empty without any target."""
+    return {name: float(values.mean()) for name, values in per_example(score, part, ks, each).items() if values.size}
 
-    `same_units` says that a unit of the inputs is the same item as the unit of that number of the targets.
-    """
+
+def per_example(
+    score: Scorer, part: Part, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one
+) -> dict[str, NDArray[np.float64]]:
+    """Return every metric of every example that has a target, in the order of the examples."""
     ks = sorted(set(ks))
-    examples = np.flatnonzero(np.diff(targets.indptr))
 
-    def batch(low: int) -> dict[str, float]:
-        rows = examples[low : low + BATCH]
-        seen, wanted = inputs.take(rows), targets.take(rows)
-        hits = ranked_hits(score(seen), seen if same_units else None, wanted, ks[-1])
-        return dict(_sums(hits, np.diff(wanted.indptr), ks))
+    def batch(low: int) -> dict[str, NDArray[np.float64]]:
+        rows = np.arange(low, min(low + BATCH, part.examples.count))
+        wanted = part.wanted(rows)
+        some = np.diff(wanted.indptr) > 0
+        rows, wanted = rows[some], wanted.take(np.flatnonzero(some))
+        if not len(rows):
+            return {}
+        examples = part.examples.take(rows)
+        owned = examples.sets[part.owned].rows if part.owned is not None else None
+        hits = ranked_hits(score(examples), owned if isinstance(owned, Csr) else None, wanted, ks[-1])
+        return dict(_values(hits, np.diff(wanted.indptr), ks))
 
-    sums: dict[str, float] = {}
-    for part in each(batch, range(0, len(examples), BATCH)):
-        for name, value in part.items():
-            sums[name] = sums.get(name, 0.0) + value
-    return {name: value / len(examples) for name, value in sums.items()}
+    parts: dict[str, list[NDArray[np.float64]]] = {}
+    for found in each(batch, range(0, part.examples.count, BATCH)):
+        for name, values in found.items():
+            parts.setdefault(name, []).append(values)
+    return {name: np.concatenate(values) for name, values in parts.items()}
 
 
-def of_network(network: Network) -> Scorer:
-    """Return the scorer of a network; it raises DivergedError when a score is not finite."""
-    dtype = network.edges[0].store.dtype
+def of_network(network: Network, output: int | None = None) -> Scorer:
+    """Return the scorer of a network's output layer (its first); it raises DivergedError for a score not finite."""
+    graph = Graph(network)
+    node = graph.outputs[0] if output is None else graph.node(output)
 
-    def score(inputs: Csr) -> NDArray[Any]:
-        with np.errstate(all="ignore"):
-            scores = net.logits(network, net.matrix(inputs, 1, dtype))
+    def score(examples: Examples) -> Floats:
+        inputs = {
+            n: input_matrix(data_set, network.dtype)
+            for n, data_set in examples.sets.items()
+            if network.spec.layers[n].kind is LayerKind.INPUT
+        }
+        with np.errstate(all="ignore"):  # the sums rank as the outputs do, without the ties of saturated ones
+            values = graph.forward(inputs)
+            scores = graph.sums(node, values) if node.blocked else values.sums[node.number]
         if not np.isfinite(scores).all():
             raise DivergedError("an output is not a finite number; lower learning_rate")
         return scores
@@ -71,31 +107,27 @@ def of_network(network: Network) -> Scorer:
 def of_popularity(targets: Csr) -> Scorer:
     """Return the scorer that gives every example the same order: how often an item is in `targets`."""
     counts = np.bincount(targets.indices, minlength=targets.width).astype(np.float32)
-    return lambda inputs: np.tile(counts, (inputs.examples, 1))
+    return lambda examples: np.tile(counts, (examples.count, 1))
 
 
-def mean_loss(network: Network, inputs: Csr, targets: Csr, each: Each = one_by_one) -> float:
+def mean_loss(network: Network, examples: Examples, each: Each = one_by_one) -> float:
     """Return the error function averaged over the examples, without dropout and denoising."""
-    dtype, total = network.edges[0].store.dtype, 0.0
-    for low in range(0, inputs.examples, BATCH):
-        rows = np.arange(low, min(low + BATCH, inputs.examples))
-        x, t = (net.matrix(part.take(rows), 1, dtype) for part in (inputs, targets))
+    graph, total = Graph(network, each), 0.0
+    for low in range(0, examples.count, BATCH):
+        rows = np.arange(low, min(low + BATCH, examples.count))
+        batch = batch_of(network.spec, examples, rows, network.dtype)
         with np.errstate(all="ignore"):
-            total += net.loss(network, net.batch_of(x, t), each)
+            total += backward.loss(graph, graph.forward(batch.inputs), batch.targets)
     if not np.isfinite(total):
         raise DivergedError(f"the validation loss is {total}; lower learning_rate")
-    return total / inputs.examples
+    return total / examples.count
 
 
-def ranked_hits(scores: NDArray[Any], seen: Csr | None, wanted: Csr, k: int) -> NDArray[np.bool_]:
-    """Return (b, min(k, items)): whether the item at each rank is wanted; those `seen` have no rank.
-
-    Overwrites `scores` (b, items).
-    """
+def ranked_hits(scores: Floats, owned: Csr | None, wanted: Csr, k: int) -> NDArray[np.bool_]:
+    """Return (b, min(k, items)): whether the item at each rank is wanted; those `owned` have no rank."""
     examples, items = scores.shape
-    if seen is not None:
-        scores[np.repeat(np.arange(examples), np.diff(seen.indptr)), seen.indices] = -np.inf
-    ranked, legal = top(scores, k)
+    ranked, _ = top(scores, k, owned)
+    legal = ranked >= 0
     keys = np.arange(examples)[:, None] * items + ranked
     targets = np.repeat(np.arange(examples), np.diff(wanted.indptr)) * items + wanted.indices
     place = np.minimum(np.searchsorted(targets, keys), len(targets) - 1)
@@ -103,28 +135,20 @@ def ranked_hits(scores: NDArray[Any], seen: Csr | None, wanted: Csr, k: int) -> 
     return hits
 
 
-def top(scores: NDArray[Any], k: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the k best items of each row, best first, equal scores by item, and whether the score is > -inf.
-
-    One 64-bit key per item (score above, reversed item number below) makes the order total, so that a plain
-    partition is deterministic.
-    """
-    items = scores.shape[1]
-    bits = (scores.astype(np.float32) + np.float32(0)).view(np.int32)  # + 0 turns -0 into 0
-    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # integers in the order of the floats
-    keys = (ordered.astype(np.int64) << 32) | np.arange(items - 1, -1, -1)
-    k = min(k, items)
-    best = np.sort(np.partition(keys, items - k, axis=1)[:, items - k :], axis=1)[:, ::-1]
-    ranked = items - 1 - (best & 0xFFFFFFFF)
-    return ranked, np.take_along_axis(scores, ranked, axis=1) > -np.inf
-
-
-def _sums(hits: NDArray[np.bool_], counts: NDArray[np.int64], ks: Sequence[int]) -> Iterable[tuple[str, float]]:
+def _values(
+    hits: NDArray[np.bool_], counts: NDArray[np.int64], ks: Sequence[int]
+) -> Iterable[tuple[str, NDArray[np.float64]]]:
     gains = 1 / np.log2(np.arange(2, ks[-1] + 2))
     ideal = np.cumsum(gains)
+    ranks = np.arange(1, hits.shape[1] + 1)
+    precision = np.cumsum(hits, axis=1) / ranks
     for k in ks:
-        found = hits[:, :k].sum(axis=1)
-        gained = hits[:, :k] @ gains[: hits[:, :k].shape[1]]
-        yield f"p@{k}", float((found / k).sum())
-        yield f"recall@{k}", float((found / counts).sum())
-        yield f"ndcg@{k}", float((gained / ideal[np.minimum(counts, k) - 1]).sum())
+        some = hits[:, :k]
+        found = some.sum(axis=1)
+        first = np.where(found > 0, some.argmax(axis=1) + 1, np.inf)
+        best = np.minimum(counts, k)
+        yield f"p@{k}", found / k
+        yield f"recall@{k}", found / counts
+        yield f"ndcg@{k}", (some @ gains[: some.shape[1]]) / ideal[best - 1]
+        yield f"map@{k}", (some * precision[:, :k]).sum(axis=1) / best
+        yield f"mrr@{k}", 1 / first

@@ -106,7 +106,8 @@ class Step:
                     continue
                 rows = np.unique(batch.inputs[edge.source].indices).astype(np.int64)
                 if self.graph.layouts[edge.number] is Layout.BLOCKED:
-                    rows = np.concatenate([rows + self.graph.table(edge, low).start for low in block_starts(node.units)])
+                    tables = [self.graph.table(edge, low).start for low in block_starts(node.units)]
+                    rows = np.concatenate([rows + start for start in tables])
                 self._optimizer.settle(edge.owner, rows)
 
 

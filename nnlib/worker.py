@@ -7,6 +7,7 @@ reports that as its own fault (exit 75).
 from __future__ import annotations
 
 import json
+import math
 import platform
 import signal
 import socket
@@ -20,7 +21,9 @@ from pathlib import Path
 from types import FrameType
 
 from nnlib import __version__
+from nnlib.checker import SpecError
 from nnlib.contract import (
+    CHECKPOINT_FILE,
     LOG_FILE,
     MODEL_FILE,
     RESULT_FILE,
@@ -35,8 +38,8 @@ from nnlib.contract import (
     trial_from_json,
     write_atomically,
 )
-from nnlib.errors import EvictedError, MachineError, NnlibError
-from nnlib.spec import SpecError
+from nnlib.errors import CheckpointedError, EvictedError, MachineError, NnlibError
+from nnlib.stop import Stop
 from nnlib.threads import take_over_blas
 
 STATUS = {
@@ -45,12 +48,15 @@ STATUS = {
     Exit.DIVERGED: Status.DIVERGED,
     Exit.BAD_INPUT: Status.BAD_INPUT,
     Exit.MACHINE: Status.MACHINE,
+    Exit.CHECKPOINTED: Status.EVICTED,
     Exit.EVICTED: Status.EVICTED,
 }
 
 
-def train(trial_file: Path) -> int:
+def train(trial_file: Path, checkpoint_every: float = math.inf) -> int:
     """Run the job of `trial_file`, with all other files beside it; return the exit code.
+
+    After `checkpoint_every` seconds of training it is saved and left with exit code 85, to be started again.
 
     Raises NnlibError when there is no such folder, and OSError when not even result.json can be written.
     """
@@ -58,12 +64,14 @@ def train(trial_file: Path) -> int:
     if not folder.is_dir():
         raise NnlibError(f"{folder}: no such folder, legal: the folder of trial.json and its inputs")
     trial, result, code = None, None, Exit.OK
-    for name in (RESULT_FILE, LOG_FILE):  # from now on an eviction has something to transfer
-        (folder / name).write_bytes(b"")
+    (folder / RESULT_FILE).write_bytes(b"")  # from now on an eviction has something to transfer
+    for name in (LOG_FILE, CHECKPOINT_FILE):
+        (folder / name).touch()
+    stop = Stop()
     try:
-        with _sigterm_raises():
+        with _stopped_by_signals(stop):
             trial = trial_from_json(trial_file.read_text(encoding="utf-8"))
-            result = _run(trial, folder)
+            result = _run(trial, folder, stop, checkpoint_every)
     except BaseException as error:  # a bug and Ctrl-C too must leave a result behind
         code, reason = _judged(error)
         result = Result(node=trial.node if trial else "", status=STATUS[code], reason=reason, epochs=_epochs(folder))
@@ -79,7 +87,7 @@ def train(trial_file: Path) -> int:
     return int(code)
 
 
-def _run(trial: Trial, folder: Path) -> Result:
+def _run(trial: Trial, folder: Path, stop: Stop, checkpoint_every: float) -> Result:
     if trial.role is Role.FINAL:
         (folder / MODEL_FILE).write_bytes(b"")
     _verify(trial.sha256, folder)
@@ -88,7 +96,7 @@ def _run(trial: Trial, folder: Path) -> Result:
         from nnlib import job
     except ImportError as error:
         raise MachineError(f"{error}; install it on this machine") from error
-    return job.run(trial, folder, threads)
+    return job.run(trial, folder, threads, stop, checkpoint_every)
 
 
 def _verify(digests: Mapping[str, str], folder: Path) -> None:
@@ -105,6 +113,8 @@ def _judged(error: BaseException) -> tuple[Exit, str]:
     """Return the exit code of an error and a reason to print."""
     if isinstance(error, EvictedError):
         return Exit.EVICTED, "stopped by SIGTERM"
+    if isinstance(error, CheckpointedError):
+        return Exit.CHECKPOINTED, "checkpoint written, to be started again"
     if isinstance(error, NnlibError):
         return error.exit_code, str(error)
     if isinstance(error, SpecError | ContractError):
@@ -133,15 +143,26 @@ def _epochs(folder: Path) -> int:
 
 
 @contextmanager
-def _sigterm_raises() -> Iterator[None]:
-    """Turn the first SIGTERM into EvictedError; later ones, and those while the result is written, do nothing."""
+def _stopped_by_signals(stop: Stop) -> Iterator[None]:
+    """Note the first SIGTERM or SIGINT in `stop` while a training looks there, else raise; ignore later ones.
 
-    def evict(_signal: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise EvictedError
+    Both are ignored too while the result is written.
+    """
 
-    signal.signal(signal.SIGTERM, evict)
+    def handle(number: int, _frame: FrameType | None) -> None:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, signal.SIG_IGN)
+        if stop.deferred:
+            stop.requested = True
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
+        else:
+            raise EvictedError
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, handle)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, signal.SIG_IGN)
