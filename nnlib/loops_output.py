@@ -1,0 +1,285 @@
+"""Compiled loops of a wide sigmoid output layer, one block of its units at a time. NumPy twin: `losses`.
+
+Shapes: b examples, n units of the block. z (b, n) holds the sums without `bias` (n,). The targets that are not zero
+are listed by unit: unit j should be `values[i]` (None: one) for the examples `rows[i]`, i from starts[j] to
+starts[j + 1], no example twice. `margin` is (oneTarget, zeroTarget, oneScale, zeroScale), plain cross entropy
+(1, 0, 1, 1). With a = sigmoid(z + bias), a zero counts if a > zeroTarget: loss -zeroScale log(1 - a), delta
+zeroScale a; a target other than zero counts if a < oneTarget: loss -oneScale value log(a), delta
+oneScale value (a - 1). What is said of a is asked of its logit, so that no exponential is needed to shut a unit out.
+
+All units are first taken for zeros, with those that are not shut; then these get what is theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.loops_compiler import compiled, compiled_sums, for_both
+
+Floats = NDArray[Any]  # float32 or float64
+Ints = NDArray[np.integer]
+Margin = tuple[float, float, float, float]
+
+SHUT = -1e30  # the logit of a unit that is no zero, while zeros are counted
+CHUNK = 64  # units looked at together: mostly all of them are below zeroTarget
+LOWEST = -80.0  # e^-80 is 0 for a sum, and e^-80 / 256 still no subnormal number, which would be slow
+
+
+def exp(x: Any) -> Any:
+    """Return e^x for x <= 0, at least e^LOWEST; 1e-7 accurate in float32."""
+    raise NotImplementedError
+
+
+def log1p(x: Any) -> Any:
+    """Return log(1 + x) for x in [0, 1]; 1e-7 accurate in float32."""
+    raise NotImplementedError
+
+
+def _exp_single(x: Any) -> Any:
+    """A polynomial and a power of two made from bits (Cephes): no branch and no call, hence SIMD."""
+    x = max(x, np.float32(LOWEST))
+    n = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
+    r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
+    p = np.float32(1.9875691e-4) * r + np.float32(1.3981999e-3)
+    p = p * r + np.float32(8.3334519e-3)
+    p = p * r + np.float32(4.1665795e-2)
+    p = p * r + np.float32(1.6666665e-1)
+    p = p * r + np.float32(0.5)
+    bits = np.int32((np.int32(n) + np.int32(127)) << np.int32(23))
+    return (p * r * r + r + np.float32(1)) * bits.view(np.float32)
+
+
+def _exp_double(x: Any) -> Any:
+    return math.exp(max(x, LOWEST))
+
+
+def _log1p_single(x: Any) -> Any:
+    """The polynomial of degree 9 nearest to log(1 + x) / x, 5e-9 accurate, times x."""
+    p = np.float32(-0.003243853) * x + np.float32(0.019850688)
+    p = p * x + np.float32(-0.05695808)
+    p = p * x + np.float32(0.106035076)
+    p = p * x + np.float32(-0.15305506)
+    p = p * x + np.float32(0.19675909)
+    p = p * x + np.float32(-0.24954128)
+    p = p * x + np.float32(0.3332996)
+    p = p * x + np.float32(-0.49999902)
+    p = p * x + np.float32(1)
+    return p * x
+
+
+def _log1p_double(x: Any) -> Any:
+    return math.log1p(x)
+
+
+for_both(exp, _exp_single, _exp_double)
+for_both(log1p, _log1p_single, _log1p_double)
+
+
+@compiled_sums
+def sigmoid_error(
+    z: Floats,
+    bias: Floats,
+    starts: Ints,
+    rows: Ints,
+    values: Floats | None,
+    margin: Margin,
+    scale: float,
+    bias_gradient: Floats,
+) -> float:
+    """Return the loss, summed; overwrite z with delta times `scale` and `bias_gradient` (n,) with its column sums.
+
+    NaN anywhere makes the loss NaN. Twin: `losses.sigmoid_error`.
+    """
+    one_target, zero_target, one_scale, zero_scale = margin
+    hits = np.empty(starts[-1] - starts[0], z.dtype)
+    _take(z, starts, rows, hits)
+    gate, factor = z.dtype.type(_logit(zero_target)), z.dtype.type(zero_scale * scale)
+    bias_gradient[:] = 0
+    loss, n = 0.0, z.shape[1]
+    for row in range(z.shape[0]):
+        if zero_target <= 0:
+            loss += _zeros(z[row], bias, bias_gradient, gate, factor)
+            continue
+        for low in range(0, n, CHUNK):
+            high = min(low + CHUNK, n)
+            units = z[row, low:high]
+            if _open(units, bias[low:high], gate) > 0:
+                loss += _zeros(units, bias[low:high], bias_gradient[low:high], gate, factor)
+            else:
+                units[:] = 0
+    loss *= zero_scale
+    for column in range(n):
+        for i in range(starts[column], starts[column + 1]):
+            value = 1.0 if values is None else values[i]
+            part, delta = _one(hits[i - starts[0]] + bias[column], one_scale * value, _logit(one_target))
+            loss += part
+            z[rows[i], column] = delta * scale
+            bias_gradient[column] += z.dtype.type(delta * scale)
+    return loss
+
+
+@compiled_sums
+def sigmoid_error_gated(
+    z: Floats,
+    bias: Floats,
+    starts: Ints,
+    rows: Ints,
+    values: Floats | None,
+    margin: Margin,
+    scale: float,
+    bias_gradient: Floats,
+    out_starts: Ints,
+    out_columns: Ints,
+    out_values: Floats,
+) -> tuple[float, int]:
+    """Return the loss, summed, and how many deltas are not shut out, which are listed by example (CSR).
+
+    Those of example i are at out_starts[i] to out_starts[i + 1] of `out_columns` and `out_values`, which must hold
+    them all: as soon as they do not, (0, -1) is returned, z is as it was, and `sigmoid_error` has to be used.
+    Else z is of no use afterwards.
+    """
+    one_target, zero_target, one_scale, zero_scale = margin
+    hits = np.empty(starts[-1] - starts[0], z.dtype)
+    _take(z, starts, rows, hits)
+    first, hit_order, hit_columns = _by_example(starts, rows, z.shape[0])
+    gate = z.dtype.type(_logit(zero_target))
+    found, part = np.empty(z.shape[1], np.int64), np.empty(z.shape[1], z.dtype)
+    bias_gradient[:] = 0
+    loss, hit_loss, count = 0.0, 0.0, 0
+    for row in range(z.shape[0]):
+        out_starts[row] = count
+        kept = _find_open(z[row], bias, gate, found, part)
+        if count + kept + first[row + 1] - first[row] > out_values.size:
+            _give_back(z, starts, rows, hits)
+            return 0.0, -1
+        loss += _activate(part, kept)
+        for k in range(kept):
+            out_columns[count + k] = found[k]
+            out_values[count + k] = part[k] * z.dtype.type(zero_scale * scale)
+            bias_gradient[found[k]] += out_values[count + k]
+        count += kept
+        for k in range(first[row], first[row + 1]):
+            i = hit_order[k]
+            value = 1.0 if values is None else values[i]
+            x = hits[i - starts[0]] + bias[hit_columns[k]]
+            lost, delta = _one(x, one_scale * value, _logit(one_target))
+            hit_loss += lost
+            if delta != 0:
+                out_columns[count], out_values[count] = hit_columns[k], delta * scale
+                bias_gradient[hit_columns[k]] += out_values[count]
+                count += 1
+    out_starts[z.shape[0]] = count
+    return loss * zero_scale + hit_loss, count
+
+
+@compiled
+def _logit(a: float) -> float:
+    if a <= 0:
+        return -np.inf
+    return np.inf if a >= 1 else math.log(a / (1 - a))
+
+
+@compiled
+def _take(z: Floats, starts: Ints, rows: Ints, hits: Floats) -> None:
+    """Move the sums of units that are no zeros to `hits`, so that they do not count as zeros."""
+    for column in range(z.shape[1]):
+        for i in range(starts[column], starts[column + 1]):
+            hits[i - starts[0]] = z[rows[i], column]
+            z[rows[i], column] = SHUT
+
+
+@compiled
+def _give_back(z: Floats, starts: Ints, rows: Ints, hits: Floats) -> None:
+    for column in range(z.shape[1]):
+        for i in range(starts[column], starts[column + 1]):
+            z[rows[i], column] = hits[i - starts[0]]
+
+
+@compiled_sums
+def _open(z: Floats, bias: Floats, gate: Any) -> Any:
+    """Return how many units of a row are above the gate; NaN is."""
+    one, count = z.dtype.type(1), z.dtype.type(0)
+    for c in range(z.size):
+        count += z.dtype.type(0) if z[c] + bias[c] <= gate else one
+    return count
+
+
+@compiled_sums
+def _zeros(z: Floats, bias: Floats, gradient: Floats, gate: Any, factor: Any) -> Any:
+    """Return the loss of units of a row, all of them zeros; overwrite z with delta and add it to `gradient`."""
+    zero, half, one = z.dtype.type(0), z.dtype.type(0.5), z.dtype.type(1)
+    loss = zero
+    for c in range(z.size):
+        x = z[c] + bias[c]
+        shut = x <= gate
+        x = z.dtype.type(SHUT) if shut else x  # a loss of 1e-35 instead of none, as a sum with a branch is no SIMD
+        size = abs(x)
+        e = exp(-size)
+        a = one / (one + e)
+        delta = factor * (a if x >= 0 else e * a)
+        delta = zero if shut else delta
+        loss += half * (x + size) + log1p(e)
+        z[c] = delta
+        gradient[c] += delta
+    return loss
+
+
+@compiled_sums
+def _activate(x: Floats, count: int) -> Any:
+    """Return the loss of the first `count` logits, of zeros; overwrite them with their sigmoid."""
+    half, one = x.dtype.type(0.5), x.dtype.type(1)
+    loss = x.dtype.type(0)
+    for k in range(count):
+        size = abs(x[k])
+        e = exp(-size)
+        a = one / (one + e)
+        loss += half * (x[k] + size) + log1p(e)
+        x[k] = a if x[k] >= 0 else e * a
+    return loss
+
+
+@compiled
+def _one(x: Any, weight: float, gate: float) -> tuple[float, float]:
+    """Return loss and delta of a unit that should be one and has the logit x."""
+    if x >= gate:
+        return 0.0, 0.0
+    size = abs(x)
+    e = exp(-size)
+    loss = 0.5 * (size - x) + log1p(e)
+    return weight * loss, -weight * (e if x >= 0 else 1.0) / (1.0 + e)
+
+
+@compiled
+def _by_example(starts: Ints, rows: Ints, examples: int) -> tuple[Ints, Ints, Ints]:
+    """Return where each example's targets start in the two others: their places in `rows`, and their columns."""
+    begin, size = starts[0], starts[-1] - starts[0]
+    first = np.zeros(examples + 2, np.int64)
+    for i in range(begin, begin + size):
+        first[rows[i] + 2] += 1
+    for row in range(examples):
+        first[row + 2] += first[row + 1]
+    order, columns = np.empty(size, np.int64), np.empty(size, np.int64)
+    for column in range(starts.size - 1):
+        for i in range(starts[column], starts[column + 1]):
+            place = first[rows[i] + 1]
+            order[place], columns[place] = i, column
+            first[rows[i] + 1] += 1
+    return first[:-1], order, columns
+
+
+@compiled
+def _find_open(z: Floats, bias: Floats, gate: Any, found: Ints, logits: Floats) -> int:
+    """List the units of a row that are above the gate, and their logits; return how many they are."""
+    count = 0
+    for low in range(0, z.size, CHUNK):
+        high = min(low + CHUNK, z.size)
+        if _open(z[low:high], bias[low:high], gate) > 0:
+            for c in range(low, high):
+                x = z[c] + bias[c]
+                found[count], logits[count] = c, x
+                count += 0 if x <= gate else 1
+    return count
