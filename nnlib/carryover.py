@@ -6,18 +6,27 @@ all others, ties by unit number. Units that are no longer in the data are droppe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.data import Csr
+from nnlib.architecture import Activation, ErrorFunction, Layer, LayerKind, NetworkSpec
+from nnlib.checker import shown
 from nnlib.errors import DataError
 from nnlib.modelfile import Model
-from nnlib.network import Edge, Floats, Network
+from nnlib.network import Floats, Network, assemble
+from nnlib.rows import Csr, Longs, Rows
 
 NO_UNIT = -1
-LAST = -1e30  # the logit of an unknown output: below every other and yet finite; its sigmoid and softmax are exactly 0
+LAST = -1e30  # the sum of an unknown output unit: below every other and yet finite
+SILENT = (  # what is exactly 0 there, so that an unknown unit that is no target costs no loss
+    *(Activation.SIGMOID, Activation.SOFTMAX, Activation.RELU),
+    *(Activation.RELU_MAX, Activation.SOFTPLUS),
+)
+ROWS = 8192  # rows of targets looked at together
+Places = Mapping[int, Longs]  # layer number -> where each of its new units was; only layers whose units have moved
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,39 +39,77 @@ class Units:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carried:
-    """The model's network in the numbering of the data, and which output units of the data the model knows."""
+    """The model's network in the numbering of the data, and by Output layer which units of the data it knows."""
 
     network: Network
-    known: NDArray[np.bool_]
+    known: Mapping[int, NDArray[np.bool_]]
 
-    def unscored(self, targets: Csr) -> NDArray[np.int64]:
-        """Return the units among `targets` that the model does not know, ascending; their loss has no value."""
-        return np.unique(targets.indices[~self.known[targets.indices]]).astype(np.int64)
+    def unscored(self, output: int, targets: Rows) -> Longs:
+        """Return the unknown units, ascending, that give the loss of an Output layer on `targets` no value.
 
-
-def carried(model: Model, inputs: Units, outputs: Units) -> Carried:
-    """Return `model` in the numbering of the data; DataError when a width differs and there are no names to go by."""
-    spec, edges = model.network.spec, model.network.edges
-    rows = _places("input", Units(len(edges[0].store), model.inputs), inputs)
-    items = _places("output", Units(len(edges[-1].store), model.outputs), outputs)
-    known = items != NO_UNIT
-    first = Edge(_gathered(edges[0].store, rows, 0), edges[0].bias, edges[0].transposed)
-    last = Edge(_gathered(edges[-1].store, items, 0), _gathered(edges[-1].bias, items, LAST), edges[-1].transposed)
-    layers = (
-        replace(spec.layers[0], units=inputs.width),
-        *spec.layers[1:-1],
-        replace(spec.layers[-1], units=outputs.width),
-    )
-    return Carried(Network(replace(spec, layers=layers), (first, *edges[1:-1], last)), known)
+        Where an unknown unit costs nothing unless it is a target, these are the ones that are.
+        """
+        unknown = ~self.known[output]
+        spec = self.network.spec
+        silent = spec.layers[output].activation in SILENT and spec.error is not ErrorFunction.HINGE
+        if silent and targets.sparse and unknown.any():
+            seen = np.zeros(len(unknown), dtype=bool)
+            for low in range(0, targets.examples, ROWS):
+                rows = targets.take(np.arange(low, min(low + ROWS, targets.examples)))
+                seen[rows.indices if isinstance(rows, Csr) else slice(None)] = True
+            unknown &= seen
+        return np.flatnonzero(unknown)
 
 
-def _places(kind: str, old: Units, new: Units) -> NDArray[np.int64]:
+def carried(model: Model, sets: Mapping[str, Units]) -> Carried:
+    """Return `model` in the numbering of the data; `sets` are theirs by name, all that the model's layers take.
+
+    Raises DataError when a data set is missing, when a width differs and there are no names to go by, and when units
+    have moved whose layer must keep its numbering because of skips or shared weights.
+    """
+    network, spec = model.network, model.network.spec
+    places: dict[int, Longs] = {}
+    for n, layer in enumerate(spec.layers):
+        if layer.kind is not LayerKind.HIDDEN:
+            found = _places(layer, Units(layer.units or 0, model.features.get(n, ())), _set_of(layer, sets))
+            if not np.array_equal(found, np.arange(layer.units or 0)):
+                places[n] = found
+    _check_skips(spec, places)
+    matrices = {
+        owner: _gathered(_gathered(network.matrix(owner), rows, 0, 0.0), columns, 1, 0.0)
+        for owner, (rows, columns) in _ways(spec, places).items()
+    }
+    biases = [_gathered(network.biases[e.number], places.get(e.target), 0, LAST) for e in spec.edges]
+    layers = [
+        replace(layer, units=len(places[n]), dimensions=(len(places[n]),)) if n in places else layer
+        for n, layer in enumerate(spec.layers)
+    ]
+    known = {
+        n: places[n] != NO_UNIT if n in places else np.ones(layer.units or 0, dtype=bool)
+        for n, layer in enumerate(spec.layers)
+        if layer.kind is LayerKind.OUTPUT
+    }
+    for n, some in known.items():
+        if spec.layers[n].activation is Activation.LINEAR_MAX and not some.all():
+            raise _cannot(f"layer {shown(spec.layers[n].name)} is LinearMax, where an unknown unit changes all others")
+    new_spec = replace(spec, layers=tuple(layers))
+    return Carried(assemble(new_spec, matrices, biases, network.norms, network.locked), known)
+
+
+def _set_of(layer: Layer, sets: Mapping[str, Units]) -> Units:
+    if layer.data_set not in sets:
+        legal = ", ".join(map(shown, sets)) or "none"
+        raise _cannot(f"layer {shown(layer.name)} takes data set {shown(layer.data_set)}, the data have {legal}")
+    return sets[layer.data_set]
+
+
+def _places(layer: Layer, old: Units, new: Units) -> Longs:
     """Return where each of the new units was in the old numbering, NO_UNIT for one that was not there."""
     if not (old.names and new.names) and old.width != new.width:
         nameless = " and ".join(f"the {side}" for side, units in (("model", old), ("data", new)) if not units.names)
         raise DataError(
-            f"it has {old.width} {kind} units, the data have {new.width}, with no names of units in {nameless} "
-            "by which to match them"
+            f"layer {shown(layer.name)} has {old.width} units, data set {shown(layer.data_set)} has {new.width}, with "
+            f"no names of units in {nameless} by which to match them"
         )
     if not (old.names and new.names) or old.names == new.names:
         return np.arange(new.width)
@@ -70,10 +117,42 @@ def _places(kind: str, old: Units, new: Units) -> NDArray[np.int64]:
     return np.array([place.get(name, NO_UNIT) for name in new.names], dtype=np.int64)
 
 
-def _gathered(values: Floats, places: NDArray[np.int64], missing: float) -> Floats:
-    """Return the rows of `values` at `places`, filled with `missing` where there is none; never changes `values`."""
-    if np.array_equal(places, np.arange(len(values))):
+def _check_skips(spec: NetworkSpec, places: Places) -> None:
+    """Raise DataError when a layer adds another's outputs unit by unit, and their units have not moved alike."""
+    for n, layer in enumerate(spec.layers):
+        for name in layer.skips:
+            if not _alike(places.get(spec.places[name]), places.get(n)):
+                raise _cannot(f"layer {shown(layer.name)} skips from {shown(name)}, whose units have moved differently")
+
+
+def _ways(spec: NetworkSpec, places: Places) -> dict[int, tuple[Longs | None, Longs | None]]:
+    """Return where the rows and the columns of each weight matrix were; edges that share one must agree."""
+    ways: dict[int, tuple[Longs | None, Longs | None]] = {}
+    for edge in spec.edges:
+        way = places.get(edge.source), places.get(edge.target)
+        way = way[::-1] if edge.transposed else way
+        before = ways.setdefault(edge.owner, way)
+        if not (_alike(before[0], way[0]) and _alike(before[1], way[1])):
+            source, target = (shown(spec.layers[n].name) for n in (edge.source, edge.target))
+            raise _cannot(f"the weights from {source} to {target} are shared with layers whose units moved differently")
+    return ways
+
+
+def _alike(one: Longs | None, other: Longs | None) -> bool:
+    """Return whether the units of two layers have moved in the same way; None is not at all."""
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)
+
+
+def _cannot(reason: str) -> DataError:
+    return DataError(f"the model cannot be carried over to these data: {reason}")
+
+
+def _gathered(values: Floats, places: Longs | None, axis: int, missing: float) -> Floats:
+    """Return the rows or columns of `values` at `places`, `missing` where there is none; never changes `values`."""
+    if places is None:
         return values
-    found = values[places]
-    found[places == NO_UNIT] = missing
+    found = np.take(values, places, axis)
+    found[(slice(None),) * axis + (places == NO_UNIT,)] = missing
     return found

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from nnlib.architecture import Edge, Layer, LayerKind
 from nnlib.datafile import check_data_file
 from nnlib.errors import DataError
 from nnlib.modelfile import read_model
 from nnlib.netcdf import File
+from nnlib.network import Network
 
 
 def described(path: Path) -> str:
@@ -37,10 +40,46 @@ def _data(path: Path) -> str:
 
 def _model(path: Path) -> str:
     model = read_model(path)
-    spec = model.network.spec
+    network, spec = model.network, model.network.spec
     lines = [f"model {spec.name!r}, {spec.error}" + (f", region {model.region!r}" if model.region else "")]
-    for layer in spec.layers:
-        detail = f" from {layer.data_set!r}" if layer.data_set else f", dropout {layer.dropout:g}"
-        lines.append(f"  {layer.kind} {layer.name}: {layer.units} units, {layer.activation}{detail}")
-    count = sum(edge.store.size + edge.bias.size for edge in model.network.edges)
-    return "\n".join([*lines, f"  {count} parameters"])
+    settings = {"denoising": spec.denoising, "sparseness beta": spec.sparseness.beta, "decay": spec.decay}
+    lines[0] += _on(settings) + ", as DSSTNE computes it" * spec.compat
+    lines += [f"  {_layer(layer, model.features.get(n, ()))}" for n, layer in enumerate(spec.layers)]
+    lines += [f"  {_weights(network, edge)}" for edge in spec.edges]
+    return "\n".join([*lines, f"  {network.parameters} parameters"])
+
+
+def _layer(layer: Layer, names: Sequence[str]) -> str:
+    """Return a line about a layer: what is not so in every network is left out where it is off."""
+    sizes = f" ({' x '.join(map(str, layer.dimensions))})" if len(layer.dimensions) > 1 else ""
+    parts = [f"{layer.kind} {layer.name}: {layer.units} units{sizes}"]
+    if layer.kind is not LayerKind.INPUT:
+        parts += [str(layer.activation), f"from {', '.join(layer.sources)}"]
+    if layer.skips:
+        parts.append(f"skip from {', '.join(layer.skips)}")
+    if layer.data_set:
+        parts.append(f"data set {layer.data_set!r}{f' with names such as {names[0]!r}' if names else ''}")
+    settings = {
+        "dropout": layer.dropout,
+        "sparseness beta": layer.sparseness.beta,
+        "weight norm": layer.weight_norm,
+        "delta norm": layer.delta_norm,
+    }
+    return ", ".join(parts) + _on(settings) + ", batch normalization" * layer.batch_norm
+
+
+def _on(settings: Mapping[str, float]) -> str:
+    """Return the settings that are not 0, each after a comma."""
+    return "".join(f", {name} {value:g}" for name, value in settings.items() if value)
+
+
+def _weights(network: Network, edge: Edge) -> str:
+    """Return a line about the weights between two layers."""
+    layers, owner = network.spec.layers, network.spec.edges[edge.owner]
+    source, target = layers[edge.source], layers[edge.target]
+    shared = f", shared with {layers[owner.source].name} -> {layers[owner.target].name}"
+    return (
+        f"weights {source.name} -> {target.name}: {source.units} x {target.units}"
+        + (shared + " transposed" * edge.transposed) * (owner is not edge)
+        + ", locked" * (edge.owner in network.locked)
+    )

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nnlib import network as net
 from nnlib.architecture import Activation, ErrorFunction, Scheme
 from nnlib.errors import DataError
+from nnlib.inspector import described
 from nnlib.modelfile import Model, _edge_attributes, _spec, read_model, write_model
 from nnlib.modelspec import Attributes, network_attributes
 from nnlib.spec import parse_network
@@ -281,6 +282,32 @@ def test_no_flipped_bits_and_no_cut_end_crash_the_reader(tmp_path_factory, draw)
         del damaged[draw.randrange(len(damaged)) :]
     (folder / "torn.nc").write_bytes(damaged)
     read_or_data_error(folder / "torn.nc")
+
+
+def test_a_models_listing(tmp_path, model, whole):
+    write_model(tmp_path / "model.nc", model)
+    assert described(tmp_path / "model.nc").splitlines() == [
+        "model 'm', ScaledMarginalCrossEntropy, region 'Åland', denoising 0.2",
+        "  Input In: 5 units, data set 'gl_input' with names such as 'a'",
+        "  Hidden Hidden1: 3 units, Tanh, from In, dropout 0.37",
+        "  Hidden Hidden2: 4 units, Relu, from Hidden1",
+        "  Output Out: 6 units, Sigmoid, from Hidden2, data set 'gl_output' with names such as 'u'",
+        "  weights In -> Hidden1: 5 x 3",
+        "  weights Hidden1 -> Hidden2: 3 x 4",
+        "  weights Hidden2 -> Out: 4 x 6",
+        "  64 parameters",
+    ]
+    write_model(tmp_path / "whole.nc", whole)
+    seen = described(tmp_path / "whole.nc")
+    for line in (
+        "model 'whole', L2, sparseness beta 2, decay 0.01, as DSSTNE computes it",
+        "  Input A: 6 units (3 x 2), data set 'a', dropout 0.1",
+        "  Hidden Late: 4 units (1 x 2 x 1 x 2), LeakyRectifiedLinear, from A, B, skip from B, sparseness beta 0.5, "
+        "batch normalization",
+        "  weights Late -> Tied: 4 x 6, shared with A -> Late transposed, locked",
+        "  weights A -> Late: 6 x 4, locked",
+    ):
+        assert line in seen.splitlines()
 
 
 HOSTILE = st.one_of(
