@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nnlib.architecture import ErrorFunction, LayerKind, NetworkSpec
-from nnlib.backward import Targets, targets_of
 from nnlib.data import Csr, DataSet, Dense
 from nnlib.errors import DataError
+from nnlib.targets import Targets, targets_of
 
 Floats = NDArray[Any]  # float32, in tests float64
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.backward import Sink
 from nnlib.network import Network
+from nnlib.sinks import Sink
 
 Floats = NDArray[Any]  # float32, in tests float64
 
@@ -56,7 +56,9 @@ class Gradients:
         locked = self._network.locked
         parts = [g for owner, g in sorted(self._whole.items()) if owner not in locked]
         for owner, pieces in sorted(self._some.items()):
-            parts += [g for _, _, g in sorted(pieces, key=lambda piece: piece[0]) if owner not in locked]
+            parts += [
+                g for _, _, g in sorted(pieces, key=lambda piece: (piece[0], int(piece[1][0]))) if owner not in locked
+            ]
         edges = self._network.spec.edges
         parts += [g for edge, g in sorted(self._biases.items()) if edges[edge].owner not in locked]
         parts += [g for _, pair in sorted(self._norms.items()) for g in pair]
@@ -96,4 +98,3 @@ class Gradients:
             found[f"norm{layer}_scale"] += of_scale
             found[f"norm{layer}_bias"] += of_bias
         return found
-

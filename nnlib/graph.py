@@ -6,7 +6,7 @@ wherever it can be (see `network.is_blocked`), so that there is no dense target 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from scipy import sparse
 from nnlib import batchnorm, losses
 from nnlib.activations import ROWWISE, activate, dropped, rowwise_sum
 from nnlib.architecture import Edge, Layer, LayerKind
+from nnlib.gather import EXAMPLES, Touched, product, touched_by
 from nnlib.network import (
     Layout,
     Network,
@@ -27,12 +28,11 @@ from nnlib.network import (
     layout_of,
     units,
 )
-from nnlib.threads import Each, one_by_one
+from nnlib.threads import Each, consume, one_by_one
 from nnlib.topology import order
 
 Floats = NDArray[Any]  # float32, in tests float64
 Rows = Any  # what an input layer gives: sparse.csr_array, or dense Floats, (b, units)
-Touched = tuple[NDArray[np.int64], sparse.csr_array]
 Keep = Callable[[int, tuple[int, int]], NDArray[np.bool_]]  # (layer number, shape) -> the units that dropout keeps
 
 PIECE = 256  # rows or columns of a weight matrix that one thread works on
@@ -68,9 +68,9 @@ class Values:
     touched: dict[int, Touched] = field(default_factory=dict)  # of sparse inputs
 
     def touched_by(self, layer: int) -> Touched:
-        """Return `touched_rows` of a sparse input."""
+        """Return the units of a sparse input that occur in the batch."""
         if layer not in self.touched:
-            self.touched[layer] = touched_rows(self.out[layer])
+            self.touched[layer] = touched_by(self.out[layer])
         return self.touched[layer]
 
 
@@ -89,9 +89,14 @@ class Graph:
         """Return the node of a layer."""
         return next(node for node in self.nodes if node.number == layer)
 
-    def forward(self, inputs: Mapping[int, Rows], keep: Keep | None = None, training: bool = False) -> Values:
-        """Compute every layer but the blocked ones; `keep` draws what dropout keeps, None for no dropout."""
-        values = Values()
+    def forward(
+        self, inputs: Mapping[int, Rows], keep: Keep | None = None, training: bool = False, values: Values | None = None
+    ) -> Values:
+        """Compute every layer but the blocked ones; `keep` draws what dropout keeps, None for no dropout.
+
+        `values` may hold what is known of the sparse inputs already.
+        """
+        values = values or Values()
         for node in self.nodes:
             if node.layer.kind is LayerKind.INPUT:
                 a = inputs[node.number]
@@ -123,7 +128,7 @@ class Graph:
     def sums(self, node: Node, values: Values) -> Floats:
         """Return z (b, units) of a layer from the values of those before it; whole, also when it is blocked."""
         if node.blocked:
-            blocks = [self.block(node, values, low) for low in block_starts(node.units)]
+            blocks = list(self.each(lambda low: self.biased_block(node, values, low), block_starts(node.units)))
             return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
         z: Floats | None = None
         for edge in node.edges:
@@ -139,18 +144,25 @@ class Graph:
                 z += source
         return z
 
-    def block(self, node: Node, values: Values, low: int) -> Floats:
-        """Return z (b, n) of the units of a blocked layer from `low`."""
-        high = min(low + block_width(node.units), node.units)
-        z: Floats | None = None
-        for edge in node.edges:
+    def block(self, node: Node, values: Values, low: int, out: Floats) -> Floats:
+        """Write to `out` (b, n), and return, z without the biases of n units of a blocked layer from `low`."""
+        high = low + out.shape[1]
+        for n, edge in enumerate(node.edges):
             x, store = values.out[edge.source], self.network.stores[edge.owner]
-            if self.layouts[edge.number] is Layout.BY_OUTPUT:
-                part = x @ store[low:high].T
+            if self.layouts[edge.number] is not Layout.BY_OUTPUT:
+                part = product(x, store[self.table(edge, low)])[:, : high - low]
+                out[...] = part if not n else out + part
+            elif n:
+                out += x @ store[low:high].T
             else:
-                part = (x @ store[self.table(edge, low)])[:, : high - low]
-            z = part if z is None else np.add(z, part, out=z)
-        assert z is not None, "a layer that is computed has a source"
+                np.matmul(x, store[low:high].T, out=out)
+        return out
+
+    def biased_block(self, node: Node, values: Values, low: int) -> Floats:
+        """Return z (b, n) of the block of units from `low` of a blocked layer."""
+        high = min(low + block_width(node.units), node.units)
+        examples = values.out[node.edges[0].source].shape[0]
+        z = self.block(node, values, low, np.empty((examples, high - low), self.network.dtype))
         for edge in node.edges:
             z += self.network.biases[edge.number][low:high]
         return z
@@ -165,14 +177,21 @@ class Graph:
         """Return x W (b, out), or x W^T for weights used transposed; large ones in pieces, on all threads."""
         w = self.network.stores[edge.owner]
         w = w.T if edge.transposed else w
-        if sparse.issparse(x) or w.shape[1] < 2 * PIECE:
+        is_sparse = sparse.issparse(x)
+        if not is_sparse and w.shape[1] < 2 * PIECE:
             return np.asarray(x @ w)
-        z = np.empty((len(x), w.shape[1]), w.dtype)
+        z = np.empty((x.shape[0], w.shape[1]), w.dtype)
 
-        def piece(low: int) -> None:
+        def columns(low: int) -> None:
             np.matmul(x, w[:, low : low + PIECE], out=z[:, low : low + PIECE])
 
-        consume(self.each(piece, range(0, w.shape[1], PIECE)))
+        def examples(low: int) -> None:
+            product(x, w, z[low : low + EXAMPLES], low)
+
+        if is_sparse:
+            consume(self.each(examples, range(0, len(z), EXAMPLES)))
+        else:
+            consume(self.each(columns, range(0, w.shape[1], PIECE)))
         return z
 
     def activations(self, inputs: Mapping[int, Rows], layer: int) -> Floats:
@@ -181,21 +200,6 @@ class Graph:
         if not node.blocked:
             return np.asarray(values.out[layer])
         return activate(node.layer, self.sums(node, values))
-
-
-def touched_rows(x: sparse.csr_array) -> tuple[NDArray[np.int64], sparse.csr_array]:
-    """Return the units that occur in some rows, ascending, and the rows with only those units."""
-    flags = np.zeros(x.shape[1], dtype=bool)
-    flags[x.indices] = True
-    place = np.cumsum(flags, dtype=x.indices.dtype) - 1
-    rows = np.flatnonzero(flags)
-    return rows, sparse.csr_array((x.data, place[x.indices], x.indptr), shape=(x.shape[0], len(rows)))
-
-
-def consume(results: Iterable[Any]) -> None:
-    """Wait for every result; an error in one is raised here."""
-    for _ in results:
-        pass
 
 
 def _node(network: Network, number: int) -> Node:

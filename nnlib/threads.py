@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -28,6 +28,12 @@ class Each(Protocol):
 def one_by_one(function: Callable[[int], T], items: Iterable[int]) -> list[T]:
     """Apply `function` on this thread."""
     return [function(item) for item in items]
+
+
+def consume(results: Iterable[Any]) -> None:
+    """Wait for every result; an error in one is raised here."""
+    for _ in results:
+        pass
 
 
 @contextmanager

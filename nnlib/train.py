@@ -10,17 +10,21 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from nnlib.backward import Sink, backward
+from nnlib.backward import backward
 from nnlib.batches import DROPOUT, Batch, Examples, batch_of, batches_of, epoch_order, noisy, stream
 from nnlib.contract import TrainSettings
 from nnlib.errors import DataError, DivergedError
+from nnlib.gather import touched_by
 from nnlib.gradients import Gradients
-from nnlib.graph import Graph
+from nnlib.graph import Graph, Values
 from nnlib.network import Layout, Network, block_starts
-from nnlib.optimizers import Hyper, Optimizer
+from nnlib.optimizers import Optimizer
 from nnlib.settings import rate_of
+from nnlib.sinks import Sink
 from nnlib.threads import Each, one_by_one
+from nnlib.updates import Hyper
 
 LOSS_BOUND = 10  # times the very first loss (1 at least): a training this much worse than none has diverged
 ADVICE = "lower learning_rate, or set clip"
@@ -83,8 +87,7 @@ class Step:
         optimizer, spec = self._optimizer, self.graph.network.spec
         optimizer.begin()
         batch = noisy(spec, batch, self._settings.seed, optimizer.step)
-        self._settle(batch)
-        values = self.graph.forward(batch.inputs, self._keep, training=True)
+        values = self.graph.forward(batch.inputs, self._keep, True, self._settle(batch))
         sink: Sink = self._gradients or optimizer
         error = backward(self.graph, values, batch.targets, sink)
         if self._gradients is not None:
@@ -97,18 +100,21 @@ class Step:
         random = stream(self._settings.seed, DROPOUT, self._optimizer.step * len(layers) + layer)
         return np.asarray(random.random(shape, np.float32) >= layers[layer].dropout)
 
-    def _settle(self, batch: Batch) -> None:
-        """Bring the weights that the batch will read up to date."""
-        spec = self.graph.network.spec
+    def _settle(self, batch: Batch) -> Values:
+        """Bring the weights that the batch will read up to date; return what is known of its sparse inputs."""
+        values = Values()
         for node in self.graph.nodes:
             for edge in node.edges:
-                if not spec.layers[edge.source].sparse or edge.source not in batch.inputs:
+                if not sparse.issparse(batch.inputs.get(edge.source)):
                     continue
-                rows = np.unique(batch.inputs[edge.source].indices).astype(np.int64)
+                if edge.source not in values.touched:
+                    values.touched[edge.source] = touched_by(batch.inputs[edge.source])
+                rows = values.touched[edge.source].rows
                 if self.graph.layouts[edge.number] is Layout.BLOCKED:
                     tables = [self.graph.table(edge, low).start for low in block_starts(node.units)]
                     rows = np.concatenate([rows + start for start in tables])
                 self._optimizer.settle(edge.owner, rows)
+        return values
 
 
 class Training:
@@ -130,7 +136,7 @@ class Training:
         self._batches = batches_of(examples.count, settings.batch)
         hyper = Hyper(settings.optimizer.lower(), settings.momentum, settings.beta2, settings.l2, settings.l1)
         rate = rate_of(replace(settings, schedule=settings.schedule.lower()), network.spec.decay, len(self._batches))
-        self._optimizer = Optimizer(network, hyper, rate)
+        self._optimizer = Optimizer(network, hyper, rate, each)
         self._step = Step(network, self._optimizer, settings, each)
         self._started = time.perf_counter()
 
