@@ -110,7 +110,8 @@ class Sparseness:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer; `units` is None for `"N": "auto"`, which takes the width of the data set.
+    """One layer; `units` is None for `"N": "auto"`, which takes the width of the data set, and for convolutional and
+    pooling layers, whose size follows from their sources.
 
     `dimensions` is N as the file has it, (Nx,) up to (Nx, Ny, Nz, Nw), empty for "auto"; their product is `units`
     except for a convolutional layer, whose N is the number of its maps.

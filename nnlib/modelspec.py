@@ -248,13 +248,14 @@ def read_spec(attributes: Attributes) -> NetworkSpec:
 
 
 def _layer(a: Attributes, at: str) -> Layer:
-    type_ = a.coded(f"{at}type", TYPES)
+    kind, type_ = a.coded(f"{at}kind", LAYER_KINDS), a.coded(f"{at}type", TYPES)
+    shaped = kind is not LayerKind.INPUT and type_ is not LayerType.FULLY_CONNECTED  # others ignore their kernel
     function = a.coded(f"{at}poolingfunction", FUNCTIONS, None if type_ is LayerType.POOLING else 0)
     dimensions = _dimensions(a, at)
     bits = a.count(f"{at}attributes")
     return Layer(
         name=a.text(f"{at}name"),
-        kind=a.coded(f"{at}kind", LAYER_KINDS),
+        kind=kind,
         units=math.prod(dimensions),
         type=type_,
         dimensions=dimensions,
@@ -279,8 +280,8 @@ def _layer(a: Attributes, at: str) -> Layer:
             bias=a.real(f"{at}biasInit", default=0.0),
         ),
         function=function,
-        kernel=_kernel(a, f"{at}kernel", type_),
-        stride=_kernel(a, f"{at}kernelStride", type_, f"{at}kernelDimensions"),
+        kernel=_kernel(a, at, "kernel") if shaped else (),
+        stride=_kernel(a, at, "kernelStride") if shaped else (),
     )
 
 
@@ -293,8 +294,6 @@ def _dimensions(a: Attributes, at: str) -> tuple[int, ...]:
     return tuple(sizes[:count])
 
 
-def _kernel(a: Attributes, name: str, type_: LayerType, count_name: str = "") -> tuple[int, ...]:
-    if type_ is LayerType.FULLY_CONNECTED:  # has none, whatever stands there
-        return ()
-    count = a.count(count_name or f"{name}Dimensions", 1, 3)
-    return tuple(a.count(f"{name}{axis}", 1, MOST_UNITS) for axis in "XYZ"[:count])
+def _kernel(a: Attributes, at: str, name: str) -> tuple[int, ...]:
+    count = a.count(f"{at}kernelDimensions", 1, 3)
+    return tuple(a.count(f"{at}{name}{axis}", 1, MOST_UNITS) for axis in "XYZ"[:count])

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ ALIASES = {
 }
 KINDS = {kind: kind for kind in ("FeedForward", "AutoEncoder")}
 ERROR_FUNCTIONS = {e.value: e for e in ErrorFunction} | {"cross entropy": ErrorFunction.CROSS_ENTROPY}
+MOST_NESTED = 50  # brackets within brackets; a network has six
 METRICS = ("p", "recall", "ndcg", "map", "mrr")
 
 
@@ -62,15 +63,21 @@ def read_json(path: Path) -> Any:
         return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)
 
     try:
-        return json.loads(strings_or_comments.sub(blanked, path.read_text(encoding="utf-8")))
+        raw = json.loads(strings_or_comments.sub(blanked, path.read_text(encoding="utf-8")))
     except UnicodeDecodeError as error:
         raise SpecError([f"{path.name}: byte {error.start} is not UTF-8; save the file as UTF-8"]) from error
     except RecursionError as error:
-        raise SpecError([f"{path.name}: brackets are nested too deeply for a network"]) from error
+        raise SpecError([f"{path.name}: brackets are nested too deeply, legal: up to {MOST_NESTED}"]) from error
     except json.JSONDecodeError as error:
         raise SpecError([f"{path.name}:{error.lineno}:{error.colno}: not JSON: {error.msg}"]) from error
     except ValueError as error:  # Python reads no integer of more than a few thousand digits
         raise SpecError([f"{path.name}: {error}"]) from error
+    level = [raw]
+    for _ in range(MOST_NESTED):
+        level = [inner for outer in level for inner in _inside(outer)]
+    if level:
+        raise SpecError([f"{path.name}: brackets are nested too deeply, legal: up to {MOST_NESTED}"])
+    return raw
 
 
 def placeholders(raw: Any) -> dict[str, str]:
@@ -167,6 +174,10 @@ def canonical_metric(name: str) -> str:
     """Return the metric's key in a result: `p@10` for `Precision@10`, `ndcg@20`, `loss`; ValueError as above."""
     kind, k = parse_metric(name)
     return kind if k is None else f"{kind}@{k}"
+
+
+def _inside(raw: Any) -> Iterable[Any]:
+    return raw.values() if isinstance(raw, dict) else raw if isinstance(raw, list) else ()
 
 
 def _leaves(raw: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -22,6 +22,7 @@ from nnlib.architecture import (
 from nnlib.checker import Problems, SpecError, nearest, shown
 
 MOST_SOURCES = 4  # of a fully connected layer in DSSTNE
+MOST_NAMED = 12  # names in one message
 RUNNABLE = (LayerType.FULLY_CONNECTED,)
 OUTPUTS = {
     ErrorFunction.CROSS_ENTROPY: (Activation.SIGMOID, Activation.SOFTMAX),
@@ -98,7 +99,9 @@ def _check_names(spec: NetworkSpec, n: int, layer: Layer, problems: Problems) ->
         named.append((f"SharedWeights[{i}].SourceOutputLayer", shared.owner_target))
     for key, name in named:
         if name not in spec.places:
-            hint = nearest(name, spec.places) or f", legal: {', '.join(map(shown, spec.places))}"
+            legal = [shown(place) for place in spec.places]
+            more = f" and {len(legal) - MOST_NAMED} more" if len(legal) > MOST_NAMED else ""
+            hint = nearest(name, spec.places) or f", legal: {', '.join(legal[:MOST_NAMED])}{more}"
             problems.add(f"Layers[{n}].{key}", f"{shown(name)} is not the name of a layer{hint}")
     for key, names in (("Source", layer.sources), ("Skip", layer.skips)):
         for name, count in Counter(names).items():

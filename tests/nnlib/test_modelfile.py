@@ -113,6 +113,44 @@ def test_round_trip_of_every_error(tmp_path, error):
     same(model.network, read_model(tmp_path / "model.nc").network)
 
 
+NUMBERS = st.integers(1, 4)
+
+
+@st.composite
+def networks(draw):
+    """Layers of any sources before them, some with skips, weights shared with an edge of the same sizes."""
+    layers = [{"Name": "L0", "N": draw(NUMBERS), "DataSet": "a", "Type": "Convolutional"}]
+    edges = []
+    for n in range(1, draw(st.integers(2, 7))):
+        sources = draw(st.lists(st.sampled_from(range(n)), min_size=1, max_size=3, unique=True))
+        layer = {"Name": f"L{n}", "N": draw(NUMBERS), "Source": [f"L{s}" for s in sources]}
+        layer["Skip"] = [f"L{s}" for s in range(n) if layers[s]["N"] == layer["N"] and draw(st.booleans())]
+        layer["Activation"] = draw(st.sampled_from([a.value for a in Activation]))
+        for source in sources[:1]:
+            pair = (layers[source]["N"], layer["N"])
+            for owner_source, owner_target, sizes in edges:
+                for transposed in (False, True):
+                    if draw(st.booleans()) and sizes == (pair[::-1] if transposed else pair):
+                        layer["SharedWeights"] = {
+                            "InputLayer": f"L{source}",
+                            "SourceInputLayer": owner_source,
+                            "SourceOutputLayer": owner_target,
+                            "Transposed": transposed,
+                        }
+        edges += [(f"L{s}", f"L{n}", (layers[s]["N"], layer["N"])) for s in sources[1:]]
+        layers.append(layer)
+    return {"ErrorFunction": "L2", "Layers": [*layers, {"N": draw(NUMBERS), "DataSet": "b"}]}
+
+
+@given(networks())
+@settings(max_examples=40)
+def test_round_trip_of_any_network(tmp_path_factory, raw):
+    path = tmp_path_factory.mktemp("any") / "model.nc"
+    model = model_of(raw)
+    write_model(path, model)
+    same(model.network, read_model(path).network)
+
+
 def test_layout_is_dsstnes(tmp_path, model):
     write_model(tmp_path / "model.nc", model)
     with netCDF4.Dataset(tmp_path / "model.nc") as file:
@@ -197,7 +235,7 @@ def test_switches_that_are_off(tmp_path, whole):
     [
         (lambda file: file.delncattr("layers"), "attribute layers is missing, legal: a whole number from 1"),
         (lambda file: file.setncattr("layers", np.uint32(2**32 - 1)), "attribute layers: 4294967295 is not legal"),
-        (lambda file: file.setncattr("layers", np.uint32(7)), "attribute layer4_type is missing"),
+        (lambda file: file.setncattr("layers", np.uint32(7)), "attribute layer4_kind is missing"),
         (lambda file: file.setncattr("layers", "4"), "attribute layers: '4' is not legal"),
         (lambda file: file.setncattr("layers", np.float32(4)), "attribute layers: 4.0 is not legal"),
         (lambda file: file.setncattr("layers", np.array([4, 4])), "attribute layers: [4 4] is not legal"),

@@ -296,7 +296,7 @@ def test_comments_and_bad_json(tmp_path):
     path.write_bytes(b'{"Name": "\xff"}')
     with pytest.raises(SpecError, match="byte 10 is not UTF-8"):
         read_json(path)
-    for text in ("[" * 100_000, "9" * 100_000):
+    for text in ("[" * 100_000, "[" * 900 + "]" * 900, "9" * 100_000):
         path.write_text(text)
         with pytest.raises(SpecError):
             read_json(path)

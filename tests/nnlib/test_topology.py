@@ -265,6 +265,11 @@ def test_other_errors_take_any_output(error):
     check_topology(parse_network(net(out={"Activation": "LRelu"}, ErrorFunction=error), "n"), "n")
 
 
+def test_a_name_among_thousands():
+    with pytest.raises(SpecError, match=r'"Hidden11" and 289 more$'):
+        parse_network(net(*({} for _ in range(297)), {"Name": "x", "Source": "zzz"}), "n")
+
+
 def test_unknown_sizes_are_not_compared():
     hidden = {"N": 7, "Source": "In2", "Skip": "In"}
     raw = net(hidden, out={"N": "auto", "Source": "In2", "SharedWeights": share("In2", "In2", "Hidden2")})
