@@ -82,12 +82,12 @@ def derivative(layer: Layer, a: Floats) -> Floats | None:
     if kind is Activation.RELU:
         return (a > 0).astype(a.dtype)
     if kind is Activation.LEAKY_RELU:
-        return np.where(a > 0, a.dtype.type(1), a.dtype.type(layer.slope))
+        return np.asarray(np.where(a > 0, a.dtype.type(1), a.dtype.type(layer.slope)))
     if kind is Activation.ELU:
-        return np.where(a > 0, a.dtype.type(1), a + a.dtype.type(alpha))
+        return np.asarray(np.where(a > 0, a.dtype.type(1), a + a.dtype.type(alpha)))
     if kind is Activation.SELU:
         scale = a.dtype.type(layer.selu_lambda)
-        return np.where(a > 0, scale, a + scale * a.dtype.type(alpha))
+        return np.asarray(np.where(a > 0, scale, a + scale * a.dtype.type(alpha)))
     if kind is Activation.SOFTPLUS:
         return np.asarray(-np.expm1(-a))
     if kind is Activation.SOFTSIGN:

@@ -56,7 +56,9 @@ def backward(graph: Graph, values: Values, targets: Mapping[int, Targets], sink:
             for layer, below in belows.items():
                 add(layer, below)
             continue
-        delta = _through_layer(graph, node, values, deltas.pop(node.number, None))
+        delta: Floats | None = deltas.pop(node.number, None)
+        if delta is not None:
+            delta = _through_layer(graph, node, values, delta)
         if node.error is not None:
             error, own = _whole(node, values, targets[node.number])
             total += error
@@ -88,12 +90,10 @@ def _whole(node: Node, values: Values, targets: Targets) -> tuple[float, Floats]
     return error, z
 
 
-def _through_layer(graph: Graph, node: Node, values: Values, delta: Floats | None) -> Floats | None:
+def _through_layer(graph: Graph, node: Node, values: Values, delta: Floats) -> Floats:
     """Turn dLoss/d(what the next layers see) into dLoss/d(sums after batch normalization)."""
     layer, keep = node.layer, values.keep.get(node.number)
-    if delta is None:
-        return None
-    a = values.before_dropout.get(node.number, values.out[node.number])
+    a = values.active(node.number)
     if keep is not None and graph.network.spec.compat:
         return _unmasked(node, delta, values.out[node.number])
     if keep is not None:
@@ -169,7 +169,7 @@ def penalty(graph: Graph, values: Values) -> float:
         rule = node.layer.sparseness if node.layer.sparseness.beta else graph.network.spec.sparseness
         if not (node.layer.sparse and node.layer.kind is LayerKind.HIDDEN and rule.beta):
             continue
-        a = values.before_dropout.get(node.number, values.out[node.number])
+        a = values.active(node.number)
         mean, p = np.clip(a.mean(axis=0), MEAN_FLOOR, 1 - MEAN_FLOOR), rule.p
         parts = (p * np.log(p / mean) if p else 0.0) + ((1 - p) * np.log((1 - p) / (1 - mean)) if p < 1 else 0.0)
         total += rule.beta * float(np.sum(parts))

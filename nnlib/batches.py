@@ -19,6 +19,7 @@ from nnlib.architecture import ErrorFunction, LayerKind, NetworkSpec
 from nnlib.data import Csr, DataSet, Dense
 from nnlib.errors import DataError
 from nnlib.targets import Targets, targets_of
+from nnlib.topology import check_topology
 
 Floats = NDArray[Any]  # float32, in tests float64
 
@@ -111,12 +112,14 @@ def resolve(spec: NetworkSpec, data: Mapping[str, DataSet], file: str) -> Networ
                 f"{file}: layer {layer.name}: Hinge needs targets of -1 and 1, {layer.data_set!r} is sparse; "
                 "legal: a dense data set, or another ErrorFunction"
             )
-        dimensions = layer.dimensions or found.dimensions
+        dimensions = layer.dimensions or found.dimensions or (found.width,)
         sparse_input = found.sparse if layer.kind is LayerKind.INPUT else layer.sparse
         layers.append(dataclasses.replace(layer, units=found.width, dimensions=dimensions, sparse=sparse_input))
     if problems:
         raise DataError("\n".join(problems))
-    return dataclasses.replace(spec, layers=tuple(layers))
+    resolved = dataclasses.replace(spec, layers=tuple(layers))
+    check_topology(resolved, file)  # skips and shared weights need sizes that fit, which were not known before
+    return resolved
 
 
 def examples_of(spec: NetworkSpec, data: Mapping[str, DataSet], file: str, targets: bool = True) -> Examples:
@@ -127,9 +130,7 @@ def examples_of(spec: NetworkSpec, data: Mapping[str, DataSet], file: str, targe
             sets[n] = data[layer.data_set]
         elif layer.kind is LayerKind.OUTPUT and targets:
             if layer.data_set not in data:
-                raise DataError(
-                    f"{file}: layer {layer.name}: no data set {layer.data_set!r}, legal: {', '.join(data)}"
-                )
+                raise DataError(f"{file}: layer {layer.name}: no data set {layer.data_set!r}, legal: {', '.join(data)}")
             sets[n] = data[layer.data_set]
     counts = {data_set.name: data_set.examples for data_set in sets.values()}
     if len(set(counts.values())) > 1:

@@ -1,4 +1,4 @@
-"""Gradients kept whole: for weights that several edges share, for clipping by norm, and to be checked."""
+"""Gradients kept whole: for weights that several edges share or whose norm is limited, for clipping, to be checked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.network import Network
+from nnlib.network import Network, is_lazy, owners
 from nnlib.sinks import Sink
 
 Floats = NDArray[Any]  # float32, in tests float64
@@ -20,6 +20,7 @@ class Gradients:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._uses = {n: sum(edge.owner == n for edge in network.spec.edges) for n in network.stores}
+        self._lazy = {edge.number for edge in owners(network.spec) if is_lazy(network.spec, edge)}
         self._whole: dict[int, Floats] = {}
         self._some: dict[int, list[tuple[int, NDArray[np.int64], Floats]]] = {}
         self._biases: dict[int, Floats] = {}
@@ -31,7 +32,7 @@ class Gradients:
 
     def touched(self, owner: int, low: int, rows: NDArray[np.int64], gradient: Floats) -> None:
         """Add the gradient of some rows of the table that starts at `low`."""
-        if self._uses[owner] > 1:
+        if owner not in self._lazy:
             self._of(owner)[low + rows] += gradient
         else:
             self._some.setdefault(owner, []).append((low, rows, gradient))

@@ -67,6 +67,10 @@ class Values:
     normed: dict[int, batchnorm.Normed] = field(default_factory=dict)
     touched: dict[int, Touched] = field(default_factory=dict)  # of sparse inputs
 
+    def active(self, layer: int) -> Floats:
+        """Return what a layer that is not an input gave, before dropout."""
+        return self.before_dropout[layer] if layer in self.before_dropout else np.asarray(self.out[layer])
+
     def touched_by(self, layer: int) -> Touched:
         """Return the units of a sparse input that occur in the batch."""
         if layer not in self.touched:

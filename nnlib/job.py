@@ -17,7 +17,7 @@ from nnlib import metrics, netcdf, train
 from nnlib.architecture import LayerKind, NetworkSpec
 from nnlib.batches import WEIGHTS, Examples, examples_of, resolve, stream
 from nnlib.carryover import Units, carried
-from nnlib.checkpoint import Checkpoints, Stop
+from nnlib.checkpoint import Checkpoints
 from nnlib.contract import LOG_FILE, MODEL_FILE, Result, Role, Status, TrainSettings, Trial, trial_to_json
 from nnlib.data import Csr, DataSet
 from nnlib.errors import DataError, DivergedError, NnlibError
@@ -26,6 +26,7 @@ from nnlib.network import Network, create
 from nnlib.progress import reporter
 from nnlib.settings import check_settings
 from nnlib.spec import canonical_metric, parse_metric, parse_network, placeholders, read_json, substitute
+from nnlib.stop import Stop
 from nnlib.stream import open_data
 from nnlib.threads import Each, workers
 from nnlib.topology import check_runnable
@@ -153,9 +154,7 @@ def run(trial: Trial, folder: Path, threads: int = 1, stop: Stop | None = None, 
     return result
 
 
-def _fit(
-    trial: Trial, folder: Path, spec: NetworkSpec, learned: Part, ruler: Ruler, keeper: Checkpoints
-) -> train.Fit:
+def _fit(trial: Trial, folder: Path, spec: NetworkSpec, learned: Part, ruler: Ruler, keeper: Checkpoints) -> train.Fit:
     network = create(spec, stream(trial.train.seed, WEIGHTS))
     with _log(folder / LOG_FILE, trial) as report:
         return train.fit(
@@ -268,17 +267,20 @@ def _champion(trial: Trial, folder: Path, ruler: Ruler) -> tuple[dict[str, float
     """Return the standing champion's metrics, or none and why; a broken champion must not stop its successor."""
     if trial.champion is None:
         return {}, ""
-    held_out = ruler.pairs
     try:
-        model = carried(
-            read_model(folder / trial.champion),
-            Units(held_out.inputs.width, held_out.input_names),
-            Units(held_out.targets.width, held_out.target_names),
-        )
-        unscored = model.unscored(held_out.targets)
-        if not len(unscored):
+        sets = {name: Units(found.width, found.features) for name, found in ruler.part.sets.items()}
+        model = carried(read_model(folder / trial.champion), sets)
+        ruler = replace(ruler, spec=model.network.spec)
+        examples = ruler.part.examples(model.network.spec)
+        unknown = [
+            n
+            for n, layer in enumerate(model.network.spec.layers)
+            if layer.kind is LayerKind.OUTPUT and len(model.unscored(n, examples.sets[n].rows))
+        ]
+        if not unknown:
             return ruler.everything(model.network), ""
-        reason = f"champion not tested for loss: {len(unscored)} of the targets' units are unknown to it"
+        count = sum(len(model.unscored(n, examples.sets[n].rows)) for n in unknown)
+        reason = f"champion not tested for loss: {count} of the targets' units are unknown to it"
         return ruler.ranking(model.network), reason if ruler.goal.k is None else ""
     except (DataError, DivergedError, FileNotFoundError) as error:
         return {}, f"champion not tested: {error}"

@@ -181,9 +181,9 @@ def sigmoid_error(error: Error, z: Floats, target: Target, weights: Floats | Non
         hits = -negatives - values * hit_z
         delta = ones - values
     else:
-        gate = ones < margin.one_target
-        hits = (-negatives - hit_z) * gate * values * margin.one_scale
-        delta = (ones - 1) * gate * values * margin.one_scale
+        counts = (ones < margin.one_target) * values * margin.one_scale
+        hits = (-negatives - hit_z) * counts
+        delta = (ones - 1) * counts
     loss += float((hits * _at(weights, target)).sum(dtype=np.float64)) * (1 if error.compat else error.boost.one)
     z[at] = delta * error.boost.one
     if weights is not None:

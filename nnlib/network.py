@@ -172,6 +172,15 @@ def is_sparse_input(layer: Layer) -> bool:
     return layer.kind is LayerKind.INPUT and layer.sparse
 
 
+def is_lazy(spec: NetworkSpec, edge: Edge) -> bool:
+    """Whether training leaves weight rows alone that a batch does not touch: those of a sparse input.
+
+    Shared weights may be touched as a whole by another edge, and a limit of their norm needs all rows.
+    """
+    shared = any(other.owner == edge.owner and other.number != edge.number for other in spec.edges)
+    return is_sparse_input(spec.layers[edge.source]) and not shared and not spec.layers[edge.target].weight_norm
+
+
 def block_width(count: int) -> int:
     """Return how many of `count` output units are computed at a time."""
     return min(BLOCK, count)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nnlib.architecture import Edge, NetworkSpec
 from nnlib.backend import LOOPS
-from nnlib.network import Layout, Network, is_sparse_input, layout_of, owners, units
+from nnlib.network import Layout, Network, is_lazy, layout_of, owners, units
 from nnlib.rules import RULES
 from nnlib.threads import Each, consume, one_by_one
 from nnlib.updates import CompiledUpdates, Hyper, NumpyUpdates, Rate, Rows, Slot, Updates
@@ -48,24 +48,14 @@ class Optimizer:
         self._norms = {
             n: (self._slot(norm.scale[:, None]), self._slot(norm.bias[:, None])) for n, norm in network.norms.items()
         }
-        for owner in self._lazy(spec):
-            slot = self._weights[owner]
-            slot.last = np.zeros(len(slot.values), np.int64)
+        for edge in owners(spec):
+            if is_lazy(spec, edge):
+                slot = self._weights[edge.number]
+                slot.last = np.zeros(len(slot.values), np.int64)
 
     def _slot(self, values: Floats, locked: bool = False, hyper: Hyper | None = None) -> Slot:
         states = tuple(np.zeros_like(values) for _ in range(self._rule.states))
         return Slot(values, states, hyper.l2 if hyper else 0.0, hyper.l1 if hyper else 0.0, locked)
-
-    def _lazy(self, spec: NetworkSpec) -> list[int]:
-        """Return the edges whose rows are updated when touched: from sparse inputs, not shared, without a limit."""
-        shared = {edge.owner for edge in spec.edges if edge.owner != edge.number}
-        return [
-            edge.number
-            for edge in owners(spec)
-            if is_sparse_input(spec.layers[edge.source])
-            and edge.number not in shared
-            and not spec.layers[edge.target].weight_norm
-        ]
 
     def arrays(self) -> Mapping[str, Floats]:
         """Return the states by name, for a checkpoint; call `settle_all` before."""
@@ -116,17 +106,13 @@ class Optimizer:
             self._update(slot, 0, gradient[:, None])
 
     def touched(self, owner: int, low: int, rows: Rows, gradient: Floats) -> None:
-        """Update the rows that have a gradient; the others of the table are left for `settle`."""
+        """Update the rows that have a gradient; the others are left for `settle`.
+
+        Only for weights that `network.is_lazy` names; those of other sparse inputs come whole, see `Gradients`.
+        """
         slot = self._weights[owner]
-        if slot.locked:
-            return
-        if slot.last is not None:
+        if not slot.locked:
             self._updates.replay(slot, low + rows, self.step, gradient)
-            return
-        height = units(self.network.spec, self.network.spec.edges[owner].source)
-        whole = np.zeros((height, gradient.shape[1]), gradient.dtype)
-        whole[rows] = gradient
-        self._update(slot, low, whole)
 
     def finish(self) -> None:
         """End the step: apply the limits of WeightNorm."""

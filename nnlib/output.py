@@ -79,7 +79,10 @@ class _Layer:
         self.error = node.error
         self.dtype = graph.network.dtype
         self.examples = int(values.out[node.edges[0].source].shape[0])
-        self.normalizer, self.kept = _normalizer(graph, node, values) if self.error.softmax else (None, {})
+        self.normalizer: Floats | None = None
+        self.kept: dict[int, Floats] = {}
+        if self.error.softmax:
+            self.normalizer, self.kept = _normalizer(graph, node, values)
         layers = graph.network.spec.layers
         self.below = {
             edge.source for edge in node.edges if sink is not None and layers[edge.source].kind is not LayerKind.INPUT

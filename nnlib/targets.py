@@ -47,9 +47,9 @@ class Targets:
 
 
 def targets_of(
-    rows: sparse.csr_array | Floats, boolean: bool, weights: Floats | None = None, alone: bool = False
+    rows: Any, boolean: bool, weights: Floats | None = None, alone: bool = False
 ) -> Targets:
-    """Return the targets of a batch from its rows, sparse ones without duplicates."""
+    """Return the targets of a batch from its rows: a csr_array without duplicates, or dense (b, units)."""
     if not sparse.issparse(rows):
         return Targets(dense=rows, weights=weights, shares=rows.sum(axis=1, keepdims=True))
     counts = np.diff(rows.indptr).astype(rows.dtype)[:, None]

@@ -19,7 +19,7 @@ from nnlib.errors import DataError, DivergedError
 from nnlib.gather import touched_by
 from nnlib.gradients import Gradients
 from nnlib.graph import Graph, Values
-from nnlib.network import Layout, Network, block_starts
+from nnlib.network import Layout, Network, block_starts, is_lazy, is_sparse_input
 from nnlib.optimizers import Optimizer
 from nnlib.settings import rate_of
 from nnlib.sinks import Sink
@@ -79,8 +79,7 @@ class Step:
     def __init__(self, network: Network, optimizer: Optimizer, settings: TrainSettings, each: Each) -> None:
         self.graph = Graph(network, each)
         self._optimizer, self._settings = optimizer, settings
-        shared = any(edge.owner != edge.number for edge in network.spec.edges)
-        self._gradients = Gradients(network) if shared or settings.clip else None
+        self._gradients = Gradients(network) if settings.clip or _needs_whole_gradients(network) else None
 
     def run(self, batch: Batch) -> float:
         """Train on a batch; return its error, summed over the examples."""
@@ -227,6 +226,15 @@ def fit(
 ) -> Fit:
     """Train `network` in place and return its best parameters; see `Training`."""
     return Training(network, examples, settings, validate, minimize, each).run(report, keeper)
+
+
+def _needs_whole_gradients(network: Network) -> bool:
+    """Whether weights are shared, or those of a sparse input cannot be updated row by row."""
+    spec = network.spec
+    return any(
+        edge.owner != edge.number or (is_sparse_input(spec.layers[edge.source]) and not is_lazy(spec, edge))
+        for edge in spec.edges
+    )
 
 
 def _broken_layer(network: Network) -> str:
