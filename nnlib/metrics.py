@@ -51,9 +51,7 @@ class Part:
         return targets.sets()
 
 
-def measure(
-    score: Scorer, part: Part, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one
-) -> dict[str, float]:
+def measure(score: Scorer, part: Part, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one) -> dict[str, float]:
     """Return p@k, recall@k, ndcg@k, map@k and mrr@k for every k; empty without any target."""
     return {name: float(values.mean()) for name, values in per_example(score, part, ks, each).items() if values.size}
 
@@ -74,7 +72,7 @@ def per_example(
         examples = part.examples.take(rows)
         owned = examples.sets[part.owned].rows if part.owned is not None else None
         hits = ranked_hits(score(examples), owned if isinstance(owned, Csr) else None, wanted, ks[-1])
-        return dict(_values(hits, np.diff(wanted.indptr), ks))
+        return dict(values_at(hits, np.diff(wanted.indptr), ks))
 
     parts: dict[str, list[NDArray[np.float64]]] = {}
     for found in each(batch, range(0, part.examples.count, BATCH)):
@@ -135,9 +133,10 @@ def ranked_hits(scores: Floats, owned: Csr | None, wanted: Csr, k: int) -> NDArr
     return hits
 
 
-def _values(
+def values_at(
     hits: NDArray[np.bool_], counts: NDArray[np.int64], ks: Sequence[int]
 ) -> Iterable[tuple[str, NDArray[np.float64]]]:
+    """Yield every metric at every k, ascending, of examples with `counts` targets each; `hits` as `ranked_hits` has."""
     gains = 1 / np.log2(np.arange(2, ks[-1] + 2))
     ideal = np.cumsum(gains)
     ranks = np.arange(1, hits.shape[1] + 1)

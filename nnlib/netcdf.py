@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,17 @@ class Content:
 
     attributes: Mapping[str, Any]
     variables: Mapping[str, Variable]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A variable to be filled part by part: its dimensions and their sizes, and its type (None: strings)."""
+
+    dimensions: Mapping[str, int]
+    dtype: np.dtype[Any] | None
+
+
+Put = Callable[[str, int, NDArray[Any] | tuple[str, ...]], None]  # variable, first row, values of the rows from there
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +154,56 @@ def write(path: Path, content: Content) -> None:
     try:
         with part.open("wb"):  # the system's own error for a folder that is missing or may not be written
             pass
-        try:
-            with LOCK:
-                _fill(part, content)
-        except (OSError, RuntimeError) as error:
-            raise _not_written(path, content, error) from error
+        with LOCK, _writing(path, _size(content)):
+            _fill(part, content)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def filling(path: Path, attributes: Mapping[str, Any], plans: Mapping[str, Plan]) -> Iterator[Put]:
+    """Give a function that fills the variables as their values come; `path` is the whole file at the end, or untouched.
+
+    Raises OSError as `write` does.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb"):
+            pass
+        with LOCK, _writing(path, ROOM):
+            file = netCDF4.Dataset(str(part), "w", format="NETCDF4")
+            file.setncatts(dict(attributes))
+            for name, plan in plans.items():
+                for dimension, size in plan.dimensions.items():
+                    if dimension not in file.dimensions:
+                        file.createDimension(dimension, size)
+                file.createVariable(name, plan.dtype or str, tuple(plan.dimensions), fill_value=False)
+
+        def put(name: str, first: int, values: NDArray[Any] | tuple[str, ...]) -> None:
+            rows = np.array(values, dtype=object) if isinstance(values, tuple) else values
+            with LOCK, _writing(path, rows.nbytes):
+                file[name][first : first + len(rows)] = rows
+
+        try:
+            yield put
+        finally:
+            with LOCK, _writing(path, ROOM):
+                file.close()
+        with part.open("rb+") as written:
+            os.fsync(written.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _writing(path: Path, size: int) -> Iterator[None]:
+    """Turn what netCDF4 raises when it cannot write `size` bytes into an OSError that names the file."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        raise _not_written(path, size, error) from error
 
 
 def _fill(path: Path, content: Content) -> None:
@@ -167,10 +220,10 @@ def _fill(path: Path, content: Content) -> None:
         os.fsync(written.fileno())
 
 
-def _not_written(path: Path, content: Content, error: Exception) -> OSError:
+def _not_written(path: Path, size: int, error: Exception) -> OSError:
     """Return what to raise for a failed write; netCDF4 says "HDF error" or "Permission denied" of a full disk."""
     free = shutil.disk_usage(path.parent).free
-    if free < _size(content) + ROOM:
+    if free < size + ROOM:
         return OSError(errno.ENOSPC, f"the disk is full: {free} bytes are free; make room and try again", str(path))
     reason = getattr(error, "strerror", None) or error
     code = getattr(error, "errno", None) or errno.EIO
