@@ -1,0 +1,207 @@
+"""How good a network is on examples: metrics with bootstrap intervals, and plain popularity to compare with.
+
+Sparse targets are ranked: precision, recall, NDCG, MAP and MRR as `metrics` has them. Dense targets have the accuracy
+(SoftMax outputs, or targets with a single one: how often the largest output is that of the largest target), else the
+root mean squared error. An interval is that of the middle 95 % of the means of resamples: as many examples, drawn
+with replacement (Efron 1979). The loss has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib import metrics
+from nnlib.activations import activate
+from nnlib.architecture import Activation
+from nnlib.batches import Examples
+from nnlib.data import Csr, DataSet, Dense, Longs
+from nnlib.errors import DataError
+from nnlib.network import Network
+from nnlib.predictor import Lookup, in_order
+from nnlib.threads import Each, one_by_one
+
+Floats = NDArray[np.float64]
+
+OUTSIDE = (2.5, 97.5)  # percent
+NUMBERS = 1 << 22  # of drawn examples at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A metric and the interval it lies in; both ends None where there is none."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Metrics by name, of the network and of the baseline, and how many examples there are."""
+
+    examples: int
+    with_targets: int
+    metrics: Mapping[str, Measured]
+    baseline: Mapping[str, Measured]
+
+    @property
+    def without_targets(self) -> int:
+        """How many examples have no target and are in no ranking metric."""
+        return self.examples - self.with_targets
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure, and how."""
+
+    ks: Sequence[int] = metrics.USUAL_KS
+    resamples: int = 1000
+    seed: int = 1
+    loss: bool = True  # whether the loss has a value
+
+
+def evaluate(
+    network: Network,
+    examples: Examples,
+    output: int,
+    plan: Plan,
+    excluded: Lookup | None = None,
+    popular: DataSet | None = None,
+    each: Each = one_by_one,
+) -> Evaluation:
+    """Measure one Output layer on the examples' targets; `popular` are targets whose frequencies are the baseline.
+
+    Raises DataError when no example has a target.
+    """
+    found = {"loss": Measured(metrics.mean_loss(network, examples, each))} if plan.loss else {}
+    scorers = {"network": metrics.of_network(network, output)}
+    targets = examples.sets[output]
+    if not targets.sparse:
+        values, squares = _dense(network, examples, output, scorers["network"], each)
+        name, root = ("rmse", np.sqrt) if squares else ("accuracy", np.positive)
+        [measured] = _measured({name: values}, plan).values()
+        ends = [None if end is None else float(root(end)) for end in (measured.low, measured.high)]
+        return Evaluation(len(values), len(values), {name: Measured(float(root(measured.value)), *ends), **found}, {})
+    if popular is not None:
+        scorers["popularity"] = metrics.of_popularity(_entries(popular))
+    parts = _ranked(scorers, examples, output, sorted(set(plan.ks)), excluded, each)
+    if not parts["network"]:
+        raise DataError(f"{examples.file}: no example has a target, so nothing can be measured")
+    extra = _accuracy(network, examples, output, scorers["network"], each)
+    return Evaluation(
+        examples.count,
+        len(next(iter(parts["network"].values()))),
+        _measured(parts["network"] | extra, plan) | found,
+        _measured(parts.get("popularity", {}), plan),
+    )
+
+
+def intervals(values: Floats, resamples: int, seed: int) -> tuple[Floats, Floats]:
+    """Return the ends of the intervals of the means of values (n, m), each (m,); the same seed draws the same."""
+    count, random = len(values), np.random.default_rng(seed)
+    means = np.empty((resamples, values.shape[1]))
+    step = max(1, NUMBERS // count)
+    for low in range(0, resamples, step):
+        some = min(step, resamples - low)
+        drawn = random.integers(0, count, (some, count)) + np.arange(some)[:, None] * count
+        often = np.bincount(drawn.reshape(-1), minlength=some * count).reshape(some, count)
+        means[low : low + some] = often @ values / count
+    low_end, high_end = np.percentile(means, OUTSIDE, axis=0)
+    return low_end, high_end
+
+
+def _measured(values: Mapping[str, Floats], plan: Plan) -> dict[str, Measured]:
+    if not values:
+        return {}
+    table = np.column_stack(list(values.values()))
+    if not plan.resamples:
+        return {name: Measured(float(mean)) for name, mean in zip(values, table.mean(axis=0), strict=True)}
+    ends = zip(*intervals(table, plan.resamples, plan.seed), strict=True)
+    return {
+        name: Measured(float(mean), float(low), float(high))
+        for name, mean, (low, high) in zip(values, table.mean(axis=0), ends, strict=True)
+    }
+
+
+def _ranked(
+    scorers: Mapping[str, metrics.Scorer],
+    examples: Examples,
+    output: int,
+    ks: Sequence[int],
+    excluded: Lookup | None,
+    each: Each,
+) -> dict[str, dict[str, Floats]]:
+    """Return by scorer every ranking metric of every example that has a target."""
+    part = metrics.Part(examples, output, None)
+
+    def block(rows: Longs) -> dict[str, dict[str, Floats]]:
+        wanted = part.wanted(rows)
+        some = np.flatnonzero(np.diff(wanted.indptr))
+        if not len(some):
+            return {}
+        rows, wanted = rows[some], wanted.take(some)
+        chosen, owned = examples.take(rows), excluded(rows) if excluded else None
+        counts = np.diff(wanted.indptr)
+        return {
+            name: dict(metrics.values_at(metrics.ranked_hits(score(chosen), owned, wanted, ks[-1]), counts, ks))
+            for name, score in scorers.items()
+        }
+
+    parts: dict[str, dict[str, list[Floats]]] = {name: {} for name in scorers}
+    for found in in_order(block, examples.count, examples.sets[output].width, each):
+        for name, values in found.items():
+            for metric, numbers in values.items():
+                parts[name].setdefault(metric, []).append(numbers)
+    return {name: {metric: np.concatenate(n) for metric, n in values.items()} for name, values in parts.items()}
+
+
+def _accuracy(
+    network: Network, examples: Examples, output: int, score: metrics.Scorer, each: Each
+) -> dict[str, Floats]:
+    """Return for a SoftMax over sparse targets, one each, whether the best unit is the target."""
+    targets = examples.sets[output]
+    if network.spec.layers[output].activation is not Activation.SOFTMAX:
+        return {}
+
+    def block(rows: Longs) -> NDArray[np.bool_] | None:
+        wanted = targets.take(rows).rows
+        assert isinstance(wanted, Csr), "the caller has made sure"
+        wanted = wanted.sets()
+        if not np.all(np.diff(wanted.indptr) == 1):
+            return None
+        return np.asarray(score(examples.take(rows)).argmax(axis=1) == wanted.indices)
+
+    blocks = list(in_order(block, examples.count, targets.width, each))
+    right = [found for found in blocks if found is not None]
+    return {"accuracy": np.concatenate(right).astype(np.float64)} if len(right) == len(blocks) else {}
+
+
+def _dense(network: Network, examples: Examples, output: int, score: metrics.Scorer, each: Each) -> tuple[Floats, bool]:
+    """Return for each example whether its class was found, or the mean squared error of its units (True)."""
+    layer, targets = network.spec.layers[output], examples.sets[output]
+
+    def block(rows: Longs) -> tuple[NDArray[np.bool_], Floats, bool]:
+        wanted = targets.take(rows).rows
+        assert isinstance(wanted, Dense), "the caller has made sure"
+        t = wanted.floats(as_input=False, dtype=np.float64)
+        z = score(examples.take(rows))
+        right = z.argmax(axis=1) == t.argmax(axis=1)
+        single = bool(np.all((t != 0).sum(axis=1) == 1) and np.all(t.max(axis=1) == 1))
+        return right, ((activate(layer, z) - t) ** 2).mean(axis=1), single
+
+    blocks = list(in_order(block, examples.count, targets.width, each))
+    if layer.activation is Activation.SOFTMAX or (targets.width > 1 and all(single for _, _, single in blocks)):
+        return np.concatenate([right for right, _, _ in blocks]).astype(np.float64), False
+    return np.concatenate([errors for _, errors, _ in blocks]), True
+
+
+def _entries(targets: DataSet) -> Csr:
+    """Return the rows of targets, each unit once."""
+    rows: Any = targets.take(np.arange(targets.examples)).rows
+    assert isinstance(rows, Csr), "the caller has made sure"
+    return rows.sets()

@@ -1,0 +1,199 @@
+"""What a network says of examples: the best items of each, all outputs, or the outputs of any layer.
+
+Examples are taken a block at a time and results come in their order, so that neither has to fit into memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.activations import ROWWISE, activate
+from nnlib.architecture import Activation, Layer, LayerKind, NetworkSpec
+from nnlib.batches import Examples, examples_of, input_matrix, resolve
+from nnlib.carryover import Carried, Units, carried
+from nnlib.checker import nearest, shown
+from nnlib.data import Csr, DataSet, Longs
+from nnlib.errors import DataError, DivergedError, NnlibError
+from nnlib.graph import Graph
+from nnlib.modelfile import Model
+from nnlib.network import Network, assemble, owners
+from nnlib.ranking import NO_ITEM, top
+from nnlib.threads import Each, one_by_one
+
+Floats = NDArray[Any]
+Lookup = Callable[[Longs], Csr]  # numbers of examples -> a row for each: items to leave out, or values to multiply by
+T = TypeVar("T")
+
+BATCH = 256  # examples computed at a time,
+MOST_OUTPUTS = 1 << 24  # or fewer, so that a block of outputs has no more numbers than this
+WINDOW = 16  # blocks under way at a time
+RISING = (  # a larger sum never gives a smaller output, for any slope or alpha
+    *(Activation.SIGMOID, Activation.TANH, Activation.LINEAR, Activation.RELU),
+    *(Activation.SOFTPLUS, Activation.SOFTSIGN),
+    *ROWWISE,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranked:
+    """The best items of some examples, best first: numbers of units and their scores, each (b, k)."""
+
+    items: NDArray[np.int64]  # NO_ITEM where an example has fewer than k
+    scores: Floats  # -inf there
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A network in the numbering of the data it is to be used on."""
+
+    network: Network
+    examples: Examples  # of its inputs
+    names: Mapping[int, tuple[str, ...]]  # of the units of layers with a data set, where known
+    change: Carried  # says which units of the Output layers the model knows
+
+
+def prepared(model: Model, sets: Mapping[str, DataSet], file: str, supervised: bool = False) -> Prepared:
+    """Return a model's network for the data sets of its Input layers, whose units are found by their names.
+
+    When `supervised`, the same for its Output layers, whose data sets are the targets; else their units stay as the
+    model has them, but for a layer that takes the data set of an Input layer. DataError when the data do not fit.
+    """
+    spec = model.network.spec
+    taken = {layer.data_set for layer in spec.layers if supervised or layer.kind is LayerKind.INPUT} - {""}
+    for name in sorted(taken - set(sets)):
+        raise DataError(
+            f"{file}: no data set {shown(name)}, which the model takes, legal: {', '.join(map(shown, sets))}"
+        )
+    units = {
+        layer.data_set: Units(layer.units or 0, model.features.get(n, ()))
+        for n, layer in enumerate(spec.layers)
+        if layer.data_set
+    }
+    units |= {name: Units(sets[name].width, sets[name].features or units[name].names) for name in taken}
+    change = carried(model, units)
+    network = fitted(change.network, {name: sets[name] for name in taken}, file)
+    examples = examples_of(network.spec, sets, file, targets=supervised)
+    names = {n: units[layer.data_set].names for n, layer in enumerate(spec.layers) if layer.data_set}
+    return Prepared(network, examples, names, change)
+
+
+def fitted(network: Network, sets: Mapping[str, DataSet], file: str) -> Network:
+    """Return the network with inputs as sparse or dense as the data are; DataError when their widths differ."""
+    spec = resolve(network.spec, sets, file)
+    if [layer.sparse for layer in spec.layers] == [layer.sparse for layer in network.spec.layers]:
+        return network
+    layers = [replace(old, sparse=new.sparse) for old, new in zip(network.spec.layers, spec.layers, strict=True)]
+    matrices = {edge.number: network.matrix(edge.number) for edge in owners(network.spec)}
+    changed = replace(network.spec, layers=tuple(layers))
+    return assemble(changed, matrices, network.biases, network.norms, network.locked)
+
+
+def layer_number(spec: NetworkSpec, name: str | None, kind: LayerKind | None = None, where: str = "layer") -> int:
+    """Return the number of the layer `name`, or of the first of `kind`; NnlibError names the legal ones."""
+    legal = [layer.name for layer in spec.layers if kind is None or layer.kind is kind]
+    if name is None:
+        return spec.places[legal[0]]
+    if name not in legal:
+        hint = nearest(name, legal) or f", legal: {', '.join(map(shown, legal))}"
+        raise NnlibError(f"{where}: {shown(name)} is no {kind + ' ' if kind else ''}layer of this network{hint}")
+    return spec.places[name]
+
+
+def ranked(
+    network: Network,
+    examples: Examples,
+    layer: int,
+    k: int,
+    each: Each = one_by_one,
+    excluded: Lookup | None = None,
+    factors: Lookup | None = None,
+    known: NDArray[np.bool_] | None = None,
+) -> Iterator[Ranked]:
+    """Yield the k best units of an Output layer for each example, equal scores by number, a block after the other.
+
+    The units in an example's row of `excluded` and those not `known` have no rank. The scores are the layer's outputs,
+    those in an example's row of `factors` multiplied by its values.
+    """
+    graph = Graph(network)
+    node = graph.node(layer)
+    by_sums = factors is None and node.layer.activation in RISING  # saturated outputs would tie
+    unknown = None if known is None or known.all() else ~known
+
+    def block(rows: Longs) -> Ranked:
+        z = _sums(graph, layer, examples, rows)
+        scores = z if by_sums else activate(node.layer, z.copy())
+        if factors is not None:
+            listed = factors(rows)
+            scores[_entries(listed)] *= listed.values if listed.values is not None else 1
+        if unknown is not None:
+            scores[:, unknown] = -np.inf
+        whole = activate(node.layer, z.copy()) if by_sums and node.layer.activation in ROWWISE else None
+        items, best = top(scores, k, excluded(rows) if excluded else None)
+        if whole is not None:
+            best = np.take_along_axis(whole, np.maximum(items, 0), axis=1)
+        elif by_sums:
+            best = activate(node.layer, np.where(items == NO_ITEM, 0, best).astype(z.dtype, copy=False))
+        return Ranked(items, np.where(items == NO_ITEM, -np.inf, best).astype(z.dtype, copy=False))
+
+    return in_order(block, examples.count, node.units, each)
+
+
+def outputs(network: Network, examples: Examples, layer: int, each: Each = one_by_one) -> Iterator[Floats]:
+    """Yield what a layer of any kind gives for each example, (b, units), a block after the other."""
+    graph = Graph(network)
+    node = graph.node(layer)
+
+    def block(rows: Longs) -> Floats:
+        if node.layer.kind is LayerKind.OUTPUT:
+            return activate(node.layer, _sums(graph, layer, examples, rows))
+        with np.errstate(all="ignore"):
+            values = graph.activations(_inputs(network, examples, rows), layer)
+        return _finite(values, rows, node.layer)
+
+    return in_order(block, examples.count, node.units, each)
+
+
+def in_order(function: Callable[[Longs], T], count: int, width: int, each: Each = one_by_one) -> Iterator[T]:
+    """Yield function(numbers of examples) for blocks of `count` examples, some blocks at a time, in their order."""
+    size = max(1, min(BATCH, MOST_OUTPUTS // width))
+
+    def block(low: int) -> T:
+        return function(np.arange(low, min(low + size, count)))
+
+    starts = range(0, count, size)
+    for n in range(0, len(starts), WINDOW):
+        yield from each(block, starts[n : n + WINDOW])
+
+
+def _inputs(network: Network, examples: Examples, rows: Longs) -> dict[int, Any]:
+    return {
+        n: input_matrix(data_set.take(rows), network.dtype)
+        for n, data_set in examples.sets.items()
+        if network.spec.layers[n].kind is LayerKind.INPUT
+    }
+
+
+def _sums(graph: Graph, layer: int, examples: Examples, rows: Longs) -> Floats:
+    node = graph.node(layer)
+    with np.errstate(all="ignore"):
+        values = graph.forward(_inputs(graph.network, examples, rows))
+        return _finite(graph.sums(node, values) if node.blocked else values.sums[layer], rows, node.layer)
+
+
+def _finite(values: Floats, rows: Longs, layer: Layer) -> Floats:
+    wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if len(wrong):
+        raise DivergedError(
+            f"example {rows[wrong[0]]}: an output of layer {shown(layer.name)} is not a finite number; its inputs or "
+            "the model's weights are too large"
+        )
+    return values
+
+
+def _entries(rows: Csr) -> tuple[Longs, NDArray[Any]]:
+    return np.repeat(np.arange(rows.examples), np.diff(rows.indptr)), rows.indices
