@@ -176,7 +176,8 @@ class CompiledUpdates:
             "adadelta": (self._hyper.momentum,),
         }.get(self._hyper.rule, (rates, *self._constants(None)))
         adam = ("adam", "adamw")
-        last = (gradient, self._shift) if self._hyper.rule in adam else (gradient,)
+        given = slot.values[:0] if gradient is None else gradient
+        last = (given, self._shift) if self._hyper.rule in adam else (given,)
         self._replay(slot.values, *slot.states, rows, slot.last, step, *numbers, slot.l2, slot.l1, *last)
 
     def _constants(self, step: int | None) -> tuple[float, ...]:
