@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -12,22 +14,9 @@ from numba.extending import overload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+MODULES = ("compiler", "output", "replay", "rules", "sparse", "top")
 SUMS = frozenset({"contract", "reassoc", "nsz"})  # sums over SIMD lanes; NaN and infinity keep their meaning
 FUSED = frozenset({"contract"})  # a product and a sum may become one instruction; the order stays
-
-
-def _stamp() -> str:
-    """Return a digest of all loops, part of the names under which they are kept.
-
-    By itself Numba compiles a loop anew only when its own file changes, not when that of a loop it calls does.
-    """
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("loops*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
-
-
-STAMP = _stamp()
 
 
 def compiled(function: Function) -> Function:
@@ -50,10 +39,45 @@ def for_both(name: Callable[[Any], Any], single: Callable[[Any], Any], double: C
 
 
 def _compile(function: Function, flags: frozenset[str]) -> Function:
-    function.__qualname__ += f"_{STAMP}"
     options = {"nogil": True, "error_model": "numpy", "fastmath": set(flags)}
+    function.__qualname__ += f"_{STAMP}"
     try:
+        _give_file(function)
         found = njit(function, cache=True, **options)
-    except (RuntimeError, OSError):  # no place to keep compiled code: the package is in a zip, no folder is writable
+    except (RuntimeError, OSError):  # there is no place where compiled code can be kept
         found = njit(function, **options)
     return cast(Function, found)
+
+
+def _sources() -> dict[str, bytes]:
+    names = [f"loops_{name}.py" for name in MODULES]
+    return {name: pkgutil.get_data("nnlib", name) or b"" for name in names}
+
+
+def _stamp() -> str:
+    """Return a digest of all loops, which is part of the names under which they are kept.
+
+    By itself Numba compiles a loop anew only when its own file changes, not when that of a loop it calls does.
+    """
+    return hashlib.sha256(b"".join(_sources().values())).hexdigest()[:12]
+
+
+STAMP = _stamp()
+
+
+def _give_file(function: Callable[..., Any]) -> None:
+    """Say of a loop from a zip, as jobs have it, that it comes from a copy: Numba keeps code beside files only.
+
+    Without this each job would spend its first ten seconds on compiling.
+    """
+    name = Path(function.__code__.co_filename)
+    if name.is_file():
+        return
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    copy = Path(caches) / "nnlib" / f"loops-{STAMP}" / name.name
+    if not copy.exists():
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        partial = copy.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(_sources()[name.name])
+        partial.replace(copy)
+    function.__code__ = function.__code__.replace(co_filename=str(copy))

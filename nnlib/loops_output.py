@@ -79,7 +79,6 @@ for_both(exp, _exp_single, _exp_double)
 for_both(log1p, _log1p_single, _log1p_double)
 
 
-@compiled_sums
 def sigmoid_error(
     z: Floats,
     bias: Floats,
@@ -95,34 +94,12 @@ def sigmoid_error(
     NaN anywhere makes the loss NaN. Twin: `losses.sigmoid_error`.
     """
     one_target, zero_target, one_scale, zero_scale = margin
-    hits = np.empty(starts[-1] - starts[0], z.dtype)
-    _take(z, starts, rows, hits)
+    hits = _take(z, starts, rows)
     gate, factor = z.dtype.type(_logit(zero_target)), z.dtype.type(zero_scale * scale)
-    bias_gradient[:] = 0
-    loss, n = 0.0, z.shape[1]
-    for row in range(z.shape[0]):
-        if zero_target <= 0:
-            loss += _zeros(z[row], bias, bias_gradient, gate, factor)
-            continue
-        for low in range(0, n, CHUNK):
-            high = min(low + CHUNK, n)
-            units = z[row, low:high]
-            if _open(units, bias[low:high], gate) > 0:
-                loss += _zeros(units, bias[low:high], bias_gradient[low:high], gate, factor)
-            else:
-                units[:] = 0
-    loss *= zero_scale
-    for column in range(n):
-        for i in range(starts[column], starts[column + 1]):
-            value = 1.0 if values is None else values[i]
-            part, delta = _one(hits[i - starts[0]] + bias[column], one_scale * value, _logit(one_target))
-            loss += part
-            z[rows[i], column] = delta * scale
-            bias_gradient[column] += z.dtype.type(delta * scale)
-    return loss
+    loss: float = zero_scale * _all_zeros(z, bias, bias_gradient, gate, factor)
+    return loss + _ones(z, bias, starts, rows, values, hits, one_scale, _logit(one_target), scale, bias_gradient)
 
 
-@compiled_sums
 def sigmoid_error_gated(
     z: Floats,
     bias: Floats,
@@ -138,58 +115,38 @@ def sigmoid_error_gated(
 ) -> tuple[float, int]:
     """Return the loss, summed, and how many deltas are not shut out, which are listed by example (CSR).
 
-    Those of example i are at out_starts[i] to out_starts[i + 1] of `out_columns` and `out_values`, which must hold
-    them all: as soon as they do not, (0, -1) is returned, z is as it was, and `sigmoid_error` has to be used.
-    Else z is of no use afterwards.
+    Those of example i are at out_starts[i] to out_starts[i + 1] of `out_columns` and `out_values`, times `scale`. As
+    soon as these arrays are too short, (0, -1) is returned, z is as it was, and `sigmoid_error` has to be used. Else
+    z is of no use afterwards.
     """
     one_target, zero_target, one_scale, zero_scale = margin
-    hits = np.empty(starts[-1] - starts[0], z.dtype)
-    _take(z, starts, rows, hits)
-    first, hit_order, hit_columns = _by_example(starts, rows, z.shape[0])
-    gate = z.dtype.type(_logit(zero_target))
-    found, part = np.empty(z.shape[1], np.int64), np.empty(z.shape[1], z.dtype)
-    bias_gradient[:] = 0
-    loss, hit_loss, count = 0.0, 0.0, 0
-    for row in range(z.shape[0]):
-        out_starts[row] = count
-        kept = _find_open(z[row], bias, gate, found, part)
-        if count + kept + first[row + 1] - first[row] > out_values.size:
-            _give_back(z, starts, rows, hits)
-            return 0.0, -1
-        loss += _activate(part, kept)
-        for k in range(kept):
-            out_columns[count + k] = found[k]
-            out_values[count + k] = part[k] * z.dtype.type(zero_scale * scale)
-            bias_gradient[found[k]] += out_values[count + k]
-        count += kept
-        for k in range(first[row], first[row + 1]):
-            i = hit_order[k]
-            value = 1.0 if values is None else values[i]
-            x = hits[i - starts[0]] + bias[hit_columns[k]]
-            lost, delta = _one(x, one_scale * value, _logit(one_target))
-            hit_loss += lost
-            if delta != 0:
-                out_columns[count], out_values[count] = hit_columns[k], delta * scale
-                bias_gradient[hit_columns[k]] += out_values[count]
-                count += 1
-    out_starts[z.shape[0]] = count
-    return loss * zero_scale + hit_loss, count
+    hits = _take(z, starts, rows)
+    order = _by_example(starts, rows, len(z))
+    gates = z.dtype.type(_logit(zero_target)), _logit(one_target)
+    scales = z.dtype.type(zero_scale * scale), one_scale, scale
+    zeros, ones, count = _list_open(
+        z, bias, starts, values, hits, order, gates, scales, bias_gradient, out_starts, out_columns, out_values
+    )
+    if count < 0:
+        _give_back(z, starts, rows, hits)
+    return zero_scale * zeros + ones, count
 
 
-@compiled
 def _logit(a: float) -> float:
     if a <= 0:
-        return -np.inf
-    return np.inf if a >= 1 else math.log(a / (1 - a))
+        return -math.inf
+    return math.inf if a >= 1 else math.log(a / (1 - a))
 
 
 @compiled
-def _take(z: Floats, starts: Ints, rows: Ints, hits: Floats) -> None:
-    """Move the sums of units that are no zeros to `hits`, so that they do not count as zeros."""
+def _take(z: Floats, starts: Ints, rows: Ints) -> Floats:
+    """Return the sums of units that are no zeros, and shut them, so that they do not count as zeros."""
+    hits = np.empty(starts[-1] - starts[0], z.dtype)
     for column in range(z.shape[1]):
         for i in range(starts[column], starts[column + 1]):
             hits[i - starts[0]] = z[rows[i], column]
             z[rows[i], column] = SHUT
+    return hits
 
 
 @compiled
@@ -197,6 +154,89 @@ def _give_back(z: Floats, starts: Ints, rows: Ints, hits: Floats) -> None:
     for column in range(z.shape[1]):
         for i in range(starts[column], starts[column + 1]):
             z[rows[i], column] = hits[i - starts[0]]
+
+
+@compiled
+def _all_zeros(z: Floats, bias: Floats, gradient: Floats, gate: Any, factor: Any) -> float:
+    """Return the loss of all units, of zeros; overwrite z with delta, `gradient` with its column sums."""
+    gradient[:] = 0
+    loss, width = 0.0, CHUNK if gate > -np.inf else z.shape[1]
+    for row in range(z.shape[0]):
+        for low in range(0, z.shape[1], width):
+            units, place = z[row, low : low + width], slice(low, low + width)
+            if width > CHUNK or _open(units, bias[place], gate) > 0:
+                loss += _zeros(units, bias[place], gradient[place], gate, factor)
+            else:
+                units[:] = 0
+    return loss
+
+
+@compiled
+def _ones(
+    z: Floats,
+    bias: Floats,
+    starts: Ints,
+    rows: Ints,
+    values: Floats | None,
+    hits: Floats,
+    weight: float,
+    gate: float,
+    scale: float,
+    gradient: Floats,
+) -> float:
+    """Return the loss of the units that are no zeros; write delta to z and add it to `gradient`."""
+    loss = 0.0
+    for column in range(z.shape[1]):
+        for i in range(starts[column], starts[column + 1]):
+            value = 1.0 if values is None else values[i]
+            lost, delta = _one(hits[i - starts[0]] + bias[column], weight * value, gate)
+            loss += lost
+            z[rows[i], column] = delta * scale
+            gradient[column] += z[rows[i], column]
+    return loss
+
+
+@compiled
+def _list_open(
+    z: Floats,
+    bias: Floats,
+    starts: Ints,
+    values: Floats | None,
+    hits: Floats,
+    order: tuple[Ints, Ints, Ints],
+    gates: tuple[Any, float],
+    scales: tuple[Any, float, float],
+    gradient: Floats,
+    out_starts: Ints,
+    out_columns: Ints,
+    out_values: Floats,
+) -> tuple[float, float, int]:
+    """Return the losses of zeros and of ones, and how many deltas were listed, -1 when they are too many."""
+    first, hit_places, hit_columns = order
+    found, logits = np.empty(z.shape[1], np.int64), np.empty(z.shape[1], z.dtype)
+    gradient[:] = 0
+    zeros, ones, count = 0.0, 0.0, 0
+    for row in range(z.shape[0]):
+        out_starts[row] = count
+        kept = _find_open(z[row], bias, gates[0], found, logits)
+        if count + kept + first[row + 1] - first[row] > out_values.size:
+            return 0.0, 0.0, -1
+        zeros += _activate(logits, kept)
+        for k in range(kept):
+            out_columns[count], out_values[count] = found[k], scales[0] * logits[k]
+            gradient[found[k]] += out_values[count]
+            count += 1
+        for k in range(first[row], first[row + 1]):
+            i, column = hit_places[k], hit_columns[k]
+            value = 1.0 if values is None else values[i]
+            lost, delta = _one(hits[i - starts[0]] + bias[column], scales[1] * value, gates[1])
+            ones += lost
+            if delta != 0:
+                out_columns[count], out_values[count] = column, delta * scales[2]
+                gradient[column] += out_values[count]
+                count += 1
+    out_starts[z.shape[0]] = count
+    return zeros, ones, count
 
 
 @compiled_sums

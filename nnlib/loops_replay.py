@@ -1,7 +1,7 @@
 """Compiled replays of updates that rows of a sparse input's weights missed, as no batch touched them.
 
 Row r of the matrices (rows, k) is at step last[r]. A replay gives each of `rows` the updates of the steps up to `step`,
-of rates[t] in step t, with gradients of zero; the last one with those of g (len(rows), k), if there are any. The bits
+of rates[t] in step t, with gradients of zero; the last one with those of g (len(rows), k), unless g is (0, k). The bits
 are those of the rule in `loops_rules` called step by step. Twin: `optimizers.Optimizer`.
 """
 
@@ -18,7 +18,6 @@ from nnlib.loops_rules import adadelta, adagrad, adam_step, momentum, nesterov, 
 
 Floats = NDArray[Any]  # float32 or float64
 Ints = NDArray[np.integer]
-Maybe = Floats | None
 
 PATIENCE = 8  # steps between two looks whether a replay still changes anything
 LOOK = 32  # multiplications between two looks, a multiple of four
@@ -29,31 +28,29 @@ MARGIN = 2.0**60  # how many times smaller a change must be than a weight, to be
 
 
 @compiled
-def replay_sgd(
-    w: Floats, rows: Ints, last: Ints, step: int, rates: Floats, l2: float, l1: float, g: Maybe = None
-) -> None:
+def replay_sgd(w: Floats, rows: Ints, last: Ints, step: int, rates: Floats, l2: float, l1: float, g: Floats) -> None:
     """Replay `sgd`; without l2 and l1 a gradient of zero does nothing."""
     zeros, still = np.zeros_like(w[0]), l2 == 0 and l1 == 0
     for i in range(rows.size):
         row = rows[i]
-        for t in range(step if still else last[row] + 1, step if g is not None else step + 1):
+        for t in range(step if still else last[row] + 1, step if len(g) else step + 1):
             sgd(w[row], zeros, rates[t], l2, l1)
-        if g is not None:
+        if len(g):
             sgd(w[row], g[i], rates[step], l2, l1)
         last[row] = step
 
 
 @compiled
 def replay_adagrad(
-    w: Floats, v: Floats, rows: Ints, last: Ints, step: int, rates: Floats, l2: float, l1: float, g: Maybe = None
+    w: Floats, v: Floats, rows: Ints, last: Ints, step: int, rates: Floats, l2: float, l1: float, g: Floats
 ) -> None:
     """Replay `adagrad`; without l2 and l1 a gradient of zero does nothing."""
     zeros, still = np.zeros_like(w[0]), l2 == 0 and l1 == 0
     for i in range(rows.size):
         row = rows[i]
-        for t in range(step if still else last[row] + 1, step if g is not None else step + 1):
+        for t in range(step if still else last[row] + 1, step if len(g) else step + 1):
             adagrad(w[row], zeros, v[row], rates[t], l2, l1)
-        if g is not None:
+        if len(g):
             adagrad(w[row], g[i], v[row], rates[step], l2, l1)
         last[row] = step
 
@@ -69,18 +66,18 @@ def replay_momentum(
     mu: float,
     l2: float,
     l1: float,
-    g: Maybe = None,
+    g: Floats,
 ) -> None:
     """Replay `momentum`."""
     zeros, free = np.zeros_like(w[0]), l2 == 0 and l1 == 0
-    stop = step if g is not None else step + 1
+    stop = step if len(g) else step + 1
     for i in range(rows.size):
         row, t = rows[i], last[rows[i]] + 1
         while t < stop and not (free and t % PATIENCE == 0 and _at_rest(w[row], v[row], mu)):
             momentum(w[row], zeros, v[row], rates[t], mu, l2, l1)
             t += 1
         _shrink(v[row], mu, stop - t)
-        if g is not None:
+        if len(g):
             momentum(w[row], g[i], v[row], rates[step], mu, l2, l1)
         last[row] = step
 
@@ -96,18 +93,18 @@ def replay_nesterov(
     mu: float,
     l2: float,
     l1: float,
-    g: Maybe = None,
+    g: Floats,
 ) -> None:
     """Replay `nesterov`."""
     zeros, free = np.zeros_like(w[0]), l2 == 0 and l1 == 0
-    stop = step if g is not None else step + 1
+    stop = step if len(g) else step + 1
     for i in range(rows.size):
         row, t = rows[i], last[rows[i]] + 1
         while t < stop and not (free and t % PATIENCE == 0 and _at_rest(w[row], v[row], mu)):
             nesterov(w[row], zeros, v[row], rates[t], mu, l2, l1)
             t += 1
         _shrink(v[row], mu, stop - t)
-        if g is not None:
+        if len(g):
             nesterov(w[row], g[i], v[row], rates[step], mu, l2, l1)
         last[row] = step
 
@@ -123,11 +120,11 @@ def replay_rmsprop(
     rho: float,
     l2: float,
     l1: float,
-    g: Maybe = None,
+    g: Floats,
 ) -> None:
     """Replay `rmsprop`; without l2 and l1 a gradient of zero does not move w."""
     zeros, free = np.zeros_like(w[0]), l2 == 0 and l1 == 0
-    stop = step if g is not None else step + 1
+    stop = step if len(g) else step + 1
     for i in range(rows.size):
         row = rows[i]
         if free:
@@ -135,18 +132,18 @@ def replay_rmsprop(
         else:
             for t in range(last[row] + 1, stop):
                 rmsprop(w[row], zeros, v[row], rates[t], rho, l2, l1)
-        if g is not None:
+        if len(g):
             rmsprop(w[row], g[i], v[row], rates[step], rho, l2, l1)
         last[row] = step
 
 
 @compiled
 def replay_adadelta(
-    w: Floats, s: Floats, v: Floats, rows: Ints, last: Ints, step: int, mu: float, l2: float, l1: float, g: Maybe = None
+    w: Floats, s: Floats, v: Floats, rows: Ints, last: Ints, step: int, mu: float, l2: float, l1: float, g: Floats
 ) -> None:
     """Replay `adadelta`; without l2 and l1 a gradient of zero does not move w."""
     zeros, free = np.zeros_like(w[0]), l2 == 0 and l1 == 0
-    stop = step if g is not None else step + 1
+    stop = step if len(g) else step + 1
     for i in range(rows.size):
         row = rows[i]
         if free:
@@ -155,12 +152,11 @@ def replay_adadelta(
         else:
             for _ in range(last[row] + 1, stop):
                 adadelta(w[row], zeros, s[row], v[row], mu, l2, l1)
-        if g is not None:
+        if len(g):
             adadelta(w[row], g[i], s[row], v[row], mu, l2, l1)
         last[row] = step
 
 
-@compiled
 def replay_adam(
     w: Floats,
     m: Floats,
@@ -174,14 +170,13 @@ def replay_adam(
     epsilon: float,
     l2: float,
     l1: float,
-    g: Maybe = None,
+    g: Floats,
     shift: int = 0,
 ) -> None:
     """Replay `adam`; its step is the one counted here plus `shift`."""
     _replay_adam(w, m, s, rows, last, step, rates, 0.0, b1, b2, epsilon, l2, l1, g, shift)
 
 
-@compiled
 def replay_adamw(
     w: Floats,
     m: Floats,
@@ -195,7 +190,7 @@ def replay_adamw(
     epsilon: float,
     l2: float,
     l1: float,
-    g: Maybe = None,
+    g: Floats,
     shift: int = 0,
 ) -> None:
     """Replay `adamw`; its step is the one counted here plus `shift`."""
@@ -217,26 +212,26 @@ def _replay_adam(
     epsilon: float,
     l2: float,
     l1: float,
-    g: Maybe,
+    g: Floats,
     shift: int,
 ) -> None:
     """Moves get smaller from step to step if rates do and b1 <= b2, since m / (1 - b1^t) falls faster than c s."""
     zeros, before = np.zeros_like(w[0]), np.empty_like(w[0])
-    stop, calm = step if g is not None else step + 1, _calm(rates, rows, last, step)
+    stop, calm = step if len(g) else step + 1, _calm(rates, rows, last, step)
     free = decay == 0 and l2 == 0 and l1 == 0 and b1 <= b2 and epsilon > 0
     for i in range(rows.size):
         row, t, resting = rows[i], last[rows[i]] + 1, False
         while t < stop and not resting:
             look = free and t >= calm and t % PATIENCE == 0
             if look:
-                before[:] = w[row]
+                _copy(w[row], before)
             a, c = rates[t] / (1 - math.pow(b1, t + shift)), 1 / (1 - math.pow(b2, t + shift))
             adam_step(w[row], zeros, m[row], s[row], a, c, rates[t] * decay, b1, b2, epsilon, l2, l1)
             resting = look and _still(w[row], before, m[row], a / epsilon)
             t += 1
         _shrink(m[row], b1, stop - t)
         _shrink(s[row], b2, stop - t)
-        if g is not None:
+        if len(g):
             a, c = rates[step] / (1 - math.pow(b1, step + shift)), 1 / (1 - math.pow(b2, step + shift))
             adam_step(w[row], g[i], m[row], s[row], a, c, rates[step] * decay, b1, b2, epsilon, l2, l1)
         last[row] = step
@@ -304,7 +299,8 @@ def _shrink(x: Floats, factor: float, times: int) -> None:
 @compiled
 def _shrink_low(x: Floats, by: Any, times: int) -> None:
     """As `_shrink`, for float32: products are exact in float64, and rounded to what float32 has there."""
-    y, factor = x.astype(np.float64), float(by)
+    y, factor = np.empty(x.size), np.float64(by)
+    _copy(x, y)
     for _ in range(times):
         moved = 0
         for i in range(y.size):
@@ -316,4 +312,11 @@ def _shrink_low(x: Floats, by: Any, times: int) -> None:
             y[i] = rounded
         if moved == 0:
             break
-    x[:] = y
+    _copy(y, x)
+
+
+@compiled
+def _copy(source: Floats, target: Floats) -> None:
+    """As target[:] = source, which takes Numba much longer to compile."""
+    for i in range(source.size):
+        target[i] = source[i]

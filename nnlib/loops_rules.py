@@ -80,7 +80,6 @@ def adadelta(w: Floats, g: Floats, s: Floats, v: Floats, mu: float, l2: float, l
         v[i] = keep * v[i] + rest * (d * d)
 
 
-@compiled
 def adam(
     w: Floats,
     g: Floats,
@@ -98,11 +97,10 @@ def adam(
 
     a = rate / (1 - b1^step), c = 1 / (1 - b2^step); the first step is 1.
     """
-    a, c = rate / (1 - math.pow(b1, step)), 1 / (1 - math.pow(b2, step))
+    a, c = rate / (1 - b1**step), 1 / (1 - b2**step)
     adam_step(w, g, m, s, a, c, 0.0, b1, b2, epsilon, l2, l1)
 
 
-@compiled
 def adamw(
     w: Floats,
     g: Floats,
@@ -117,7 +115,7 @@ def adamw(
     l1: float,
 ) -> None:
     """w = w - (rate l2) w; then `adam` with l2 = 0."""
-    a, c = rate / (1 - math.pow(b1, step)), 1 / (1 - math.pow(b2, step))
+    a, c = rate / (1 - b1**step), 1 / (1 - b2**step)
     adam_step(w, g, m, s, a, c, rate * l2, b1, b2, epsilon, 0.0, l1)
 
 

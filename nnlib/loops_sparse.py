@@ -18,38 +18,38 @@ Ints = NDArray[np.integer]
 Places = NDArray[np.int64]
 
 
-@compiled
 def gather(starts: Ints, indices: Ints, values: Floats | None, matrix: Floats, out: Floats) -> None:
     """Write the sparse matrix times `matrix` to `out`. Twin: csr_array @ matrix."""
-    for row in range(out.shape[0]):
-        out[row] = 0
-        _add_rows(starts[row], starts[row + 1], indices, values, matrix, out[row])
+    _sum_rows(starts, indices, values, matrix, out, True)
 
 
-@compiled
 def input_gradient(starts: Ints, examples: Ints, values: Floats | None, delta: Floats, out: Floats) -> None:
-    """Write the gradient (touched rows, k) of a sparse input's weights; the arguments are as `transpose` gives them.
+    """Write the gradient (touched rows, k) of a sparse input's weights; `transpose` gives the first two arguments.
 
     Twin: csr_array.T @ delta.
     """
-    gather(starts, examples, values, delta, out)
+    _sum_rows(starts, examples, values, delta, out, True)
 
 
-@compiled
 def gated_below(starts: Ints, columns: Ints, values: Floats, weights: Floats, out: Floats) -> None:
     """Add the sparse delta (b, n) times `weights` (n, k) to `out` (b, k). Twin: out += csr_array @ weights."""
-    for row in range(out.shape[0]):
-        _add_rows(starts[row], starts[row + 1], columns, values, weights, out[row])
+    _sum_rows(starts, columns, values, weights, out, False)
 
 
-@compiled
 def gated_gradient(starts: Ints, columns: Ints, values: Floats, h: Floats, out: Floats) -> None:
     """Write the transpose of the sparse delta (b, n) times h (b, k) to `out` (n, k). Twin: csr_array.T @ h."""
-    first, examples, order = by_column(starts, columns, out.shape[0])
-    sorted_values = np.empty(order.size, values.dtype)
-    for i in range(order.size):
-        sorted_values[i] = values[order[i]]
-    gather(first, examples, sorted_values, h, out)
+    first, examples, order = by_column(starts, columns, len(out))
+    _sum_rows(first, examples, values[order], h, out, True)
+
+
+def transpose(starts: Ints, indices: Ints, width: int) -> tuple[Places, Places, Places, Places]:
+    """Return the columns that have entries, ascending, and starts, rows and order of these columns only.
+
+    See `by_column` for the last three.
+    """
+    first, rows, order = by_column(starts, indices, width)
+    touched = np.flatnonzero(first[1:] > first[:-1])
+    return touched, np.append(first[touched], first[-1:]), rows, order
 
 
 @compiled
@@ -74,35 +74,26 @@ def by_column(starts: Ints, indices: Ints, width: int) -> tuple[Places, Places, 
 
 
 @compiled
-def transpose(starts: Ints, indices: Ints, width: int) -> tuple[Places, Places, Places, Places]:
-    """Return the columns that have entries, ascending, and starts, rows and order of these columns only.
+def _sum_rows(starts: Ints, indices: Ints, values: Floats | None, matrix: Floats, out: Floats, fresh: bool) -> None:
+    """Add the sparse matrix times `matrix` to `out`, or to zeros if `fresh`.
 
-    See `by_column` for the last three.
+    Four rows at a time, so that `out` is read and written once for them.
     """
-    first, rows, order = by_column(starts, indices, width)
-    touched, compact = np.empty(width, np.int64), np.empty(width + 1, np.int64)
-    count = 0
-    for column in range(width):
-        touched[count], compact[count] = column, first[column]
-        count += 1 if first[column + 1] > first[column] else 0
-    compact[count] = first[width]
-    return touched[:count].copy(), compact[: count + 1].copy(), rows, order
-
-
-@compiled
-def _add_rows(begin: int, end: int, indices: Ints, values: Floats | None, matrix: Floats, out: Floats) -> None:
-    """Add rows of a matrix to `out`, four at a time, so that `out` is read and written once for them."""
     one = out.dtype.type(1)
-    for i in range(begin, end - 3, 4):
-        a, b, c, d = matrix[indices[i]], matrix[indices[i + 1]], matrix[indices[i + 2]], matrix[indices[i + 3]]
-        if values is None:
-            for k in range(out.size):
-                out[k] += (a[k] + b[k]) + (c[k] + d[k])
-        else:
-            p, q, r, s = values[i], values[i + 1], values[i + 2], values[i + 3]
-            for k in range(out.size):
-                out[k] += (p * a[k] + q * b[k]) + (r * c[k] + s * d[k])
-    for i in range(end - (end - begin) % 4, end):
-        row, value = matrix[indices[i]], one if values is None else values[i]
-        for k in range(out.size):
-            out[k] += value * row[k]
+    for row in range(out.shape[0]):
+        target, begin, end = out[row], starts[row], starts[row + 1]
+        if fresh:
+            target[:] = 0
+        for i in range(begin, end - 3, 4):
+            a, b, c, d = matrix[indices[i]], matrix[indices[i + 1]], matrix[indices[i + 2]], matrix[indices[i + 3]]
+            if values is None:
+                for k in range(target.size):
+                    target[k] += (a[k] + b[k]) + (c[k] + d[k])
+            else:
+                p, q, r, s = values[i], values[i + 1], values[i + 2], values[i + 3]
+                for k in range(target.size):
+                    target[k] += (p * a[k] + q * b[k]) + (r * c[k] + s * d[k])
+        for i in range(end - (end - begin) % 4, end):
+            a, p = matrix[indices[i]], one if values is None else values[i]
+            for k in range(target.size):
+                target[k] += p * a[k]
