@@ -18,7 +18,7 @@ from nnlib.architecture import LayerKind, NetworkSpec
 from nnlib.batches import WEIGHTS, Examples, examples_of, resolve, stream
 from nnlib.carryover import Units, carried
 from nnlib.checkpoint import Checkpoints
-from nnlib.contract import LOG_FILE, MODEL_FILE, Result, Role, Status, TrainSettings, Trial, trial_to_json
+from nnlib.contract import LOG_FILE, MODEL_FILE, Metric, Result, Role, Status, TrainSettings, Trial, trial_to_json
 from nnlib.data import Csr, DataSet
 from nnlib.errors import DataError, DivergedError, NnlibError
 from nnlib.modelfile import Model, read_model, write_model
@@ -32,6 +32,7 @@ from nnlib.threads import Each, workers
 from nnlib.topology import check_runnable
 
 BACKEND = "numpy"
+METRIC = "trial.json: metric.name"
 LIBRARIES = {"numpy": np.__version__, "scipy": scipy.__version__, "netCDF4": netcdf.VERSION}
 
 
@@ -125,12 +126,12 @@ def run(trial: Trial, folder: Path, threads: int = 1, stop: Stop | None = None, 
     leave (see `checkpoint.Checkpoints`). Raises NnlibError (wrong input), DivergedError, OSError, MemoryError,
     EvictedError and CheckpointedError.
     """
-    goal = _goal(trial)
+    goal = goal_of(trial.metric)
     check_settings(trial.train)
     spec = _network_spec(trial, folder)
     learned, held_out = _part(folder, trial.train_files), _part(folder, _held_out_files(trial))
     spec = resolve(spec, learned.sets, trial.network)
-    _check_fit(spec, goal, learned, held_out)
+    check_fit(spec, goal, learned, held_out)
     keeper = Checkpoints(folder, _identity(trial, spec), stop, every)
     with workers(threads) as each:
         ruler = Ruler(goal, spec, held_out, each)
@@ -191,13 +192,14 @@ def _same_units(one: DataSet, other: DataSet) -> bool:
     return one.sparse and one.width == other.width and (not named or one.features == other.features)
 
 
-def _goal(trial: Trial) -> Goal:
+def goal_of(metric: Metric, where: str = METRIC) -> Goal:
+    """Return what a metric asks for; NnlibError, with `where` before it, when there is no such metric."""
     try:
-        _, k = parse_metric(trial.metric.name)
-        key = canonical_metric(trial.metric.name)
+        _, k = parse_metric(metric.name)
+        key = canonical_metric(metric.name)
     except ValueError as error:
-        raise NnlibError(f"trial.json: metric.name: {error}") from error
-    return Goal(key, k, trial.metric.minimize)
+        raise NnlibError(f"{where}: {error}") from error
+    return Goal(key, k, metric.minimize)
 
 
 def _network_spec(trial: Trial, folder: Path) -> NetworkSpec:
@@ -231,8 +233,8 @@ def _part(folder: Path, files: tuple[str, ...]) -> Part:
     return Part(", ".join(files), {data_set.name: data_set for data_set in data.sets}, data.region)
 
 
-def _check_fit(spec: NetworkSpec, goal: Goal, learned: Part, held_out: Part) -> None:
-    """Raise DataError when the two parts do not mean the same units, or the trial's metric cannot be measured."""
+def check_fit(spec: NetworkSpec, goal: Goal, learned: Part, held_out: Part, where: str = METRIC) -> None:
+    """Raise DataError when the two parts do not mean the same units, or the metric (of `where`) cannot be measured."""
     for layer in (*spec.layers_of(LayerKind.INPUT), *spec.layers_of(LayerKind.OUTPUT)):
         name = layer.data_set
         if name not in held_out.sets:
@@ -248,9 +250,7 @@ def _check_fit(spec: NetworkSpec, goal: Goal, learned: Part, held_out: Part) -> 
             raise DataError(f"{held_out.file}: {name} is not of the kind that {learned.file} has; import both at once")
     targets = held_out.sets[spec.layers_of(LayerKind.OUTPUT)[0].data_set]
     if goal.k is not None and not targets.sparse:
-        raise NnlibError(
-            f"trial.json: metric.name: {goal.key} needs sparse targets, {targets.name!r} is dense; legal: loss"
-        )
+        raise NnlibError(f"{where}: {goal.key} needs sparse targets, {targets.name!r} is dense; legal: loss")
     if targets.sparse and not _any_target(targets):
         raise DataError(f"{held_out.file}: no example has a target, so nothing can be measured")
 
