@@ -22,11 +22,12 @@ from typing import Any
 from nnlib.architecture import Boost, ErrorFunction, LocalResponse, Marginal, NetworkSpec
 from nnlib.checker import Problems, Section, SpecError, nearest, shown
 from nnlib.layers import Defaults, parse_layers, parse_sparseness
-from nnlib.topology import check_topology
+from nnlib.topology import check_runnable, check_topology
 
 __all__ = [
     "SpecError",
     "canonical_metric",
+    "check_runnable",
     "parse_metric",
     "parse_network",
     "placeholders",

@@ -47,7 +47,7 @@ def manager_archive() -> Archive:
 def worker_archive() -> Archive:
     """Pack the whole of nnlib, as jobs run it."""
     folder = Path(str(files("nnlib")))
-    sources = ((f"nnlib/{path.name}", path) for path in folder.glob("*.py"))
+    sources = ((f"nnlib/{path.relative_to(folder).as_posix()}", path) for path in folder.rglob("*.py"))
     return _archive("nnlib", "nnlib.cli", sources)
 
 

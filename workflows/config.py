@@ -208,19 +208,21 @@ class _RegionReader:
         tried = {parameter.name: ends(parameter) for parameter in region.search.space}
         first = {name: values[0] for name, values in tried.items()}
         said: set[str] = set()
-        for problem in _network_problems(raw_network, first, region.network):
+        for problem in _network_problems(raw_network, first, region):
             said.add(problem)
             self.problems.add(where, problem)
         for name, values in tried.items():
             for value in values[1:]:
-                for problem in _network_problems(raw_network, {**first, name: value}, region.network):
+                for problem in _network_problems(raw_network, {**first, name: value}, region):
                     if problem not in said:
                         self.problems.add(space.where(name), f"{name} = {value!r}: {problem}")
 
 
-def _network_problems(raw_network: Any, values: dict[str, Any], file: Path) -> list[str]:
+def _network_problems(raw_network: Any, values: dict[str, Any], region: Region) -> list[str]:
+    file = region.network.name
     try:
-        spec.parse_network(spec.substitute(raw_network, values), file.name)
+        network = spec.parse_network(spec.substitute(raw_network, values), file, region.train.compat == "dsstne")
+        spec.check_runnable(network, file)
     except spec.SpecError as error:
         return error.problems
     return []

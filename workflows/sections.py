@@ -8,7 +8,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from nnlib import spec
-from nnlib.contract import Metric, TrainSettings
+from nnlib.contract import COMPAT, OPTIMIZERS, Metric, TrainSettings
+from nnlib.contract import SCHEDULES as RATE_SCHEDULES
 from workflows import schema
 from workflows.names import MAX_TRIALS
 from workflows.schema import Layer, Problems, Section
@@ -18,7 +19,7 @@ from workflows.yamlfile import KeyPath
 
 METHODS = ("grid", "random", "bayes")
 SCHEDULES = ("rounds",)
-OPTIMIZERS = ("sgd", "rmsprop", "adam")
+BELOW_ONE = 1 - 1e-9  # for numbers in [0, 1)
 SMALLEST = 1 << 20  # of memory and disk; HTCondor counts memory in MB
 TRAIN_SETTINGS = frozenset(field.name for field in fields(TrainSettings))
 
@@ -57,7 +58,14 @@ def read_train(section: Section) -> TrainSettings:
         stop_after=section.whole("stop_after", default.stop_after, 0, 100_000),
         optimizer=section.choice("optimizer", default.optimizer, OPTIMIZERS),
         learning_rate=section.real("learning_rate", default.learning_rate, 1e-12, 1e6),
+        momentum=section.real("momentum", default.momentum, 0, BELOW_ONE),
+        beta2=section.real("beta2", default.beta2, 0, BELOW_ONE),
         l2=section.real("l2", default.l2, 0, 1e6),
+        l1=section.real("l1", default.l1, 0, 1e6),
+        schedule=section.choice("schedule", default.schedule, RATE_SCHEDULES),
+        warmup=section.real("warmup", default.warmup, 0, 100_000),
+        clip=section.real("clip", default.clip, 0, 1e6),
+        compat=section.choice("compat", default.compat, filter(None, COMPAT)),
         seed=section.whole("seed", default.seed, 0, 2**32 - 1),
     )
     section.finish()

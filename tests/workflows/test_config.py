@@ -93,7 +93,7 @@ def test_all_mistakes_at_once_each_with_its_place(tmp_path):
         ("hidden: {int: [2, 8], log: true}", "hidden: {int: [2, 8], real: [1, 2]}", ["search.space.hidden", "legal"]),
         ("[1e-3, 1e-1]", "[.nan, 1]", ["learning_rate.real", "finite"]),
         ("[1e-3, 1e-1]", "[-1, 1e-1]", ["learning_rate"]),
-        ("learning_rate: {real: [1e-3, 1e-1], log: true}", "optimizer: {choice: [adam, adamw]}", ["'adamw'"]),
+        ("learning_rate: {real: [1e-3, 1e-1], log: true}", "optimizer: {choice: [adam, adamx]}", ["'adamx'"]),
         ("job: {cpus: 1", "job: {requirements: TARGET.GPUs > 1, cpus: 1", ["job.requirements", "mentions GPUs"]),
         ("job: {cpus: 1", "job: {memory_max: 1MB, cpus: 1", ["memory_max", "not larger"]),
         ("job: {cpus: 1", "job: {deadline: 2, cpus: 1", ["job.deadline", "90s, 30m"]),
