@@ -160,11 +160,12 @@ def _give_back(z: Floats, starts: Ints, rows: Ints, hits: Floats) -> None:
 def _all_zeros(z: Floats, bias: Floats, gradient: Floats, gate: Any, factor: Any) -> float:
     """Return the loss of all units, of zeros; overwrite z with delta, `gradient` with its column sums."""
     gradient[:] = 0
-    loss, width = 0.0, CHUNK if gate > -np.inf else z.shape[1]
+    loss, gated = 0.0, gate > -np.inf
+    width = CHUNK if gated else max(z.shape[1], 1)
     for row in range(z.shape[0]):
         for low in range(0, z.shape[1], width):
             units, place = z[row, low : low + width], slice(low, low + width)
-            if width > CHUNK or _open(units, bias[place], gate) > 0:
+            if not gated or _open(units, bias[place], gate) > 0:
                 loss += _zeros(units, bias[place], gradient[place], gate, factor)
             else:
                 units[:] = 0

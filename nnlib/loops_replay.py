@@ -225,16 +225,22 @@ def _replay_adam(
             look = free and t >= calm and t % PATIENCE == 0
             if look:
                 _copy(w[row], before)
-            a, c = rates[t] / (1 - math.pow(b1, t + shift)), 1 / (1 - math.pow(b2, t + shift))
+            a, c = rates[t] / _missing(b1, t + shift), 1 / _missing(b2, t + shift)
             adam_step(w[row], zeros, m[row], s[row], a, c, rates[t] * decay, b1, b2, epsilon, l2, l1)
             resting = look and _still(w[row], before, m[row], a / epsilon)
             t += 1
         _shrink(m[row], b1, stop - t)
         _shrink(s[row], b2, stop - t)
         if len(g):
-            a, c = rates[step] / (1 - math.pow(b1, step + shift)), 1 / (1 - math.pow(b2, step + shift))
+            a, c = rates[step] / _missing(b1, step + shift), 1 / _missing(b2, step + shift)
             adam_step(w[row], g[i], m[row], s[row], a, c, rates[step] * decay, b1, b2, epsilon, l2, l1)
         last[row] = step
+
+
+@compiled
+def _missing(keep: float, step: int) -> float:
+    """Return 1 - keep^step with Python's bits; a power with a whole number would be products."""
+    return 1 - math.pow(keep, np.float64(step))
 
 
 @compiled
