@@ -1,8 +1,9 @@
-"""A trial ready to run, as a fixture."""
+"""A trial ready to run, and the code for the inner loops, as fixtures."""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,30 @@ from typing import Any
 import pytest
 from nnlib_samples import NETWORK, clustered
 
+from nnlib import gather, optimizers, output
 from nnlib.contract import Metric, Role, TrainSettings, Trial, sha256_of, trial_to_json
 from nnlib.datafile import write_data
+
+
+@pytest.fixture
+def use_backend(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that has the inner loops done by "numpy" or "numba", if that is installed."""
+
+    def use(name: str) -> None:
+        if name == "numba":
+            pytest.importorskip("numba")
+        loops = importlib.import_module("nnlib.loops") if name == "numba" else None
+        for module in (gather, optimizers, output):
+            monkeypatch.setattr(module, "LOOPS", loops)
+
+    return use
+
+
+@pytest.fixture(params=["numpy", "numba"])
+def backend(request: pytest.FixtureRequest, use_backend: Callable[[str], None]) -> str:
+    """Run the test once with each code for the inner loops."""
+    use_backend(request.param)
+    return str(request.param)
 
 
 @pytest.fixture

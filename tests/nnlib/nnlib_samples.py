@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
-from nnlib.data import Csr, Data, DataSet, from_rows
+from nnlib import batches
+from nnlib import network as net
+from nnlib.batches import Batch
+from nnlib.data import Csr, Data, DataSet, as_data_set, from_rows
+from nnlib.network import Network
+from nnlib.spec import parse_network
 
 ITEMS = 40
 
@@ -45,3 +51,38 @@ def clustered(examples: int, seed: int, cut: int) -> Data:
         DataSet("output", from_rows(targets, ITEMS), names),
     )
     return Data(sets, region="Côte d'Ivoire")
+
+
+def random_matrix(examples: int, width: int, seed: int, density: float = 0.3, analog: bool = False) -> sparse.csr_array:
+    """A sparse matrix of ones, or of values in [-1, 1)."""
+    random = np.random.default_rng(seed)
+    ones = random.random((examples, width)) < density
+    return sparse.csr_array(ones * (random.uniform(-1, 1, ones.shape) if analog else 1.0))
+
+
+def sets_of(**matrices: Any) -> dict[str, DataSet]:
+    """Data sets by name."""
+    return {name: as_data_set(name, matrix) for name, matrix in matrices.items()}
+
+
+def network_of(
+    raw: dict[str, Any], sets: dict[str, DataSet], dtype: Any = np.float32, compat: bool = False, seed: int = 1
+) -> Network:
+    """A network of the sizes of its data, with biases that are not all the same."""
+    spec = batches.resolve(parse_network(raw, "n", compat), sets, "d")
+    network = net.create(spec, batches.stream(seed, batches.WEIGHTS), dtype)
+    random = np.random.default_rng(seed)
+    for bias in network.biases:
+        bias += random.normal(scale=0.3, size=bias.shape).astype(dtype)
+    return network
+
+
+def batch_of(network: Network, sets: dict[str, DataSet]) -> Batch:
+    """All examples as one batch."""
+    examples = batches.examples_of(network.spec, sets, "d")
+    return batches.batch_of(network.spec, examples, np.arange(examples.count), network.dtype)
+
+
+def bits(network: Network) -> bytes:
+    """All parameters of a network."""
+    return b"".join(array.tobytes() for _, array in network.arrays())
