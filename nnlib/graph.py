@@ -143,7 +143,8 @@ class Graph:
         for skip in node.skips:
             source = values.out[skip]
             if sparse.issparse(source):
-                np.add.at(z, source.nonzero(), source.data) if source.nnz else None
+                rows = np.repeat(np.arange(len(z)), np.diff(source.indptr))
+                np.add.at(z, (rows, source.indices), source.data)
             else:
                 z += source
         return z
