@@ -261,7 +261,7 @@ def _dense_sigmoid_error(error: Error, z: Floats, t: Floats, weights: Floats | N
         value = t if error.kind is ErrorFunction.DATA_MARGINAL else 1
         ones = (-negatives - z) * margin.one_scale * value
         a = sigmoid(z)
-        one, zero = (t != 0) & (a < margin.one_target), (t == 0) & (a > margin.zero_target)
+        one, zero = (t != 0) & ~(a >= margin.one_target), (t == 0) & ~(a <= margin.zero_target)  # NaN counts
         losses = np.where(one, ones, np.where(zero, -negatives * margin.zero_scale, 0))
         z[...] = np.where(one, (a - 1) * margin.one_scale * value, np.where(zero, a * margin.zero_scale, 0))
     if weights is not None:
