@@ -34,7 +34,11 @@ class NotMeasuredError(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. Less is better in every unit; `ours` is None when it was not measured."""
+    """One line of the table; `ours` is None when it was not measured.
+
+    Less is better, or more where `higher` says so. The goal is a limit of our figure, or of the ratio where
+    `goal_is_ratio` says so; a ratio above one means better than the peer.
+    """
 
     workload: str
     ours: float | None
@@ -42,16 +46,23 @@ class Row:
     unit: str
     goal: float | None = None
     note: str = ""  # printed under the table, not kept
+    higher: bool = False
+    goal_is_ratio: bool = False
 
     @property
     def ratio(self) -> float | None:
-        """How many times the peer's figure is as large as ours."""
-        return self.peer / self.ours if self.ours and self.peer is not None else None
+        """How many times as good as the peer: the peer's figure over ours, or ours over the peer's."""
+        better, other = (self.ours, self.peer) if self.higher else (self.peer, self.ours)
+        return better / other if other and better is not None else None
 
     @property
     def met(self) -> bool | None:
         """Whether the goal is met; None without a goal or a measurement."""
-        return None if self.goal is None or self.ours is None else self.ours <= self.goal
+        if self.goal is None or self.ours is None:
+            return None
+        if self.goal_is_ratio:
+            return self.ratio is not None and self.ratio >= self.goal
+        return self.ours >= self.goal if self.higher else self.ours <= self.goal
 
 
 @dataclass(frozen=True)
@@ -146,7 +157,8 @@ def cells(row: Row) -> tuple[str, ...]:
     """Return the row as texts, one for each of `HEADINGS`."""
     ours = "not measured" if row.ours is None else number(row.ours, row.unit)
     met = {None: "-", True: "yes", False: "NO"}[row.met]
-    return row.workload, ours, number(row.peer, row.unit), number(row.ratio), number(row.goal, row.unit), met
+    goal = f"ratio {number(row.goal)}" if row.goal_is_ratio else number(row.goal, row.unit)
+    return row.workload, ours, number(row.peer, row.unit), number(row.ratio), goal, met
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -172,13 +184,15 @@ def to_json(bench: str, rows: Sequence[Row]) -> dict[str, Any]:
 
 def _row_to_json(row: Row) -> dict[str, Any]:
     raw = asdict(row) | {"ratio": row.ratio, "met": row.met}
-    keys = ("workload", "ours", "peer", "unit", "ratio", "goal", "met")
+    keys = ["workload", "ours", "peer", "unit", "ratio", "goal", "met"]
+    keys += [key for key in ("higher", "goal_is_ratio") if raw[key]]
     return {key: round(raw[key], 4) if isinstance(raw[key], float) else raw[key] for key in keys}
 
 
 def row_from_json(raw: Mapping[str, Any]) -> Row:
     """Read a row back; what follows from the rest (ratio, met) is computed again."""
-    return Row(raw["workload"], raw["ours"], raw["peer"], raw["unit"], raw["goal"])
+    kind = {key: bool(raw.get(key)) for key in ("higher", "goal_is_ratio")}
+    return Row(raw["workload"], raw["ours"], raw["peer"], raw["unit"], raw["goal"], **kind)
 
 
 def machine() -> str:
