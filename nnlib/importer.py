@@ -12,25 +12,16 @@ from pathlib import Path
 
 from nnlib.checker import nearest
 from nnlib.contract import write_atomically
+from nnlib.data import Csr
 from nnlib.datafile import write_data
 from nnlib.errors import DataError
-from nnlib.purchases import (
-    LEAST_VALIDATED,
-    MIN_ITEMS,
-    PARTS,
-    UNREADABLE,
-    Columns,
-    RegionParts,
-    catalogue,
-    check_slugs,
-    histories,
-    opened,
-    read_purchases,
-    split,
-)
+from nnlib.histories import LEAST_VALIDATED, MIN_ITEMS, PARTS, RegionParts, check_slugs, histories
+from nnlib.purchases import UNREADABLE, Columns, load, opened
 
 ITEMS_FILE = "items.csv"
 USUAL_COLUMNS = Columns()
+
+Line = tuple[str, int, Mapping[str, int], str]
 
 
 def import_purchases(
@@ -49,26 +40,28 @@ def import_purchases(
     """
     if out.exists() and not out.is_dir():
         raise DataError(f"{out}: not a folder, legal for --out: a folder, or a name that is still free")
-    history = histories(read_purchases(table, columns), min_items)
-    unknown = sorted(set(regions) - set(history))
+    history = histories(load(table, columns), min_items)
+    unknown = sorted(set(regions) - set(history.regions))
     if unknown:
         raise DataError(
-            f"{table.name}: no region {unknown[0]!r}, there are: {', '.join(history)}{nearest(unknown[0], history)}"
+            f"{table.name}: no region {unknown[0]!r}, there are: {', '.join(history.regions)}"
+            f"{nearest(unknown[0], history.regions)}"
         )
-    wanted = regions or tuple(history)
+    wanted = tuple(dict.fromkeys(regions)) or history.regions
     check_slugs(wanted)
-    names = catalogue(history)
-    items_csv = _items_csv(names, _descriptions(items) if items else {})
-    found = {region: split(region, history[region], names) for region in dict.fromkeys(wanted)}
-    made = [parts for parts in found.values() if parts]
+    items_csv = _items_csv(history.items, _descriptions(items) if items else {})
+    made = [region for region in wanted if history.validated(region)]
     if not made:
         raise DataError(f"{table.name}: no region has a customer with enough items{_needed(min_items)}")
+    lines: list[Line] = []
     with _all_or_nothing(out) as (folder, replaced):
         for region in made:
+            split = history.split(region)
             for part in PARTS:
-                write_data(folder / f"{region.slug}.{part}.nc", region.parts[part])
+                write_data(folder / f"{split.slug}.{part}.nc", split.parts[part])
+            lines.append(_line(split))
         write_atomically(folder / ITEMS_FILE, items_csv)
-    _print_table(made, [region for region, parts in found.items() if not parts], min_items)
+    _print_table(lines, [region for region in wanted if region not in made], min_items)
     if replaced:
         print(f"replaced in {out}: {', '.join(replaced)}", file=sys.stderr)
     return 0
@@ -137,14 +130,23 @@ def _items_csv(names: Sequence[str], descriptions: Mapping[str, str]) -> str:
     return text.getvalue()
 
 
-def _print_table(made: Sequence[RegionParts], skipped: Sequence[str], min_items: int) -> None:
-    names = [region.region if region.region.isprintable() else repr(region.region) for region in made]
-    wide = max(6, *(len(name) for name in names))
+def _line(split: RegionParts) -> Line:
+    """Return what is said of a region: its name, numbers of customers and of targets, and the files' name."""
+    targets = [split.parts[part].sets[1].rows for part in PARTS]
+    pairs = {part: rows.nonzeros for part, rows in zip(PARTS, targets, strict=True) if isinstance(rows, Csr)}
+    return _shown(split.region), split.parts["train"].sets[0].examples, pairs, split.slug
+
+
+def _print_table(lines: Sequence[Line], skipped: Sequence[str], min_items: int) -> None:
+    wide = max(6, *(len(name) for name, *_ in lines))
     print(f"{'region':<{wide}} {'customers':>9} {'train':>9} {'valid':>7} {'test':>7}  files")
-    for name, region in zip(names, made, strict=True):
-        customers = region.parts["train"].sets[0].rows.examples
-        pairs = f"{region.pairs('train'):>9} {region.pairs('valid'):>7} {region.pairs('test'):>7}"
-        print(f"{name:<{wide}} {customers:>9} {pairs}  {region.slug}.*.nc")
+    for name, customers, pairs, slug in lines:
+        numbers = f"{pairs['train']:>9} {pairs['valid']:>7} {pairs['test']:>7}"
+        print(f"{name:<{wide}} {customers:>9} {numbers}  {slug}.*.nc")
     if skipped:
-        listed = ", ".join(name if name.isprintable() else repr(name) for name in skipped)
+        listed = ", ".join(_shown(name) for name in skipped)
         print(f"skipped, no customer with {min_items} items and one to validate: {listed}", file=sys.stderr)
+
+
+def _shown(name: str) -> str:
+    return name if name.isprintable() else repr(name)

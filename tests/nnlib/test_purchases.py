@@ -4,13 +4,16 @@ import gzip
 import io
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from purchases_reference import reference_catalogue, reference_histories, reference_split
 
-from nnlib import cli, importer
+from nnlib import cli, histories, importer, purchases, table
 from nnlib.contract import SLUG_LENGTH, slug_of
 from nnlib.datafile import read_data, write_data
-from nnlib.purchases import PARTS, Columns, histories, read_purchases, split
+from nnlib.histories import PARTS
+from nnlib.purchases import Columns, gathered, load, read_purchases
+from nnlib.table import NotPlainError, read_fields
 
 HOSTILE = ["a; rm -rf", "..", "Côte d'Ivoire", 'say "hi"', "two\nlines", "日本", "x" * 200, "-rf", "$HOME", " "]
 
@@ -40,17 +43,30 @@ def sets_of(folder, name, part):
     }
 
 
+def bought(history):
+    """Items of each customer of each region, as the reference gives them."""
+    units, ends = history.bought.indices, history.bought.indptr
+    return {
+        region: {
+            history.customers[n]: [history.items[u] for u in units[ends[n] : ends[n + 1]]]
+            for n in range(history.first[r], history.first[r + 1])
+        }
+        for r, region in enumerate(history.regions)
+    }
+
+
 def test_first_dates_count_and_ties_go_by_item():
-    rows = [("r", "c", "b", "2011-01-02"), ("r", "c", "a", "2011-01-03"), ("r", "c", "c", "2011-01-02")]
-    rows += [("r", "c", "a", "2011-01-01"), ("r", "d", "a", "2011-01-01")]
-    assert histories(iter(rows), min_items=3) == {"r": {"c": ["a", "b", "c"]}}
+    rows = [("r", "c", "b", 2), ("r", "c", "a", 3), ("r", "c", "c", 2), ("r", "c", "a", 1), ("r", "d", "a", 1)]
+    assert bought(histories.histories(gathered(rows), min_items=3)) == {"r": {"c": ["a", "b", "c"]}}
 
 
 def test_forms_of_time_are_compared_as_times(tmp_path):
     times = {"a": "2011-01-02T00:50:00+01:00", "b": "2011-01-01T23:45:00", "c": "2011-01-02", "d": "20110101"}
-    rows = [("r", "1", item, time) for item, time in times.items()]
-    table = write_table(tmp_path / "p.csv", rows)
-    assert histories(read_purchases(table, Columns()), 1) == {"r": {"1": ["d", "b", "a", "c"]}}
+    times |= {"e": "2011-01-01 00:01", "f": "2011-01-01 00:00:00.000001", "g": "1969-12-31T23:59:59"}
+    table = write_table(tmp_path / "p.csv", [("r", "1", item, time) for item, time in times.items()])
+    expected = {"r": {"1": ["g", "d", "f", "e", "b", "a", "c"]}}
+    assert bought(histories.histories(load(table, Columns()), 1)) == expected
+    assert bought(histories.histories(gathered(read_purchases(table, Columns())), 1)) == expected
 
 
 def test_protocol(tmp_path, capsys):
@@ -137,8 +153,10 @@ def test_bad_gzip_ending_and_region(tmp_path, capsys):
         assert words in line
 
 
-def test_split_of_an_empty_part():
-    assert split("r", {"c": items(11)}, items(11)) is None
+def test_a_region_with_nothing_to_validate_is_not_split():
+    history = histories.histories(gathered([("r", "c", item, 1) for item in items(12)]), 1)
+    assert not history.validated("r")
+    assert reference_split({"c": items(12)}, items(12)) is None
 
 
 @given(st.text())
@@ -235,10 +253,10 @@ def failing_after(monkeypatch, count, error):
     """Let writing data fail with `error` after `count` files."""
     left = iter(range(count))
 
-    def write(path, data):
+    def write(path, data, *options):
         if next(left, None) is None:
             raise error
-        write_data(path, data)
+        write_data(path, data, *options)
 
     monkeypatch.setattr(importer, "write_data", write)
 
@@ -283,3 +301,83 @@ def test_out_is_a_file(tmp_path, capsys):
     (tmp_path / "out").write_text("x")
     assert imported(tmp_path) == 4
     assert "out: not a folder" in capsys.readouterr().err
+
+
+WORD = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
+FEW = st.sampled_from(["a", "b", "aaaaaaaab", "aaaaaaaa", "é", "日本", "a,b", 'say "hi"', "two\nlines", "x" * 30])
+TIMES = st.sampled_from(["2011-01-02", "2011-01-02T00:00:00", "2011-01-01 23:59", "20110102", "2011-01-02T01:00+01:00"])
+MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@st.composite
+def tables(draw):
+    """Rows, and how they are written."""
+    rows = draw(st.lists(st.tuples(FEW | WORD, FEW | WORD, FEW | WORD, TIMES), max_size=60))
+    form = draw(
+        st.fixed_dictionaries({"quoting": st.sampled_from([0, 1]), "lineterminator": st.sampled_from(["\n", "\r\n"])})
+    )
+    text = io.StringIO()
+    csv.writer(text, **form).writerows([("region", "customer", "item", "date"), *rows])
+    return draw(st.sampled_from(["", "\ufeff"])) + text.getvalue()
+
+
+@MANY
+@given(tables(), st.integers(1, 3), st.sampled_from([1, 7, 64, 1 << 20]), st.sampled_from([1, 5, 1 << 20]))
+def test_blocks_give_what_lines_give(tmp_path, text, least, block, together):
+    (tmp_path / "p.csv").write_bytes(text.encode())
+    expected = reference_histories(read_purchases(tmp_path / "p.csv", Columns()), least)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "BLOCK", block)
+        patch.setattr(purchases, "TOGETHER", together)
+        history = histories.histories(load(tmp_path / "p.csv", Columns()), least)
+    assert bought(history) == expected
+    assert history.items == reference_catalogue(expected)
+
+
+@MANY
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 30), st.integers(0, 9)), max_size=150))
+@pytest.mark.parametrize("bits", [64, 9])
+def test_parts_are_the_references(bits, rows):
+    """Also with keys so short that times are counted by their places and customers come a few at a time."""
+    named = [(f"r{r}", f"c{c}", f"i{i:02}", 10**13 * t) for r, c, i, t in rows]
+    expected = reference_histories(named, 5)
+    catalogue = reference_catalogue(expected)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(histories, "KEY_BITS", bits + 2)
+        history = histories.histories(gathered(named), 5)
+    assert bought(history) == expected
+    assert history.items == catalogue
+    for region, customers in expected.items():
+        split = reference_split(customers, catalogue)
+        assert history.validated(region) == (split is not None)
+        for part, data in history.split(region).parts.items() if split else ():
+            seen = [
+                (name, *(s.rows.indices[s.rows.indptr[n] : s.rows.indptr[n + 1]].tolist() for s in data.sets))
+                for n, name in enumerate(data.samples)
+            ]
+            assert seen == split[part]
+            assert all(s.features == catalogue for s in data.sets)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'region,customer,item,date\na,1,5" pipe,2011-01-01\n',
+        "region,customer,item,date\ra,1,x,2011-01-01\r",
+        "region,customer,item,date\na,1,x\0y,2011-01-01\n",
+        f"region,customer,item,date\na,1,{'x' * 101_000},2011-01-01\n",
+    ],
+)
+def test_what_is_not_plain_is_read_line_by_line(tmp_path, text):
+    (tmp_path / "p.csv").write_bytes(text.encode())
+    with pytest.raises(NotPlainError):
+        list(read_fields(tmp_path / "p.csv", ",", lambda header: range(4)))
+    assert len(load(tmp_path / "p.csv", Columns()).customers) == 1
+
+
+def test_the_first_bad_line_of_a_large_table_is_named(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(table, "BLOCK", 100)
+    rows = [*rows_of("a", "1", items(20)), ("a", "", "x", "2011-01-01"), ("a", "1", "x", "tomorrow")]
+    path = write_table(tmp_path / "p.tsv.gz", rows)
+    assert cli.main(["import", str(path), "--out", str(tmp_path / "out")]) == 4
+    assert "p.tsv.gz:22: empty region, customer, item in ['a', '', 'x', '2011-01-01']" in capsys.readouterr().err
