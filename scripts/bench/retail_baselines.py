@@ -1,0 +1,59 @@
+"""What the network is compared with: popularity, item-item cosine, and EASE (Steck 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from retail_data import Scores, Shop
+
+NEIGHBOURS = 100
+
+
+def popularity(_shop: Shop, history: sp.csr_array) -> Scores:
+    """Rank items by how many customers bought them."""
+    counts = np.asarray(history.sum(axis=0), dtype=np.float32)
+    return lambda rows: np.tile(counts, (len(rows), 1))
+
+
+def regional_popularity(shop: Shop, history: sp.csr_array) -> Scores:
+    """Rank items by how many customers of the same region bought them."""
+    regions = shop.regions
+    counts = {region: history[regions == region].sum(axis=0) for region in np.unique(regions)}
+    return lambda rows: np.array([counts[regions[row]] for row in rows], dtype=np.float32)
+
+
+def neighbours(_shop: Shop, history: sp.csr_array) -> Scores:
+    """Sum up the cosines between an item and those owned; each item has its 100 nearest neighbours."""
+    norms = np.sqrt(np.asarray(history.sum(axis=0), dtype=np.float64))
+    cosine = (history.T @ history).toarray() / np.maximum(np.outer(norms, norms), 1e-12)
+    np.fill_diagonal(cosine, 0)
+    bar = np.partition(cosine, -NEIGHBOURS, axis=1)[:, -NEIGHBOURS]
+    near = sp.csr_array(np.where(cosine >= bar[:, None], cosine, 0).T.astype(np.float32))
+    return lambda rows: (history[rows] @ near).toarray()
+
+
+def ease(ridge: float) -> Callable[[Shop, sp.csr_array], Scores]:
+    """Return EASE with a ridge: the linear autoencoder without a diagonal, in closed form."""
+
+    def fitted(_shop: Shop, history: sp.csr_array) -> Scores:
+        gram = (history.T @ history).toarray().astype(np.float64)
+        gram[np.diag_indices(len(gram))] += ridge
+        inverse = np.linalg.inv(gram)
+        weights: NDArray[np.float32] = (-inverse / np.diag(inverse)).astype(np.float32)
+        np.fill_diagonal(weights, 0)
+        return lambda rows: history[rows] @ weights
+
+    return fitted
+
+
+BASELINES = {
+    "popularity, all regions": popularity,
+    "popularity, own region": regional_popularity,
+    "item-item cosine": neighbours,
+    "EASE 200": ease(200),
+    "EASE 1000": ease(1000),
+    "EASE 3000": ease(3000),
+}
