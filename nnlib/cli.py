@@ -7,34 +7,72 @@ from __future__ import annotations
 
 import argparse
 import errno
+import importlib
+import os
 import sys
+import traceback
 from pathlib import Path
+from typing import Protocol, cast
 
 from nnlib import __version__
+from nnlib.checker import SpecError
+from nnlib.contract import Exit
 from nnlib.errors import MachineError, NnlibError
 
-EPILOG = """exit codes: 0 done, 1 a bug of nnlib, 2 wrong arguments, 3 training diverged, 4 wrong input,
-75 the machine's fault (such as a full disk), 130 Ctrl-C, 143 training stopped by SIGTERM or Ctrl-C"""
+GROUPS = {
+    "train networks": ("train", "check-gradients"),
+    "use models": ("predict", "evaluate", "embed"),
+    "data and model files": ("import", "inspect", "diff"),
+}
+IMPORT_HELP = "make data files from purchases"
+EPILOG = """`nnlib COMMAND --help` has all of a command's options, with examples.
+
+exit codes: 0 done, 1 a bug of nnlib (diff: the files differ), 2 wrong arguments, 3 training diverged, 4 wrong input,
+75 the machine's fault (such as a full disk), 85 a job is to be started again, 130 Ctrl-C,
+143 training stopped by SIGTERM or Ctrl-C and saved"""
 MACHINES_FAULT = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+INTERRUPTED = 130
+
+
+class Command(Protocol):
+    """What a module of `nnlib.commands` offers."""
+
+    HELP: str
+    DESCRIPTION: str
+    EPILOG: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's arguments."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do it; return the exit code."""
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
+    found = {name: _command(name) for names in GROUPS.values() for name in names if name != "import"}
     parser = argparse.ArgumentParser(
         prog="nnlib",
-        description="Train recommendation networks on DSSTNE's network and data files.",
+        description=f"Train networks on DSSTNE's network and data files, and use them.\n{_listed(found)}",
         epilog=EPILOG,
+        usage="nnlib COMMAND ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"nnlib {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(prog="nnlib", metavar="COMMAND", required=True, help=argparse.SUPPRESS)
+    for name, command in found.items():
+        subparser = commands.add_parser(
+            name,
+            description=command.DESCRIPTION,
+            epilog=command.EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.add_arguments(subparser)
+        subparser.set_defaults(run=command.run)
 
-    train = commands.add_parser("train", help="run one training job", allow_abbrev=False)
-    train.add_argument("--trial", type=Path, required=True, metavar="FILE", help="trial.json; inputs lie beside it")
-    train.set_defaults(run=_train)
-
-    imported = commands.add_parser("import", help="make data files from purchases", allow_abbrev=False)
+    imported = commands.add_parser("import", description="Make data files from purchases.", allow_abbrev=False)
     imported.add_argument("table", type=Path, metavar="PURCHASES", help=".csv or .tsv with a header, also .gz")
     imported.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the data files")
     for name, default in (("region", "region"), ("customer", "customer"), ("item", "item"), ("time", "date")):
@@ -46,9 +84,6 @@ def build_parser() -> argparse.ArgumentParser:
     imported.add_argument("--items", type=Path, metavar="FILE", help="item,description with a header, for items.csv")
     imported.set_defaults(run=_import)
 
-    inspect = commands.add_parser("inspect", help="say what a data or model file holds", allow_abbrev=False)
-    inspect.add_argument("file", type=Path, metavar="FILE")
-    inspect.set_defaults(run=_inspect)
     return parser
 
 
@@ -57,15 +92,41 @@ def main(argv: list[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
-    except NnlibError as error:
-        print(f"nnlib: {error}", file=sys.stderr)
-        return int(error.exit_code)
+    except (NnlibError, SpecError) as error:
+        return _failed(getattr(error, "exit_code", NnlibError.exit_code), str(error))
+    except BrokenPipeError:  # `nnlib predict ... | head`: the reader has what it wants
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
     except OSError as error:
-        print(f"nnlib: {error.filename or 'a file'}: {error.strerror or error}", file=sys.stderr)
-        return int(MachineError.exit_code if error.errno in MACHINES_FAULT else NnlibError.exit_code)
+        code = MachineError.exit_code if error.errno in MACHINES_FAULT else NnlibError.exit_code
+        return _failed(code, f"{error.filename or 'a file'}: {error.strerror or error}")
+    except MemoryError as error:
+        return _failed(MachineError.exit_code, f"out of memory: {error}")
+    except ImportError as error:
+        return _failed(MachineError.exit_code, f"{error}; install it on this machine")
     except KeyboardInterrupt:
-        print("nnlib: interrupted", file=sys.stderr)
-        return 130
+        return _failed(INTERRUPTED, "interrupted")
+    except Exception:
+        traceback.print_exc()
+        return _failed(Exit.BUG, "this is a bug of nnlib; please report it with the lines above")
+
+
+def _failed(code: int, text: str) -> int:
+    print(f"nnlib: {text}", file=sys.stderr)
+    return int(code)
+
+
+def _command(name: str) -> Command:
+    return cast(Command, importlib.import_module(f"nnlib.commands.{name.replace('-', '_')}"))
+
+
+def _listed(found: dict[str, Command]) -> str:
+    """Return the commands in their groups, a line each."""
+    lines = []
+    for title, names in GROUPS.items():
+        lines += ["", f"{title}:"]
+        lines += [f"  {name:<17}{found[name].HELP if name in found else IMPORT_HELP}" for name in names]
+    return "\n".join(lines)
 
 
 def _min_items(text: str) -> int:
@@ -73,15 +134,6 @@ def _min_items(text: str) -> int:
     if not text.isdecimal() or int(text) < 2:
         raise argparse.ArgumentTypeError(f"{text!r} is not legal, legal: a whole number from 2; the usual one is 10")
     return int(text)
-
-
-def _train(arguments: argparse.Namespace) -> int:
-    from nnlib import worker
-
-    try:
-        return worker.train(arguments.trial)
-    except OSError as error:  # not even result.json could be written
-        raise MachineError(f"{error.filename or 'a file'}: {error.strerror or error}") from error
 
 
 def _import(arguments: argparse.Namespace) -> int:
@@ -93,13 +145,6 @@ def _import(arguments: argparse.Namespace) -> int:
     return importer.import_purchases(
         arguments.table, arguments.out, columns, arguments.regions, arguments.min_items, arguments.items
     )
-
-
-def _inspect(arguments: argparse.Namespace) -> int:
-    from nnlib import inspector
-
-    print(inspector.described(arguments.file))
-    return 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,10 @@ from nnlib import metrics
 from nnlib.activations import activate
 from nnlib.architecture import Activation
 from nnlib.batches import Examples
+from nnlib.checker import shown
 from nnlib.data import Csr, DataSet, Dense, Longs
 from nnlib.errors import DataError
+from nnlib.given import open_files
 from nnlib.network import Network
 from nnlib.predictor import Lookup, in_order
 from nnlib.threads import Each, one_by_one
@@ -88,7 +90,7 @@ def evaluate(
         ends = [None if end is None else float(root(end)) for end in (measured.low, measured.high)]
         return Evaluation(len(values), len(values), {name: Measured(float(root(measured.value)), *ends), **found}, {})
     if popular is not None:
-        scorers["popularity"] = metrics.of_popularity(_entries(popular))
+        scorers["popularity"] = _by_frequency(popular, each)
     parts = _ranked(scorers, examples, output, sorted(set(plan.ks)), excluded, each)
     if not parts["network"]:
         raise DataError(f"{examples.file}: no example has a target, so nothing can be measured")
@@ -99,6 +101,22 @@ def evaluate(
         _measured(parts["network"] | extra, plan) | found,
         _measured(parts.get("popularity", {}), plan),
     )
+
+
+def popular_targets(path: Path, targets: DataSet) -> DataSet:
+    """Return the data set of a file that means the same as `targets`; DataError when there is none."""
+    found = open_files([path])
+    if targets.name not in found.sets:
+        raise DataError(f"{found.file}: no data set {shown(targets.name)}, legal: {', '.join(map(shown, found.sets))}")
+    popular = found.sets[targets.name]
+    if not (popular.sparse and targets.sparse):
+        raise DataError(f"{found.file}: popularity needs sparse targets, {shown(targets.name)} is dense")
+    if popular.width != targets.width or (popular.features and popular.features != targets.features):
+        raise DataError(
+            f"{found.file}: data set {shown(targets.name)} has {popular.width} units, {targets.width} and of the same "
+            "names are legal, as in the data to measure on; import both at once"
+        )
+    return popular
 
 
 def intervals(values: Floats, resamples: int, seed: int) -> tuple[Floats, Floats]:
@@ -200,8 +218,15 @@ def _dense(network: Network, examples: Examples, output: int, score: metrics.Sco
     return np.concatenate([errors for _, errors, _ in blocks]), True
 
 
-def _entries(targets: DataSet) -> Csr:
-    """Return the rows of targets, each unit once."""
-    rows: Any = targets.take(np.arange(targets.examples)).rows
-    assert isinstance(rows, Csr), "the caller has made sure"
-    return rows.sets()
+def _by_frequency(targets: DataSet, each: Each) -> metrics.Scorer:
+    """Return the scorer that gives every example the same order: in how many rows of `targets` an item is."""
+
+    def block(rows: Longs) -> NDArray[np.int64]:
+        found = targets.take(rows).rows
+        assert isinstance(found, Csr), "the caller has made sure"
+        return np.bincount(found.sets().indices, minlength=targets.width)
+
+    counts = np.zeros(targets.width)
+    for found in in_order(block, targets.examples, 1, each):
+        counts += found
+    return lambda examples: np.tile(counts, (examples.count, 1))

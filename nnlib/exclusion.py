@@ -102,12 +102,12 @@ def read_listed(path: Path, samples: Numbered, features: Numbered) -> Listed:
     return Listed(Csr(offsets(counts), flat, features.count, numbers), unknown_samples, unknown_features)
 
 
-def same_rows(rows: Csr, samples: int, features: int) -> Lookup:
+def same_rows(rows: Csr, samples: Numbered, features: Numbered) -> Lookup:
     """Return what gives the rows of a matrix (samples, features); DataError when it has another shape."""
-    if (rows.examples, rows.width) != (samples, features):
+    if (rows.examples, rows.width) != (samples.count, features.count):
         raise DataError(
-            f"exclude: a matrix of {rows.examples} rows and {rows.width} columns, legal: {samples} and {features}, as "
-            "the examples and the units of the Output layer"
+            f"exclude: a matrix of {rows.examples} rows and {rows.width} columns, legal: {samples.count} and "
+            f"{features.count}, as the examples and the units of the Output layer"
         )
     return rows.take
 

@@ -78,7 +78,11 @@ def prepared(model: Model, sets: Mapping[str, DataSet], file: str, supervised: b
     change = carried(model, units)
     network = fitted(change.network, {name: sets[name] for name in taken}, file)
     examples = examples_of(network.spec, sets, file, targets=supervised)
-    names = {n: units[layer.data_set].names for n, layer in enumerate(spec.layers) if layer.data_set}
+    names = {
+        n: units[layer.data_set].names or _names(sets.get(layer.data_set), layer.units)
+        for n, layer in enumerate(spec.layers)
+        if layer.data_set
+    }
     return Prepared(network, examples, names, change)
 
 
@@ -168,6 +172,11 @@ def in_order(function: Callable[[Longs], T], count: int, width: int, each: Each 
     starts = range(0, count, size)
     for n in range(0, len(starts), WINDOW):
         yield from each(block, starts[n : n + WINDOW])
+
+
+def _names(data_set: DataSet | None, width: int | None) -> tuple[str, ...]:
+    """Return the names that data have for units that the model has none for."""
+    return data_set.features if data_set is not None and data_set.width == width else ()
 
 
 def _inputs(network: Network, examples: Examples, rows: Longs) -> dict[int, Any]:

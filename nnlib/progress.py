@@ -1,9 +1,10 @@
-"""What a person sees of a training, on stderr; the only module that imports rich."""
+"""What a person sees: trainings and predictions on their way, and tables; the only module that imports rich."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -30,3 +31,46 @@ def described(epoch: Epoch, epochs: int, metric: str) -> str:
     """Return one epoch as a line, such as `epoch 3/30 loss 7.1234 ndcg@20 0.0815 0.21 s`."""
     value = "" if epoch.value is None else f" {metric} {epoch.value:.5g}"
     return f"epoch {epoch.epoch}/{epochs} loss {epoch.loss:.5g}{value} {epoch.seconds:.2f} s"
+
+
+@contextmanager
+def counter(total: int, what: str, stream: TextIO | None = None) -> Iterator[Callable[[int], None]]:
+    """Give a function to call with how many more are done: a bar with the speed on a terminal, else a last line."""
+    stream, started = stream or sys.stderr, time.perf_counter()
+    if stream.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        speed = TextColumn("{task.speed:.0f}/s" if total else "")
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), speed, TimeRemainingColumn())
+        with Progress(*columns, console=Console(file=stream), transient=True) as progress:
+            task = progress.add_task(what, total=total)
+            yield lambda count: progress.update(task, advance=count)
+    else:
+        yield lambda _: None
+    seconds = time.perf_counter() - started
+    print(f"{total} {what} in {seconds:.2f} s, {total / max(seconds, 1e-9):.0f}/s", file=stream, flush=True)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO | None = None) -> None:
+    """Print rows under their columns, the first to the left and the others to the right; ruled on a terminal."""
+    stream = stream or sys.stdout
+    if stream.isatty():
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+
+        ruled = Table(box=box.SIMPLE_HEAD)
+        for number, column in enumerate(columns):
+            ruled.add_column(column, justify="right" if number else "left")
+        for row in rows:
+            ruled.add_row(*row)
+        Console(file=stream, markup=False, highlight=False).print(ruled)
+        return
+    widths = [max(len(row[n]) for row in (columns, *rows)) for n in range(len(columns))]
+    for row in (columns, *rows):
+        cells = [
+            cell.rjust(width) if n else cell.ljust(width)
+            for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip(), file=stream)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nnlib
 
-MODULES = sorted(Path(nnlib.__file__).parent.glob("*.py"))
+MODULES = sorted(Path(nnlib.__file__).parent.rglob("*.py"))
 ONE_MODULE = {"netCDF4": "netcdf", "rich": "progress"}
 STANDARD_ONLY = ("contract", "spec", "layers", "architecture", "checker", "errors", "threads", "cli", "worker")
 

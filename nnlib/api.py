@@ -1,0 +1,291 @@
+"""nnlib from Python: `Network`, `Trainer` and `Predictor`, which do what the commands do, on arrays or files.
+
+Data, everywhere: a SciPy sparse matrix, a two-dimensional NumPy array, an `nnlib.DataSet`, a path to a data file or a
+list of paths; for a network of several inputs or outputs a dict of them by data-set name. A row is an example, a
+column a unit. Whatever is wrong raises `nnlib.NnlibError`, whose text says what was seen and what is legal; training
+that leaves the finite numbers raises its subclass `nnlib.DivergedError`.
+
+For the same bits on machines of any kind, set OPENBLAS_NUM_THREADS=1 before NumPy is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib import fitting
+from nnlib.architecture import LayerKind, NetworkSpec
+from nnlib.checker import SpecError, shown
+from nnlib.contract import COMPAT, TrainSettings
+from nnlib.data import from_scipy
+from nnlib.errors import EvictedError, NnlibError
+from nnlib.exclusion import Numbered, excluded_inputs, same_rows
+from nnlib.given import given
+from nnlib.job import Part, model_of
+from nnlib.modelfile import Model, read_model, write_model
+from nnlib.predictor import Lookup, Prepared, layer_number, outputs, prepared, ranked
+from nnlib.progress import reporter
+from nnlib.settings import check_settings
+from nnlib.spec import Value, parse_network, placeholders, read_json, substitute
+from nnlib.stop import Stop
+from nnlib.threads import workers
+from nnlib.topology import check_runnable
+from nnlib.train import Epoch
+
+Floats = NDArray[Any]  # float32
+
+AUTO, INPUTS = "auto", "inputs"
+
+
+class Network:
+    """Layers and how they are connected; once trained or loaded, also weights and the names of units.
+
+    `spec` is everything its JSON says. Made by `from_json`, `load` or `Trainer.fit`, never changed afterwards.
+    """
+
+    def __init__(self, spec: NetworkSpec, model: Model | None = None) -> None:
+        self.spec = spec
+        self.model = model
+
+    @classmethod
+    def from_json(
+        cls,
+        network: str | Path | Mapping[str, Any],
+        hyperparameters: Mapping[str, Value] | None = None,
+        compat: str | None = None,
+    ) -> Network:
+        """Return the untrained network of a file or of the same as a dict.
+
+        `hyperparameters` give the values of its "$name" placeholders. With `compat="dsstne"` the oddities of DSSTNE
+        are reproduced, never its defects. Raises NnlibError with every mistake at once, and OSError for the file.
+        """
+        if compat not in (None, *COMPAT):
+            raise NnlibError(f"compat: {compat!r} is not legal, legal: None or 'dsstne'")
+        file = "network" if isinstance(network, Mapping) else Path(network).name
+        values = dict(hyperparameters or {})
+        try:
+            raw = dict(network) if isinstance(network, Mapping) else read_json(Path(network))
+            unused = sorted(set(values) - set(placeholders(raw)))
+            if unused:
+                raise NnlibError(
+                    f'{file}: hyperparameter {unused[0]!r} is used nowhere, put "${unused[0]}" for a value'
+                )
+            spec = parse_network(substitute(raw, values, file), file, bool(compat))
+            check_runnable(spec, file)
+        except SpecError as error:
+            raise NnlibError(str(error)) from error
+        return cls(spec)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Network:
+        """Return the trained network of a model file, nnlib's or DSSTNE's; DataError says what is wrong with it."""
+        model = read_model(Path(path))
+        return cls(model.network.spec, model)
+
+    def save(self, path: str | Path) -> None:
+        """Write a model file that nnlib and DSSTNE read, as a whole or not at all."""
+        write_model(Path(path), self._trained())
+
+    def features(self, layer: str) -> tuple[str, ...]:
+        """Return the names of the units of an Input or Output layer, empty when they have none."""
+        return self._trained().features.get(layer_number(self.spec, layer), ())
+
+    def weights(self, source: str, target: str) -> Floats:
+        """Return a copy of the weights between two layers, (units of source, units of target)."""
+        network, edge = self._trained().network, self.spec.edges[self._edge(source, target)]
+        matrix = network.matrix(edge.owner)
+        return np.array(matrix.T if edge.transposed else matrix)
+
+    def biases(self, source: str, target: str) -> Floats:
+        """Return a copy of the biases that the connection between two layers adds, (units of target,)."""
+        return np.array(self._trained().network.biases[self._edge(source, target)])
+
+    def __repr__(self) -> str:
+        layers = " - ".join(f"{layer.name} {layer.units or 'auto'}" for layer in self.spec.layers)
+        return f"<nnlib.Network {layers}{'' if self.model else ', not trained'}>"
+
+    def _edge(self, source: str, target: str) -> int:
+        pair = layer_number(self.spec, source), layer_number(self.spec, target)
+        for edge in self.spec.edges:
+            if (edge.source, edge.target) == pair:
+                return edge.number
+        raise NnlibError(f"no weights lead from {shown(source)} to {shown(target)}")
+
+    def _trained(self) -> Model:
+        if self.model is None:
+            raise NnlibError("the network has no weights yet; train it with Trainer, or load a model file")
+        return self.model
+
+
+class Trainer:
+    """Trains networks; the keywords are those of the command `nnlib train`, with the same defaults.
+
+    `epochs` passes over the examples in batches of `batch`; with validation data training ends after `stop_after`
+    epochs without a better metric (0: never). `optimizer` is sgd, momentum, nesterov, adagrad, rmsprop, adadelta, adam
+    or adamw, `momentum` and `beta2` its decay rates, `l2` and `l1` what is added to the loss of weights (l2 / 2 w^2,
+    l1 |w|). `schedule` is constant or cosine, after `warmup` epochs of a rising rate; `clip` limits the norm of a
+    batch's gradient (0: none). `threads` is how many to use (all by default), which never changes a bit of the result.
+
+    In the folder `checkpoint` the training is saved every five minutes and at Ctrl-C; the same call goes on from there.
+    `progress` shows every epoch on stderr. After `fit`, `history` has what every epoch gave. NnlibError lists every
+    setting outside its range.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        optimizer: str = "adam",
+        epochs: int = 30,
+        batch: int = 256,
+        learning_rate: float = 0.001,
+        momentum: float = 0.9,
+        beta2: float = 0.999,
+        l2: float = 0.0,
+        l1: float = 0.0,
+        schedule: str = "constant",
+        warmup: float = 0.0,
+        clip: float = 0.0,
+        stop_after: int = 5,
+        seed: int = 1,
+        compat: str = "",
+        threads: int | None = None,
+        checkpoint: str | Path | None = None,
+        progress: bool = False,
+    ) -> None:
+        given_ = locals()
+        self.settings = TrainSettings(**{field.name: given_[field.name] for field in fields(TrainSettings)})
+        check_settings(self.settings, "")
+        if compat and not network.spec.compat:
+            raise NnlibError('compat: the network was read without it; give compat="dsstne" to Network.from_json too')
+        self.network, self.progress = network, progress
+        self.history: list[Epoch] = []
+        self._threads = _threads(threads)
+        self._folder = Path(checkpoint) if checkpoint is not None else None
+
+    def fit(self, inputs: Any, targets: Any = None, valid: Any = None, metric: str = fitting.METRIC) -> Network:
+        """Return the network trained on `inputs` (n, units) and `targets` (n, units); the one given stays as it is.
+
+        A network with weights goes on from them. Without `targets` those in `inputs` are taken, if it is a file or a
+        dict that has them, else the inputs are the targets (an autoencoder). `valid` is (inputs, targets), or what has
+        both; with it the epoch whose `metric` is best there is returned, else the last. Metrics are p@K, recall@K,
+        ndcg@K, map@K and mrr@K for sparse targets, and loss, which is minimized.
+        """
+        spec = self.network.spec
+        learned = _part(spec, inputs, targets)
+        held_out = None
+        if valid is not None:
+            held_out = _part(spec, *valid) if isinstance(valid, tuple) and len(valid) == 2 else _part(spec, valid)
+        try:
+            task = fitting.task_of(self.network.model or spec, learned, held_out, self.settings, metric)
+        except SpecError as error:
+            raise NnlibError(str(error)) from error
+        self.history = []
+        stop = Stop()
+        catching = fitting.stopped_by(stop, (signal.SIGINT,)) if self._folder else nullcontext()
+        showing = reporter(self.settings.epochs, metric) if self.progress else nullcontext(lambda _: None)
+        with showing as show, catching:
+
+            def report(epoch: Epoch) -> None:
+                self.history.append(epoch)
+                show(epoch)
+
+            try:
+                found = fitting.run(task, self._threads, report, self._folder, stop)
+            except EvictedError:  # it was Ctrl-C that asked for a stop, and the training is saved
+                raise KeyboardInterrupt from None
+        fitting.finished(self._folder)
+        return Network(found.network.spec, model_of(found.network, learned.sets, learned.region))
+
+
+class Predictor:
+    """What a trained network says of examples.
+
+    Units of data that have names are matched with those of the model by name. `threads` is how many to use (all by
+    default), which never changes a bit of the result.
+    """
+
+    def __init__(self, network: Network, threads: int | None = None) -> None:
+        self.network = network
+        self._model = network._trained()
+        self._threads = _threads(threads)
+
+    def top_k(
+        self, inputs: Any, k: int = 100, exclude: Any = AUTO, layer: str | None = None
+    ) -> tuple[NDArray[np.int64], Floats]:
+        """Return items and scores, each (n, min(k, units)): the best units of the Output `layer` (the first one).
+
+        Best first, equal scores by number; scores are what the layer gives. `exclude` is what has no rank: "inputs",
+        each example's own inputs, for a layer with the same items; "auto", these where there are any; a sparse matrix
+        (n, units); or None. An example with fewer than k items left has -1, with a score of -inf.
+        """
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise NnlibError(f"k: {k!r} is not legal, legal: a whole number from 1")
+        ready, output = self._prepared(inputs), layer_number(self.network.spec, layer, LayerKind.OUTPUT)
+        excluded = self._excluded(exclude, ready, output)
+        with workers(self._threads) as each:
+            known = ready.change.known[output]
+            blocks = list(ranked(ready.network, ready.examples, output, int(k), each, excluded, known=known))
+        width = min(int(k), ready.network.spec.layers[output].units or 0)
+        items = [np.empty((0, width), np.int64), *(block.items for block in blocks)]
+        return np.concatenate(items), np.concatenate([np.empty((0, width), np.float32), *(b.scores for b in blocks)])
+
+    def outputs(self, inputs: Any, layer: str | None = None) -> Floats:
+        """Return what the Output `layer` (the first one) gives, (n, units): probabilities of classes, or values."""
+        return self._values(inputs, layer_number(self.network.spec, layer, LayerKind.OUTPUT))
+
+    def embed(self, inputs: Any, layer: str) -> Floats:
+        """Return what a Hidden or Output layer gives, (n, units)."""
+        number = layer_number(self.network.spec, layer)
+        if self.network.spec.layers[number].kind is LayerKind.INPUT:
+            raise NnlibError(f"layer {shown(layer)} is an Input, whose values are the data; legal: another layer")
+        return self._values(inputs, number)
+
+    def _values(self, inputs: Any, layer: int) -> Floats:
+        ready = self._prepared(inputs)
+        with workers(self._threads) as each:
+            blocks = list(outputs(ready.network, ready.examples, layer, each))
+        return np.concatenate([np.empty((0, ready.network.spec.layers[layer].units or 0), np.float32), *blocks])
+
+    def _prepared(self, inputs: Any) -> Prepared:
+        found = given(self.network.spec, inputs)
+        return prepared(self._model, found.sets, found.file)
+
+    def _excluded(self, exclude: Any, ready: Prepared, output: int) -> Lookup | None:
+        if exclude is None:
+            return None
+        if isinstance(exclude, str):
+            if exclude not in (AUTO, INPUTS):
+                raise NnlibError(f"exclude: {shown(exclude)} is not legal, legal: auto, inputs, None, a sparse matrix")
+            found = excluded_inputs(self._model, ready, output)
+            if found is None and exclude == INPUTS:
+                name = shown(self.network.spec.layers[output].name)
+                raise NnlibError(f"exclude: no sparse Input layer has the same items as {name}, legal: None")
+            return found
+        if not hasattr(exclude, "tocsr"):
+            raise NnlibError(
+                f"exclude: {type(exclude).__name__} is not legal, legal: auto, inputs, None, a sparse matrix"
+            )
+        items = ready.network.spec.layers[output].units or 0
+        return same_rows(from_scipy(exclude), Numbered(ready.examples.count), Numbered(items))
+
+
+def _part(spec: NetworkSpec, inputs: Any, targets: Any = None) -> Part:
+    found = given(spec, inputs, targets, supervised=True)
+    return Part(found.file, found.sets, found.region)
+
+
+def _threads(threads: int | None) -> int:
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise NnlibError(f"threads: {threads!r} is not legal, legal: a whole number from 1")
+    return threads

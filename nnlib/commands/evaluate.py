@@ -1,0 +1,104 @@
+"""`nnlib evaluate`: how good a model is on data that it has not seen."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnlib.commands.arguments import add_data, add_exclude, add_threads, check_out, hold_threads, whole, wholes
+from nnlib.contract import write_atomically
+
+if TYPE_CHECKING:
+    from nnlib.evaluation import Evaluation, Measured
+
+HELP = "how good a model is on data it has not seen"
+DESCRIPTION = """Measure a model. Sparse targets are ranked: precision (p), recall, NDCG, MAP and MRR at every k,
+averaged over the examples that have a target. Dense targets have the accuracy (SoftMax, or a single 1) or the root mean
+squared error. Both have the loss. Every metric but the loss has the middle 95 %% of its values in resamples of the
+examples."""
+EPILOG = """examples:
+  nnlib evaluate model.nc test.nc
+  nnlib evaluate model.nc test.nc --at 10,100 --baseline popularity=train.nc --json metrics.json"""
+POPULARITY = "popularity="
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("model", type=Path, metavar="MODEL.nc")
+    add_data(parser)
+    parser.add_argument("--at", type=wholes, default=(1, 5, 10, 20, 100), metavar="K,K", help="default: 1,5,10,20,100")
+    parser.add_argument(
+        "--bootstrap", type=whole(0), default=1000, metavar="N", help="resamples; 0: no intervals (default: 1000)"
+    )
+    parser.add_argument("--seed", type=whole(0), default=1, metavar="N", help="of the resamples (default: 1)")
+    add_exclude(parser)
+    parser.add_argument("--output-layer", metavar="NAME", help="an Output layer (default: the first)")
+    parser.add_argument(
+        "--baseline", type=_baseline, metavar="popularity=DATA.nc", help="rank by frequency in these targets as well"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the same numbers to this file")
+    add_threads(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure and print; return the exit code."""
+    check_out(arguments.json)
+    threads = hold_threads(arguments.threads)
+    from nnlib.architecture import LayerKind
+    from nnlib.commands.using import Used, noted
+    from nnlib.evaluation import Plan, evaluate, popular_targets
+    from nnlib.predictor import layer_number
+    from nnlib.progress import table
+    from nnlib.threads import workers
+
+    used = Used(arguments.model, arguments.data, supervised=True)
+    layer = layer_number(used.model.network.spec, arguments.output_layer, LayerKind.OUTPUT, "--output-layer")
+    examples, ready = used.ready.examples, used.ready
+    popular = popular_targets(arguments.baseline, examples.sets[layer]) if arguments.baseline else None
+    unscored = {n: ready.change.unscored(n, examples.sets[n].rows) for n in ready.change.known}
+    unknown = sum(len(units) for units in unscored.values())
+    if unknown:
+        noted(f"no loss: {unknown} of the targets' units are unknown to the model")
+    plan = Plan(arguments.at, arguments.bootstrap, arguments.seed, loss=not unknown)
+    excluded = used.excluded(arguments.exclude, layer) if examples.sets[layer].sparse else None
+    with workers(threads) as each:
+        found = evaluate(ready.network, examples, layer, plan, excluded, popular, each)
+    rows = [[name, *_cells(one), *_cells(found.baseline.get(name))] for name, one in found.metrics.items()]
+    columns = ["metric", "model", "low", "high", "popularity", "low", "high"][: 7 if found.baseline else 4]
+    print(f"{found.with_targets} examples with targets, {found.without_targets} without")
+    table(columns, [row[: len(columns)] for row in rows])
+    if arguments.json is not None:
+        write_atomically(arguments.json, json.dumps(_json(arguments, found), indent=1) + "\n")
+    return 0
+
+
+def _baseline(text: str) -> Path:
+    if not text.startswith(POPULARITY) or text == POPULARITY:
+        raise argparse.ArgumentTypeError(f"{text!r} is not legal, legal: popularity=DATA.nc")
+    return Path(text.removeprefix(POPULARITY))
+
+
+def _cells(measured: Measured | None) -> list[str]:
+    if measured is None:
+        return ["", "", ""]
+    return ["" if n is None else f"{n:.5g}" for n in (measured.value, measured.low, measured.high)]
+
+
+def _json(arguments: argparse.Namespace, found: Evaluation) -> dict[str, Any]:
+    def as_json(metrics: Any) -> dict[str, Any]:
+        return {name: {"value": m.value, "low": m.low, "high": m.high} for name, m in metrics.items()}
+
+    return {
+        "model": str(arguments.model),
+        "data": [str(path) for path in arguments.data],
+        "examples": found.examples,
+        "with_targets": found.with_targets,
+        "without_targets": found.without_targets,
+        "exclude": arguments.exclude,
+        "bootstrap": arguments.bootstrap,
+        "seed": arguments.seed,
+        "metrics": as_json(found.metrics),
+        "popularity": as_json(found.baseline),
+    }

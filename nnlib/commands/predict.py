@@ -1,0 +1,79 @@
+"""`nnlib predict`: the best items of every example, or all values of an output."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from nnlib.commands.arguments import add_data, add_exclude, add_threads, check_out, hold_threads, whole
+
+HELP = "the best items of every example, or all values of an output"
+DESCRIPTION = """Predict with a model. Best items are written as DSSTNE's text lines,
+sample<TAB>feature,score:feature,score:...: or, into a .nc file, as items and scores; with --format values there is one
+row of all outputs for each example, probabilities of classes or values of a regression, as a text table, .nc or .npy.
+Samples and features have the names that the files give them, else numbers from 0. Data may be larger than memory, and
+the file appears when all of it is written."""
+EPILOG = """examples:
+  nnlib predict model.nc data.nc -k 10
+  nnlib predict model.nc data.nc -k 50 --exclude sold.nc --out recommended.nc
+  nnlib predict model.nc data.nc -k 10 --exclude none --filter filter.txt --out recommended.txt
+  nnlib predict classifier.nc images.nc --format values --out probabilities.npy
+
+A filter is a text file (or a folder of them) of lines sample<TAB>feature,value:feature,value:...; as in DSSTNE the
+score of each listed feature is MULTIPLIED by its value, so 0 takes it to 0, and a value left out is 0. To leave items
+out use --exclude, which also takes such a file, whatever its values."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("model", type=Path, metavar="MODEL.nc")
+    add_data(parser)
+    parser.add_argument("-k", type=whole(1), default=100, metavar="N", help="how many items, up to all (default: 100)")
+    add_exclude(parser)
+    parser.add_argument("--filter", type=Path, metavar="FILE", help="multiply scores by the values of this text file")
+    parser.add_argument("--output-layer", metavar="NAME", help="an Output layer (default: the first)")
+    parser.add_argument("--format", choices=("topk", "values"), default="topk", help="what to write (default: topk)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help=".nc, .npy (values) or text (default: text to stdout)")
+    parser.add_argument("--score-format", metavar="FORMAT", help="printf format of a number in text (default: %%.3f)")
+    add_threads(parser)
+    parser.set_defaults(refuse=parser.error)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Predict; return the exit code."""
+    values = arguments.format == "values"
+    given = [f"--{name}" for name in ("exclude", "filter") if getattr(arguments, name) is not None]
+    if values and given:
+        arguments.refuse(f"{given[0]} is for --format topk")
+    if not values and arguments.out is not None and arguments.out.suffix == ".npy":
+        arguments.refuse("--out .npy is for --format values; legal: .nc or text")
+    check_out(arguments.out)
+    threads = hold_threads(arguments.threads)
+    from nnlib import results
+    from nnlib.architecture import LayerKind
+    from nnlib.commands.using import Used, noted
+    from nnlib.exclusion import read_listed
+    from nnlib.predictor import layer_number, outputs, ranked
+    from nnlib.progress import counter
+    from nnlib.threads import workers
+
+    form = results.score_format(arguments.score_format or (results.VALUE if values else results.SCORE))
+    used = Used(arguments.model, arguments.data)
+    layer = layer_number(used.model.network.spec, arguments.output_layer, LayerKind.OUTPUT, "--output-layer")
+    samples, features = used.samples, used.features(layer)
+    ready = used.ready
+    known = ready.change.known[layer]
+    factors = None
+    if arguments.filter is not None:
+        listed = read_listed(arguments.filter, samples, features)
+        noted(f"{arguments.filter}: {listed}")
+        factors = listed.rows.take
+    excluded = None if values else used.excluded(arguments.exclude, layer)
+    with workers(threads) as each, counter(samples.count, "examples") as watch:
+        if values:
+            rows = outputs(ready.network, ready.examples, layer, each)
+            results.write_values(arguments.out, rows, samples, features, watch, form)
+        else:
+            best = ranked(ready.network, ready.examples, layer, arguments.k, each, excluded, factors, known)
+            results.write_ranked(arguments.out, best, arguments.k, samples, features, watch, form)
+    return 0

@@ -1,0 +1,138 @@
+"""`nnlib train`: a network from data, by hand or as one training job."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import signal
+import sys
+from pathlib import Path
+
+from nnlib.commands.arguments import add_hyperparameters, add_threads, check_out, hold_threads, seconds
+from nnlib.contract import COMPAT, OPTIMIZERS, SCHEDULES, Exit, Metric, TrainSettings
+from nnlib.errors import EvictedError, MachineError
+
+HELP = "train a network, or run one training job"
+DESCRIPTION = "Train a network and write the model file; with --trial run the job that the file describes."
+EPILOG = """examples:
+  nnlib train network.json train.nc --out model.nc
+  nnlib train network.json train.nc --valid valid.nc --metric ndcg@20 --out model.nc --set hidden=128
+  nnlib train network.json input.nc output.nc --out model.nc --optimizer nesterov --learning-rate 0.02
+  nnlib train network.json train.nc --out model.nc --checkpoint work --checkpoint-every 10m
+  nnlib train --trial trial.json
+
+With --checkpoint the training is saved in that folder, at Ctrl-C and SIGTERM too (exit code 143), and the same command
+goes on from there. Without, Ctrl-C ends with exit code 130 and nothing is kept.
+
+A job (--trial) leaves with exit code 85 after --checkpoint-every, to be started again; all its files lie beside
+trial.json."""
+FLAGS = {"epochs": int, "batch": int, "stop_after": int, "seed": int}
+TEXTS = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "compat": COMPAT}
+MEANINGS = {
+    "epochs": "passes over the examples",
+    "batch": "examples in a step",
+    "stop_after": "epochs without a better metric before training ends; 0: never",
+    "optimizer": "one of " + ", ".join(OPTIMIZERS),
+    "learning_rate": "step size",
+    "momentum": "decay of the mean gradient (mu of DSSTNE)",
+    "beta2": "decay of the mean square gradient of adam (mu1 of DSSTNE)",
+    "l2": "l2 / 2 w^2 of every weight w is added to the loss (lambda of DSSTNE)",
+    "l1": "l1 |w| of every weight w is added to the loss (lambda1 of DSSTNE)",
+    "schedule": "one of " + ", ".join(SCHEDULES),
+    "warmup": "epochs in which the learning rate rises to its value",
+    "clip": "largest norm of a batch's gradient; 0: any",
+    "compat": "dsstne reproduces its oddities, not its defects",
+    "seed": "of all random numbers; the same seed gives the same model",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("network", type=Path, nargs="?", metavar="NETWORK.json", help="DSSTNE's network file")
+    parser.add_argument("data", type=Path, nargs="*", metavar="DATA.nc", help="inputs and targets to learn from")
+    parser.add_argument("--out", type=Path, metavar="MODEL.nc", help="the model file to write")
+    parser.add_argument("--valid", type=Path, nargs="+", metavar="DATA.nc", help="measure the metric on these")
+    parser.add_argument("--metric", help=f"p@K, recall@K, ndcg@K, map@K, mrr@K, loss (default: {Metric().name})")
+    settings = parser.add_argument_group("settings")
+    for field in dataclasses.fields(TrainSettings):
+        default = field.default if field.default != "" else "none"
+        settings.add_argument(
+            "--" + field.name.replace("_", "-"),
+            type=FLAGS.get(field.name, str if field.name in TEXTS else float),
+            metavar="NAME" if field.name in TEXTS else "N",
+            help=f"{MEANINGS[field.name]} (default: {default})",
+        )
+    add_hyperparameters(settings)
+    run = parser.add_argument_group("the run")
+    run.add_argument("--checkpoint", type=Path, metavar="DIR", help="save the training in this folder, and go on there")
+    run.add_argument("--checkpoint-every", type=seconds, metavar="TIME", help="such as 90s, 5m or 2h (default: 5m)")
+    add_threads(run)
+    run.add_argument("--verbose", action="store_true", help="say how every layer is computed")
+    run.add_argument("--trial", type=Path, metavar="FILE", help="run the job of trial.json; its inputs lie beside it")
+    parser.set_defaults(refuse=parser.error)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train; return the exit code."""
+    if arguments.trial is not None:
+        return _run_trial(arguments)
+    missing = [name for name in ("network", "data", "out") if not getattr(arguments, name)]
+    if missing:
+        arguments.refuse(f"missing: {', '.join(missing)}; legal: NETWORK.json DATA.nc --out MODEL.nc, or --trial FILE")
+    if arguments.metric and not arguments.valid:
+        arguments.refuse("--metric is measured on --valid DATA.nc")
+    if arguments.checkpoint_every and not arguments.checkpoint:
+        arguments.refuse("--checkpoint-every needs --checkpoint DIR")
+    return _train(arguments)
+
+
+def _run_trial(arguments: argparse.Namespace) -> int:
+    ours = ("trial", "checkpoint_every", "run", "refuse")
+    others = [name for name, value in vars(arguments).items() if value and name not in ours]
+    if others:
+        arguments.refuse(f"--trial says all of {others[0]}; legal beside it: --checkpoint-every")
+    from nnlib import worker
+
+    every = arguments.checkpoint_every
+    try:
+        return worker.train(arguments.trial, math.inf if every is None else every)
+    except OSError as error:  # not even result.json could be written
+        raise MachineError(f"{error.filename or 'a file'}: {error.strerror or error}") from error
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    check_out(arguments.out)
+    threads = hold_threads(arguments.threads)
+    from nnlib import fitting
+    from nnlib.explained import explained
+    from nnlib.given import open_files
+    from nnlib.job import Part, model_of
+    from nnlib.modelfile import write_model
+    from nnlib.progress import reporter
+    from nnlib.stop import Stop
+
+    names = [field.name for field in dataclasses.fields(TrainSettings)]
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    settings = TrainSettings(**given)
+    spec = fitting.read_spec(arguments.network, dict(arguments.hyperparameters), settings)
+    parts = [open_files(files) for files in (arguments.data, arguments.valid) if files]
+    learned, held_out = (*(Part(part.file, part.sets, part.region) for part in parts), None)[:2]
+    assert learned is not None, "there are data, which was checked"
+    metric = arguments.metric or Metric().name
+    task = fitting.task_of(spec, learned, held_out, settings, metric, "option ")
+    if arguments.verbose:
+        print(explained(task.network, task.examples, threads), file=sys.stderr)
+    stop, every = Stop(), arguments.checkpoint_every or fitting.SAVE_EVERY
+    signals = (signal.SIGINT, signal.SIGTERM) if arguments.checkpoint else ()
+    try:
+        with fitting.stopped_by(stop, signals), reporter(settings.epochs, metric) as report:
+            found = fitting.run(task, threads, report, arguments.checkpoint, stop, every)
+    except EvictedError:
+        print(f"nnlib: saved in {arguments.checkpoint}; the same command goes on from there", file=sys.stderr)
+        return int(Exit.EVICTED)
+    write_model(arguments.out, model_of(found.network, learned.sets, learned.region))
+    fitting.finished(arguments.checkpoint)
+    best = f", the best epoch is {found.best_epoch}" if held_out else ""
+    print(f"{arguments.out}: {found.network.parameters} parameters after {found.epochs} epochs{best}", file=sys.stderr)
+    return int(Exit.OK)

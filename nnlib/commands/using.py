@@ -1,0 +1,53 @@
+"""A model on data, as the commands that use one ask for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from nnlib.checker import shown
+from nnlib.errors import NnlibError
+from nnlib.exclusion import Numbered, excluded_by_file, excluded_inputs
+from nnlib.given import Given, open_files
+from nnlib.modelfile import Model, read_model
+from nnlib.predictor import Lookup, Prepared, prepared
+
+INPUT, NONE = "input", "none"
+
+
+class Used:
+    """A model, data for it, and the names of both."""
+
+    def __init__(self, model: Path, data: Sequence[Path], supervised: bool = False) -> None:
+        """Read a model file and data files; `supervised` when there must be targets."""
+        self.model: Model = read_model(model)
+        self.data: Given = open_files(data)
+        self.ready: Prepared = prepared(self.model, self.data.sets, self.data.file, supervised)
+
+    @cached_property
+    def samples(self) -> Numbered:
+        """The examples."""
+        return Numbered(self.ready.examples.count, self.data.samples)
+
+    def features(self, layer: int) -> Numbered:
+        """Return the units of a layer."""
+        return Numbered(self.ready.network.spec.layers[layer].units or 0, self.ready.names.get(layer, ()))
+
+    def excluded(self, text: str | None, layer: int) -> Lookup | None:
+        """Return what an argument (None: was not given) leaves out of the ranking of an Output layer."""
+        if text == NONE:
+            return None
+        if text in (None, INPUT):
+            found = excluded_inputs(self.model, self.ready, layer)
+            if found is None and text is not None:
+                name = shown(self.model.network.spec.layers[layer].name)
+                raise NnlibError(f"--exclude input: no sparse Input layer has the same items as {name}, legal: none")
+            return found
+        return excluded_by_file(Path(text), self.samples, self.features(layer))
+
+
+def noted(text: str) -> None:
+    """Tell a person something on stderr."""
+    print(f"nnlib: {text}", file=sys.stderr)

@@ -1,0 +1,206 @@
+"""A training that a person asks for, by the command or from Python: no trial, no result file, only a network."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+
+from nnlib import train
+from nnlib.architecture import NetworkSpec
+from nnlib.backend import NAME as BACKEND
+from nnlib.batches import WEIGHTS, Examples, resolve, stream
+from nnlib.checker import shown
+from nnlib.checkpoint import Checkpoints
+from nnlib.contract import Metric, TrainSettings
+from nnlib.data import Csr, DataSet, Longs
+from nnlib.errors import CheckpointedError, DataError, EvictedError, NnlibError
+from nnlib.job import Goal, Part, Ruler, check_fit, goal_of
+from nnlib.modelfile import Model
+from nnlib.network import Network, create
+from nnlib.predictor import fitted, in_order
+from nnlib.settings import check_settings
+from nnlib.spec import Value, parse_network, placeholders, read_json, substitute
+from nnlib.stop import Stop
+from nnlib.threads import workers
+from nnlib.topology import check_runnable, check_topology
+
+SAVE_EVERY = 300.0  # seconds
+METRIC = Metric().name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """A network with its first parameters, the data and how to train: all of it checked."""
+
+    network: Network
+    learned: Part
+    held_out: Part | None
+    settings: TrainSettings
+    goal: Goal
+
+    @property
+    def spec(self) -> NetworkSpec:
+        """The network's layers, each with its units."""
+        return self.network.spec
+
+    @property
+    def examples(self) -> Examples:
+        """What to learn from."""
+        return self.learned.examples(self.spec)
+
+    @property
+    def identity(self) -> str:
+        """What tells this training from every other one: network, data, settings, backend."""
+        digest = hashlib.sha256(f"{self.spec!r}\n{self.settings!r}\n{self.goal!r}\n{BACKEND}\n".encode())
+        for _, array in self.network.arrays():
+            digest.update(np.ascontiguousarray(array).data)
+        for part in (self.learned, self.held_out):
+            for name in sorted({layer.data_set for layer in self.spec.layers} - {""}):
+                if part is not None:
+                    _digest(part.sets[name], digest.update)
+        return digest.hexdigest()
+
+
+class Kept(Checkpoints):
+    """Checkpoints of a training that goes on after each."""
+
+    def after_batch(self, training: train.Training) -> None:
+        """Save when it is time; save and raise EvictedError when a stop was requested."""
+        try:
+            super().after_batch(training)
+        except CheckpointedError:
+            self._started = time.monotonic()
+
+
+def read_spec(path: Path, hyperparameters: Mapping[str, Value], settings: TrainSettings) -> NetworkSpec:
+    """Return the network of a file, with hyperparameters and settings for its placeholders; SpecError, NnlibError."""
+    raw = read_json(path)
+    unused = sorted(set(hyperparameters) - set(placeholders(raw)))
+    if unused:
+        field = unused[0] in TrainSettings.__dataclass_fields__
+        legal = f"the option --{unused[0].replace('_', '-')}" if field else f'"${unused[0]}" in place of a value'
+        raise NnlibError(f"{path.name}: hyperparameter {unused[0]!r} is used nowhere, legal: {legal}")
+    values = asdict(settings) | dict(hyperparameters)
+    spec = parse_network(substitute(raw, values, path.name), path.name, settings.compat.lower() == "dsstne")
+    check_runnable(spec, path.name)
+    return spec
+
+
+def task_of(
+    start: NetworkSpec | Model,
+    learned: Part,
+    held_out: Part | None,
+    settings: TrainSettings,
+    metric: str = METRIC,
+    where: str = "",
+) -> Task:
+    """Return a training of a new network, or of one that has parameters already, which stay as they are.
+
+    `where` stands before the name of a setting in messages. Raises NnlibError and SpecError for whatever does not fit.
+    """
+    check_settings(settings, where)
+    goal = goal_of(Metric(metric, minimize=metric.lower() == "loss"), f"{where}metric")
+    if isinstance(start, Model):
+        _check_names(start, learned)
+        names = {layer.data_set for layer in start.network.spec.layers} & set(learned.sets)
+        network = fitted(start.network, {name: learned.sets[name] for name in names}, learned.file).copy()
+    else:
+        spec = resolve(start, learned.sets, learned.file)
+        check_topology(spec, "network")
+        network = create(spec, stream(settings.seed, WEIGHTS))
+    learned.examples(network.spec)  # as many examples in all of them, or DataError
+    if held_out is not None:
+        check_fit(network.spec, goal, learned, held_out, f"{where}metric")
+    return Task(network, learned, held_out, settings, goal)
+
+
+def run(
+    task: Task,
+    threads: int,
+    report: Callable[[train.Epoch], None],
+    folder: Path | None = None,
+    stop: Stop | None = None,
+    every: float = SAVE_EVERY,
+) -> train.Fit:
+    """Train and return the best parameters; with a `folder` save there every so many seconds and go on from there.
+
+    Raises DivergedError, and EvictedError after saving when `stop` was requested.
+    """
+    keeper = None
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        keeper = Kept(folder, task.identity, stop, every)
+    with workers(threads) as each:
+        validate = Ruler(task.goal, task.spec, task.held_out, each).value if task.held_out else None
+        minimize = task.goal.minimize
+        return train.fit(task.network, task.examples, task.settings, report, validate, minimize, each, keeper)
+
+
+def finished(folder: Path | None) -> None:
+    """Forget the checkpoints of a training whose network is safe."""
+    if folder is not None:
+        Checkpoints(folder, "").discard()
+
+
+@contextmanager
+def stopped_by(stop: Stop, signals: tuple[signal.Signals, ...]) -> Iterator[None]:
+    """Let the first of some signals end a training after its batch, and the second at once.
+
+    Signals can be had by the main thread alone; on another one nothing is done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        if stop.deferred and not stop.requested:
+            stop.requested = True
+            print("nnlib: saving after this batch; once more to leave at once", file=sys.stderr)
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
+        else:
+            raise EvictedError
+
+    before = {number: signal.signal(number, handle) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _check_names(model: Model, learned: Part) -> None:
+    """Raise DataError when the data name other units than the model, which would go on with the wrong ones."""
+    for n, layer in enumerate(model.network.spec.layers):
+        data_set = learned.sets.get(layer.data_set)
+        names = model.features.get(n, ())
+        if data_set is not None and names and data_set.features and names != data_set.features:
+            raise DataError(
+                f"{learned.file}: data set {shown(layer.data_set)} has other units than layer {shown(layer.name)} was "
+                "trained on; legal: the same names in the same order, or a new network"
+            )
+
+
+def _digest(data_set: DataSet, update: Callable[[bytes], None]) -> None:
+    """Feed everything that a data set holds to a digest."""
+    update(repr((data_set.examples, data_set.width, data_set.features, data_set.ignore_zero)).encode())
+
+    def block(rows: Longs) -> list[bytes]:
+        some = data_set.take(rows)
+        arrays = [some.rows.indptr, some.rows.indices] if isinstance(some.rows, Csr) else []
+        arrays += [array for array in (some.rows.values, some.weights) if array is not None]  # type: ignore[union-attr]
+        return [np.ascontiguousarray(array).tobytes() for array in arrays]
+
+    for found in in_order(block, data_set.examples, 1 if data_set.sparse else data_set.width):
+        for piece in found:
+            update(piece)
