@@ -78,6 +78,7 @@ class Step:
 
     def __init__(self, network: Network, optimizer: Optimizer, settings: TrainSettings, each: Each) -> None:
         self.graph = Graph(network, each)
+        self.broken = ""  # the layer whose outputs were the first that are not finite, after an error that is not
         self._optimizer, self._settings = optimizer, settings
         self._gradients = Gradients(network) if settings.clip or _needs_whole_gradients(network) else None
 
@@ -92,7 +93,16 @@ class Step:
         if self._gradients is not None:
             self._gradients.give(optimizer, self._settings.clip)
         optimizer.finish()
+        if not math.isfinite(error):
+            self.broken = self._first_broken(values)
         return error
+
+    def _first_broken(self, values: Values) -> str:
+        for node in self.graph.nodes:
+            out = values.out.get(node.number)
+            if out is None or not np.isfinite(out.data if sparse.issparse(out) else out).all():
+                return f", layer {node.layer.name} gives numbers that are not finite"
+        return ""
 
     def _keep(self, layer: int, shape: tuple[int, int]) -> NDArray[np.bool_]:
         layers = self.graph.network.spec.layers
@@ -164,7 +174,7 @@ class Training:
             error = self._step.run(batch)
             position.step, position.batch = self._optimizer.step, position.batch + 1
             if not math.isfinite(error):
-                raise DivergedError(f"{self._place()}: loss is {error}{_broken_layer(self.network)}; {ADVICE}")
+                raise DivergedError(f"{self._place()}: loss is {error}{self._step.broken}; {ADVICE}")
             position.total += error
             if position.step == 1:
                 position.first = error / batch.examples
