@@ -54,10 +54,10 @@ def clustered(examples: int, seed: int, cut: int) -> Data:
 
 
 def random_matrix(examples: int, width: int, seed: int, density: float = 0.3, analog: bool = False) -> sparse.csr_array:
-    """A sparse matrix of ones, or of values in [-1, 1)."""
+    """A sparse matrix of ones, or of values in [-1, 1] that are the same in float32."""
     random = np.random.default_rng(seed)
     ones = random.random((examples, width)) < density
-    return sparse.csr_array(ones * (random.uniform(-1, 1, ones.shape) if analog else 1.0))
+    return sparse.csr_array(ones * (random.integers(-64, 65, ones.shape) / 64 if analog else 1.0))
 
 
 def sets_of(**matrices: Any) -> dict[str, DataSet]:

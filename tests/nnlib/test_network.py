@@ -1,203 +1,238 @@
-"""Gradients against numerical differentiation, and the sparse path against plain dense NumPy, in float64."""
-
-import dataclasses
+"""Networks and their forward pass, against plain dense NumPy."""
 
 import numpy as np
 import pytest
-from nnlib_samples import random_rows
+from nnlib_samples import batch_of, bits, network_of, random_matrix, sets_of
 
+from nnlib import batchnorm
 from nnlib import network as net
-from nnlib import ops
-from nnlib.architecture import Activation, Marginal
-from nnlib.data import from_rows
-from nnlib.network import Network
+from nnlib.backward import loss, penalty
+from nnlib.batches import stream
+from nnlib.graph import Graph
+from nnlib.network import BatchNorm, Layout, assemble, is_blocked, is_lazy, layout_of
 from nnlib.spec import parse_network
-from nnlib.train import resolve
 
-EXAMPLES, ITEMS = 7, 23
-
-
-def spec_of(hidden="Tanh", output="Sigmoid", margin=None, dropout=0.0):
-    raw = {
-        "ErrorFunction": "ScaledMarginalCrossEntropy" if margin else "CrossEntropy",
-        "ScaledMarginalCrossEntropy": dict(
-            zip(("oneTarget", "zeroTarget", "oneScale", "zeroScale"), margin or (), strict=False)
-        ),
-        "Layers": [
-            {"N": "auto", "DataSet": "input"},
-            {"N": 6, "Activation": hidden, "pDropout": dropout},
-            {"N": 5, "Activation": hidden, "pDropout": dropout},
-            {"N": "auto", "DataSet": "output", "Activation": output},
-        ],
-    }
-    return resolve(parse_network(raw, "n"), ITEMS, ITEMS, "n")
+EXAMPLES = 11
+X, Y = random_matrix(EXAMPLES, 9, 1, analog=True), random_matrix(EXAMPLES, 6, 2)
+SPARSE, DENSE = sets_of(x=X, y=Y), sets_of(x=X.toarray(), y=Y.toarray())
+INPUT = {"Name": "I", "N": "auto", "DataSet": "x"}
+OUTPUT = {"Kind": "Output", "Name": "O", "N": "auto", "DataSet": "y"}
+SHARED = {"SharedWeights": {"InputLayer": "B", "SourceInputLayer": "I", "SourceOutputLayer": "A", "Transposed": True}}
+TANGLED = {
+    "Layers": [
+        INPUT,
+        OUTPUT | {"Source": ["C", "A"]},
+        {"Name": "A", "N": 5, "Source": "I", "Activation": "Tanh"},
+        {"Name": "B", "N": 5, "Source": ["A", "I"], "Skip": "A", "Activation": "SoftSign"},
+        {"Kind": "Hidden", "Name": "C", "N": 9, "Source": "B", "Skip": "I", "Activation": "Linear"} | SHARED,
+    ]
+}
 
 
-def network_of(spec):
-    network = net.create(spec, np.random.default_rng(3), np.float64)
-    for edge in network.edges:
-        edge.store[...] *= 2
-        edge.bias[...] = np.random.default_rng(4).normal(size=edge.bias.shape) / 4
-    return network
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
 
 
-def batch_of(value=1.0):
-    inputs, targets = random_rows(EXAMPLES, ITEMS, 1), random_rows(EXAMPLES, ITEMS, 2)
-    return net.batch_of(net.matrix(inputs, value, np.float64), net.matrix(targets, 1, np.float64))
-
-
-class Recorder:
-    """Keeps gradients instead of applying them."""
-
-    def __init__(self, network):
-        self.weights = [np.zeros_like(edge.store) for edge in network.edges]
-        self.biases = [np.zeros_like(edge.bias) for edge in network.edges]
-
-    def rows(self, edge, low, gradient):
-        self.weights[edge][low : low + len(gradient)] = gradient
-
-    def bias(self, edge, low, gradient):
-        self.biases[edge][low : low + len(gradient)] = gradient
-
-    def touched(self, edge, rows, gradient):
-        self.weights[edge][rows] = gradient
-
-
-def dense_loss(network, batch, masks=()):
-    """The same error in the plainest dense NumPy."""
+def matrices(network):
+    """The weights (in, out) and the bias of every edge by the names of its layers."""
     spec = network.spec
-    h = batch.inputs.toarray()
-    for index, (layer, edge) in enumerate(zip(spec.layers[1:-1], network.edges, strict=False)):
-        z = h @ edge.weights + edge.bias
-        h = {
-            Activation.TANH: np.tanh,
-            Activation.SIGMOID: lambda z: 1 / (1 + np.exp(-z)),
-            Activation.RELU: lambda z: np.where(z > 0, z, 0),
-            Activation.LINEAR: lambda z: z,
-        }[layer.activation](z)
-        if masks:
-            sigmoid = layer.activation is Activation.SIGMOID
-            h = np.where(masks[index], h / (1 if sigmoid else 1 - layer.dropout), 0.5 if sigmoid else 0)
-    z = h @ network.edges[-1].weights + network.edges[-1].bias
-    t = batch.targets.toarray()
-    m = ops.marginal_of(spec)
-    if network.output is Activation.SIGMOID:
-        a = 1 / (1 + np.exp(-z))
-        ones = -m.one_scale * np.log(a) * (a < m.one_target)
-        zeros = -m.zero_scale * np.log(1 - a) * (a > m.zero_target)
-        return np.where(t == 1, ones, zeros).sum()
-    a = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
-    share = m.one_scale / np.maximum(batch.counts, 1)
-    return (-share * np.log(a) * (t == 1) * (a < m.one_target)).sum()
+    found = {}
+    for edge in spec.edges:
+        w = network.matrix(edge.owner)
+        names = spec.layers[edge.source].name + spec.layers[edge.target].name
+        found[names] = (w.T if edge.transposed else w, network.biases[edge.number])
+    return found
 
 
-MARGINS = [None, (0.8, 0.3, 30.0, 2.0)]
+@pytest.mark.parametrize("sets", [SPARSE, DENSE], ids=["sparse", "dense"])
+def test_sources_skips_and_shared_weights(backend, sets):
+    network = network_of(TANGLED, sets, np.float64)
+    w, x = matrices(network), X.toarray()
+    a = np.tanh(x @ w["IA"][0] + w["IA"][1])
+    z = a @ w["AB"][0] + w["AB"][1] + x @ w["IB"][0] + w["IB"][1] + a
+    b = z / (1 + np.abs(z))
+    c = b @ w["IA"][0].T + w["BC"][1] + x
+    z = c @ w["CO"][0] + w["CO"][1] + a @ w["AO"][0] + w["AO"][1]
+    graph, batch = Graph(network), batch_of(network, sets)
+    for layer, wanted in ((2, a), (3, b), (4, c), (1, sigmoid(z))):
+        np.testing.assert_allclose(graph.activations(batch.inputs, layer), wanted, rtol=1e-12, atol=1e-14)
+    t = Y.toarray()
+    wanted = -(t * np.log(sigmoid(z)) + (1 - t) * np.log(1 - sigmoid(z))).sum()
+    assert loss(graph, graph.forward(batch.inputs), batch.targets) == pytest.approx(wanted, rel=1e-12)
 
 
-@pytest.mark.parametrize("blocks", [(512, 8192), (4, 8192), (4, 1)])
-@pytest.mark.parametrize("margin", MARGINS)
-@pytest.mark.parametrize("output", ["Sigmoid", "SoftMax"])
-@pytest.mark.parametrize("hidden", ["Tanh", "Relu", "Sigmoid", "Linear"])
-def test_loss_is_the_dense_one(monkeypatch, hidden, output, margin, blocks):
-    monkeypatch.setattr(net, "BLOCK", blocks[0])
-    monkeypatch.setattr(net, "KEPT", blocks[1])
-    network, batch = network_of(spec_of(hidden, output, margin)), batch_of()
-    assert net.loss(network, batch) == pytest.approx(dense_loss(network, batch), rel=1e-12)
+def test_the_losses_of_several_outputs_add_up():
+    sets = SPARSE | sets_of(t=random_matrix(EXAMPLES, 4, 3))
+    both = {"Layers": [INPUT, {"Name": "H", "N": 3}, OUTPUT, OUTPUT | {"Name": "P", "DataSet": "t", "Source": "H"}]}
+    network = network_of(both, sets, np.float64)
+    graph, batch = Graph(network), batch_of(network, sets)
+    values, parts = graph.forward(batch.inputs), []
+    for node in graph.outputs:
+        z = graph.sums(node, values)
+        t = sets[node.layer.data_set].rows
+        hit = np.zeros(z.shape)
+        hit[np.repeat(np.arange(EXAMPLES), np.diff(t.indptr)), t.indices] = 1
+        parts.append((np.logaddexp(0, z) - hit * z).sum())
+    assert loss(graph, values, batch.targets) == pytest.approx(sum(parts), rel=1e-12)
+
+
+def test_layouts():
+    sparse, dense = network_of(TANGLED, SPARSE).spec, network_of(TANGLED, DENSE).spec
+    assert [layout_of(sparse, edge) for edge in sparse.edges] == [Layout.BY_OUTPUT] * 2 + [Layout.PLAIN] * 4
+    direct = network_of({"Layers": [INPUT, OUTPUT]}, SPARSE).spec
+    assert layout_of(direct, direct.edges[0]) is Layout.BLOCKED
+    assert is_lazy(direct, direct.edges[0])
+    names = [sparse.layers[e.source].name + sparse.layers[e.target].name for e in sparse.edges]
+    assert [names[e.number] for e in sparse.edges if is_lazy(sparse, e)] == ["IB"]
+    assert not any(is_lazy(dense, edge) for edge in dense.edges)
 
 
 @pytest.mark.parametrize(
-    ("hidden", "output", "margin", "dropout"),
-    [
-        ("Tanh", "Sigmoid", None, 0),
-        ("Relu", "Sigmoid", None, 0.4),
-        ("Sigmoid", "Sigmoid", (0.8, 0.3, 30.0, 2.0), 0.4),
-        ("Tanh", "SoftMax", None, 0.4),
-        ("Linear", "SoftMax", None, 0),
-        ("Relu", "SoftMax", (1.0, 0.0, 1.0, 1.0), 0),
-    ],
+    "change",
+    [{"pDropout": 0.5}, {"DeltaNorm": 1}, {"Skip": "H"}, {"Activation": "RELUMax"}],
+    ids=["dropout", "delta norm", "skip", "row-wise"],
 )
-def test_gradients_are_the_numerical_ones(monkeypatch, hidden, output, margin, dropout):
-    monkeypatch.setattr(net, "BLOCK", 4)
-    network, batch = network_of(spec_of(hidden, output, margin, dropout)), batch_of(1.3)
-    random = np.random.default_rng(5)
-    masks = [random.random((EXAMPLES, units)) >= dropout for units in (6, 5)] if dropout else ()
-    seen = Recorder(network)
-    total = net.backward(network, batch, seen, masks)
-    assert total == pytest.approx(dense_loss(network, batch, masks), rel=1e-12)
-    for n, edge in enumerate(network.edges):
-        for values, gradient in ((edge.store, seen.weights[n]), (edge.bias, seen.biases[n])):
-            np.testing.assert_allclose(gradient, numerical(network, batch, masks, values), rtol=1e-6, atol=1e-7)
+def test_outputs_that_are_needed_whole_are_not_cut(change):
+    raw = {"ErrorFunction": "L2", "Layers": [INPUT, {"Name": "H", "N": 6}, OUTPUT]}
+    plain = network_of(raw, SPARSE).spec
+    assert is_blocked(plain, plain.layers[2])
+    other = network_of(raw | {"Layers": [*raw["Layers"][:2], OUTPUT | change]}, SPARSE).spec
+    assert not is_blocked(other, other.layers[2])
 
 
-def numerical(network, batch, masks, values):
-    result = np.zeros_like(values)
-    for place in np.ndindex(values.shape):
-        kept = values[place]
-        losses = []
-        for step in (1e-5, -1e-5):
-            values[place] = kept + step
-            losses.append(dense_loss(network, batch, masks))
-        values[place] = kept
-        result[place] = (losses[0] - losses[1]) / 2e-5 / EXAMPLES
-    return result
+def test_outputs_that_feed_others_are_not_cut():
+    spec = network_of({"Layers": [INPUT, OUTPUT, OUTPUT | {"Name": "P", "Source": "O"}]}, SPARSE).spec
+    assert [is_blocked(spec, layer) for layer in spec.layers] == [False, False, True]
 
 
-def test_softmax_margins_follow_the_table():
-    """DSSTNE's softmax margins are no gradient of the loss; here its own formula."""
-    margin = Marginal(one_target=0.3, zero_target=0.1, one_scale=2.0, zero_scale=3.0)
-    z = np.random.default_rng(0).normal(size=(2, 5)) * 2
-    a = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
-    t = np.array([[1, 0, 1, 0, 0], [0, 0, 0, 0, 1.0]])
-    counts = t.sum(axis=1, keepdims=True)
-    wanted = np.where(t == 1, np.where(a < 0.3, a - 2 / counts, 0), np.where(a > 0.1, 3 * a, 0))
-    normalizer = np.log(np.exp(z).sum(axis=1, keepdims=True))
-    hits = ops.Hits(*np.nonzero(t))
-    ops.softmax_error(z, normalizer, hits, counts, margin)
-    np.testing.assert_allclose(z, wanted, atol=1e-12)
+@pytest.mark.parametrize("width", [1, 4, 6, 512])
+def test_matrices_survive_every_layout(monkeypatch, width):
+    monkeypatch.setattr(net, "BLOCK", width)
+    raw = {"Layers": [INPUT, {"Name": "H", "N": 4}, OUTPUT | {"Source": ["H", "I"]}]}
+    network = network_of(raw, SPARSE)
+    monkeypatch.setattr(net, "BLOCK", 512)
+    for n, store in network_of(raw, SPARSE).stores.items():
+        whole = store.T if n == 1 else store
+        monkeypatch.setattr(net, "BLOCK", width)
+        np.testing.assert_array_equal(network.matrix(n), whole)
+        assert network.matrix(n).flags.c_contiguous
 
 
-def test_an_example_without_targets_has_no_softmax_error():
-    spec = spec_of(output="SoftMax")
-    inputs = net.matrix(from_rows([[0, 1]], ITEMS), 1, np.float64)
-    batch = net.batch_of(inputs, net.matrix(from_rows([[]], ITEMS), 1, np.float64))
-    network = network_of(spec)
-    seen = Recorder(network)
-    assert net.backward(network, batch, seen) == 0
-    assert not any(gradient.any() for gradient in seen.weights + seen.biases)
+def test_parameters_count_shared_weights_once():
+    network = network_of(TANGLED, SPARSE)
+    weights = 9 * 6 + 5 * 6 + 9 * 5 + 5 * 5 + 9 * 5
+    assert network.parameters == weights + 6 + 6 + 5 + 5 + 5 + 9
 
 
-def test_logits_rank_as_the_outputs():
-    network, batch = network_of(spec_of()), batch_of()
-    h = np.tanh(batch.inputs.toarray() @ network.edges[0].weights + network.edges[0].bias)
-    h = np.tanh(h @ network.edges[1].weights + network.edges[1].bias)
-    wanted = h @ network.edges[2].weights + network.edges[2].bias
-    np.testing.assert_allclose(net.logits(network, batch.inputs), wanted, rtol=1e-12)
+def test_weights_start_as_the_layer_says_and_the_seed():
+    layers = [INPUT, {"Name": "H", "N": 4, "WeightInit": {"Scheme": "Constant", "Scale": 2, "Bias": -1}}, OUTPUT]
+    spec = network_of({"Layers": layers}, SPARSE).spec
+    network = net.create(spec, stream(1, 0))
+    assert np.all(network.matrix(0) == 2)
+    assert np.all(network.biases[0] == -1)
+    assert not network.biases[1].any()
+    assert bits(net.create(spec, stream(1, 0))) == bits(network) != bits(net.create(spec, stream(2, 0)))
 
 
 def test_a_copy_has_its_own_parameters():
-    network = network_of(spec_of())
-    other = network.copy()
-    other.edges[0].store[...] = 0
-    assert network.edges[0].store.any()
-    assert dataclasses.asdict(other.spec) == dataclasses.asdict(network.spec)
-    assert isinstance(other, Network)
+    raw = {"Layers": [INPUT, {"Name": "H", "N": 4, "BatchNormalization": True}, OUTPUT]}
+    network = network_of(raw, SPARSE)
+    before = bits(network)
+    for _, array in network.copy().arrays():
+        array += 1
+    assert bits(network) == before
+    assert bits(network.copy()) == before
+    names = [name for name, _ in network.arrays()]
+    assert names == [
+        "weights0",
+        "weights1",
+        "bias0",
+        "bias1",
+        *(f"norm1_{n}" for n in ("scale", "bias", "mean", "variance")),
+    ]
 
 
-@pytest.mark.parametrize(
-    ("scheme", "low", "high", "deviation"),
-    [
-        ("Xavier", -0.2, 0.2, 0.2 / 3**0.5),
-        ("CaffeXavier", -(0.06**0.5), 0.06**0.5, 0.02**0.5),
-        ("Uniform", -2, 2, 2 / 3**0.5),
-        ("UnitBall", 0, 2, 1 / 3**0.5),
-        ("Gaussian", -12, 12, 2),
-        ("Constant", 2, 2, 0),
-    ],
-)
-def test_initial_weights(scheme, low, high, deviation):
-    scale = 1.0 if "Xavier" in scheme else 2.0
-    init = ops.WeightInit(ops.Scheme(scheme), scale)
-    weights = ops.initial_weights(init, (100, 50), np.random.default_rng(0))
-    assert weights.dtype == np.float32
-    assert low <= weights.min() <= weights.max() <= high + 1e-6
-    assert weights.std() == pytest.approx(deviation, rel=0.05, abs=1e-6)
+def test_batch_normalizations_that_are_missing_start_anew():
+    raw = {"Layers": [INPUT, {"Name": "H", "N": 4, "BatchNormalization": True}, OUTPUT]}
+    network = network_of(raw, SPARSE)
+    again = assemble(network.spec, {n: network.matrix(n) for n in network.stores}, network.biases, {})
+    assert bits(again) == bits(network)
+
+
+def test_batch_normalization():
+    """A batch by its own statistics, a prediction by the running ones, a tenth of each new batch."""
+    z = np.random.default_rng(0).normal(3, 2, (50, 4))
+    norm = BatchNorm.start(4, np.float64)
+    norm.scale[...], norm.bias[...] = 2, -1
+    _, found = batchnorm.forward(norm, z.copy())
+    wanted = 2 * (z - z.mean(axis=0)) / np.sqrt(z.var(axis=0) + 1e-5) - 1
+    np.testing.assert_allclose(found, wanted)
+    np.testing.assert_allclose(norm.mean, 0.1 * z.mean(axis=0))
+    np.testing.assert_allclose(norm.variance, 0.9 + 0.1 * z.var(axis=0, ddof=1))
+    for _ in range(300):
+        batchnorm.forward(norm, z.copy())
+    np.testing.assert_allclose(norm.mean, z.mean(axis=0))
+    wanted = 2 * (z - z.mean(axis=0)) / np.sqrt(z.var(axis=0, ddof=1) + 1e-5) - 1
+    np.testing.assert_allclose(batchnorm.inference(norm, z.copy()), wanted)
+
+
+def test_a_batch_of_one_is_normalized_to_zero():
+    norm = BatchNorm.start(3)
+    _, found = batchnorm.forward(norm, np.array([[1, 2, 3]], np.float32))
+    assert not found.any()
+    np.testing.assert_allclose(norm.variance, 0.9)
+
+
+def test_statistics_change_in_training_only():
+    raw = {"Layers": [INPUT, {"Name": "H", "N": 4, "BatchNormalization": True, "Activation": "Tanh"}, OUTPUT]}
+    network = network_of(raw, SPARSE, np.float64)
+    graph, batch, before = Graph(network), batch_of(network, SPARSE), bits(network)
+    z = X.toarray() @ network.matrix(0) + network.biases[0]
+    np.testing.assert_allclose(graph.forward(batch.inputs).out[1], np.tanh(z / np.sqrt(1 + 1e-5)))
+    assert bits(network) == before
+    normal = (z - z.mean(axis=0)) / np.sqrt(z.var(axis=0) + 1e-5)
+    np.testing.assert_allclose(graph.forward(batch.inputs, training=True).out[1], np.tanh(normal))
+    assert bits(network) != before
+
+
+def test_dropout_is_drawn_for_hidden_outputs_and_dense_inputs():
+    half = {"pDropout": 0.5}
+    layers = [INPUT | half, {"Name": "H", "N": 4, "Activation": "Relu"} | half, OUTPUT | half]
+    raw = {"ErrorFunction": "L2", "Layers": layers}
+    network = network_of(raw, DENSE, np.float64)
+    graph, batch, drawn = Graph(network), batch_of(network, DENSE), {}
+
+    def keep(layer, shape):
+        drawn[layer] = np.random.default_rng(layer).random(shape) >= 0.5
+        return drawn[layer]
+
+    values = graph.forward(batch.inputs, keep)
+    assert {n: mask.shape for n, mask in drawn.items()} == {0: (11, 9), 1: (11, 4), 2: (11, 6)}
+    x = np.where(drawn[0], 2 * X.toarray(), 0)
+    h = np.where(drawn[1], 2 * np.maximum(x @ network.matrix(0) + network.biases[0], 0), 0)
+    np.testing.assert_allclose(values.out[1], h)
+    o = sigmoid(h @ network.matrix(1) + network.biases[1])
+    np.testing.assert_allclose(values.out[2], np.where(drawn[2], o, 0.5))
+    np.testing.assert_allclose(graph.forward(batch.inputs).out[0], X.toarray())
+
+
+def test_sparseness_pulls_mean_activations_towards_p():
+    layers = [
+        INPUT,
+        {"Name": "H", "N": 4, "Sparse": True},
+        {"Name": "G", "N": 3, "Sparse": True, "SparsenessPenalty": {"p": 0, "beta": 2}},
+        {"Name": "F", "N": 3},
+        OUTPUT | {"Sparse": True},
+    ]
+    network = network_of({"SparsenessPenalty": {"p": 0.2, "beta": 0.5}, "Layers": layers}, SPARSE, np.float64)
+    graph, batch = Graph(network), batch_of(network, SPARSE)
+    values = graph.forward(batch.inputs)
+    m, n = values.out[1].mean(axis=0), values.out[2].mean(axis=0)
+    wanted = 0.5 * (0.2 * np.log(0.2 / m) + 0.8 * np.log(0.8 / (1 - m))).sum() - 2 * np.log(1 - n).sum()
+    assert penalty(graph, values) == pytest.approx(wanted)
+
+
+def test_an_unresolved_network_cannot_be_computed():
+    spec = parse_network({"Layers": [INPUT, OUTPUT]}, "n")
+    with pytest.raises(ValueError, match="layer I: number of units not resolved"):
+        net.create(spec, stream(1, 0))
