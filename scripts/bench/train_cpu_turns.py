@@ -10,6 +10,7 @@ import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from harness import NotMeasuredError
@@ -95,6 +96,7 @@ def peaks(ours: Side, peer: Side) -> tuple[float, float]:
     return ours.ask(PEAK)["mb"], peer.ask(PEAK)["mb"]
 
 
+@cache
 def torch_python() -> Path:
     """Return a Python that has PyTorch; it gets an environment of its own, as the product never needs it."""
     python = ENVIRONMENT / "bin" / "python"
