@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.architecture import NetworkSpec
+from nnlib.architecture import ErrorFunction, LayerKind, NetworkSpec
 from nnlib.backward import backward, loss, penalty
 from nnlib.batches import DROPOUT, WEIGHTS, Examples, batch_of, noisy, stream
 from nnlib.checker import shown
 from nnlib.errors import NnlibError
 from nnlib.gradients import Gradients
 from nnlib.graph import Graph
+from nnlib.losses import OPEN, error_of
 from nnlib.network import Layout, Network, block_width, create, layout_of, units
 
 Floats = NDArray[np.float64]
@@ -52,7 +53,7 @@ def check_gradients(
     Half of them are drawn from those with a gradient other than zero. Raises NnlibError for a network whose training
     follows something else than a gradient.
     """
-    _refuse(spec)
+    _refuse(spec, examples)
     random = stream(seed, WEIGHTS, 1)
     network = create(spec, stream(seed, WEIGHTS), np.float64)
     for bias in network.biases:
@@ -124,15 +125,28 @@ class Probe:
         return self._masks[layer, shape]
 
 
-def _refuse(spec: NetworkSpec) -> None:
-    for layer in spec.layers:
+def _refuse(spec: NetworkSpec, examples: Examples) -> None:
+    """Raise NnlibError where training follows, as in DSSTNE, what is no gradient of the loss."""
+    if spec.compat:
+        raise NnlibError("with compat dsstne training follows what DSSTNE does, which is not a gradient everywhere")
+    for n, layer in enumerate(spec.layers):
         if layer.delta_norm:
             raise NnlibError(
                 f"layer {shown(layer.name)}: DeltaNorm {layer.delta_norm:g} limits what training follows, then no "
                 "gradient; legal: DeltaNorm 0 for the check"
             )
-    if spec.compat:
-        raise NnlibError("with compat dsstne training follows what DSSTNE does, which is not a gradient everywhere")
+        if layer.kind is not LayerKind.OUTPUT or not error_of(spec, layer).softmax:
+            continue
+        if spec.error is ErrorFunction.MARGINAL and spec.marginal != OPEN:
+            raise NnlibError(
+                f"layer {shown(layer.name)}: gates and scales of a SoftMax make of its gradient something else; legal "
+                "for the check: ScaledMarginalCrossEntropy with oneTarget 1, zeroTarget 0 and both scales 1"
+            )
+        if examples.sets[n].ignore_zero:
+            raise NnlibError(
+                f"layer {shown(layer.name)}: a SoftMax whose zeros are ignored follows part of its gradient; legal for "
+                f"the check: data set {shown(layer.data_set)} without SparseIgnoreZero"
+            )
 
 
 def _drawn(gradient: Floats, count: int, random: np.random.Generator) -> list[int]:
