@@ -122,8 +122,11 @@ def blocks_of(header: Header) -> Iterator[tuple[int, int]]:
         yield first, min(first + size, header.rows)
 
 
-def write_data(path: Path, data: Data) -> None:
-    """Write a data-set file atomically; the same data give the same bytes."""
+def write_data(path: Path, data: Data, names: Path | None = None) -> None:
+    """Write a data-set file atomically; the same data give the same bytes.
+
+    Many files of the same units are written faster with `names`, a file that `write_names` made of one of them.
+    """
     attributes: dict[str, Any] = {"datasets": np.uint32(len(data.sets))}
     variables: dict[str, netcdf.Variable] = {}
     for n, data_set in enumerate(data.sets):
@@ -133,7 +136,15 @@ def write_data(path: Path, data: Data) -> None:
         variables["samples"] = netcdf.Variable("samplesDim", tuple(data.samples))
     if data.region:
         attributes["region"] = data.region
-    netcdf.write(path, netcdf.Content(attributes, variables))
+    netcdf.write(path, netcdf.Content(attributes, variables), names)
+
+
+def write_names(path: Path, data: Data) -> None:
+    """Write what files of the same units begin with, for `write_data`."""
+    variables: dict[str, netcdf.Variable] = {}
+    for n, data_set in enumerate(data.sets):
+        variables |= _names(n, data_set)
+    netcdf.write(path, netcdf.Content({}, variables))
 
 
 def _summary(file: netcdf.File, header: Header) -> SetSummary:
@@ -201,9 +212,12 @@ def _variables(n: int, data_set: DataSet) -> dict[str, netcdf.Variable]:
         found[f"dataWeight{n}"] = netcdf.Variable(f"examplesDim{n}", data_set.weights.astype(np.float32, copy=False))
     if data_set.index is not None:
         found[f"index{n}"] = netcdf.Variable(f"examplesDim{n}", data_set.index.astype(np.uint32))
-    if data_set.features:
-        found[f"indToFeature{n}"] = netcdf.Variable(f"indToFeatureDim{n}", data_set.features)
-    return found
+    return found | _names(n, data_set)
+
+
+def _names(n: int, data_set: DataSet) -> dict[str, netcdf.Variable]:
+    variable = netcdf.Variable(f"indToFeatureDim{n}", data_set.features)
+    return {f"indToFeature{n}": variable} if data_set.features else {}
 
 
 def _never_empty(values: NDArray[Any]) -> NDArray[Any]:

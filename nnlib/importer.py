@@ -13,12 +13,13 @@ from pathlib import Path
 from nnlib.checker import nearest
 from nnlib.contract import write_atomically
 from nnlib.data import Csr
-from nnlib.datafile import write_data
+from nnlib.datafile import write_data, write_names
 from nnlib.errors import DataError
 from nnlib.histories import LEAST_VALIDATED, MIN_ITEMS, PARTS, RegionParts, check_slugs, histories
 from nnlib.purchases import UNREADABLE, Columns, load, opened
 
 ITEMS_FILE = "items.csv"
+NAMES_FILE = ".names.part"  # while the import runs
 USUAL_COLUMNS = Columns()
 
 Line = tuple[str, int, Mapping[str, int], str]
@@ -55,11 +56,15 @@ def import_purchases(
         raise DataError(f"{table.name}: no region has a customer with enough items{_needed(min_items)}")
     lines: list[Line] = []
     with _all_or_nothing(out) as (folder, replaced):
+        names = folder / NAMES_FILE
         for region in made:
             split = history.split(region)
+            if not lines:
+                write_names(names, split.parts["train"])
             for part in PARTS:
-                write_data(folder / f"{split.slug}.{part}.nc", split.parts[part])
+                write_data(folder / f"{split.slug}.{part}.nc", split.parts[part], names)
             lines.append(_line(split))
+        names.unlink()
         write_atomically(folder / ITEMS_FILE, items_csv)
     _print_table(lines, [region for region in wanted if region not in made], min_items)
     if replaced:

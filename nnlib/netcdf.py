@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import netCDF4
 import numpy as np
@@ -145,17 +145,23 @@ def _readable(path: Path, name: str = "") -> Iterator[None]:
         raise DataError(f"{path.name}: {what} ({reason}); make or copy it again") from error
 
 
-def write(path: Path, content: Content) -> None:
+def write(path: Path, content: Content, begun: Path | None = None) -> None:
     """Write `content` so that `path` holds its old bytes or all of the new ones; same content, same bytes.
 
+    Variables that the file `begun` has are copied with it instead: texts take HDF5 long.
     Raises OSError that names the file; on a full disk its errno is ENOSPC, whatever netCDF4 made of it.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb"):  # the system's own error for a folder that is missing or may not be written
             pass
-        with LOCK, _writing(path, _size(content)):
-            _fill(part, content)
+        try:
+            with LOCK:
+                if begun:
+                    shutil.copyfile(begun, part)
+                _fill(part, content, "a" if begun else "w")
+        except (OSError, RuntimeError) as error:
+            raise _not_written(path, _size(content), error) from error
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -206,10 +212,12 @@ def _writing(path: Path, size: int) -> Iterator[None]:
         raise _not_written(path, size, error) from error
 
 
-def _fill(path: Path, content: Content) -> None:
-    with netCDF4.Dataset(str(path), "w", format="NETCDF4") as file:
+def _fill(path: Path, content: Content, mode: Literal["w", "a"]) -> None:
+    with netCDF4.Dataset(str(path), mode, format="NETCDF4") as file:
         file.setncatts(dict(content.attributes))
         for name, variable in content.variables.items():
+            if name in file.variables:
+                continue
             if variable.dimension not in file.dimensions:
                 file.createDimension(variable.dimension, len(variable.values))
             strings = isinstance(variable.values, tuple)

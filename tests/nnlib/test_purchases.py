@@ -2,6 +2,7 @@ import csv
 import errno
 import gzip
 import io
+import re
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +12,7 @@ from purchases_reference import reference_catalogue, reference_histories, refere
 from nnlib import cli, histories, importer, purchases, table
 from nnlib.contract import SLUG_LENGTH, slug_of
 from nnlib.datafile import read_data, write_data
+from nnlib.errors import DataError
 from nnlib.histories import PARTS
 from nnlib.purchases import Columns, gathered, load, read_purchases
 from nnlib.table import NotPlainError, read_fields
@@ -325,10 +327,15 @@ def tables(draw):
 @given(tables(), st.integers(1, 3), st.sampled_from([1, 7, 64, 1 << 20]), st.sampled_from([1, 5, 1 << 20]))
 def test_blocks_give_what_lines_give(tmp_path, text, least, block, together):
     (tmp_path / "p.csv").write_bytes(text.encode())
-    expected = reference_histories(read_purchases(tmp_path / "p.csv", Columns()), least)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "BLOCK", block)
         patch.setattr(purchases, "TOGETHER", together)
+        try:
+            expected = reference_histories(read_purchases(tmp_path / "p.csv", Columns()), least)
+        except DataError as error:
+            with pytest.raises(DataError, match=f"^{re.escape(str(error))}$"):
+                load(tmp_path / "p.csv", Columns())
+            return
         history = histories.histories(load(tmp_path / "p.csv", Columns()), least)
     assert bought(history) == expected
     assert history.items == reference_catalogue(expected)
