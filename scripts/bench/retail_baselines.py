@@ -9,42 +9,44 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from retail_data import Scores, Shop
 
+Baseline = Callable[[Shop, sp.csr_array, sp.csr_array], Scores]  # learns from a history, is asked with what is owned
+
 NEIGHBOURS = 100
 
 
-def popularity(_shop: Shop, history: sp.csr_array) -> Scores:
+def popularity(_shop: Shop, history: sp.csr_array, _owned: sp.csr_array) -> Scores:
     """Rank items by how many customers bought them."""
     counts = np.asarray(history.sum(axis=0), dtype=np.float32)
     return lambda rows: np.tile(counts, (len(rows), 1))
 
 
-def regional_popularity(shop: Shop, history: sp.csr_array) -> Scores:
+def regional_popularity(shop: Shop, history: sp.csr_array, _owned: sp.csr_array) -> Scores:
     """Rank items by how many customers of the same region bought them."""
     regions = shop.regions
     counts = {region: history[regions == region].sum(axis=0) for region in np.unique(regions)}
     return lambda rows: np.array([counts[regions[row]] for row in rows], dtype=np.float32)
 
 
-def neighbours(_shop: Shop, history: sp.csr_array) -> Scores:
+def neighbours(_shop: Shop, history: sp.csr_array, owned: sp.csr_array) -> Scores:
     """Sum up the cosines between an item and those owned; each item has its 100 nearest neighbours."""
     norms = np.sqrt(np.asarray(history.sum(axis=0), dtype=np.float64))
     cosine = (history.T @ history).toarray() / np.maximum(np.outer(norms, norms), 1e-12)
     np.fill_diagonal(cosine, 0)
     bar = np.partition(cosine, -NEIGHBOURS, axis=1)[:, -NEIGHBOURS]
     near = sp.csr_array(np.where(cosine >= bar[:, None], cosine, 0).T.astype(np.float32))
-    return lambda rows: (history[rows] @ near).toarray()
+    return lambda rows: (owned[rows] @ near).toarray()
 
 
-def ease(ridge: float) -> Callable[[Shop, sp.csr_array], Scores]:
+def ease(ridge: float) -> Baseline:
     """Return EASE with a ridge: the linear autoencoder without a diagonal, in closed form."""
 
-    def fitted(_shop: Shop, history: sp.csr_array) -> Scores:
+    def fitted(_shop: Shop, history: sp.csr_array, owned: sp.csr_array) -> Scores:
         gram = (history.T @ history).toarray().astype(np.float64)
         gram[np.diag_indices(len(gram))] += ridge
         inverse = np.linalg.inv(gram)
         weights: NDArray[np.float32] = (-inverse / np.diag(inverse)).astype(np.float32)
         np.fill_diagonal(weights, 0)
-        return lambda rows: history[rows] @ weights
+        return lambda rows: owned[rows] @ weights
 
     return fitted
 
