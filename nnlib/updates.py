@@ -187,9 +187,9 @@ class CompiledUpdates:
         return (*first, self._hyper.momentum, self._hyper.beta2, EPSILON)
 
     def _rates_up_to(self, step: int) -> Floats:
-        """Return the rates by step, from 0 up to `step` at least."""
-        known = len(self._rates)
-        if known <= step:
-            more = [self._rate(n) for n in range(known, max(step + 1, 2 * known))]
-            self._rates = np.concatenate([self._rates, more])
-        return self._rates
+        """Return the rates by step, from 0 up to `step` at least; several threads may ask at once."""
+        rates = self._rates
+        if len(rates) <= step:
+            more = [self._rate(n) for n in range(len(rates), max(step + 1, 2 * len(rates)))]
+            self._rates = rates = np.concatenate([rates, more])
+        return rates
