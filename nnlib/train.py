@@ -143,7 +143,8 @@ class Training:
         self.best: Network | None = None
         self._examples, self._validate, self._minimize = examples, validate, minimize
         self._batches = batches_of(examples.count, settings.batch)
-        hyper = Hyper(settings.optimizer.lower(), settings.momentum, settings.beta2, settings.l2, settings.l1)
+        numbers = map(float, (settings.momentum, settings.beta2, settings.l2, settings.l1))  # may be whole in a file
+        hyper = Hyper(settings.optimizer.lower(), *numbers)
         rate = rate_of(replace(settings, schedule=settings.schedule.lower()), network.spec.decay, len(self._batches))
         self._optimizer = Optimizer(network, hyper, rate, each)
         self._step = Step(network, self._optimizer, settings, each)
