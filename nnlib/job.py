@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import scipy
 
-from nnlib import metrics, netcdf, train
+from nnlib import backend, metrics, netcdf, train
 from nnlib.architecture import LayerKind, NetworkSpec
 from nnlib.batches import WEIGHTS, Examples, examples_of, resolve, stream
 from nnlib.carryover import Units, carried
@@ -31,7 +31,6 @@ from nnlib.stream import open_data
 from nnlib.threads import Each, workers
 from nnlib.topology import check_runnable
 
-BACKEND = "numpy"
 METRIC = "trial.json: metric.name"
 LIBRARIES = {"numpy": np.__version__, "scipy": scipy.__version__, "netCDF4": netcdf.VERSION}
 
@@ -143,7 +142,7 @@ def run(trial: Trial, folder: Path, threads: int = 1, stop: Stop | None = None, 
             best_epoch=fit.best_epoch,
             epochs=fit.epochs,
             examples=learned.examples(spec).count,
-            backend=BACKEND,
+            backend=backend.NAME,
             versions=LIBRARIES,
         )
         result = replace(result, value=result.metrics[goal.key])
@@ -172,7 +171,7 @@ def _fit(trial: Trial, folder: Path, spec: NetworkSpec, learned: Part, ruler: Ru
 
 def _identity(trial: Trial, spec: NetworkSpec) -> str:
     """Return what distinguishes this training from every other one whose checkpoint could lie here."""
-    text = f"{trial_to_json(trial)}\n{spec!r}\n{BACKEND}"
+    text = f"{trial_to_json(trial)}\n{spec!r}\n{backend.NAME}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
