@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from nnlib.contract import slug_of
 from nnlib.data import Csr, Data, DataSet, Ints, Longs, offsets
 from nnlib.errors import DataError
-from nnlib.purchases import Piece, Purchases
+from nnlib.purchases import Purchases, Rows, Times
 
 Keys = NDArray[np.uint64]
 
@@ -24,8 +24,7 @@ MIN_ITEMS = 10
 LEAST_VALIDATED = 13  # of these ten are history, and the last of the ten is for validation
 PARTS = ("train", "valid", "final", "test")
 KEY_BITS = 64
-SOME = 1 << 20  # keys that are changed together
-NOTHING = Piece(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32), 1)
+SOME = 1 << 17  # keys that are changed together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,9 +98,15 @@ class _Layout:
         """Return keys with the time in the lowest bits."""
         return ((customers << np.uint64(self.item)) | items) << np.uint64(self.time) | times
 
-    def units(self, keys: Keys) -> Ints:
-        """Return the items of keys by time."""
-        return (keys & np.uint64((1 << self.item) - 1)).astype(np.int32)
+    def units(self, keys: Keys, wanted: NDArray[np.bool_]) -> Ints:
+        """Return the items of the wanted of keys by time."""
+        units: Ints = np.empty(int(np.count_nonzero(wanted)), dtype=np.int32)
+        filled = 0
+        for start in range(0, len(keys), SOME):
+            some = keys[start : start + SOME][wanted[start : start + SOME]] & np.uint64((1 << self.item) - 1)
+            units[filled : filled + len(some)] = some
+            filled += len(some)
+        return units
 
     def by_time(self, keys: Keys) -> Keys:
         """Return keys with the item in the lowest bits, below the time."""
@@ -113,23 +118,24 @@ class _Layout:
 
 
 def histories(purchases: Purchases, min_items: int = MIN_ITEMS) -> History:
-    """Return each customer's distinct items, oldest first; the pieces of `purchases` are used up."""
+    """Return each customer's distinct items, oldest first; the rows of `purchases` are used up."""
     counts, units = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
-    for some_counts, some_units in _sorted(purchases):
-        enough = some_counts >= min_items
-        units.append(some_units[np.repeat(enough, some_counts)])
-        counts.append(some_counts * enough)
+    for some_counts, some_units in _sorted(purchases, min_items):
+        counts.append(some_counts)
+        units.append(some_units)
     count = np.concatenate(counts)
-    kept = np.flatnonzero(count)
-    unit = np.concatenate(units)
-    del units
-    used = np.bincount(unit, minlength=len(purchases.items)) > 0
+    unit = np.concatenate(units) if len(units) > 2 else units[-1]
+    used = np.zeros(len(purchases.items), dtype=np.bool_)
+    used[unit] = True
     number = (np.cumsum(used) - 1).astype(np.int32)
+    for start in range(0, len(unit), SOME):
+        unit[start : start + SOME] = number[unit[start : start + SOME]]
+    kept = np.flatnonzero(count)
     return History(
         purchases.regions,
         np.searchsorted(kept, purchases.first).astype(np.int64),
         [purchases.customers[n] for n in kept.tolist()],
-        Csr(offsets(count[kept]), number[unit], int(used.sum())),
+        Csr(offsets(count[kept]), unit, int(used.sum())),
         tuple(purchases.items[n] for n in np.flatnonzero(used).tolist()),
     )
 
@@ -149,10 +155,13 @@ def _cuts(counts: Longs) -> tuple[Longs, Longs]:
     return cut, cut // 10
 
 
-def _sorted(purchases: Purchases) -> Iterator[tuple[Longs, Ints]]:
-    """Yield, some customers at a time, how many distinct items each has, and the items, oldest first."""
+def _sorted(purchases: Purchases, min_items: int) -> Iterator[tuple[Longs, Ints]]:
+    """Yield, for some customers after others, how many distinct items each has, and the items, oldest first.
+
+    Customers with fewer than `min_items` have none.
+    """
     customers, items = len(purchases.customers), len(purchases.items)
-    clock = _clock(purchases.pieces, KEY_BITS - _bits(customers) - _bits(items))
+    clock = _clock(purchases.rows, KEY_BITS - _bits(customers) - _bits(items))
     layout = _Layout(KEY_BITS - _bits(items) - _bits(clock.ticks), _bits(items), _bits(clock.ticks))
     together = 1 << layout.customer  # usually all
     for low in range(0, customers, together):
@@ -164,27 +173,26 @@ def _sorted(purchases: Purchases) -> Iterator[tuple[Longs, Ints]]:
             keys[start : start + SOME] = layout.by_time(keys[start : start + SOME])
         keys.sort()
         bounds = np.arange(1, high - low, dtype=np.uint64) << np.uint64(layout.item + layout.time)
-        ends = np.concatenate(([0], np.searchsorted(keys, bounds), [len(keys)]))
-        yield np.diff(ends), layout.units(keys)
+        counts = np.diff(np.concatenate(([0], np.searchsorted(keys, bounds), [len(keys)])))
+        enough = counts >= min_items
+        yield counts * enough, layout.units(keys, np.repeat(enough, counts))
 
 
 def _keys(purchases: Purchases, clock: _Clock, layout: _Layout, low: int, high: int) -> Keys:
-    """Return the keys of purchases of the customers from `low` to before `high`; with the last go the pieces."""
-    pieces, last = purchases.pieces, high == len(purchases.customers)
-    keys = np.empty(sum(len(piece.customers) for piece in pieces), dtype=np.uint64)
+    """Return the keys of purchases of the customers from `low` to before `high`; with the last go the rows."""
+    last = high == len(purchases.customers)
+    keys = np.empty(purchases.rows.count, dtype=np.uint64)
     filled = 0
-    for n, piece in enumerate(pieces):
-        customers = purchases.customer_rank[piece.customers]
+    for numbers, items, times in purchases.rows.parts(use_up=last):
+        customers = purchases.customer_rank[numbers]
         mine = np.flatnonzero((customers >= low) & (customers < high)) if low or not last else slice(None)
         some = layout.packed(
             (customers[mine] - low).astype(np.uint64),
-            purchases.item_rank[piece.items[mine]].astype(np.uint64),
-            clock.read(piece)[mine],
+            purchases.item_rank[items[mine]].astype(np.uint64),
+            clock.read(times[mine]),
         )
         keys[filled : filled + len(some)] = some
         filled += len(some)
-        if last:
-            pieces[n] = NOTHING
     return keys[:filled]
 
 
@@ -205,33 +213,29 @@ def _keep_first(keys: Keys, time_bits: np.uint64) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Clock:
-    """Times as whole numbers from 0: units since the first, or the place among all times that there are."""
+    """Times as numbers from 0: how long after the first, or the place among all times that there are."""
 
-    unit: int
     first: int
     ticks: int
     distinct: Longs | None = None
 
-    def read(self, piece: Piece) -> Keys:
-        """Return the times of a piece."""
-        times = piece.times.astype(np.int64) * (piece.unit // self.unit)
+    def read(self, times: Times) -> Keys:
+        """Return times as such numbers."""
         if self.distinct is not None:
             return np.searchsorted(self.distinct, times).astype(np.uint64)
-        return (times - self.first).view(np.uint64)
+        return (times.astype(np.int64) - self.first).view(np.uint64)
 
 
-def _clock(pieces: Sequence[Piece], bits: int) -> _Clock:
+def _clock(rows: Rows, bits: int) -> _Clock:
     """Return a clock; one of places when the times do not fit into so many bits."""
-    unit = min((piece.unit for piece in pieces), default=1)
-    first = min((int(piece.times.min()) * (piece.unit // unit) for piece in pieces), default=0)
-    last = max((int(piece.times.max()) * (piece.unit // unit) for piece in pieces), default=0)
+    spans = [(int(times.min()), int(times.max())) for *_, times in rows.parts()] or [(0, 0)]
+    first, last = min(low for low, _ in spans), max(high for _, high in spans)
     if _bits(last - first + 1) <= bits:
-        return _Clock(unit, first, last - first + 1)
-    plain = _Clock(unit, 0, 0)
-    distinct = np.zeros(0, dtype=np.int64)
-    for piece in pieces:
-        distinct = np.union1d(distinct, plain.read(piece).view(np.int64))
-    return _Clock(unit, 0, len(distinct), distinct)
+        return _Clock(first, last - first + 1)
+    distinct: Longs = np.zeros(0, dtype=np.int64)
+    for *_, times in rows.parts():
+        distinct = np.union1d(distinct, times)
+    return _Clock(0, len(distinct), distinct)
 
 
 def _bits(count: int) -> int:

@@ -9,9 +9,8 @@ import csv
 import gzip
 import io
 import zlib
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,16 @@ from nnlib.checker import nearest
 from nnlib.data import Ints, Longs
 from nnlib.errors import DataError
 from nnlib.moments import DAY, SECOND, Moments, microseconds
-from nnlib.table import NotPlainError, read_fields
+from nnlib.table import NotPlainError, ahead, read_fields
 from nnlib.texts import Texts
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 UNREADABLE = (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error)
 OPTIONS = ("--region-column", "--customer-column", "--item-column", "--time-column")
-TOGETHER = 1 << 20  # purchases that are kept in one piece
+TOGETHER = 1 << 17  # purchases that are looked at together
+FINER = {DAY: SECOND, SECOND: 1}  # units of time, in microseconds
 
+Times = NDArray[np.int32] | Longs
 Report = Callable[[int, int], None]  # bytes of the file that were read so far, rows so far
 
 
@@ -49,44 +50,55 @@ class Columns:
         return self.region, self.customer, self.item, self.time
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Piece:
-    """Some purchases; `unit` is how many microseconds a time counts."""
+class Rows:
+    """Purchases in the order of the table, as numbers; their times count `unit` microseconds."""
 
-    customers: Ints
-    items: Ints
-    times: NDArray[np.int32] | Longs
-    unit: int
+    def __init__(self) -> None:
+        self.count = 0
+        self.unit = DAY  # until a time needs a smaller one
+        self._customers: Ints = np.empty(0, dtype=np.int32)
+        self._items: Ints = np.empty(0, dtype=np.int32)
+        self._times: Times = np.empty(0, dtype=np.int32)
 
+    def add(self, customers: Ints, items: Ints, moments: Longs) -> None:
+        """Add purchases; moments are in microseconds."""
+        start, self.count = self.count, self.count + len(customers)
+        self._refine(moments)
+        if self.count > len(self._customers):
+            self._resize(self.count + self.count // 8 + TOGETHER)
+        self._customers[start : self.count] = customers
+        self._items[start : self.count] = items
+        self._times[start : self.count] = moments // self.unit
 
-@dataclass(slots=True, eq=False)
-class Pieces:
-    """Purchases in the order of the table, in the least room."""
+    def parts(self, use_up: bool = False) -> Iterator[tuple[Ints, Ints, Times]]:
+        """Yield customers, items and times of some purchases after others; those that are used up take no memory."""
+        for start in reversed(range(0, self.count, TOGETHER)):
+            some = slice(start, min(start + TOGETHER, self.count))
+            part = self._customers[some].copy(), self._items[some].copy(), self._times[some].copy()
+            if use_up:
+                self._resize(start)
+            yield part
 
-    full: list[Piece] = field(default_factory=list)
-    rows: int = 0
-    _open: list[tuple[Ints, Ints, Longs]] = field(default_factory=list)
-    _size: int = 0
+    def _resize(self, size: int) -> None:
+        for column in (self._customers, self._items, self._times):
+            column.resize(size, refcheck=False)  # in place where the system can: never two of them
 
-    def add(self, customers: Ints, items: Ints, times: Longs) -> None:
-        """Add purchases; times in microseconds."""
-        self._open.append((customers, items, times))
-        self._size += len(customers)
-        self.rows += len(customers)
-        if self._size >= TOGETHER:
-            self.close()
-
-    def close(self) -> None:
-        """Put what was added last into a piece of its own."""
-        if self._size:
-            customers, items, times = (np.concatenate(column) for column in zip(*self._open, strict=True))
-            self.full.append(Piece(customers, items, *_shortened(times)))
-        self._open, self._size = [], 0
+    def _refine(self, moments: Longs) -> None:
+        """Take a smaller unit when these times need it."""
+        unit = self.unit
+        while unit > 1 and not (_is_short(moments // unit) and not np.any(moments % unit)):
+            unit = FINER[unit]
+        if unit == self.unit:
+            return
+        times = self._times.astype(np.int64) * (self.unit // unit)
+        if unit > 1 and not _is_short(times):
+            times, unit = times * unit, 1
+        self.unit, self._times = unit, times if unit == 1 else times.astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Purchases:
-    """All purchases. Ranks are by number in the pieces: of customers by region and name, of items by name."""
+    """All purchases. Ranks are by number in the rows: of customers by region and name, of items by name."""
 
     regions: tuple[str, ...]  # in the order of their texts, as are customers of a region, and items
     customers: Sequence[str]
@@ -94,7 +106,7 @@ class Purchases:
     items: Sequence[str]
     customer_rank: Ints
     item_rank: Ints
-    pieces: list[Piece]
+    rows: Rows
 
 
 def load(path: Path, columns: Columns, report: Report = lambda _position, _rows: None) -> Purchases:
@@ -141,13 +153,13 @@ def gathered(rows: Iterable[tuple[str, str, str, int]]) -> Purchases:
     """Return the purchases of lines as `read_purchases` gives them."""
     customers: dict[tuple[str, str], int] = {}
     items: dict[str, int] = {}
-    pieces, rest = Pieces(), iter(rows)
-    while some := list(islice(rest, TOGETHER // 8)):
-        numbers = array("i", (customers.setdefault((row[0], row[1]), len(customers)) for row in some))
-        wanted = array("i", (items.setdefault(row[2], len(items)) for row in some))
-        times = np.array([row[3] for row in some], dtype=np.int64)
-        pieces.add(np.array(numbers, dtype=np.int32), np.array(wanted, dtype=np.int32), times)
-    return _ranked(pieces, np.arange(len(customers)), list(customers), np.arange(len(items)), list(items))
+    found, rest = Rows(), iter(rows)
+    while some := list(islice(rest, TOGETHER)):
+        numbers = [customers.setdefault((row[0], row[1]), len(customers)) for row in some]
+        wanted = [items.setdefault(row[2], len(items)) for row in some]
+        moments = np.array([row[3] for row in some], dtype=np.int64)
+        found.add(np.array(numbers, dtype=np.int32), np.array(wanted, dtype=np.int32), moments)
+    return _ranked(found, np.arange(len(customers)), list(customers), np.arange(len(items)), list(items))
 
 
 def opened(path: Path) -> io.TextIOBase:
@@ -158,42 +170,36 @@ def opened(path: Path) -> io.TextIOBase:
 
 
 def _load_blocks(path: Path, columns: Columns, report: Report) -> Purchases:
-    regions, customers, items, moments, pieces = Texts(), Texts(), Texts(), Moments(), Pieces()
-    for fields in read_fields(path, _delimiter(path), lambda header: _places(columns.names, header, path)):
+    regions, customers, items, moments, rows = Texts(), Texts(), Texts(), Moments(), Rows()
+    read = read_fields(path, _delimiter(path), lambda header: _places(columns.names, header, path))
+    for fields in ahead(read):
         if not np.all(fields.lengths[:3]):
             raise NotPlainError  # an empty region, customer or item
         words, starts, lengths = fields.words, fields.starts, fields.lengths
         region = regions.numbers(words, starts[0], lengths[0])
         customer = customers.numbers(words, starts[1], lengths[1], region)
-        pieces.add(customer, items.numbers(words, starts[2], lengths[2]), moments.of(fields, 3))
-        report(fields.position, pieces.rows)
-    pieces.close()
-    used_customers = _used(customers.count, (piece.customers for piece in pieces.full))
-    used_items = _used(items.count, (piece.items for piece in pieces.full))
+        rows.add(customer, items.numbers(words, starts[2], lengths[2]), moments.of(fields, 3))
+        report(fields.position, rows.count)
+    used = [np.zeros(texts.count, dtype=np.bool_) for texts in (customers, items)]
+    for part in rows.parts():
+        for column, numbers in zip(used, part, strict=False):
+            column[numbers] = True
+    used_customers, used_items = (np.flatnonzero(column).astype(np.int32) for column in used)
     names, groups = customers.texts(used_customers)
     known = np.unique(groups)
     of_group = dict(zip(known.tolist(), regions.texts(known)[0], strict=True))
     owners = list(zip([of_group[group] for group in groups.tolist()], names, strict=True))
-    return _ranked(pieces, used_customers, owners, used_items, items.texts(used_items)[0])
-
-
-def _used(count: int, columns: Iterable[Ints]) -> Ints:
-    """Return which of the numbers below `count` there are."""
-    used = np.zeros(count, dtype=np.bool_)
-    for numbers in columns:
-        used[numbers] = True
-    return np.flatnonzero(used).astype(np.int32)
+    return _ranked(rows, used_customers, owners, used_items, items.texts(used_items)[0])
 
 
 def _ranked(
-    pieces: Pieces,
+    rows: Rows,
     customer_numbers: NDArray[Any],
     customers: Sequence[tuple[str, str]],
     item_numbers: NDArray[Any],
     items: Sequence[str],
 ) -> Purchases:
     """Return purchases with customers, as (region, name), and items in order."""
-    pieces.close()
     order = sorted(range(len(customers)), key=customers.__getitem__)
     regions = [customers[n][0] for n in order]
     names = tuple(dict.fromkeys(regions))
@@ -208,7 +214,7 @@ def _ranked(
         [items[n] for n in item_order],
         _ranks(customer_numbers[order]),
         _ranks(item_numbers[item_order]),
-        pieces.full,
+        rows,
     )
 
 
@@ -219,13 +225,9 @@ def _ranks(numbers: NDArray[Any]) -> Ints:
     return ranks
 
 
-def _shortened(times: Longs) -> tuple[NDArray[np.int32] | Longs, int]:
-    """Return times in the largest unit that divides all, and that unit in microseconds."""
-    for unit in (DAY, SECOND):
-        whole = times // unit
-        if np.array_equal(whole * unit, times) and whole.min() >= -(2**31) and whole.max() < 2**31:
-            return whole.astype(np.int32), unit
-    return times, 1
+def _is_short(values: Longs) -> bool:
+    """Whether 32 bits hold them all."""
+    return bool(np.all((values >= -(2**31)) & (values < 2**31)))
 
 
 def _places(names: Sequence[str], header: Sequence[str], path: Path) -> list[int]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +24,10 @@ from nnlib.data import Longs
 from nnlib.texts import WORD, Words
 
 Bytes = NDArray[np.uint8]
+T = TypeVar("T")
 
 BLOCK = 1 << 20  # bytes: what is made of a block stays in the processor's cache
+AHEAD = 4  # blocks
 LONGEST_BLOCK = 1 << 28
 LONGEST_FIELD = 100_000  # bytes; the csv module refuses little more
 ROOM = 3 * WORD  # zero bytes behind a block, so that words may be read beyond a field
@@ -64,6 +68,19 @@ def read_fields(path: Path, delimiter: str, places: Callable[[Sequence[str]], Se
         raise NotPlainError from error
     if not header:
         raise NotPlainError
+
+
+def ahead(source: Iterator[T]) -> Iterator[T]:
+    """Yield the same, made in a thread of its own and some ahead."""
+    end = object()
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            waiting = deque(thread.submit(next, source, end) for _ in range(AHEAD))
+            while (thing := waiting.popleft().result()) is not end:
+                waiting.append(thread.submit(next, source, end))
+                yield cast(T, thing)
+        finally:
+            thread.shutdown(cancel_futures=True)
 
 
 def _blocks(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
