@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 from collections.abc import Callable
@@ -58,11 +57,14 @@ def hyperparameter(text: str) -> tuple[str, Value]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise argparse.ArgumentTypeError(f"{text!r} is not legal, legal: name=value, such as hidden=128")
-    try:
-        parsed = json.loads(value)
-    except ValueError:
-        return name, value
-    return name, parsed if isinstance(parsed, bool | int | float) else value
+    if value in ("true", "false"):
+        return name, value == "true"
+    for kind in (int, float):  # also .5 and 1e-3
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    return name, value
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:

@@ -3,9 +3,9 @@
     python scripts/bench/retail.py [--quick] [--part valid|test] [--seeds 1 2] [--json FILE]
 
 The network learns baskets: an example is a customer on one of his shopping days. Its input are the items he has, each
-with a weight that falls with its age (60 days), the season and the country; its target are the items of the day, and with
-less weight those that he bought later. One linear layer leads from all inputs to all items: with most of the input dropped
-(denoising), each item is learned from the others. Everything was chosen on the validation part.
+with a weight that falls with its age (60 days), the season and the country; its target are the items of the day, and
+with less weight those that he bought later. One linear layer leads from all inputs to all items: with most of the
+input dropped (denoising), each item is learned from the others. Everything was chosen on the validation part.
 """
 
 from __future__ import annotations
