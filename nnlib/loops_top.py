@@ -1,4 +1,4 @@
-"""Compiled choice of the best items of each row. Twin: `metrics.top`."""
+"""Compiled choice of the best items of each row. Twin: `ranking.top`."""
 
 from __future__ import annotations
 
