@@ -1,123 +1,268 @@
+"""The epoch loop: what is learned, in which order, and when it ends."""
+
+import math
+
 import numpy as np
 import pytest
-from nnlib_samples import NETWORK, clustered, random_rows
+from nnlib_samples import batch_of, bits, clustered, network_of, random_matrix, sets_of
 
+from nnlib import backward, batches, gather, gradients, graph, metrics, optimizers, train
 from nnlib import network as net
-from nnlib import train
-from nnlib.contract import TrainSettings
-from nnlib.errors import NnlibError
-from nnlib.spec import parse_network, substitute
-from nnlib.threads import workers
+from nnlib.batches import epoch_order, examples_of
+from nnlib.contract import OPTIMIZERS, TrainSettings
+from nnlib.data import Data
+from nnlib.datafile import write_data
+from nnlib.errors import DivergedError
+from nnlib.gradients import Gradients
+from nnlib.graph import Graph
+from nnlib.stream import open_data
+from nnlib.threads import one_by_one, workers
 
-FILLED = substitute(NETWORK, {"hidden": 64, "denoising": 0.2})
+WIDTH = 40
+SETS = sets_of(x=random_matrix(50, WIDTH, 1, 0.2), y=random_matrix(50, WIDTH, 2, 0.2))
+INPUT, OUTPUT = {"Name": "I", "N": "auto", "DataSet": "x"}, {"Name": "O", "N": "auto", "DataSet": "y"}
+HIDDEN = {"Name": "H", "N": 10, "Activation": "Relu"}
+PLAIN = {"Layers": [INPUT, HIDDEN, OUTPUT]}
+NOISY = {
+    "Denoising": {"p": 0.2},
+    "Layers": [INPUT, HIDDEN | {"pDropout": 0.3, "BatchNormalization": True}, OUTPUT | {"Source": ["H", "I"]}],
+}
+SMALL = TrainSettings(epochs=2, batch=16, learning_rate=0.01)
 
 
-def network_of(width, output="Sigmoid", **changes):
-    raw = FILLED | changes
-    raw["Layers"] = [*raw["Layers"][:2], raw["Layers"][2] | {"Activation": output}]
-    return net.create(train.resolve(parse_network(raw, "n"), width, width, "n"), train.stream(1, train.WEIGHTS))
+def fit(raw=PLAIN, sets=SETS, validate=None, minimize=False, each=one_by_one, **settings):
+    """Return the Fit, the epochs that were reported, and the network that was trained."""
+    network, epochs = network_of(raw, sets), []
+    examples = examples_of(network.spec, sets, "d")
+    given = TrainSettings(**{"epochs": 2, "batch": 16, "learning_rate": 0.01} | settings)
+    return train.fit(network, examples, given, epochs.append, validate, minimize, each), epochs, network
 
 
-def bits(network):
-    return b"".join(edge.store.tobytes() + edge.bias.tobytes() for edge in network.edges)
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Make a small network many pieces of work."""
+    for module, name, size in (
+        (net, "BLOCK", 8),
+        (gather, "SHARE", 5),
+        (graph, "EXAMPLES", 5),
+        (graph, "PIECE", 4),
+        (backward, "PIECE", 4),
+        (optimizers, "SHARE", 7),
+    ):
+        monkeypatch.setattr(module, name, size)
 
 
-@pytest.mark.parametrize("output", ["Sigmoid", "SoftMax"])
-def test_same_bits_on_any_number_of_threads(output):
-    inputs, targets = random_rows(300, 1500, 1, 60), random_rows(300, 1500, 2, 60)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"ErrorFunction": "ScaledMarginalCrossEntropy", "ScaledMarginalCrossEntropy": {"zeroTarget": 0.4}},
+        {"Layers": [*NOISY["Layers"][:2], OUTPUT | {"Activation": "SoftMax"}]},
+        {"Layers": [*NOISY["Layers"][:2], OUTPUT | {"WeightNorm": 0.5}]},
+    ],
+    ids=["sigmoid", "margins", "softmax", "weight norm"],
+)
+@pytest.mark.parametrize("clip", [0.0, 0.1])
+def test_same_bits_on_any_number_of_threads(backend, small_pieces, change, clip):
     seen = set()
-    for threads in (1, 1, 3):
-        network = network_of(1500, output)
+    for threads in (1, 2, 3):
         with workers(threads) as each:
-            train.fit(network, inputs, targets, TrainSettings(epochs=2), lambda _epoch: None, each=each)
-        seen.add(bits(network))
+            found, epochs, _ = fit(NOISY | change, each=each, l2=1e-3, clip=clip, schedule="cosine")
+        seen.add((bits(found.network), epochs[-1].loss))
     assert len(seen) == 1
 
 
-def test_another_seed_gives_another_training():
-    data = clustered(20, 1, 9)
-    seen = set()
-    for seed in (1, 2):
-        network = network_of(40)
-        settings = TrainSettings(epochs=1, seed=seed)
-        train.fit(network, data.sets[0].rows, data.sets[1].rows, settings, lambda _epoch: None)
-        seen.add(bits(network))
-    assert len(seen) == 2
+def test_a_training_is_repeatable_and_another_seed_gives_another_one():
+    models = [bits(fit(NOISY, seed=seed)[0].network) for seed in (1, 1, 2)]
+    assert models[0] == models[1] != models[2]
+
+
+@pytest.mark.parametrize("rule", OPTIMIZERS)
+def test_late_rows_end_as_in_a_dense_update_when_gradients_are_clipped(monkeypatch, backend, rule):
+    found = []
+    for lazy in (net.is_lazy, lambda *_: False):
+        for module in (optimizers, gradients, train):
+            monkeypatch.setattr(module, "is_lazy", lazy)
+        fitted, epochs, _ = fit(NOISY, optimizer=rule, clip=0.1, l1=1e-4)
+        found.append((bits(fitted.network), [epoch.loss for epoch in epochs]))
+    assert found[0] == found[1]
+
+
+RATES = {"sgd": 1.0, "momentum": 0.3, "nesterov": 0.3, "adagrad": 0.05, "adadelta": 0.0}
+
+
+@pytest.mark.parametrize("rule", OPTIMIZERS)
+def test_the_loss_falls(backend, rule):
+    data = {data_set.name: data_set for data_set in clustered(64, 1, 9).sets}
+    raw = {"Layers": [INPUT | {"DataSet": "input"}, HIDDEN, OUTPUT | {"DataSet": "output"}]}
+    _, found, _ = fit(raw, data, optimizer=rule.upper(), epochs=20, learning_rate=RATES.get(rule, 0.02))
+    assert found[-1].loss < (0.99 if rule == "adadelta" else 0.6) * found[0].loss  # that one starts slowly
+
+
+def test_a_step_of_sgd_goes_down_the_gradient_of_the_mean():
+    start = network_of(PLAIN, SETS)
+    whole, batch, sink = Graph(start), batch_of(start, SETS), Gradients(start)
+    total = backward.backward(whole, whole.forward(batch.inputs), batch.targets, sink)
+    gradient = sink.arrays()
+    found, epochs, _ = fit(optimizer="sgd", epochs=1, batch=99, learning_rate=0.5, l2=0.1)
+    assert epochs[0].loss == pytest.approx(total / 50)
+    for (name, before), (_, after) in zip(start.arrays(), found.network.arrays(), strict=True):
+        pull = 0.1 * before if name.startswith("weights") else 0
+        np.testing.assert_allclose(after, before - 0.5 * (gradient[name] + pull), rtol=1e-4, atol=1e-6)
 
 
 def fit_with(values, minimize=False, **settings):
-    data = clustered(20, 1, 9)
-    network, states, script = network_of(40), [], iter(values)
+    """Train while the validation metric takes these values; return also the parameters after every epoch."""
+    script, states = iter(values), []
 
     def validate(network):
         states.append(bits(network))
         return next(script)
 
-    fit = train.fit(
-        network,
-        data.sets[0].rows,
-        data.sets[1].rows,
-        TrainSettings(**settings),
-        lambda _epoch: None,
-        validate,
-        minimize,
-    )
-    return fit, states
+    found, epochs, _ = fit(NOISY, validate=validate, minimize=minimize, **settings)
+    assert [epoch.value for epoch in epochs] == list(values)[: len(epochs)]
+    return found, states
 
 
 def test_early_stopping_keeps_the_best_epoch():
-    fit, states = fit_with([0.1, 0.3, 0.3, 0.2, 0.9], epochs=9, stop_after=2)
-    assert (fit.best_epoch, fit.epochs) == (2, 4)
-    assert bits(fit.network) == states[1]
+    found, states = fit_with([0.1, 0.3, 0.3, 0.2, 0.9], epochs=9, stop_after=2)
+    assert (found.best_epoch, found.epochs) == (2, 4)
+    assert bits(found.network) == states[1]
 
 
 def test_without_early_stopping_all_epochs_run():
-    fit, states = fit_with([3, 2, 1, 4, 5], minimize=True, epochs=5, stop_after=0)
-    assert (fit.best_epoch, fit.epochs) == (3, 5)
-    assert bits(fit.network) == states[2]
+    found, states = fit_with([3, 2, 1, 4, 5], minimize=True, epochs=5, stop_after=0)
+    assert (found.best_epoch, found.epochs) == (3, 5)
+    assert bits(found.network) == states[2]
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "sgd"])
-def test_the_loss_falls(optimizer):
-    data, losses = clustered(64, 1, 9), []
-    rate = 1.0 if optimizer == "sgd" else 0.01
-    settings = TrainSettings(epochs=20, batch=16, optimizer=optimizer, learning_rate=rate)
-    train.fit(
-        network_of(40),
-        data.sets[0].rows,
-        data.sets[1].rows,
-        settings,
-        lambda epoch: losses.append(epoch.loss),
-    )
-    assert losses[-1] < 0.6 * losses[0]
+def test_without_validation_the_last_epoch_counts():
+    found, epochs, network = fit(NOISY, epochs=3, stop_after=1)
+    assert (found.best_epoch, found.epochs) == (3, 3)
+    assert found.network is network
+    assert [(epoch.epoch, epoch.value) for epoch in epochs] == [(1, None), (2, None), (3, None)]
 
 
-def test_epoch_data_are_shuffled_and_denoised():
-    inputs, targets = random_rows(500, 40, 1), random_rows(500, 40, 2)
-    spec = network_of(40, Denoising={"p": 0.25}).spec
-    x, t = train._epoch_data(spec, inputs, targets, 1, 1, np.float32)
-    again, _ = train._epoch_data(spec, inputs, targets, 1, 1, np.float32)
-    other, _ = train._epoch_data(spec, inputs, targets, 1, 2, np.float32)
-    assert (x != again).nnz == 0
-    assert (x != other).nnz > 0
-    assert set(x.data.tolist()) == {float(np.float32(1 / 0.75))}
-    assert x.nnz / inputs.nonzeros == pytest.approx(0.75, abs=0.05)
-    order = train.stream(1, train.SHUFFLE, 1).permutation(500)
-    np.testing.assert_array_equal(t.indices, targets.take(order).indices)
-    plain = network_of(40, ShuffleIndices=False, Denoising={"p": 0}).spec
-    x, _ = train._epoch_data(plain, inputs, targets, 1, 1, np.float32)
-    np.testing.assert_array_equal(x.indices, inputs.indices)
+def test_a_metric_that_never_is_better_than_nothing_leaves_the_first_epoch():
+    found, states = fit_with([math.inf, math.inf], minimize=True, epochs=9, stop_after=2)
+    assert found.epochs == 2
+    assert bits(found.network) == states[-1]
 
 
-def test_widths_must_agree():
-    spec = parse_network(FILLED | {"Layers": [{"N": 39, "DataSet": "input"}, *FILLED["Layers"][1:]]}, "n")
-    with pytest.raises(NnlibError, match=r"n: layer Input0: N is 39, data set 'input' has width 40"):
-        train.resolve(spec, 40, 40, "n")
+LINEAR = {"ErrorFunction": "L2", "Layers": [INPUT, HIDDEN, OUTPUT | {"Activation": "Linear"}]}
 
 
-def test_settings_are_checked_all_at_once():
-    with pytest.raises(NnlibError) as caught:
-        train.check_settings(TrainSettings(epochs=1.5, batch=True, learning_rate=float("nan"), optimizer=3, seed=-1))
-    assert [line.split(":")[1] for line in str(caught.value).splitlines()] == [
-        f" train.{name}" for name in ("epochs", "batch", "optimizer", "learning_rate", "seed")
-    ]
+@pytest.mark.parametrize(
+    ("rule", "rate", "words"),
+    [
+        ("sgd", 1e6, "epoch 1, batch 4, step 4: loss is inf, layer O gives numbers that are not finite"),
+        ("momentum", 1e20, "epoch 1, batch 2, step 2: loss is inf, layer O gives numbers that are not finite"),
+        ("adam", 1e38, "epoch 1, batch 2, step 2: loss is nan, layer H gives numbers that are not finite"),
+    ],
+)
+def test_a_divergence_says_where(backend, rule, rate, words):
+    with pytest.raises(DivergedError) as caught:
+        fit(LINEAR, optimizer=rule, learning_rate=rate)
+    assert str(caught.value) == f"{words}; lower learning_rate, or set clip"
+
+
+def test_a_divergence_in_the_last_update_is_seen(backend):
+    words = "^epoch 1, batch 1, step 1: the last update failed, weights into layer H are not finite; lower"
+    with pytest.raises(DivergedError, match=words):
+        fit(LINEAR, optimizer="sgd", learning_rate=1e42, batch=50, epochs=1)
+
+
+def test_a_loss_that_only_grows_is_a_divergence():
+    with pytest.raises(DivergedError, match=r"^epoch 1, batch 4, step 4: loss \S+, the first was \S+; lower"):
+        fit(optimizer="sgd", learning_rate=1e6)
+
+
+def test_a_batch_normalization_that_is_not_finite_is_named():
+    network = network_of(NOISY, SETS)
+    network.norms[1].mean[2] = np.nan
+    examples = examples_of(network.spec, SETS, "d")
+    words = "the batch normalization of layer H is not finite"
+    with pytest.raises(DivergedError, match=words):
+        train.fit(network, examples, SMALL, lambda _: None)
+
+
+@pytest.fixture
+def seen_rows(monkeypatch):
+    """The examples of every batch."""
+    seen = []
+
+    def recording(spec, examples, rows, dtype):
+        seen.append(rows)
+        return batches.batch_of(spec, examples, rows, dtype)
+
+    monkeypatch.setattr(train, "batch_of", recording)
+    return seen
+
+
+def test_every_epoch_has_an_order_of_its_own(monkeypatch, seen_rows):
+    monkeypatch.setattr(batches, "SHUFFLE_BLOCK", 4)
+    monkeypatch.setattr(batches, "SHUFFLE_GROUP", 3)
+    fit(epochs=3)
+    assert [len(rows) for rows in seen_rows] == [16, 16, 16, 2] * 3
+    orders = [np.concatenate(seen_rows[low : low + 4]) for low in (0, 4, 8)]
+    for epoch, order in enumerate(orders, 1):
+        np.testing.assert_array_equal(order, epoch_order(1, epoch, 50, True))
+        assert sorted(order) == list(range(50))
+
+
+def test_without_shuffling_batches_follow_the_file(seen_rows):
+    fit(PLAIN | {"ShuffleIndices": False})
+    np.testing.assert_array_equal(np.concatenate(seen_rows), np.tile(np.arange(50), 2))
+
+
+def test_data_in_a_file_give_what_data_in_memory_do(monkeypatch, tmp_path):
+    monkeypatch.setattr(batches, "SHUFFLE_BLOCK", 4)
+    monkeypatch.setattr(batches, "SHUFFLE_GROUP", 3)
+    monkeypatch.setattr("nnlib.stream.BLOCK", 4)
+    write_data(tmp_path / "d.nc", Data(tuple(SETS.values())))
+    streamed = {s.name: s for s in open_data([tmp_path / "d.nc"], limit_bytes=0, cache_bytes=2000).sets}
+    assert type(streamed["x"].rows).__name__ == "FileRows"
+    assert bits(fit(NOISY, streamed)[0].network) == bits(fit(NOISY)[0].network)
+
+
+def test_noise_is_drawn_anew_for_every_batch(monkeypatch):
+    inputs, kept = [], []
+    forward = Graph.forward
+
+    def recording(self, some, keep=None, training=False, values=None):
+        found = forward(self, some, keep, training, values)
+        inputs.append(some[0].nnz)
+        kept.extend(mask.mean() for mask in found.keep.values())
+        return found
+
+    monkeypatch.setattr(Graph, "forward", recording)
+    fit(NOISY, epochs=8)
+    assert len(set(inputs)) > 8
+    assert len(set(kept)) > 4
+    assert sum(inputs) / 8 == pytest.approx(0.8 * SETS["x"].rows.nonzeros, rel=0.05)
+    assert np.mean(kept) == pytest.approx(0.7, abs=0.05)
+
+
+def test_validation_has_no_noise_and_the_running_statistics():
+    def validate(network):
+        return metrics.mean_loss(network, examples_of(network.spec, SETS, "d"))
+
+    _, epochs, network = fit(NOISY, validate=validate, minimize=True, stop_after=0)
+    assert epochs[-1].value == validate(network)
+    assert epochs[-1].value != epochs[-1].loss
+    assert np.all(network.norms[1].variance != 1)
+
+
+def test_whole_numbers_are_as_good_as_others():
+    network = network_of(PLAIN, SETS)
+    settings = TrainSettings(momentum=0, beta2=0, l2=1, l1=0)
+    training = train.Training(network, examples_of(network.spec, SETS, "d"), settings)
+    hyper = training._optimizer.hyper
+    assert {type(number) for number in (hyper.momentum, hyper.beta2, hyper.l2, hyper.l1)} == {float}
+
+
+def test_a_batch_without_any_input_is_learned_from():
+    sets = sets_of(x=random_matrix(50, WIDTH, 1, 0.0), y=random_matrix(50, WIDTH, 2, 0.2))
+    _, epochs, network = fit(NOISY, sets, optimizer="adam", epochs=2)
+    assert epochs[1].loss < epochs[0].loss
+    assert bits(network) != bits(network_of(NOISY, sets))
