@@ -6,9 +6,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from nnlib.train import Epoch
+if TYPE_CHECKING:
+    from nnlib.train import Epoch
+
+SECONDS_BETWEEN_LINES = 10
 
 
 @contextmanager
@@ -41,15 +44,55 @@ def counter(total: int, what: str, stream: TextIO | None = None) -> Iterator[Cal
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        speed = TextColumn("{task.speed:.0f}/s" if total else "")
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), speed, TimeRemainingColumn())
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(file=stream), transient=True) as progress:
-            task = progress.add_task(what, total=total)
-            yield lambda count: progress.update(task, advance=count)
+            task, done = progress.add_task(what, total=total), 0
+
+            def advance(count: int) -> None:
+                nonlocal done
+                done += count
+                speed = done / max(time.perf_counter() - started, 1e-9)
+                progress.update(task, completed=done, description=f"{what}, {speed:.0f}/s")
+
+            yield advance
     else:
         yield lambda _: None
     seconds = time.perf_counter() - started
     print(f"{total} {what} in {seconds:.2f} s, {total / max(seconds, 1e-9):.0f}/s", file=stream, flush=True)
+
+
+@contextmanager
+def reading(size: int, what: str, stream: TextIO | None = None) -> Iterator[Callable[[int, int], None]]:
+    """Give a function to call with the bytes read of `size` and the `what` found in them, both so far.
+
+    On a terminal it moves a bar; elsewhere it writes a line now and then, none at all when reading is quick.
+    """
+    stream, started = stream or sys.stderr, time.perf_counter()
+    if not stream.isatty():
+        said = started
+
+        def report(position: int, count: int) -> None:
+            nonlocal said
+            now = time.perf_counter()
+            if now - said >= SECONDS_BETWEEN_LINES:
+                said = now
+                part = f", {position / size:.0%}" if position else ""
+                print(f"{count:,} {what}{part}, {count / (now - started):,.0f}/s", file=stream, flush=True)
+
+        yield report
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(file=stream), transient=True) as progress:
+        task = progress.add_task("", total=size)
+
+        def move(position: int, count: int) -> None:
+            speed = count / max(time.perf_counter() - started, 1e-9)
+            progress.update(task, completed=position, description=f"{count:,} {what}, {speed:,.0f}/s")
+
+        yield move
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO | None = None) -> None:

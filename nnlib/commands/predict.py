@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 from nnlib.commands.arguments import add_data, add_exclude, add_threads, check_out, hold_threads, whole
@@ -69,7 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
         noted(f"{arguments.filter}: {listed}")
         factors = listed.rows.take
     excluded = None if values else used.excluded(arguments.exclude, layer)
-    with workers(threads) as each, counter(samples.count, "examples") as watch:
+    alone = arguments.out is None and sys.stdout.isatty()  # a bar among the lines would be in the way
+    counting = nullcontext(lambda _: None) if alone else counter(samples.count, "examples")
+    with workers(threads) as each, counting as watch:
         if values:
             rows = outputs(ready.network, ready.examples, layer, each)
             results.write_values(arguments.out, rows, samples, features, watch, form)
