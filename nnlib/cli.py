@@ -8,10 +8,10 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import keyword
 import os
 import sys
 import traceback
-from pathlib import Path
 from typing import Protocol, cast
 
 from nnlib import __version__
@@ -24,7 +24,6 @@ GROUPS = {
     "use models": ("predict", "evaluate", "embed"),
     "data and model files": ("import", "inspect", "diff"),
 }
-IMPORT_HELP = "make data files from purchases"
 EPILOG = """`nnlib COMMAND --help` has all of a command's options, with examples.
 
 exit codes: 0 done, 1 a bug of nnlib (diff: the files differ), 2 wrong arguments, 3 training diverged, 4 wrong input,
@@ -50,7 +49,7 @@ class Command(Protocol):
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    found = {name: _command(name) for names in GROUPS.values() for name in names if name != "import"}
+    found = {name: _command(name) for names in GROUPS.values() for name in names}
     parser = argparse.ArgumentParser(
         prog="nnlib",
         description=f"Train networks on DSSTNE's network and data files, and use them.\n{_listed(found)}",
@@ -71,19 +70,6 @@ def build_parser() -> argparse.ArgumentParser:
         )
         command.add_arguments(subparser)
         subparser.set_defaults(run=command.run)
-
-    imported = commands.add_parser("import", description="Make data files from purchases.", allow_abbrev=False)
-    imported.add_argument("table", type=Path, metavar="PURCHASES", help=".csv or .tsv with a header, also .gz")
-    imported.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the data files")
-    for name, default in (("region", "region"), ("customer", "customer"), ("item", "item"), ("time", "date")):
-        imported.add_argument(f"--{name}-column", default=default, metavar="NAME", help=f"default: {default}")
-    imported.add_argument("--regions", nargs="+", default=(), metavar="REGION", help="only these (default: all)")
-    imported.add_argument(
-        "--min-items", type=_min_items, default=10, metavar="N", help="drop customers with fewer items"
-    )
-    imported.add_argument("--items", type=Path, metavar="FILE", help="item,description with a header, for items.csv")
-    imported.set_defaults(run=_import)
-
     return parser
 
 
@@ -117,7 +103,8 @@ def _failed(code: int, text: str) -> int:
 
 
 def _command(name: str) -> Command:
-    return cast(Command, importlib.import_module(f"nnlib.commands.{name.replace('-', '_')}"))
+    module = f"{name}_" if keyword.iskeyword(name) else name.replace("-", "_")
+    return cast(Command, importlib.import_module(f"nnlib.commands.{module}"))
 
 
 def _listed(found: dict[str, Command]) -> str:
@@ -125,26 +112,8 @@ def _listed(found: dict[str, Command]) -> str:
     lines = []
     for title, names in GROUPS.items():
         lines += ["", f"{title}:"]
-        lines += [f"  {name:<17}{found[name].HELP if name in found else IMPORT_HELP}" for name in names]
+        lines += [f"  {name:<17}{found[name].HELP}" for name in names]
     return "\n".join(lines)
-
-
-def _min_items(text: str) -> int:
-    """Return the number; two items are the fewest that make a history and a test."""
-    if not text.isdecimal() or int(text) < 2:
-        raise argparse.ArgumentTypeError(f"{text!r} is not legal, legal: a whole number from 2; the usual one is 10")
-    return int(text)
-
-
-def _import(arguments: argparse.Namespace) -> int:
-    from nnlib import importer
-    from nnlib.purchases import Columns
-
-    names = ("region_column", "customer_column", "item_column", "time_column")
-    columns = Columns(*(getattr(arguments, name) for name in names))
-    return importer.import_purchases(
-        arguments.table, arguments.out, columns, arguments.regions, arguments.min_items, arguments.items
-    )
 
 
 if __name__ == "__main__":

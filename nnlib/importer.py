@@ -16,6 +16,7 @@ from nnlib.data import Csr
 from nnlib.datafile import write_data, write_names
 from nnlib.errors import DataError
 from nnlib.histories import LEAST_VALIDATED, MIN_ITEMS, PARTS, RegionParts, check_slugs, histories
+from nnlib.progress import reading
 from nnlib.purchases import UNREADABLE, Columns, load, opened
 
 ITEMS_FILE = "items.csv"
@@ -41,7 +42,9 @@ def import_purchases(
     """
     if out.exists() and not out.is_dir():
         raise DataError(f"{out}: not a folder, legal for --out: a folder, or a name that is still free")
-    history = histories(load(table, columns), min_items)
+    with reading(table.stat().st_size, "rows") as report:
+        purchases = load(table, columns, report)
+    history = histories(purchases, min_items)
     unknown = sorted(set(regions) - set(history.regions))
     if unknown:
         raise DataError(
