@@ -191,15 +191,17 @@ class Trainer:
         self.history = []
         stop = Stop()
         catching = fitting.stopped_by(stop, (signal.SIGINT,)) if self._folder else nullcontext()
-        showing = reporter(self.settings.epochs, metric) if self.progress else nullcontext(lambda _: None)
-        with showing as show, catching:
+        showing = reporter(self.settings.epochs, metric) if self.progress else nullcontext()
+        with showing as screen, catching:
 
             def report(epoch: Epoch) -> None:
                 self.history.append(epoch)
-                show(epoch)
+                if screen is not None:
+                    screen.epoch(epoch)
 
             try:
-                found = fitting.run(task, self._threads, report, self._folder, stop)
+                on_batch = screen.batch if screen is not None else None
+                found = fitting.run(task, self._threads, report, self._folder, stop, on_batch=on_batch)
             except EvictedError:  # it was Ctrl-C that asked for a stop, and the training is saved
                 raise KeyboardInterrupt from None
         fitting.finished(self._folder)

@@ -1,7 +1,8 @@
 """Which code runs the inner loops: compiled ones where Numba is installed, else NumPy's.
 
-NNLIB_BACKEND=numpy or numba asks for one of them. Where compiled code cannot be kept from one start to the next (nnlib in
-a zip, and no folder for caches), every start would compile for ten seconds; there NumPy is used unless Numba is asked for.
+NNLIB_BACKEND=numpy or numba asks for one of them. Where compiled code cannot be kept from one start to the next (nnlib
+in a zip, and no folder for caches), every start would compile for ten seconds; there NumPy is used unless Numba is
+asked for.
 """
 
 from __future__ import annotations

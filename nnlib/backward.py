@@ -68,9 +68,9 @@ def backward(graph: Graph, values: Values, targets: Mapping[int, Targets], sink:
             continue  # no output layer depends on it
         delta = _normalized(graph, node, values, delta, sink)
         for edge in node.edges:
-            below = _edge_gradient(graph, edge, values, delta, sink)
-            if below is not None:
-                add(edge.source, below)
+            part = _edge_gradient(graph, edge, values, delta, sink)
+            if part is not None:
+                add(edge.source, part)
         for skip in node.skips:
             if graph.network.spec.layers[skip].kind is not LayerKind.INPUT:
                 add(skip, delta.copy())

@@ -131,6 +131,7 @@ def run(
     folder: Path | None = None,
     stop: Stop | None = None,
     every: float = SAVE_EVERY,
+    on_batch: train.OnBatch | None = None,
 ) -> train.Fit:
     """Train and return the best parameters; with a `folder` save there every so many seconds and go on from there.
 
@@ -143,7 +144,7 @@ def run(
     with workers(threads) as each:
         validate = Ruler(task.goal, task.spec, task.held_out, each).value if task.held_out else None
         minimize = task.goal.minimize
-        return train.fit(task.network, task.examples, task.settings, report, validate, minimize, each, keeper)
+        return train.fit(task.network, task.examples, task.settings, report, validate, minimize, each, keeper, on_batch)
 
 
 def finished(folder: Path | None) -> None:

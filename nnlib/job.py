@@ -156,7 +156,7 @@ def run(trial: Trial, folder: Path, threads: int = 1, stop: Stop | None = None, 
 
 def _fit(trial: Trial, folder: Path, spec: NetworkSpec, learned: Part, ruler: Ruler, keeper: Checkpoints) -> train.Fit:
     network = create(spec, stream(trial.train.seed, WEIGHTS))
-    with _log(folder / LOG_FILE, trial) as report:
+    with _log(folder / LOG_FILE, trial) as (report, on_batch):
         return train.fit(
             network,
             learned.examples(spec),
@@ -166,6 +166,7 @@ def _fit(trial: Trial, folder: Path, spec: NetworkSpec, learned: Part, ruler: Ru
             ruler.goal.minimize,
             ruler.each,
             keeper,
+            on_batch,
         )
 
 
@@ -286,12 +287,12 @@ def _champion(trial: Trial, folder: Path, ruler: Ruler) -> tuple[dict[str, float
 
 
 @contextmanager
-def _log(path: Path, trial: Trial) -> Iterator[Callable[[train.Epoch], None]]:
-    """Give a function that takes each epoch into the log, a line at once, and onto the terminal.
+def _log(path: Path, trial: Trial) -> Iterator[tuple[Callable[[train.Epoch], None], train.OnBatch]]:
+    """Give a function that takes each epoch into the log, a line at once, and onto the terminal, and one for batches.
 
     The log of an earlier attempt is kept up to the epoch from which this one goes on.
     """
-    with reporter(trial.train.epochs, trial.metric.name) as show, path.open("r+", encoding="utf-8") as file:
+    with reporter(trial.train.epochs, trial.metric.name) as screen, path.open("r+", encoding="utf-8") as file:
         kept = list(file)
         started = False
 
@@ -304,6 +305,6 @@ def _log(path: Path, trial: Trial) -> Iterator[Callable[[train.Epoch], None]]:
                 started = True
             file.write(json.dumps(asdict(epoch)) + "\n")
             file.flush()
-            show(epoch)
+            screen.epoch(epoch)
 
-        yield report
+        yield report, screen.batch

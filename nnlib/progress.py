@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -14,26 +15,57 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LINES = 10
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What to call on the way: with each epoch at its end, and with (epoch, examples done, of how many) in it."""
+
+    epoch: Callable[[Epoch], None]
+    batch: Callable[[int, int, int], None]
+
+
 @contextmanager
-def reporter(epochs: int, metric: str, stream: TextIO | None = None) -> Iterator[Callable[[Epoch], None]]:
-    """Give a function to call after each epoch: a progress bar on a terminal, else one plain line each."""
+def reporter(epochs: int, metric: str, stream: TextIO | None = None) -> Iterator[Shown]:
+    """Show a training: a bar with the speed on a terminal, else a line for each epoch and now and then between."""
     stream = stream or sys.stderr
+    started = said = time.perf_counter()
     if not stream.isatty():
-        yield lambda epoch: print(described(epoch, epochs, metric), file=stream, flush=True)
+
+        def line(epoch: int, done: int, examples: int) -> None:
+            nonlocal said
+            now = time.perf_counter()
+            if now - said >= SECONDS_BETWEEN_LINES:
+                said = now
+                print(f"epoch {epoch}/{epochs}: {done:,} of {examples:,} examples", file=stream, flush=True)
+
+        yield Shown(lambda epoch: print(described(epoch, epochs, metric), file=stream, flush=True), line)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(file=stream)) as progress:
-        task = progress.add_task("training", total=epochs)
-        yield lambda epoch: progress.update(task, completed=epoch.epoch, description=described(epoch, epochs, metric))
+        task, last, first = progress.add_task("training", total=epochs), "training", 0.0
+
+        def move(epoch: int, done: int, examples: int) -> None:
+            nonlocal first
+            position = epoch - 1 + done / examples
+            first = first or position  # a training that was resumed starts in the middle
+            speed = (position - first) * examples / max(time.perf_counter() - started, 1e-9)
+            progress.update(task, completed=position, description=f"{last}, {speed:,.0f} examples/s")
+
+        def end(epoch: Epoch) -> None:
+            nonlocal last
+            last = described(epoch, epochs, metric)
+            progress.update(task, completed=epoch.epoch, description=last)
+
+        yield Shown(end, move)
 
 
 def described(epoch: Epoch, epochs: int, metric: str) -> str:
-    """Return one epoch as a line, such as `epoch 3/30 loss 7.1234 ndcg@20 0.0815 0.21 s`."""
+    """Return one epoch as a line, such as `epoch 3/30 loss 7.1234 ndcg@20 0.0815 0.21 s 4871/s`."""
     value = "" if epoch.value is None else f" {metric} {epoch.value:.5g}"
-    return f"epoch {epoch.epoch}/{epochs} loss {epoch.loss:.5g}{value} {epoch.seconds:.2f} s"
+    speed = epoch.examples / max(epoch.seconds, 1e-9)
+    return f"epoch {epoch.epoch}/{epochs} loss {epoch.loss:.5g}{value} {epoch.seconds:.2f} s {speed:.0f}/s"
 
 
 @contextmanager

@@ -26,6 +26,8 @@ from nnlib.sinks import Sink
 from nnlib.threads import Each, one_by_one
 from nnlib.updates import Hyper
 
+OnBatch = Callable[[int, int, int], None]  # (epoch, examples done in it, of how many)
+
 LOSS_BOUND = 10  # times the very first loss (1 at least): a training this much worse than none has diverged
 ADVICE = "lower learning_rate, or set clip"
 
@@ -38,6 +40,7 @@ class Epoch:
     loss: float
     value: float | None
     seconds: float
+    examples: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,7 +153,9 @@ class Training:
         self._step = Step(network, self._optimizer, settings, each)
         self._started = time.perf_counter()
 
-    def run(self, report: Callable[[Epoch], None], keeper: Keeper | None = None) -> Fit:
+    def run(
+        self, report: Callable[[Epoch], None], keeper: Keeper | None = None, on_batch: OnBatch | None = None
+    ) -> Fit:
         """Train to the end and return the best parameters. Raises DivergedError, and what `keeper` raises."""
         if keeper is not None:
             keeper.restore(self)
@@ -158,7 +163,7 @@ class Training:
         while position.epoch <= settings.epochs and not self._stalled():
             self._started = time.perf_counter()
             with np.errstate(all="ignore"):  # infinities and NaN end as DivergedError
-                self._run_epoch(keeper)
+                self._run_epoch(keeper, on_batch)
             self._end_epoch(report)
         return Fit(self.best or self.network, position.epoch - 1, position.best_epoch or position.epoch - 1)
 
@@ -167,7 +172,7 @@ class Training:
         position, patience = self.position, self.settings.stop_after
         return bool(self._validate and patience and position.epoch - 1 - position.best_epoch >= patience)
 
-    def _run_epoch(self, keeper: Keeper | None) -> None:
+    def _run_epoch(self, keeper: Keeper | None, on_batch: OnBatch | None) -> None:
         position, spec = self.position, self.network.spec
         order = epoch_order(self.settings.seed, position.epoch, self._examples.count, spec.shuffle)
         for low, high in self._batches[position.batch :]:
@@ -179,6 +184,8 @@ class Training:
             position.total += error
             if position.step == 1:
                 position.first = error / batch.examples
+            if on_batch is not None:
+                on_batch(position.epoch, high, self._examples.count)
             if keeper is not None:
                 keeper.after_batch(self)
 
@@ -191,7 +198,8 @@ class Training:
         if loss > LOSS_BOUND * max(position.first, 1.0):
             raise DivergedError(f"{self._place()}: loss {loss:.6g}, the first was {position.first:.6g}; {ADVICE}")
         value = self._validate(self.network) if self._validate else None
-        report(Epoch(position.epoch, loss, value, position.seconds + time.perf_counter() - self._started))
+        seconds = position.seconds + time.perf_counter() - self._started
+        report(Epoch(position.epoch, loss, value, seconds, self._examples.count))
         if value is not None:
             better = value if self._minimize else -value
             if better < position.best_value:
@@ -234,9 +242,10 @@ def fit(
     minimize: bool = False,
     each: Each = one_by_one,
     keeper: Keeper | None = None,
+    on_batch: OnBatch | None = None,
 ) -> Fit:
     """Train `network` in place and return its best parameters; see `Training`."""
-    return Training(network, examples, settings, validate, minimize, each).run(report, keeper)
+    return Training(network, examples, settings, validate, minimize, each).run(report, keeper, on_batch)
 
 
 def _needs_whole_gradients(network: Network) -> bool:

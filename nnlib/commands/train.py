@@ -126,8 +126,8 @@ def _train(arguments: argparse.Namespace) -> int:
     stop, every = Stop(), arguments.checkpoint_every or fitting.SAVE_EVERY
     signals = (signal.SIGINT, signal.SIGTERM) if arguments.checkpoint else ()
     try:
-        with fitting.stopped_by(stop, signals), reporter(settings.epochs, metric) as report:
-            found = fitting.run(task, threads, report, arguments.checkpoint, stop, every)
+        with fitting.stopped_by(stop, signals), reporter(settings.epochs, metric) as shown:
+            found = fitting.run(task, threads, shown.epoch, arguments.checkpoint, stop, every, shown.batch)
     except EvictedError:
         print(f"nnlib: saved in {arguments.checkpoint}; the same command goes on from there", file=sys.stderr)
         return int(Exit.EVICTED)

@@ -1,5 +1,6 @@
 import io
 
+from nnlib import progress
 from nnlib.progress import reporter
 from nnlib.train import Epoch
 
@@ -10,17 +11,23 @@ class Terminal(io.StringIO):
 
 
 def shown(stream):
-    with reporter(3, "p@10", stream) as report:
-        report(Epoch(1, 7.25, None, 0.5))
-        report(Epoch(2, 6.5, 0.125, 0.25))
+    with reporter(3, "p@10", stream) as on:
+        on.epoch(Epoch(1, 7.25, None, 0.5, 100))
+        on.batch(2, 50, 100)
+        on.epoch(Epoch(2, 6.5, 0.125, 0.25, 100))
     return stream.getvalue()
 
 
 def test_one_plain_line_an_epoch_without_a_terminal():
-    assert shown(io.StringIO()) == "epoch 1/3 loss 7.25 0.50 s\nepoch 2/3 loss 6.5 p@10 0.125 0.25 s\n"
+    assert shown(io.StringIO()) == "epoch 1/3 loss 7.25 0.50 s 200/s\nepoch 2/3 loss 6.5 p@10 0.125 0.25 s 400/s\n"
 
 
 def test_a_bar_on_a_terminal():
     text = shown(Terminal())
     assert "epoch 2/3 loss 6.5 p@10 0.125" in text
-    assert "2/3" in text
+    assert "67%" in text
+
+
+def test_long_epochs_say_where_they_are(monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0)
+    assert "epoch 2/3: 50 of 100 examples\n" in shown(io.StringIO())
