@@ -8,7 +8,7 @@ DSSTNE ignores.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nnlib import netcdf
 from nnlib.blocks import check_room, read_index, read_rows, read_weights
-from nnlib.data import Csr, Data, DataSet, Dense, join
+from nnlib.data import Csr, Data, DataSet, Dense, Rows, join
 from nnlib.dataheader import (
     AXES,
     BOOLEAN,
@@ -86,21 +86,28 @@ def read_data(path: Path) -> Data:
     with netcdf.File(path) as file:
         headers = read_headers(file)
         check_room(file, "its data sets", sum(header.bytes for header in headers))
-        sets = tuple(data_set_of(file, header, read_rows(file, header, 0, header.rows)) for header in headers)
+        sets = data_sets(file, headers, lambda header: read_rows(file, header, 0, header.rows))
         samples = file.strings("samples") if shape_of_names(file, "samples") else ()
         return Data(sets, samples, region_of(file))
 
 
-def data_set_of(file: netcdf.File, header: Header, rows: Any) -> DataSet:
-    """Return a data set of an open file with its names, weights and index; `rows` may lie anywhere."""
-    return DataSet(
-        header.name,
-        rows,
-        file.strings(f"indToFeature{header.n}") if header.names else (),
-        read_weights(file, header),
-        read_index(file, header),
-        header.dimensions if len(header.dimensions) > 1 else (),
-        bool(header.bits & IGNORE_ZERO),
+def data_sets(
+    file: netcdf.File, headers: Sequence[Header], rows: Callable[[Header], Csr | Dense | Rows]
+) -> tuple[DataSet, ...]:
+    """Return the data sets of an open file with their names, weights and index; their rows may lie anywhere."""
+    named = {header.names_of: header for header in headers if header.names}
+    names = {owner: file.strings(f"indToFeature{owner}") for owner in named}
+    return tuple(
+        DataSet(
+            header.name,
+            rows(header),
+            names.get(header.names_of, ()),
+            read_weights(file, header),
+            read_index(file, header),
+            header.dimensions if len(header.dimensions) > 1 else (),
+            bool(header.bits & IGNORE_ZERO),
+        )
+        for header in headers
     )
 
 
@@ -122,29 +129,44 @@ def blocks_of(header: Header) -> Iterator[tuple[int, int]]:
         yield first, min(first + size, header.rows)
 
 
-def write_data(path: Path, data: Data, names: Path | None = None) -> None:
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A file that holds the names of units alone, as every file of these units begins."""
+
+    path: Path
+    features: tuple[tuple[str, ...], ...]
+
+
+def write_data(path: Path, data: Data, begun: Begun | None = None) -> None:
     """Write a data-set file atomically; the same data give the same bytes.
 
-    Many files of the same units are written faster with `names`, a file that `write_names` made of one of them.
+    Many files of the same units are written faster with what `begin_data` made of one of them.
     """
     attributes: dict[str, Any] = {"datasets": np.uint32(len(data.sets))}
     variables: dict[str, netcdf.Variable] = {}
     for n, data_set in enumerate(data.sets):
         attributes |= _attributes(n, data_set)
         variables |= _variables(n, data_set)
+    for n, owner in _owners(data).items():
+        if owner == n:
+            variables |= _names(n, data.sets[n])
+        else:
+            attributes[f"namesOf{n}"] = np.uint32(owner)
     if data.samples:
         variables["samples"] = netcdf.Variable("samplesDim", tuple(data.samples))
     if data.region:
         attributes["region"] = data.region
-    netcdf.write(path, netcdf.Content(attributes, variables), names)
+    fits = begun and begun.features == tuple(data_set.features for data_set in data.sets)
+    netcdf.write(path, netcdf.Content(attributes, variables), begun.path if begun and fits else None)
 
 
-def write_names(path: Path, data: Data) -> None:
+def begin_data(path: Path, data: Data) -> Begun:
     """Write what files of the same units begin with, for `write_data`."""
     variables: dict[str, netcdf.Variable] = {}
-    for n, data_set in enumerate(data.sets):
-        variables |= _names(n, data_set)
+    for owner in set(_owners(data).values()):
+        variables |= _names(owner, data.sets[owner])
     netcdf.write(path, netcdf.Content({}, variables))
+    return Begun(path, tuple(data_set.features for data_set in data.sets))
 
 
 def _summary(file: netcdf.File, header: Header) -> SetSummary:
@@ -212,12 +234,20 @@ def _variables(n: int, data_set: DataSet) -> dict[str, netcdf.Variable]:
         found[f"dataWeight{n}"] = netcdf.Variable(f"examplesDim{n}", data_set.weights.astype(np.float32, copy=False))
     if data_set.index is not None:
         found[f"index{n}"] = netcdf.Variable(f"examplesDim{n}", data_set.index.astype(np.uint32))
-    return found | _names(n, data_set)
+    return found
+
+
+def _owners(data: Data) -> dict[int, int]:
+    """Return of each data set with names the first that has the same: they are written once, as texts take room."""
+    found: dict[int, int] = {}
+    for n, data_set in enumerate(data.sets):
+        if data_set.features:
+            found[n] = next((m for m in found if data.sets[m].features == data_set.features), n)
+    return found
 
 
 def _names(n: int, data_set: DataSet) -> dict[str, netcdf.Variable]:
-    variable = netcdf.Variable(f"indToFeatureDim{n}", data_set.features)
-    return {f"indToFeature{n}": variable} if data_set.features else {}
+    return {f"indToFeature{n}": netcdf.Variable(f"indToFeatureDim{n}", data_set.features)}
 
 
 def _never_empty(values: NDArray[Any]) -> NDArray[Any]:

@@ -2,7 +2,8 @@
 
 Data set n has the attributes name, attributes (bits), dataType, kind, dimensions, width, height, length, and the
 variables sparseStart, sparseEnd (half-open ranges into sparseIndex), sparseIndex, sparseData, or data, then dataWeight
-and index; every one of these names ends in n.
+and index; every one of these names ends in n. Names of units are in indToFeature, or, where the attribute namesOf
+gives the number of an earlier data set, they are those of that one.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Header:
     examples: int
     entries: int  # how long sparseIndex is; of a dense set, how long data is
     names: int  # of units
+    names_of: int  # which data set's names these are
 
     @property
     def sparse(self) -> bool:
@@ -143,7 +145,8 @@ def _header(file: File, n: int) -> Header:
         raise DataError(f"{file.path.name}: data set {name!r} has zero examples, legal: at least one")
     if bits & WEIGHTED:
         _same_length(file, f"dataWeight{n}", _number_type(file, f"dataWeight{n}", "iuf").length, examples, "examples")
-    return Header(n, name, bits, stored, dimensions, rows, examples, entries, _names(file, n, dimensions))
+    names, names_of = _names(file, n, dimensions)
+    return Header(n, name, bits, stored, dimensions, rows, examples, entries, names, names_of)
 
 
 def _stored_type(file: File, n: int, bits: int) -> np.dtype[Any]:
@@ -191,15 +194,19 @@ def _dense_sizes(file: File, n: int, bits: int, dimensions: tuple[int, ...]) -> 
     return length // width, length
 
 
-def _names(file: File, n: int, dimensions: tuple[int, ...]) -> int:
-    shape = shape_of_names(file, f"indToFeature{n}")
+def _names(file: File, n: int, dimensions: tuple[int, ...]) -> tuple[int, int]:
+    """Return how many names the units have, and which data set's they are."""
+    owner = integer(file, f"namesOf{n}") if f"namesOf{n}" in file.attributes else n
+    if not 0 <= owner <= n:
+        raise DataError(f"{file.path.name}: attribute namesOf{n}: {owner} is not legal, legal: 0 to {n}")
+    shape = shape_of_names(file, f"indToFeature{owner}")
     if shape is None:
-        return 0
+        return 0, owner
     width = math.prod(dimensions)
     if shape.length not in (0, width):
         axes = " x ".join(f"{axis}{n}" for axis in AXES[: len(dimensions)])
-        raise DataError(f"{file.path.name}: indToFeature{n}: {shape.length} names, {axes} is {width}")
-    return shape.length
+        raise DataError(f"{file.path.name}: indToFeature{owner}: {shape.length} names, {axes} is {width}")
+    return shape.length, owner
 
 
 def _one_dimension(file: File, name: str) -> Shape:

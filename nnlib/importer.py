@@ -13,7 +13,7 @@ from pathlib import Path
 from nnlib.checker import nearest
 from nnlib.contract import write_atomically
 from nnlib.data import Csr
-from nnlib.datafile import write_data, write_names
+from nnlib.datafile import Begun, begin_data, write_data
 from nnlib.errors import DataError
 from nnlib.histories import LEAST_VALIDATED, MIN_ITEMS, PARTS, RegionParts, check_slugs, histories
 from nnlib.progress import reading
@@ -59,15 +59,14 @@ def import_purchases(
         raise DataError(f"{table.name}: no region has a customer with enough items{_needed(min_items)}")
     lines: list[Line] = []
     with _all_or_nothing(out) as (folder, replaced):
-        names = folder / NAMES_FILE
+        begun: Begun | None = None
         for region in made:
             split = history.split(region)
-            if not lines:
-                write_names(names, split.parts["train"])
+            begun = begun or begin_data(folder / NAMES_FILE, split.parts["train"])
             for part in PARTS:
-                write_data(folder / f"{split.slug}.{part}.nc", split.parts[part], names)
+                write_data(folder / f"{split.slug}.{part}.nc", split.parts[part], begun)
             lines.append(_line(split))
-        names.unlink()
+        (folder / NAMES_FILE).unlink()
         write_atomically(folder / ITEMS_FILE, items_csv)
     _print_table(lines, [region for region in wanted if region not in made], min_items)
     if replaced:

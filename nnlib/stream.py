@@ -18,7 +18,7 @@ import numpy as np
 
 from nnlib.blocks import read_rows
 from nnlib.data import Csr, Data, Dense, Longs, join
-from nnlib.datafile import BLOCK, data_set_of, estimated_bytes, read_all, region_of
+from nnlib.datafile import BLOCK, data_sets, estimated_bytes, read_all, region_of
 from nnlib.dataheader import Header, read_headers, shape_of_names
 from nnlib.memory import available_bytes
 from nnlib.netcdf import File
@@ -168,7 +168,7 @@ def open_data(paths: Sequence[Path], limit_bytes: int | None = None, cache_bytes
 
 
 def _left_in(file: File, cache: Cache) -> Data:
-    sets = tuple(data_set_of(file, header, FileRows(file, header, cache)) for header in read_headers(file))
+    sets = data_sets(file, read_headers(file), lambda header: FileRows(file, header, cache))
     return Data(sets, (), region_of(file))
 
 

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from nnlib import netcdf
 from nnlib.data import Csr, Data, DataSet, Dense, from_rows, kind_of
-from nnlib.datafile import SetSummary, check_data_file, read_all, read_data, write_data
+from nnlib.datafile import SetSummary, begin_data, check_data_file, read_all, read_data, write_data
 from nnlib.errors import DataError
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
@@ -48,7 +48,7 @@ def any_set(draw, name, examples, texts):
     return DataSet(
         name,
         draw(any_rows(unique, width)),
-        draw(st.just(()) | st.tuples(*[NAMES] * width)) if texts else (),
+        draw(st.sampled_from([(), ("a",) * width]) | st.tuples(*[NAMES] * width)) if texts else (),
         draw(st.none() | hnp.arrays("f4", examples, elements=st.floats(0, 9, width=16))),
         draw(hnp.arrays("i4", examples, elements=st.integers(0, unique - 1))) if indexed else None,
         dimensions if len(dimensions) > 1 else (),
@@ -197,6 +197,8 @@ def put(name, index, value):
         (lambda file: file.setncattr("attributes0", np.uint32(1)), "variable sparseData0 is missing"),
         (lambda file: file.setncattr("attributes0", np.uint32(256)), "has the bits 256, legal: a sum of"),
         (lambda file: file.setncattr("width0", np.uint32(4)), "3 names, width0 is 4"),
+        (lambda file: file.setncattr("namesOf0", np.uint32(1)), "namesOf0: 1 is not legal, legal: 0 to 0"),
+        (lambda file: file.setncatts({"namesOf1": 0, "width1": np.uint32(5)}), "indToFeature0: 3 names, width1 is 5"),
     ],
 )
 def test_damaged_files_are_named(tmp_path, change, words):
@@ -204,6 +206,24 @@ def test_damaged_files_are_named(tmp_path, change, words):
     with pytest.raises(DataError, match=r"bad\.nc") as caught:
         read_data(tmp_path / "bad.nc")
     assert words in str(caught.value)
+
+
+def test_names_that_are_the_same_are_written_once(tmp_path):
+    sets = tuple(DataSet(name, from_rows([[0]], 2), features) for name, features in zip("abcd", NAMED, strict=True))
+    write_data(tmp_path / "a.nc", Data(sets))
+    with netCDF4.Dataset(tmp_path / "a.nc") as file:
+        assert {name for name in file.variables if name.startswith("ind")} == {"indToFeature0", "indToFeature2"}
+        assert (file.namesOf1, file.namesOf3) == (0, 0)
+    assert [data_set.features for data_set in read_data(tmp_path / "a.nc").sets] == NAMED
+    begun = begin_data(tmp_path / "names.nc", Data(sets))
+    for some in (sets, sets[::-1][1:]):  # the latter have other names in other places
+        write_data(tmp_path / "b.nc", Data(some, ("x",)), begun)
+        seen = read_data(tmp_path / "b.nc")
+        assert [data_set.features for data_set in seen.sets] == [data_set.features for data_set in some]
+        assert seen.samples == ("x",)
+
+
+NAMED = [("x", "y"), ("x", "y"), ("y", "x"), ("x", "y")]
 
 
 def test_zero_examples(tmp_path):

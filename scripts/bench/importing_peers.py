@@ -1,0 +1,112 @@
+"""The peer of `nnlib import`, and its input, each for a process of its own.
+
+`generate TABLE ROWS` writes purchases; `pandas TABLE FOLDER` makes the same matrices of them with pandas and SciPy.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+REGIONS, ITEMS, DAYS = 40, 40_000, 730
+PURCHASES_OF_A_CUSTOMER = 80
+SOME = 1 << 20
+MIN_ITEMS = 10
+
+
+def generate(path: Path, rows: int) -> None:
+    """Write a table in which some customers, items and regions are much more frequent than others."""
+    random = np.random.default_rng(1)
+    customers = max(rows // PURCHASES_OF_A_CUSTOMER, 10)
+    names = [f"Region {n}" if n % 3 else f"Land of many words {n}" for n in range(REGIONS)]
+    regions = np.array([name.encode() for name in names])
+    letters = regions.view(np.uint8).reshape(REGIONS, -1)
+    region_of = (random.random(customers) ** 2 * REGIONS).astype(np.int64)
+    days = (np.datetime64("2010-01-01") + np.arange(DAYS)).astype("S10").view(np.uint8).reshape(DAYS, -1)
+    with path.open("wb") as file:
+        file.write(b"region,customer,item,date\n")
+        for start in range(0, rows, SOME):
+            count = min(SOME, rows - start)
+            customer = (random.random(count) ** 1.5 * customers).astype(np.int64)
+            item = (random.random(count) ** 3 * ITEMS).astype(np.int64)
+            fields = [letters[region_of[customer]], _digits(customer + 1_000_000, 7), _digits(item, 6)]
+            fields.append(days[random.integers(0, DAYS, count)])
+            comma, newline = np.full((count, 1), ord(","), np.uint8), np.full((count, 1), ord("\n"), np.uint8)
+            lines = np.hstack([*[part for field in fields for part in (field, comma)][:-1], newline]).reshape(-1)
+            file.write(lines[lines != 0].tobytes())
+
+
+def _digits(numbers: Any, wide: int) -> Any:
+    return (numbers[:, None] // 10 ** np.arange(wide - 1, -1, -1) % 10 + ord("0")).astype(np.uint8)
+
+
+def with_pandas(table: Path, folder: Path) -> tuple[int, int]:
+    """Write the matrices of every region; return how many customers and pairs there are.
+
+    Texts are read as categories, with PyArrow's reader: the fastest and smallest that pandas has.
+    """
+    import pandas as pd
+
+    columns = ["region", "customer", "item", "date"]
+    found = pd.read_csv(table, dtype=dict.fromkeys(columns, "category"), engine="pyarrow")
+    for name in columns:
+        found[name] = found[name].cat.reorder_categories(sorted(found[name].cat.categories))
+    found["date"] = pd.to_datetime(found["date"].cat.categories)[found["date"].cat.codes]
+    found = found.sort_values("date", kind="stable").drop_duplicates(["region", "customer", "item"])
+    counts = found.groupby(["region", "customer"], observed=True)["item"].transform("size")
+    found = found[counts >= MIN_ITEMS]
+    units = np.full(len(found["item"].cat.categories), -1)
+    bought = np.unique(found["item"].cat.codes)
+    units[bought] = np.arange(len(bought))
+    found = found.sort_values(["region", "customer", "date", "item"])
+    found["unit"] = units[found["item"].cat.codes]
+    groups = found.groupby(["region", "customer"], observed=True)
+    found["count"], found["place"] = groups["unit"].transform("size"), groups.cumcount()
+    found["cut"] = found["count"] * 8 // 10
+    found["kept"] = found["cut"] - found["cut"] // 10
+    customers = pairs = 0
+    for region, part in found.groupby("region", observed=True):
+        row = part.groupby("customer", observed=True).ngroup().to_numpy()
+        customers += int(row.max()) + 1
+        pairs += len(part)
+        _save(folder, str(region), part, row, len(bought))
+    return customers, pairs
+
+
+def _save(folder: Path, region: str, part: Any, row: Any, width: int) -> None:
+    import scipy.sparse as sp
+
+    place, cut, kept, unit = (part[name].to_numpy() for name in ("place", "cut", "kept", "unit"))
+
+    def matrix(mask: Any) -> Any:
+        ones = np.ones(np.count_nonzero(mask), np.float32)
+        return sp.csr_matrix((ones, (row[mask], unit[mask])), shape=(int(row.max()) + 1, width))
+
+    train, past = matrix(place < kept), matrix(place < cut)
+    parts = {
+        "train": (train, train),
+        "valid": (train, matrix((place >= kept) & (place < cut))),
+        "final": (past, past),
+        "test": (past, matrix(place >= cut)),
+    }
+    for name, (inputs, targets) in parts.items():
+        sp.save_npz(folder / f"{region}.{name}.input.npz", inputs, compressed=False)
+        sp.save_npz(folder / f"{region}.{name}.output.npz", targets, compressed=False)
+
+
+def main() -> int:
+    """Do what the command line says."""
+    what, table, argument = sys.argv[1:]
+    if what == "generate":
+        generate(Path(table), int(argument))
+    else:
+        Path(argument).mkdir(parents=True, exist_ok=True)
+        print(*with_pandas(Path(table), Path(argument)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
