@@ -70,7 +70,7 @@ class Network:
         if compat not in (None, *COMPAT):
             raise NnlibError(f"compat: {compat!r} is not legal, legal: None or 'dsstne'")
         file = "network" if isinstance(network, Mapping) else Path(network).name
-        values = dict(hyperparameters or {})
+        values = {name: _plain(value) for name, value in (hyperparameters or {}).items()}
         try:
             raw = dict(network) if isinstance(network, Mapping) else read_json(Path(network))
             unused = sorted(set(values) - set(placeholders(raw)))
@@ -161,8 +161,8 @@ class Trainer:
         checkpoint: str | Path | None = None,
         progress: bool = False,
     ) -> None:
-        given_ = locals()
-        self.settings = TrainSettings(**{field.name: given_[field.name] for field in fields(TrainSettings)})
+        values = locals()
+        self.settings = TrainSettings(**{field.name: _plain(values[field.name]) for field in fields(TrainSettings)})
         check_settings(self.settings, "")
         if compat and not network.spec.compat:
             raise NnlibError('compat: the network was read without it; give compat="dsstne" to Network.from_json too')
@@ -283,6 +283,11 @@ class Predictor:
 def _part(spec: NetworkSpec, inputs: Any, targets: Any = None) -> Part:
     found = given(spec, inputs, targets, supervised=True)
     return Part(found.file, found.sets, found.region)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _threads(threads: int | None) -> int:

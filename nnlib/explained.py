@@ -30,6 +30,7 @@ def _line(graph: Graph, node: Node, examples: Examples) -> str:
     parts = [f"{title}, {layer.activation}"]
     if layer.kind is LayerKind.OUTPUT:
         parts[0] += f", {graph.network.spec.error}"
+    parts[0] += ", batch normalization" * layer.batch_norm + f", dropout {layer.dropout:g}" * bool(layer.dropout)
     width = min(net.BLOCK, node.units)
     parts.append(f"in blocks of {width} units, never all at once" if node.blocked else "the whole layer at once")
     if data_set is not None and layer.kind is LayerKind.OUTPUT:

@@ -153,6 +153,12 @@ def finished(folder: Path | None) -> None:
         Checkpoints(folder, "").discard()
 
 
+def is_kept(folder: Path) -> bool:
+    """Whether a training can go on from what is in its folder."""
+    keeper = Checkpoints(folder, "")
+    return any(path.exists() and path.stat().st_size for path in (keeper.path, keeper.previous))
+
+
 @contextmanager
 def stopped_by(stop: Stop, signals: tuple[signal.Signals, ...]) -> Iterator[None]:
     """Let the first of some signals end a training after its batch, and the second at once.

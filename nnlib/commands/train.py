@@ -129,7 +129,11 @@ def _train(arguments: argparse.Namespace) -> int:
         with fitting.stopped_by(stop, signals), reporter(settings.epochs, metric) as shown:
             found = fitting.run(task, threads, shown.epoch, arguments.checkpoint, stop, every, shown.batch)
     except EvictedError:
-        print(f"nnlib: saved in {arguments.checkpoint}; the same command goes on from there", file=sys.stderr)
+        kept = fitting.is_kept(arguments.checkpoint)
+        then = (
+            f"; the same command goes on from what is saved in {arguments.checkpoint}" if kept else ", nothing is saved"
+        )
+        print(f"nnlib: stopped{then}", file=sys.stderr)
         return int(Exit.EVICTED)
     write_model(arguments.out, model_of(found.network, learned.sets, learned.region))
     fitting.finished(arguments.checkpoint)

@@ -266,6 +266,12 @@ def test_wrong_settings(keys, messages):
     assert all(message in str(caught.value) for message in messages), str(caught.value)
 
 
+def test_numbers_of_numpy_are_numbers(data):
+    network = Network.from_json(RAW, {"hidden": np.int64(7)})
+    settings = QUICK | {"epochs": np.int32(1), "learning_rate": np.float32(0.01)}
+    assert Trainer(network, **settings).fit(*data).spec.layers[1].units == 7
+
+
 def test_wrong_networks(tmp_path):
     with pytest.raises(NnlibError, match='"\\$hidden" has no value'):
         Network.from_json(RAW)

@@ -23,6 +23,7 @@ from nnlib.data import Data, as_data_set
 from nnlib.datafile import write_data
 from nnlib.modelfile import read_model
 from nnlib.progress import counter, table
+from nnlib.stream import open_data
 
 NETWORK: dict[str, Any] = {
     "Name": "small",
@@ -245,6 +246,21 @@ def test_predict_netcdf(nnlib, model):
         assert [f"item{i}" for i in items[n][some]] == [item for item, _ in pairs]
         np.testing.assert_allclose(scores[n][some], [score for _, score in pairs], rtol=1e-7)
         assert np.isneginf(scores[n][~some]).all()
+
+
+def test_data_that_stay_in_their_file(nnlib, model, monkeypatch):
+    """What is larger than memory is read in blocks; all that is written is the same."""
+    lines = [
+        "predict model.nc valid.nc -k 5",
+        "predict model.nc valid.nc -k 5 --exclude valid.nc",
+        "evaluate model.nc valid.nc",
+    ]
+    loaded = [nnlib(line) for line in lines]
+    monkeypatch.setattr("nnlib.given.open_data", lambda paths: open_data(paths, limit_bytes=0, cache_bytes=1))
+    assert [nnlib(line)[:2] for line in lines] == [(0, out) for _, out, _ in loaded]
+    before = model.read_bytes()
+    assert nnlib(TRAIN)[0] == 0
+    assert model.read_bytes() == before
 
 
 def test_predict_filters_and_exclusions(nnlib, model):
@@ -474,12 +490,26 @@ def test_a_training_that_is_stopped_goes_on(nnlib, model, number):
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 143, err
-    assert "nnlib: saved in work; the same command goes on from there" in err
+    assert "nnlib: stopped; the same command goes on from what is saved in work" in err
     assert not Path("parts.nc").exists()
     code, _, err = nnlib(line.replace("whole.nc", "parts.nc") + " --checkpoint work")
     assert code == 0
     assert "resumed from checkpoint.nc: epoch " in err
     assert Path("parts.nc").read_bytes() == Path("whole.nc").read_bytes()
+
+
+def test_a_training_that_is_stopped_before_its_first_batch(nnlib, monkeypatch):
+    monkeypatch.setattr("nnlib.fitting.run", lambda *_: signal.raise_signal(signal.SIGTERM))
+    code, _, err = nnlib(f"{TRAIN} --checkpoint work")
+    assert (code, err) == (143, "nnlib: stopped, nothing is saved\n")
+
+
+def test_a_trial_is_left_to_the_worker(nnlib, monkeypatch):
+    seen = []
+    monkeypatch.setattr("nnlib.worker.train", lambda *given: seen.append(given) or 85)
+    assert nnlib("train --trial a/trial.json --checkpoint-every 10m")[0] == 85
+    assert nnlib("train --trial a/trial.json")[0] == 85
+    assert seen == [(Path("a/trial.json"), 600.0), (Path("a/trial.json"), np.inf)]
 
 
 def test_a_training_that_is_stopped_without_a_checkpoint():

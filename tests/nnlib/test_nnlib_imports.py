@@ -8,7 +8,7 @@ from pathlib import Path
 import nnlib
 
 MODULES = sorted(Path(nnlib.__file__).parent.rglob("*.py"))
-ONE_MODULE = {"netCDF4": "netcdf", "rich": "progress"}
+ONE_MODULE = {"netCDF4": "netcdf", "rich": "progress", "numba": "loops_compiler"}
 STANDARD_ONLY = ("contract", "spec", "layers", "architecture", "checker", "errors", "threads", "cli", "worker")
 
 
