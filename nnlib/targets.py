@@ -46,9 +46,7 @@ class Targets:
         return losses.Entries(rows, columns, values, self.alone)
 
 
-def targets_of(
-    rows: Any, boolean: bool, weights: Floats | None = None, alone: bool = False
-) -> Targets:
+def targets_of(rows: Any, boolean: bool, weights: Floats | None = None, alone: bool = False) -> Targets:
     """Return the targets of a batch from its rows: a csr_array without duplicates, or dense (b, units)."""
     if not sparse.issparse(rows):
         return Targets(dense=rows, weights=weights, shares=rows.sum(axis=1, keepdims=True))
