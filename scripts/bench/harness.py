@@ -24,7 +24,18 @@ RESULTS = Path(__file__).resolve().parent / "results"
 WORK = REPOSITORY / ".bench"  # ignored by git; not /tmp, which DAGMan refuses
 
 HEADINGS = ("workload", "ours", "peer", "ratio", "goal", "met")
-PACKAGES = ("regiondag", "htcondor", "jinja2", "scikit-optimize", "numpy", "scipy", "netCDF4", "cupy-cuda12x")
+PACKAGES = (
+    "regiondag",
+    "htcondor",
+    "jinja2",
+    "scikit-optimize",
+    "numpy",
+    "scipy",
+    "netCDF4",
+    "cupy-cuda12x",
+    "pandas",
+    "pyarrow",
+)
 MB = 1 << 20
 
 
