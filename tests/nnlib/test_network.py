@@ -6,8 +6,9 @@ from nnlib_samples import batch_of, bits, network_of, random_matrix, sets_of
 
 from nnlib import batchnorm
 from nnlib import network as net
-from nnlib.backward import loss, penalty
+from nnlib.backward import backward, loss, penalty
 from nnlib.batches import stream
+from nnlib.gradients import Gradients
 from nnlib.graph import Graph
 from nnlib.network import BatchNorm, Layout, assemble, is_blocked, is_lazy, layout_of
 from nnlib.spec import parse_network
@@ -214,6 +215,48 @@ def test_dropout_is_drawn_for_hidden_outputs_and_dense_inputs():
     o = sigmoid(h @ network.matrix(1) + network.biases[1])
     np.testing.assert_allclose(values.out[2], np.where(drawn[2], o, 0.5))
     np.testing.assert_allclose(graph.forward(batch.inputs).out[0], X.toarray())
+
+
+def gradients_of(network, sets, keep=None):
+    graph, batch, sink = Graph(network), batch_of(network, sets), Gradients(network)
+    values = graph.forward(batch.inputs, keep)
+    backward(graph, values, batch.targets, sink)
+    return values, sink.arrays()
+
+
+@pytest.mark.parametrize("limit", [0.5, 100.0])
+def test_the_delta_of_every_example_is_limited(limit):
+    raw = {"ErrorFunction": "L2", "Layers": [INPUT, OUTPUT | {"Activation": "Linear", "DeltaNorm": limit}]}
+    network = network_of(raw, DENSE, np.float64)
+    delta = X.toarray() @ network.matrix(0) + network.biases[0] - Y.toarray()
+    norms = np.linalg.norm(delta, axis=1, keepdims=True)
+    assert norms.min() > 0.5
+    delta *= np.minimum(1, limit / norms)
+    _, found = gradients_of(network, DENSE)
+    np.testing.assert_allclose(found["bias0"], delta.mean(axis=0))
+    np.testing.assert_allclose(found["weights0"], X.toarray().T @ delta / EXAMPLES, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("activation", "derivative"),
+    [
+        ("Sigmoid", lambda out, _: out * (1 - out)),
+        ("Tanh", lambda out, scale: scale * (1 - (out / scale) ** 2)),
+        ("Relu", lambda out, _: 1.0 * (out > 0)),
+        ("ELU", lambda out, _: np.where(out > 0, 1, out + 1)),
+    ],
+)
+def test_as_in_dsstne_the_way_back_knows_no_dropout(activation, derivative):
+    """Only what units gave after it."""
+    raw = {"Layers": [INPUT, {"Name": "H", "N": 4, "pDropout": 0.4, "Activation": activation}, OUTPUT]}
+    network = network_of(raw, DENSE, np.float64, compat=True)
+    mask = np.random.default_rng(0).random((EXAMPLES, 4)) >= 0.4
+    values, found = gradients_of(network, DENSE, lambda *_: mask)
+    h = values.out[1]
+    delta = sigmoid(h @ network.matrix(1) + network.biases[1]) - Y.toarray()
+    below = delta @ network.matrix(1).T * derivative(h, 1 / 0.6)
+    np.testing.assert_allclose(found["bias1"], delta.mean(axis=0))
+    np.testing.assert_allclose(found["bias0"], below.mean(axis=0))
 
 
 def test_sparseness_pulls_mean_activations_towards_p():
