@@ -234,8 +234,8 @@ class Predictor:
         ready, output = self._prepared(inputs), layer_number(self.network.spec, layer, LayerKind.OUTPUT)
         excluded = self._excluded(exclude, ready, output)
         with workers(self._threads) as each:
-            known = ready.change.known[output]
-            blocks = list(ranked(ready.network, ready.examples, output, int(k), each, excluded, known=known))
+            some = ready.rankable(output)
+            blocks = list(ranked(ready.network, ready.examples, output, int(k), each, excluded, rankable=some))
         width = min(int(k), ready.network.spec.layers[output].units or 0)
         items = [np.empty((0, width), np.int64), *(block.items for block in blocks)]
         return np.concatenate(items), np.concatenate([np.empty((0, width), np.float32), *(b.scores for b in blocks)])

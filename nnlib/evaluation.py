@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,26 +76,27 @@ def evaluate(
     excluded: Lookup | None = None,
     popular: DataSet | None = None,
     each: Each = one_by_one,
+    rankable: NDArray[np.bool_] | None = None,
 ) -> Evaluation:
     """Measure one Output layer on the examples' targets; `popular` are targets whose frequencies are the baseline.
 
-    Raises DataError when no example has a target.
+    Units in `excluded`, and those not `rankable`, have no rank. Raises DataError when no example has a target.
     """
     found = {"loss": Measured(metrics.mean_loss(network, examples, each))} if plan.loss else {}
-    scorers = {"network": metrics.of_network(network, output)}
-    targets = examples.sets[output]
+    score, targets = metrics.of_network(network, output), examples.sets[output]
     if not targets.sparse:
-        values, squares = _dense(network, examples, output, scorers["network"], each)
+        values, squares = _dense(network, examples, output, score, each)
         name, root = ("rmse", np.sqrt) if squares else ("accuracy", np.positive)
         [measured] = _measured({name: values}, plan).values()
         ends = [None if end is None else float(root(end)) for end in (measured.low, measured.high)]
         return Evaluation(len(values), len(values), {name: Measured(float(root(measured.value)), *ends), **found}, {})
+    scorers = {"network": _among(score, rankable)}
     if popular is not None:
         scorers["popularity"] = _by_frequency(popular, each)
     parts = _ranked(scorers, examples, output, sorted(set(plan.ks)), excluded, each)
     if not parts["network"]:
         raise DataError(f"{examples.file}: no example has a target, so nothing can be measured")
-    extra = _accuracy(network, examples, output, scorers["network"], each)
+    extra = _accuracy(network, examples, output, score, each)
     return Evaluation(
         examples.count,
         len(next(iter(parts["network"].values()))),
@@ -216,6 +218,19 @@ def _dense(network: Network, examples: Examples, output: int, score: metrics.Sco
     if layer.activation is Activation.SOFTMAX or (targets.width > 1 and all(single for _, _, single in blocks)):
         return np.concatenate([right for right, _, _ in blocks]).astype(np.float64), False
     return np.concatenate([errors for _, errors, _ in blocks]), True
+
+
+def _among(score: metrics.Scorer, rankable: NDArray[np.bool_] | None) -> metrics.Scorer:
+    """Return a scorer that gives the units that are not `rankable` no rank."""
+    if rankable is None or rankable.all():
+        return score
+
+    def some(examples: Examples) -> NDArray[Any]:
+        scores = score(examples)
+        scores[:, ~rankable] = -np.inf
+        return scores
+
+    return some
 
 
 def _by_frequency(targets: DataSet, each: Each) -> metrics.Scorer:

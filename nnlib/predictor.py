@@ -56,6 +56,14 @@ class Prepared:
     names: Mapping[int, tuple[str, ...]]  # of the units of layers with a data set, where known
     change: Carried  # says which units of the Output layers the model knows
 
+    def rankable(self, output: int) -> NDArray[np.bool_]:
+        """Return which units of an Output layer can be among the best: those that the model knows.
+
+        Where units have names, one without is none: DSSTNE pads layers to multiples of 128 units.
+        """
+        known, names = self.change.known[output], self.names.get(output, ())
+        return known & np.array([bool(name) for name in names]) if any(names) else known
+
 
 def prepared(model: Model, sets: Mapping[str, DataSet], file: str, supervised: bool = False) -> Prepared:
     """Return a model's network for the data sets of its Input layers, whose units are found by their names.
@@ -116,17 +124,17 @@ def ranked(
     each: Each = one_by_one,
     excluded: Lookup | None = None,
     factors: Lookup | None = None,
-    known: NDArray[np.bool_] | None = None,
+    rankable: NDArray[np.bool_] | None = None,
 ) -> Iterator[Ranked]:
     """Yield the k best units of an Output layer for each example, equal scores by number, a block after the other.
 
-    The units in an example's row of `excluded` and those not `known` have no rank. The scores are the layer's outputs,
-    those in an example's row of `factors` multiplied by its values.
+    The units in an example's row of `excluded` and those not `rankable` have no rank. The scores are what the layer
+    gives, those in an example's row of `factors` multiplied by its values.
     """
     graph = Graph(network)
     node = graph.node(layer)
     by_sums = factors is None and node.layer.activation in RISING  # saturated outputs would tie
-    unknown = None if known is None or known.all() else ~known
+    unranked = None if rankable is None or rankable.all() else ~rankable
 
     def block(rows: Longs) -> Ranked:
         z = _sums(graph, layer, examples, rows)
@@ -134,8 +142,8 @@ def ranked(
         if factors is not None:
             listed = factors(rows)
             scores[_entries(listed)] *= listed.values if listed.values is not None else 1
-        if unknown is not None:
-            scores[:, unknown] = -np.inf
+        if unranked is not None:
+            scores[:, unranked] = -np.inf
         whole = activate(node.layer, z.copy()) if by_sums and node.layer.activation in ROWWISE else None
         items, best = top(scores, k, excluded(rows) if excluded else None)
         if whole is not None:

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     plan = Plan(arguments.at, arguments.bootstrap, arguments.seed, loss=not unknown)
     excluded = used.excluded(arguments.exclude, layer) if examples.sets[layer].sparse else None
     with workers(threads) as each:
-        found = evaluate(ready.network, examples, layer, plan, excluded, popular, each)
+        found = evaluate(ready.network, examples, layer, plan, excluded, popular, each, ready.rankable(layer))
     rows = [[name, *_cells(one), *_cells(found.baseline.get(name))] for name, one in found.metrics.items()]
     columns = ["metric", "model", "low", "high", "popularity", "low", "high"][: 7 if found.baseline else 4]
     print(f"{found.with_targets} examples with targets, {found.without_targets} without")

@@ -64,7 +64,6 @@ def run(arguments: argparse.Namespace) -> int:
     layer = layer_number(used.model.network.spec, arguments.output_layer, LayerKind.OUTPUT, "--output-layer")
     samples, features = used.samples, used.features(layer)
     ready = used.ready
-    known = ready.change.known[layer]
     factors = None
     if arguments.filter is not None:
         listed = read_listed(arguments.filter, samples, features)
@@ -78,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             rows = outputs(ready.network, ready.examples, layer, each)
             results.write_values(arguments.out, rows, samples, features, watch, form)
         else:
-            best = ranked(ready.network, ready.examples, layer, arguments.k, each, excluded, factors, known)
+            some = ready.rankable(layer)
+            best = ranked(ready.network, ready.examples, layer, arguments.k, each, excluded, factors, some)
             results.write_ranked(arguments.out, best, arguments.k, samples, features, watch, form)
     return 0

@@ -224,9 +224,21 @@ def test_new_units_have_no_rank():
         "input", dataclasses.replace(sets["input"].rows, width=32), (*sets["input"].features, "new", "newer")
     )
     ready = prepared(model, {"input": wide}, "data")
-    items, _ = best(model, ready, 32, known=ready.change.known[2])
+    items, _ = best(model, ready, 32, rankable=ready.rankable(2))
     assert (items[:, :30] < 30).all()
     assert (items[:, 30:] == NO_ITEM).all()
+
+
+def test_units_that_only_pad_have_no_rank():
+    sets = sets_of()
+    names = (*sets["output"].features[:25], *[""] * 5)
+    padded = {name: dataclasses.replace(data_set, features=names) for name, data_set in sets.items()}
+    model = made(raw_network(), padded)
+    ready = prepared(model, padded, "data")
+    items, _ = best(model, ready, 30, rankable=ready.rankable(2))
+    assert (items[:, :25] < 25).all()
+    assert (items[:, 25:] == NO_ITEM).all()
+    assert prepared(made(raw_network(), sets_of(named=False)), sets_of(named=False), "data").rankable(2).all()
 
 
 def test_wrong_data_are_refused():
