@@ -388,3 +388,22 @@ def test_the_first_bad_line_of_a_large_table_is_named(tmp_path, capsys, monkeypa
     path = write_table(tmp_path / "p.tsv.gz", rows)
     assert cli.main(["import", str(path), "--out", str(tmp_path / "out")]) == 4
     assert "p.tsv.gz:22: empty region, customer, item in ['a', '', 'x', '2011-01-01']" in capsys.readouterr().err
+
+
+def test_blocks_made_ahead_keep_their_order_and_errors():
+    def count(until):
+        for n in range(until):
+            closed.append(n)
+            yield n
+        raise NotPlainError
+
+    closed = []
+    seen = []
+    with pytest.raises(NotPlainError):
+        seen.extend(table.ahead(count(10)))
+    assert closed == list(range(10))
+    closed.clear()
+    some = table.ahead(count(10**9))
+    assert [next(some) for _ in range(3)] == [0, 1, 2]
+    some.close()  # the thread ends with what it was asked for
+    assert len(closed) <= 3 + table.AHEAD + 1
