@@ -142,10 +142,10 @@ def _refuse(spec: NetworkSpec, examples: Examples) -> None:
                 f"layer {shown(layer.name)}: gates and scales of a SoftMax make of its gradient something else; legal "
                 "for the check: ScaledMarginalCrossEntropy with oneTarget 1, zeroTarget 0 and both scales 1"
             )
-        if examples.sets[n].ignore_zero:
+        if examples.sets[n].ignore_zero and spec.error is ErrorFunction.MARGINAL:
             raise NnlibError(
-                f"layer {shown(layer.name)}: a SoftMax whose zeros are ignored follows part of its gradient; legal for "
-                f"the check: data set {shown(layer.data_set)} without SparseIgnoreZero"
+                f"layer {shown(layer.name)}: the margins of a SoftMax whose zeros are ignored follow part of its "
+                f"gradient; legal for the check: data set {shown(layer.data_set)} without SparseIgnoreZero"
             )
 
 

@@ -221,7 +221,7 @@ def softmax_error(
         gate = ones < margin.one_target if gated else np.ones(len(ones), bool)
         share = margin.one_scale * target.of(z.dtype)
         loss = -float((logs * share * gate * _at(weights, target)).sum(dtype=np.float64))
-        if target.alone:
+        if target.alone and (gated or error.compat):  # without gates the other units share in a SoftMax's loss
             a[...] = 0
         elif gated:
             a *= (a > margin.zero_target) * a.dtype.type(margin.zero_scale)

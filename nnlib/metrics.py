@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib import backward
+from nnlib.activations import RISING, activate
 from nnlib.architecture import LayerKind
 from nnlib.batches import Examples, batch_of, input_matrix
 from nnlib.data import Csr
@@ -92,9 +93,11 @@ def of_network(network: Network, output: int | None = None) -> Scorer:
             for n, data_set in examples.sets.items()
             if network.spec.layers[n].kind is LayerKind.INPUT
         }
-        with np.errstate(all="ignore"):  # the sums rank as the outputs do, without the ties of saturated ones
+        with np.errstate(all="ignore"):
             values = graph.forward(inputs)
             scores = graph.sums(node, values) if node.blocked else values.sums[node.number]
+            if node.layer.activation not in RISING:  # else the sums rank as the outputs do, and saturated ones not tie
+                scores = activate(node.layer, scores)
         if not np.isfinite(scores).all():
             raise DivergedError("an output is not a finite number; lower learning_rate")
         return scores

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.activations import ROWWISE, activate
-from nnlib.architecture import Activation, Layer, LayerKind, NetworkSpec
+from nnlib.activations import RISING, ROWWISE, activate
+from nnlib.architecture import Layer, LayerKind, NetworkSpec
 from nnlib.batches import Examples, examples_of, input_matrix, resolve
 from nnlib.carryover import Carried, Units, carried
 from nnlib.checker import nearest, shown
@@ -32,11 +32,6 @@ T = TypeVar("T")
 BATCH = 256  # examples computed at a time,
 MOST_OUTPUTS = 1 << 24  # or fewer, so that a block of outputs has no more numbers than this
 WINDOW = 16  # blocks under way at a time
-RISING = (  # a larger sum never gives a smaller output, for any slope or alpha
-    *(Activation.SIGMOID, Activation.TANH, Activation.LINEAR, Activation.RELU),
-    *(Activation.SOFTPLUS, Activation.SOFTSIGN),
-    *ROWWISE,
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
