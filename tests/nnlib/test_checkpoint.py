@@ -101,10 +101,10 @@ def test_stopped_anywhere_and_resumed_as_if_never_stopped(stops, rule, changes):
 
 def test_early_stopping_reaches_across_the_gap(tmp_path):
     """The best epoch lies before the stop, and the patience ends after it."""
-    whole = fit(epochs=30)
-    assert 1 < whole[1] < whole[2] < 30
+    trainings = ((seed, fit(epochs=30, seed=seed)) for seed in range(1, 50))
+    seed, whole = next((seed, found) for seed, found in trainings if 1 < found[1] < found[2] < 30)
     stop = 4 * whole[1] + 2
-    assert fit_in_pieces(tmp_path, {stop}, epochs=30) == whole
+    assert fit_in_pieces(tmp_path, {stop}, epochs=30, seed=seed) == whole
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS)
