@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from nnlib.architecture import LayerKind
+from nnlib.carryover import Units
 from nnlib.checker import shown
 from nnlib.data import Csr, DataSet, Longs, offsets
 from nnlib.errors import DataError
 from nnlib.given import Given, open_files
 from nnlib.modelfile import Model
+from nnlib.owned import are_targets, owned_input
 from nnlib.predictor import Lookup, Prepared
 
 NOT_THERE = -1
@@ -57,15 +58,21 @@ def excluded_by_file(path: Path, samples: Numbered, features: Numbered) -> Looku
 
 
 def excluded_inputs(model: Model, ready: Prepared, output: int) -> Lookup | None:
-    """Return the items of each example's own input; None when no input has the same items as the Output layer."""
-    spec = model.network.spec
-    for n, data_set in ready.examples.sets.items():
-        one, other = model.features.get(n, ()), model.features.get(output, ())
-        same = spec.layers[n].units == spec.layers[output].units and (one == other or not (one and other))
-        if spec.layers[n].kind is LayerKind.INPUT and data_set.sparse and same:
-            width = ready.network.spec.layers[output].units or 0
-            return _lookup([data_set], None, Numbered(width, ready.names.get(output, ())))
-    return None
+    """Return the items of each example's own input; None when no input has the same items as the Output layer.
+
+    They are what a prediction leaves out. See `targets_are_inputs` for what measures one.
+    """
+    n = _owned(model, ready, output)
+    if n is None:
+        return None
+    width = ready.network.spec.layers[output].units or 0
+    return _lookup([ready.examples.sets[n]], None, Numbered(width, ready.names.get(output, ())))
+
+
+def targets_are_inputs(model: Model, ready: Prepared, output: int) -> bool:
+    """Whether the items of each example's own input are its targets, so that without them nothing can be measured."""
+    n, targets = _owned(model, ready, output), ready.examples.sets.get(output)
+    return n is not None and targets is not None and are_targets(ready.examples.sets[n], targets)
 
 
 def read_listed(path: Path, samples: Numbered, features: Numbered) -> Listed:
@@ -110,6 +117,12 @@ def same_rows(rows: Csr, samples: Numbered, features: Numbered) -> Lookup:
             f"{features.count}, as the examples and the units of the Output layer"
         )
     return rows.take
+
+
+def _owned(model: Model, ready: Prepared, output: int) -> int | None:
+    spec = model.network.spec
+    units = {n: Units(layer.units or 0, model.features.get(n, ())) for n, layer in enumerate(spec.layers)}
+    return owned_input(spec, ready.examples, units, output)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str, list[str]]]:

@@ -23,6 +23,7 @@ from nnlib.data import Csr, DataSet
 from nnlib.errors import DataError, DivergedError, NnlibError
 from nnlib.modelfile import Model, read_model, write_model
 from nnlib.network import Network, create
+from nnlib.owned import left_out
 from nnlib.progress import reporter
 from nnlib.settings import check_settings
 from nnlib.spec import canonical_metric, parse_metric, parse_network, placeholders, read_json, substitute
@@ -73,18 +74,13 @@ class Ruler:
 
     @property
     def ranked(self) -> metrics.Part | None:
-        """What is ranked: the first output, if its targets are sparse; an input of the same units is what is owned."""
+        """What is ranked: the first output, if its targets are sparse, without what is owned (see `owned`)."""
         examples = self.part.examples(self.spec)
         output = self.spec.places[self.spec.layers_of(LayerKind.OUTPUT)[0].name]
         targets = examples.sets[output]
         if not targets.sparse:
             return None
-        owned = [
-            n
-            for n, data_set in examples.sets.items()
-            if self.spec.layers[n].kind is LayerKind.INPUT and _same_units(data_set, targets)
-        ]
-        return metrics.Part(examples, output, owned[0] if owned else None)
+        return metrics.Part(examples, output, left_out(self.spec, examples, output))
 
     def value(self, network: Network) -> float:
         """Return the trial's metric alone, for every epoch."""
@@ -184,12 +180,6 @@ def model_of(network: Network, sets: Mapping[str, DataSet], region: str) -> Mode
         if layer.data_set in sets and sets[layer.data_set].features
     }
     return Model(network, names, region)
-
-
-def _same_units(one: DataSet, other: DataSet) -> bool:
-    """Whether two data sets number the same items: as far as is known, by width and by names."""
-    named = one.features and other.features
-    return one.sparse and one.width == other.width and (not named or one.features == other.features)
 
 
 def goal_of(metric: Metric, where: str = METRIC) -> Goal:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nnlib.checker import shown
 from nnlib.errors import NnlibError
-from nnlib.exclusion import Numbered, excluded_by_file, excluded_inputs
+from nnlib.exclusion import Numbered, excluded_by_file, excluded_inputs, targets_are_inputs
 from nnlib.given import Given, open_files
 from nnlib.modelfile import Model, read_model
 from nnlib.predictor import Lookup, Prepared, prepared
@@ -36,10 +36,22 @@ class Used:
         return Numbered(self.ready.network.spec.layers[layer].units or 0, self.ready.names.get(layer, ()))
 
     def excluded(self, text: str | None, layer: int) -> Lookup | None:
-        """Return what an argument (None: was not given) leaves out of the ranking of an Output layer."""
+        """Return what an argument (None: was not given) leaves out of the ranking of an Output layer.
+
+        Without one, nothing is left out of targets that are the inputs; NnlibError when that is asked for.
+        """
         if text == NONE:
             return None
         if text in (None, INPUT):
+            if targets_are_inputs(self.model, self.ready, layer):
+                if text is not None:
+                    name = shown(self.model.network.spec.layers[layer].name)
+                    raise NnlibError(
+                        f"--exclude input: the targets of {name} are the inputs, so every target would be left out, "
+                        "legal: none, or a file"
+                    )
+                noted("the targets are the inputs: nothing is left out of the ranking")
+                return None
             found = excluded_inputs(self.model, self.ready, layer)
             if found is None and text is not None:
                 name = shown(self.model.network.spec.layers[layer].name)

@@ -150,25 +150,6 @@ def test_narrower_inputs(make_trial):
     assert result.metrics["p@3"] > 0.1
 
 
-@pytest.mark.parametrize(
-    ("inputs", "targets", "same"),
-    [
-        ((40, NAMES), (40, NAMES), True),
-        ((40, ()), (40, NAMES), True),
-        ((40, ()), (40, ()), True),
-        ((40, PAGES), (40, NAMES), False),
-        ((41, ()), (40, ()), False),
-        ((4, ()), (40, NAMES), False),
-    ],
-)
-def test_what_are_the_same_units(inputs, targets, same):
-    sets = [
-        DataSet(name, Csr(np.zeros(1, np.int64), np.zeros(0, np.int32), width), names)
-        for name, (width, names) in (("input", inputs), ("output", targets))
-    ]
-    assert job._same_units(*sets) is same
-
-
 def test_dense_targets_are_measured_by_loss(make_trial):
     random = np.random.default_rng(0)
     network = {
