@@ -42,6 +42,11 @@ def import_purchases(
     """
     if out.exists() and not out.is_dir():
         raise DataError(f"{out}: not a folder, legal for --out: a folder, or a name that is still free")
+    for read in (table, items):
+        if read is not None and read.resolve() == (out / ITEMS_FILE).resolve():
+            raise DataError(
+                f"{read}: would be replaced by the {ITEMS_FILE} of this import, legal for --out: a new folder"
+            )
     with reading(table.stat().st_size, "rows") as report:
         purchases = load(table, columns, report)
     history = histories(purchases, min_items)

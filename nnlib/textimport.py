@@ -41,7 +41,9 @@ def import_text(
     source: Path, out: Path, name: str, indexes: Indexes, analog: bool = False, pad_width: bool = False
 ) -> int:
     """Write data set `name` of a text file, or of all files of a folder, to `out`; keep the indexes up to date."""
-    paths = _inputs(source, {out, indexes.features, indexes.samples})
+    written = {"--out": out, "--features": indexes.features, "--samples": indexes.samples}
+    _check_apart(written | {"the input": source})
+    paths = _inputs(source, set(written.values()))
     old_features, old_samples = _features(indexes), read_index(indexes.samples) if indexes.samples.exists() else {}
     known = {} if indexes.new_features == CREATE else old_features
     features, samples = Labels(known), Labels(old_samples)
@@ -54,12 +56,21 @@ def import_text(
     if not all_samples:
         raise DataError(f"{source}: no sample, legal: sample<TAB>feature[,value]:feature[,value]:...")
     rows, padded = _in_order(examples, list(all_samples.values()), width)
-    _keep(indexes.features, old_features, all_features)
-    _keep(indexes.samples, old_samples, all_samples)
     names = _names(all_features, width) if width <= NAMED * len(all_features) + PADDING else ()
     write_data(out, Data((DataSet(name, rows, names),), tuple(all_samples)))
+    _keep(indexes.features, old_features, all_features)  # after the data: should they fail, the old index stays
+    _keep(indexes.samples, old_samples, all_samples)
     _tell(out, rows, examples, padded, len(all_samples) - len(old_samples) if old_samples else 0)
     return 0
+
+
+def _check_apart(paths: Mapping[str, Path]) -> None:
+    """Raise DataError when two options name one file, of which the one would replace the other."""
+    seen: dict[Path, str] = {}
+    for option, path in paths.items():
+        other = seen.setdefault(path.resolve(), option)
+        if other != option:
+            raise DataError(f"{path}: is {other} and {option}, legal: different files")
 
 
 def _inputs(source: Path, others: Set[Path]) -> list[Path]:

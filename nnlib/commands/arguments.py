@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from nnlib.errors import NnlibError
@@ -122,13 +122,26 @@ def hold_threads(count: int | None) -> int:
     return take_over_blas()
 
 
-def check_out(path: Path | None) -> None:
-    """Raise NnlibError when a file cannot be made at `path`: before the work, not after it."""
+def check_out(path: Path | None, inputs: Iterable[Path | str | None] = (), option: str = "--out") -> None:
+    """Raise NnlibError when a file cannot be made at `path`, or is an input: before the work, not after it."""
     if path is None:
         return
+    for read in inputs:
+        if read is not None and _same_file(path, Path(read)):
+            raise NnlibError(f"{option}: {path} is an input of this command, legal: the name of another file")
     if path.is_dir():
         raise NnlibError(f"{path}: is a folder, legal: the name of a file")
     if not path.parent.is_dir():
         raise NnlibError(f"{path}: there is no folder {path.parent}; make it first")
     if not os.access(path.parent, os.W_OK):
         raise NnlibError(f"{path}: the folder {path.parent} may not be written")
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file, or the first into a folder, all of which is read."""
+    try:
+        if one.samefile(other):
+            return True
+    except OSError:
+        pass  # one of them is not there
+    return other.resolve() in (one.resolve(), one.resolve().parent)

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the outputs; return the exit code."""
     if arguments.out.suffix not in SUFFIXES:
         raise NnlibError(f"--out: {arguments.out.name!r} is not legal, legal: a name ending in {', '.join(SUFFIXES)}")
-    check_out(arguments.out)
+    check_out(arguments.out, (arguments.model, *arguments.data))
     threads = hold_threads(arguments.threads)
     from nnlib import results
     from nnlib.architecture import LayerKind

@@ -44,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure and print; return the exit code."""
-    check_out(arguments.json)
+    excluded = None if arguments.exclude in ("input", "none") else arguments.exclude
+    check_out(arguments.json, (arguments.model, *arguments.data, excluded, arguments.baseline), "--json")
     threads = hold_threads(arguments.threads)
     from nnlib.architecture import LayerKind
     from nnlib.commands.using import Used, noted

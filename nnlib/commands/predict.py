@@ -49,7 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.refuse(f"{given[0]} is for --format topk")
     if not values and arguments.out is not None and arguments.out.suffix == ".npy":
         arguments.refuse("--out .npy is for --format values; legal: .nc or text")
-    check_out(arguments.out)
+    excluded = None if arguments.exclude in ("input", "none") else arguments.exclude
+    check_out(arguments.out, (arguments.model, *arguments.data, excluded, arguments.filter))
     threads = hold_threads(arguments.threads)
     from nnlib import results
     from nnlib.architecture import LayerKind

@@ -102,7 +102,7 @@ def _run_trial(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    check_out(arguments.out)
+    check_out(arguments.out, (arguments.network, *arguments.data, *(arguments.valid or ())))
     threads = hold_threads(arguments.threads)
     from nnlib import fitting
     from nnlib.explained import explained

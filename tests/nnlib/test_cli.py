@@ -558,3 +558,32 @@ def test_tables_and_counters_on_a_terminal():
         watch(6)
     assert "loss [mean]" in stream.getvalue()
     assert "10 examples in " in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("line", "victim"),
+    [
+        ("train network.json train.nc --set hidden=3 --out train.nc", "train.nc"),
+        ("train network.json train.nc --set hidden=3 --valid valid.nc --out ./valid.nc", "valid.nc"),
+        ("train network.json train.nc --set hidden=3 --out network.json", "network.json"),
+        ("train network.json train.nc --set hidden=3 --out link.nc", "train.nc"),
+        ("predict model.nc valid.nc --out valid.nc", "valid.nc"),
+        ("predict model.nc valid.nc --exclude train.nc --out train.nc", "train.nc"),
+        ("predict model.nc valid.nc --filter filter.txt --out filter.txt", "filter.txt"),
+        ("embed model.nc valid.nc --layer Hidden1 --out model.nc", "model.nc"),
+        ("evaluate model.nc valid.nc --json valid.nc", "valid.nc"),
+        ("evaluate model.nc valid.nc --baseline popularity=train.nc --json train.nc", "train.nc"),
+    ],
+)
+def test_an_input_is_never_replaced(nnlib, model, line, victim):
+    Path("link.nc").symlink_to("train.nc")
+    Path("filter.txt").write_text("valid 1\titem1,1:\n")
+    before = Path(victim).read_bytes()
+    code, _, err = nnlib(line)
+    assert code == 4
+    assert "is an input of this command, legal: the name of another file" in err
+    assert Path(victim).read_bytes() == before
+
+
+def test_a_name_that_only_looks_like_an_input(nnlib, model):
+    assert nnlib("predict model.nc valid.nc --exclude none --out none")[0] == 0

@@ -305,6 +305,15 @@ def test_out_is_a_file(tmp_path, capsys):
     assert "out: not a folder" in capsys.readouterr().err
 
 
+def test_descriptions_are_not_replaced(tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    path = tmp_path / "out" / "items.csv"
+    path.write_text("item,description\ni001,mine\n")
+    assert imported(tmp_path, descriptions=path) == 4
+    assert "would be replaced by the items.csv of this import, legal for --out: a new folder" in capsys.readouterr().err
+    assert path.read_text() == "item,description\ni001,mine\n"
+
+
 WORD = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
 FEW = st.sampled_from(["a", "b", "aaaaaaaab", "aaaaaaaa", "é", "日本", "a,b", 'say "hi"', "two\nlines", "x" * 30])
 TIMES = st.sampled_from(["2011-01-02", "2011-01-02T00:00:00", "2011-01-01 23:59", "20110102", "2011-01-02T01:00+01:00"])

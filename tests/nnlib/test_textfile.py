@@ -166,6 +166,26 @@ def test_bad_texts(tmp_path, capsys, monkeypatch, text, options, words, block):
     assert not (tmp_path / "f.txt").exists()
 
 
+@pytest.mark.parametrize(("out", "where"), [("f.txt", "--features"), ("s.txt", "--samples"), ("in.txt", "the input")])
+def test_no_file_replaces_another(tmp_path, capsys, out, where):
+    assert run(tmp_path, out=out) == 4
+    assert f"is --out and {where}, legal: different files" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
+    assert (tmp_path / "in.txt").read_text() == TEXT
+
+
+def test_data_that_cannot_be_written_leave_the_indexes(tmp_path, monkeypatch):
+    assert run(tmp_path) == 0
+    before = (tmp_path / "f.txt").read_bytes(), (tmp_path / "s.txt").read_bytes()
+
+    def full(*_):
+        raise OSError(28, "the disk is full", "out.nc")
+
+    monkeypatch.setattr("nnlib.textimport.write_data", full)
+    assert run(tmp_path, "dan\tv:w\n") == 75
+    assert ((tmp_path / "f.txt").read_bytes(), (tmp_path / "s.txt").read_bytes()) == before
+
+
 def test_usage(capsys, tmp_path):
     for words, error in (
         (["x.txt", "--format", "dsstne"], "--format dsstne needs --dataset, --features, --samples"),
