@@ -8,7 +8,7 @@ from pathlib import Path
 import nnlib
 
 MODULES = sorted(Path(nnlib.__file__).parent.rglob("*.py"))
-ONE_MODULE = {"netCDF4": "netcdf", "rich": "progress", "numba": "loops_compiler"}
+ONE_MODULE = {"netCDF4": "netcdf", "rich": "progress", "numba": "loops_compiler", "threadpoolctl": "threads"}
 STANDARD_ONLY = (
     *("architecture", "checker", "cli", "contract", "errors", "layers", "settings", "spec", "stop", "threads"),
     *("topology", "worker"),

@@ -27,15 +27,14 @@ NOISY = {
     "Denoising": {"p": 0.2},
     "Layers": [INPUT, HIDDEN | {"pDropout": 0.3, "BatchNormalization": True}, OUTPUT | {"Source": ["H", "I"]}],
 }
-SMALL = TrainSettings(epochs=2, batch=16, learning_rate=0.01)
 
 
-def fit(raw=PLAIN, sets=SETS, validate=None, minimize=False, each=one_by_one, **settings):
+def fit(raw=PLAIN, sets=SETS, validate=None, minimize=False, each=one_by_one, keeper=None, **settings):
     """Return the Fit, the epochs that were reported, and the network that was trained."""
     network, epochs = network_of(raw, sets), []
     examples = examples_of(network.spec, sets, "d")
     given = TrainSettings(**{"epochs": 2, "batch": 16, "learning_rate": 0.01} | settings)
-    return train.fit(network, examples, given, epochs.append, validate, minimize, each), epochs, network
+    return train.fit(network, examples, given, epochs.append, validate, minimize, each, keeper), epochs, network
 
 
 @pytest.fixture
@@ -177,13 +176,21 @@ def test_a_loss_that_only_grows_is_a_divergence():
         fit(optimizer="sgd", learning_rate=1e6)
 
 
+class Spoiling:
+    """A keeper that breaks the batch normalization after the last batch of an epoch."""
+
+    def restore(self, training):
+        pass
+
+    def after_batch(self, training):
+        if training.position.batch == 4:
+            training.network.norms[1].mean[2] = np.nan
+
+
 def test_a_batch_normalization_that_is_not_finite_is_named():
-    network = network_of(NOISY, SETS)
-    network.norms[1].mean[2] = np.nan
-    examples = examples_of(network.spec, SETS, "d")
-    words = "the batch normalization of layer H is not finite"
+    words = "^epoch 1, batch 4, step 4: the last update failed, the batch normalization of layer H is not finite; lower"
     with pytest.raises(DivergedError, match=words):
-        train.fit(network, examples, SMALL, lambda _: None)
+        fit(NOISY, keeper=Spoiling())
 
 
 @pytest.fixture
@@ -231,7 +238,7 @@ def test_noise_is_drawn_anew_for_every_batch(monkeypatch):
 
     def recording(self, some, keep=None, training=False, values=None):
         found = forward(self, some, keep, training, values)
-        inputs.append(some[0].nnz)
+        inputs.append(some[0].nnz if training else 0)
         kept.extend(mask.mean() for mask in found.keep.values())
         return found
 
