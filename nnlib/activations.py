@@ -16,11 +16,6 @@ from nnlib.architecture import Activation, Layer, LayerKind
 Floats = NDArray[Any]  # float32, in tests float64
 
 ROWWISE = (Activation.SOFTMAX, Activation.RELU_MAX, Activation.LINEAR_MAX)  # a unit depends on its whole layer
-RISING = (  # a larger sum never gives a smaller output, for any slope or alpha
-    *(Activation.SIGMOID, Activation.TANH, Activation.LINEAR, Activation.RELU),
-    *(Activation.SOFTPLUS, Activation.SOFTSIGN),
-    *ROWWISE,
-)
 SMALLEST_SUM = 1e-30  # divisor of RELUMax and LinearMax when all of a layer is zero
 SIGMOID_DROPPED = 0.5  # what a dropped sigmoid unit gives, as in DSSTNE; others give 0
 
@@ -118,6 +113,7 @@ def through(layer: Layer, delta: Floats, a: Floats, total: Floats | None = None)
         else:
             delta -= mean * np.sign(a)
         delta /= total
+        delta *= total > SMALLEST_SUM  # a layer of zeros stays one
     else:
         factor = derivative(layer, a)
         if factor is not None:

@@ -133,7 +133,7 @@ class Layer:
     selu_lambda: float = 1.050701
     dropout: float = 0.0
     batch_norm: bool = False
-    sparseness: Sparseness = Sparseness()  # the network's where it is off
+    sparseness: Sparseness = Sparseness()  # the network's p or beta where its own is 0
     weight_norm: float = 0.0
     delta_norm: float = 0.0
     init: WeightInit = WeightInit()
@@ -227,6 +227,13 @@ class NetworkSpec:
     def places(self) -> dict[str, int]:
         """Layer name -> its number."""
         return {layer.name: n for n, layer in enumerate(self.layers)}
+
+    def sparseness_of(self, layer: Layer) -> Sparseness:
+        """Return the penalty of a hidden layer marked as sparse: its own p and beta where they are not 0."""
+        own = layer.sparseness
+        if not layer.sparse or layer.kind is not LayerKind.HIDDEN:
+            return Sparseness()
+        return Sparseness(own.p or self.sparseness.p, own.beta or self.sparseness.beta)
 
     def layers_of(self, kind: LayerKind) -> tuple[Layer, ...]:
         """Return the layers of one kind, in the order of the file."""

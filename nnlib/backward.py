@@ -94,14 +94,16 @@ def _through_layer(graph: Graph, node: Node, values: Values, delta: Floats) -> F
     """Turn dLoss/d(what the next layers see) into dLoss/d(sums after batch normalization)."""
     layer, keep = node.layer, values.keep.get(node.number)
     a = values.active(node.number)
-    if keep is not None and graph.network.spec.compat:
-        return _unmasked(node, delta, values.out[node.number])
-    if keep is not None:
+    unmasked = keep is not None and graph.network.spec.compat
+    if keep is not None and not unmasked:
         delta *= dropped_derivative(layer, keep, delta.dtype)
-    penalty = layer.sparseness if layer.sparseness.beta else graph.network.spec.sparseness
-    if layer.sparse and layer.kind is LayerKind.HIDDEN and penalty.beta:
-        mean = np.clip(a.mean(axis=0), MEAN_FLOOR, 1 - MEAN_FLOOR)
-        delta += (penalty.beta / len(a)) * ((1 - penalty.p) / (1 - mean) - penalty.p / mean)
+    rule = graph.network.spec.sparseness_of(layer)
+    if rule.beta:
+        seen = values.out[node.number] if unmasked else a
+        mean = np.clip(seen.mean(axis=0), MEAN_FLOOR, 1 - MEAN_FLOOR)
+        delta += (rule.beta / len(a)) * ((1 - rule.p) / (1 - mean) - rule.p / mean)
+    if unmasked:
+        return _unmasked(node, delta, values.out[node.number])
     return through(layer, delta, a, values.totals.get(node.number))
 
 
@@ -166,8 +168,8 @@ def penalty(graph: Graph, values: Values) -> float:
     """
     total = 0.0
     for node in graph.nodes:
-        rule = node.layer.sparseness if node.layer.sparseness.beta else graph.network.spec.sparseness
-        if not (node.layer.sparse and node.layer.kind is LayerKind.HIDDEN and rule.beta):
+        rule = graph.network.spec.sparseness_of(node.layer)
+        if not rule.beta:
             continue
         a = values.active(node.number)
         mean, p = np.clip(a.mean(axis=0), MEAN_FLOOR, 1 - MEAN_FLOOR), rule.p

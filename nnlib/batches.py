@@ -146,12 +146,20 @@ def batch_of(spec: NetworkSpec, examples: Examples, rows: NDArray[np.int64], dty
         if spec.layers[n].kind is LayerKind.INPUT:
             inputs[n] = input_matrix(some, dtype)
         else:
-            if isinstance(some.rows, Csr):  # a target that comes twice is one target
-                some = dataclasses.replace(some, rows=some.rows.sets())
+            if isinstance(some.rows, Csr):
+                some = dataclasses.replace(some, rows=wanted(some.rows, some.ignore_zero))
             weights = None if some.weights is None else some.weights.astype(dtype)[:, None]
             matrix = _matrix(some, False, dtype)
             targets[n] = targets_of(matrix, some.boolean, weights, some.ignore_zero)
     return Batch(inputs, targets, len(rows))
+
+
+def wanted(rows: Csr, zeros: bool = False) -> Csr:
+    """Return targets without doubles, and without stored zeros unless `zeros` count (SparseIgnoreZero)."""
+    rows = rows.sets()
+    if rows.values is None or zeros or rows.values.all():
+        return rows
+    return rows.keep(rows.values != 0)
 
 
 def input_matrix(data_set: DataSet, dtype: Any = np.float32) -> Any:

@@ -72,12 +72,12 @@ class Defaults:
     def slope_of(self, layer: Section) -> float:
         """Return the slope of a leaky rectifier."""
         usual = DSSTNE_SLOPE if self.compat else SLOPE
-        return layer.number("RELUSlope", usual if self.slope is None else self.slope)
+        return layer.number("RELUSlope", usual if self.slope is None else self.slope, 0, 1)
 
     def alpha_of(self, layer: Section, activation: Activation) -> float:
         """Return the alpha of an exponential unit."""
         usual = SELU_ALPHA if activation is Activation.SELU and not self.compat else ALPHA
-        return layer.number("ELUAlpha", usual if self.alpha is None else self.alpha)
+        return layer.number("ELUAlpha", usual if self.alpha is None else self.alpha, 0)
 
 
 def parse_layers(network: Section, defaults: Defaults, problems: Problems) -> tuple[Layer, ...]:
@@ -133,7 +133,7 @@ def _layer(layer: Section, name: str, kind: LayerKind, previous: str | None, def
         activation=activation,
         slope=defaults.slope_of(layer),
         alpha=defaults.alpha_of(layer, activation),
-        selu_lambda=layer.number("SELULambda", defaults.selu_lambda),
+        selu_lambda=layer.number("SELULambda", defaults.selu_lambda, 0),
         dropout=layer.number("pDropout", 0.0, 0, 1, closed=False),
         batch_norm=layer.boolean("BatchNormalization", False),
         sparseness=parse_sparseness(layer),

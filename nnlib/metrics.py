@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib import backward
-from nnlib.activations import RISING, activate
 from nnlib.architecture import LayerKind
-from nnlib.batches import Examples, batch_of, input_matrix
+from nnlib.batches import Examples, batch_of, input_matrix, wanted
 from nnlib.data import Csr
 from nnlib.errors import DataError, DivergedError
 from nnlib.graph import Graph
@@ -49,7 +48,7 @@ class Part:
                 f"{self.examples.file}: data set {self.examples.sets[self.output].name!r} is dense, ranking metrics "
                 "need sparse targets; legal metric: loss"
             )
-        return targets.sets()
+        return wanted(targets)
 
 
 def measure(score: Scorer, part: Part, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one) -> dict[str, float]:
@@ -93,11 +92,9 @@ def of_network(network: Network, output: int | None = None) -> Scorer:
             for n, data_set in examples.sets.items()
             if network.spec.layers[n].kind is LayerKind.INPUT
         }
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # the sums rank as the outputs do, without the ties of saturated ones
             values = graph.forward(inputs)
             scores = graph.sums(node, values) if node.blocked else values.sums[node.number]
-            if node.layer.activation not in RISING:  # else the sums rank as the outputs do, and saturated ones not tie
-                scores = activate(node.layer, scores)
         if not np.isfinite(scores).all():
             raise DivergedError("an output is not a finite number; lower learning_rate")
         return scores

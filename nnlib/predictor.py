@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.activations import RISING, ROWWISE, activate
+from nnlib.activations import ROWWISE, activate
 from nnlib.architecture import Layer, LayerKind, NetworkSpec
 from nnlib.batches import Examples, examples_of, input_matrix, resolve
 from nnlib.carryover import Carried, Units, carried
@@ -128,7 +128,7 @@ def ranked(
     """
     graph = Graph(network)
     node = graph.node(layer)
-    by_sums = factors is None and node.layer.activation in RISING  # saturated outputs would tie
+    by_sums = factors is None  # they rank as the outputs do, of which saturated ones would tie
     unranked = None if rankable is None or rankable.all() else ~rankable
 
     def block(rows: Longs) -> Ranked:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -39,11 +39,22 @@ def consume(results: Iterable[Any]) -> None:
 @contextmanager
 def workers(count: int) -> Iterator[Each]:
     """Give an `Each` that uses `count` threads."""
-    if count == 1:
-        yield one_by_one
-        return
-    with ThreadPoolExecutor(count) as pool:
-        yield pool.map
+    with _blas_on_one_thread():
+        if count == 1:
+            yield one_by_one
+            return
+        with ThreadPoolExecutor(count) as pool:
+            yield pool.map
+
+
+def _blas_on_one_thread() -> AbstractContextManager[object]:
+    """Hold the BLAS that is loaded to one thread; workers without threadpoolctl have it from `take_over_blas`."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return nullcontext()
+    limits: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
+    return limits
 
 
 def take_over_blas() -> int:

@@ -198,6 +198,9 @@ def _output(spec: NetworkSpec, layer: Layer) -> Iterator[tuple[str, str]]:
         yield "DataSet", f"is missing in a layer of kind {layer.kind}, legal: the name of a data set"
     if layer.kind is not LayerKind.HIDDEN and layer.batch_norm:
         yield "BatchNormalization", f"is on in a layer of kind {layer.kind}, legal: only in Hidden"
+    softmax = layer.kind is LayerKind.OUTPUT and layer.activation is Activation.SOFTMAX
+    if softmax and layer.dropout and spec.error in OUTPUTS:
+        yield "pDropout", f"{layer.dropout:g} would drop outputs of a SoftMax, legal: 0, or pDropout in layers before"
     legal = OUTPUTS.get(spec.error)
     pools = layer.type is LayerType.POOLING
     if layer.kind is LayerKind.OUTPUT and legal and not pools and layer.activation not in legal:

@@ -19,6 +19,7 @@ from nnlib.errors import DataError, DivergedError
 from nnlib.gather import touched_by
 from nnlib.gradients import Gradients
 from nnlib.graph import Graph, Values
+from nnlib.metrics import mean_loss
 from nnlib.network import Layout, Network, block_starts, is_lazy, is_sparse_input
 from nnlib.optimizers import Optimizer
 from nnlib.settings import rate_of
@@ -28,7 +29,8 @@ from nnlib.updates import Hyper
 
 OnBatch = Callable[[int, int, int], None]  # (epoch, examples done in it, of how many)
 
-LOSS_BOUND = 10  # times the very first loss (1 at least): a training this much worse than none has diverged
+LOSS_BOUND = 10  # times the loss before training: a training this much worse than none has diverged
+FIRST_EXAMPLES = 1024  # on which that is measured
 ADVICE = "lower learning_rate, or set clip"
 
 
@@ -60,7 +62,7 @@ class Position:
     batch: int = 0
     step: int = 0
     total: float = 0.0  # error of the epoch so far, summed over its examples
-    first: float = math.inf  # mean error of the very first batch
+    first: float = 0.0  # mean error before the first batch
     best_value: float = math.inf  # of the metric, or of minus the metric when more is better
     best_epoch: int = 0
     seconds: float = 0.0  # of this epoch before the training was resumed
@@ -159,6 +161,8 @@ class Training:
         """Train to the end and return the best parameters. Raises DivergedError, and what `keeper` raises."""
         if keeper is not None:
             keeper.restore(self)
+        if not self.position.step:
+            self.position.first = self._first_loss()
         position, settings = self.position, self.settings
         while position.epoch <= settings.epochs and not self._stalled():
             self._started = time.perf_counter()
@@ -182,12 +186,18 @@ class Training:
             if not math.isfinite(error):
                 raise DivergedError(f"{self._place()}: loss is {error}{self._step.broken}; {ADVICE}")
             position.total += error
-            if position.step == 1:
-                position.first = error / batch.examples
             if on_batch is not None:
                 on_batch(position.epoch, high, self._examples.count)
             if keeper is not None:
                 keeper.after_batch(self)
+
+    def _first_loss(self) -> float:
+        """Return the mean error of the untrained network on examples from all over the data; 0 for no bound."""
+        some = np.linspace(0, self._examples.count - 1, min(FIRST_EXAMPLES, self._examples.count)).astype(np.int64)
+        try:
+            return mean_loss(self.network, self._examples.take(np.unique(some)))
+        except DivergedError:  # the first batch will say it better
+            return 0.0
 
     def _end_epoch(self, report: Callable[[Epoch], None]) -> None:
         position = self.position
@@ -195,7 +205,7 @@ class Training:
         broken, loss = _broken_layer(self.network), position.total / self._examples.count
         if broken:
             raise DivergedError(f"{self._place()}: the last update failed{broken}; {ADVICE}")
-        if loss > LOSS_BOUND * max(position.first, 1.0):
+        if loss > LOSS_BOUND * position.first > 0:
             raise DivergedError(f"{self._place()}: loss {loss:.6g}, the first was {position.first:.6g}; {ADVICE}")
         value = self._validate(self.network) if self._validate else None
         seconds = position.seconds + time.perf_counter() - self._started

@@ -9,8 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from workflows.pool import NAME_VARIABLE, Pool, known_pools, lifecycle
+
+settings.register_profile("patient", deadline=None)  # a busy machine is no failure
+settings.load_profile("patient")
 
 SUITE = os.environ.get("REGIONDAG_TEST_SUITE", "trixie")
 

@@ -263,7 +263,7 @@ def test_sparseness_pulls_mean_activations_towards_p():
     layers = [
         INPUT,
         {"Name": "H", "N": 4, "Sparse": True},
-        {"Name": "G", "N": 3, "Sparse": True, "SparsenessPenalty": {"p": 0, "beta": 2}},
+        {"Name": "G", "N": 3, "Sparse": True, "SparsenessPenalty": {"beta": 2}},
         {"Name": "F", "N": 3},
         OUTPUT | {"Sparse": True},
     ]
@@ -271,7 +271,7 @@ def test_sparseness_pulls_mean_activations_towards_p():
     graph, batch = Graph(network), batch_of(network, SPARSE)
     values = graph.forward(batch.inputs)
     m, n = values.out[1].mean(axis=0), values.out[2].mean(axis=0)
-    wanted = 0.5 * (0.2 * np.log(0.2 / m) + 0.8 * np.log(0.8 / (1 - m))).sum() - 2 * np.log(1 - n).sum()
+    wanted = sum(beta * (0.2 * np.log(0.2 / a) + 0.8 * np.log(0.8 / (1 - a))).sum() for beta, a in ((0.5, m), (2, n)))
     assert penalty(graph, values) == pytest.approx(wanted)
 
 
