@@ -25,9 +25,9 @@ class Each(Protocol):
         """Return function(item) for every item."""
 
 
-def one_by_one(function: Callable[[int], T], items: Iterable[int]) -> list[T]:
-    """Apply `function` on this thread."""
-    return [function(item) for item in items]
+def one_by_one(function: Callable[[int], T], items: Iterable[int]) -> Iterator[T]:
+    """Apply `function` on this thread, to each item when its result is asked for."""
+    return map(function, items)
 
 
 def consume(results: Iterable[Any]) -> None:
