@@ -54,6 +54,7 @@ class Network:
     def __init__(self, spec: NetworkSpec, model: Model | None = None) -> None:
         self.spec = spec
         self.model = model
+        self._keeper: fitting.Kept | None = None  # has the checkpoints of its training, until it is saved
 
     @classmethod
     def from_json(
@@ -91,8 +92,13 @@ class Network:
         return cls(model.network.spec, model)
 
     def save(self, path: str | Path) -> None:
-        """Write a model file that nnlib and DSSTNE read, as a whole or not at all."""
+        """Write a model file that nnlib and DSSTNE read, as a whole or not at all.
+
+        The checkpoints of its training, if it had any, are then needed no more and emptied.
+        """
         write_model(Path(path), self._trained())
+        fitting.finished(self._keeper)
+        self._keeper = None
 
     def features(self, layer: str) -> tuple[str, ...]:
         """Return the names of the units of an Input or Output layer, empty when they have none."""
@@ -135,6 +141,8 @@ class Trainer:
     batch's gradient (0: none). `threads` is how many to use (all by default), which never changes a bit of the result.
 
     In the folder `checkpoint` the training is saved every five minutes and at Ctrl-C; the same call goes on from there.
+    What is saved stays until `Network.save` has written the network, or until the next `fit`; a folder with the
+    checkpoint of another training is refused.
     `progress` shows every epoch on stderr. After `fit`, `history` has what every epoch gave. NnlibError lists every
     setting outside its range.
     """
@@ -170,6 +178,7 @@ class Trainer:
         self.history: list[Epoch] = []
         self._threads = _threads(threads)
         self._folder = Path(checkpoint) if checkpoint is not None else None
+        self._keeper: fitting.Kept | None = None  # of the training before
 
     def fit(self, inputs: Any, targets: Any = None, valid: Any = None, metric: str = fitting.METRIC) -> Network:
         """Return the network trained on `inputs` (n, units) and `targets` (n, units); the one given stays as it is.
@@ -190,6 +199,8 @@ class Trainer:
         except SpecError as error:
             raise NnlibError(str(error)) from error
         self.history = []
+        fitting.finished(self._keeper)
+        self._keeper = None
         stop = Stop()
         catching = fitting.stopped_by(stop, (signal.SIGINT,)) if self._folder else nullcontext()
         showing = reporter(self.settings.epochs, metric) if self.progress else nullcontext()
@@ -202,11 +213,13 @@ class Trainer:
 
             try:
                 on_batch = screen.batch if screen is not None else None
-                found = fitting.run(task, self._threads, report, self._folder, stop, on_batch=on_batch)
+                keeper = fitting.keeper_of(task, self._folder, stop)
+                found = fitting.run(task, self._threads, report, keeper, on_batch)
             except EvictedError:  # it was Ctrl-C that asked for a stop, and the training is saved
                 raise KeyboardInterrupt from None
-        fitting.finished(self._folder)
-        return Network(found.network.spec, model_of(found.network, learned.sets, learned.region))
+        trained = Network(found.network.spec, model_of(found.network, learned.sets, learned.region))
+        trained._keeper = self._keeper = keeper
+        return trained
 
 
 class Predictor:

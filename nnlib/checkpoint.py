@@ -12,6 +12,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib import netcdf
+from nnlib.checker import shown
 from nnlib.contract import CHECKPOINT_FILE
 from nnlib.errors import CheckpointedError, DataError, EvictedError
 from nnlib.stop import Stop
-from nnlib.train import Training
+from nnlib.train import Position, Training
 
 FORMAT = 1
 PREVIOUS_SUFFIX = ".previous.nc"
+
+
+class ForeignError(DataError):
+    """A whole file, which is not of this training."""
 
 
 class Checkpoints:
@@ -39,7 +45,7 @@ class Checkpoints:
         """
         self.path = folder / CHECKPOINT_FILE
         self.previous = self.path.with_name(self.path.stem + PREVIOUS_SUFFIX)
-        self._training, self._stop, self._every = training, stop or Stop(), every
+        self.training, self._stop, self._every = training, stop or Stop(), every
         self._started = time.monotonic()
 
     def restore(self, training: Training) -> None:
@@ -48,10 +54,11 @@ class Checkpoints:
             if not path.exists() or not path.stat().st_size:
                 continue
             try:
-                arrays, numbers = load(path, self._training)
+                arrays, numbers = load(path, self.training)
+                _check_position(path, numbers)
                 training.resume(arrays, numbers)
             except DataError as error:
-                print(f"nnlib: checkpoint not used: {error}", file=sys.stderr)
+                self.pass_over(error)
                 continue
             place = training.position
             print(f"nnlib: resumed from {path.name}: epoch {place.epoch}, batch {place.batch}", file=sys.stderr)
@@ -65,15 +72,24 @@ class Checkpoints:
             self.save(training)
             raise EvictedError
         if time.monotonic() - self._started >= self._every:
-            self.save(training)
-            raise CheckpointedError
+            self.when_due(training)
+            self._started = time.monotonic()
+
+    def when_due(self, training: Training) -> None:
+        """Save and end the training, which is to be started again."""
+        self.save(training)
+        raise CheckpointedError
+
+    def pass_over(self, error: DataError) -> None:
+        """Tell why a file is not used; it is replaced later."""
+        print(f"nnlib: checkpoint not used: {error}", file=sys.stderr)
 
     def save(self, training: Training) -> None:
         """Write a checkpoint; the one before it stays until this one is whole."""
         arrays, numbers = training.state()
         fresh = self.path.with_name(f".{self.path.name}.fresh")
         try:
-            write(fresh, arrays, numbers, self._training)
+            write(fresh, arrays, numbers, self.training)
             if self.path.exists() and self.path.stat().st_size:
                 self.path.replace(self.previous)
             fresh.replace(self.path)
@@ -105,20 +121,51 @@ def load(path: Path, training: str) -> tuple[dict[str, NDArray[Any]], dict[str, 
     """Return arrays (flat) and numbers of a checkpoint; DataError says why it cannot be used."""
     content = netcdf.read(path)
     form = content.attributes.get("nnlib_checkpoint")
-    if form is None or int(form) != FORMAT:
-        raise DataError(f"{path.name}: not a checkpoint of this version of nnlib")
-    if content.attributes.get("training") != training:
-        raise DataError(f"{path.name}: of another training: other data, network, settings, backend or trial")
+    if not isinstance(form, int | np.integer) or int(form) != FORMAT:
+        raise ForeignError(f"{path.name}: not a checkpoint of this version of nnlib")
     arrays = {}
     for name, variable in content.variables.items():
-        if isinstance(variable.values, tuple):
+        if isinstance(variable.values, tuple) or variable.values.dtype.kind not in "biuf":
             raise DataError(f"{path.name}: variable {name} is not of numbers")
         arrays[name] = variable.values
-    text = str(content.attributes.get("numbers", ""))
-    if content.attributes.get("sha256") != _digest(arrays, text, training):
+    owner, text, digest = (_text(path, content, name) for name in ("training", "numbers", "sha256"))
+    if digest != _digest(arrays, text, owner):
         raise DataError(f"{path.name}: its SHA-256 is not that of its content: torn or changed")
-    numbers: dict[str, float] = json.loads(text)
+    if owner != training:
+        raise ForeignError(f"{path.name}: of another training: other data, network, settings, backend or trial")
+    try:
+        numbers = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path.name}: attribute numbers: not JSON: {error}") from error
+    if not isinstance(numbers, dict) or not all(type(value) in (int, float) for value in numbers.values()):
+        raise DataError(f"{path.name}: attribute numbers: {shown(numbers)} is not legal, legal: an object of numbers")
     return arrays, numbers
+
+
+def owner_of(path: Path) -> str | None:
+    """Return what identifies the training of a checkpoint, None when it cannot be read."""
+    try:
+        with netcdf.File(path) as file:
+            found = file.attributes.get("training")
+    except (DataError, OSError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _text(path: Path, content: netcdf.Content, name: str) -> str:
+    found = content.attributes.get(name)
+    if not isinstance(found, str):
+        raise DataError(f"{path.name}: attribute {name}: not a text; it is not as nnlib writes it")
+    return found
+
+
+def _check_position(path: Path, numbers: Mapping[str, float]) -> None:
+    """Raise DataError when the numbers do not say how far a training has come."""
+    for name, usual in asdict(Position()).items():
+        value = numbers.get(name)
+        if value is None or (isinstance(usual, int) and not (isinstance(value, int) and value >= 0)):
+            legal = "a whole number from 0" if isinstance(usual, int) else "a number"
+            raise DataError(f"{path.name}: attribute numbers: {name} is {shown(value)}, legal: {legal}")
 
 
 def _digest(arrays: Mapping[str, NDArray[Any]], text: str, training: str) -> str:

@@ -6,7 +6,6 @@ import hashlib
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,10 +19,10 @@ from nnlib.architecture import NetworkSpec
 from nnlib.backend import NAME as BACKEND
 from nnlib.batches import WEIGHTS, Examples, resolve, stream
 from nnlib.checker import shown
-from nnlib.checkpoint import Checkpoints
+from nnlib.checkpoint import Checkpoints, ForeignError, owner_of
 from nnlib.contract import Metric, TrainSettings
 from nnlib.data import Csr, DataSet, Longs
-from nnlib.errors import CheckpointedError, DataError, EvictedError, NnlibError
+from nnlib.errors import DataError, EvictedError, NnlibError
 from nnlib.job import Goal, Part, Ruler, check_fit, goal_of
 from nnlib.modelfile import Model
 from nnlib.network import Network, create
@@ -72,14 +71,27 @@ class Task:
 
 
 class Kept(Checkpoints):
-    """Checkpoints of a training that goes on after each."""
+    """Checkpoints of a training that goes on after each, in a folder that a person chose."""
 
-    def after_batch(self, training: train.Training) -> None:
-        """Save when it is time; save and raise EvictedError when a stop was requested."""
+    def when_due(self, training: train.Training) -> None:
+        """Save; when that fails the training goes on, since the checkpoint before is still there."""
         try:
-            super().after_batch(training)
-        except CheckpointedError:
-            self._started = time.monotonic()
+            self.save(training)
+        except OSError as error:
+            print(
+                f"nnlib: no checkpoint written, the training goes on: {error.filename or self.path}: "
+                f"{error.strerror or error}",
+                file=sys.stderr,
+            )
+
+    def pass_over(self, error: DataError) -> None:
+        """Tell why a file is not used; NnlibError when it is another training's, which must not be lost."""
+        if isinstance(error, ForeignError):
+            raise NnlibError(
+                f"{self.path.parent}: {error}; it would be lost, legal: another folder for the checkpoints, or remove "
+                "this file if it is not needed"
+            ) from error
+        super().pass_over(error)
 
 
 def read_spec(path: Path, hyperparameters: Mapping[str, Value], settings: TrainSettings) -> NetworkSpec:
@@ -128,29 +140,32 @@ def run(
     task: Task,
     threads: int,
     report: Callable[[train.Epoch], None],
-    folder: Path | None = None,
-    stop: Stop | None = None,
-    every: float = SAVE_EVERY,
+    keeper: Kept | None = None,
     on_batch: train.OnBatch | None = None,
 ) -> train.Fit:
-    """Train and return the best parameters; with a `folder` save there every so many seconds and go on from there.
+    """Train and return the best parameters; with a `keeper` save now and then, and go on from what it has.
 
-    Raises DivergedError, and EvictedError after saving when `stop` was requested.
+    Raises DivergedError, EvictedError after saving when a stop was requested, and NnlibError when the keeper's folder
+    has the checkpoint of another training.
     """
-    keeper = None
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        keeper = Kept(folder, task.identity, stop, every)
     with workers(threads) as each:
         validate = Ruler(task.goal, task.spec, task.held_out, each).value if task.held_out else None
         minimize = task.goal.minimize
         return train.fit(task.network, task.examples, task.settings, report, validate, minimize, each, keeper, on_batch)
 
 
-def finished(folder: Path | None) -> None:
-    """Forget the checkpoints of a training whose network is safe."""
-    if folder is not None:
-        Checkpoints(folder, "").discard()
+def keeper_of(task: Task, folder: Path | None, stop: Stop, every: float = SAVE_EVERY) -> Kept | None:
+    """Return what saves a training in a folder every so many seconds; call it before the training has begun."""
+    if folder is None:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    return Kept(folder, task.identity, stop, every)
+
+
+def finished(keeper: Kept | None) -> None:
+    """Forget the checkpoints of a training whose network is safe, unless another one has the folder now."""
+    if keeper is not None and (not keeper.path.exists() or owner_of(keeper.path) in (None, keeper.training)):
+        keeper.discard()
 
 
 def is_kept(folder: Path) -> bool:

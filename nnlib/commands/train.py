@@ -127,7 +127,8 @@ def _train(arguments: argparse.Namespace) -> int:
     signals = (signal.SIGINT, signal.SIGTERM) if arguments.checkpoint else ()
     try:
         with fitting.stopped_by(stop, signals), reporter(settings.epochs, metric) as shown:
-            found = fitting.run(task, threads, shown.epoch, arguments.checkpoint, stop, every, shown.batch)
+            keeper = fitting.keeper_of(task, arguments.checkpoint, stop, every)
+            found = fitting.run(task, threads, shown.epoch, keeper, shown.batch)
     except EvictedError:
         kept = fitting.is_kept(arguments.checkpoint)
         then = (
@@ -136,7 +137,7 @@ def _train(arguments: argparse.Namespace) -> int:
         print(f"nnlib: stopped{then}", file=sys.stderr)
         return int(Exit.EVICTED)
     write_model(arguments.out, model_of(found.network, learned.sets, learned.region))
-    fitting.finished(arguments.checkpoint)
+    fitting.finished(keeper)
     best = f", the best epoch is {found.best_epoch}" if held_out else ""
     print(f"{arguments.out}: {found.network.parameters} parameters after {found.epochs} epochs{best}", file=sys.stderr)
     return int(Exit.OK)

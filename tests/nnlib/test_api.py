@@ -357,16 +357,57 @@ def test_a_training_that_was_interrupted_goes_on(tmp_path, data, held, trained, 
     assert "resumed from checkpoint.nc: epoch 2, batch 3" in capsys.readouterr().err
     assert count < 60
     np.testing.assert_array_equal(network.weights("Hidden", "Out"), trained.weights("Hidden", "Out"))
+    assert (tmp_path / "work" / "checkpoint.nc").stat().st_size > 0
+    network.save(tmp_path / "model.nc")
     assert (tmp_path / "work" / "checkpoint.nc").stat().st_size == 0  # nothing is left to go on from
 
 
-def test_a_checkpoint_of_another_training_is_not_used(tmp_path, data, monkeypatch, capsys):
-    monkeypatch.setattr("nnlib.fitting.finished", lambda folder: None)
+def test_the_checkpoint_of_another_training_is_not_lost(tmp_path, data, monkeypatch, capsys):
     monkeypatch.setattr(Kept, "after_batch", Kept.save)
     keys = {**QUICK, "epochs": 1, "checkpoint": tmp_path}
-    Trainer(small(), **keys).fit(*data)
-    Trainer(small(), **keys).fit(data[0][:199], data[1][:199])
-    assert "of another training" in capsys.readouterr().err
+    trainer = Trainer(small(), **keys)
+    network = trainer.fit(*data)
+    saved = (tmp_path / "checkpoint.nc").read_bytes()
+    assert saved  # the network is nowhere yet
+    other = data[0][:199], data[1][:199]
+    with pytest.raises(NnlibError, match="it would be lost, legal: another folder for the checkpoints, or"):
+        Trainer(small(), **keys).fit(*other)
+    assert (tmp_path / "checkpoint.nc").read_bytes() == saved
+    (tmp_path / "checkpoint.nc").write_bytes(saved[:-100])  # torn: nobody's any more
+    (tmp_path / "checkpoint.previous.nc").unlink()
+    Trainer(small(), **keys).fit(*other)
+    assert "checkpoint not used" in capsys.readouterr().err
+    theirs = (tmp_path / "checkpoint.nc").read_bytes()
+    network.save(tmp_path / "model.nc")  # of the first training, whose checkpoint is gone
+    assert (tmp_path / "checkpoint.nc").read_bytes() == theirs
+
+
+def test_the_next_fit_has_the_folder_for_itself(tmp_path, data, monkeypatch, capsys):
+    monkeypatch.setattr(Kept, "after_batch", Kept.save)
+    trainer = Trainer(small(), **QUICK | {"epochs": 1}, checkpoint=tmp_path)
+    trainer.fit(*data)
+    trainer.fit(data[0][:199], data[1][:199])
+    assert capsys.readouterr().err == ""
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(tmp_path, data, monkeypatch, capsys):
+    def full(path: Any, content: Any) -> None:
+        raise OSError(28, "the disk is full", str(path))
+
+    trainer = Trainer(small(), **QUICK | {"epochs": 2}, checkpoint=tmp_path)
+    monkeypatch.setattr("nnlib.fitting.keeper_of", lambda task, folder, stop: Kept(folder, "", stop, 0.0))
+    monkeypatch.setattr("nnlib.netcdf.write", full)
+    trainer.fit(*data)
+    assert len(trainer.history) == 2
+    assert "no checkpoint written, the training goes on: " in capsys.readouterr().err
+
+    def stopped(self: Kept, training: Training) -> None:
+        self._stop.requested = True
+        Checkpoints.after_batch(self, training)
+
+    monkeypatch.setattr(Kept, "after_batch", stopped)
+    with pytest.raises(OSError, match="the disk is full"):
+        trainer.fit(*data)
 
 
 def test_progress(data, capsys):

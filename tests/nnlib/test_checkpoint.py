@@ -179,6 +179,33 @@ def test_a_file_that_is_no_checkpoint_is_passed_over(folder, capsys):
     assert_previous_is_used(folder, capsys, "not a checkpoint of this version of nnlib")
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"nnlib_checkpoint": "abc"}, "not a checkpoint of this version of nnlib"),
+        ({"nnlib_checkpoint": np.array([1, 1])}, "not a checkpoint of this version of nnlib"),
+        ({"nnlib_checkpoint": np.float32(1)}, "not a checkpoint of this version of nnlib"),
+        ({"training": np.array([1, 2])}, "attribute training: not a text"),
+        ({"numbers": np.uint32(7)}, "attribute numbers: not a text"),
+        ({"sha256": np.array([1.0, 2.0])}, "attribute sha256: not a text"),
+        ({"numbers": "{"}, "attribute numbers: not JSON"),
+        ({"numbers": "[" * 100_000}, "attribute numbers: not JSON"),
+        ({"numbers": "[1]"}, "attribute numbers: [1] is not legal, legal: an object of numbers"),
+        ({"numbers": '{"epoch": "1"}'}, "is not legal, legal: an object of numbers"),
+        ({"numbers": "{}"}, "attribute numbers: epoch is null, legal: a whole number from 0"),
+        ({"numbers": '{"epoch": Infinity}'}, "attribute numbers: epoch is Infinity, legal: a whole number from 0"),
+        ({"numbers": '{"epoch": -1}'}, "attribute numbers: epoch is -1, legal: a whole number from 0"),
+    ],
+)
+def test_attributes_that_nnlib_does_not_write(folder, capsys, changes, reason):
+    arrays, _ = checkpoint.load(folder / LAST, "this one")
+    content = netcdf.read(folder / LAST)
+    if isinstance(changes.get("numbers"), str):
+        changes = changes | {"sha256": checkpoint._digest(arrays, changes["numbers"], "this one")}
+    netcdf.write(folder / LAST, netcdf.Content({**content.attributes, **changes}, content.variables))
+    assert_previous_is_used(folder, capsys, reason)
+
+
 def test_without_any_that_can_be_used_it_starts_anew(folder, capsys):
     found = fit(Evicting(folder, set(), "quite another one"))
     assert found == fit()
