@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from train_cpu_work import PEAK, READY, STEP, Work
 FOLDER = Path(__file__).resolve().parent
 ENVIRONMENT = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regiondag" / "bench-torch"
 TORCH = "2.13.0"
+OTHERS = 0.1  # part of the processors' time that other programs may take while wall time is measured
+PATIENCE = 120  # seconds after which busy rounds are no longer tried again
 
 
 @dataclass(frozen=True)
@@ -85,10 +88,31 @@ def sides(work: Work) -> Iterator[tuple[Side, Side]]:
 
 
 def in_turn(ours: Side, peer: Side, work: Work, rounds: int) -> Turn:
-    """Return the round whose ratio is the median; one thread is measured by CPU time, which others do not stretch."""
+    """Return the round whose ratio is the median.
+
+    One thread is measured by its CPU time, which others hardly stretch. More are measured by wall time, in rounds in
+    which the machine has nothing else to do; NotMeasuredError if there are too few of them.
+    """
     clock = "cpu" if work.threads == 1 else "wall"
-    turns = [Turn(ours.ask(STEP)[clock], peer.ask(STEP)[clock]) for _ in range(rounds)]
+    turns: list[Turn] = []
+    deadline = time.monotonic() + PATIENCE
+    while len(turns) < rounds:
+        before = _busy()
+        answers = ours.ask(STEP), peer.ask(STEP)
+        spent = sum(answer["cpu"] for answer in answers) * work.steps / 1e3
+        share = max(0.0, _busy() - before - spent) / (sum(answer["wall"] for answer in answers) * work.steps / 1e3)
+        if work.threads == 1 or share < OTHERS * (os.cpu_count() or 1):
+            turns.append(Turn(answers[0][clock], answers[1][clock]))
+        elif time.monotonic() > deadline:
+            raise NotMeasuredError(f"{work.threads} threads: other programs kept the machine busy")
     return sorted(turns, key=lambda turn: turn.ratio)[rounds // 2]
+
+
+def _busy() -> float:
+    """Return the seconds for which the machine's processors have worked so far."""
+    times = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
+    idle, waiting = int(times[3]), int(times[4])
+    return (sum(map(int, times)) - idle - waiting) / os.sysconf("SC_CLK_TCK")
 
 
 def peaks(ours: Side, peer: Side) -> tuple[float, float]:
