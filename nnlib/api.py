@@ -10,6 +10,7 @@ For the same bits on machines of any kind, set OPENBLAS_NUM_THREADS=1 before Num
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Mapping
@@ -70,10 +71,13 @@ class Network:
         """
         if compat not in (None, *COMPAT):
             raise NnlibError(f"compat: {compat!r} is not legal, legal: None or 'dsstne'")
-        file = "network" if isinstance(network, Mapping) else Path(network).name
+        if not isinstance(hyperparameters or {}, Mapping):
+            raise NnlibError(f"hyperparameters: {type(hyperparameters).__name__} is not legal, legal: a dict of values")
+        path = None if isinstance(network, Mapping) else _path(network, "network", "a path or a dict")
+        file = path.name if path is not None else "network"
         values = {name: _plain(value) for name, value in (hyperparameters or {}).items()}
         try:
-            raw = dict(network) if isinstance(network, Mapping) else read_json(Path(network))
+            raw = read_json(path) if path is not None else _as_json(network)
             unused = sorted(set(values) - set(placeholders(raw)))
             if unused:
                 raise NnlibError(
@@ -88,7 +92,7 @@ class Network:
     @classmethod
     def load(cls, path: str | Path) -> Network:
         """Return the trained network of a model file, nnlib's or DSSTNE's; DataError says what is wrong with it."""
-        model = read_model(Path(path))
+        model = read_model(_path(path, "path"))
         return cls(model.network.spec, model)
 
     def save(self, path: str | Path) -> None:
@@ -96,7 +100,10 @@ class Network:
 
         The checkpoints of its training, if it had any, are then needed no more and emptied.
         """
-        write_model(Path(path), self._trained())
+        target = _path(path, "path")
+        if target.is_dir():
+            raise NnlibError(f"{target}: is a folder, legal: the name of a file")
+        write_model(target, self._trained())
         fitting.finished(self._keeper)
         self._keeper = None
 
@@ -170,6 +177,7 @@ class Trainer:
         progress: bool = False,
     ) -> None:
         values = locals()
+        _check_network(network)
         self.settings = TrainSettings(**{field.name: _plain(values[field.name]) for field in fields(TrainSettings)})
         check_settings(self.settings, "")
         if compat and not network.spec.compat:
@@ -177,7 +185,7 @@ class Trainer:
         self.network, self.progress = network, progress
         self.history: list[Epoch] = []
         self._threads = _threads(threads)
-        self._folder = Path(checkpoint) if checkpoint is not None else None
+        self._folder = _path(checkpoint, "checkpoint") if checkpoint is not None else None
         self._keeper: fitting.Kept | None = None  # of the training before
 
     def fit(self, inputs: Any, targets: Any = None, valid: Any = None, metric: str = fitting.METRIC) -> Network:
@@ -230,6 +238,7 @@ class Predictor:
     """
 
     def __init__(self, network: Network, threads: int | None = None) -> None:
+        _check_network(network)
         self.network = network
         self._model = network._trained()
         self._threads = _threads(threads)
@@ -299,6 +308,36 @@ def _part(spec: NetworkSpec, inputs: Any, targets: Any = None) -> Part:
     return Part(found.file, found.sets, found.region)
 
 
+def _path(value: Any, what: str, legal: str = "a path") -> Path:
+    if not isinstance(value, str | os.PathLike):
+        raise NnlibError(f"{what}: {type(value).__name__} is not legal, legal: {legal}")
+    return Path(value)
+
+
+def _as_json(network: Any) -> Any:
+    """Return a dict of Python as what would be read from a file of it: keys are texts, tuples lists."""
+    try:
+        return json.loads(json.dumps(network, default=_number))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NnlibError(f"network: {error}; legal: dicts, lists, texts, numbers, true, false and None") from error
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is not legal in a network")
+
+
+def _check_network(network: Any) -> None:
+    if not isinstance(network, Network):
+        raise NnlibError(
+            f"network: {type(network).__name__} is not legal, legal: an nnlib.Network, of Network.from_json or "
+            "Network.load"
+        )
+
+
 def _plain(value: Any) -> Any:
     """Return a number of NumPy as Python's."""
     return value.item() if isinstance(value, np.generic) else value
@@ -307,6 +346,6 @@ def _plain(value: Any) -> Any:
 def _threads(threads: int | None) -> int:
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+    if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1:
         raise NnlibError(f"threads: {threads!r} is not legal, legal: a whole number from 1")
-    return threads
+    return int(threads)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import numbers
 import os
 import re
 from collections.abc import Mapping
@@ -78,6 +79,17 @@ class TrainSettings:
     clip: float = 0.0  # largest norm of a batch's gradient; 0: any
     compat: str = ""  # "dsstne" reproduces its oddities
     seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Keep numbers of any kind, such as NumPy's, as Python's own: they are written to files and compared."""
+        for name in self.__dataclass_fields__:
+            value: Any = getattr(self, name)
+            if type(value) in (bool, int, float):
+                continue
+            if isinstance(value, numbers.Integral):
+                object.__setattr__(self, name, int(value))
+            elif isinstance(value, numbers.Real):
+                object.__setattr__(self, name, float(value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,8 @@ class Data:
 
 def from_scipy(matrix: Any) -> Csr:
     """Return the Csr of a SciPy sparse matrix or array of any format; one whose values are all 1 becomes boolean."""
+    if matrix.ndim != 2:
+        raise DataError(f"a sparse array of {matrix.ndim} dimensions is not legal, legal: two, examples and units")
     matrix = matrix.tocsr()
     examples, width = matrix.shape
     if not 1 <= width <= MOST_UNITS:
@@ -139,6 +141,8 @@ def as_data_set(name: str, value: Any) -> DataSet:
         return DataSet(name, _from_array(np.asarray(value)))
     except DataError as error:
         raise DataError(f"data set {name!r}: {error}") from None
+    except ValueError as error:  # NumPy's, of lists
+        raise DataError(f"data set {name!r}: rows of different lengths are not legal, legal: a full table") from error
 
 
 def join(parts: Sequence[tuple[str, Data]]) -> Data:

@@ -23,7 +23,7 @@ from nnlib.checkpoint import Checkpoints, ForeignError, owner_of
 from nnlib.contract import Metric, TrainSettings
 from nnlib.data import Csr, DataSet, Longs
 from nnlib.errors import DataError, EvictedError, NnlibError
-from nnlib.job import Goal, Part, Ruler, check_fit, goal_of
+from nnlib.job import Goal, Part, Ruler, check_fit, check_some, goal_of
 from nnlib.modelfile import Model
 from nnlib.network import Network, create
 from nnlib.predictor import fitted, in_order
@@ -121,6 +121,8 @@ def task_of(
     `where` stands before the name of a setting in messages. Raises NnlibError and SpecError for whatever does not fit.
     """
     check_settings(settings, where)
+    if not isinstance(metric, str):
+        raise NnlibError(f"{where}metric: {metric!r} is not legal, legal: a name such as {METRIC}")
     goal = goal_of(Metric(metric, minimize=metric.lower() == "loss"), f"{where}metric")
     if isinstance(start, Model):
         _check_names(start, learned)
@@ -130,7 +132,7 @@ def task_of(
         spec = resolve(start, learned.sets, learned.file)
         check_topology(spec, "network")
         network = create(spec, stream(settings.seed, WEIGHTS))
-    learned.examples(network.spec)  # as many examples in all of them, or DataError
+    check_some(learned, network.spec)
     if held_out is not None:
         check_fit(network.spec, goal, learned, held_out, f"{where}metric")
     return Task(network, learned, held_out, settings, goal)

@@ -126,6 +126,7 @@ def run(trial: Trial, folder: Path, threads: int = 1, stop: Stop | None = None, 
     spec = _network_spec(trial, folder)
     learned, held_out = _part(folder, trial.train_files), _part(folder, _held_out_files(trial))
     spec = resolve(spec, learned.sets, trial.network)
+    check_some(learned, spec)
     check_fit(spec, goal, learned, held_out)
     keeper = Checkpoints(folder, _identity(trial, spec), stop, every)
     with workers(threads) as each:
@@ -223,6 +224,12 @@ def _part(folder: Path, files: tuple[str, ...]) -> Part:
     return Part(", ".join(files), {data_set.name: data_set for data_set in data.sets}, data.region)
 
 
+def check_some(part: Part, spec: NetworkSpec) -> None:
+    """Raise DataError when a part has no example, or data sets of different numbers of them."""
+    if not part.examples(spec).count:
+        raise DataError(f"{part.file}: 0 examples are not legal, legal: 1 or more")
+
+
 def check_fit(spec: NetworkSpec, goal: Goal, learned: Part, held_out: Part, where: str = METRIC) -> None:
     """Raise DataError when the two parts do not mean the same units, or the metric (of `where`) cannot be measured."""
     for layer in (*spec.layers_of(LayerKind.INPUT), *spec.layers_of(LayerKind.OUTPUT)):
@@ -238,6 +245,7 @@ def check_fit(spec: NetworkSpec, goal: Goal, learned: Part, held_out: Part, wher
             raise DataError(f"{held_out.file}: other names of units than {learned.file}; import both at once")
         if one.sparse != other.sparse:
             raise DataError(f"{held_out.file}: {name} is not of the kind that {learned.file} has; import both at once")
+    check_some(held_out, spec)
     targets = held_out.sets[spec.layers_of(LayerKind.OUTPUT)[0].data_set]
     if goal.k is not None and not targets.sparse:
         raise NnlibError(f"{where}: {goal.key} needs sparse targets, {targets.name!r} is dense; legal: loss")

@@ -410,6 +410,43 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(tmp_path,
         trainer.fit(*data)
 
 
+EMPTY: Any = sparse.csr_array((0, ITEMS))
+WRONG: list[tuple[Any, str]] = [
+    (lambda _: Trainer(small(), **QUICK).fit(EMPTY, EMPTY), "inputs: 0 examples are not legal, legal: 1 or more"),
+    (lambda _: Trainer(small(), **QUICK).fit(EMPTY), "0 examples"),
+    (lambda _: Trainer(small(), **QUICK).fit(np.eye(3), np.eye(3), (np.eye(3)[:0], np.eye(3)[:0])), "0 examples"),
+    (lambda _: Trainer(small(), **QUICK).fit([[1, 2], [3]]), "'input': rows of different lengths are not legal"),
+    (lambda _: Trainer(small(), **QUICK).fit(sparse.coo_array(np.ones(6))), "a sparse array of 1 dimensions"),
+    (lambda _: Trainer(small(), **QUICK).fit(np.eye(3), metric=3), "metric: 3 is not legal"),  # type: ignore[arg-type]
+    (lambda _: Network.from_json([1]), "network: list is not legal, legal: a path or a dict"),  # type: ignore[arg-type]
+    (lambda _: Network.from_json(None), "network: NoneType is not legal"),  # type: ignore[arg-type]
+    (lambda _: Network.from_json({1: 2}), "network: 1: unknown key"),  # type: ignore[dict-item]
+    (lambda _: Network.from_json({"Layers": [{1: 2}]}), r"Layers\[0\]\.1: unknown key"),
+    (lambda _: Network.from_json({"Name": object()}), "network: object is not legal in a network; legal: dicts"),
+    (lambda _: Network.from_json(RAW, [1]), "hyperparameters: list is not legal"),  # type: ignore[arg-type]
+    (lambda _: Trainer("net.json"), "network: str is not legal, legal: an nnlib.Network"),  # type: ignore[arg-type]
+    (lambda _: Predictor("net.nc"), "network: str is not legal, legal: an nnlib.Network"),  # type: ignore[arg-type]
+    (lambda trained: Predictor(trained).embed(np.eye(ITEMS), 1), 'layer: 1 is not legal, legal: "In"'),
+    (lambda trained: Predictor(trained).embed(np.eye(ITEMS), None), "layer: None is not legal"),
+    (lambda trained: trained.weights([], "Out"), r"layer: \[\] is not legal"),
+    (lambda trained: trained.save("."), "is a folder, legal: the name of a file"),
+    (lambda trained: trained.save(1), "path: int is not legal, legal: a path"),
+    (lambda _: Network.load(None), "path: NoneType is not legal"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_what_is_wrong_is_told(number, trained):
+    call, words = WRONG[number]
+    with pytest.raises(NnlibError, match=words):
+        call(trained)
+
+
+def test_numbers_of_numpy_in_a_network():
+    raw = {**RAW, "Layers": tuple({**layer, "N": np.int64(7)} for layer in RAW["Layers"])}
+    assert [layer.units for layer in Network.from_json(raw).spec.layers] == [7, 7, 7]
+
+
 def test_progress(data, capsys):
     Trainer(small(), **QUICK, progress=True).fit(*data)
     assert "epoch 6/6 loss " in capsys.readouterr().err

@@ -1,5 +1,6 @@
 import dataclasses
 
+import numpy as np
 import pytest
 
 from nnlib.contract import OPTIMIZERS, TrainSettings
@@ -80,3 +81,13 @@ def test_cosine_and_decay_multiply():
 
 def test_a_warmup_longer_than_the_training_only_rises():
     assert rates(warmup=8.0, schedule="cosine") == pytest.approx([0.05 * step for step in range(1, 9)])
+
+
+def test_numbers_of_numpy_become_pythons():
+    settings = TrainSettings(epochs=np.int64(3), learning_rate=np.float32(0.5), l2=np.float64(0.25), seed=np.uint32(7))
+    check_settings(settings)
+    assert settings == TrainSettings(epochs=3, learning_rate=0.5, l2=0.25, seed=7)
+    assert [type(value) for value in (settings.epochs, settings.learning_rate, settings.l2)] == [int, float, float]
+    assert "np." not in repr(settings)
+    with pytest.raises(NnlibError, match="epochs: True is not legal"):
+        check_settings(TrainSettings(epochs=True))
