@@ -80,6 +80,11 @@ class TrainSettings:
     compat: str = ""  # "dsstne" reproduces its oddities
     seed: int = 1
 
+    @property
+    def as_dsstne(self) -> bool:
+        """Whether the oddities of DSSTNE are wanted; texts of settings are legal in any case."""
+        return self.compat.lower() == "dsstne"
+
     def __post_init__(self) -> None:
         """Keep numbers of any kind, such as NumPy's, as Python's own: they are written to files and compared."""
         for name in self.__dataclass_fields__:

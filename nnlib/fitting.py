@@ -103,7 +103,7 @@ def read_spec(path: Path, hyperparameters: Mapping[str, Value], settings: TrainS
         legal = f"the option --{unused[0].replace('_', '-')}" if field else f'"${unused[0]}" in place of a value'
         raise NnlibError(f"{path.name}: hyperparameter {unused[0]!r} is used nowhere, legal: {legal}")
     values = asdict(settings) | dict(hyperparameters)
-    spec = parse_network(substitute(raw, values, path.name), path.name, settings.compat.lower() == "dsstne")
+    spec = parse_network(substitute(raw, values, path.name), path.name, settings.as_dsstne)
     check_runnable(spec, path.name)
     return spec
 

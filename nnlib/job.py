@@ -204,7 +204,7 @@ def _network_spec(trial: Trial, folder: Path) -> NetworkSpec:
             f"or name a training setting: {', '.join(TrainSettings.__dataclass_fields__)}"
         )
     values = asdict(trial.train) | dict(trial.hyperparameters)
-    spec = parse_network(substitute(raw, values, trial.network), trial.network, trial.train.compat == "dsstne")
+    spec = parse_network(substitute(raw, values, trial.network), trial.network, trial.train.as_dsstne)
     check_runnable(spec, trial.network)
     return spec
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -56,15 +57,26 @@ METRICS = ("p", "recall", "ndcg", "map", "mrr")
 
 
 def read_json(path: Path) -> Any:
-    """Read a network file as plain JSON values; // and /* */ comments are allowed, as in DSSTNE."""
+    """Read a network file as plain JSON values; // and /* */ comments are allowed, as in DSSTNE.
+
+    A key that comes twice in one object is a problem: one of its values would be lost.
+    """
+    repeated: list[tuple[dict[str, Any], str]] = []
     strings_or_comments = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
     def blanked(match: re.Match[str]) -> str:
         text = match.group()
         return text if text.startswith('"') else re.sub(r"[^\n]", " ", text)
 
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            repeated.extend((found, key) for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        return found
+
     try:
-        raw = json.loads(strings_or_comments.sub(blanked, path.read_text(encoding="utf-8")))
+        text = strings_or_comments.sub(blanked, path.read_text(encoding="utf-8"))
+        raw = json.loads(text, object_pairs_hook=once)
     except UnicodeDecodeError as error:
         raise SpecError([f"{path.name}: byte {error.start} is not UTF-8; save the file as UTF-8"]) from error
     except RecursionError as error:
@@ -78,6 +90,15 @@ def read_json(path: Path) -> Any:
         level = [inner for outer in level for inner in _inside(outer)]
     if level:
         raise SpecError([f"{path.name}: brackets are nested too deeply, legal: up to {MOST_NESTED}"])
+    if repeated:
+        places = {id(found): place for place, found in _objects(raw, "")}
+        raise SpecError(
+            [
+                f"{path.name}: {places[id(found)]}{key}: comes more than once, legal: once"
+                for found, key in repeated
+                if id(found) in places  # else it is in a value that another one replaced, which is told
+            ]
+        )
     return raw
 
 
@@ -179,6 +200,18 @@ def canonical_metric(name: str) -> str:
 
 def _inside(raw: Any) -> Iterable[Any]:
     return raw.values() if isinstance(raw, dict) else raw if isinstance(raw, list) else ()
+
+
+def _objects(raw: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield every object with what stands before its keys in a key path."""
+    if isinstance(raw, dict):
+        before = f"{path}." if path else ""
+        yield before, raw
+        for key, value in raw.items():
+            yield from _objects(value, f"{before}{key}")
+    elif isinstance(raw, list):
+        for index, value in enumerate(raw):
+            yield from _objects(value, f"{path}[{index}]")
 
 
 def _leaves(raw: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -259,3 +259,9 @@ def test_a_log_that_lies_there_has_no_line_too_many(make_trial):
     (trial.parent / "log.jsonl").write_text('{"epoch": 1}\n{"epoch": 2}\n{"epo')
     result = run(trial)
     assert [line["epoch"] for line in log_of(trial)] == list(range(1, result.epochs + 1))
+
+
+def test_compat_in_any_case(make_trial):
+    path = make_trial(train=TrainSettings(compat="DSSTNE"))
+    trial = trial_from_json(path.read_text())
+    assert job._network_spec(trial, path.parent).compat

@@ -373,3 +373,20 @@ def test_bad_metrics(name):
         parse_metric(name)
     with pytest.raises(ValueError, match="legal: p@K, recall@K"):
         canonical_metric(name)
+
+
+def test_keys_that_come_twice_are_told_with_their_place(tmp_path):
+    path = tmp_path / "n.json"
+    path.write_text(
+        '{"Decay": 1, "Layers": [{"N": 1}, {"N": 1, "N": 2, "WeightInit": {"Bias": 0, "Bias": 0}}], "Decay": 2}'
+    )
+    with pytest.raises(SpecError) as caught:
+        read_json(path)
+    assert sorted(str(caught.value).splitlines()) == [
+        "n.json: Decay: comes more than once, legal: once",
+        "n.json: Layers[1].N: comes more than once, legal: once",
+        "n.json: Layers[1].WeightInit.Bias: comes more than once, legal: once",
+    ]
+    path.write_text('{"Maxout": {"k": 1, "k": 2}, "Maxout": {"k": 1}}')
+    with pytest.raises(SpecError, match=r"^n\.json: Maxout: comes more than once, legal: once$"):
+        read_json(path)
