@@ -25,7 +25,7 @@ from nnlib.data import Csr, DataSet, Dense, Longs
 from nnlib.errors import DataError
 from nnlib.given import open_files
 from nnlib.network import Network
-from nnlib.predictor import Lookup, in_order
+from nnlib.predictor import Lookup, Watch, in_order
 from nnlib.threads import Each, one_by_one
 
 Floats = NDArray[np.float64]
@@ -77,15 +77,17 @@ def evaluate(
     popular: DataSet | None = None,
     each: Each = one_by_one,
     rankable: NDArray[np.bool_] | None = None,
+    watch: Watch | None = None,
 ) -> Evaluation:
     """Measure one Output layer on the examples' targets; `popular` are targets whose frequencies are the baseline.
 
+    `watch` is called with how many more examples are ranked, or classified.
     Units in `excluded`, and those not `rankable`, have no rank. Raises DataError when no example has a target.
     """
     found = {"loss": Measured(metrics.mean_loss(network, examples, each))} if plan.loss else {}
     score, targets = metrics.of_network(network, output), examples.sets[output]
     if not targets.sparse:
-        values, squares = _dense(network, examples, output, score, each)
+        values, squares = _dense(network, examples, output, score, each, watch)
         name, root = ("rmse", np.sqrt) if squares else ("accuracy", np.positive)
         [measured] = _measured({name: values}, plan).values()
         ends = [None if end is None else float(root(end)) for end in (measured.low, measured.high)]
@@ -93,7 +95,7 @@ def evaluate(
     scorers = {"network": _among(score, rankable)}
     if popular is not None:
         scorers["popularity"] = _by_frequency(popular, each)
-    parts = _ranked(scorers, examples, output, sorted(set(plan.ks)), excluded, each)
+    parts = _ranked(scorers, examples, output, sorted(set(plan.ks)), excluded, each, watch)
     if not parts["network"]:
         raise DataError(f"{examples.file}: no example has a target, so nothing can be measured")
     extra = _accuracy(network, examples, output, score, each)
@@ -155,6 +157,7 @@ def _ranked(
     ks: Sequence[int],
     excluded: Lookup | None,
     each: Each,
+    watch: Watch | None,
 ) -> dict[str, dict[str, Floats]]:
     """Return by scorer every ranking metric of every example that has a target."""
     part = metrics.Part(examples, output, None)
@@ -173,7 +176,7 @@ def _ranked(
         }
 
     parts: dict[str, dict[str, list[Floats]]] = {name: {} for name in scorers}
-    for found in in_order(block, examples.count, examples.sets[output].width, each):
+    for found in in_order(block, examples.count, examples.sets[output].width, each, watch):
         for name, values in found.items():
             for metric, numbers in values.items():
                 parts[name].setdefault(metric, []).append(numbers)
@@ -201,7 +204,9 @@ def _accuracy(
     return {"accuracy": np.concatenate(right).astype(np.float64)} if len(right) == len(blocks) else {}
 
 
-def _dense(network: Network, examples: Examples, output: int, score: metrics.Scorer, each: Each) -> tuple[Floats, bool]:
+def _dense(
+    network: Network, examples: Examples, output: int, score: metrics.Scorer, each: Each, watch: Watch | None
+) -> tuple[Floats, bool]:
     """Return for each example whether its class was found, or the mean squared error of its units (True)."""
     layer, targets = network.spec.layers[output], examples.sets[output]
 
@@ -214,7 +219,7 @@ def _dense(network: Network, examples: Examples, output: int, score: metrics.Sco
         single = bool(np.all((t != 0).sum(axis=1) == 1) and np.all(t.max(axis=1) == 1))
         return right, ((activate(layer, z) - t) ** 2).mean(axis=1), single
 
-    blocks = list(in_order(block, examples.count, targets.width, each))
+    blocks = list(in_order(block, examples.count, targets.width, each, watch))
     if layer.activation is Activation.SOFTMAX or (targets.width > 1 and all(single for _, _, single in blocks)):
         return np.concatenate([right for right, _, _ in blocks]).astype(np.float64), False
     return np.concatenate([errors for _, errors, _ in blocks]), True

@@ -27,6 +27,7 @@ from nnlib.threads import Each, one_by_one
 
 Floats = NDArray[Any]
 Lookup = Callable[[Longs], Csr]  # numbers of examples -> a row for each: items to leave out, or values to multiply by
+Watch = Callable[[int], None]  # takes how many more examples are done
 T = TypeVar("T")
 
 BATCH = 256  # examples computed at a time,
@@ -167,8 +168,13 @@ def outputs(network: Network, examples: Examples, layer: int, each: Each = one_b
     return in_order(block, examples.count, node.units, each)
 
 
-def in_order(function: Callable[[Longs], T], count: int, width: int, each: Each = one_by_one) -> Iterator[T]:
-    """Yield function(numbers of examples) for blocks of `count` examples, some blocks at a time, in their order."""
+def in_order(
+    function: Callable[[Longs], T], count: int, width: int, each: Each = one_by_one, watch: Watch | None = None
+) -> Iterator[T]:
+    """Yield function(numbers of examples) for blocks of `count` examples, some blocks at a time, in their order.
+
+    `watch` is called with how many examples each block has.
+    """
     size = max(1, min(BATCH, MOST_OUTPUTS // width))
 
     def block(low: int) -> T:
@@ -176,7 +182,11 @@ def in_order(function: Callable[[Longs], T], count: int, width: int, each: Each 
 
     starts = range(0, count, size)
     for n in range(0, len(starts), WINDOW):
-        yield from each(block, starts[n : n + WINDOW])
+        some = starts[n : n + WINDOW]
+        for low, found in zip(some, each(block, some), strict=True):
+            yield found
+            if watch is not None:
+                watch(min(size, count - low))
 
 
 def _names(data_set: DataSet | None, width: int | None) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     from nnlib.commands.using import Used, noted
     from nnlib.evaluation import Plan, evaluate, popular_targets
     from nnlib.predictor import layer_number
-    from nnlib.progress import table
+    from nnlib.progress import counter, table
     from nnlib.threads import workers
 
     used = Used(arguments.model, arguments.data, supervised=True)
@@ -64,8 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
         noted(f"no loss: {unknown} of the targets' units are unknown to the model")
     plan = Plan(arguments.at, arguments.bootstrap, arguments.seed, loss=not unknown)
     excluded = used.excluded(arguments.exclude, layer) if examples.sets[layer].sparse else None
-    with workers(threads) as each:
-        found = evaluate(ready.network, examples, layer, plan, excluded, popular, each, ready.rankable(layer))
+    with workers(threads) as each, counter(examples.count, "examples") as watch:
+        some = ready.rankable(layer)
+        found = evaluate(ready.network, examples, layer, plan, excluded, popular, each, some, watch)
     rows = [[name, *_cells(one), *_cells(found.baseline.get(name))] for name, one in found.metrics.items()]
     columns = ["metric", "model", "low", "high", "popularity", "low", "high"][: 7 if found.baseline else 4]
     print(f"{found.with_targets} examples with targets, {found.without_targets} without")

@@ -124,3 +124,10 @@ def test_without_any_target():
     sets["output"] = DataSet("output", from_rows([[]] * 50, 30))
     with pytest.raises(DataError, match="data: no example has a target"):
         evaluated(model, sets)
+
+
+def test_what_is_done_is_told():
+    sets = sets_of()
+    done: list[int] = []
+    evaluated(made(raw_network(), sets), sets, watch=done.append)
+    assert sum(done) == 50
