@@ -35,10 +35,9 @@ from nnlib.modelfile import Model, read_model, write_model
 from nnlib.predictor import Lookup, Prepared, layer_number, outputs, prepared, ranked
 from nnlib.progress import reporter
 from nnlib.settings import check_settings
-from nnlib.spec import Value, parse_network, placeholders, read_json, substitute
+from nnlib.spec import Value, network_of, read_json
 from nnlib.stop import Stop
 from nnlib.threads import workers
-from nnlib.topology import check_runnable
 from nnlib.train import Epoch
 
 Floats = NDArray[Any]  # float32
@@ -78,13 +77,7 @@ class Network:
         values = {name: _plain(value) for name, value in (hyperparameters or {}).items()}
         try:
             raw = read_json(path) if path is not None else _as_json(network)
-            unused = sorted(set(values) - set(placeholders(raw)))
-            if unused:
-                raise NnlibError(
-                    f'{file}: hyperparameter {unused[0]!r} is used nowhere, put "${unused[0]}" for a value'
-                )
-            spec = parse_network(substitute(raw, values, file), file, bool(compat))
-            check_runnable(spec, file)
+            spec = network_of(raw, file, values, compat=bool(compat))
         except SpecError as error:
             raise NnlibError(str(error)) from error
         return cls(spec)

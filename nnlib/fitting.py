@@ -28,10 +28,10 @@ from nnlib.modelfile import Model
 from nnlib.network import Network, create
 from nnlib.predictor import fitted, in_order
 from nnlib.settings import check_settings
-from nnlib.spec import Value, parse_network, placeholders, read_json, substitute
+from nnlib.spec import Value, network_of, read_json
 from nnlib.stop import Stop
 from nnlib.threads import workers
-from nnlib.topology import check_runnable, check_topology
+from nnlib.topology import check_topology
 
 SAVE_EVERY = 300.0  # seconds
 METRIC = Metric().name
@@ -95,17 +95,13 @@ class Kept(Checkpoints):
 
 
 def read_spec(path: Path, hyperparameters: Mapping[str, Value], settings: TrainSettings) -> NetworkSpec:
-    """Return the network of a file, with hyperparameters and settings for its placeholders; SpecError, NnlibError."""
-    raw = read_json(path)
-    unused = sorted(set(hyperparameters) - set(placeholders(raw)))
-    if unused:
-        field = unused[0] in TrainSettings.__dataclass_fields__
-        legal = f"the option --{unused[0].replace('_', '-')}" if field else f'"${unused[0]}" in place of a value'
-        raise NnlibError(f"{path.name}: hyperparameter {unused[0]!r} is used nowhere, legal: {legal}")
-    values = asdict(settings) | dict(hyperparameters)
-    spec = parse_network(substitute(raw, values, path.name), path.name, settings.as_dsstne)
-    check_runnable(spec, path.name)
-    return spec
+    """Return the network of a file, with hyperparameters and settings for its placeholders; SpecError."""
+
+    def legal(name: str) -> str:
+        field = name in TrainSettings.__dataclass_fields__
+        return f"the option --{name.replace('_', '-')}" if field else f'"${name}" in place of a value'
+
+    return network_of(read_json(path), path.name, hyperparameters, asdict(settings), settings.as_dsstne, legal)
 
 
 def task_of(

@@ -26,11 +26,10 @@ from nnlib.network import Network, create
 from nnlib.owned import left_out
 from nnlib.progress import reporter
 from nnlib.settings import check_settings
-from nnlib.spec import canonical_metric, parse_metric, parse_network, placeholders, read_json, substitute
+from nnlib.spec import canonical_metric, network_of, parse_metric, read_json
 from nnlib.stop import Stop
 from nnlib.stream import open_data
 from nnlib.threads import Each, workers
-from nnlib.topology import check_runnable
 
 METRIC = "trial.json: metric.name"
 LIBRARIES = {"numpy": np.__version__, "scipy": scipy.__version__, "netCDF4": netcdf.VERSION}
@@ -195,18 +194,13 @@ def goal_of(metric: Metric, where: str = METRIC) -> Goal:
 
 def _network_spec(trial: Trial, folder: Path) -> NetworkSpec:
     """Read the network and fill in the hyperparameters; those of TrainSettings are in `trial.train` already."""
-    raw = read_json(folder / trial.network)
-    used = set(placeholders(raw)) | set(TrainSettings.__dataclass_fields__)
-    unused = sorted(set(trial.hyperparameters) - used)
-    if unused:
-        raise NnlibError(
-            f'{trial.network}: hyperparameter {unused[0]!r} is used nowhere; put "${unused[0]}" in place of a value, '
-            f"or name a training setting: {', '.join(TrainSettings.__dataclass_fields__)}"
-        )
-    values = asdict(trial.train) | dict(trial.hyperparameters)
-    spec = parse_network(substitute(raw, values, trial.network), trial.network, trial.train.as_dsstne)
-    check_runnable(spec, trial.network)
-    return spec
+
+    def legal(name: str) -> str:
+        fields = TrainSettings.__dataclass_fields__
+        return "" if name in fields else f'"${name}" in place of a value, or a training setting: {", ".join(fields)}'
+
+    raw, train = read_json(folder / trial.network), trial.train
+    return network_of(raw, trial.network, trial.hyperparameters, asdict(train), train.as_dsstne, legal)
 
 
 def _held_out_files(trial: Trial) -> tuple[str, ...]:

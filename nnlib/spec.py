@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ __all__ = [
     "SpecError",
     "canonical_metric",
     "check_runnable",
+    "network_of",
     "parse_metric",
     "parse_network",
     "placeholders",
@@ -130,6 +131,28 @@ def substitute(raw: Any, values: Mapping[str, Value], file: str = "network") -> 
         return values[value[1:]] if isinstance(value, str) and value.startswith("$") else value
 
     return replaced(raw)
+
+
+def network_of(
+    raw: Any,
+    file: str,
+    hyperparameters: Mapping[str, Value],
+    others: Mapping[str, Value] | None = None,
+    compat: bool = False,
+    legal: Callable[[str], str] | None = None,
+) -> NetworkSpec:
+    """Return a network that can be trained, with hyperparameters and `others` for its placeholders.
+
+    SpecError names a hyperparameter that is used nowhere, or lists all that is wrong with the network. `legal` says what
+    is legal instead of an unused one: an empty text when it is legal itself.
+    """
+    for name in sorted(set(hyperparameters) - set(placeholders(raw))):
+        instead = legal(name) if legal is not None else f'"${name}" in place of a value'
+        if instead:
+            raise SpecError([f"{file}: hyperparameter {name!r} is used nowhere, legal: {instead}"])
+    spec = parse_network(substitute(raw, {**(others or {}), **hyperparameters}, file), file, compat)
+    check_runnable(spec, file)
+    return spec
 
 
 def read_network(path: Path, hyperparameters: Mapping[str, Value], compat: bool = False) -> NetworkSpec:

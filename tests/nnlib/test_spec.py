@@ -24,6 +24,7 @@ from nnlib.spec import (
     NETWORK_KEYS,
     SpecError,
     canonical_metric,
+    network_of,
     parse_metric,
     parse_network,
     placeholders,
@@ -390,3 +391,13 @@ def test_keys_that_come_twice_are_told_with_their_place(tmp_path):
     path.write_text('{"Maxout": {"k": 1, "k": 2}, "Maxout": {"k": 1}}')
     with pytest.raises(SpecError, match=r"^n\.json: Maxout: comes more than once, legal: once$"):
         read_json(path)
+
+
+def test_hyperparameters_that_are_used_nowhere():
+    raw = {**GOOD, "Decay": "$decay"}
+    assert network_of(raw, "n", {"decay": 0.5}, {"decay": 0.1, "epochs": 3}).decay == 0.5
+    assert network_of(raw, "n", {}, {"decay": 0.1}).decay == 0.1
+    with pytest.raises(SpecError, match="n: hyperparameter 'x' is used nowhere, legal: \"[$]x\" in place of a value"):
+        network_of(raw, "n", {"decay": 0.5, "x": 1})
+    with pytest.raises(SpecError, match="'y' is used nowhere, legal: z"):
+        network_of(raw, "n", {"decay": 0.5, "x": 1, "y": 2}, legal=lambda name: "" if name == "x" else "z")
