@@ -104,7 +104,7 @@ def fitted(network: Network, sets: Mapping[str, DataSet], file: str) -> Network:
 def layer_number(spec: NetworkSpec, name: str | None, kind: LayerKind | None = None, where: str = "layer") -> int:
     """Return the number of the layer `name`, or of the first of `kind`; NnlibError names the legal ones."""
     legal = [layer.name for layer in spec.layers if kind is None or layer.kind is kind]
-    if name is None and kind is not None:
+    if name is None:
         return spec.places[legal[0]]
     if not isinstance(name, str):
         raise NnlibError(f"{where}: {name!r} is not legal, legal: {', '.join(map(shown, legal))}")

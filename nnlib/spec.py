@@ -143,7 +143,7 @@ def network_of(
 ) -> NetworkSpec:
     """Return a network that can be trained, with hyperparameters and `others` for its placeholders.
 
-    SpecError names a hyperparameter that is used nowhere, or lists all that is wrong with the network. `legal` says what
+    SpecError names a hyperparameter that is used nowhere, or all that is wrong with the network. `legal` says what
     is legal instead of an unused one: an empty text when it is legal itself.
     """
     for name in sorted(set(hyperparameters) - set(placeholders(raw))):

@@ -427,7 +427,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda _: Trainer("net.json"), "network: str is not legal, legal: an nnlib.Network"),  # type: ignore[arg-type]
     (lambda _: Predictor("net.nc"), "network: str is not legal, legal: an nnlib.Network"),  # type: ignore[arg-type]
     (lambda trained: Predictor(trained).embed(np.eye(ITEMS), 1), 'layer: 1 is not legal, legal: "In"'),
-    (lambda trained: Predictor(trained).embed(np.eye(ITEMS), None), "layer: None is not legal"),
+    (lambda trained: Predictor(trained).embed(np.eye(ITEMS), None), "is an Input"),
     (lambda trained: trained.weights([], "Out"), r"layer: \[\] is not legal"),
     (lambda trained: trained.save("."), "is a folder, legal: the name of a file"),
     (lambda trained: trained.save(1), "path: int is not legal, legal: a path"),
