@@ -475,6 +475,7 @@ def test_a_reader_that_has_enough():
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_training_that_is_stopped_goes_on(nnlib, model, number):
     """With --checkpoint a signal saves, exit code 143; the same command ends with the bits of an undisturbed one."""
@@ -512,6 +513,7 @@ def test_a_trial_is_left_to_the_worker(nnlib, monkeypatch):
     assert seen == [(Path("a/trial.json"), 600.0), (Path("a/trial.json"), np.inf)]
 
 
+@pytest.mark.slow
 def test_a_training_that_is_stopped_without_a_checkpoint():
     command = [sys.executable, "-m", "nnlib", *f"{TRAIN} --epochs 100000".split()]
     environment = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1])}

@@ -82,6 +82,7 @@ def assert_same_sets(ours, theirs):
     assert_same(ours.rows.values, theirs.rows.values)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(any_data())
 def test_round_trip(tmp_path, data):

@@ -62,6 +62,7 @@ def test_flipped_bits(tmp_path, data, draw):
     assert_legal_or_refused(path)
 
 
+@pytest.mark.slow
 @MANY
 @given(WITHOUT_TEXTS, st.data())
 def test_attributes_and_values_that_lie(tmp_path, data, draw):

@@ -315,6 +315,7 @@ def test_two_threads_give_the_same_bits():
     assert all(other == first for other in others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [True, False])
 def test_loops_from_a_zip(tmp_path, kept):
     """As jobs carry them; the compiled code is kept where there is a place for it."""

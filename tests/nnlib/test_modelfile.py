@@ -142,6 +142,7 @@ def networks(draw):
     return {"ErrorFunction": "L2", "Layers": [*layers, {"N": draw(NUMBERS), "DataSet": "b"}]}
 
 
+@pytest.mark.slow
 @given(networks())
 @settings(max_examples=40)
 def test_round_trip_of_any_network(tmp_path_factory, raw):
@@ -306,6 +307,7 @@ def test_nothing_of_a_declared_size_is_made_before_the_file_has_shown_it(tmp_pat
         read_model(tmp_path / "model.nc")
 
 
+@pytest.mark.slow
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=100)
 def test_no_flipped_bits_and_no_cut_end_crash_the_reader(tmp_path_factory, draw):
@@ -361,6 +363,7 @@ HOSTILE = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=300)
 def test_no_attribute_of_any_value_crashes_the_reader(data):

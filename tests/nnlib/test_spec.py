@@ -312,10 +312,9 @@ def test_a_file_with_hyperparameters_in_one_step(tmp_path):
         read_network(path, {})
 
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
+PLAIN_VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+VALUES = st.deferred(
+    lambda: PLAIN_VALUES | st.lists(VALUES, max_size=3) | st.dictionaries(st.text(max_size=8), VALUES, max_size=3)
 )
 
 

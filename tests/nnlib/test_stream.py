@@ -22,6 +22,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(stream, "LEAST_CACHE", 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(any_data(), st.integers(0, 300), st.data())
 def test_streamed_is_what_is_in_memory(tmp_path, data, cache, draw):
@@ -173,6 +174,7 @@ print(units, peak() - before)
 """
 
 
+@pytest.mark.slow
 def test_memory_stays_bounded(tmp_path):
     """A file of 192 MiB through a cache of 16 MiB."""
     examples, each = 300_000, 80

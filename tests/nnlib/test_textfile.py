@@ -257,6 +257,7 @@ FEW = st.sampled_from(["a", "b", "c", "aaaaaaaa", "aaaaaaaab", "é"])
 ENTRY = st.tuples(FEW | LABEL, st.integers(-99, 99).map(lambda n: n / 4))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(FEW | LABEL, st.lists(ENTRY, max_size=5)), min_size=1, max_size=20),

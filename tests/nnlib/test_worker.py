@@ -318,6 +318,7 @@ def test_killed_without_a_checkpoint_it_starts_anew(make_trial, here):
     assert log_of(trial) == log_of(twin)
 
 
+@pytest.mark.slow
 def test_from_a_zip_file(make_trial, tmp_path):
     bundle, source = tmp_path / "nnlib.pyz", Path(nnlib.__file__).parent
     zipapp.create_archive(
