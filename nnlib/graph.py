@@ -132,8 +132,13 @@ class Graph:
     def sums(self, node: Node, values: Values) -> Floats:
         """Return z (b, units) of a layer from the values of those before it; whole, also when it is blocked."""
         if node.blocked:
-            blocks = list(self.each(lambda low: self.biased_block(node, values, low), block_starts(node.units)))
-            return blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
+            whole = np.empty((values.out[node.edges[0].source].shape[0], node.units), self.network.dtype)
+
+            def block(low: int) -> None:
+                self.biased_block(node, values, low, whole[:, low : low + block_width(node.units)])
+
+            consume(self.each(block, block_starts(node.units)))
+            return whole
         z: Floats | None = None
         for edge in node.edges:
             part = self._product(edge, values.out[edge.source])
@@ -163,13 +168,11 @@ class Graph:
                 np.matmul(x, store[low:high].T, out=out)
         return out
 
-    def biased_block(self, node: Node, values: Values, low: int) -> Floats:
-        """Return z (b, n) of the block of units from `low` of a blocked layer."""
-        high = min(low + block_width(node.units), node.units)
-        examples = values.out[node.edges[0].source].shape[0]
-        z = self.block(node, values, low, np.empty((examples, high - low), self.network.dtype))
+    def biased_block(self, node: Node, values: Values, low: int, out: Floats) -> Floats:
+        """Write to `out` (b, n), and return, z of n units of a blocked layer from `low`."""
+        z = self.block(node, values, low, out)
         for edge in node.edges:
-            z += self.network.biases[edge.number][low:high]
+            z += self.network.biases[edge.number][low : low + out.shape[1]]
         return z
 
     def table(self, edge: Edge, low: int) -> slice:

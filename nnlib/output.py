@@ -203,10 +203,12 @@ class _Layer:
 def _normalizer(graph: Graph, node: Node, values: Values) -> tuple[Floats, dict[int, Floats]]:
     """Return log sum exp over all sums of each example, (b, 1), and the sums by block, if they are few."""
     starts, keep = block_starts(node.units), node.units <= KEPT
+    examples = values.out[node.edges[0].source].shape[0]
 
     def block(low: int) -> tuple[tuple[Floats, Floats], Floats | None]:
         with np.errstate(all="ignore"):
-            z = graph.biased_block(node, values, low)
+            width = min(block_width(node.units), node.units - low)
+            z = graph.biased_block(node, values, low, np.empty((examples, width), graph.network.dtype))
             return losses.softmax_part(z), z if keep else None
 
     blocks = list(graph.each(block, starts))
