@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from nnlib_samples import NETWORK, clustered
 
-from nnlib import gather, optimizers, output
+from nnlib import gather, optimizers, output, ranking
 from nnlib.contract import Metric, Role, TrainSettings, Trial, sha256_of, trial_to_json
 from nnlib.datafile import write_data
 
@@ -25,7 +25,7 @@ def use_backend(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         if name == "numba":
             pytest.importorskip("numba")
         loops = importlib.import_module("nnlib.loops") if name == "numba" else None
-        for module in (gather, optimizers, output):
+        for module in (gather, optimizers, output, ranking):
             monkeypatch.setattr(module, "LOOPS", loops)
 
     return use

@@ -4,6 +4,8 @@ import pytest
 from nnlib.data import from_rows
 from nnlib.ranking import NO_ITEM, top
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def test_ties_go_by_item_and_minus_infinity_has_no_rank():
     scores = np.array([[0.0, -0.0, 2.0, -1.5, 2.0, -np.inf, 1e-30]])
