@@ -6,8 +6,10 @@ import errno
 import os
 import shutil
 import threading
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +23,7 @@ from nnlib.errors import DataError
 VERSION = str(netCDF4.__version__)
 ROOM = 1 << 20  # bytes that a file may take beyond its values
 LOCK = threading.RLock()  # the library underneath is not made for threads, whatever file they read
+ABANDONED: deque[Any] = deque()  # open files that nobody has any more
 STRING_BYTES = 16  # of each string in a file, beside its text
 MOST_PACKED = {"zlib": 1100, "szip": 100_000, "zstd": 100_000, "bzip2": 1_000_000, "blosc": 100_000}  # values per byte
 
@@ -62,6 +65,20 @@ class Shape:
     strings: bool
 
 
+@contextmanager
+def _library() -> Iterator[None]:
+    """Have the library underneath for this thread alone, and close the files that nobody has any more.
+
+    Python finds those at any time and in any thread, also in the middle of another one's call of the library, so that
+    they must not be closed there and then.
+    """
+    with LOCK:
+        while ABANDONED:
+            with suppress(RuntimeError, OSError, IndexError):
+                ABANDONED.popleft().close()
+        yield
+
+
 class File:
     """An open file whose variables are read as they are asked for, from any thread."""
 
@@ -70,8 +87,10 @@ class File:
         with path.open("rb") as raw:  # the system's own error for a missing or unreadable file
             size = os.fstat(raw.fileno()).st_size
         self.path = path
-        with LOCK, _readable(path):
+        with _library(), _readable(path):
             self._file = netCDF4.Dataset(str(path), "r")
+            self._abandoned = weakref.finalize(self, ABANDONED.append, self._file)
+            self._abandoned.atexit = False
             self._file.set_auto_maskandscale(False)
             self.attributes: Mapping[str, Any] = {name: self._file.getncattr(name) for name in self._file.ncattrs()}
             self.dimensions = {name: len(dimension) for name, dimension in self._file.dimensions.items()}
@@ -79,14 +98,14 @@ class File:
 
     def values(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
         """Return the values from `start` to before `stop` of a variable of one dimension that is not of strings."""
-        with LOCK, _readable(self.path, name):
+        with _library(), _readable(self.path, name):
             values = np.asarray(self._file.variables[name][start:stop])
         values = values.view(np.int8) if values.dtype == "S1" else values
         return values.astype(values.dtype.newbyteorder("="), copy=False)
 
     def strings(self, name: str, start: int = 0, stop: int | None = None) -> tuple[str, ...]:
         """Return the texts from `start` to before `stop` of a variable of strings."""
-        with LOCK, _readable(self.path, name):
+        with _library(), _readable(self.path, name):
             return tuple(np.atleast_1d(self._file.variables[name][start:stop]).tolist())
 
     def whole(self, name: str) -> Variable:
@@ -95,12 +114,13 @@ class File:
         dimension = shape.dimensions[0] if shape.dimensions else ""
         if shape.strings:
             return Variable(dimension, self.strings(name))
-        with LOCK, _readable(self.path, name):
+        with _library(), _readable(self.path, name):
             return Variable(dimension, np.asarray(self._file.variables[name][:]).reshape(-1))
 
     def close(self) -> None:
         """Let go of the file; it cannot be read any more."""
-        with LOCK, _readable(self.path):
+        with _library(), _readable(self.path):
+            self._abandoned.detach()
             self._file.close()
 
     def __enter__(self) -> File:
@@ -156,7 +176,7 @@ def write(path: Path, content: Content, begun: Path | None = None) -> None:
         with part.open("wb"):  # the system's own error for a folder that is missing or may not be written
             pass
         try:
-            with LOCK:
+            with _library():
                 if begun:
                     shutil.copyfile(begun, part)
                 _fill(part, content, "a" if begun else "w")
@@ -177,30 +197,38 @@ def filling(path: Path, attributes: Mapping[str, Any], plans: Mapping[str, Plan]
     try:
         with part.open("wb"):
             pass
-        with LOCK, _writing(path, ROOM):
+        with _library(), _writing(path, ROOM):
             file = netCDF4.Dataset(str(part), "w", format="NETCDF4")
-            file.setncatts(dict(attributes))
-            for name, plan in plans.items():
-                for dimension, size in plan.dimensions.items():
-                    if dimension not in file.dimensions:
-                        file.createDimension(dimension, size)
-                file.createVariable(name, plan.dtype or str, tuple(plan.dimensions), fill_value=False)
+            try:
+                _plan(file, attributes, plans)
+            except BaseException:
+                file.close()
+                raise
 
         def put(name: str, first: int, values: NDArray[Any] | tuple[str, ...]) -> None:
             rows = np.array(values, dtype=object) if isinstance(values, tuple) else values
-            with LOCK, _writing(path, rows.nbytes):
+            with _library(), _writing(path, rows.nbytes):
                 file[name][first : first + len(rows)] = rows
 
         try:
             yield put
         finally:
-            with LOCK, _writing(path, ROOM):
+            with _library(), _writing(path, ROOM):
                 file.close()
         with part.open("rb+") as written:
             os.fsync(written.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _plan(file: Any, attributes: Mapping[str, Any], plans: Mapping[str, Plan]) -> None:
+    file.setncatts(dict(attributes))
+    for name, plan in plans.items():
+        for dimension, size in plan.dimensions.items():
+            if dimension not in file.dimensions:
+                file.createDimension(dimension, size)
+        file.createVariable(name, plan.dtype or str, tuple(plan.dimensions), fill_value=False)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from isolation import own_process
 from nnlib_samples import bits, network_of
 from test_train import NOISY, PLAIN, SETS
 
@@ -154,12 +155,14 @@ def assert_previous_is_used(folder, capsys, reason):
 
 
 @pytest.mark.parametrize("part", [0.01, 0.5, 0.999])
+@own_process
 def test_a_truncated_checkpoint_is_passed_over(folder, capsys, part):
     whole = (folder / LAST).read_bytes()
     (folder / LAST).write_bytes(whole[: int(part * len(whole))])
     assert_previous_is_used(folder, capsys, "not a readable NetCDF file")
 
 
+@own_process
 def test_a_changed_checkpoint_is_passed_over(folder, capsys):
     arrays, _ = checkpoint.load(folder / LAST, "this one")
     whole = (folder / LAST).read_bytes()
@@ -222,6 +225,7 @@ def test_an_empty_file_is_no_checkpoint(tmp_path, capsys):
     assert not (tmp_path / PREVIOUS).exists()
 
 
+@own_process
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_whatever_is_changed_nothing_wrong_is_read(data):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from isolation import own_process
 
 from nnlib import netcdf
 from nnlib.data import Csr, Data, DataSet, Dense, from_rows, kind_of
@@ -155,6 +156,7 @@ def test_legacy_32_bit_ranges_in_any_order(tmp_path):
     assert (rows.indptr.tolist(), rows.indices.tolist()) == ([0, 2, 4], [6, 5, 9, 8])
 
 
+@own_process
 def test_not_netcdf_and_truncated(tmp_path):
     path = tmp_path / "a.nc"
     path.write_text("region,customer\n")

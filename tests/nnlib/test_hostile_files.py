@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from isolation import own_process
 from test_datafile import any_data
 from test_datafile_kinds import make, sparse
 
@@ -38,6 +39,7 @@ def assert_legal_or_refused(path):
         assert taken.values is None or np.all(np.isfinite(taken.values))
 
 
+@own_process
 @MANY
 @given(WITHOUT_TEXTS, st.data())
 def test_truncated(tmp_path, data, draw):
@@ -49,6 +51,7 @@ def test_truncated(tmp_path, data, draw):
         read_data(path)
 
 
+@own_process
 @MANY
 @given(WITHOUT_TEXTS, st.data())
 def test_flipped_bits(tmp_path, data, draw):
@@ -63,6 +66,7 @@ def test_flipped_bits(tmp_path, data, draw):
 
 
 @pytest.mark.slow
+@own_process
 @MANY
 @given(WITHOUT_TEXTS, st.data())
 def test_attributes_and_values_that_lie(tmp_path, data, draw):

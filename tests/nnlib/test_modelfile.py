@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from isolation import own_process
 
 from nnlib import network as net
 from nnlib.architecture import Activation, ErrorFunction, Scheme
@@ -308,6 +309,7 @@ def test_nothing_of_a_declared_size_is_made_before_the_file_has_shown_it(tmp_pat
 
 
 @pytest.mark.slow
+@own_process
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=100)
 def test_no_flipped_bits_and_no_cut_end_crash_the_reader(tmp_path_factory, draw):

@@ -1,3 +1,4 @@
+import gc
 import subprocess
 import sys
 import threading
@@ -9,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_datafile import any_data, assert_same, assert_same_sets
 
-from nnlib import memory, stream
+from nnlib import memory, netcdf, stream
 from nnlib.data import Csr, Data, DataSet, Dense, from_rows
 from nnlib.datafile import check_data_file, read_all, read_data, write_data
 from nnlib.errors import DataError
@@ -231,3 +232,13 @@ def test_bytes_for_people():
         "5.0 GiB",
         "2048.0 GiB",
     ]
+
+
+def test_files_that_nobody_has_any_more_are_closed_by_the_next_who_reads(tmp_path):
+    gc.collect()  # those of other tests
+    write_data(tmp_path / "a.nc", many(30))
+    netcdf.File(tmp_path / "a.nc")
+    [abandoned] = netcdf.ABANDONED
+    read_data(tmp_path / "a.nc")
+    assert not netcdf.ABANDONED
+    assert not abandoned.isopen()

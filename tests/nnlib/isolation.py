@@ -1,0 +1,44 @@
+"""Tests that open damaged files run in a process of their own.
+
+libhdf5 keeps something of a damaged file it has refused, which may crash the process at a later file: a trap for the
+tests that follow, not for a command, which ends with its first damaged file.
+"""
+
+import functools
+import os
+import traceback
+
+ATTEMPTS = 3  # damaged files of one test may meet each other, too
+
+
+def own_process(test):
+    """Run a test in a child; one that a signal ended is run again."""
+
+    @functools.wraps(test)
+    def run(*args, **kwargs):
+        for _ in range(ATTEMPTS):
+            signal, text = _forked(test, args, kwargs)
+            if not signal:
+                break
+        assert not signal, f"ended by signal {signal}"
+        assert not text, text
+
+    return run
+
+
+def _forked(test, args, kwargs):
+    """Return the signal that ended the child (0: none) and what was wrong in it."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        try:
+            test(*args, **kwargs)
+        except BaseException:
+            os.write(writing, traceback.format_exc().encode()[-60_000:])
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        text = pipe.read().decode(errors="replace")
+    return os.WTERMSIG(os.waitpid(child, 0)[1]), text
