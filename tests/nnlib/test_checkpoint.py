@@ -86,7 +86,7 @@ def fit_in_pieces(folder, stops, **changes):
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.sets(st.integers(1, STEPS), min_size=1, max_size=4),
     st.sampled_from(OPTIMIZERS),
@@ -226,7 +226,7 @@ def test_an_empty_file_is_no_checkpoint(tmp_path, capsys):
 
 
 @own_process
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_whatever_is_changed_nothing_wrong_is_read(data):
     arrays = {"weights0": np.arange(12, dtype=np.float32), "bias0": np.ones(3, np.float32)}
