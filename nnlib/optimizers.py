@@ -115,11 +115,12 @@ class Optimizer:
             self._updates.replay(slot, low + rows, self.step, gradient)
 
     def finish(self) -> None:
-        """End the step: apply the limits of WeightNorm."""
+        """End the step: apply the limits of WeightNorm, to weights that are not shared."""
         spec = self.network.spec
+        shared = {edge.owner for edge in spec.edges if edge.owner != edge.number}
         for edge in owners(spec):
             limit = spec.layers[edge.target].weight_norm
-            if limit and edge.number not in self.network.locked:
+            if limit and edge.number not in shared and edge.number not in self.network.locked:
                 _limit(spec, edge, self.network.stores[edge.number], limit)
 
     def _update(self, slot: Slot, low: int, gradient: Floats) -> None:

@@ -6,6 +6,7 @@ block, its delta is sparse, and so are the products with it.
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
@@ -24,7 +25,7 @@ Floats = NDArray[Any]  # float32, in tests float64
 
 LANES = 8  # sequences of blocks whose sums are kept apart, so that any number of threads gives the same sum
 KEPT = 8192  # SoftMax needs all sums twice; up to this many units they are kept, beyond it computed again
-SPARSE_DELTA = 0.04  # part of a block's units up to which sparse products with its delta cost less than dense ones
+SPARSE_DELTA = 0.15  # part of a block's units up to which sparse products with its delta cost less than dense ones
 
 Belows = dict[int, Floats]  # layer -> dLoss/d(what it gives), (b, units)
 
@@ -37,7 +38,7 @@ class Scratch(threading.local):
 
     def get(self, name: str, shape: tuple[int, ...], dtype: Any) -> Floats:
         """Return memory of a shape, with whatever was in it."""
-        size = int(np.prod(shape))
+        size = math.prod(shape)
         array = self._arrays.get(name)
         if array is None or array.size < size or array.dtype != dtype:
             array = self._arrays[name] = np.empty(size, dtype)
