@@ -21,7 +21,7 @@ from nnlib.data import Csr, DataSet, Longs
 from nnlib.errors import DataError, DivergedError, NnlibError
 from nnlib.graph import Graph
 from nnlib.modelfile import Model
-from nnlib.network import Network, assemble, owners
+from nnlib.network import Network, assemble, owners, units
 from nnlib.ranking import NO_ITEM, top
 from nnlib.threads import Each, one_by_one
 
@@ -129,7 +129,8 @@ def ranked(
     The units in an example's row of `excluded` and those not `rankable` have no rank. The scores are what the layer
     gives, those in an example's row of `factors` multiplied by its values.
     """
-    graph = Graph(network)
+    alone = examples.count <= _block_size(units(network.spec, layer))  # then threads share the block, else the blocks
+    graph = Graph(network, each if alone else one_by_one)
     node = graph.node(layer)
     by_sums = factors is None  # they rank as the outputs do, of which saturated ones would tie
     unranked = None if rankable is None or rankable.all() else ~rankable
@@ -150,7 +151,7 @@ def ranked(
             best = activate(node.layer, np.where(items == NO_ITEM, 0, best).astype(z.dtype, copy=False))
         return Ranked(items, np.where(items == NO_ITEM, -np.inf, best).astype(z.dtype, copy=False))
 
-    return in_order(block, examples.count, node.units, each)
+    return in_order(block, examples.count, node.units, one_by_one if alone else each)
 
 
 def outputs(network: Network, examples: Examples, layer: int, each: Each = one_by_one) -> Iterator[Floats]:
@@ -168,6 +169,11 @@ def outputs(network: Network, examples: Examples, layer: int, each: Each = one_b
     return in_order(block, examples.count, node.units, each)
 
 
+def _block_size(width: int) -> int:
+    """Return how many examples of so many outputs are computed at a time."""
+    return max(1, min(BATCH, MOST_OUTPUTS // width))
+
+
 def in_order(
     function: Callable[[Longs], T], count: int, width: int, each: Each = one_by_one, watch: Watch | None = None
 ) -> Iterator[T]:
@@ -175,7 +181,7 @@ def in_order(
 
     `watch` is called with how many examples each block has.
     """
-    size = max(1, min(BATCH, MOST_OUTPUTS // width))
+    size = _block_size(width)
 
     def block(low: int) -> T:
         return function(np.arange(low, min(low + size, count)))
