@@ -84,6 +84,7 @@ class _Layer:
         self.kept: dict[int, Floats] = {}
         if self.error.softmax:
             self.normalizer, self.kept = _normalizer(graph, node, values)
+        self.compiled = self._is_compiled()
         layers = graph.network.spec.layers
         self.below = {
             edge.source for edge in node.edges if sink is not None and layers[edge.source].kind is not LayerKind.INPUT
@@ -92,9 +93,9 @@ class _Layer:
     def block(self, low: int, belows: Belows) -> float:
         """Return the error of the block of units from `low`; give its gradients, add to `belows`."""
         high = min(low + block_width(self.node.units), self.node.units)
-        target = self.targets.block(low, high, self.error.softmax)
-        if self._compiled(target):
+        if self.compiled:
             return self._compiled_block(low, high, belows)
+        target = self.targets.block(low, high, self.error.softmax)
         z = self.kept[low] if low in self.kept else self._sums(low, high)
         if low not in self.kept:
             z += self._bias(low, high)
@@ -114,18 +115,18 @@ class _Layer:
         biases = [self.graph.network.biases[edge.number][low:high] for edge in self.node.edges]
         return biases[0] if len(biases) == 1 else np.sum(biases, axis=0)
 
-    def _compiled(self, target: losses.Target) -> bool:
+    def _is_compiled(self) -> bool:
         """Whether the compiled loops compute just this: a cross entropy of sigmoid units with sparse targets."""
-        error = self.error
+        error, targets = self.error, self.targets
         return (
             LOOPS is not None
             and error.kind in losses.CROSS_ENTROPIES
             and error.layer.activation is Activation.SIGMOID
             and error.boost == Boost()
-            and isinstance(target, losses.Entries)
-            and not target.alone
-            and (target.values is None or error.kind in losses.MARGINS)
-            and self.targets.weights is None
+            and targets.columns is not None
+            and not targets.alone
+            and (targets.boolean or error.kind in losses.MARGINS)
+            and targets.weights is None
         )
 
     def _compiled_block(self, low: int, high: int, belows: Belows) -> float:
