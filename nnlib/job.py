@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -57,9 +58,9 @@ class Goal:
     minimize: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Ruler:
-    """Measures networks on the part that was held out."""
+    """Measures networks on the part that was held out, once for every epoch."""
 
     goal: Goal
     spec: NetworkSpec
@@ -71,7 +72,7 @@ class Ruler:
         """The k of all ranking metrics in a result."""
         return metrics.USUAL_KS if self.goal.k is None else (*metrics.USUAL_KS, self.goal.k)
 
-    @property
+    @cached_property
     def ranked(self) -> metrics.Part | None:
         """What is ranked: the first output, if its targets are sparse, without what is owned (see `owned`)."""
         examples = self.part.examples(self.spec)
@@ -264,15 +265,14 @@ def _champion(trial: Trial, folder: Path, ruler: Ruler) -> tuple[dict[str, float
         model = carried(read_model(folder / trial.champion), sets)
         ruler = replace(ruler, spec=model.network.spec)
         examples = ruler.part.examples(model.network.spec)
-        unknown = [
-            n
+        unknown = sum(
+            len(model.unscored(n, examples.sets[n].rows))
             for n, layer in enumerate(model.network.spec.layers)
-            if layer.kind is LayerKind.OUTPUT and len(model.unscored(n, examples.sets[n].rows))
-        ]
+            if layer.kind is LayerKind.OUTPUT
+        )
         if not unknown:
             return ruler.everything(model.network), ""
-        count = sum(len(model.unscored(n, examples.sets[n].rows)) for n in unknown)
-        reason = f"champion not tested for loss: {count} of the targets' units are unknown to it"
+        reason = f"champion not tested for loss: {unknown} of the targets' units are unknown to it"
         return ruler.ranking(model.network), reason if ruler.goal.k is None else ""
     except (DataError, DivergedError, FileNotFoundError) as error:
         return {}, f"champion not tested: {error}"
