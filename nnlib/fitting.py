@@ -31,7 +31,6 @@ from nnlib.settings import check_settings
 from nnlib.spec import Value, network_of, read_json
 from nnlib.stop import Stop
 from nnlib.threads import workers
-from nnlib.topology import check_topology
 
 SAVE_EVERY = 300.0  # seconds
 METRIC = Metric().name
@@ -125,9 +124,7 @@ def task_of(
         names = {layer.data_set for layer in start.network.spec.layers} & set(learned.sets)
         network = fitted(start.network, {name: learned.sets[name] for name in names}, learned.file).copy()
     else:
-        spec = resolve(start, learned.sets, learned.file)
-        check_topology(spec, "network")
-        network = create(spec, stream(settings.seed, WEIGHTS))
+        network = create(resolve(start, learned.sets, learned.file), stream(settings.seed, WEIGHTS))
     check_some(learned, network.spec)
     if held_out is not None:
         check_fit(network.spec, goal, learned, held_out, f"{where}metric")
