@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.loops_compiler import compiled, compiled_sums, for_both
+from nnlib.loops_sparse import by_column
 
 Floats = NDArray[Any]  # float32 or float64
 Ints = NDArray[np.integer]
@@ -121,7 +122,8 @@ def sigmoid_error_gated(
     """
     one_target, zero_target, one_scale, zero_scale = margin
     hits = _take(z, starts, rows)
-    order = _by_example(starts, rows, len(z))
+    first, columns, places = by_column(starts, rows, len(z))  # of the transpose: the targets by example
+    order = first, places, columns
     gates = z.dtype.type(_logit(zero_target)), _logit(one_target)
     scales = z.dtype.type(zero_scale * scale), one_scale, scale
     zeros, ones, count = _list_open(
@@ -292,24 +294,6 @@ def _one(x: Any, weight: float, gate: float) -> tuple[float, float]:
     e = exp(-size)
     loss = 0.5 * (size - x) + log1p(e)
     return weight * loss, -weight * (e if x >= 0 else 1.0) / (1.0 + e)
-
-
-@compiled
-def _by_example(starts: Ints, rows: Ints, examples: int) -> tuple[Ints, Ints, Ints]:
-    """Return where each example's targets start in the two others: their places in `rows`, and their columns."""
-    begin, size = starts[0], starts[-1] - starts[0]
-    first = np.zeros(examples + 2, np.int64)
-    for i in range(begin, begin + size):
-        first[rows[i] + 2] += 1
-    for row in range(examples):
-        first[row + 2] += first[row + 1]
-    order, columns = np.empty(size, np.int64), np.empty(size, np.int64)
-    for column in range(starts.size - 1):
-        for i in range(starts[column], starts[column + 1]):
-            place = first[rows[i] + 1]
-            order[place], columns[place] = i, column
-            first[rows[i] + 1] += 1
-    return first[:-1], order, columns
 
 
 @compiled
