@@ -18,6 +18,7 @@ Rows = NDArray[np.int64]
 Rate = Callable[[int], float]  # step -> learning rate
 
 CHUNK = 1 << 15  # numbers updated at a time: the five arrays of Adam then stay in a core's cache
+ADAMS = ("adam", "adamw")
 PATIENCE = 8  # steps between two looks whether a replay still moves anything
 
 
@@ -159,32 +160,25 @@ class CompiledUpdates:
         """See `Updates`."""
         place = slice(low, low + len(gradient))
         arrays = [array[place].reshape(-1) for array in slot.states]
-        numbers = {
-            "sgd": (self._rate(step),),
-            "adagrad": (self._rate(step),),
-            "adadelta": (self._hyper.momentum,),
-        }.get(self._hyper.rule, (self._rate(step), *self._constants(step)))
+        numbers = self._numbers(self._rate(step), step + self._shift)
         flat = np.ascontiguousarray(gradient).reshape(-1)
         self._update(slot.values[place].reshape(-1), flat, *arrays, *numbers, slot.l2, slot.l1)
 
     def replay(self, slot: Slot, rows: Rows, step: int, gradient: Floats | None = None) -> None:
         """See `Updates`."""
-        rates = self._rates_up_to(step)
-        numbers: tuple[Any, ...] = {
-            "sgd": (rates,),
-            "adagrad": (rates,),
-            "adadelta": (self._hyper.momentum,),
-        }.get(self._hyper.rule, (rates, *self._constants(None)))
-        adam = ("adam", "adamw")
+        numbers = self._numbers(self._rates_up_to(step))
         given = slot.values[:0] if gradient is None else gradient
-        last = (given, self._shift) if self._hyper.rule in adam else (given,)
+        last = (given, self._shift) if self._hyper.rule in ADAMS else (given,)
         self._replay(slot.values, *slot.states, rows, slot.last, step, *numbers, slot.l2, slot.l1, *last)
 
-    def _constants(self, step: int | None) -> tuple[float, ...]:
-        if not self._hyper.rule.startswith("adam"):
-            return (self._hyper.momentum,)
-        first = () if step is None else (step + self._shift,)
-        return (*first, self._hyper.momentum, self._hyper.beta2, EPSILON)
+    def _numbers(self, rate: float | Floats, *step: int) -> tuple[Any, ...]:
+        """Return what a loop takes between the arrays and l2: the rate or the rates, the step if it asks, constants."""
+        hyper = self._hyper
+        if hyper.rule in ADAMS:
+            return (rate, *step, hyper.momentum, hyper.beta2, EPSILON)
+        if hyper.rule == "adadelta":
+            return (hyper.momentum,)
+        return (rate,) if hyper.rule in ("sgd", "adagrad") else (rate, hyper.momentum)
 
     def _rates_up_to(self, step: int) -> Floats:
         """Return the rates by step, from 0 up to `step` at least; several threads may ask at once."""
