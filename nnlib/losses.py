@@ -272,8 +272,7 @@ def _dense_sigmoid_error(error: Error, z: Floats, t: Floats, weights: Floats | N
 
 def _values(error: Error, target: Entries, dtype: Any) -> Floats:
     """Return what an entry counts: with CrossEntropy its target, with margins how much, see `sigmoid_error`."""
-    honoured = (ErrorFunction.DATA_MARGINAL,) if error.compat else (ErrorFunction.DATA_MARGINAL, error.kind)
-    if error.kind is ErrorFunction.MARGINAL or error.kind not in honoured:
+    if error.kind is ErrorFunction.MARGINAL or (error.kind is ErrorFunction.CROSS_ENTROPY and error.compat):
         return np.ones(len(target.rows), dtype)
     return target.of(dtype)
 
