@@ -9,11 +9,11 @@ For tests of kernels:
 `run` launches a kernel on copies of the arrays, forwards and with the threads in reverse order, and returns what the
 writable arrays (parameters that are not const) hold afterwards, in the order of the parameters; None where None (a null
 pointer) was passed. Both orders must give the same bits, neither an array's surroundings nor a const array may change,
-and every argument must fit the kernel's signature: arrays by dtype, numbers as NumPy scalars (np.int32 for int, np.int64
-for long long, np.uint64, np.float32, np.float64). Shared memory and `poisoned` arrays hold NaNs (POISON) at first, and
-what lies around the arrays differs between the two launches, so that what is read by mistake shows. An array passed twice
-is one array for the kernel, too. A `float* const*` takes a list of arrays. `run` takes a family's name or a Library:
-run(compiled(text), ...).
+and every argument must fit the kernel's signature: arrays by dtype, numbers as NumPy scalars (np.int32 for int,
+np.int64 for long long, np.uint64, np.float32, np.float64). Shared memory and `poisoned` arrays hold NaNs (POISON) at
+first, and what lies around the arrays differs between the two launches, so that what is read by mistake shows. An array
+passed twice is one array for the kernel, too. A `float* const*` takes a list of arrays. `run` takes a family's name or
+a Library: run(compiled(text), ...).
 
 For a stand-in of CuPy:
 
@@ -21,230 +21,23 @@ For a stand-in of CuPy:
     kernel(grid, block, args, shared_mem=0)     # like cupy.RawKernel, in place, checked against the signature
 
 Anything with an int `ctypes_pointer` is an array for it, too. What CUDA forbids (a deadlock, a shuffle from a lane that
-is not there, an empty grid) is a KernelError. With `sanitize=True`, or KERNELS_SANITIZE=1 in the environment, so is what
--fsanitize=undefined finds: misaligned pointers, overflows, indices outside of shared arrays.
+is not there, an empty grid) is a KernelError. With `sanitize=True`, or KERNELS_SANITIZE=1 in the environment, so is
+what -fsanitize=undefined finds: misaligned pointers, overflows, indices outside of shared arrays.
 """
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
-import os
-import platform
-import re
-import subprocess
-import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nnlib.gpu.sources import source
+from tests.kernels.library import POISON, Extent, Kernel, KernelError, Library, compiled, family, signatures
 
-SHIM = Path(__file__).with_name("cuda_host.h")
-FLAGS = ("-O2", "-std=c++17", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-gnu-unique", "-fvisibility=hidden")
-WARNINGS = ("-Wall", "-Wno-sign-compare", "-Wno-unused", "-Werror")
-SANITIZE = ("-fsanitize=undefined,float-cast-overflow", "-fno-sanitize=vptr", "-fno-sanitize-recover=all")
-POISON = 0x7FFCDEAD  # as in cuda_host.h: NaN as float32, two of them NaN as float64, a huge number as an int
-SURROUNDINGS = (
-    POISON,
-    0x449A5000,
-)  # of the arrays in the two launches; the second is an ordinary number, as NaN * c is NaN
+__all__ = ["POISON", "Kernel", "KernelError", "Library", "compiled", "family", "poisoned", "run", "signatures"]
+
+SURROUNDINGS = (POISON, 0x449A5000)  # of arrays in the two launches; one is an ordinary number, as NaN times c is NaN
 GUARD = 4096  # bytes before and after each array
-
-# What may be passed by value, and what arrays hold, by C type.
-SCALARS: dict[str, type[np.generic]] = {
-    "int": np.int32,
-    "unsigned int": np.uint32,
-    "long long": np.int64,
-    "unsigned long long": np.uint64,
-    "float": np.float32,
-    "double": np.float64,
-}
-COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-KERNEL = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(([^)]*)\)')
-DYNAMIC = re.compile(r"extern\s+__shared__\s+([\w ]+?)\s+(\w+)\s*\[\s*\]\s*;")
-
-Extent = Sequence[int]  # of a grid or a block: one to three numbers
-
-
-class KernelError(AssertionError):
-    """A kernel did what it must not do."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One parameter of a kernel: `type` is the C type without const, and without the last * of a pointer."""
-
-    name: str
-    declared: str
-    type: str
-    pointer: bool
-    constant: bool  # the kernel does not write through it
-
-    @staticmethod
-    def parse(text: str) -> Parameter:
-        words = text.replace("__restrict__", " ").replace("*", " * ").split()
-        declared, name = words[:-1], words[-1]
-        pointer = "*" in declared
-        last = len(declared) - 1 - declared[::-1].index("*") if pointer else len(declared)
-        plain = " ".join(word for word in declared[:last] if word != "const").replace(" *", "*")
-        innermost = declared[: declared.index("*")] if pointer else []
-        return Parameter(name, " ".join(declared), plain, pointer, "const" in innermost)
-
-
-def signatures(text: str) -> dict[str, list[Parameter]]:
-    """Return the kernels of a text with their parameters."""
-    found = KERNEL.findall(COMMENT.sub(" ", text))
-    return {name: [Parameter.parse(one) for one in inside.split(",") if one.strip()] for name, inside in found}
-
-
-class Kernel:
-    """A kernel that is launched like a cupy.RawKernel."""
-
-    def __init__(self, name: str, parameters: list[Parameter], start: Any) -> None:
-        self.name = name
-        self.parameters = parameters
-        self._start = start
-
-    def __call__(
-        self, grid: Extent, block: Extent, args: Sequence[Any], shared_mem: int = 0, reversed_lanes: bool = False
-    ) -> None:
-        """Run the kernel on the arrays themselves."""
-        extents = [_extent(self.name, what, extent) for what, extent in (("grid", grid), ("block", block))]
-        if not 0 <= shared_mem <= 48 << 10:
-            raise KernelError(f"{self.name}: {shared_mem} bytes of shared memory")
-        if len(args) != len(self.parameters):
-            raise TypeError(f"{self.name}: {len(args)} arguments for {len(self.parameters)} parameters")
-        values = [self._value(*pair) for pair in zip(self.parameters, args, strict=True)]
-        pointers = (ctypes.c_void_p * max(len(values), 1))(*[ctypes.addressof(value) for value in values])
-        message = self._start(*extents, shared_mem, reversed_lanes, pointers)
-        if message:
-            raise KernelError(f"{self.name}: {message.decode()}")
-
-    def _value(self, parameter: Parameter, arg: Any) -> Any:
-        """Return the argument as C data; TypeError if it is not what the parameter takes."""
-
-        def wrong(wanted: str) -> TypeError:
-            seen = f"{type(arg).__name__} {getattr(arg, 'dtype', '')}".strip()
-            return TypeError(
-                f"{self.name}, parameter {parameter.name}: {parameter.declared} needs {wanted}, not {seen}"
-            )
-
-        if not parameter.pointer:
-            wanted = SCALARS[parameter.type]
-            if type(arg) is not wanted:
-                raise wrong(f"a {wanted.__name__}")
-            return np.ctypeslib.as_ctypes_type(wanted)(arg.item())
-        if arg is None:
-            return ctypes.c_void_p(0)
-        held = np.dtype(SCALARS.get(parameter.type, np.uint64))  # an array of pointers holds addresses
-        if getattr(arg, "dtype", held) != held:
-            raise wrong(f"an array of {held}")
-        if hasattr(arg, "ctypes_pointer"):
-            return ctypes.c_void_p(arg.ctypes_pointer)
-        if not isinstance(arg, np.ndarray) or not arg.flags.c_contiguous:
-            raise wrong("a contiguous array or None")
-        if not (parameter.constant or arg.flags.writeable):
-            raise wrong("a writable array")
-        return ctypes.c_void_p(arg.ctypes.data)
-
-
-def _extent(kernel: str, what: str, extent: Extent) -> Any:
-    """Return a grid or a block as C data; KernelError if CUDA would refuse it."""
-    full = (*extent, 1, 1, 1)[:3]
-    most = ((1 << 31) - 1, 65535, 65535) if what == "grid" else (1024, 1024, 64)
-    fits = 1 <= len(extent) <= 3 and all(1 <= size <= limit for size, limit in zip(full, most, strict=True))
-    if not fits or (what == "block" and full[0] * full[1] * full[2] > 1024):
-        raise KernelError(f"{kernel}: a {what} of {tuple(extent)}")
-    return (ctypes.c_uint * 3)(*full)
-
-
-class Library:
-    """The kernels of a text, compiled for the CPU."""
-
-    def __init__(self, path: Path, text: str) -> None:
-        self._loaded = ctypes.PyDLL(str(path))  # keeps Python's lock: a launch uses memory that all launches share
-        self.kernels = signatures(text)
-
-    def kernel(self, name: str) -> Kernel:
-        """Return a kernel by its name."""
-        start = getattr(self._loaded, f"cuda_host_launch_{name}")
-        start.restype = ctypes.c_char_p
-        start.argtypes = [*[ctypes.c_void_p] * 2, ctypes.c_size_t, ctypes.c_bool, ctypes.c_void_p]
-        return Kernel(name, self.kernels[name], start)
-
-
-def family(name: str, sanitize: bool | None = None) -> Library:
-    """Return a family's kernels."""
-    return compiled(source(name), sanitize)
-
-
-def compiled(text: str, sanitize: bool | None = None, flags: tuple[str, ...] = ()) -> Library:
-    """Return the kernels of a text; what was compiled before comes from a folder of ~/.cache."""
-    if sanitize is None:
-        sanitize = os.environ.get("KERNELS_SANITIZE") == "1"
-    return _compiled(text, (*FLAGS, *WARNINGS, *(SANITIZE if sanitize else ()), *flags))
-
-
-@cache
-def _compiled(text: str, flags: tuple[str, ...]) -> Library:
-    made = _for_cpu(text)
-    key = repr((made, SHIM.read_text(encoding="utf-8"), flags, _compiler()))
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regiondag" / "kernel-tests"
-    library = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.so"
-    if not library.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        _build(made, flags, library)
-    return Library(library, text)
-
-
-def _build(made: str, flags: tuple[str, ...], library: Path) -> None:
-    """Compile, then rename: another process may build the same."""
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        text, machine_code, linked = (Path(folder, name) for name in ("kernels.cpp", "kernels.o", "kernels.so"))
-        text.write_text(made, encoding="utf-8")
-        compile_it = ["g++", *flags, "-fPIC", "-I", SHIM.parent, "-c", text, "-o", machine_code]
-        link_it = [
-            "g++",
-            "-shared",
-            machine_code,
-            "-o",
-            linked,
-        ]  # without flags: cuda_host.h is the sanitizer's runtime
-        for command in (compile_it, link_it):
-            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise KernelError(done.stderr)
-        linked.replace(library)
-
-
-@cache
-def _compiler() -> str:
-    found = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=True)
-    return f"{platform.machine()} {found.stdout.splitlines()[0]}"
-
-
-def _for_cpu(text: str) -> str:
-    """Return C++ from a text of kernels: what the preprocessor cannot do, and a way in for each kernel."""
-    text = DYNAMIC.sub(r"\1* \2 = __dynamic_shared__(\1);", text)
-    inside = text.replace('extern "C" __global__', "__global__")  # `div` is another function in C
-    ways_in = "\n".join(_way_in(name, parameters) for name, parameters in signatures(text).items())
-    head = f'#include "{SHIM.name}"\nnamespace {{ namespace kernels {{\n#line 1 "kernels"\n'
-    return f"{head}{inside}\n}} }}\n{ways_in}\n"
-
-
-def _way_in(name: str, parameters: list[Parameter]) -> str:
-    values = ", ".join(f"*({one.declared}*)args[{number}]" for number, one in enumerate(parameters))
-    return (
-        f"static void call_{name}(void** args) {{ kernels::{name}({values}); }}\n"
-        f'extern "C" __attribute__((visibility("default"))) const char* cuda_host_launch_{name}('
-        "const unsigned int* grid, const unsigned int* block, size_t shared, bool reversed, void** args)\n"
-        f"{{ return cuda_host::launch(call_{name}, args, grid, block, shared, reversed); }}"
-    )
 
 
 def poisoned(shape: int | tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
