@@ -324,7 +324,7 @@ static unsigned int ballot(int line, unsigned int mask, int predicate)
 }  // namespace cuda_host
 
 #define __syncthreads() cuda_host::yield(cuda_host::BARRIER, __LINE__)
-#define __syncwarp(...) cuda_host::sync_warp(__LINE__, ##__VA_ARGS__)
+#define __syncwarp(...) cuda_host::sync_warp(__LINE__ __VA_OPT__(, ) __VA_ARGS__)
 #define __shfl_sync(...) cuda_host::shuffle_from(__LINE__, __VA_ARGS__)
 #define __shfl_xor_sync(...) cuda_host::shuffle_xor(__LINE__, __VA_ARGS__)
 #define __shfl_down_sync(...) cuda_host::shuffle_down(__LINE__, __VA_ARGS__)

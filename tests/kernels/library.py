@@ -21,7 +21,7 @@ from nnlib.gpu.sources import source
 
 SHIM = Path(__file__).with_name("cuda_host.h")
 FLAGS = ("-O2", "-std=c++17", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-gnu-unique", "-fvisibility=hidden")
-WARNINGS = ("-Wall", "-Wno-sign-compare", "-Wno-unused", "-Werror")
+WARNINGS = ("-Wall", "-Wno-sign-compare", "-Wno-unused", "-Wno-unknown-pragmas", "-Werror")
 SANITIZE = ("-fsanitize=undefined,float-cast-overflow", "-fno-sanitize=vptr", "-fno-sanitize-recover=all")
 POISON = 0x7FFCDEAD  # as in cuda_host.h: NaN as float32, two of them NaN as float64, a huge number as an int
 
