@@ -9,6 +9,7 @@ import platform
 import re
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -36,6 +37,7 @@ SCALARS: dict[str, type[np.generic]] = {
 }
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 KERNEL = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(([^)]*)\)')
+KEPT = 30 * 24 * 3600  # seconds that a library stays without being used
 DYNAMIC = re.compile(r"extern\s+__shared__\s+([\w ]+?)\s+(\w+)\s*\[\s*\]\s*;")
 
 Extent = Sequence[int]  # of a grid or a block: one to three numbers
@@ -166,10 +168,19 @@ def _compiled(text: str, flags: tuple[str, ...]) -> Library:
     key = repr((made, SHIM.read_text(encoding="utf-8"), flags, _compiler()))
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regiondag" / "kernel-tests"
     library = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.so"
-    if not library.exists():
+    if library.exists():
+        os.utime(library)
+    else:
         folder.mkdir(parents=True, exist_ok=True)
+        _forget_old(folder)
         _build(made, flags, library)
     return Library(library, text)
+
+
+def _forget_old(folder: Path) -> None:
+    for path in folder.glob("*.so"):
+        if path.stat().st_mtime < time.time() - KEPT:
+            path.unlink(missing_ok=True)
 
 
 def _build(made: str, flags: tuple[str, ...], library: Path) -> None:
