@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nnlib import backward
-from nnlib.activations import ROWWISE, _dropout, activate, dropped
+from nnlib.activations import ROWWISE, activate, dropout_constants, dropped
 from nnlib.architecture import Activation, Layer, LayerKind, Sparseness
 from nnlib.batches import DROPOUT, stream
 from tests.kernels.host import poisoned, run
@@ -28,7 +28,9 @@ def layer_of(kind: Activation, dropout: float = 0.0) -> Layer:
 
 
 def unit_of(layer: Layer) -> np.ndarray:
-    return np.array([layer.slope, layer.alpha, layer.selu_lambda, *_dropout(layer), layer.dropout, 0], np.float32)
+    return np.array(
+        [layer.slope, layer.alpha, layer.selu_lambda, *dropout_constants(layer), layer.dropout, 0], np.float32
+    )
 
 
 def kept(shape: tuple[int, int], p: float) -> np.ndarray:
