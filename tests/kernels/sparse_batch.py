@@ -1,0 +1,106 @@
+"""What the kernels of sparse inputs get, as kernels/README.md has it: a batch as one array of ints, the numbers of steps."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from nnlib.batches import DENOISE, Batch, noisy
+from nnlib.updates import Hyper, Rate
+
+SEED, LAYERS, LAYER = 2**32 - 3, 5, 1  # of the noise
+MISSING = np.int32(-1)
+
+
+def packed(**sections: Any) -> tuple[np.ndarray, dict[str, np.int32]]:
+    """Return the batch and the header words of its sections: an array is one, an int a count, None is missing."""
+    header, body = [], [np.empty(0, np.int32)]
+    start = len(sections) + 1  # a word that belongs to no section
+    for content in sections.values():
+        if content is None or isinstance(content, int):
+            header.append(-1 if content is None else content)
+            continue
+        header.append(start)
+        words = content if content.dtype == np.float32 else content.astype(np.int32)
+        body.append(np.ascontiguousarray(words).view(np.int32))
+        start += len(content)
+    numbers = {name: MISSING if content is None else np.int32(n) for n, (name, content) in enumerate(sections.items())}
+    return np.concatenate([np.array([*header, 0x7FFFFFFF], np.int32), *body]), numbers
+
+
+def packed_input(x: sparse.csr_array, ones: bool) -> tuple[np.ndarray, dict[str, np.int32]]:
+    """Return the batch of a sparse input; `ones`: without values."""
+    places = sparse.csr_array((np.arange(x.nnz, dtype=np.int64) + 1, x.indices, x.indptr), shape=x.shape).tocsc()
+    rows = np.flatnonzero(np.diff(places.indptr))
+    return packed(
+        starts=x.indptr,
+        items=x.indices,
+        values=None if ones else x.data,
+        count=len(rows),
+        rows=rows,
+        row_starts=np.append(places.indptr[rows], x.nnz),
+        examples=places.indices,
+        places=places.data - 1,
+    )
+
+
+def random_input(
+    random: np.random.Generator, examples: int, units: int, ones: bool, most: int = 9, doubles: bool = True
+) -> sparse.csr_array:
+    """Return sparse inputs of up to `most` entries, ascending, some twice; the first, every third and the last empty."""
+    counts = random.integers(0, most + 1, examples) * (np.arange(examples) % 3 != 0) * bool(units)
+    counts[-1:] = 0
+    rows = [np.sort(random.choice(units, min(count, units) if not doubles else count, doubles)) for count in counts]
+    indices = np.concatenate([np.empty(0, np.int64), *rows]).astype(np.int32)
+    values = np.ones(len(indices)) if ones else random.normal(0, 2, len(indices))
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int32)
+    return sparse.csr_array((values.astype(np.float32), indices, starts), shape=(examples, units))
+
+
+def with_noise(x: sparse.csr_array, p: float, step: int) -> sparse.csr_array:
+    """Return what denoising leaves of the inputs of layer LAYER."""
+    spec = SimpleNamespace(denoising=p, layers=range(LAYERS))
+    return noisy(spec, Batch({LAYER: x}, {}, x.shape[0]), SEED, step).inputs[LAYER]
+
+
+def noise_of(p: float) -> np.ndarray | None:
+    """Return the kernels' argument of that name."""
+    return np.array([p, 1 / (1 - p)], np.float32) if p else None
+
+
+def noise_key() -> np.uint64:
+    """Return the key of the noise."""
+    return np.uint64(SEED << 8 | DENOISE)
+
+
+def stepped(step: int) -> np.ndarray:
+    """Return the number of the step in an array, as the kernels get it."""
+    return np.array([step], np.int64)
+
+
+def hyper_numbers(hyper: Hyper) -> np.ndarray:
+    """Return the kernels' argument `hyper`."""
+    mu, b = hyper.momentum, hyper.beta2
+    return np.array([mu, 1 - mu, 1 + mu, b, 1 - b, hyper.l2, hyper.l1, 0], np.float32)
+
+
+def paces(hyper: Hyper, rate: Rate, steps: int, shift: int = 0) -> np.ndarray:
+    """Return the kernels' argument of that name, for the steps up to `steps`."""
+    mu, b = hyper.momentum, hyper.beta2
+    rows = [
+        (rate(t), rate(t) / (1 - mu ** (t + shift)), 1 / (1 - b ** (t + shift)), rate(t) * hyper.l2)
+        for t in range(1, steps + 1)
+    ]
+    return np.array([(np.nan,) * 4, *rows], np.float32)
+
+
+def same_bits(found: np.ndarray, wanted: np.ndarray) -> None:
+    """Fail unless two arrays have the same bits; any NaN is as good as another."""
+    assert found.dtype == wanted.dtype
+    assert found.shape == wanted.shape
+    different = (found.view(np.int32) != wanted.view(np.int32)) & ~(np.isnan(found) & np.isnan(wanted))
+    places = np.argwhere(different)
+    assert not len(places), f"{len(places)} differ, first {places[0]}: {found[different][0]!r} {wanted[different][0]!r}"
