@@ -1,4 +1,4 @@
-"""What the kernels of sparse inputs get, as kernels/README.md has it: a batch as one array of ints, the numbers of steps."""
+"""What the kernels of sparse inputs get, see kernels/README.md: a batch as one array of ints, the numbers of steps."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def packed_input(x: sparse.csr_array, ones: bool) -> tuple[np.ndarray, dict[str,
 def random_input(
     random: np.random.Generator, examples: int, units: int, ones: bool, most: int = 9, doubles: bool = True
 ) -> sparse.csr_array:
-    """Return sparse inputs of up to `most` entries, ascending, some twice; the first, every third and the last empty."""
+    """Return inputs of up to `most` entries, ascending, some twice; the first, every third and the last are empty."""
     counts = random.integers(0, most + 1, examples) * (np.arange(examples) % 3 != 0) * bool(units)
     counts[-1:] = 0
     rows = [np.sort(random.choice(units, min(count, units) if not doubles else count, doubles)) for count in counts]
