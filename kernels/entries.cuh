@@ -65,12 +65,12 @@ __device__ __forceinline__ void add_rows(Four& sum, const Entry* entries, int co
 }
 
 // The sum over the entries low .. high - 1 that stay, in order, of value * row. A warp is called with the same entries, and
-// takes 32 of them at a time through its part of `staged` (shared, THREADS).
+// takes 32 of them at a time through its part of `staged` (shared, THREADS). Columns that are not there get zeros.
 template <bool WHOLE>
 __device__ __forceinline__ Four sum_of(const Entries& entries, int low, int high, const Columns& columns, Entry* staged)
 {
     const int lane = threadIdx.x % WARP;
-    Four sum = {};
+    Four sum = {}, nothing = {};
     staged += threadIdx.x - lane;
     for (int start = low; start < high; start += WARP) {
         const int e = start + lane, place = e >= high ? -1 : entries.places ? entries.places[e] : e;
@@ -86,5 +86,5 @@ __device__ __forceinline__ Four sum_of(const Entries& entries, int low, int high
         if (full < count) add_rows<WHOLE, false>(sum, staged + full, count - full, columns);
         __syncwarp();  // all have read what is overwritten now
     }
-    return sum;
+    return columns.have > 0 ? sum : nothing;
 }
