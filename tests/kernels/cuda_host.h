@@ -1,6 +1,6 @@
 // CUDA C on the CPU, for tests. One fiber a thread: blocks run one after another, and a thread runs until it ends or waits
-// at a barrier or in a warp's exchange. The order is fixed, so that a race gives the same wrong answer every time; a second
-// launch with `reversed` takes blocks, warps and lanes in the other order, and the two answers differ.
+// at a barrier or in a warp's exchange. The order is fixed, so that a race gives the same wrong answer every time; another
+// launch takes blocks, warps and lanes in another order, and the two answers differ.
 // Shared memory is poisoned before every block, so that what is read before it is written shows as a NaN.
 // What CUDA forbids ends the launch with a message: see `fail`. tests/kernels/host.py puts the kernels' text behind this.
 #pragma once
@@ -57,6 +57,7 @@ alignas(64) static char dynamic[MOST_DYNAMIC + GUARD];
 
 enum Wait { NOTHING, BARRIER, WARP, END };
 enum Exchange { SYNC, SHUFFLE, BALLOT };
+enum Order { FORWARDS, BACKWARDS, MIXED };  // sums by halves are the same backwards, but not mixed
 
 #ifdef CUDA_HOST_PORTABLE
 typedef ucontext_t Context;
@@ -95,6 +96,7 @@ static Fiber fibers[MOST_THREADS];
 static Fiber* now;
 static Context home;
 static unsigned int threads;
+static unsigned char places[LANES + 1][LANES];  // the order of so many lanes or warps
 static void (*body)(void**);
 static void** arguments;
 static char failure[300];
@@ -195,12 +197,22 @@ static bool release_warp(Fiber* warp, unsigned int lanes)
     return any;
 }
 
+static void set_order(Order order)
+{
+    for (unsigned int count = 1; count <= LANES; ++count)
+        for (unsigned int i = 0, place = 0; i < LANES; ++i) {
+            const unsigned int turned = (i << 2 | i >> 3) % LANES ^ 9;  // the five bits change places
+            const unsigned int next = order == MIXED ? turned : order == BACKWARDS ? LANES - 1 - i : i;
+            if (next < count) places[count][place++] = (unsigned char)next;
+        }
+}
+
 // Runs a warp until each of its lanes has ended or stands at a barrier.
-static void run_warp(Fiber* warp, unsigned int lanes, bool reversed)
+static void run_warp(Fiber* warp, unsigned int lanes)
 {
     do {
         for (unsigned int i = 0; i < lanes && !failure[0]; ++i) {
-            Fiber& fiber = warp[reversed ? lanes - 1 - i : i];
+            Fiber& fiber = warp[places[lanes][i]];
             if (fiber.wait == NOTHING) resume(fiber);
         }
     } while (!failure[0] && release_warp(warp, lanes));
@@ -229,7 +241,7 @@ static void poison(char* begin, char* end)
     for (; begin < end; begin += sizeof POISON) memcpy(begin, &POISON, sizeof POISON);
 }
 
-static void run_block(size_t shared, bool reversed)
+static void run_block(size_t shared)
 {
     poison(__start_cuda_shared, __stop_cuda_shared);
     poison(dynamic, dynamic + (shared + 3) / 4 * 4 + GUARD);
@@ -237,8 +249,8 @@ static void run_block(size_t shared, bool reversed)
     const unsigned int warps = (threads + LANES - 1) / LANES;
     do {
         for (unsigned int i = 0; i < warps && !failure[0]; ++i) {
-            const unsigned int first = (reversed ? warps - 1 - i : i) * LANES;
-            run_warp(fibers + first, threads - first < LANES ? threads - first : LANES, reversed);
+            const unsigned int first = places[warps][i] * LANES;
+            run_warp(fibers + first, threads - first < LANES ? threads - first : LANES);
         }
     } while (!failure[0] && release_block());
     for (size_t at = (shared + 3) / 4 * 4; at < shared + GUARD / 2; at += sizeof POISON)
@@ -248,7 +260,7 @@ static void run_block(size_t shared, bool reversed)
 
 // Runs a grid; returns a message when something was wrong, else null.
 static const char* launch(void (*kernel)(void**), void** args, const unsigned int* grid, const unsigned int* block,
-                          size_t shared, bool reversed)
+                          size_t shared, Order order)
 {
     gridDim = {grid[0], grid[1], grid[2]};
     blockDim = {block[0], block[1], block[2]};
@@ -256,12 +268,13 @@ static const char* launch(void (*kernel)(void**), void** args, const unsigned in
     body = kernel;
     arguments = args;
     failure[0] = 0;
+    set_order(order);
     const uint64_t blocks = (uint64_t)grid[0] * grid[1] * grid[2];
     for (uint64_t i = 0; i < blocks && !failure[0]; ++i) {
-        const uint64_t at = reversed ? blocks - 1 - i : i;
+        const uint64_t at = order == FORWARDS ? i : blocks - 1 - i;
         blockIdx = {(unsigned int)(at % grid[0]), (unsigned int)(at / grid[0] % grid[1]),
                     (unsigned int)(at / grid[0] / grid[1])};
-        run_block(shared, reversed);
+        run_block(shared);
     }
     return failure[0] ? failure : nullptr;
 }

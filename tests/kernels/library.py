@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -40,6 +41,7 @@ KERNEL = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)
 KEPT = 30 * 24 * 3600  # seconds that a library stays without being used
 DYNAMIC = re.compile(r"extern\s+__shared__\s+([\w ]+?)\s+(\w+)\s*\[\s*\]\s*;")
 
+ORDERS = FORWARDS, BACKWARDS, MIXED = range(3)  # as in cuda_host.h
 Extent = Sequence[int]  # of a grid or a block: one to three numbers
 
 
@@ -83,9 +85,9 @@ class Kernel:
         self._start = start
 
     def __call__(
-        self, grid: Extent, block: Extent, args: Sequence[Any], shared_mem: int = 0, reversed_lanes: bool = False
+        self, grid: Extent, block: Extent, args: Sequence[Any], shared_mem: int = 0, order: int = FORWARDS
     ) -> None:
-        """Run the kernel on the arrays themselves."""
+        """Run the kernel on the arrays themselves; `order` is that of the blocks and threads."""
         extents = [_extent(self.name, what, extent) for what, extent in (("grid", grid), ("block", block))]
         if not 0 <= shared_mem <= 48 << 10:
             raise KernelError(f"{self.name}: {shared_mem} bytes of shared memory")
@@ -93,7 +95,7 @@ class Kernel:
             raise TypeError(f"{self.name}: {len(args)} arguments for {len(self.parameters)} parameters")
         values = [self._value(*pair) for pair in zip(self.parameters, args, strict=True)]
         pointers = (ctypes.c_void_p * max(len(values), 1))(*[ctypes.addressof(value) for value in values])
-        message = self._start(*extents, shared_mem, reversed_lanes, pointers)
+        message = self._start(*extents, shared_mem, order, pointers)
         if message:
             raise KernelError(f"{self.name}: {message.decode()}")
 
@@ -146,7 +148,7 @@ class Library:
         """Return a kernel by its name."""
         start = getattr(self._loaded, f"cuda_host_launch_{name}")
         start.restype = ctypes.c_char_p
-        start.argtypes = [*[ctypes.c_void_p] * 2, ctypes.c_size_t, ctypes.c_bool, ctypes.c_void_p]
+        start.argtypes = [*[ctypes.c_void_p] * 2, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
         return Kernel(name, self.kernels[name], start)
 
 
@@ -179,8 +181,9 @@ def _compiled(text: str, flags: tuple[str, ...]) -> Library:
 
 def _forget_old(folder: Path) -> None:
     for path in folder.glob("*.so"):
-        if path.stat().st_mtime < time.time() - KEPT:
-            path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # another process forgets it, too
+            if path.stat().st_mtime < time.time() - KEPT:
+                path.unlink()
 
 
 def _build(made: str, flags: tuple[str, ...], library: Path) -> None:
@@ -223,6 +226,6 @@ def _way_in(name: str, parameters: list[Parameter]) -> str:
     return (
         f"static void call_{name}(void** args) {{ kernels::{name}({values}); }}\n"
         f'extern "C" __attribute__((visibility("default"))) const char* cuda_host_launch_{name}('
-        "const unsigned int* grid, const unsigned int* block, size_t shared, bool reversed, void** args)\n"
-        f"{{ return cuda_host::launch(call_{name}, args, grid, block, shared, reversed); }}"
+        "const unsigned int* grid, const unsigned int* block, size_t shared, int order, void** args)\n"
+        f"{{ return cuda_host::launch(call_{name}, args, grid, block, shared, (cuda_host::Order)order); }}"
     )
