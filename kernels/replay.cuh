@@ -70,4 +70,5 @@ __device__ __forceinline__ void replay(int rule, Piece& piece, int t, int upto, 
     if (t > upto) return;
     shrink(piece.first, hyper[MU], upto + 1 - t);
     shrink(piece.second, hyper[rule < ADAM ? MU : BETA], upto + 1 - t);
+    for (int k = 0; k < WIDE && rule >= ADAM; ++k) piece.first.at[k] += 0.0f;  // a step of Adam makes -0 to +0
 }

@@ -139,7 +139,7 @@ def train(
 @FORCES
 @pytest.mark.parametrize("settle", [True, False])
 def test_late_rows_end_as_dense_ones(random, rule, l2, l1, settle):
-    train(Store(Hyper(rule, 0.9, 0.99, l2, l1), floats(random, UNITS, 5)), random, 8, settle)
+    train(Store(Hyper(rule, 0.9, 0.99, l2, l1), floats(random, UNITS, 5)), random, 5, settle)
 
 
 @EVERY_RULE
@@ -214,13 +214,12 @@ def pause(store: Store, steps: int) -> None:
 
 
 @EVERY_RULE
-@FORCES
-@pytest.mark.parametrize("schedule", [rate, WARM], ids=["falling", "warm"])
-def test_pauses(random, rule, l2, l1, schedule):
+@pytest.mark.parametrize(("force", "schedule"), [(0.0, rate), (0.0, WARM), (0.003, rate)], ids=["", "warm", "forced"])
+def test_pauses(random, rule, force, schedule):
     w = floats(random, 8, 6) * np.logspace(-12, 1, 6).astype(np.float32)
     w[1] = w[5] = 0
-    store = Store(Hyper(rule, l2=l2, l1=l1), w, schedule, steps=1300)
-    for steps in (7, 60, 300, 800):
+    store = Store(Hyper(rule, l2=force, l1=force), w, schedule, steps=600)
+    for steps in (7, 60, 500):
         once_touched(store, random)
         pause(store, steps)
         store.settle(None, 0)
@@ -228,8 +227,9 @@ def test_pauses(random, rule, l2, l1, schedule):
 
 
 @pytest.mark.parametrize("rule", ["momentum", "nesterov", "rmsprop", "adadelta", "adam", "adamw"])
-def test_a_pause_until_all_states_are_as_small_as_can_be(random, rule):
-    store = Store(Hyper(rule, 0.7, 0.8), floats(random, 4, 6), steps=1001)
+@pytest.mark.parametrize(("mu", "beta2"), [(0.7, 0.8), (0.125, 0.5)])  # subnormal for ever, and zero
+def test_a_pause_until_all_states_are_as_small_as_can_be(random, rule, mu, beta2):
+    store = Store(Hyper(rule, mu, beta2), floats(random, 4, 6), steps=1001)
     once_touched(store, random)
     pause(store, 1000)
     store.settle(None, 0)
@@ -292,11 +292,10 @@ def test_squares(random, ones, grid, p, n):
 
 
 @ONES
-@GRIDS
 @pytest.mark.parametrize("p", [0.0, 0.5])
 @pytest.mark.parametrize("n", [1, 33, 132, 1025])
-@pytest.mark.parametrize("transposed", [False, True])
-def test_gradient_added(random, ones, grid, p, n, transposed):
+@pytest.mark.parametrize(("transposed", "grid"), [(False, 1), (False, 3), (True, 3)])
+def test_gradient_added(random, ones, p, n, transposed, grid):
     x, delta = random_input(random, 30, UNITS, ones), floats(random, 30, n + 4)
     before = floats(random, *((n, UNITS) if transposed else (UNITS, n)))
     strides = (1, UNITS) if transposed else (n, 1)
