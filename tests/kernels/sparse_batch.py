@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from nnlib.batches import DENOISE, Batch, noisy
+from nnlib.gather import touched_by
 from nnlib.updates import Hyper, Rate
 
 SEED, LAYERS, LAYER = 2**32 - 3, 5, 1  # of the noise
@@ -74,6 +75,14 @@ def noise_of(p: float) -> np.ndarray | None:
 def noise_key() -> np.uint64:
     """Return the key of the noise."""
     return np.uint64(SEED << 8 | DENOISE)
+
+
+def gradient_of(x: sparse.csr_array, delta: np.ndarray) -> np.ndarray:
+    """Return the gradient (units, n) of all weights, as NumPy has it."""
+    touched = touched_by(x)
+    gradient = np.zeros((x.shape[1], delta.shape[1]), np.float32)
+    gradient[touched.rows] = touched.columns @ delta
+    return gradient
 
 
 def stepped(step: int) -> np.ndarray:

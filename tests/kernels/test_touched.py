@@ -1,4 +1,4 @@
-"""Rows that a batch touches: their gradient, their update, and the steps they missed, with the bits of NumPy's updates.
+"""Rows that a batch touches: their update, and the steps that they missed, with the bits of NumPy's updates.
 
 Late rows must end with the bits of rows that are updated in every step, by NumPy and by the kernel of dense updates.
 """
@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from nnlib.contract import TrainSettings
-from nnlib.gather import touched_by
 from nnlib.rules import RULES
 from nnlib.settings import rate_of
 from nnlib.updates import Hyper, NumpyUpdates, Rate, Slot
-from tests.kernels.host import poisoned, run
+from tests.kernels.host import run
 from tests.kernels.sparse_batch import (
     LAYER,
     LAYERS,
     MISSING,
+    gradient_of,
     hyper_numbers,
     noise_key,
     noise_of,
@@ -36,7 +36,6 @@ UNITS, EXAMPLES = 24, 7
 ALL_RULES = list(RULES)
 EVERY_RULE = pytest.mark.parametrize("rule", RULES)
 FORCES = pytest.mark.parametrize(("l2", "l1"), [(0.0, 0.0), (0.01, 0.0), (0.0, 0.003)])
-ONES = pytest.mark.parametrize("ones", [True, False])
 COLUMNS = [1, 31, 32, 33, 128, 132, 384, 1024, 1025]
 GRIDS = pytest.mark.parametrize("grid", [1, 3, 64])
 
@@ -100,14 +99,6 @@ class Store:
         same_bits(self.w[rows], self.dense.values[rows])
         for state, wanted in zip(self.states, self.dense.states, strict=True):
             same_bits(state[rows], wanted[rows])
-
-
-def gradient_of(x: sparse.csr_array, delta: np.ndarray) -> np.ndarray:
-    """Return the gradient (units, n) of all weights, as NumPy has it."""
-    touched = touched_by(x)
-    gradient = np.zeros((x.shape[1], delta.shape[1]), np.float32)
-    gradient[touched.rows] = touched.columns @ delta
-    return gradient
 
 
 def train(
@@ -267,58 +258,3 @@ def test_rows_that_are_up_to_date_are_left_alone(random):
     store.settle(None, 1)  # half of the rows are a step further already
     assert (store.last == np.repeat([1, 0], UNITS // 2)).all()
     same_bits(store.w, before)
-
-
-def arguments(x: sparse.csr_array, ones: bool, delta: np.ndarray) -> list:
-    batch, at = packed_input(x, ones)
-    places = [at[name] for name in ("count", "rows", "row_starts", "examples", "places", "values")]
-    return [batch, *places, delta, np.int32(delta.shape[1])]
-
-
-def noise_arguments(p: float, step: int = 3) -> list:
-    return [noise_of(p), noise_key(), stepped(step), np.int32(LAYERS), np.int32(LAYER)]
-
-
-@ONES
-@GRIDS
-@pytest.mark.parametrize("p", [0.0, 0.5])
-@pytest.mark.parametrize("n", [1, 33, 132, 1025])
-def test_squares(random, ones, grid, p, n):
-    x, delta = random_input(random, 30, UNITS, ones), floats(random, 30, n + 4)
-    args = [*arguments(x, ones, delta), poisoned(grid, np.float64), np.int32(n), *noise_arguments(p)]
-    [parts] = run("touched", "touched_squares", (grid,), args)
-    gradient = gradient_of(with_noise(x, p, 3), delta[:, :n]).astype(np.float64)
-    assert np.sum(parts) == pytest.approx(np.sum(gradient**2), rel=1e-13)
-
-
-@ONES
-@pytest.mark.parametrize("p", [0.0, 0.5])
-@pytest.mark.parametrize("n", [1, 33, 132, 1025])
-@pytest.mark.parametrize(("transposed", "grid"), [(False, 1), (False, 3), (True, 3)])
-def test_gradient_added(random, ones, p, n, transposed, grid):
-    x, delta = random_input(random, 30, UNITS, ones), floats(random, 30, n + 4)
-    before = floats(random, *((n, UNITS) if transposed else (UNITS, n)))
-    strides = (1, UNITS) if transposed else (n, 1)
-    args = [*arguments(x, ones, delta), before, *map(np.int64, strides), np.int32(n), *noise_arguments(p)]
-    [found] = run("touched", "touched_add", (grid,), args)
-    gradient = gradient_of(with_noise(x, p, 3), delta[:, :n])
-    same_bits(found, before + (gradient.T if transposed else gradient))
-
-
-@pytest.mark.parametrize("most", [32, 33, 64, 65, 300])
-def test_units_of_many_examples(random, most):
-    x, delta = random_input(random, 300, 3, False, most), floats(random, 300, 4)
-    args = [*arguments(x, False, delta), np.zeros((3, 4), np.float32), np.int64(4), np.int64(1), np.int32(4)]
-    [found] = run("touched", "touched_add", (2,), [*args, *noise_arguments(0.2)])
-    same_bits(found, gradient_of(with_noise(x, 0.2, 3), delta))
-
-
-def test_no_rows(random):
-    x, delta = random_input(random, 0, UNITS, True), floats(random, 0, 4)
-    [parts] = run(
-        "touched",
-        "touched_squares",
-        (2,),
-        [*arguments(x, True, delta), poisoned(2, np.float64), np.int32(4), *noise_arguments(0)],
-    )
-    assert (parts == 0).all()
