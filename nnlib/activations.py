@@ -127,7 +127,7 @@ def dropped(layer: Layer, a: Floats, keep: NDArray[np.bool_]) -> Floats:
     Sigmoid units are not scaled and give 0.5 when dropped, as in DSSTNE. ELU and SELU units give their lowest value
     and all are scaled and shifted so that mean and variance stay (alpha dropout; Klambauer et al. 2017, section 2).
     """
-    scale, shift, value = _dropout(layer)
+    scale, shift, value = dropout_constants(layer)
     result: Floats = np.where(keep, a, a.dtype.type(value))
     if scale != 1:
         result *= a.dtype.type(scale)
@@ -138,11 +138,11 @@ def dropped(layer: Layer, a: Floats, keep: NDArray[np.bool_]) -> Floats:
 
 def dropped_derivative(layer: Layer, keep: NDArray[np.bool_], dtype: Any) -> Floats:
     """Return the derivative of `dropped` with respect to a, (b, n)."""
-    result: Floats = keep * dtype.type(_dropout(layer)[0])
+    result: Floats = keep * dtype.type(dropout_constants(layer)[0])
     return result
 
 
-def _dropout(layer: Layer) -> tuple[float, float, float]:
+def dropout_constants(layer: Layer) -> tuple[float, float, float]:
     """Return (scale, shift, value of a dropped unit before both)."""
     p, q = layer.dropout, 1 - layer.dropout
     if layer.kind is LayerKind.INPUT:

@@ -27,6 +27,8 @@ from nnlib.architecture import LayerKind, NetworkSpec
 from nnlib.checker import SpecError, shown
 from nnlib.contract import COMPAT, TrainSettings
 from nnlib.data import from_scipy
+from nnlib.devices import AUTO as ANY_DEVICE
+from nnlib.devices import chosen
 from nnlib.errors import EvictedError, NnlibError
 from nnlib.exclusion import Numbered, excluded_inputs, same_rows
 from nnlib.given import given
@@ -138,7 +140,9 @@ class Trainer:
     epochs without a better metric (0: never). `optimizer` is sgd, momentum, nesterov, adagrad, rmsprop, adadelta, adam
     or adamw, `momentum` and `beta2` its decay rates, `l2` and `l1` what is added to the loss of weights (l2 / 2 w^2,
     l1 |w|). `schedule` is constant or cosine, after `warmup` epochs of a rising rate; `clip` limits the norm of a
-    batch's gradient (0: none). `threads` is how many to use (all by default), which never changes a bit of the result.
+    batch's gradient (0: none). `precision="tf32"` lets a GPU round the factors of products to 10 bits, which is faster.
+    `threads` is how many to use (all by default), which never changes a bit of the result. `device` is cpu, gpu, or
+    auto, which is a GPU where CuPy finds one; gpu without one raises MachineError.
 
     In the folder `checkpoint` the training is saved every five minutes and at Ctrl-C; the same call goes on from there.
     What is saved stays until `Network.save` has written the network, or until the next `fit`; a folder with the
@@ -165,7 +169,9 @@ class Trainer:
         stop_after: int = 5,
         seed: int = 1,
         compat: str = "",
+        precision: str = "float32",
         threads: int | None = None,
+        device: str = ANY_DEVICE,
         checkpoint: str | Path | None = None,
         progress: bool = False,
     ) -> None:
@@ -177,7 +183,7 @@ class Trainer:
             raise NnlibError('compat: the network was read without it; give compat="dsstne" to Network.from_json too')
         self.network, self.progress = network, progress
         self.history: list[Epoch] = []
-        self._threads = _threads(threads)
+        self._threads, self._device = _threads(threads), chosen(device)
         self._folder = _path(checkpoint, "checkpoint") if checkpoint is not None else None
         self._keeper: fitting.Kept | None = None  # of the training before
 
@@ -196,7 +202,9 @@ class Trainer:
         if valid is not None:
             held_out = _part(spec, *valid) if isinstance(valid, tuple) and len(valid) == 2 else _part(spec, valid)
         try:
-            task = fitting.task_of(self.network.model or spec, learned, held_out, self.settings, metric)
+            task = fitting.task_of(
+                self.network.model or spec, learned, held_out, self.settings, metric, device=self._device
+            )
         except SpecError as error:
             raise NnlibError(str(error)) from error
         self.history = []

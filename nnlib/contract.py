@@ -59,6 +59,7 @@ class Status(enum.StrEnum):
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
 SCHEDULES = ("constant", "cosine")
 COMPAT = ("", "dsstne")
+PRECISIONS = ("float32", "tf32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class TrainSettings:
     warmup: float = 0.0  # epochs in which the learning rate rises to its value
     clip: float = 0.0  # largest norm of a batch's gradient; 0: any
     compat: str = ""  # "dsstne" reproduces its oddities
+    precision: str = "float32"  # one of PRECISIONS: what a GPU may round the factors of products to
     seed: int = 1
 
     @property

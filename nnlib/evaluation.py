@@ -92,10 +92,10 @@ def evaluate(
         [measured] = _measured({name: values}, plan).values()
         ends = [None if end is None else float(root(end)) for end in (measured.low, measured.high)]
         return Evaluation(len(values), len(values), {name: Measured(float(root(measured.value)), *ends), **found}, {})
-    scorers = {"network": _among(score, rankable)}
+    rankers = {"network": metrics.by_scores(_among(score, rankable))}
     if popular is not None:
-        scorers["popularity"] = _by_frequency(popular, each)
-    parts = _ranked(scorers, examples, output, sorted(set(plan.ks)), excluded, each, watch)
+        rankers["popularity"] = metrics.by_scores(_by_frequency(popular, each))
+    parts = _ranked(rankers, examples, output, sorted(set(plan.ks)), excluded, each, watch)
     if not parts["network"]:
         raise DataError(f"{examples.file}: no example has a target, so nothing can be measured")
     extra = _accuracy(network, examples, output, score, each)
@@ -151,7 +151,7 @@ def _measured(values: Mapping[str, Floats], plan: Plan) -> dict[str, Measured]:
 
 
 def _ranked(
-    scorers: Mapping[str, metrics.Scorer],
+    rankers: Mapping[str, metrics.Ranker],
     examples: Examples,
     output: int,
     ks: Sequence[int],
@@ -159,7 +159,7 @@ def _ranked(
     each: Each,
     watch: Watch | None,
 ) -> dict[str, dict[str, Floats]]:
-    """Return by scorer every ranking metric of every example that has a target."""
+    """Return by ranker every ranking metric of every example that has a target."""
     part = metrics.Part(examples, output, None)
 
     def block(rows: Longs) -> dict[str, dict[str, Floats]]:
@@ -171,11 +171,11 @@ def _ranked(
         chosen, owned = examples.take(rows), excluded(rows) if excluded else None
         counts = np.diff(wanted.indptr)
         return {
-            name: dict(metrics.values_at(metrics.ranked_hits(score(chosen), owned, wanted, ks[-1]), counts, ks))
-            for name, score in scorers.items()
+            name: dict(metrics.values_at(metrics.hits_of(rank(chosen, ks[-1], owned), wanted), counts, ks))
+            for name, rank in rankers.items()
         }
 
-    parts: dict[str, dict[str, list[Floats]]] = {name: {} for name in scorers}
+    parts: dict[str, dict[str, list[Floats]]] = {name: {} for name in rankers}
     for found in in_order(block, examples.count, examples.sets[output].width, each, watch):
         for name, values in found.items():
             for metric, numbers in values.items():

@@ -16,12 +16,12 @@ import numpy as np
 
 from nnlib import train
 from nnlib.architecture import NetworkSpec
-from nnlib.backend import NAME as BACKEND
 from nnlib.batches import WEIGHTS, Examples, resolve, stream
 from nnlib.checker import shown
 from nnlib.checkpoint import Checkpoints, ForeignError, owner_of
 from nnlib.contract import Metric, TrainSettings
 from nnlib.data import Csr, DataSet, Longs
+from nnlib.devices import AUTO, backend_of, chosen, opened
 from nnlib.errors import DataError, EvictedError, NnlibError
 from nnlib.job import Goal, Part, Ruler, check_fit, check_some, goal_of
 from nnlib.modelfile import Model
@@ -30,7 +30,6 @@ from nnlib.predictor import fitted, in_order
 from nnlib.settings import check_settings
 from nnlib.spec import Value, network_of, read_json
 from nnlib.stop import Stop
-from nnlib.threads import workers
 
 SAVE_EVERY = 300.0  # seconds
 METRIC = Metric().name
@@ -45,6 +44,7 @@ class Task:
     held_out: Part | None
     settings: TrainSettings
     goal: Goal
+    device: str  # cpu or gpu
 
     @property
     def spec(self) -> NetworkSpec:
@@ -59,7 +59,9 @@ class Task:
     @property
     def identity(self) -> str:
         """What tells this training from every other one: network, data, settings, backend."""
-        digest = hashlib.sha256(f"{self.spec!r}\n{self.settings!r}\n{self.goal!r}\n{BACKEND}\n".encode())
+        digest = hashlib.sha256(
+            f"{self.spec!r}\n{self.settings!r}\n{self.goal!r}\n{backend_of(self.device)}\n".encode()
+        )
         for _, array in self.network.arrays():
             digest.update(np.ascontiguousarray(array).data)
         for part in (self.learned, self.held_out):
@@ -110,6 +112,7 @@ def task_of(
     settings: TrainSettings,
     metric: str = METRIC,
     where: str = "",
+    device: str = AUTO,
 ) -> Task:
     """Return a training of a new network, or of one that has parameters already, which stay as they are.
 
@@ -128,7 +131,7 @@ def task_of(
     check_some(learned, network.spec)
     if held_out is not None:
         check_fit(network.spec, goal, learned, held_out, f"{where}metric")
-    return Task(network, learned, held_out, settings, goal)
+    return Task(network, learned, held_out, settings, goal, chosen(device, f"{where}device"))
 
 
 def run(
@@ -143,10 +146,10 @@ def run(
     Raises DivergedError, EvictedError after saving when a stop was requested, and NnlibError when the keeper's folder
     has the checkpoint of another training.
     """
-    with workers(threads) as each:
+    with opened(task.device, threads) as (compute, each):
         validate = Ruler(task.goal, task.spec, task.held_out, each).value if task.held_out else None
-        minimize = task.goal.minimize
-        return train.fit(task.network, task.examples, task.settings, report, validate, minimize, each, keeper, on_batch)
+        minimize, settings = task.goal.minimize, task.settings
+        return train.fit(task.network, task.examples, settings, report, validate, minimize, compute, keeper, on_batch)
 
 
 def keeper_of(task: Task, folder: Path | None, stop: Stop, every: float = SAVE_EVERY) -> Kept | None:

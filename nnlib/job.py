@@ -14,13 +14,15 @@ from pathlib import Path
 import numpy as np
 import scipy
 
-from nnlib import backend, metrics, netcdf, train
+from nnlib import metrics, netcdf, train
 from nnlib.architecture import LayerKind, NetworkSpec
 from nnlib.batches import WEIGHTS, Examples, examples_of, resolve, stream
 from nnlib.carryover import Units, carried
 from nnlib.checkpoint import Checkpoints
+from nnlib.compute import Compute, Evaluator
 from nnlib.contract import LOG_FILE, MODEL_FILE, Metric, Result, Role, Status, TrainSettings, Trial, trial_to_json
 from nnlib.data import Csr, DataSet
+from nnlib.devices import opened
 from nnlib.errors import DataError, DivergedError, NnlibError
 from nnlib.modelfile import Model, read_model, write_model
 from nnlib.network import Network, create
@@ -30,7 +32,7 @@ from nnlib.settings import check_settings
 from nnlib.spec import canonical_metric, network_of, parse_metric, read_json
 from nnlib.stop import Stop
 from nnlib.stream import open_data
-from nnlib.threads import Each, workers
+from nnlib.threads import Each
 
 METRIC = "trial.json: metric.name"
 LIBRARIES = {"numpy": np.__version__, "scipy": scipy.__version__, "netCDF4": netcdf.VERSION}
@@ -82,19 +84,23 @@ class Ruler:
             return None
         return metrics.Part(examples, output, left_out(self.spec, examples, output))
 
-    def value(self, network: Network) -> float:
+    def value(self, evaluator: Evaluator) -> float:
         """Return the trial's metric alone, for every epoch."""
         if self.goal.k is None:
-            return self._loss(network)
-        return self._ranking(metrics.of_network(network), (self.goal.k,))[self.goal.key]
+            return self._loss(evaluator)
+        return self.ranking(evaluator, (self.goal.k,))[self.goal.key]
 
-    def everything(self, network: Network) -> dict[str, float]:
+    def everything(self, evaluator: Evaluator) -> dict[str, float]:
         """Return all metrics of a result."""
-        return self.ranking(network) | {"loss": self._loss(network)}
+        return self.ranking(evaluator) | {"loss": self._loss(evaluator)}
 
-    def ranking(self, network: Network) -> dict[str, float]:
+    def ranking(self, evaluator: Evaluator, ks: tuple[int, ...] | None = None) -> dict[str, float]:
         """Return the ranking metrics of a result, those that need no probability of every target."""
-        return self._ranking(metrics.of_network(network), self.ks)
+        ranked = self.ranked
+        if ranked is None:
+            return {}
+        output = ranked.output
+        return self._ranking(lambda examples, k, owned: evaluator.top(examples, output, k, owned), ks or self.ks)
 
     def popularity(self, learned: Part) -> dict[str, float]:
         """Return the ranking metrics of the order by frequency in the targets of `learned`."""
@@ -104,17 +110,24 @@ class Ruler:
         targets = learned.examples(self.spec).sets[ranked.output]
         rows = targets.take(np.arange(targets.examples)).rows
         assert isinstance(rows, Csr), "the two parts are of one kind, which was checked"
-        return self._ranking(metrics.of_popularity(rows.sets()), self.ks)
+        return self._ranking(metrics.by_scores(metrics.of_popularity(rows.sets())), self.ks)
 
-    def _ranking(self, score: metrics.Scorer, ks: tuple[int, ...]) -> dict[str, float]:
+    def _ranking(self, rank: metrics.Ranker, ks: tuple[int, ...]) -> dict[str, float]:
         ranked = self.ranked
-        return metrics.measure(score, ranked, ks, self.each) if ranked is not None else {}
+        return metrics.measure(rank, ranked, ks, self.each) if ranked is not None else {}
 
-    def _loss(self, network: Network) -> float:
-        return metrics.mean_loss(network, self.part.examples(self.spec), self.each)
+    def _loss(self, evaluator: Evaluator) -> float:
+        return evaluator.mean_loss(self.part.examples(self.spec))
 
 
-def run(trial: Trial, folder: Path, threads: int = 1, stop: Stop | None = None, every: float = math.inf) -> Result:
+def run(
+    trial: Trial,
+    folder: Path,
+    threads: int = 1,
+    stop: Stop | None = None,
+    every: float = math.inf,
+    device: str = "cpu",
+) -> Result:
     """Train as `trial` says on the files in `folder`, write the log and the model there, return the result.
 
     A training that finds its checkpoint in `folder` goes on from there; `stop` and `every` say when to write one and
@@ -128,30 +141,38 @@ def run(trial: Trial, folder: Path, threads: int = 1, stop: Stop | None = None, 
     spec = resolve(spec, learned.sets, trial.network)
     check_some(learned, spec)
     check_fit(spec, goal, learned, held_out)
-    keeper = Checkpoints(folder, _identity(trial, spec), stop, every)
-    with workers(threads) as each:
+    with opened(device, threads) as (compute, each):
         ruler = Ruler(goal, spec, held_out, each)
-        fit = _fit(trial, folder, spec, learned, ruler, keeper)
+        keeper = Checkpoints(folder, _identity(trial, spec, compute), stop, every)
+        fit = _fit(trial, folder, spec, learned, ruler, keeper, compute)
         result = Result(
             node=trial.node,
             status=Status.OK,
-            metrics=ruler.everything(fit.network),
+            metrics=ruler.everything(compute.evaluator(fit.network)),
             best_epoch=fit.best_epoch,
             epochs=fit.epochs,
             examples=learned.examples(spec).count,
-            backend=backend.NAME,
-            versions=LIBRARIES,
+            backend=compute.name,
+            versions={**LIBRARIES, **compute.versions},
         )
         result = replace(result, value=result.metrics[goal.key])
         if trial.role is Role.FINAL:
             write_model(folder / MODEL_FILE, model_of(fit.network, learned.sets, learned.region))
-            champion, reason = _champion(trial, folder, ruler)
+            champion, reason = _champion(trial, folder, ruler, compute)
             result = replace(result, baseline=ruler.popularity(learned), champion=champion, reason=reason)
     keeper.discard()
     return result
 
 
-def _fit(trial: Trial, folder: Path, spec: NetworkSpec, learned: Part, ruler: Ruler, keeper: Checkpoints) -> train.Fit:
+def _fit(
+    trial: Trial,
+    folder: Path,
+    spec: NetworkSpec,
+    learned: Part,
+    ruler: Ruler,
+    keeper: Checkpoints,
+    compute: Compute,
+) -> train.Fit:
     network = create(spec, stream(trial.train.seed, WEIGHTS))
     with _log(folder / LOG_FILE, trial) as (report, on_batch):
         return train.fit(
@@ -161,15 +182,15 @@ def _fit(trial: Trial, folder: Path, spec: NetworkSpec, learned: Part, ruler: Ru
             report,
             ruler.value if trial.role is Role.TUNE else None,
             ruler.goal.minimize,
-            ruler.each,
+            compute,
             keeper,
             on_batch,
         )
 
 
-def _identity(trial: Trial, spec: NetworkSpec) -> str:
+def _identity(trial: Trial, spec: NetworkSpec, compute: Compute) -> str:
     """Return what distinguishes this training from every other one whose checkpoint could lie here."""
-    text = f"{trial_to_json(trial)}\n{spec!r}\n{backend.NAME}"
+    text = f"{trial_to_json(trial)}\n{spec!r}\n{compute.name}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -256,7 +277,7 @@ def _any_target(targets: DataSet) -> bool:
     return False
 
 
-def _champion(trial: Trial, folder: Path, ruler: Ruler) -> tuple[dict[str, float], str]:
+def _champion(trial: Trial, folder: Path, ruler: Ruler, compute: Compute) -> tuple[dict[str, float], str]:
     """Return the standing champion's metrics, or none and why; a broken champion must not stop its successor."""
     if trial.champion is None:
         return {}, ""
@@ -270,10 +291,11 @@ def _champion(trial: Trial, folder: Path, ruler: Ruler) -> tuple[dict[str, float
             for n, layer in enumerate(model.network.spec.layers)
             if layer.kind is LayerKind.OUTPUT
         )
+        evaluator = compute.evaluator(model.network)
         if not unknown:
-            return ruler.everything(model.network), ""
+            return ruler.everything(evaluator), ""
         reason = f"champion not tested for loss: {unknown} of the targets' units are unknown to it"
-        return ruler.ranking(model.network), reason if ruler.goal.k is None else ""
+        return ruler.ranking(evaluator), reason if ruler.goal.k is None else ""
     except (DataError, DivergedError, FileNotFoundError) as error:
         return {}, f"champion not tested: {error}"
 

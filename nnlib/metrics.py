@@ -28,6 +28,7 @@ from nnlib.threads import Each, one_by_one
 
 Floats = NDArray[Any]
 Scorer = Callable[[Examples], Floats]  # examples in memory -> scores (b, items), memory that may be overwritten
+Ranker = Callable[[Examples, int, Csr | None], NDArray[np.int64]]  # also k and what is owned -> items as `ranking.top`
 
 BATCH = 256  # examples scored at a time, so that examples x items never exists
 USUAL_KS = (5, 10, 20, 100)
@@ -52,13 +53,18 @@ class Part:
         return wanted(targets)
 
 
-def measure(score: Scorer, part: Part, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one) -> dict[str, float]:
+def measure(rank: Ranker, part: Part, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one) -> dict[str, float]:
     """Return p@k, recall@k, ndcg@k, map@k and mrr@k for every k; empty without any target."""
-    return {name: float(values.mean()) for name, values in per_example(score, part, ks, each).items() if values.size}
+    return {name: float(values.mean()) for name, values in per_example(rank, part, ks, each).items() if values.size}
+
+
+def by_scores(score: Scorer) -> Ranker:
+    """Return the ranker of a scorer."""
+    return lambda examples, k, owned: top(score(examples), k, owned)[0]
 
 
 def per_example(
-    score: Scorer, part: Part, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one
+    rank: Ranker, part: Part, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one
 ) -> dict[str, NDArray[np.float64]]:
     """Return every metric of every example that has a target, in the order of the examples."""
     ks = sorted(set(ks))
@@ -72,7 +78,7 @@ def per_example(
             return {}
         examples = part.examples.take(rows)
         owned = examples.sets[part.owned].rows if part.owned is not None else None
-        hits = ranked_hits(score(examples), owned if isinstance(owned, Csr) else None, wanted, ks[-1])
+        hits = hits_of(rank(examples, ks[-1], owned if isinstance(owned, Csr) else None), wanted)
         return dict(values_at(hits, np.diff(wanted.indptr), ks))
 
     parts: dict[str, list[NDArray[np.float64]]] = {}
@@ -122,10 +128,9 @@ def mean_loss(network: Network, examples: Examples, each: Each = one_by_one) -> 
     return total / examples.count
 
 
-def ranked_hits(scores: Floats, owned: Csr | None, wanted: Csr, k: int) -> NDArray[np.bool_]:
-    """Return (b, min(k, items)): whether the item at each rank is wanted; those `owned` have no rank."""
-    examples, items = scores.shape
-    ranked, _ = top(scores, k, owned)
+def hits_of(ranked: NDArray[np.int64], wanted: Csr) -> NDArray[np.bool_]:
+    """Return (b, k): whether the item at each rank is wanted; NO_ITEM is not."""
+    examples, items = len(ranked), wanted.width
     legal = ranked >= 0
     keys = np.arange(examples)[:, None] * items + ranked
     targets = np.repeat(np.arange(examples), np.diff(wanted.indptr)) * items + wanted.indices
@@ -137,7 +142,7 @@ def ranked_hits(scores: Floats, owned: Csr | None, wanted: Csr, k: int) -> NDArr
 def values_at(
     hits: NDArray[np.bool_], counts: NDArray[np.int64], ks: Sequence[int]
 ) -> Iterable[tuple[str, NDArray[np.float64]]]:
-    """Yield every metric at every k, ascending, of examples with `counts` targets each; `hits` as `ranked_hits` has."""
+    """Yield every metric at every k, ascending, of examples with `counts` targets each; `hits` as `hits_of` has."""
     gains = 1 / np.log2(np.arange(2, ks[-1] + 2))
     ideal = np.cumsum(gains)
     ranks = np.arange(1, hits.shape[1] + 1)

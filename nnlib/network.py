@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from nnlib.losses import error_of
 
 Floats = NDArray[Any]  # float32, in tests float64
 
+NORM_ARRAYS = ("scale", "bias", "mean", "variance")
 BLOCK = 512  # output units at a time: sums (256, 512) of float32 are half a megabyte, inside a core's cache
 
 
@@ -99,7 +100,7 @@ class Network:
         for number, bias in enumerate(self.biases):
             yield f"bias{number}", bias
         for layer, norm in sorted(self.norms.items()):
-            for name in ("scale", "bias", "mean", "variance"):
+            for name in NORM_ARRAYS:
                 yield f"norm{layer}_{name}", getattr(norm, name)
 
 
@@ -181,6 +182,18 @@ def is_lazy(spec: NetworkSpec, edge: Edge) -> bool:
     return is_sparse_input(spec.layers[edge.source]) and not shared and not spec.layers[edge.target].weight_norm
 
 
+def live_layers(spec: NetworkSpec) -> frozenset[int]:
+    """Return the layers on which an output layer depends."""
+    found = {n for n, layer in enumerate(spec.layers) if layer.kind is LayerKind.OUTPUT}
+    waiting = list(found)
+    while waiting:
+        layer = spec.layers[waiting.pop()]
+        new = {spec.places[name] for name in (*layer.sources, *layer.skips)} - found
+        found |= new
+        waiting += new
+    return frozenset(found)
+
+
 def block_width(count: int) -> int:
     """Return how many of `count` output units are computed at a time."""
     return min(BLOCK, count)
@@ -202,6 +215,17 @@ def units(spec: NetworkSpec, layer: int) -> int:
 def owners(spec: NetworkSpec) -> Iterator[Edge]:
     """Yield the edges with weights of their own."""
     return (edge for edge in spec.edges if edge.owner == edge.number)
+
+
+def broken_layer(spec: NetworkSpec, finite: Set[str]) -> str:
+    """Name the first layer that has an array, named as in `Network.arrays`, which is not among the finite ones."""
+    for edge in spec.edges:
+        if not {f"weights{edge.owner}", f"bias{edge.number}"} <= finite:
+            return f", weights into layer {spec.layers[edge.target].name} are not finite"
+    for number, layer in enumerate(spec.layers):
+        if layer.batch_norm and not {f"norm{number}_{name}" for name in NORM_ARRAYS} <= finite:
+            return f", the batch normalization of layer {layer.name} is not finite"
+    return ""
 
 
 def _norms(spec: NetworkSpec, dtype: Any) -> dict[int, BatchNorm]:

@@ -8,6 +8,7 @@ in the same order, so that they end as if every step had been done at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,11 @@ from numpy.typing import NDArray
 
 from nnlib.architecture import Edge, NetworkSpec
 from nnlib.backend import LOOPS
-from nnlib.network import Layout, Network, is_lazy, layout_of, owners, units
+from nnlib.batches import batches_of
+from nnlib.contract import TrainSettings
+from nnlib.network import Layout, Network, is_lazy, layout_of, live_layers, owners, units
 from nnlib.rules import RULES
+from nnlib.settings import rate_of
 from nnlib.threads import Each, consume, one_by_one
 from nnlib.updates import CompiledUpdates, Hyper, NumpyUpdates, Rate, Rows, Slot, Updates
 
@@ -48,8 +52,9 @@ class Optimizer:
         self._norms = {
             n: (self._slot(norm.scale[:, None]), self._slot(norm.bias[:, None])) for n, norm in network.norms.items()
         }
+        live = live_layers(spec)
         for edge in owners(spec):
-            if is_lazy(spec, edge):
+            if is_lazy(spec, edge) and edge.target in live:
                 slot = self._weights[edge.number]
                 slot.last = np.zeros(len(slot.values), np.int64)
 
@@ -135,6 +140,18 @@ class Optimizer:
             self._updates.replay(slot, late[low : low + SHARE], step)
 
         consume(self._each(share, range(0, len(late), SHARE)))
+
+
+def hyper_of(settings: TrainSettings) -> Hyper:
+    """Return what stays the same in all steps."""
+    numbers = map(float, (settings.momentum, settings.beta2, settings.l2, settings.l1))  # may be whole in a file
+    return Hyper(settings.optimizer.lower(), *numbers)
+
+
+def rates_of(network: Network, examples: int, settings: TrainSettings) -> Rate:
+    """Return the learning rate of every step of a training on so many examples."""
+    steps = len(batches_of(examples, settings.batch))
+    return rate_of(replace(settings, schedule=settings.schedule.lower()), network.spec.decay, steps)
 
 
 def _limit(spec: NetworkSpec, edge: Edge, store: Floats, limit: float) -> None:

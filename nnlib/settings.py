@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 
 from nnlib.checker import nearest
-from nnlib.contract import COMPAT, OPTIMIZERS, SCHEDULES, TrainSettings
+from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, SCHEDULES, TrainSettings
 from nnlib.errors import NnlibError
 
 WHOLE = {"epochs": 1, "batch": 1, "stop_after": 0, "seed": 0}  # setting -> the smallest legal value
-CHOICES = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "compat": COMPAT}
+CHOICES = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "compat": COMPAT, "precision": PRECISIONS}
 FRACTIONS = ("momentum", "beta2")  # in [0, 1)
 MOST_SEED = 2**32 - 1
 

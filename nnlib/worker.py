@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 import signal
 import socket
@@ -42,6 +43,8 @@ from nnlib.errors import CheckpointedError, EvictedError, MachineError, NnlibErr
 from nnlib.stop import Stop
 from nnlib.threads import take_over_blas
 
+SIMULATED = "NNLIB_SIMULATED_GPUS"  # set by pools that offer GPUs which are not there
+
 STATUS = {
     Exit.OK: Status.OK,
     Exit.BUG: Status.MACHINE,
@@ -53,10 +56,11 @@ STATUS = {
 }
 
 
-def train(trial_file: Path, checkpoint_every: float = math.inf) -> int:
+def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "auto") -> int:
     """Run the job of `trial_file`, with all other files beside it; return the exit code.
 
-    After `checkpoint_every` seconds of training it is saved and left with exit code 85, to be started again.
+    After `checkpoint_every` seconds of training it is saved and left with exit code 85, to be started again. With
+    `device` gpu it is trained on a GPU or not at all, but for machines whose GPUs are simulated, which say so.
 
     Raises NnlibError when there is no such folder, and OSError when not even result.json can be written.
     """
@@ -71,7 +75,7 @@ def train(trial_file: Path, checkpoint_every: float = math.inf) -> int:
     try:
         with _stopped_by_signals(stop):
             trial = trial_from_json(trial_file.read_text(encoding="utf-8"))
-            result = _run(trial, folder, stop, checkpoint_every)
+            result = _run(trial, folder, stop, checkpoint_every, device)
     except BaseException as error:  # a bug and Ctrl-C too must leave a result behind
         code, reason = _judged(error)
         result = Result(node=trial.node if trial else "", status=STATUS[code], reason=reason, epochs=_epochs(folder))
@@ -87,7 +91,7 @@ def train(trial_file: Path, checkpoint_every: float = math.inf) -> int:
     return int(code)
 
 
-def _run(trial: Trial, folder: Path, stop: Stop, checkpoint_every: float) -> Result:
+def _run(trial: Trial, folder: Path, stop: Stop, checkpoint_every: float, device: str) -> Result:
     if trial.role is Role.FINAL:
         (folder / MODEL_FILE).write_bytes(b"")
     _verify(trial.sha256, folder)
@@ -96,7 +100,13 @@ def _run(trial: Trial, folder: Path, stop: Stop, checkpoint_every: float) -> Res
         from nnlib import job
     except ImportError as error:
         raise MachineError(f"{error}; install it on this machine") from error
-    return job.run(trial, folder, threads, stop, checkpoint_every)
+    if device == "gpu" and os.environ.get(SIMULATED):
+        print(
+            f"nnlib: this machine's GPUs are simulated ({SIMULATED} is set): training on its processors",
+            file=sys.stderr,
+        )
+        device = "cpu"
+    return job.run(trial, folder, threads, stop, checkpoint_every, device)
 
 
 def _verify(digests: Mapping[str, str], folder: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from nnlib import spec
-from nnlib.contract import COMPAT, OPTIMIZERS, Metric, TrainSettings
+from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, Metric, TrainSettings
 from nnlib.contract import SCHEDULES as RATE_SCHEDULES
 from workflows import schema
 from workflows.names import MAX_TRIALS
@@ -66,6 +66,7 @@ def read_train(section: Section) -> TrainSettings:
         warmup=section.real("warmup", default.warmup, 0, 100_000),
         clip=section.real("clip", default.clip, 0, 1e6),
         compat=section.choice("compat", default.compat, filter(None, COMPAT)),
+        precision=section.choice("precision", default.precision, PRECISIONS),
         seed=section.whole("seed", default.seed, 0, 2**32 - 1),
     )
     section.finish()

@@ -112,6 +112,16 @@ def add_threads(parser: Taker) -> None:
     )
 
 
+def add_device(parser: Taker) -> None:
+    """Take what to compute on."""
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "gpu"),
+        help="what to compute on; gpu without one: exit code 75 (default: auto, which is what NNLIB_DEVICE says, else "
+        "a GPU where CuPy finds one)",
+    )
+
+
 def hold_threads(count: int | None) -> int:
     """Return how many threads to use, with BLAS held to one; call it before NumPy is imported."""
     if count is not None:

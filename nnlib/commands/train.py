@@ -9,8 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
-from nnlib.commands.arguments import add_hyperparameters, add_threads, check_out, hold_threads, seconds
-from nnlib.contract import COMPAT, OPTIMIZERS, SCHEDULES, Exit, Metric, TrainSettings
+from nnlib.commands.arguments import add_device, add_hyperparameters, add_threads, check_out, hold_threads, seconds
+from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, SCHEDULES, Exit, Metric, TrainSettings
 from nnlib.errors import EvictedError, MachineError
 
 HELP = "train a network, or run one training job"
@@ -28,7 +28,7 @@ goes on from there. Without, Ctrl-C ends with exit code 130 and nothing is kept.
 A job (--trial) leaves with exit code 85 after --checkpoint-every, to be started again; all its files lie beside
 trial.json."""
 FLAGS = {"epochs": int, "batch": int, "stop_after": int, "seed": int}
-TEXTS = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "compat": COMPAT}
+TEXTS = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "compat": COMPAT, "precision": PRECISIONS}
 MEANINGS = {
     "epochs": "passes over the examples",
     "batch": "examples in a step",
@@ -43,6 +43,7 @@ MEANINGS = {
     "warmup": "epochs in which the learning rate rises to its value",
     "clip": "largest norm of a batch's gradient; 0: any",
     "compat": "dsstne reproduces its oddities, not its defects",
+    "precision": "tf32 lets a GPU round the factors of products to 10 bits; float32 or tf32",
     "seed": "of all random numbers; the same seed gives the same model",
 }
 
@@ -68,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--checkpoint", type=Path, metavar="DIR", help="save the training in this folder, and go on there")
     run.add_argument("--checkpoint-every", type=seconds, metavar="TIME", help="such as 90s, 5m or 2h (default: 5m)")
     add_threads(run)
+    add_device(run)
     run.add_argument("--verbose", action="store_true", help="say how every layer is computed")
     run.add_argument("--trial", type=Path, metavar="FILE", help="run the job of trial.json; its inputs lie beside it")
     parser.set_defaults(refuse=parser.error)
@@ -88,15 +90,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_trial(arguments: argparse.Namespace) -> int:
-    ours = ("trial", "checkpoint_every", "run", "refuse")
+    ours = ("trial", "checkpoint_every", "device", "run", "refuse")
     others = [name for name, value in vars(arguments).items() if value and name not in ours]
     if others:
-        arguments.refuse(f"--trial says all of {others[0]}; legal beside it: --checkpoint-every")
+        arguments.refuse(f"--trial says all of {others[0]}; legal beside it: --checkpoint-every and --device")
     from nnlib import worker
 
     every = arguments.checkpoint_every
     try:
-        return worker.train(arguments.trial, math.inf if every is None else every)
+        return worker.train(arguments.trial, math.inf if every is None else every, arguments.device or "auto")
     except OSError as error:  # not even result.json could be written
         raise MachineError(f"{error.filename or 'a file'}: {error.strerror or error}") from error
 
@@ -105,6 +107,7 @@ def _train(arguments: argparse.Namespace) -> int:
     check_out(arguments.out, (arguments.network, *arguments.data, *(arguments.valid or ())))
     threads = hold_threads(arguments.threads)
     from nnlib import fitting
+    from nnlib.devices import AUTO
     from nnlib.explained import explained
     from nnlib.given import open_files
     from nnlib.job import Part, model_of
@@ -120,7 +123,7 @@ def _train(arguments: argparse.Namespace) -> int:
     learned, held_out = (*(Part(part.file, part.sets, part.region) for part in parts), None)[:2]
     assert learned is not None, "there are data, which was checked"
     metric = arguments.metric or Metric().name
-    task = fitting.task_of(spec, learned, held_out, settings, metric, "option ")
+    task = fitting.task_of(spec, learned, held_out, settings, metric, "option ", arguments.device or AUTO)
     if arguments.verbose:
         print(explained(task.network, task.examples, threads), file=sys.stderr)
     stop, every = Stop(), arguments.checkpoint_every or fitting.SAVE_EVERY

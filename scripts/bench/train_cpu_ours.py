@@ -32,7 +32,7 @@ from nnlib.network import Network, create  # noqa: E402
 from nnlib.optimizers import Optimizer  # noqa: E402
 from nnlib.rows import one_hot  # noqa: E402
 from nnlib.spec import parse_network  # noqa: E402
-from nnlib.train import Step  # noqa: E402
+from nnlib.step import Step  # noqa: E402
 from nnlib.updates import Hyper  # noqa: E402
 
 

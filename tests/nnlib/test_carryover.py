@@ -98,9 +98,13 @@ def test_added_removed_and_reordered_items_do_not_change_the_metrics_of_the_comm
     seen = carried(model, units(new))
     last = len(model.network.spec.layers) - 1
     ks = (1, 3, 5, 20)
-    wanted = metrics.measure(common, Part(examples_of(model.network, old_inputs, old_targets), last, 0), ks)
+    wanted = metrics.measure(
+        metrics.by_scores(common), Part(examples_of(model.network, old_inputs, old_targets), last, 0), ks
+    )
     found = metrics.measure(
-        metrics.of_network(seen.network), Part(examples_of(seen.network, inputs, targets), last, 0), ks
+        metrics.by_scores(metrics.of_network(seen.network)),
+        Part(examples_of(seen.network, inputs, targets), last, 0),
+        ks,
     )
     assert found == pytest.approx(wanted, rel=1e-12)
     assert len(seen.unscored(last, targets)) == 0

@@ -18,6 +18,7 @@ from nnlib import checkpoint, netcdf, train
 from nnlib.batches import examples_of
 from nnlib.checkpoint import Checkpoints
 from nnlib.contract import OPTIMIZERS, TrainSettings
+from nnlib.cpu import Cpu
 from nnlib.errors import CheckpointedError, DataError, EvictedError
 from nnlib.stop import Stop
 from nnlib.threads import workers
@@ -56,9 +57,9 @@ class Killing(Checkpoints):
             raise ZeroDivisionError
 
 
-def wavering(network):
+def wavering(evaluator):
     """A validation metric that goes up and down."""
-    return math.sin(1e4 * float(network.biases[0].sum()))
+    return math.sin(1e4 * float(evaluator.network.biases[0].sum()))
 
 
 def fit(keeper=None, raw=NOISY, threads=1, validate=wavering, reported=None, **changes):
@@ -71,7 +72,7 @@ def fit(keeper=None, raw=NOISY, threads=1, validate=wavering, reported=None, **c
         reported.append((epoch.epoch, epoch.loss, epoch.value))
 
     with workers(threads) as each:
-        found = train.fit(network, examples, given, report, validate, each=each, keeper=keeper)
+        found = train.fit(network, examples, given, report, validate, compute=Cpu(each), keeper=keeper)
     return bits(found.network), found.best_epoch, found.epochs, reported
 
 

@@ -29,7 +29,7 @@ def test_ranking_metrics_are_those_of_training(excluded):
     model = made(raw_network(), sets)
     ready = prepared(model, sets, "data", supervised=True)
     part = metrics.Part(ready.examples, 2, 0 if excluded else None)
-    wanted = metrics.measure(metrics.of_network(ready.network), part, (1, 5))
+    wanted = metrics.measure(metrics.by_scores(metrics.of_network(ready.network)), part, (1, 5))
     found = evaluated(model, sets, excluded=excluded)
     assert {name: one.value for name, one in found.metrics.items() if name != "loss"} == pytest.approx(wanted)
     assert found.metrics["loss"].value == metrics.mean_loss(ready.network, ready.examples)

@@ -2,64 +2,43 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import Any
 
 import numpy as np
 import pytest
+from cases import (
+    EXAMPLES,
+    INPUTS,
+    KINDS,
+    MARGINS,
+    PAIRS,
+    TANGLE,
+    TARGETS,
+    VARIANTS,
+    network,
+    numbers,
+    several,
+    tied,
+    varied,
+)
 from scipy import sparse
 
 from nnlib import gradientcheck
 from nnlib import network as net
 from nnlib.architecture import Activation, ErrorFunction
 from nnlib.batches import batch_of, examples_of, resolve
-from nnlib.data import DataSet, as_data_set
+from nnlib.data import as_data_set
 from nnlib.errors import DataError, NnlibError
 from nnlib.gradientcheck import TOLERANCE, check_gradients
 from nnlib.graph import Graph
 from nnlib.spec import SpecError, parse_network
-from nnlib.topology import OUTPUTS
-
-EXAMPLES, INPUTS, TARGETS = 7, 9, 6
-KINDS = ("sparse boolean", "sparse analog", "dense")
-VARIANTS = ("plain", "weighted", "indexed", "ignore zero")
-PAIRS = [(a, e) for e in ErrorFunction for a in Activation if a in OUTPUTS.get(e, tuple(Activation))]
-MARGINS = {"oneTarget": 0.62, "zeroTarget": 0.38, "oneScale": 3, "zeroScale": 0.7}
 
 
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch):
     """Output layers as wide as these are then computed in two blocks, the last one short."""
     monkeypatch.setattr(net, "BLOCK", 4)
-
-
-def numbers(kind: str, width: int, seed: int, scale: float = 1.0) -> Any:
-    random = np.random.default_rng(seed)
-    there = random.random((EXAMPLES, width)) < 0.4
-    there[0, : width // 2] = True
-    values = there * random.normal(0.6, 0.5, there.shape) * scale
-    if kind == "dense":
-        return values
-    return sparse.csr_array(there.astype(float) if kind == "sparse boolean" else values)
-
-
-def varied(data_set: DataSet, variant: str) -> DataSet:
-    if variant == "weighted":
-        return dataclasses.replace(data_set, weights=np.linspace(0.5, 2, EXAMPLES).astype(np.float32))
-    if variant == "indexed":
-        return dataclasses.replace(data_set, index=np.array([3, 3, 0, 1, 6, 5, 2]))
-    return dataclasses.replace(data_set, ignore_zero=variant == "ignore zero")
-
-
-def network(activation="Sigmoid", hidden="Tanh", **keys: Any) -> dict[str, Any]:
-    more = keys.pop("hidden_keys", {})
-    layers = [
-        {"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "x"},
-        {"Name": "H", "Kind": "Hidden", "N": 5, "Activation": str(hidden), **more},
-        {"Name": "O", "Kind": "Output", "N": "auto", "DataSet": "y", "Activation": str(activation)},
-    ]
-    return {"Layers": layers, **keys}
 
 
 def checked(raw: dict[str, Any], x: Any, y: Any, parameters: int = 4, seed: int = 1):
@@ -155,27 +134,6 @@ def test_dropout_of_dense_inputs_and_denoising():
     check(raw, numbers("sparse analog", INPUTS, 3), numbers("sparse boolean", TARGETS, 4))
 
 
-SHARED = {"InputLayer": "B", "SourceInputLayer": "I", "SourceOutputLayer": "A", "Transposed": True}
-TANGLE: dict[str, Any] = {
-    "SparsenessPenalty": {"p": 0.2, "beta": 0.5},
-    "Layers": [
-        {"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "x"},
-        {"Name": "A", "Kind": "Hidden", "N": 5, "Source": "I", "Activation": "Tanh"},
-        {"Name": "B", "Kind": "Hidden", "N": 5, "Source": ["A", "I"], "Skip": "A", "Activation": "SELU"},
-        {
-            "Name": "C",
-            "Kind": "Hidden",
-            "N": INPUTS,
-            "Source": "B",
-            "Activation": "Sigmoid",
-            "Sparse": True,
-            "SharedWeights": SHARED,
-        },
-        {"Name": "O", "Kind": "Output", "N": "auto", "DataSet": "y", "Source": ["C", "I", "A"]},
-    ],
-}
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("backend")
 def test_several_sources_skips_shared_weights_and_a_direct_edge(kind):
@@ -187,28 +145,12 @@ def test_several_sources_skips_shared_weights_and_a_direct_edge(kind):
 @pytest.mark.usefixtures("backend")
 def test_shared_weights_of_an_input(kind, transposed):
     """The owner is the edge from the input, and in the second case the output layer uses it transposed."""
-    layers = [
-        {"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "x"},
-        {"Name": "A", "Kind": "Hidden", "N": 5, "Source": "I", "Activation": "Tanh"},
-        {"Name": "B", "Kind": "Hidden", "N": 5, "Source": "I" if not transposed else "A", "Activation": "Relu"},
-        {"Name": "O", "Kind": "Output", "N": INPUTS, "DataSet": "y", "Source": "B"},
-    ]
-    shared = {"SourceInputLayer": "I", "SourceOutputLayer": "A", "Transposed": transposed}
-    layers[3 if transposed else 2]["SharedWeights"] = {"InputLayer": "B" if transposed else "I", **shared}
-    check({"Layers": layers}, numbers(kind, INPUTS, 3), numbers("sparse boolean", INPUTS, 4), 20)
+    check(tied(transposed), numbers(kind, INPUTS, 3), numbers("sparse boolean", INPUTS, 4), 20)
 
 
 def test_several_inputs_and_outputs():
-    layers = [
-        {"Name": "X", "Kind": "Input", "N": "auto", "DataSet": "x"},
-        {"Name": "Z", "Kind": "Input", "N": "auto", "DataSet": "z"},
-        {"Name": "H", "Kind": "Hidden", "N": 5, "Source": ["X", "Z"], "Activation": "Tanh"},
-        {"Name": "O", "Kind": "Output", "N": "auto", "DataSet": "y", "Source": ["H", "Z"]},
-        {"Name": "P", "Kind": "Output", "N": "auto", "DataSet": "x", "Source": ["H", "O"], "Activation": "SoftMax"},
-    ]
-    kinds = {"x": "sparse analog", "y": "dense", "z": "dense"}
-    data = {name: as_data_set(name, abs(numbers(kind, 4, n))) for n, (name, kind) in enumerate(kinds.items())}
-    spec = resolve(parse_network({"Layers": layers}, "test"), data, "data")
+    raw, data = several()
+    spec = resolve(parse_network(raw, "test"), data, "data")
     for found in check_gradients(spec, examples_of(spec, data, "data"), 20):
         assert found.difference <= TOLERANCE, found
 

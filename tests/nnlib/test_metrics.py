@@ -21,7 +21,7 @@ def part_of(inputs, targets, owned=True):
 
 
 def always(scores):
-    return lambda examples: np.tile(scores, (examples.count, 1))
+    return metrics.by_scores(lambda examples: np.tile(scores, (examples.count, 1)))
 
 
 def test_by_hand():

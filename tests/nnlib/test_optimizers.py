@@ -15,8 +15,8 @@ from nnlib.gradients import Gradients
 from nnlib.graph import Graph
 from nnlib.optimizers import Optimizer
 from nnlib.settings import rate_of
+from nnlib.step import Step
 from nnlib.threads import one_by_one, workers
-from nnlib.train import Step
 from nnlib.updates import Hyper
 
 ROWS = 12

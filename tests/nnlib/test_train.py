@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from nnlib_samples import batch_of, bits, clustered, network_of, random_matrix, sets_of
 
-from nnlib import backward, batches, gather, gradients, graph, metrics, optimizers, train
+from nnlib import backward, batches, cpu, gather, gradients, graph, optimizers, step, train
 from nnlib import network as net
 from nnlib.batches import epoch_order, examples_of
 from nnlib.contract import OPTIMIZERS, TrainSettings
+from nnlib.cpu import Cpu
 from nnlib.data import Data
 from nnlib.datafile import write_data
 from nnlib.errors import DivergedError
@@ -34,7 +35,7 @@ def fit(raw=PLAIN, sets=SETS, validate=None, minimize=False, each=one_by_one, ke
     network, epochs = network_of(raw, sets), []
     examples = examples_of(network.spec, sets, "d")
     given = TrainSettings(**{"epochs": 2, "batch": 16, "learning_rate": 0.01} | settings)
-    return train.fit(network, examples, given, epochs.append, validate, minimize, each, keeper), epochs, network
+    return train.fit(network, examples, given, epochs.append, validate, minimize, Cpu(each), keeper), epochs, network
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_a_training_is_repeatable_and_another_seed_gives_another_one():
 def test_late_rows_end_as_in_a_dense_update_when_gradients_are_clipped(monkeypatch, backend, rule):
     found = []
     for lazy in (net.is_lazy, lambda *_: False):
-        for module in (optimizers, gradients, train):
+        for module in (optimizers, gradients, step):
             monkeypatch.setattr(module, "is_lazy", lazy)
         fitted, epochs, _ = fit(NOISY, optimizer=rule, clip=0.1, l1=1e-4)
         found.append((bits(fitted.network), [epoch.loss for epoch in epochs]))
@@ -114,8 +115,8 @@ def fit_with(values, minimize=False, **settings):
     """Train while the validation metric takes these values; return also the parameters after every epoch."""
     script, states = iter(values), []
 
-    def validate(network):
-        states.append(bits(network))
+    def validate(evaluator):
+        states.append(bits(evaluator.network))
         return next(script)
 
     found, epochs, _ = fit(NOISY, validate=validate, minimize=minimize, **settings)
@@ -202,7 +203,7 @@ def seen_rows(monkeypatch):
         seen.append(rows)
         return batches.batch_of(spec, examples, rows, dtype)
 
-    monkeypatch.setattr(train, "batch_of", recording)
+    monkeypatch.setattr(cpu, "batch_of", recording)
     return seen
 
 
@@ -251,11 +252,11 @@ def test_noise_is_drawn_anew_for_every_batch(monkeypatch):
 
 
 def test_validation_has_no_noise_and_the_running_statistics():
-    def validate(network):
-        return metrics.mean_loss(network, examples_of(network.spec, SETS, "d"))
+    def validate(evaluator):
+        return evaluator.mean_loss(examples_of(evaluator.network.spec, SETS, "d"))
 
     _, epochs, network = fit(NOISY, validate=validate, minimize=True, stop_after=0)
-    assert epochs[-1].value == validate(network)
+    assert epochs[-1].value == validate(Cpu().evaluator(network))
     assert epochs[-1].value != epochs[-1].loss
     assert np.all(network.norms[1].variance != 1)
 
@@ -264,7 +265,7 @@ def test_whole_numbers_are_as_good_as_others():
     network = network_of(PLAIN, SETS)
     settings = TrainSettings(momentum=0, beta2=0, l2=1, l1=0)
     training = train.Training(network, examples_of(network.spec, SETS, "d"), settings)
-    hyper = training._optimizer.hyper
+    hyper = training._engine._optimizer.hyper
     assert {type(number) for number in (hyper.momentum, hyper.beta2, hyper.l2, hyper.l1)} == {float}
 
 

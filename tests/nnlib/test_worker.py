@@ -18,16 +18,16 @@ import nnlib
 from nnlib import backend, cli, worker
 from nnlib.contract import Metric, Role, Status, TrainSettings, result_from_json
 from nnlib.errors import CheckpointedError, EvictedError, MachineError
+from nnlib.step import Step
 from nnlib.threads import BLAS_THREADS
-from nnlib.train import Step
 
 SIGNALS = signal.SIGTERM, signal.SIGINT
 SLOWLY = """
 import sys, time
 from pathlib import Path
-from nnlib import train, worker
-run = train.Step.run
-train.Step.run = lambda *arguments: (time.sleep(0.02), run(*arguments))[1]
+from nnlib import step, worker
+run = step.Step.run
+step.Step.run = lambda *arguments: (time.sleep(0.02), run(*arguments))[1]
 sys.exit(worker.train(Path(sys.argv[1])))
 """
 

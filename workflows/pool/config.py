@@ -13,6 +13,8 @@ use FEATURE : GPUs
 GPU_DISCOVERY_EXTRA = $(GPU_DISCOVERY_EXTRA) -simulate:{kind},{count}
 SimulatedGPUs = True
 STARTD_ATTRS = $(STARTD_ATTRS) SimulatedGPUs
+# Jobs that asked for a GPU find none here; this lets them train on the processors instead of leaving with 75.
+STARTER_JOB_ENVIRONMENT = "NNLIB_SIMULATED_GPUS=1"
 """
 
 NO_GPUS = """

@@ -1,0 +1,98 @@
+"""What trains a network and asks it, wherever that is done: on the processors of this machine, or on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.batches import Examples
+from nnlib.contract import TrainSettings
+from nnlib.data import Csr
+from nnlib.network import Network
+
+Floats = NDArray[Any]  # float32, in tests float64
+Longs = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The first step whose error is not a finite number, the error, and what is known of the layer."""
+
+    step: int
+    error: float
+    where: str = ""
+
+
+class Evaluator(Protocol):
+    """A network that can be asked."""
+
+    @property
+    def network(self) -> Network:
+        """The network, its parameters in this machine's memory."""
+
+    def mean_loss(self, examples: Examples) -> float:
+        """Return the error function averaged over the examples, without dropout and denoising; DivergedError."""
+
+    def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> NDArray[np.int64]:
+        """Return the items (b, min(k, units)) of an output layer in the order of its sums, as `ranking.top` has it.
+
+        `examples` are few and in memory. Raises DivergedError for a sum that is not finite.
+        """
+
+
+class Engine(Protocol):
+    """A training at work: the batches go in one after the other, what came of them may be known a few steps later."""
+
+    @property
+    def step(self) -> int:
+        """How many steps were begun."""
+
+    def begin_epoch(self, total: float) -> None:
+        """Start to add up the errors of an epoch, of which the batches done so far had `total`."""
+
+    def batches(self, examples: Iterable[Longs]) -> Generator[Any, None, None]:
+        """Prepare batches of the numbered examples, perhaps ahead of time; close it when some are not wanted."""
+
+    def run(self, batch: Any) -> None:
+        """Train on a prepared batch."""
+
+    def failed(self, wait: bool = False) -> Failure | None:
+        """Return the first failure that is known; `wait` until every batch is done."""
+
+    def total(self) -> float:
+        """Wait for every batch; return the errors of the epoch so far, summed over its examples."""
+
+    def settle(self) -> None:
+        """Bring all parameters to this step, those that no batch has touched too."""
+
+    def broken(self) -> str:
+        """Return the first layer whose parameters are not finite in words, empty when there is none."""
+
+    def pull(self) -> Network:
+        """Return the network, its parameters of this step in this machine's memory; call `settle` before."""
+
+    def states(self) -> Mapping[str, Floats]:
+        """Return the optimizer's state by name, for a checkpoint; call `settle` before."""
+
+    def resume(self, step: int, states: Mapping[str, Floats]) -> None:
+        """Go on after `step` with these states and the parameters that were put into the network."""
+
+    def evaluator(self) -> Evaluator:
+        """Return what asks the network as it is after this step; call `settle` before."""
+
+
+class Compute(Protocol):
+    """Where a network is trained and asked."""
+
+    name: str  # of the backend, as a result has it
+    versions: Mapping[str, str]  # of what it computes with, as a result has them
+
+    def engine(self, network: Network, examples: Examples, settings: TrainSettings) -> Engine:
+        """Return a training of `network`, in place, on the examples."""
+
+    def evaluator(self, network: Network) -> Evaluator:
+        """Return what asks a network."""

@@ -1,0 +1,53 @@
+"""Which device trains and predicts: the processors of this machine, or its GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nnlib import backend
+from nnlib.compute import Compute
+from nnlib.cpu import Cpu
+from nnlib.errors import NnlibError
+from nnlib.threads import Each, workers
+
+VARIABLE = "NNLIB_DEVICE"
+AUTO, CPU, GPU = "auto", "cpu", "gpu"
+DEVICES = (AUTO, CPU, GPU)
+
+
+def chosen(device: str, where: str = "device") -> str:
+    """Return `cpu` or `gpu`: what is asked for; for `auto` what NNLIB_DEVICE says, else a GPU where there is one."""
+    if device not in DEVICES:
+        raise NnlibError(f"{where}: {device!r} is not legal, legal: {', '.join(DEVICES)}")
+    if device == AUTO:
+        device = os.environ.get(VARIABLE, AUTO).lower() or AUTO
+        if device not in DEVICES:
+            raise NnlibError(f"{VARIABLE}: {device!r} is not legal, legal: {', '.join(DEVICES)}")
+    if device != AUTO:
+        return device
+    if importlib.util.find_spec("cupy") is None:
+        return CPU
+    from nnlib.gpu.runtime import usable
+
+    return GPU if usable() else CPU
+
+
+def backend_of(device: str) -> str:
+    """Return the name of the backend that a device, `cpu` or `gpu`, computes with."""
+    return "cupy" if device == GPU else backend.NAME
+
+
+@contextmanager
+def opened(device: str, threads: int) -> Iterator[tuple[Compute, Each]]:
+    """Give what computes, and the threads for what is done beside it. MachineError when there is no usable GPU."""
+    with workers(threads) as each:
+        if chosen(device) == CPU:
+            yield Cpu(each), each
+            return
+        from nnlib.gpu.compute import Gpu
+
+        with Gpu.opened(threads) as compute:
+            yield compute, each
