@@ -56,7 +56,7 @@ extern "C" __global__ void sum_squares(const float* __restrict__ x, double* part
 }
 
 // status[0] = the loss of the step, the sum of `count` parts; status[1] += it; status[2] = the first step whose loss is
-// not finite, 0 while there is none. One block.
+// not finite, 0 while there is none, and status[3] = that loss. One block.
 extern "C" __global__ void finish_loss(const double* __restrict__ parts, int count, double* status,
                                        const long long* __restrict__ step)
 {
@@ -64,7 +64,9 @@ extern "C" __global__ void finish_loss(const double* __restrict__ parts, int cou
     if (threadIdx.x != 0) return;
     status[0] = loss;
     status[1] += loss;
-    if (!isfinite(loss) && status[2] == 0) status[2] = (double)step[0];
+    if (isfinite(loss) || status[2] != 0) return;
+    status[2] = (double)step[0];
+    status[3] = loss;
 }
 
 // scale[0] = what makes the length of a gradient at most `limit`; the length is the root of the sum of `count` parts.

@@ -70,7 +70,7 @@ def test_sum_squares_of_nan_is_nan():
 @pytest.mark.parametrize("count", [0, 1, 255, 256, 257, 5000])
 def test_finish_loss_adds_up(count):
     parts = np.random.default_rng(count).random(count)
-    [status] = run("reduce", "finish_loss", (1,), [parts, np.int32(count), np.float64([7, 10, 0]), np.int64([3])])
+    [status] = run("reduce", "finish_loss", (1,), [parts, np.int32(count), np.float64([7, 10, 0, 0]), np.int64([3])])
     assert status[0] == pytest.approx(parts.sum(), rel=1e-13)
     assert status[1] == 10 + status[0]
     assert status[2] == 0
@@ -82,9 +82,9 @@ def test_finish_loss_keeps_the_first_step_that_is_not_finite(bad):
         parts = np.array([1, bad])
         return run("reduce", "finish_loss", (1,), [parts, np.int32(2), np.float64(status), np.int64([step])])[0]
 
-    first = after([0, 0, 0], 4)
-    np.testing.assert_array_equal(first, [bad, bad, 4])
-    np.testing.assert_array_equal(after(list(first), 5)[2], 4)
+    first = after([0, 0, 0, 0], 4)
+    np.testing.assert_array_equal(first, [bad, bad, 4, bad])
+    np.testing.assert_array_equal(after([*first[:3], 1.5], 5)[2:], [4, 1.5])
 
 
 @pytest.mark.parametrize("count", [1, 300])

@@ -1,0 +1,130 @@
+"""The backward pass on a GPU: the launches that compute every gradient of a batch. Twin: `backward.backward`."""
+
+from __future__ import annotations
+
+import math
+
+from nnlib.activations import ROWWISE
+from nnlib.architecture import Edge, LayerKind
+from nnlib.gpu.forward import Batch, Forward
+from nnlib.gpu.layers import ACTIVATIONS
+from nnlib.gpu.losses import Losses
+from nnlib.gpu.runtime import Array, blocks
+from nnlib.gpu.updates import Updates
+from nnlib.graph import Node
+from nnlib.network import is_sparse_input
+
+
+class Backward:
+    """Computes the error of a batch, and gives the gradient of its mean to `updates`."""
+
+    def __init__(self, forward: Forward, losses: Losses, updates: Updates) -> None:
+        self._forward, self._losses, self._updates = forward, losses, updates
+        self._parameters, self._runtime = forward.parameters, forward.runtime
+        self._spec = forward.graph.network.spec
+
+    def run(self, batch: Batch) -> None:
+        """Go through the layers backwards, after `Forward.run`; the loss is added up in `Losses.status`."""
+        self._updates.begin()
+        written = set[int]()  # layers whose delta has something in it
+        for node in reversed(self._forward.graph.nodes):
+            if node.layer.kind is LayerKind.INPUT or node.number not in self._parameters.live:
+                continue
+            delta = self._delta(node, batch, node.number in written)
+            self._normalized(node, delta)
+            for edge in node.edges:
+                self._edge(edge, batch, delta, written)
+            for skip in node.skips:
+                self._pass(skip, delta, written)
+        self._losses.finish(batch)
+
+    def _delta(self, node: Node, batch: Batch, given: bool) -> Array:
+        """Return dLoss/dz, after batch normalization, of a layer: from those that read it, and from its own error."""
+        room = self._forward.rooms[node.number]
+        if given:
+            assert room.delta is not None, "layers that are read have it"
+            delta = room.delta[: batch.size]
+            self._through(node, batch, delta)
+            if node.error is not None:
+                own = self._losses.error(node, batch)
+                self._runtime.launch("add", blocks(delta.size), delta, own, delta.size)
+            return delta
+        return self._losses.error(node, batch)
+
+    def _through(self, node: Node, batch: Batch, delta: Array) -> None:
+        """Turn dLoss/d(what the next layers see) into dLoss/dz, in place."""
+        room, layer = self._forward.rooms[node.number], node.layer
+        dropped = self._forward.drops(batch, node)
+        unmasked = dropped and self._spec.compat
+        a, (size, n) = room.z, delta.shape
+        rule = self._spec.sparseness_of(layer)
+        if rule.beta:
+            seen = room.out if unmasked else a
+            self._runtime.launch("sparseness", (math.ceil(n / 32),), seen, room.penalty, size, n, rule.p, rule.beta)
+        kind, noise = ACTIVATIONS.index(layer.activation), self._forward.noise(node.number)
+        arguments = (
+            delta,
+            a,
+            room.out,
+            room.penalty,
+            delta.size,
+            n,
+            kind,
+            room.unit,
+            int(dropped),
+            int(unmasked),
+            *noise,
+        )
+        self._runtime.launch("activation_dropout_backward", blocks(math.ceil(delta.size / 8)), *arguments)
+        if layer.activation in ROWWISE and not unmasked:
+            self._runtime.launch("rowwise_backward", (size,), delta, a, room.totals, size, n, n, kind)
+
+    def _normalized(self, node: Node, delta: Array) -> None:
+        """Apply the limit of delta's norm and go back through batch normalization."""
+        room, layer, (size, n) = self._forward.rooms[node.number], node.layer, delta.shape
+        if layer.delta_norm:
+            limit = layer.delta_norm
+            self._runtime.launch("limit_delta", (size,), delta, size, n, delta.strides[0] // 4, limit)
+        if layer.batch_norm:
+            scale, bias = (f"norm{node.number}_{name}" for name in ("scale", "bias"))
+            gradients = self._parameters.gradient_of(scale), self._parameters.gradient_of(bias)
+            arrays = (room.normal, room.inverse, self._parameters.values(scale))
+            self._runtime.launch("batch_norm_backward", (math.ceil(n / 32),), delta, *arrays, *gradients, size, n)
+
+    def _edge(self, edge: Edge, batch: Batch, delta: Array, written: set[int]) -> None:
+        """Give the gradients of an edge; add its part to dLoss/d(its source)."""
+        source = self._spec.layers[edge.source]
+        w, flipped = self._parameters.weights(edge.owner), self._parameters.flipped(edge)
+        bias = self._parameters.gradient_of(f"bias{edge.number}")
+        if bias is not None:
+            (size, n), ld = delta.shape, delta.strides[0] // 4
+            self._runtime.launch("column_sums", (math.ceil(n / 32),), delta, bias, size, n, ld, 1.0, 0)
+        if source.kind is not LayerKind.INPUT:
+            below = self._forward.rooms[edge.source].delta
+            assert below is not None, "layers that are read have it"
+            multiply = self._forward.multiply
+            multiply(delta, w, below[: batch.size], (False, not flipped), add=edge.source in written)
+            written.add(edge.source)
+        if not self._parameters.is_trained(edge):
+            return
+        if is_sparse_input(source):
+            self._updates.touched(edge, batch, delta)
+            return
+        x, gradient = self._forward.out(batch, edge.source), self._parameters.gradient_of(f"weights{edge.owner}")
+        add = self._updates.next_use(edge.owner)
+        if flipped:
+            self._forward.multiply(delta, x, gradient, (True, False), add=add)
+        else:
+            self._forward.multiply(x, delta, gradient, (True, False), add=add)
+
+    def _pass(self, source: int, delta: Array, written: set[int]) -> None:
+        """Add delta to dLoss/d(a layer that is skipped from)."""
+        if self._spec.layers[source].kind is LayerKind.INPUT:
+            return
+        target = self._forward.rooms[source].delta
+        assert target is not None, "layers that are read have it"
+        if source in written:
+            self._runtime.launch("add", blocks(delta.size), target, delta, delta.size)
+        else:
+            self._runtime.move(target, delta)
+            written.add(source)

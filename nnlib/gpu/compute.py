@@ -1,0 +1,51 @@
+"""Training and asking on a GPU; see `nnlib.compute`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+
+from nnlib.batches import Examples
+from nnlib.compute import Evaluator
+from nnlib.contract import TrainSettings
+from nnlib.errors import NnlibError
+from nnlib.gpu.engine import GpuEngine
+from nnlib.gpu.evaluator import GpuEvaluator
+from nnlib.gpu.runtime import Runtime
+from nnlib.gpu.session import Session
+from nnlib.metrics import BATCH
+from nnlib.network import Network
+
+
+class Gpu:
+    """One GPU, and threads of this machine that prepare its batches; see `compute.Compute`."""
+
+    name = "cupy"
+
+    def __init__(self, runtime: Runtime, threads: int = 1) -> None:
+        self._runtime, self._threads = runtime, threads
+        self.versions: Mapping[str, str] = runtime.versions
+
+    @classmethod
+    @contextmanager
+    def opened(cls, threads: int) -> Iterator[Gpu]:
+        """Give the GPU of this process. MachineError when there is none, or when it fails in what is done with it."""
+        runtime = Runtime.open()
+        with runtime.faults():
+            yield cls(runtime, threads)
+
+    def engine(self, network: Network, examples: Examples, settings: TrainSettings) -> GpuEngine:
+        """See `compute.Compute`."""
+        return GpuEngine(self._runtime, _single(network), examples, settings, self._threads)
+
+    def evaluator(self, network: Network) -> Evaluator:
+        """See `compute.Compute`."""
+        return GpuEvaluator(Session(self._runtime, _single(network), BATCH))
+
+
+def _single(network: Network) -> Network:
+    if network.dtype != np.float32:
+        raise NnlibError(f"a network of {network.dtype} cannot be computed on a GPU, legal: float32")
+    return network

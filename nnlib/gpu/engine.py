@@ -1,0 +1,139 @@
+"""Trains a network on a GPU; see `compute.Engine`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from nnlib.batches import Examples, batches_of
+from nnlib.compute import Evaluator, Failure, Floats, Longs
+from nnlib.contract import TrainSettings
+from nnlib.gpu.backward import Backward
+from nnlib.gpu.evaluator import GpuEvaluator
+from nnlib.gpu.feed import Words
+from nnlib.gpu.forward import Batch
+from nnlib.gpu.losses import ADDED, FAILED, FAILURE, Losses
+from nnlib.gpu.packing import Packing
+from nnlib.gpu.runtime import Runtime
+from nnlib.gpu.session import Session
+from nnlib.gpu.updates import Updates
+from nnlib.metrics import BATCH
+from nnlib.network import Network, broken_layer
+from nnlib.optimizers import hyper_of, rates_of
+
+LOOKED = 16  # steps after which the errors are looked at
+
+Prepared = tuple[Words, int]  # a batch and how many examples it has
+
+
+class GpuEngine:
+    """Steps are launched and go on by themselves; what came of them is looked at now and then, without waiting."""
+
+    def __init__(
+        self, runtime: Runtime, network: Network, examples: Examples, settings: TrainSettings, threads: int
+    ) -> None:
+        """Copy the network to the GPU; `threads` prepare batches."""
+        self._runtime, self._examples, self._threads = runtime, examples, threads
+        most, hyper = max(min(settings.batch, examples.count), BATCH), hyper_of(settings)
+        tf32 = settings.precision.lower() == "tf32"
+        self._session = Session(runtime, network, most, hyper.rule, settings.seed, tf32)
+        self._packing = Packing(network.spec, examples.sets, most)
+        steps, rates = settings.epochs * len(batches_of(examples.count, settings.batch)), rates_of
+        forward = self._session.forward
+        self._losses = Losses(forward, most)
+        self._updates = Updates(forward, hyper, rates(network, examples.count, settings), steps, settings.clip)
+        self._backward = Backward(forward, self._losses, self._updates)
+        self._evaluator = GpuEvaluator(self._session)
+        self._status, self._looked = runtime.pinned(8), runtime.event()
+        self._looking = False
+        self.step = 0
+
+    def begin_epoch(self, total: float) -> None:
+        """See `compute.Engine`."""
+        status = np.zeros(4)
+        status[ADDED] = total
+        self._runtime.upload(self._losses.status, status)
+        self._looking = False
+
+    def batches(self, examples: Iterable[Longs]) -> Generator[Prepared, None, None]:
+        """See `compute.Engine`; a few are prepared ahead of time."""
+        waiting: deque[Future[Prepared]] = deque()
+        pool = ThreadPoolExecutor(self._threads)
+        try:
+            for rows in examples:
+                waiting.append(pool.submit(self._prepared, rows))
+                if len(waiting) > self._threads + 1:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _prepared(self, rows: Longs) -> Prepared:
+        return self._packing.pack(self._examples, rows, learn=True), len(rows)
+
+    def run(self, batch: Any) -> None:
+        """See `compute.Engine`."""
+        words, size = batch
+        self.step += 1
+        self._session.run("train", words, self._packing, size, self._work, train=True)
+        if self.step % LOOKED == 0 and not self._looking:
+            self._runtime.begin_download(self._status, self._losses.status)
+            self._looked.record(self._runtime.compute)
+            self._looking = True
+
+    def _work(self, batch: Batch) -> None:
+        self._runtime.launch("begin_step", (1,), self._session.forward.step)
+        self._updates.settle(batch)
+        self._session.forward.run(batch)
+        self._backward.run(batch)
+        self._updates.finish()
+
+    def failed(self, wait: bool = False) -> Failure | None:
+        """See `compute.Engine`."""
+        if wait:
+            return _failure(self._runtime.download(self._losses.status))
+        if self._looking and self._looked.done:
+            self._looking = False
+            return _failure(self._status.view(np.float64))
+        return None
+
+    def total(self) -> float:
+        """See `compute.Engine`."""
+        return float(self._runtime.download(self._losses.status)[ADDED])
+
+    def settle(self) -> None:
+        """See `compute.Engine`."""
+        self._updates.settle_all()
+
+    def broken(self) -> str:
+        """See `compute.Engine`."""
+        return broken_layer(self._session.graph.network.spec, self._session.finite())
+
+    def pull(self) -> Network:
+        """See `compute.Engine`."""
+        return self._session.parameters.pull()
+
+    def states(self) -> Mapping[str, Floats]:
+        """See `compute.Engine`."""
+        return self._session.parameters.pull_states()
+
+    def resume(self, step: int, states: Mapping[str, Floats]) -> None:
+        """See `compute.Engine`."""
+        self.step = step
+        self._session.parameters.push()
+        self._session.parameters.push_states(step, states)
+        self._runtime.upload(self._session.forward.step, np.array([step]))
+
+    def evaluator(self) -> Evaluator:
+        """See `compute.Engine`."""
+        return self._evaluator
+
+
+def _failure(status: Floats) -> Failure | None:
+    step = int(status[FAILED])
+    return Failure(step, float(status[FAILURE])) if step else None

@@ -1,0 +1,209 @@
+"""The forward pass on a GPU: the launches that compute every layer of a batch. Twin: `graph.Graph.forward`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnlib.activations import ROWWISE
+from nnlib.architecture import Activation, Edge, LayerKind
+from nnlib.batches import DENOISE, DROPOUT
+from nnlib.gpu.layers import ACTIVATIONS, Room, room_of
+from nnlib.gpu.packing import Packing
+from nnlib.gpu.parameters import Parameters
+from nnlib.gpu.runtime import Array, blocks
+from nnlib.graph import Graph, Node
+from nnlib.network import is_sparse_input
+
+GATHERED = 1024  # columns that a block of `gather` sums
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """A batch in the memory of the GPU: `size` examples, laid out as `packing` says."""
+
+    words: Array
+    packing: Packing
+    size: int
+    train: bool  # with dropout and noise, and with the statistics of this batch
+
+    def at(self, layer: int, *names: str) -> tuple[int, ...]:
+        """Return the header words of sections."""
+        return tuple(self.packing.at(layer, name) for name in names)
+
+    def dense(self, layer: int, width: int) -> Array:
+        """Return the values of a dense layer, (size, width)."""
+        start = self.packing.dense(layer)
+        return self.words[start : start + self.size * width].view(np.float32).reshape(self.size, width)
+
+
+class Forward:
+    """Computes the layers of a network on one GPU, each into room of its own."""
+
+    def __init__(self, graph: Graph, parameters: Parameters, most: int, train: bool, seed: int, tf32: bool) -> None:
+        """Make room for batches of up to `most` examples; `train` for what training needs besides."""
+        self.graph, self.parameters, self.runtime = graph, parameters, parameters.runtime
+        self.tf32, self._seed = tf32, seed
+        self.step = self.runtime.zeros(1, np.int64)
+        self.rooms: dict[int, Room] = {}
+        self.pending: dict[int, Array | None] = {}  # biases that the sums of output layers lack yet
+        for node in graph.nodes:
+            room = room_of(self.runtime, graph, node, most, train)
+            if room is not None:
+                self.rooms[node.number] = room
+        p = graph.network.spec.denoising
+        self._noise = self.runtime.zeros(2) if p and train else None
+        if self._noise is not None:
+            self.runtime.upload(self._noise, np.array([p, 1 / (1 - p)], np.float32))
+
+    def run(self, batch: Batch) -> None:
+        """Compute every layer; an output layer gets its sums, but for a bias that is `pending`."""
+        for node in self.graph.nodes:
+            if node.layer.kind is LayerKind.INPUT:
+                if batch.train and node.layer.dropout:
+                    self._drop(node, batch, batch.dense(node.number, node.units))
+            else:
+                self._compute(node, batch)
+
+    def sums(self, batch: Batch, node: Node) -> Array:
+        """Return the sums of an output layer with all biases, (b, n)."""
+        sums, bias = self.rooms[node.number].sums[: batch.size], self.pending[node.number]
+        if bias is not None:
+            self.add_bias(sums, bias)
+            self.pending[node.number] = None
+        return sums
+
+    def out(self, batch: Batch, layer: int) -> Array:
+        """Return what other layers see of a layer that is not a sparse input, (b, n)."""
+        node = self.graph.node(layer)
+        if node.layer.kind is LayerKind.INPUT and not (batch.train and node.layer.dropout):
+            return batch.dense(layer, node.units)
+        room = self.rooms[layer]
+        return (room.out if batch.train else room.z)[: batch.size]
+
+    def noise(self, layer: int, purpose: int = DROPOUT) -> tuple[int, Array, int, int]:
+        """Return key, step, layers and layer: what a kernel needs to draw what NumPy draws."""
+        return self._seed << 8 | purpose, self.step, len(self.graph.network.spec.layers), layer
+
+    def denoised(self, batch: Batch, layer: int) -> tuple[Any, ...]:
+        """Return the noise of a sparse input: its constants, or None, then as `noise`."""
+        return (self._noise if batch.train else None, *self.noise(layer, DENOISE))
+
+    def drops(self, batch: Batch, node: Node) -> bool:
+        """Whether a layer drops units in this batch."""
+        return bool(batch.train and node.layer.dropout)
+
+    def _compute(self, node: Node, batch: Batch) -> None:
+        room, layer, size = self.rooms[node.number], node.layer, batch.size
+        z = room.z[:size]
+        bias = self._sums(node, batch, z)
+        rowwise = layer.activation in ROWWISE
+        if bias is not None and (layer.batch_norm or (rowwise and (room.read or not self._by_normalizer(node)))):
+            self.add_bias(z, bias)
+            bias = None
+        if layer.batch_norm:
+            self._normalize(node, batch, z)
+        self.pending[node.number] = bias if not room.read else None
+        if room.read:
+            self._activate(node, batch, z, bias)
+
+    def _by_normalizer(self, node: Node) -> bool:
+        """Whether the error of an output layer takes the sums of a SoftMax, not its values."""
+        return node.error is not None and node.error.softmax
+
+    def _activate(self, node: Node, batch: Batch, z: Array, bias: Array | None) -> None:
+        room, layer = self.rooms[node.number], node.layer
+        sums = room.sums[: batch.size] if room.sums is not room.z else None
+        out = room.out[: batch.size] if self.drops(batch, node) and room.out is not room.z else None
+        if layer.activation not in ROWWISE:
+            kind, noise = ACTIVATIONS.index(layer.activation), self.noise(node.number)
+            arguments = (z, out, bias, sums, z.size, node.units, kind, room.unit, *noise)
+            self.runtime.launch("bias_activation_dropout", blocks(math.ceil(z.size / 8)), *arguments)
+            return
+        if sums is not None:
+            self.runtime.move(sums, z)
+        self.rowwise(node, z, room.totals)
+        if out is not None:
+            self._drop(node, batch, z)
+
+    def rowwise(self, node: Node, z: Array, totals: Array | None) -> None:
+        """Turn the sums of a rowwise layer into its values, in place."""
+        size, n = z.shape
+        if node.layer.activation is Activation.SOFTMAX:
+            self.runtime.launch("softmax", (size,), z, size, n, n)
+        else:
+            kind = ACTIVATIONS.index(node.layer.activation)
+            self.runtime.launch("rowwise_activation", (size,), z, totals, size, n, n, kind)
+
+    def _drop(self, node: Node, batch: Batch, a: Array) -> None:
+        room = self.rooms[node.number]
+        noise = self.noise(node.number)
+        grid = blocks(math.ceil(a.size / 8))
+        self.runtime.launch("dropout", grid, a, room.out[: batch.size], a.size, room.unit, *noise)
+
+    def _normalize(self, node: Node, batch: Batch, z: Array) -> None:
+        room, (size, n) = self.rooms[node.number], z.shape
+        names = ("scale", "bias", "mean", "variance")
+        arrays = [self.parameters.values(f"norm{node.number}_{name}") for name in names]
+        if batch.train:
+            assert room.normal is not None, "room for training has it"
+            self.runtime.launch("batch_norm", (math.ceil(n / 32),), z, room.normal, room.inverse, *arrays, size, n)
+        else:
+            self.runtime.launch("batch_norm_inference", blocks(z.size), z, *arrays, size, n, n)
+
+    def _sums(self, node: Node, batch: Batch, z: Array) -> Array | None:
+        """Compute the sums of a layer but for one bias, which is returned for whoever comes next to add it."""
+        for n, edge in enumerate(node.edges):
+            self._product(edge, batch, z, add=n > 0)
+        biases = [self.parameters.values(f"bias{edge.number}") for edge in node.edges]
+        for bias in biases[1:]:
+            self.add_bias(z, bias)
+        for skip in node.skips:
+            self._skip(skip, batch, z)
+        return biases[0]
+
+    def add_bias(self, z: Array, bias: Array) -> None:
+        """Add a bias to all rows of z, which may lie apart."""
+        size, n = z.shape
+        self.runtime.launch("add_bias", blocks(size * n), z, bias, size, n, z.strides[0] // 4)
+
+    def _product(self, edge: Edge, batch: Batch, z: Array, add: bool) -> None:
+        """Compute x W into z, or add it."""
+        w, flipped = self.parameters.weights(edge.owner), self.parameters.flipped(edge)
+        if not is_sparse_input(self.graph.network.spec.layers[edge.source]):
+            self.multiply(self.out(batch, edge.source), w, z, (False, flipped), add=add)
+            return
+        strides = (1, w.shape[1]) if flipped else (w.shape[1], 1)
+        size, n = z.shape
+        self.runtime.launch(
+            "gather",
+            (size, math.ceil(n / GATHERED)),
+            batch.words,
+            *batch.at(edge.source, "starts", "items", "values"),
+            w,
+            *strides,
+            z,
+            size,
+            n,
+            z.strides[0] // 4,
+            int(add),
+            *self.denoised(batch, edge.source),
+        )
+
+    def multiply(
+        self, a: Array, b: Array, out: Array, flip: tuple[bool, bool], *, add: bool, scale: float = 1.0
+    ) -> None:
+        """See `Runtime.multiply`."""
+        self.runtime.multiply(a, b, out, flip, add=add, scale=scale, tf32=self.tf32)
+
+    def _skip(self, source: int, batch: Batch, z: Array) -> None:
+        size, n = z.shape
+        if not is_sparse_input(self.graph.network.spec.layers[source]):
+            self.runtime.launch("add", blocks(z.size), z, self.out(batch, source), z.size)
+            return
+        sections = batch.at(source, "starts", "items", "values")
+        noise = self.denoised(batch, source)
+        self.runtime.launch("skip_add", blocks(size), batch.words, *sections, z, size, n, n, *noise)

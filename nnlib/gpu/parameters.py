@@ -1,0 +1,198 @@
+"""The parameters of a network in the memory of a GPU, with the optimizer's state beside them.
+
+Everything that a training step updates as a whole lies in one flat array, gradients and states in others of the same
+shape: first the weights, which decay, then biases and batch normalizations, which do not. The weights of a sparse input
+are tables by themselves, of which a step updates the rows that it touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.architecture import Edge, NetworkSpec
+from nnlib.gpu.runtime import Array, Runtime
+from nnlib.network import Layout, Network, is_lazy, layout_of, live_layers, owners, stored, units
+from nnlib.rules import RULES
+
+Floats = NDArray[Any]  # float32
+
+ALIGNMENT = 32  # floats: what lies in the flat array starts at a multiple of 128 bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Weights (units, n) whose rows are updated when a batch touches them, and the step that each row is at."""
+
+    values: Array
+    states: tuple[Array, ...]
+    last: Array  # (units,) of int32
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """One array of parameters: where it is, and if it is trained as a whole its gradient and states."""
+
+    values: Array
+    gradient: Array | None = None
+    states: tuple[Array, ...] = ()
+
+
+class Parameters:
+    """See the head of this module. Weights are (in, out), those that a dense layer gives an output layer (out, in)."""
+
+    def __init__(self, runtime: Runtime, network: Network, rule: str | None = None) -> None:
+        """Copy a network's parameters to the GPU; with a `rule` they are to be trained."""
+        self.runtime, self.network = runtime, network
+        spec = network.spec
+        self._count = RULES[rule].states if rule else 0
+        self.live = live_layers(spec)
+        trained = {e.number for e in spec.edges if rule and e.target in self.live and e.owner not in network.locked}
+        self.tables: dict[int, Table] = {}
+        self.parts: dict[str, Part] = {}
+        dense: list[tuple[str, tuple[int, ...]]] = []
+        for edge in owners(spec):
+            uses = {other.number for other in spec.edges if other.owner == edge.number}
+            if not uses & trained:
+                self.parts[_weights(edge.number)] = Part(runtime.zeros(_shape(spec, edge)))
+            elif is_lazy(spec, edge):
+                self.tables[edge.number] = self._table(_shape(spec, edge))
+            else:
+                dense.append((_weights(edge.number), _shape(spec, edge)))
+        still: list[tuple[str, tuple[int, ...]]] = [(f"bias{e.number}", (units(spec, e.target),)) for e in spec.edges]
+        normed: list[tuple[str, tuple[int, ...]]] = [
+            (f"norm{n}_{name}", (units(spec, n),)) for n in network.norms for name in ("scale", "bias")
+        ]
+        of_trained = {f"bias{number}" for number in trained} | {name for name, _ in normed if _layer(name) in self.live}
+        others = [(name, shape) for name, shape in still + normed if rule and name in of_trained]
+        self.decayed = self._lay_out(dense, others)
+        for name, shape in still + normed:
+            if name not in self.parts:
+                self.parts[name] = Part(runtime.zeros(shape))
+        for n in network.norms:
+            for name in ("mean", "variance"):
+                self.parts[f"norm{n}_{name}"] = Part(runtime.zeros((units(spec, n),)))
+        self.push()
+
+    def _table(self, shape: tuple[int, ...]) -> Table:
+        zeros = self.runtime.zeros
+        return Table(zeros(shape), tuple(zeros(shape) for _ in range(self._count)), zeros(shape[0], np.int32))
+
+    def _lay_out(self, *groups: list[tuple[str, tuple[int, ...]]]) -> int:
+        """Make the flat arrays; return where the second group begins."""
+        places, end, ends = {}, 0, []
+        for group in groups:
+            for name, shape in group:
+                places[name] = end
+                end += -(-int(np.prod(shape)) // ALIGNMENT) * ALIGNMENT
+            ends.append(end)
+        self.flat, self.gradient = self.runtime.zeros(end), self.runtime.zeros(end if places else 0)
+        self.states = tuple(self.runtime.zeros(end) for _ in range(self._count))
+        for name, shape in (pair for group in groups for pair in group):
+            some = slice(places[name], places[name] + int(np.prod(shape)))
+            views = [array[some].reshape(shape) for array in (self.flat, self.gradient, *self.states)]
+            self.parts[name] = Part(views[0], views[1], tuple(views[2:]))
+        return ends[0]
+
+    def weights(self, owner: int) -> Array:
+        """Return the weights of an edge."""
+        return self.tables[owner].values if owner in self.tables else self.parts[_weights(owner)].values
+
+    def is_trained(self, edge: Edge) -> bool:
+        """Whether training changes the weights that an edge uses."""
+        return edge.owner in self.tables or self.parts[_weights(edge.owner)].gradient is not None
+
+    def gradient_of(self, name: str) -> Array | None:
+        """Return where the gradient of an array goes, None when it is not trained."""
+        return self.parts[name].gradient
+
+    def flipped(self, edge: Edge) -> bool:
+        """Whether the weights lie as (out, in) as this edge uses them."""
+        owner = self.network.spec.edges[edge.owner]
+        return edge.transposed != (layout_of(self.network.spec, owner) is Layout.BY_OUTPUT)
+
+    def push(self) -> None:
+        """Copy the parameters of the network to the GPU."""
+        for name, array in self.network.arrays():
+            self._put(name, self.values(name), array)
+
+    def pull(self) -> Network:
+        """Copy the parameters of the GPU into the network, and return it."""
+        for name, array in self.network.arrays():
+            self._take(name, self.values(name), array)
+        return self.network
+
+    def pull_states(self) -> Mapping[str, Floats]:
+        """Return the optimizer's states in this machine's memory, by the names and in the layouts that a CPU has."""
+        found = {}
+        for name, array, states in self._trained():
+            for n in range(self._count):
+                host = np.zeros_like(array)
+                if states:
+                    self._take(name, states[n], host)
+                found[f"{name}_state{n}"] = host
+        return found
+
+    def push_states(self, step: int, states: Mapping[str, Floats]) -> None:
+        """Go on with states as `pull_states` gives them; every row is at `step`."""
+        for name, _, arrays in self._trained():
+            for n, array in enumerate(arrays):
+                self._put(name, array, states[f"{name}_state{n}"])
+        for table in self.tables.values():
+            self.runtime.upload(table.last, np.full(table.last.size, step))
+
+    def _trained(self) -> Iterator[tuple[str, Floats, tuple[Array, ...]]]:
+        """Yield name, array and states of everything that has an optimizer's state on a CPU."""
+        for name, array in self.network.arrays():
+            if name.endswith(("_mean", "_variance")):
+                continue
+            owner = _owner(name)
+            yield name, array, self.tables[owner].states if owner in self.tables else self.parts[name].states
+
+    def values(self, name: str) -> Array:
+        """Return an array by its name in `Network.arrays`."""
+        owner = _owner(name)
+        return self.parts[name].values if owner is None else self.weights(owner)
+
+    def _put(self, name: str, target: Array, array: Floats) -> None:
+        owner = _owner(name)
+        self.runtime.upload(target, array if owner is None else self._unblocked(owner, array))
+
+    def _take(self, name: str, origin: Array, array: Floats) -> None:
+        owner, values = _owner(name), self.runtime.download(origin)
+        if owner is not None and self._blocked(owner):
+            values = stored(self.network.spec, self.network.spec.edges[owner], values)
+        array[...] = values.reshape(array.shape)
+
+    def _blocked(self, owner: int) -> bool:
+        return layout_of(self.network.spec, self.network.spec.edges[owner]) is Layout.BLOCKED
+
+    def _unblocked(self, owner: int, store: Floats) -> Floats:
+        """Return a store as it lies on the GPU, where there are no blocks."""
+        if not self._blocked(owner):
+            return store
+        below, above = _shape(self.network.spec, self.network.spec.edges[owner])
+        return np.concatenate(np.split(store, len(store) // below), axis=1)[:, :above]
+
+
+def _shape(spec: NetworkSpec, owner: Edge) -> tuple[int, int]:
+    below, above = units(spec, owner.source), units(spec, owner.target)
+    return (above, below) if layout_of(spec, owner) is Layout.BY_OUTPUT else (below, above)
+
+
+def _weights(owner: int) -> str:
+    return f"weights{owner}"
+
+
+def _owner(name: str) -> int | None:
+    """Return the edge of `weights3`, None for other names."""
+    return int(name.removeprefix("weights")) if name.startswith("weights") else None
+
+
+def _layer(name: str) -> int:
+    """Return the layer of `norm2_scale`."""
+    return int(name.removeprefix("norm").partition("_")[0])

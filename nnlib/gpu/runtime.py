@@ -1,0 +1,228 @@
+"""A GPU as this process uses it: memory, two streams, kernels, products, graphs. The only module that imports CuPy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.errors import MachineError
+from nnlib.gpu.cublas import Cublas
+from nnlib.gpu.sources import OPTIONS, Signature, signatures, source
+
+Array = Any  # cupy.ndarray
+Graph = Any  # cupy.cuda.Graph
+Products = Callable[[Any, Any, bool], Any]  # (CuPy, stream, whether TF32 is allowed) -> what multiplies, as Cublas
+
+THREADS = 256  # of a block
+HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
+SCALARS = {
+    "int": np.int32,
+    "long long": np.int64,
+    "unsigned long long": np.uint64,
+    "float": np.float32,
+    "double": np.float64,
+}
+INSTALL = "install regiondag[gpu-cuda13] (Turing and later) or regiondag[gpu-cuda12] (Volta and later)"
+
+
+def usable() -> bool:
+    """Whether CuPy is here and finds a GPU that it can use; never raises."""
+    try:
+        return bool(_cupy().is_available())
+    except Exception:  # a half-installed CuPy fails in many ways
+        return False
+
+
+@cache
+def _cupy() -> Any:
+    import cupy
+    import cupy.cublas  # loads cuBLAS, or says that it is missing
+
+    return cupy
+
+
+class Runtime:
+    """One GPU. What is asked of it is done in order on `compute`; `copy` brings the next batches meanwhile."""
+
+    def __init__(self, cupy: Any, products: Products) -> None:
+        """Use a module like CuPy, and what multiplies matrices on a stream of it."""
+        self._cupy, self._products = cupy, products
+        self.compute, self.copy = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+        self._modules: dict[str, Any] = {}
+        self._functions: dict[str, tuple[Any, list[Callable[[Any], Any]]]] = {}
+        self._by_precision: dict[bool, Any] = {}
+
+    @classmethod
+    def open(cls) -> Runtime:
+        """Return the GPU of this process; MachineError with the reason when there is none that can be used."""
+        try:
+            cupy = _cupy()
+        except Exception as error:  # a half-installed CuPy fails in many ways
+            raise MachineError(f"no GPU can be used: {error}; {INSTALL}") from error
+        if not cupy.is_available():
+            raise MachineError(f"no GPU can be used: {_reason(cupy)}")
+        return cls(cupy, Cublas)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """What a result says of the GPU and its software."""
+        runtime = self._cupy.cuda.runtime
+        properties = runtime.getDeviceProperties(self._cupy.cuda.Device().id)
+        return {
+            "cupy": self._cupy.__version__,
+            "cuda": _version(runtime.runtimeGetVersion()),
+            "driver supports cuda": _version(runtime.driverGetVersion()),
+            "gpu": properties["name"].decode(),
+        }
+
+    @contextmanager
+    def faults(self) -> Iterator[None]:
+        """Turn what CUDA, its compiler and its libraries raise into MachineError: another machine may succeed."""
+        try:
+            yield
+        except RuntimeError as error:
+            if type(error).__module__.partition(".")[0] not in ("cupy", "cupy_backends"):
+                raise
+            raise MachineError(f"the GPU failed: {type(error).__name__}: {error}") from error
+        except self._cupy.cuda.memory.OutOfMemoryError as error:
+            raise MachineError(
+                f"the GPU has too little memory: {error}; ask for a larger one, or a smaller batch"
+            ) from error
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> Array:
+        """Return memory of the GPU, filled with zeros before anything that is launched later."""
+        with self.compute:
+            return self._cupy.zeros(shape, dtype)
+
+    def pinned(self, words: int) -> NDArray[np.int32]:
+        """Return memory of this machine that the GPU can copy from and to while the processor goes on."""
+        memory = self._cupy.cuda.alloc_pinned_memory(max(1, words) * 4)
+        return np.frombuffer(memory, np.int32, words)
+
+    def upload(self, array: Array, values: NDArray[Any]) -> None:
+        """Fill memory of the GPU with values of this machine, converted to its type; waits until that is done."""
+        host = np.ascontiguousarray(values, array.dtype)
+        assert host.size == array.size, "as many numbers as there are places"
+        if host.size:
+            self._copy(array.data.ptr, host.ctypes.data, host.nbytes, HOST_TO_DEVICE, self.compute)
+        self.compute.synchronize()
+
+    def download(self, array: Array) -> NDArray[Any]:
+        """Wait for everything that was asked before; return what is in memory of the GPU, contiguous."""
+        host = np.empty(array.shape, array.dtype)
+        if host.size:
+            self._copy(host.ctypes.data, array.data.ptr, host.nbytes, DEVICE_TO_HOST, self.compute)
+        self.compute.synchronize()
+        return host
+
+    def rows(self, array: Array) -> NDArray[Any]:
+        """Return as `download` a matrix whose rows may lie apart."""
+        with self.compute:
+            return self.download(self._cupy.ascontiguousarray(array))
+
+    def begin_upload(self, array: Array, pinned: NDArray[np.int32]) -> None:
+        """Start to copy pinned words to the start of an array of words, on `copy`."""
+        self._copy(array.data.ptr, pinned.ctypes.data, pinned.nbytes, HOST_TO_DEVICE, self.copy)
+
+    def begin_download(self, pinned: NDArray[np.int32], array: Array) -> None:
+        """Start to copy an array into pinned words, on `compute`."""
+        self._copy(pinned.ctypes.data, array.data.ptr, pinned.nbytes, DEVICE_TO_HOST, self.compute)
+
+    def move(self, target: Array, origin: Array, words: int | None = None) -> None:
+        """Copy numbers of four bytes within the GPU, on `compute`: all of `origin`, or its first `words`."""
+        count = origin.size if words is None else words
+        if count:
+            self._copy(target.data.ptr, origin.data.ptr, 4 * count, DEVICE_TO_DEVICE, self.compute)
+
+    def clear(self, array: Array) -> None:
+        """Fill an array with zeros, on `compute`."""
+        if array.size:
+            self._cupy.cuda.runtime.memsetAsync(array.data.ptr, 0, array.nbytes, self.compute.ptr)
+
+    def event(self) -> Any:
+        """Return a mark that can be set in a stream and waited for."""
+        return self._cupy.cuda.Event(disable_timing=True)
+
+    def launch(self, name: str, grid: tuple[int, ...], *arguments: Any) -> None:
+        """Launch a kernel on `compute` in blocks of THREADS; an empty grid does nothing."""
+        if 0 in grid:
+            return
+        function, conversions = self._function(name)
+        assert len(arguments) == len(conversions), f"{name} takes {len(conversions)} arguments, not {len(arguments)}"
+        values = tuple(convert(value) for convert, value in zip(conversions, arguments, strict=True))
+        with self.compute:
+            function(grid, (THREADS,), values)
+
+    def multiply(
+        self,
+        a: Array,
+        b: Array,
+        out: Array,
+        flip: tuple[bool, bool] = (False, False),
+        *,
+        add: bool,
+        scale: float,
+        tf32: bool,
+    ) -> None:
+        """Set `out` (or `add` to it) scale times a b, with a or b transposed where `flip` says so; on `compute`."""
+        if tf32 not in self._by_precision:
+            self._by_precision[tf32] = self._products(self._cupy, self.compute, tf32)
+        self._by_precision[tf32](a, b, out, flip, add, scale)
+
+    def captured(self, work: Callable[[], None]) -> Graph:
+        """Return what `work` launches as a graph, to be launched as often as wanted; nothing of it is done yet."""
+        self.compute.begin_capture()
+        try:
+            work()
+        finally:
+            graph = self.compute.end_capture()
+        return graph
+
+    def replay(self, graph: Graph) -> None:
+        """Launch a graph on `compute`."""
+        graph.launch(self.compute)
+
+    def _copy(self, target: int, origin: int, count: int, kind: int, stream: Any) -> None:
+        self._cupy.cuda.runtime.memcpyAsync(target, origin, count, kind, stream.ptr)
+
+    def _function(self, name: str) -> tuple[Any, list[Callable[[Any], Any]]]:
+        if name not in self._functions:
+            signature = signatures()[name]
+            if signature.family not in self._modules:
+                self._modules[signature.family] = self._cupy.RawModule(code=source(signature.family), options=OPTIONS)
+            function = self._modules[signature.family].get_function(name)
+            self._functions[name] = function, _conversions(signature)
+        return self._functions[name]
+
+
+def blocks(count: int, most: int = 1 << 16) -> tuple[int]:
+    """Return the grid of a kernel that takes a thread for each of `count` things, or strides over them."""
+    return (min(most, math.ceil(count / THREADS)),)
+
+
+def _conversions(signature: Signature) -> list[Callable[[Any], Any]]:
+    """Return what turns each argument into what a launch takes: an array, or a number of the kernel's type."""
+    return [_pointer if kind.endswith("*") else SCALARS[kind] for _, kind in signature.parameters]
+
+
+def _pointer(array: Array | None) -> Any:
+    return np.uint64(0) if array is None else array
+
+
+def _reason(cupy: Any) -> str:
+    """Say why CuPy finds no GPU."""
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # which error depends on what is missing
+        return f"{error}; nvidia-smi shows whether driver and GPU are there"
+    return f"CUDA counts {count} GPUs; CUDA_VISIBLE_DEVICES may hide them"
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"

@@ -1,0 +1,74 @@
+"""One network on a GPU: its parameters, room to compute it, and the graphs that were captured of what is done often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.gpu.feed import Feed, Words
+from nnlib.gpu.forward import Batch, Forward
+from nnlib.gpu.losses import Losses
+from nnlib.gpu.packing import Packing
+from nnlib.gpu.parameters import Parameters
+from nnlib.gpu.runtime import Runtime
+from nnlib.graph import Graph
+from nnlib.network import Network
+
+PART_BLOCKS = 256  # that share a sum of squares
+
+
+class Session:
+    """See the head of this module."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        network: Network,
+        most: int,
+        rule: str | None = None,
+        seed: int = 0,
+        tf32: bool = False,
+    ) -> None:
+        """Copy a network to the GPU, for batches of up to `most` examples; with a `rule` it is to be trained."""
+        self.runtime, self.most = runtime, most
+        self.graph = Graph(network)
+        self.parameters = Parameters(runtime, network, rule)
+        self.forward = Forward(self.graph, self.parameters, most, rule is not None, seed, tf32)
+        self.losses = Losses(self.forward, most)  # of what is measured, not of what is trained
+        self._feed = Feed(runtime)
+        self._done = set[Any]()
+        self._graphs: dict[Any, Any] = {}
+
+    def run(
+        self, kind: Any, words: Words, packing: Packing, size: int, work: Callable[[Batch], None], train: bool = False
+    ) -> None:
+        """Bring a batch and launch `work` on it.
+
+        The first of a kind and size is launched piece by piece, which loads what is needed; the second is captured as a
+        graph, which those after it launch as a whole.
+        """
+        self._feed.put(words)
+        batch = Batch(self._feed.words, packing, size, train)
+        key = kind, size, packing.key
+        if key in self._done:
+            place = *key, self._feed.generation
+            if place not in self._graphs:
+                self._graphs = {other: graph for other, graph in self._graphs.items() if other[-1] == place[-1]}
+                self._graphs[place] = self.runtime.captured(lambda: work(batch))
+            self.runtime.replay(self._graphs[place])
+        else:
+            work(batch)
+            self._done.add(key)
+
+    def finite(self) -> set[str]:
+        """Return the names of the arrays of parameters, as in `Network.arrays`, that hold finite numbers only."""
+        names = [name for name, _ in self.parameters.network.arrays()]
+        parts = self.runtime.zeros((len(names), PART_BLOCKS), np.float64)
+        for name, part in zip(names, parts, strict=True):
+            values = self.parameters.values(name)
+            self.runtime.launch("sum_squares", (PART_BLOCKS,), values, part, values.size)
+        sums: NDArray[np.float64] = self.runtime.download(parts)
+        return {name for name, part in zip(names, sums, strict=True) if np.isfinite(part).all()}

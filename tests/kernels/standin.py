@@ -1,0 +1,207 @@
+"""A stand-in for CuPy: the GPU backend's arrays, streams, events, graphs and RawModule, on the CPU by way of the shim.
+
+Streams are lazy on purpose: what is asked of one is done when somebody waits for it, or when another stream waits for
+an event behind it. So a wait that was forgotten, or pinned memory that is filled again too early, gives wrong numbers.
+Memory has guard zones (`check`), nothing may be allocated or waited for while a graph is captured, and a launch must
+fit the kernel's signature.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from nnlib.gpu.runtime import Runtime
+from tests.kernels.host import compiled
+
+GUARD, FILL = 256, 0xA5
+
+
+class Array(np.ndarray):
+    """Memory of the device; what NumPy does with it counts as done by nobody."""
+
+    @property
+    def data(self) -> Any:
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+class Stream:
+    current: ClassVar[list[Any]] = []
+    by_pointer: ClassVar[dict[int, Any]] = {}
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        assert non_blocking, "graphs cannot be captured on the default stream"
+        self.waiting: deque[Callable[[], None]] = deque()
+        self.recorded: list[Callable[[], None]] | None = None
+        self.ptr = id(self)
+        Stream.by_pointer[self.ptr] = self
+
+    def __enter__(self) -> Stream:
+        Stream.current.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        Stream.current.pop()
+
+    def ask(self, work: Callable[[], None]) -> None:
+        (self.waiting if self.recorded is None else self.recorded).append(work)
+
+    def step(self) -> None:
+        self.waiting.popleft()()
+
+    def synchronize(self) -> None:
+        assert self.recorded is None, "a stream cannot be waited for while it is captured"
+        while self.waiting:
+            self.step()
+
+    def wait_event(self, event: Event) -> None:
+        mark = event.mark
+        self.ask(lambda: event.finish(mark))
+
+    def begin_capture(self) -> None:
+        assert self.recorded is None
+        self.recorded = []
+
+    def end_capture(self) -> Graph:
+        assert self.recorded is not None
+        graph, self.recorded = Graph(self.recorded), None
+        return graph
+
+
+class Graph:
+    def __init__(self, works: list[Callable[[], None]]) -> None:
+        self.works = works
+
+    def launch(self, stream: Stream) -> None:
+        for work in self.works:
+            stream.ask(work)
+
+
+class Event:
+    def __init__(self, disable_timing: bool = False) -> None:
+        self.mark: dict[str, Any] = {"done": True}
+
+    def record(self, stream: Stream) -> None:
+        mark = self.mark = {"done": False, "stream": stream}
+        stream.ask(lambda: mark.update(done=True))
+
+    def finish(self, mark: dict[str, Any]) -> None:
+        while not mark["done"]:
+            mark["stream"].step()
+
+    def synchronize(self) -> None:
+        self.finish(self.mark)
+
+    @property
+    def done(self) -> bool:
+        if not self.mark["done"]:
+            self.mark["stream"].step()  # time goes by
+        return self.mark["done"]
+
+
+class Products:
+    """NumPy in place of cuBLAS."""
+
+    def __init__(self, cupy: Any, stream: Stream, tf32: bool) -> None:
+        self._stream = stream
+
+    def __call__(self, a: Array, b: Array, out: Array, flip: tuple[bool, bool], add: bool, scale: float) -> None:
+        left, right = (x.T if turned else x for x, turned in zip((a, b), flip, strict=True))
+        assert out.shape == (left.shape[0], right.shape[1])
+        assert left.shape[1] == right.shape[0]
+
+        def work() -> None:
+            product = np.asarray(left) @ np.asarray(right) * np.float32(scale)
+            out[...] = product + np.asarray(out) if add else product
+
+        self._stream.ask(work)
+
+
+class Cupy:
+    """What `nnlib.gpu` uses of CuPy."""
+
+    __version__ = "stand-in"
+
+    def __init__(self) -> None:
+        self.memory: list[tuple[np.ndarray, int]] = []
+        self.taken = 0  # bytes
+        self.launched: list[str] = []
+        runtime = SimpleNamespace(
+            memcpyAsync=self._copy,
+            memsetAsync=self._set,
+            runtimeGetVersion=lambda: 13000,
+            driverGetVersion=lambda: 13000,
+            getDeviceProperties=lambda _: {"name": b"no GPU"},
+        )
+        self.cuda = SimpleNamespace(
+            Stream=Stream,
+            Event=Event,
+            runtime=runtime,
+            alloc_pinned_memory=lambda size: np.full(size, FILL, np.uint8),
+            memory=SimpleNamespace(OutOfMemoryError=MemoryError),
+            Device=lambda: SimpleNamespace(id=0),
+        )
+
+    def runtime(self) -> Runtime:
+        return Runtime(self, Products)
+
+    def zeros(self, shape: Any, dtype: Any = np.float32) -> Array:
+        stream = Stream.current[-1]
+        assert stream.recorded is None, "memory is taken before a graph is captured"
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        whole = np.full(size + 2 * GUARD, FILL, np.uint8)
+        self.memory.append((whole, size))
+        self.taken += size
+        array = whole[GUARD : GUARD + size].view(dtype).reshape(shape).view(Array)
+        stream.ask(lambda: array.fill(0))
+        return array
+
+    def check(self) -> None:
+        """Assert that nothing was written beside an array."""
+        for whole, size in self.memory:
+            assert (whole[:GUARD] == FILL).all()
+            assert (whole[GUARD + size :] == FILL).all()
+
+    def ascontiguousarray(self, array: Array) -> Array:
+        result = self.zeros(array.shape, array.dtype)
+        Stream.current[-1].ask(lambda: np.copyto(result, array))
+        return result
+
+    def RawModule(self, code: str, options: tuple[str, ...]) -> Any:
+        library = compiled(code)
+        return SimpleNamespace(get_function=lambda name: self._function(library.kernel(name)))
+
+    def _function(self, kernel: Any) -> Callable[..., None]:
+        def launch(grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...]) -> None:
+            pairs = zip(kernel.parameters, args, strict=True)
+            values = [_pointer(value) if parameter.pointer else value for parameter, value in pairs]
+            self.launched.append(kernel.name)
+            Stream.current[-1].ask(lambda: kernel(grid, block, values))
+
+        return launch
+
+    def _copy(self, target: int, origin: int, count: int, kind: int, stream: int) -> None:
+        Stream.by_pointer[stream].ask(lambda: _move(target, origin, count))
+
+    def _set(self, target: int, value: int, count: int, stream: int) -> None:
+        Stream.by_pointer[stream].ask(lambda: _bytes(target, count).fill(value))
+
+
+def _pointer(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return SimpleNamespace(ctypes_pointer=value.ctypes.data, dtype=value.dtype, array=value)
+    assert value == 0, "a null pointer is passed as 0"
+    return None
+
+
+def _move(target: int, origin: int, count: int) -> None:
+    _bytes(target, count)[...] = _bytes(origin, count)
+
+
+def _bytes(pointer: int, count: int) -> np.ndarray:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * count).from_address(pointer))
