@@ -4,6 +4,7 @@
 // NaN in z makes the loss NaN: what does not count is multiplied by 0, except by the gate of zeros, which NaN passes.
 #pragma once
 #include "names.cuh"
+#include "batch.cuh"
 #include "activation.cuh"
 
 enum Flag {
@@ -14,6 +15,12 @@ enum Flag {
     BY_VALUE = 16   // z is a: a rowwise activation was done, `activation` is LINEAR and delta is dLoss/da
 };
 
+__device__ __forceinline__ float logit(float a)
+{
+    const float most = 3.40282347e38f;
+    return a <= 0 ? -most : a >= 1 ? most : logf(a / (1 - a));
+}
+
 // What the units of an example share; `unit` and `error` as in README.md.
 struct Example {
     int kind, activation, flags;
@@ -23,13 +30,18 @@ struct Example {
     float weight, normalizer, share;
 };
 
-struct Found { float loss, delta; };
-
-__device__ __forceinline__ float logit(float a)
+__device__ __forceinline__ Example example_of(const int* batch, int weights_at, int shares_at, const float* normalizer,
+                                              int kind, int activation, int flags, const float* unit,
+                                              const float* error, int row)
 {
-    const float most = 3.40282347e38f;
-    return a <= 0 ? -most : a >= 1 ? most : logf(a / (1 - a));
+    const float *weights = floats(batch, weights_at), *shares = floats(batch, shares_at);
+    Example of = {kind, activation, flags, unit, error, logit(error[ZERO_TARGET]), error[BOOST_ONE], error[BOOST_ZERO],
+                  weights ? weights[row] : 1.0f, 0, 0};
+    if (activation == SOFTMAX) of.normalizer = normalizer[row], of.share = shares[row];
+    return of;
 }
+
+struct Found { float loss, delta; };
 
 // L1, L2, L2_HINGE and HINGE: loss and dLoss/da of output a.
 __device__ __forceinline__ Found pointwise(int kind, float a, float t)

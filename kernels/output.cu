@@ -15,15 +15,14 @@
 constexpr int EACH = 4;               // units of a thread, THREADS apart
 constexpr int TILE = EACH * THREADS;  // units of a block
 
-struct Dropout { unsigned long long key, number; };
-
-// All loads before what waits for them.
-__device__ __forceinline__ void load(float* x, const float* z, const float* bias, int left, int n)
+// Each thread brings what it will need of a row into shared memory, all at once, so that the loop over its units, which is too
+// long to be unrolled, waits for memory once.
+__device__ __forceinline__ void stage(float* tile, const float* row, const float* bias, int left, int n)
 {
 #pragma unroll
     for (int k = 0; k < EACH; ++k) {
-        const int column = left + k * THREADS + threadIdx.x;
-        x[k] = column >= n ? 0.0f : bias ? z[column] + bias[column] : z[column];
+        const int place = k * THREADS + threadIdx.x, column = left + place;
+        if (column < n) tile[place] = bias ? row[column] + bias[column] : row[column];
     }
 }
 
@@ -48,22 +47,22 @@ __device__ __forceinline__ void find_entries(const int* items, int first, int la
     __syncthreads();
 }
 
-__device__ __forceinline__ Example example_of(const int* batch, int weights_at, int shares_at, const float* normalizer,
-                                              int kind, int activation, int flags, const float* unit,
-                                              const float* error, int row)
+// Bit k of the result: whether dropout keeps the thread's unit k THREADS after its first, whose element of the mask is `at`.
+__device__ __forceinline__ unsigned int kept(int flags, const float* unit, unsigned long long key,
+                                             const long long* step, int layers, int layer, long long at)
 {
-    const float *weights = floats(batch, weights_at), *shares = floats(batch, shares_at);
-    Example of = {kind, activation, flags, unit, error, logit(error[ZERO_TARGET]), error[BOOST_ONE], error[BOOST_ZERO],
-                  weights ? weights[row] : 1.0f, 0, 0};
-    if (activation == SOFTMAX) of.normalizer = normalizer[row], of.share = shares[row];
-    return of;
+    if (!(flags & DROPPED)) return ~0u;
+    const unsigned long long number = step[0] * layers + layer;
+    unsigned int bits = 0;
+#pragma unroll 1
+    for (int k = 0; k < EACH; ++k)
+        if (uniform(key, number, at + k * THREADS) >= unit[DROPOUT]) bits |= 1u << k;
+    return bits;
 }
 
-// Puts delta in place of one unit's sum and returns its loss. `at`: the unit's element of the mask.
-__device__ __forceinline__ float finish(const Example& of, float* place, float x, float t, bool stored,
-                                        const Dropout& noise, long long at)
+// Puts delta in place of one unit's sum and returns its loss.
+__device__ __forceinline__ float finish(const Example& of, float* place, float x, float t, bool stored, bool keep)
 {
-    const bool keep = !(of.flags & DROPPED) || uniform(noise.key, noise.number, at) >= of.unit[DROPOUT];
     const Found found = unit_error(of, x, t, stored, keep);
     if (!(of.flags & LOSS_ONLY)) *place = found.delta;
     return found.loss;
@@ -85,7 +84,7 @@ __device__ __forceinline__ void add_up(float loss, double* parts)
 
 // Sparse targets: `items` are numbers of units in the whole layer, ascending, with `values` or all one; over SOFTMAX without
 // values, 1 / (entries of the example). Units without an entry have the target 0.
-extern "C" __global__ void __launch_bounds__(THREADS, 6) output_sparse(float* __restrict__ z, const float* __restrict__ bias, int b, int n, int ld,
+extern "C" __global__ void output_sparse(float* __restrict__ z, const float* __restrict__ bias, int b, int n, int ld,
                                          int low, const int* __restrict__ batch, int starts_at, int items_at,
                                          int values_at, int weights_at, int shares_at,
                                          const float* __restrict__ normalizer, int kind, int activation, int flags,
@@ -93,12 +92,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 6) output_sparse(float* __
                                          unsigned long long key, const long long* __restrict__ step, int layers,
                                          int layer, double* __restrict__ parts)
 {
+    __shared__ float x[TILE];
     __shared__ int entry[TILE];
     const int row = blockIdx.x, left = blockIdx.y * TILE;
     if (row >= b || left >= n) return;
     float* const sums = z + (long long)row * ld;
-    float x[EACH];
-    load(x, sums, bias, left, n);
+    stage(x, sums, bias, left, n);
     const int* const starts = section(batch, starts_at);
     const int first = starts[row], last = starts[row + 1];
     find_entries(section(batch, items_at), first, last, low + left, entry);
@@ -109,21 +108,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 6) output_sparse(float* __
     const float one = activation == SOFTMAX ? 1.0f / max(1, last - first) : 1.0f;
     const Example of =
         example_of(batch, weights_at, shares_at, normalizer, kind, activation, flags, unit, error, row);
-    const Dropout noise = {key, flags & DROPPED ? step[0] * layers + layer : 0ull};
+    const unsigned int keep =
+        kept(flags, unit, key, step, layers, layer, (long long)row * n + left + threadIdx.x);
     float loss = 0;
-#pragma unroll
-    for (int k = 0; k < EACH; ++k) {
-        const int place = k * THREADS + threadIdx.x, column = left + place;
-        if (column >= n) break;
-        const int at = entry[place];
+#pragma unroll 1
+    for (int place = threadIdx.x; place < TILE && place < n - left; place += THREADS) {
+        const int at = entry[place], column = left + place;
         const float t = at < 0 ? 0.0f : values ? values[at] : one;
-        loss += finish(of, sums + column, x[k], t, at >= 0, noise, (long long)row * n + column);
+        loss += finish(of, sums + column, x[place], t, at >= 0, keep >> place / THREADS & 1);
     }
     add_up(loss, parts);
 }
 
 // Dense targets: that of unit low + j of example i is floats(batch, targets_at)[i targets_ld + low + j].
-extern "C" __global__ void __launch_bounds__(THREADS, 6) output_dense(float* __restrict__ z, const float* __restrict__ bias, int b, int n, int ld,
+extern "C" __global__ void output_dense(float* __restrict__ z, const float* __restrict__ bias, int b, int n, int ld,
                                         int low, const int* __restrict__ batch, int targets_at, int targets_ld,
                                         int weights_at, int shares_at, const float* __restrict__ normalizer, int kind,
                                         int activation, int flags, const float* __restrict__ unit,
@@ -131,23 +129,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 6) output_dense(float* __r
                                         const long long* __restrict__ step, int layers, int layer,
                                         double* __restrict__ parts)
 {
+    __shared__ float x[TILE], t[TILE];
     const int row = blockIdx.x, left = blockIdx.y * TILE;
     if (row >= b || left >= n) return;
     float* const sums = z + (long long)row * ld;
     const float* const targets = floats(batch, targets_at) + (long long)row * targets_ld + low;
-    float x[EACH], t[EACH];
-    load(x, sums, bias, left, n);
-    load(t, targets, 0, left, n);
+    stage(x, sums, bias, left, n);
+    stage(t, targets, 0, left, n);
     Example of = example_of(batch, weights_at, shares_at, normalizer, kind, activation, flags & ~ALONE, unit, error,
                             row);
     if (flags & COMPAT) of.boost_one = of.boost_zero = 1;  // DSSTNE does not boost here
-    const Dropout noise = {key, flags & DROPPED ? step[0] * layers + layer : 0ull};
+    const unsigned int keep =
+        kept(flags, unit, key, step, layers, layer, (long long)row * n + left + threadIdx.x);
     float loss = 0;
-#pragma unroll
-    for (int k = 0; k < EACH; ++k) {
-        const int column = left + k * THREADS + threadIdx.x;
-        if (column >= n) break;
-        loss += finish(of, sums + column, x[k], t[k], t[k] != 0, noise, (long long)row * n + column);
+#pragma unroll 1
+    for (int place = threadIdx.x; place < TILE && place < n - left; place += THREADS) {
+        const int column = left + place;
+        loss += finish(of, sums + column, x[place], t[place], t[place] != 0, keep >> place / THREADS & 1);
     }
     add_up(loss, parts);
 }

@@ -101,7 +101,8 @@ def launch(case, flags=0, normalizer=None, z=None):
     error, targets, low = case.error, case.targets, np.int32(case.low)
     rows = poisoned((b, n + case.gap))
     rows[:, :n] = case.z if z is None else z
-    flags |= ALONE * targets.alone | COMPAT * error.compat | DROPPED * case.dropped
+    alone = targets.alone or targets.columns is None  # which is for sparse targets only
+    flags |= ALONE * alone | COMPAT * error.compat | DROPPED * case.dropped
     sections = Sections()
     if targets.columns is None:
         name, places = "output_dense", [sections.add(targets.dense), np.int32(targets.dense.shape[1])]
@@ -201,7 +202,7 @@ def test_every_error(kind, activation, form):
         error = error_like(kind, activation, boost, compat, 0.25 if dropped else 0.0)
         targets = targets_like(random, form, 3, 33, weighted, hinge=kind is ErrorFunction.HINGE)
         z, bias = random.normal(0, 2, (3, 33)).astype(np.float32), random.normal(0, 1, 33).astype(np.float32)
-        check(Case(error, z, bias if number % 3 else None, targets, dropped=dropped))
+        check(Case(error, z, bias if number % 3 else None, targets, dropped=dropped, gap=number % 2))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -236,7 +237,7 @@ def test_every_size_and_piece(kind, activation, form, n):
 
 
 @pytest.mark.parametrize("density", [0.0, 0.02, 0.3, 1.0])
-@pytest.mark.parametrize("low", [0, 3, 2500, 3951])
+@pytest.mark.parametrize("low", [0, 3, 2500, 3001, 3951])
 def test_entries_before_in_and_behind_a_piece(density, low):
     """Rows with so many entries that they are searched, and rows with so few that they are looked through."""
     random = np.random.default_rng(low)
