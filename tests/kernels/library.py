@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import platform
 import re
 import subprocess
-import tempfile
-import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nnlib.gpu.sources import source
+from tests.kernels.cache import cached, replaced
 
 SHIM = Path(__file__).with_name("cuda_host.h")
 FLAGS = ("-O2", "-std=c++17", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-gnu-unique", "-fvisibility=hidden")
@@ -38,7 +35,6 @@ SCALARS: dict[str, type[np.generic]] = {
 }
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 KERNEL = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(([^)]*)\)')
-KEPT = 30 * 24 * 3600  # seconds that a library stays without being used
 DYNAMIC = re.compile(r"extern\s+__shared__\s+([\w ]+?)\s+(\w+)\s*\[\s*\]\s*;")
 
 ORDERS = FORWARDS, BACKWARDS, MIXED = range(3)  # as in cuda_host.h
@@ -167,43 +163,24 @@ def compiled(text: str, sanitize: bool | None = None, flags: tuple[str, ...] = (
 @cache
 def _compiled(text: str, flags: tuple[str, ...]) -> Library:
     made = _for_cpu(text)
-    key = repr((made, SHIM.read_text(encoding="utf-8"), flags, _compiler()))
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regiondag" / "kernel-tests"
-    library = folder / f"{hashlib.sha256(key.encode()).hexdigest()}.so"
+    library = cached(repr((made, SHIM.read_text(encoding="utf-8"), flags, _compiler())), ".so")
     if library.exists():
         os.utime(library)
     else:
-        folder.mkdir(parents=True, exist_ok=True)
-        _forget_old(folder)
-        _build(made, flags, library)
+        with replaced(library) as new:
+            _build(made, flags, new)
     return Library(library, text)
 
 
-def _forget_old(folder: Path) -> None:
-    for path in folder.glob("*.so"):
-        with suppress(FileNotFoundError):  # another process forgets it, too
-            if path.stat().st_mtime < time.time() - KEPT:
-                path.unlink()
-
-
 def _build(made: str, flags: tuple[str, ...], library: Path) -> None:
-    """Compile, then rename: another process may build the same."""
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        text, machine_code, linked = (Path(folder, name) for name in ("kernels.cpp", "kernels.o", "kernels.so"))
-        text.write_text(made, encoding="utf-8")
-        compile_it = ["g++", *flags, "-fPIC", "-I", SHIM.parent, "-c", text, "-o", machine_code]
-        link_it = [
-            "g++",
-            "-shared",
-            machine_code,
-            "-o",
-            linked,
-        ]  # without flags: cuda_host.h is the sanitizer's runtime
-        for command in (compile_it, link_it):
-            done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise KernelError(done.stderr)
-        linked.replace(library)
+    text, machine_code = library.with_suffix(".cpp"), library.with_suffix(".o")
+    text.write_text(made, encoding="utf-8")
+    compile_it = ["g++", *flags, "-fPIC", "-I", SHIM.parent, "-c", text, "-o", machine_code]
+    link_it = ["g++", "-shared", machine_code, "-o", library]  # without flags: cuda_host.h is the sanitizer's runtime
+    for command in (compile_it, link_it):
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise KernelError(done.stderr)
 
 
 @cache

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import ctypes
+import json
+import os
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from tests.kernels.cache import cached, replaced
+
+Target = tuple[int, int]  # CUDA's major version, and an architecture: 75 is sm_75
+
+# One architecture of each generation from Volta to Blackwell; another one of the same generation differs little.
+GENERATIONS: list[Target] = [(12, 70), (13, 75), (13, 80), (13, 89), (13, 90), (13, 100), (13, 120)]
 WHEELS = {12: "nvidia-cuda-nvrtc-cu12", 13: "nvidia-cuda-nvrtc"}  # they install into different folders
 FIGURES = re.compile(
     r"Compiling entry function '(\w+)' for 'sm_\d+'.*?(\d+) bytes stack frame, (\d+) bytes spill stores.*?"
@@ -39,8 +49,13 @@ def library(major: int) -> ctypes.CDLL:
     return ctypes.CDLL(str(path))
 
 
+def version(major: int) -> str:
+    """Return the version of an NVRTC."""
+    return metadata.version(WHEELS[major])
+
+
 def architectures(major: int) -> list[int]:
-    """Return what an NVRTC compiles for: 75 is sm_75."""
+    """Return what an NVRTC compiles for."""
     count = ctypes.c_int()
     library(major).nvrtcGetNumSupportedArchs(ctypes.byref(count))
     found = (ctypes.c_int * count.value)()
@@ -48,10 +63,34 @@ def architectures(major: int) -> list[int]:
     return list(found)
 
 
-def figures(major: int, architecture: int, text: str, options: tuple[str, ...]) -> dict[str, Figures]:
-    """Compile a text to machine code; return what each kernel takes, or raise CompileError."""
-    wanted = (*options, f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v")
-    log = _compiled(library(major), text, wanted)
+def targets() -> list[Target]:
+    """Return all supported architectures: those of CUDA 13, and the one that only CUDA 12 knows."""
+    return [(12, 70), *((13, architecture) for architecture in architectures(13))]
+
+
+def figures(text: str, options: Sequence[str], wanted: Sequence[Target]) -> dict[Target, dict[str, Figures]]:
+    """Compile a text to machine code for all these targets; return what each kernel takes, or raise CompileError.
+
+    What was compiled before is not compiled again.
+    """
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(wanted, pool.map(lambda target: _figures(target, text, options), wanted), strict=True))
+
+
+def _figures(target: Target, text: str, options: Sequence[str]) -> dict[str, Figures]:
+    major, architecture = target
+    complete = (*options, f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v")
+    path = cached(repr((text, complete, version(major))), ".json")
+    if path.exists():
+        os.utime(path)
+        return {name: Figures(**raw) for name, raw in json.loads(path.read_text(encoding="utf-8")).items()}
+    found = _parse(_compiled(library(major), text, complete))
+    with replaced(path) as new:
+        new.write_text(json.dumps({name: asdict(one) for name, one in found.items()}), encoding="utf-8")
+    return found
+
+
+def _parse(log: str) -> dict[str, Figures]:
     found: dict[str, Figures] = {}
     for name, stack, spilled, registers, rest in FIGURES.findall(log):
         shared = re.search(r"(\d+) bytes smem", rest)
@@ -59,7 +98,7 @@ def figures(major: int, architecture: int, text: str, options: tuple[str, ...]) 
     return found
 
 
-def _compiled(nvrtc: ctypes.CDLL, text: str, options: tuple[str, ...]) -> str:
+def _compiled(nvrtc: ctypes.CDLL, text: str, options: Sequence[str]) -> str:
     """Compile a text and return the log."""
     program = ctypes.c_void_p()
     if nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernels.cu", 0, None, None):

@@ -1,0 +1,80 @@
+"""Every kernel as machine code of every generation of GPUs, and what it takes there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nnlib.gpu.sources import FAMILIES, OPTIONS, source
+from tests.kernels import nvrtc
+from tests.kernels.host import signatures
+
+KEPT = Path(__file__).parents[2] / "scripts" / "bench" / "results" / "kernels.json"
+MOST_SHARED = 48 << 10  # bytes of a block that any GPU has without being asked
+
+
+# Bytes of a thread in local memory: one of Philox's four words is picked by a number.
+STACK = dict.fromkeys(
+    ("gather", "skip_add", "output_sparse", "output_dense", "touched_update", "touched_squares", "touched_add"), 32
+)
+
+
+def check(family: str, targets: list[nvrtc.Target]) -> None:
+    """Compile a family: all kernels are there, and keep their values in registers."""
+    names = set(signatures(source(family)))
+    assert names
+    for target, found in nvrtc.figures(source(family), OPTIONS, targets).items():
+        assert set(found) == names, target
+        for name, one in found.items():
+            assert one.spilled == 0, (name, target)
+            assert one.stack <= STACK.get(name, 0), (name, target)
+            assert one.shared <= MOST_SHARED, (name, target)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_compiles_for_every_generation(family):
+    check(family, nvrtc.GENERATIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_compiles_for_every_architecture(family):
+    check(family, nvrtc.targets())
+
+
+def test_the_generations_are_among_the_architectures():
+    assert set(nvrtc.GENERATIONS) <= set(nvrtc.targets())
+
+
+def test_a_name_belongs_to_one_kernel():
+    names = [name for family in FAMILIES for name in signatures(source(family))]
+    assert len(names) == len(set(names))
+
+
+def test_messages_of_the_compiler_are_passed_on():
+    with pytest.raises(nvrtc.CompileError, match="nothing"):
+        nvrtc.figures('extern "C" __global__ void f() { nothing; }', OPTIONS, [(13, 80)])
+
+
+def test_spilled_registers_are_seen():
+    text = """extern "C" __global__ void __launch_bounds__(1024, 2) f(const float* x, float* y, int n)
+    {
+        float kept[99], all[4];
+    #pragma unroll
+        for (int i = 0; i < 99; ++i) kept[i] = x[i * n + threadIdx.x];
+        __syncthreads();
+        for (int i = 0; i < 4; ++i) all[i] = x[i];
+        for (int i = 0; i < 99; ++i) y[i * n + threadIdx.x] = kept[98 - i] + all[n % 4];
+    }"""
+    [figures] = nvrtc.figures(text, OPTIONS, [(13, 80)]).values()
+    assert figures["f"].stack > 16
+    assert figures["f"].spilled > 0
+    assert figures["f"].registers == 32
+
+
+def test_the_kept_figures_are_those_of_all_kernels():
+    rows = json.loads(KEPT.read_text(encoding="utf-8"))["rows"]
+    wanted = [f"{family}: {name}" for family in FAMILIES for name in signatures(source(family))]
+    assert [row["workload"] for row in rows] == wanted, "run scripts/bench/kernels.py"
