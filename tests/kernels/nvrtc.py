@@ -44,8 +44,11 @@ class Figures:
 @cache
 def library(major: int) -> ctypes.CDLL:
     """Return the newest installed NVRTC of a major version of CUDA."""
-    files = metadata.files(WHEELS[major]) or []
-    [path] = [Path(str(file.locate())) for file in files if file.name == f"libnvrtc.so.{major}"]
+    files = [Path(str(file.locate())) for file in metadata.files(WHEELS[major]) or []]
+    for path in files:
+        if path.name.startswith("libnvrtc-builtins.so."):
+            ctypes.CDLL(str(path))  # 13.0 does not look beside itself, but takes what is loaded
+    [path] = [path for path in files if path.name == f"libnvrtc.so.{major}"]
     return ctypes.CDLL(str(path))
 
 
