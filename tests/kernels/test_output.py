@@ -246,6 +246,13 @@ def test_entries_before_in_and_behind_a_piece(density, low):
     check(Case(error_like(ErrorFunction.DATA_MARGINAL, Activation.SIGMOID), z, None, targets, low))
 
 
+@pytest.mark.parametrize(("kind", "activation", "form"), [SAMPLES[0], SAMPLES[4]])
+def test_dropout_of_a_wide_layer(kind, activation, form):
+    random = np.random.default_rng(4)
+    targets, z = targets_like(random, form, 2, 2100, False), random.normal(0, 2, (2, 2100)).astype(np.float32)
+    check(Case(error_like(kind, activation, dropout=0.5), z, None, targets, dropped=True, gap=4))
+
+
 def test_pieces_give_the_bits_of_the_whole():
     random = np.random.default_rng(5)
     error = error_like(ErrorFunction.MARGINAL, Activation.SIGMOID)
