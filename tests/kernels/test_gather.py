@@ -121,17 +121,17 @@ def test_what_is_dropped_is_not_read(random):
     assert np.isnan(gathered(x, True, w, p=0.5)).all()
 
 
-def test_rows_of_a_larger_matrix(random):
-    x, w = random_input(random, EXAMPLES, UNITS, False), weights(random, UNITS, 12)
+@pytest.mark.parametrize("width", [12, 13])
+@pytest.mark.parametrize("offset", [0, 1])  # aligned to 16 bytes or not
+def test_part_of_the_columns(random, width, offset):
+    x, w = random_input(random, EXAMPLES, UNITS, False), weights(random, UNITS, width)
     batch, at = packed_input(x, False)
-    for offset in (0, 1):  # aligned to 16 bytes or not
-        part = w.reshape(-1)[offset : UNITS * 12 - 8 + offset].copy()
-        sizes = [np.int32(EXAMPLES), np.int32(4), np.int32(4), np.int32(0)]
-        noise = [None, noise_key(), stepped(STEP), np.int32(LAYERS), np.int32(LAYER)]
-        z = poisoned((EXAMPLES, 4))
-        strides = [np.int64(12), np.int64(1)]
-        args = [batch, at["starts"], at["items"], at["values"], part, *strides, z, *sizes, *noise]
-        same_bits(run("gather", "gather", (EXAMPLES, 1), args)[0], x @ w[:, offset : offset + 4])
+    part = w.reshape(-1)[offset : w.size - width + 4 + offset]
+    sizes = [np.int32(EXAMPLES), np.int32(4), np.int32(4), np.int32(0)]
+    noise = [None, noise_key(), stepped(STEP), np.int32(LAYERS), np.int32(LAYER)]
+    strides = [np.int64(width), np.int64(1)]
+    args = [batch, at["starts"], at["items"], at["values"], part, *strides, poisoned((EXAMPLES, 4)), *sizes, *noise]
+    same_bits(run("gather", "gather", (EXAMPLES, 1), args)[0], x @ w[:, offset : offset + 4])
 
 
 @ONES
