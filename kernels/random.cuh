@@ -28,6 +28,8 @@ __device__ __forceinline__ float as_uniform(unsigned int bits) { return (float)(
 __device__ __forceinline__ float uniform(unsigned long long key, unsigned long long number, unsigned long long index)
 {
     const Words words = philox(key, number, index / 8 + 1);
-    const unsigned long long word = words.word[index / 2 % 4];
+    const unsigned long long low = index & 2 ? words.word[1] : words.word[0];
+    const unsigned long long high = index & 2 ? words.word[3] : words.word[2];
+    const unsigned long long word = index & 4 ? high : low;  // chosen, not indexed: that would need local memory
     return as_uniform((unsigned int)(index % 2 ? word >> 32 : word));
 }

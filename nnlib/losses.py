@@ -105,7 +105,7 @@ def pointwise(kind: ErrorFunction, a: Floats, t: Floats | float) -> tuple[Floats
     if kind is ErrorFunction.HINGE:
         inside = t * a < 1
         return inside * (1 - t * a), np.where(inside, -t, 0).astype(a.dtype)
-    difference = a - (np.abs(t) if kind is ErrorFunction.L2_HINGE else t)
+    difference = a - (abs(t) if kind is ErrorFunction.L2_HINGE else t)  # np.abs would make a number a float64
     if kind is ErrorFunction.L1:
         return np.abs(difference), np.sign(difference)
     if kind is ErrorFunction.L2_HINGE:

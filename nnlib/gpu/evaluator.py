@@ -14,8 +14,8 @@ from nnlib.errors import DivergedError
 from nnlib.gpu.forward import Batch
 from nnlib.gpu.losses import ADDED
 from nnlib.gpu.packing import ABSENT, Packing
-from nnlib.gpu.runtime import Array
-from nnlib.gpu.session import PART_BLOCKS, Session
+from nnlib.gpu.runtime import MOST_PARTS, Array, part_blocks
+from nnlib.gpu.session import Session
 from nnlib.network import Network
 
 MOST_RANKED = 1024  # items that the kernel `top` ranks
@@ -30,7 +30,7 @@ class GpuEvaluator:
         runtime, most = session.runtime, session.most
         self._ranked: Array = runtime.zeros(most * MOST_RANKED, np.int32)
         self._scores: Array = runtime.zeros(most * MOST_RANKED)
-        self._parts: Array = runtime.zeros(PART_BLOCKS, np.float64)
+        self._parts: Array = runtime.zeros(MOST_PARTS, np.float64)
 
     @property
     def network(self) -> Network:
@@ -71,7 +71,8 @@ class GpuEvaluator:
             session.forward.run(batch)
             sums, ld = session.forward.sums(batch, node), session.forward.rooms[output].ld
             launch = self._runtime.launch
-            launch("sum_squares", (PART_BLOCKS,), sums, self._parts, (count - 1) * ld + node.units)
+            size = (count - 1) * ld + node.units
+            launch("sum_squares", (part_blocks(size),), sums, self._parts, size)
             if by_kernel:
                 launch("top", (count,), sums, count, node.units, ld, batch.words, *where, k, ranked, scores)
 

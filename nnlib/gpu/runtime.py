@@ -20,6 +20,7 @@ Graph = Any  # cupy.cuda.Graph
 Products = Callable[[Any, Any, bool], Any]  # (CuPy, stream, whether TF32 is allowed) -> what multiplies, as Cublas
 
 THREADS = 256  # of a block
+PART, MOST_PARTS = 4096, 512  # numbers that a block of a sum has at least, and blocks at most
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
 SCALARS = {
     "int": np.int32,
@@ -204,6 +205,11 @@ class Runtime:
 def blocks(count: int, most: int = 1 << 16) -> tuple[int]:
     """Return the grid of a kernel that takes a thread for each of `count` things, or strides over them."""
     return (min(most, math.ceil(count / THREADS)),)
+
+
+def part_blocks(count: int) -> int:
+    """Return how many blocks share a sum over `count` numbers: the same count, the same sum."""
+    return max(1, min(MOST_PARTS, math.ceil(count / PART)))
 
 
 def _conversions(signature: Signature) -> list[Callable[[Any], Any]]:

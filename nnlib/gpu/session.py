@@ -13,11 +13,9 @@ from nnlib.gpu.forward import Batch, Forward
 from nnlib.gpu.losses import Losses
 from nnlib.gpu.packing import Packing
 from nnlib.gpu.parameters import Parameters
-from nnlib.gpu.runtime import Runtime
+from nnlib.gpu.runtime import MOST_PARTS, Runtime, part_blocks
 from nnlib.graph import Graph
 from nnlib.network import Network
-
-PART_BLOCKS = 256  # that share a sum of squares
 
 
 class Session:
@@ -39,6 +37,8 @@ class Session:
         self.forward = Forward(self.graph, self.parameters, most, rule is not None, seed, tf32)
         self.losses = Losses(self.forward, most)  # of what is measured, not of what is trained
         self._feed = Feed(runtime)
+        arrays = sum(1 for _ in network.arrays())
+        self._parts = runtime.zeros((arrays, MOST_PARTS), np.float64)
         self._done = set[Any]()
         self._graphs: dict[Any, Any] = {}
 
@@ -66,9 +66,9 @@ class Session:
     def finite(self) -> set[str]:
         """Return the names of the arrays of parameters, as in `Network.arrays`, that hold finite numbers only."""
         names = [name for name, _ in self.parameters.network.arrays()]
-        parts = self.runtime.zeros((len(names), PART_BLOCKS), np.float64)
-        for name, part in zip(names, parts, strict=True):
+        self.runtime.clear(self._parts)
+        for name, part in zip(names, self._parts, strict=True):
             values = self.parameters.values(name)
-            self.runtime.launch("sum_squares", (PART_BLOCKS,), values, part, values.size)
-        sums: NDArray[np.float64] = self.runtime.download(parts)
+            self.runtime.launch("sum_squares", (part_blocks(values.size),), values, part, values.size)
+        sums: NDArray[np.float64] = self.runtime.download(self._parts)
         return {name for name, part in zip(names, sums, strict=True) if np.isfinite(part).all()}

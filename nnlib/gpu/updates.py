@@ -9,14 +9,13 @@ import numpy as np
 from nnlib.architecture import Edge
 from nnlib.gpu.forward import Batch, Forward
 from nnlib.gpu.parameters import Table
-from nnlib.gpu.runtime import Array, blocks
-from nnlib.network import Layout, is_sparse_input, layout_of, owners
+from nnlib.gpu.runtime import Array, blocks, part_blocks
+from nnlib.network import Layout, is_sparse_input, layout_of, owners, units
 from nnlib.rules import RULES
 from nnlib.updates import ADAMS, Hyper, Rate
 
 RULE_NAMES = tuple(RULES)  # as `enum Rule` in kernels/names.cuh
 TABLE_BLOCKS = 4096  # that share the rows which a batch touches
-PART_BLOCKS = 512  # that share a sum of squares
 
 
 class Updates:
@@ -33,8 +32,9 @@ class Updates:
         runtime.upload(self._hyper, hyper_constants(hyper))
         runtime.upload(self._paces, paces(hyper, rate, steps, shift))
         self._scale = runtime.zeros(1) if clip else None
-        tables = len(self._parameters.tables)
-        self._parts = runtime.zeros((1 + tables) * PART_BLOCKS if clip else 0, np.float64)
+        sizes = [self._parameters.flat.size, *(table.values.size for table in self._parameters.tables.values())]
+        self._blocks = [part_blocks(size) for size in sizes]  # that sum the squares of each part of a gradient
+        self._parts = runtime.zeros(sum(self._blocks) if clip else 0, np.float64)
         self._used = set[int]()
         self._late: list[tuple[Edge, Batch, Array]] = []
 
@@ -84,7 +84,7 @@ class Updates:
             strides = (1, gradient.shape[1]) if flipped else (gradient.shape[1], 1)
             arguments = (*self._transposed(edge, batch, delta), gradient, *strides, delta.shape[1])
             noise = self._forward.denoised(batch, edge.source)
-            self._runtime.launch("touched_add", (TABLE_BLOCKS,), *arguments, *noise)
+            self._runtime.launch("touched_add", self._rows(edge), *arguments, *noise)
         elif self._clip:
             self._late.append((edge, batch, delta))
         else:
@@ -104,6 +104,10 @@ class Updates:
         self._runtime.launch("update", blocks(flat.size // 4), *arrays, *numbers)
         self._limit()
 
+    def _rows(self, edge: Edge) -> tuple[int]:
+        """Return the grid of a launch over the rows that a batch touches."""
+        return (min(units(self._forward.graph.network.spec, edge.source), TABLE_BLOCKS),)
+
     def _gradient(self, owner: int) -> Array | None:
         return None if owner in self._parameters.tables else self._parameters.gradient_of(f"weights{owner}")
 
@@ -117,7 +121,7 @@ class Updates:
         noise, key, step, layers, layer = self._forward.denoised(batch, edge.source)
         self._runtime.launch(
             "touched_update",
-            (TABLE_BLOCKS,),
+            self._rows(edge),
             *self._transposed(edge, batch, delta),
             *(table.values, *states, table.last, table.values.shape[1]),
             *(self._kind, self._paces, step, self._hyper, self._scale),
@@ -127,11 +131,12 @@ class Updates:
     def _measure(self) -> None:
         """Find by what the gradient is to be multiplied so that its norm is at most `clip`."""
         gradient, launch = self._parameters.gradient, self._runtime.launch
-        launch("sum_squares", (PART_BLOCKS,), gradient, self._parts, gradient.size)
-        for n, (edge, batch, delta) in enumerate(self._late, 1):
-            parts = self._parts[n * PART_BLOCKS : (n + 1) * PART_BLOCKS]
+        end = self._blocks[0]
+        launch("sum_squares", (end,), gradient, self._parts, gradient.size)
+        for count, (edge, batch, delta) in zip(self._blocks[1:], self._late, strict=True):
+            parts, end = self._parts[end : end + count], end + count
             arguments = (*self._transposed(edge, batch, delta), parts, delta.shape[1])
-            launch("touched_squares", (PART_BLOCKS,), *arguments, *self._forward.denoised(batch, edge.source))
+            launch("touched_squares", (count,), *arguments, *self._forward.denoised(batch, edge.source))
         launch("clip_scale", (1,), self._parts, self._parts.size, self._clip, self._scale)
 
     def _share(self) -> None:
@@ -175,4 +180,5 @@ def paces(hyper: Hyper, rate: Rate, steps: int, shift: int) -> np.ndarray:
         a, t = rate(step), step + shift
         corrections = (a / (1 - hyper.momentum**t), 1 / (1 - hyper.beta2**t)) if hyper.rule in ADAMS else (0, 0)
         table[step] = (a, *corrections, a * hyper.l2)
-    return table.astype(np.float32)
+    with np.errstate(over="ignore"):  # a rate that does not fit makes a training diverge, which is found there
+        return table.astype(np.float32)

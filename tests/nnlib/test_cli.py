@@ -510,7 +510,9 @@ def test_a_trial_is_left_to_the_worker(nnlib, monkeypatch):
     monkeypatch.setattr("nnlib.worker.train", lambda *given: seen.append(given) or 85)
     assert nnlib("train --trial a/trial.json --checkpoint-every 10m")[0] == 85
     assert nnlib("train --trial a/trial.json")[0] == 85
-    assert seen == [(Path("a/trial.json"), 600.0), (Path("a/trial.json"), np.inf)]
+    assert nnlib("train --trial a/trial.json --device gpu")[0] == 85
+    path = Path("a/trial.json")
+    assert seen == [(path, 600.0, "auto"), (path, np.inf, "auto"), (path, np.inf, "gpu")]
 
 
 @pytest.mark.slow

@@ -136,7 +136,7 @@ def test_a_network_that_is_not_finite_is_told():
     network.biases[0][3] = np.nan
     part = part_of(sets["x"].rows, sets["y"].rows, owned=False)
     with pytest.raises(DivergedError, match="an output is not a finite number; lower learning_rate"):
-        metrics.measure(metrics.of_network(network), part)
+        metrics.measure(metrics.by_scores(metrics.of_network(network)), part)
     with pytest.raises(DivergedError, match="the validation loss is nan; lower learning_rate"):
         metrics.mean_loss(network, part.examples)
 

@@ -8,12 +8,18 @@ from pathlib import Path
 import nnlib
 
 MODULES = sorted(Path(nnlib.__file__).parent.rglob("*.py"))
-ONE_MODULE = {"netCDF4": "netcdf", "rich": "progress", "numba": "loops_compiler", "threadpoolctl": "threads"}
+ONE_MODULE = {
+    "netCDF4": "netcdf",
+    "rich": "progress",
+    "numba": "loops_compiler",
+    "threadpoolctl": "threads",
+    "cupy": "runtime",
+}
 STANDARD_ONLY = (
     *("architecture", "checker", "cli", "contract", "errors", "layers", "settings", "spec", "stop", "threads"),
     *("topology", "worker"),
 )
-NOTHING_HEAVY = 'assert not {"numpy", "scipy", "netCDF4", "rich", "numba"} & set(sys.modules)'
+NOTHING_HEAVY = 'assert not {"numpy", "scipy", "netCDF4", "rich", "numba", "cupy"} & set(sys.modules)'
 
 
 def imported(path):

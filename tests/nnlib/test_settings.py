@@ -23,6 +23,7 @@ def test_all_problems_come_at_once():
         warmup=-1,
         clip=None,
         compat="dstne",
+        precision="half",
         seed=2**32,
     )
     with pytest.raises(NnlibError) as caught:
@@ -36,7 +37,8 @@ def test_all_problems_come_at_once():
     assert lines[5] == "trial.json: train.momentum: 1 is not legal, legal: a number in [0, 1)"
     assert lines[8] == "trial.json: train.l1: '0' is not legal, legal: a finite number from 0"
     assert lines[12].startswith("trial.json: train.compat: 'dstne' is not legal, legal: \"\", dsstne")
-    assert lines[13].endswith("legal: a whole number from 0 to 4294967295")
+    assert lines[13].endswith("'half' is not legal, legal: float32, tf32")
+    assert lines[14].endswith("legal: a whole number from 0 to 4294967295")
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
