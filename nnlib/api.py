@@ -28,7 +28,7 @@ from nnlib.checker import SpecError, shown
 from nnlib.contract import COMPAT, TrainSettings
 from nnlib.data import from_scipy
 from nnlib.devices import AUTO as ANY_DEVICE
-from nnlib.devices import chosen
+from nnlib.devices import chosen, opened
 from nnlib.errors import EvictedError, NnlibError
 from nnlib.exclusion import Numbered, excluded_inputs, same_rows
 from nnlib.given import given
@@ -39,7 +39,6 @@ from nnlib.progress import reporter
 from nnlib.settings import check_settings
 from nnlib.spec import Value, network_of, read_json
 from nnlib.stop import Stop
-from nnlib.threads import workers
 from nnlib.train import Epoch
 
 Floats = NDArray[Any]  # float32
@@ -235,14 +234,14 @@ class Predictor:
     """What a trained network says of examples.
 
     Units of data that have names are matched with those of the model by name. `threads` is how many to use (all by
-    default), which never changes a bit of the result.
+    default), which never changes a bit of the result; `device` is that of `Trainer`.
     """
 
-    def __init__(self, network: Network, threads: int | None = None) -> None:
+    def __init__(self, network: Network, threads: int | None = None, device: str = ANY_DEVICE) -> None:
         _check_network(network)
         self.network = network
         self._model = network._trained()
-        self._threads = _threads(threads)
+        self._threads, self._device = _threads(threads), chosen(device)
 
     def top_k(
         self, inputs: Any, k: int = 100, exclude: Any = AUTO, layer: str | None = None
@@ -257,9 +256,10 @@ class Predictor:
             raise NnlibError(f"k: {k!r} is not legal, legal: a whole number from 1")
         ready, output = self._prepared(inputs), layer_number(self.network.spec, layer, LayerKind.OUTPUT)
         excluded = self._excluded(exclude, ready, output)
-        with workers(self._threads) as each:
+        with opened(self._device, self._threads) as (compute, each):
             some = ready.rankable(output)
-            blocks = list(ranked(ready.network, ready.examples, output, int(k), each, excluded, rankable=some))
+            limits = (each, excluded, None, some)
+            blocks = list(ranked(ready.network, ready.examples, output, int(k), *limits, compute))
         width = min(int(k), ready.network.spec.layers[output].units or 0)
         items = [np.empty((0, width), np.int64), *(block.items for block in blocks)]
         return np.concatenate(items), np.concatenate([np.empty((0, width), np.float32), *(b.scores for b in blocks)])
@@ -277,8 +277,8 @@ class Predictor:
 
     def _values(self, inputs: Any, layer: int) -> Floats:
         ready = self._prepared(inputs)
-        with workers(self._threads) as each:
-            blocks = list(outputs(ready.network, ready.examples, layer, each))
+        with opened(self._device, self._threads) as (compute, each):
+            blocks = list(outputs(ready.network, ready.examples, layer, each, compute))
         return np.concatenate([np.empty((0, ready.network.spec.layers[layer].units or 0), np.float32), *blocks])
 
     def _prepared(self, inputs: Any) -> Prepared:

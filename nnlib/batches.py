@@ -170,6 +170,15 @@ def input_matrix(data_set: DataSet, dtype: Any = np.float32) -> Any:
     return matrix
 
 
+def inputs_of(spec: NetworkSpec, examples: Examples, dtype: Any = np.float32) -> dict[int, Any]:
+    """Return what the input layers give for examples in memory."""
+    return {
+        n: input_matrix(data_set, dtype)
+        for n, data_set in examples.sets.items()
+        if spec.layers[n].kind is LayerKind.INPUT
+    }
+
+
 def noisy(spec: NetworkSpec, batch: Batch, seed: int, step: int) -> Batch:
     """Return the batch with the inputs that denoising leaves: each stays with 1 - p and is scaled by 1 / (1 - p)."""
     p = spec.denoising

@@ -37,11 +37,17 @@ class Evaluator(Protocol):
     def mean_loss(self, examples: Examples) -> float:
         """Return the error function averaged over the examples, without dropout and denoising; DivergedError."""
 
-    def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> NDArray[np.int64]:
-        """Return the items (b, min(k, units)) of an output layer in the order of its sums, as `ranking.top` has it.
+    def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> tuple[NDArray[np.int64], Floats]:
+        """Return the k best items of an output layer by their sums, and these, both (b, min(k, units)).
 
-        `examples` are few and in memory. Raises DivergedError for a sum that is not finite.
+        As `ranking.top` has it. The examples are few and in memory. NotFiniteError for a sum that is not finite.
         """
+
+    def sums(self, examples: Examples, output: int) -> Floats:
+        """Return the sums of an output layer, (b, units), which may be overwritten; else as `top`."""
+
+    def values(self, examples: Examples, layer: int) -> Floats:
+        """Return what a layer that is not an input gives, (b, units); else as `top`."""
 
 
 class Engine(Protocol):
@@ -94,5 +100,5 @@ class Compute(Protocol):
     def engine(self, network: Network, examples: Examples, settings: TrainSettings) -> Engine:
         """Return a training of `network`, in place, on the examples."""
 
-    def evaluator(self, network: Network) -> Evaluator:
-        """Return what asks a network."""
+    def evaluator(self, network: Network, split: bool = False) -> Evaluator:
+        """Return what asks a network; `split`: one thread asks at a time, and what it asks may be split."""

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib import backend, metrics
-from nnlib.batches import Batch, Examples, batch_of
+from nnlib.batches import Batch, Examples, batch_of, inputs_of
 from nnlib.compute import Evaluator, Failure, Floats, Longs
 from nnlib.contract import TrainSettings
 from nnlib.data import Csr
+from nnlib.graph import Graph, finite
 from nnlib.network import Network, broken_layer
 from nnlib.optimizers import Optimizer, hyper_of, rates_of
 from nnlib.ranking import top
@@ -32,27 +33,35 @@ class Cpu:
         """See `compute.Compute`."""
         return CpuEngine(network, examples, settings, self.each)
 
-    def evaluator(self, network: Network) -> Evaluator:
+    def evaluator(self, network: Network, split: bool = False) -> Evaluator:
         """See `compute.Compute`."""
-        return CpuEvaluator(network, self.each)
+        return CpuEvaluator(network, self.each, split)
 
 
 class CpuEvaluator:
     """See `compute.Evaluator`."""
 
-    def __init__(self, network: Network, each: Each) -> None:
+    def __init__(self, network: Network, each: Each, split: bool = False) -> None:
         self.network, self._each = network, each
-        self._scorers: dict[int, metrics.Scorer] = {}
+        self._graph = Graph(network, each if split else one_by_one)
 
     def mean_loss(self, examples: Examples) -> float:
         """See `compute.Evaluator`."""
         return metrics.mean_loss(self.network, examples, self._each)
 
-    def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> NDArray[np.int64]:
+    def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> tuple[NDArray[np.int64], Floats]:
         """See `compute.Evaluator`."""
-        if output not in self._scorers:
-            self._scorers[output] = metrics.of_network(self.network, output)
-        return top(self._scorers[output](examples), k, owned)[0]
+        return top(self.sums(examples, output), k, owned)
+
+    def sums(self, examples: Examples, output: int) -> Floats:
+        """See `compute.Evaluator`."""
+        return self._graph.output_sums(inputs_of(self.network.spec, examples, self.network.dtype), output)
+
+    def values(self, examples: Examples, layer: int) -> Floats:
+        """See `compute.Evaluator`."""
+        with np.errstate(all="ignore"):
+            inputs = inputs_of(self.network.spec, examples, self.network.dtype)
+            return finite(self._graph.activations(inputs, layer))
 
 
 class CpuEngine:

@@ -3,6 +3,7 @@
 NnlibError             4   wrong input; the message says where and what is legal
 |-- DataError          4   a data, model or purchases file is not what it should be
 |-- DivergedError      3   training left the finite numbers: other hyperparameters are needed
+|   `-- NotFiniteError 3   so did an output of an example
 `-- MachineError      75   this machine cannot do it: a corrupt transfer, a full disk, a missing library
 CheckpointedError     85   a checkpoint was written; to be started again
 EvictedError         143   SIGTERM
@@ -27,6 +28,14 @@ class DivergedError(NnlibError):
     """Training met NaN, an infinity, or a loss far above the first one."""
 
     exit_code = Exit.DIVERGED
+
+
+class NotFiniteError(DivergedError):
+    """An output is not a finite number, of the example numbered `example` among those that were asked about."""
+
+    def __init__(self, example: int) -> None:
+        super().__init__("an output is not a finite number; lower learning_rate")
+        self.example = example
 
 
 class MachineError(NnlibError):

@@ -21,6 +21,8 @@ from nnlib.activations import activate
 from nnlib.architecture import Activation
 from nnlib.batches import Examples
 from nnlib.checker import shown
+from nnlib.compute import Compute
+from nnlib.cpu import Cpu
 from nnlib.data import Csr, DataSet, Dense, Longs
 from nnlib.errors import DataError
 from nnlib.given import open_files
@@ -78,21 +80,29 @@ def evaluate(
     each: Each = one_by_one,
     rankable: NDArray[np.bool_] | None = None,
     watch: Watch | None = None,
+    compute: Compute | None = None,
 ) -> Evaluation:
     """Measure one Output layer on the examples' targets; `popular` are targets whose frequencies are the baseline.
 
     `watch` is called with how many more examples are ranked, or classified.
-    Units in `excluded`, and those not `rankable`, have no rank. Raises DataError when no example has a target.
+    Units in `excluded`, and those not `rankable`, have no rank. `compute`: the processors, by `each`. Raises DataError
+    when no example has a target.
     """
-    found = {"loss": Measured(metrics.mean_loss(network, examples, each))} if plan.loss else {}
-    score, targets = metrics.of_network(network, output), examples.sets[output]
+    evaluator, targets = (compute or Cpu(each)).evaluator(network), examples.sets[output]
+    found = {"loss": Measured(evaluator.mean_loss(examples))} if plan.loss else {}
+
+    def score(some: Examples) -> NDArray[Any]:
+        return evaluator.sums(some, output)
+
     if not targets.sparse:
         values, squares = _dense(network, examples, output, score, each, watch)
         name, root = ("rmse", np.sqrt) if squares else ("accuracy", np.positive)
         [measured] = _measured({name: values}, plan).values()
         ends = [None if end is None else float(root(end)) for end in (measured.low, measured.high)]
         return Evaluation(len(values), len(values), {name: Measured(float(root(measured.value)), *ends), **found}, {})
-    rankers = {"network": metrics.by_scores(_among(score, rankable))}
+    rankers: dict[str, metrics.Ranker] = {"network": lambda some, k, owned: evaluator.top(some, output, k, owned)[0]}
+    if rankable is not None and not rankable.all():
+        rankers["network"] = metrics.by_scores(_among(score, ~rankable))
     if popular is not None:
         rankers["popularity"] = metrics.by_scores(_by_frequency(popular, each))
     parts = _ranked(rankers, examples, output, sorted(set(plan.ks)), excluded, each, watch)
@@ -225,14 +235,12 @@ def _dense(
     return np.concatenate([errors for _, errors, _ in blocks]), True
 
 
-def _among(score: metrics.Scorer, rankable: NDArray[np.bool_] | None) -> metrics.Scorer:
-    """Return a scorer that gives the units that are not `rankable` no rank."""
-    if rankable is None or rankable.all():
-        return score
+def _among(score: metrics.Scorer, unranked: NDArray[np.bool_]) -> metrics.Scorer:
+    """Return a scorer that gives some units no rank."""
 
     def some(examples: Examples) -> NDArray[Any]:
         scores = score(examples)
-        scores[:, ~rankable] = -np.inf
+        scores[:, unranked] = -np.inf
         return scores
 
     return some

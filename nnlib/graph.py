@@ -17,6 +17,7 @@ from scipy import sparse
 from nnlib import batchnorm, losses
 from nnlib.activations import ROWWISE, activate, dropped, rowwise_sum
 from nnlib.architecture import Edge, Layer, LayerKind
+from nnlib.errors import NotFiniteError
 from nnlib.gather import EXAMPLES, Touched, product, touched_by
 from nnlib.network import (
     Layout,
@@ -202,12 +203,26 @@ class Graph:
             consume(self.each(columns, range(0, w.shape[1], PIECE)))
         return z
 
+    def output_sums(self, inputs: Mapping[int, Rows], layer: int) -> Floats:
+        """Return z (b, units) of an output layer, as in prediction; NotFiniteError."""
+        node = self.node(layer)
+        with np.errstate(all="ignore"):
+            values = self.forward(inputs)
+            return finite(self.sums(node, values) if node.blocked else values.sums[layer])
+
     def activations(self, inputs: Mapping[int, Rows], layer: int) -> Floats:
         """Return the outputs (b, units) of one layer, as in prediction."""
         values, node = self.forward(inputs), self.node(layer)
         if not node.blocked:
             return np.asarray(values.out[layer])
         return activate(node.layer, self.sums(node, values))
+
+
+def finite(values: Floats) -> Floats:
+    """Return what a layer gives (b, units); NotFiniteError for the first example that has other than finite numbers."""
+    if np.isfinite(values.max(initial=0)) and np.isfinite(values.min(initial=0)):  # no array of flags is needed
+        return values
+    raise NotFiniteError(int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0]))
 
 
 def _node(network: Network, number: int) -> Node:

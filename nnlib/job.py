@@ -100,7 +100,7 @@ class Ruler:
         if ranked is None:
             return {}
         output = ranked.output
-        return self._ranking(lambda examples, k, owned: evaluator.top(examples, output, k, owned), ks or self.ks)
+        return self._ranking(lambda examples, k, owned: evaluator.top(examples, output, k, owned)[0], ks or self.ks)
 
     def popularity(self, learned: Part) -> dict[str, float]:
         """Return the ranking metrics of the order by frequency in the targets of `learned`."""

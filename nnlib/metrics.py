@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib import backward
-from nnlib.architecture import LayerKind
-from nnlib.batches import Examples, batch_of, input_matrix, wanted
+from nnlib.batches import Examples, batch_of, inputs_of, wanted
 from nnlib.data import Csr
 from nnlib.errors import DataError, DivergedError
 from nnlib.graph import Graph
@@ -91,22 +90,8 @@ def per_example(
 def of_network(network: Network, output: int | None = None) -> Scorer:
     """Return the scorer of a network's output layer (its first); it raises DivergedError for a score not finite."""
     graph = Graph(network)
-    node = graph.outputs[0] if output is None else graph.node(output)
-
-    def score(examples: Examples) -> Floats:
-        inputs = {
-            n: input_matrix(data_set, network.dtype)
-            for n, data_set in examples.sets.items()
-            if network.spec.layers[n].kind is LayerKind.INPUT
-        }
-        with np.errstate(all="ignore"):  # the sums rank as the outputs do, without the ties of saturated ones
-            values = graph.forward(inputs)
-            scores = graph.sums(node, values) if node.blocked else values.sums[node.number]
-        if not np.isfinite(scores).all():
-            raise DivergedError("an output is not a finite number; lower learning_rate")
-        return scores
-
-    return score
+    layer = graph.outputs[0].number if output is None else output  # its sums rank as it does, without saturated ties
+    return lambda examples: graph.output_sums(inputs_of(network.spec, examples, network.dtype), layer)
 
 
 def of_popularity(targets: Csr) -> Scorer:

@@ -6,6 +6,7 @@ Examples are taken a block at a time and results come in their order, so that ne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -14,12 +15,13 @@ from numpy.typing import NDArray
 
 from nnlib.activations import ROWWISE, activate
 from nnlib.architecture import Layer, LayerKind, NetworkSpec
-from nnlib.batches import Examples, examples_of, input_matrix, resolve
+from nnlib.batches import Examples, examples_of, resolve
 from nnlib.carryover import Carried, Units, carried
 from nnlib.checker import nearest, shown
+from nnlib.compute import Compute
+from nnlib.cpu import Cpu
 from nnlib.data import Csr, DataSet, Longs
-from nnlib.errors import DataError, DivergedError, NnlibError
-from nnlib.graph import Graph
+from nnlib.errors import DataError, DivergedError, NnlibError, NotFiniteError
 from nnlib.modelfile import Model
 from nnlib.network import Network, assemble, owners, units
 from nnlib.ranking import NO_ITEM, top
@@ -123,50 +125,57 @@ def ranked(
     excluded: Lookup | None = None,
     factors: Lookup | None = None,
     rankable: NDArray[np.bool_] | None = None,
+    compute: Compute | None = None,
 ) -> Iterator[Ranked]:
     """Yield the k best units of an Output layer for each example, equal scores by number, a block after the other.
 
     The units in an example's row of `excluded` and those not `rankable` have no rank. The scores are what the layer
-    gives, those in an example's row of `factors` multiplied by its values.
+    gives, those in an example's row of `factors` multiplied by its values. `compute`: the processors, by `each`.
     """
-    alone = examples.count <= _block_size(units(network.spec, layer))  # then threads share the block, else the blocks
-    graph = Graph(network, each if alone else one_by_one)
-    node = graph.node(layer)
-    by_sums = factors is None  # they rank as the outputs do, of which saturated ones would tie
+    about, width = network.spec.layers[layer], units(network.spec, layer)
+    alone = examples.count <= _block_size(width)  # then threads share the block, else the blocks
+    evaluator = (compute or Cpu(each)).evaluator(network, split=alone)
     unranked = None if rankable is None or rankable.all() else ~rankable
+    by_sums = factors is None  # they rank as the outputs do, of which saturated ones would tie
+    simple = by_sums and unranked is None and about.activation not in ROWWISE
 
     def block(rows: Longs) -> Ranked:
-        z = _sums(graph, layer, examples, rows)
-        scores = z if by_sums else activate(node.layer, z.copy())
+        some, left_out = examples.take(rows), excluded(rows) if excluded else None
+        with _numbered(rows, about):
+            if simple:
+                items, best = evaluator.top(some, layer, k, left_out)
+                return _ranked(items, _activated(about, items, best))
+            z = evaluator.sums(some, layer)
+        scores = z if by_sums else activate(about, z.copy())
         if factors is not None:
             listed = factors(rows)
             scores[_entries(listed)] *= listed.values if listed.values is not None else 1
         if unranked is not None:
             scores[:, unranked] = -np.inf
-        whole = activate(node.layer, z.copy()) if by_sums and node.layer.activation in ROWWISE else None
-        items, best = top(scores, k, excluded(rows) if excluded else None)
+        whole = activate(about, z.copy()) if by_sums and about.activation in ROWWISE else None
+        items, best = top(scores, k, left_out)
         if whole is not None:
             best = np.take_along_axis(whole, np.maximum(items, 0), axis=1)
         elif by_sums:
-            best = activate(node.layer, np.where(items == NO_ITEM, 0, best).astype(z.dtype, copy=False))
-        return Ranked(items, np.where(items == NO_ITEM, -np.inf, best).astype(z.dtype, copy=False))
+            best = _activated(about, items, best)
+        return _ranked(items, best)
 
-    return in_order(block, examples.count, node.units, one_by_one if alone else each)
+    return in_order(block, examples.count, width, one_by_one if alone else each)
 
 
-def outputs(network: Network, examples: Examples, layer: int, each: Each = one_by_one) -> Iterator[Floats]:
-    """Yield what a layer of any kind gives for each example, (b, units), a block after the other."""
-    graph = Graph(network)
-    node = graph.node(layer)
+def outputs(
+    network: Network, examples: Examples, layer: int, each: Each = one_by_one, compute: Compute | None = None
+) -> Iterator[Floats]:
+    """Yield what a layer that is not an Input gives for each example, (b, units), a block after the other."""
+    evaluator, about = (compute or Cpu(each)).evaluator(network), network.spec.layers[layer]
 
     def block(rows: Longs) -> Floats:
-        if node.layer.kind is LayerKind.OUTPUT:
-            return activate(node.layer, _sums(graph, layer, examples, rows))
-        with np.errstate(all="ignore"):
-            values = graph.activations(_inputs(network, examples, rows), layer)
-        return _finite(values, rows, node.layer)
+        with _numbered(rows, about):
+            if about.kind is LayerKind.OUTPUT:
+                return activate(about, evaluator.sums(examples.take(rows), layer))
+            return evaluator.values(examples.take(rows), layer)
 
-    return in_order(block, examples.count, node.units, each)
+    return in_order(block, examples.count, units(network.spec, layer), each)
 
 
 def _block_size(width: int) -> int:
@@ -200,29 +209,25 @@ def _names(data_set: DataSet | None, width: int | None) -> tuple[str, ...]:
     return data_set.features if data_set is not None and data_set.width == width else ()
 
 
-def _inputs(network: Network, examples: Examples, rows: Longs) -> dict[int, Any]:
-    return {
-        n: input_matrix(data_set.take(rows), network.dtype)
-        for n, data_set in examples.sets.items()
-        if network.spec.layers[n].kind is LayerKind.INPUT
-    }
+def _activated(layer: Layer, items: NDArray[np.int64], sums: Floats) -> Floats:
+    """Return what units give whose sums were ranked."""
+    return activate(layer, np.where(items == NO_ITEM, 0, sums).astype(sums.dtype, copy=False))
 
 
-def _sums(graph: Graph, layer: int, examples: Examples, rows: Longs) -> Floats:
-    node = graph.node(layer)
-    with np.errstate(all="ignore"):
-        values = graph.forward(_inputs(graph.network, examples, rows))
-        return _finite(graph.sums(node, values) if node.blocked else values.sums[layer], rows, node.layer)
+def _ranked(items: NDArray[np.int64], scores: Floats) -> Ranked:
+    return Ranked(items, np.where(items == NO_ITEM, -np.inf, scores).astype(scores.dtype, copy=False))
 
 
-def _finite(values: Floats, rows: Longs, layer: Layer) -> Floats:
-    if not (np.isfinite(values.max(initial=0)) and np.isfinite(values.min(initial=0))):  # no array of flags is needed
-        wrong = np.flatnonzero(~np.isfinite(values).all(axis=1))
+@contextmanager
+def _numbered(rows: Longs, layer: Layer) -> Iterator[None]:
+    """Say which of all examples it was whose outputs are not finite."""
+    try:
+        yield
+    except NotFiniteError as error:
         raise DivergedError(
-            f"example {rows[wrong[0]]}: an output of layer {shown(layer.name)} is not a finite number; its inputs or "
-            "the model's weights are too large"
-        )
-    return values
+            f"example {rows[error.example]}: an output of layer {shown(layer.name)} is not a finite number; its inputs "
+            "or the model's weights are too large"
+        ) from error
 
 
 def _entries(rows: Csr) -> tuple[Longs, NDArray[Any]]:

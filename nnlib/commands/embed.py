@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nnlib.commands.arguments import add_data, add_threads, check_out, hold_threads
+from nnlib.commands.arguments import add_data, add_device, add_threads, check_out, hold_threads
 from nnlib.errors import NnlibError
 
 HELP = "what a hidden layer gives for every example"
@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--layer", required=True, metavar="NAME", help="a Hidden or Output layer")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help=", ".join(SUFFIXES))
     add_threads(parser)
+    add_device(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,10 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
     from nnlib import results
     from nnlib.architecture import LayerKind
     from nnlib.commands.using import Used
+    from nnlib.devices import AUTO, opened
     from nnlib.exclusion import Numbered
     from nnlib.predictor import layer_number, outputs
     from nnlib.progress import counter
-    from nnlib.threads import workers
 
     used = Used(arguments.model, arguments.data)
     spec = used.model.network.spec
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise NnlibError(f"--layer: {arguments.layer!r} is an Input, whose values are the data; legal: another layer")
     hidden = spec.layers[layer].kind is LayerKind.HIDDEN
     features = Numbered(spec.layers[layer].units or 0) if hidden else used.features(layer)
-    with workers(threads) as each, counter(used.samples.count, "examples") as watch:
-        rows = outputs(used.ready.network, used.ready.examples, layer, each)
+    with opened(arguments.device or AUTO, threads) as (compute, each), counter(used.samples.count, "examples") as watch:
+        rows = outputs(used.ready.network, used.ready.examples, layer, each, compute)
         results.write_values(arguments.out, rows, used.samples, features, watch)
     return 0

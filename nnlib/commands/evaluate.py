@@ -7,7 +7,16 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnlib.commands.arguments import add_data, add_exclude, add_threads, check_out, hold_threads, whole, wholes
+from nnlib.commands.arguments import (
+    add_data,
+    add_device,
+    add_exclude,
+    add_threads,
+    check_out,
+    hold_threads,
+    whole,
+    wholes,
+)
 from nnlib.contract import write_atomically
 
 if TYPE_CHECKING:
@@ -40,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the same numbers to this file")
     add_threads(parser)
+    add_device(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -49,10 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
     threads = hold_threads(arguments.threads)
     from nnlib.architecture import LayerKind
     from nnlib.commands.using import Used, noted
+    from nnlib.devices import AUTO, opened
     from nnlib.evaluation import Plan, evaluate, popular_targets
     from nnlib.predictor import layer_number
     from nnlib.progress import counter, table
-    from nnlib.threads import workers
 
     used = Used(arguments.model, arguments.data, supervised=True)
     layer = layer_number(used.model.network.spec, arguments.output_layer, LayerKind.OUTPUT, "--output-layer")
@@ -64,9 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
         noted(f"no loss: {unknown} of the targets' units are unknown to the model")
     plan = Plan(arguments.at, arguments.bootstrap, arguments.seed, loss=not unknown)
     excluded = used.excluded(arguments.exclude, layer) if examples.sets[layer].sparse else None
-    with workers(threads) as each, counter(examples.count, "examples") as watch:
+    with opened(arguments.device or AUTO, threads) as (compute, each), counter(examples.count, "examples") as watch:
         some = ready.rankable(layer)
-        found = evaluate(ready.network, examples, layer, plan, excluded, popular, each, some, watch)
+        found = evaluate(ready.network, examples, layer, plan, excluded, popular, each, some, watch, compute)
     rows = [[name, *_cells(one), *_cells(found.baseline.get(name))] for name, one in found.metrics.items()]
     columns = ["metric", "model", "low", "high", "popularity", "low", "high"][: 7 if found.baseline else 4]
     print(f"{found.with_targets} examples with targets, {found.without_targets} without")

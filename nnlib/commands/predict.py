@@ -7,7 +7,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from nnlib.commands.arguments import add_data, add_exclude, add_threads, check_out, hold_threads, whole
+from nnlib.commands.arguments import add_data, add_device, add_exclude, add_threads, check_out, hold_threads, whole
 
 HELP = "the best items of every example, or all values of an output"
 DESCRIPTION = """Predict with a model. Best items are written as DSSTNE's text lines,
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help=".nc, .npy (values) or text (default: text to stdout)")
     parser.add_argument("--score-format", metavar="FORMAT", help="printf format of a number in text (default: %%.3f)")
     add_threads(parser)
+    add_device(parser)
     parser.set_defaults(refuse=parser.error)
 
 
@@ -55,10 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
     from nnlib import results
     from nnlib.architecture import LayerKind
     from nnlib.commands.using import Used, noted
+    from nnlib.devices import AUTO, opened
     from nnlib.exclusion import read_listed
     from nnlib.predictor import layer_number, outputs, ranked
     from nnlib.progress import counter
-    from nnlib.threads import workers
 
     form = results.score_format(arguments.score_format or (results.VALUE if values else results.SCORE))
     used = Used(arguments.model, arguments.data)
@@ -73,12 +74,13 @@ def run(arguments: argparse.Namespace) -> int:
     excluded = None if values else used.excluded(arguments.exclude, layer)
     alone = arguments.out is None and sys.stdout.isatty()  # a bar among the lines would be in the way
     counting = nullcontext(lambda _: None) if alone else counter(samples.count, "examples")
-    with workers(threads) as each, counting as watch:
+    with opened(arguments.device or AUTO, threads) as (compute, each), counting as watch:
         if values:
-            rows = outputs(ready.network, ready.examples, layer, each)
+            rows = outputs(ready.network, ready.examples, layer, each, compute)
             results.write_values(arguments.out, rows, samples, features, watch, form)
         else:
             some = ready.rankable(layer)
-            best = ranked(ready.network, ready.examples, layer, arguments.k, each, excluded, factors, some)
+            limits = (each, excluded, factors, some)
+            best = ranked(ready.network, ready.examples, layer, arguments.k, *limits, compute)
             results.write_ranked(arguments.out, best, arguments.k, samples, features, watch, form)
     return 0

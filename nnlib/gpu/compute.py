@@ -40,7 +40,7 @@ class Gpu:
         """See `compute.Compute`."""
         return GpuEngine(self._runtime, _single(network), examples, settings, self._threads)
 
-    def evaluator(self, network: Network) -> Evaluator:
+    def evaluator(self, network: Network, split: bool = False) -> Evaluator:  # noqa: ARG002 (a GPU splits everything)
         """See `compute.Compute`."""
         return GpuEvaluator(Session(self._runtime, _single(network), BATCH))
 

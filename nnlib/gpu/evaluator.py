@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnlib import ranking
+from nnlib.activations import activate
+from nnlib.architecture import LayerKind
 from nnlib.batches import Examples, batches_of
+from nnlib.compute import Floats
 from nnlib.data import Csr
 from nnlib.errors import DivergedError
 from nnlib.gpu.forward import Batch
@@ -16,6 +20,7 @@ from nnlib.gpu.losses import ADDED
 from nnlib.gpu.packing import ABSENT, Packing
 from nnlib.gpu.runtime import MOST_PARTS, Array, part_blocks
 from nnlib.gpu.session import Session
+from nnlib.graph import finite
 from nnlib.network import Network
 
 MOST_RANKED = 1024  # items that the kernel `top` ranks
@@ -29,7 +34,7 @@ class GpuEvaluator:
         self._lock = threading.Lock()
         runtime, most = session.runtime, session.most
         self._ranked: Array = runtime.zeros(most * MOST_RANKED, np.int32)
-        self._scores: Array = runtime.zeros(most * MOST_RANKED)
+        self._best: Array = runtime.zeros(most * MOST_RANKED)
         self._parts: Array = runtime.zeros(MOST_PARTS, np.float64)
 
     @property
@@ -40,7 +45,7 @@ class GpuEvaluator:
     def mean_loss(self, examples: Examples) -> float:
         """See `compute.Evaluator`."""
         session, losses = self._session, self._session.losses
-        packing = Packing(session.graph.network.spec, examples.sets, session.most)
+        packing = self._packing(examples)
 
         def work(batch: Batch) -> None:
             session.forward.run(batch)
@@ -56,31 +61,58 @@ class GpuEvaluator:
             raise DivergedError(f"the validation loss is {total}; lower learning_rate")
         return total / examples.count
 
-    def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> NDArray[np.int64]:
+    def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> tuple[NDArray[np.int64], Floats]:
         """See `compute.Evaluator`."""
         session, count = self._session, examples.count
-        node = session.graph.node(output)
+        node, ld = session.graph.node(output), session.forward.rooms[output].ld
         k = min(k, node.units)
-        packing = Packing(session.graph.network.spec, examples.sets, session.most)
+        if k > MOST_RANKED:
+            return ranking.top(self.sums(examples, output), k, owned)
+        packing = self._packing(examples)
         words = packing.pack(examples, np.arange(count), targets=False, owned=owned)
         where = (packing.at(ABSENT, "starts"), packing.at(ABSENT, "items")) if owned is not None else (ABSENT, ABSENT)
-        by_kernel = k <= MOST_RANKED
-        ranked, scores = self._ranked[: count * k], self._scores[: count * k]
+        ranked, best = self._ranked[: count * k], self._best[: count * k]
+        size = (count - 1) * ld + node.units
 
         def work(batch: Batch) -> None:
             session.forward.run(batch)
-            sums, ld = session.forward.sums(batch, node), session.forward.rooms[output].ld
-            launch = self._runtime.launch
-            size = (count - 1) * ld + node.units
+            sums, launch = session.forward.sums(batch, node), self._runtime.launch
+            self._runtime.clear(self._parts)
             launch("sum_squares", (part_blocks(size),), sums, self._parts, size)
-            if by_kernel:
-                launch("top", (count,), sums, count, node.units, ld, batch.words, *where, k, ranked, scores)
+            launch("top", (count,), sums, count, node.units, ld, batch.words, *where, k, ranked, best)
 
         with self._lock:
             session.run(("top", output, k, owned is None), words, packing, count, work)
-            if not np.isfinite(self._runtime.download(self._parts)).all():
-                raise DivergedError("an output is not a finite number; lower learning_rate")
-            if by_kernel:
-                return self._runtime.download(ranked).reshape(count, k).astype(np.int64)
-            sums = self._runtime.rows(session.forward.rooms[output].sums[:count])
-        return ranking.top(sums, k, owned)[0]
+            if np.isfinite(self._runtime.download(self._parts)).all():
+                items, sums = self._runtime.download(ranked), self._runtime.download(best)
+                return items.reshape(count, k).astype(np.int64), sums.reshape(count, k)
+        finite(self.sums(examples, output))  # which says which example it is
+        raise AssertionError("squares of finite sums are finite in double precision")
+
+    def sums(self, examples: Examples, output: int) -> Floats:
+        """See `compute.Evaluator`."""
+        node = self._session.graph.node(output)
+        return self._asked(examples, output, lambda batch: self._session.forward.sums(batch, node))
+
+    def values(self, examples: Examples, layer: int) -> Floats:
+        """See `compute.Evaluator`."""
+        node = self._session.graph.node(layer)
+        if node.layer.kind is LayerKind.OUTPUT:
+            return activate(node.layer, self.sums(examples, layer))
+        return self._asked(examples, layer, lambda batch: self._session.forward.out(batch, layer))
+
+    def _asked(self, examples: Examples, layer: int, found: Callable[[Batch], Array]) -> Floats:
+        """Return what the forward pass of some examples leaves in a place, (b, units)."""
+        packing, count, places = self._packing(examples), examples.count, []
+
+        def work(batch: Batch) -> None:
+            self._session.forward.run(batch)
+            places.append(found(batch))
+
+        words = packing.pack(examples, np.arange(count), targets=False)
+        with self._lock:
+            self._session.run(("values", layer), words, packing, count, work, graph=False)
+            return finite(self._runtime.rows(places[0]))
+
+    def _packing(self, examples: Examples) -> Packing:
+        return Packing(self._session.graph.network.spec, examples.sets, self._session.most)

@@ -43,17 +43,24 @@ class Session:
         self._graphs: dict[Any, Any] = {}
 
     def run(
-        self, kind: Any, words: Words, packing: Packing, size: int, work: Callable[[Batch], None], train: bool = False
+        self,
+        kind: Any,
+        words: Words,
+        packing: Packing,
+        size: int,
+        work: Callable[[Batch], None],
+        train: bool = False,
+        graph: bool = True,
     ) -> None:
         """Bring a batch and launch `work` on it.
 
         The first of a kind and size is launched piece by piece, which loads what is needed; the second is captured as a
-        graph, which those after it launch as a whole.
+        graph, which those after it launch as a whole. Without `graph` all are launched piece by piece.
         """
         self._feed.put(words)
         batch = Batch(self._feed.words, packing, size, train)
         key = kind, size, packing.key
-        if key in self._done:
+        if graph and key in self._done:
             place = *key, self._feed.generation
             if place not in self._graphs:
                 self._graphs = {other: graph for other, graph in self._graphs.items() if other[-1] == place[-1]}

@@ -46,7 +46,7 @@ def by_rank(examples: Examples) -> train.Validate:
     part = metrics.Part(examples, 2, None)
 
     def validate(evaluator: Any) -> float:
-        return -metrics.measure(lambda some, k, owned: evaluator.top(some, 2, k, owned), part, (5,))["ndcg@5"]
+        return -metrics.measure(lambda some, k, owned: evaluator.top(some, 2, k, owned)[0], part, (5,))["ndcg@5"]
 
     return validate
 
@@ -140,8 +140,10 @@ def test_rankings_are_those_of_a_cpu(gpu, monkeypatch, k):
     examples = examples_of(network.spec, SETS, "d")
     owned = SETS["y"].take(np.arange(50)).rows
     for excluded in (None, owned):
-        found = gpu.evaluator(network).top(examples, 2, k, excluded)
-        np.testing.assert_array_equal(found, Cpu().evaluator(network).top(examples, 2, k, excluded))
+        items, sums = gpu.evaluator(network).top(examples, 2, k, excluded)
+        wanted, wanted_sums = Cpu().evaluator(network).top(examples, 2, k, excluded)
+        np.testing.assert_array_equal(items, wanted)
+        np.testing.assert_allclose(sums, wanted_sums, rtol=1e-5, atol=1e-6)
 
 
 def test_scores_that_are_not_finite_are_refused(gpu):
