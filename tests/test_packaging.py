@@ -23,7 +23,8 @@ def test_the_wheel_holds_templates_scripts_examples_and_recipe(tmp_path):
         *(f"workflows/scripts/dag/{path.name}" for path in (ROOT / "scripts" / "dag").iterdir()),
         *(f"workflows/ami/provision/{path.name}" for path in (ROOT / "ami" / "provision").iterdir()),
         *(f"workflows/examples/retail/{path.name}" for path in (ROOT / "workflows/examples/retail").iterdir()),
-        "nnlib/kernels/README.md",
+        *(f"nnlib/kernels/{path.name}" for path in (ROOT / "kernels").iterdir()),
+        *(f"nnlib/gpu/{path.name}" for path in (ROOT / "nnlib" / "gpu").glob("*.py")),
         "workflows/cli.py",
         "nnlib/contract.py",
     }

@@ -45,10 +45,13 @@ def manager_archive() -> Archive:
 
 
 def worker_archive() -> Archive:
-    """Pack the whole of nnlib, as jobs run it."""
+    """Pack the whole of nnlib with its kernels, as jobs run it."""
     folder = Path(str(files("nnlib")))
-    sources = ((f"nnlib/{path.relative_to(folder).as_posix()}", path) for path in folder.rglob("*.py"))
-    return _archive("nnlib", "nnlib.cli", sources)
+    sources = {f"nnlib/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*.py")}
+    packaged = folder / "kernels"
+    beside = packaged if packaged.is_dir() else folder.parent / "kernels"
+    kernels = {f"nnlib/kernels/{path.name}": path for path in beside.glob("*.cu*")}
+    return _archive("nnlib", "nnlib.cli", (sources | kernels).items())
 
 
 def _archive(name: str, module: str, sources: Iterable[tuple[str, Path]]) -> Archive:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nnlib.gpu import sources
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.test_config import HOSTILE
 from workflows import bundle
@@ -87,6 +88,15 @@ def test_the_archives_are_the_same_bytes_every_time_and_start(tmp_path):
         [sys.executable, tmp_path / bundle.worker_archive().name, "train", "--help"], capture_output=True, check=False
     )
     assert helped.returncode == 0
+
+
+def test_jobs_find_the_kernels_in_their_archive(tmp_path):
+    archive = tmp_path / bundle.worker_archive().name
+    archive.write_bytes(bundle.worker_archive().content)
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from nnlib.gpu import sources; print(*sources.signatures())"
+    done = subprocess.run([sys.executable, "-I", "-c", code, archive], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == list(sources.signatures())
+    assert {"gather", "output_sparse", "touched_update"} <= sources.signatures().keys()
 
 
 def test_the_manager_archive_holds_all_it_imports(study_file, tmp_path):
