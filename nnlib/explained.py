@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from nnlib import network as net
 from nnlib.architecture import Edge, LayerKind
-from nnlib.backend import NAME as BACKEND
 from nnlib.batches import Examples
 from nnlib.data import DataSet, kind_of
 from nnlib.graph import Graph, Node
 from nnlib.network import Layout, Network
 
+LOOPS = {"numpy": "NumPy's loops", "numba": "compiled loops", "cupy": "kernels and cuBLAS on a GPU"}
 
-def explained(network: Network, examples: Examples, threads: int) -> str:
+
+def explained(network: Network, examples: Examples, threads: int, backend: str) -> str:
     """Return a line on the whole and one on each layer, in the order in which they are computed."""
     spec = network.spec
-    loops = {"numpy": "NumPy's loops", "numba": "compiled loops"}.get(BACKEND, "its loops")
     how = "compat with DSSTNE, " if spec.compat else ""
-    first = f"backend {BACKEND} ({loops}), {network.dtype}, {threads} threads, {how}{network.parameters} parameters"
+    where = f"backend {backend} ({LOOPS[backend]})"
+    first = f"{where}, {network.dtype}, {threads} threads, {how}{network.parameters} parameters"
     graph = Graph(network)
-    return "\n".join([first, *(f"  {_line(graph, node, examples)}" for node in graph.nodes)])
+    return "\n".join([first, *(f"  {_line(graph, node, examples, backend != 'cupy')}" for node in graph.nodes)])
 
 
-def _line(graph: Graph, node: Node, examples: Examples) -> str:
+def _line(graph: Graph, node: Node, examples: Examples, in_blocks: bool) -> str:
     layer, data_set = node.layer, examples.sets.get(node.number)
     title = f"{layer.kind} {layer.name}: {node.units} units"
     if layer.kind is LayerKind.INPUT:
@@ -32,7 +33,9 @@ def _line(graph: Graph, node: Node, examples: Examples) -> str:
         parts[0] += f", {graph.network.spec.error}"
     parts[0] += ", batch normalization" * layer.batch_norm + f", dropout {layer.dropout:g}" * bool(layer.dropout)
     width = min(net.BLOCK, node.units)
-    parts.append(f"in blocks of {width} units, never all at once" if node.blocked else "the whole layer at once")
+    parts.append(
+        f"in blocks of {width} units, never all at once" if node.blocked and in_blocks else "the whole layer at once"
+    )
     if data_set is not None and layer.kind is LayerKind.OUTPUT:
         dense = "never made dense" if data_set.sparse else "read as they are"
         parts.append(f"targets {layer.data_set!r} are {_kind(data_set)}, {dense}")

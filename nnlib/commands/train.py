@@ -107,7 +107,7 @@ def _train(arguments: argparse.Namespace) -> int:
     check_out(arguments.out, (arguments.network, *arguments.data, *(arguments.valid or ())))
     threads = hold_threads(arguments.threads)
     from nnlib import fitting
-    from nnlib.devices import AUTO
+    from nnlib.devices import AUTO, backend_of
     from nnlib.explained import explained
     from nnlib.given import open_files
     from nnlib.job import Part, model_of
@@ -125,7 +125,7 @@ def _train(arguments: argparse.Namespace) -> int:
     metric = arguments.metric or Metric().name
     task = fitting.task_of(spec, learned, held_out, settings, metric, "option ", arguments.device or AUTO)
     if arguments.verbose:
-        print(explained(task.network, task.examples, threads), file=sys.stderr)
+        print(explained(task.network, task.examples, threads, backend_of(task.device)), file=sys.stderr)
     stop, every = Stop(), arguments.checkpoint_every or fitting.SAVE_EVERY
     signals = (signal.SIGINT, signal.SIGTERM) if arguments.checkpoint else ()
     try:

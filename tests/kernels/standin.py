@@ -147,6 +147,9 @@ class Cupy:
             Device=lambda: SimpleNamespace(id=0),
         )
 
+    def is_available(self) -> bool:
+        return True
+
     def runtime(self) -> Runtime:
         return Runtime(self, Products)
 

@@ -1,0 +1,187 @@
+"""Which device computes, and everything that a user does, on a GPU that a stand-in plays."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from nnlib_samples import random_matrix
+
+from nnlib import Network, Predictor, Trainer, cli, devices, worker
+from nnlib.errors import MachineError, NnlibError
+from nnlib.gpu import runtime
+from tests.kernels.standin import Cupy, Products
+
+RAW = {
+    "Layers": [
+        {"Name": "I", "N": "auto", "DataSet": "input"},
+        {"Kind": "Hidden", "Name": "H", "N": 8, "Activation": "Tanh", "pDropout": 0.2},
+        {"Kind": "Output", "Name": "O", "N": "auto", "DataSet": "input"},
+    ]
+}
+NO_GPU = "no GPU can be used: cudaErrorNoDevice"
+
+
+@pytest.fixture
+def present(cupy: Cupy, monkeypatch: pytest.MonkeyPatch) -> Cupy:
+    """CuPy is here and has a GPU."""
+    monkeypatch.setattr(runtime, "_cupy", lambda: cupy)
+    monkeypatch.setattr(runtime, "Cublas", Products)
+    return cupy
+
+
+@pytest.fixture
+def absent(cupy: Cupy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy is here and finds no GPU."""
+
+    def no_device() -> int:
+        raise RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
+
+    cupy.is_available = lambda: False
+    cupy.cuda.runtime.getDeviceCount = no_device
+    monkeypatch.setattr(runtime, "_cupy", lambda: cupy)
+
+
+@pytest.mark.usefixtures("present")
+def test_a_gpu_is_used_where_there_is_one(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
+    assert [devices.chosen(name) for name in devices.DEVICES] == ["gpu", "cpu", "gpu"]
+    monkeypatch.setenv("NNLIB_DEVICE", "CPU")
+    assert [devices.chosen(name) for name in devices.DEVICES] == ["cpu", "cpu", "gpu"]
+    assert (devices.backend_of("gpu"), devices.backend_of("cpu")) == ("cupy", devices.backend.NAME)
+
+
+@pytest.mark.usefixtures("absent")
+def test_processors_are_used_where_there_is_none(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
+    assert devices.chosen("auto") == "cpu"
+    with pytest.raises(MachineError, match=f"{NO_GPU}.*nvidia-smi"), devices.opened("gpu", 1):
+        pass
+
+
+def test_a_broken_cupy_is_none(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    runtime._cupy.cache_clear()
+    try:
+        assert not runtime.usable()
+        with pytest.raises(MachineError, match=r"no GPU can be used: .*cupy.*; install regiondag\[gpu-cuda13\]"):
+            runtime.Runtime.open()
+    finally:
+        runtime._cupy.cache_clear()
+
+
+def test_illegal_devices(monkeypatch):
+    with pytest.raises(NnlibError, match="device: 'tpu' is not legal, legal: auto, cpu, gpu"):
+        Trainer(Network.from_json(RAW), device="tpu")
+    monkeypatch.setenv("NNLIB_DEVICE", "tpu")
+    with pytest.raises(NnlibError, match="NNLIB_DEVICE: 'tpu' is not legal, legal: auto, cpu, gpu"):
+        devices.chosen("auto")
+
+
+@pytest.mark.usefixtures("present")
+def test_from_python():
+    x = random_matrix(60, 30, 1)
+    settings = {"epochs": 3, "batch": 16, "learning_rate": 0.01, "optimizer": "momentum"}
+    found = {}
+    for device in ("cpu", "gpu"):
+        network = Trainer(Network.from_json(RAW), device=device, **settings).fit(x, valid=x, metric="p@3")
+        predictor = Predictor(network, device=device)
+        found[device] = (
+            *predictor.top_k(x, k=5),
+            predictor.outputs(x),
+            predictor.embed(x, "H"),
+            network.weights("I", "H"),
+        )
+    for one, other in zip(found["gpu"], found["cpu"], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("present")
+def test_an_example_that_is_not_finite_is_named():
+    x = random_matrix(300, 30, 1)
+    network = Trainer(Network.from_json(RAW), epochs=1, device="cpu").fit(x)
+    assert network.model is not None
+    table = x.toarray()
+    unit = int(np.flatnonzero(table[280])[0])
+    first = int(np.flatnonzero(table[:, unit])[0])
+    network.model.network.stores[0][unit] = np.nan
+    with pytest.raises(NnlibError, match=f'^example {first}: an output of layer "O" is not a finite number'):
+        Predictor(network, device="gpu").top_k(x, k=5)
+
+
+@pytest.mark.usefixtures("present")
+def test_the_commands(tmp_path, make_trial, capsys):
+    folder = make_trial().parent
+    data, model = str(folder / "held.nc"), str(tmp_path / "model.nc")
+    network = str(folder / "network.json")
+    options = ["--set", "denoising=0.2", "--set", "hidden=8", "--epochs", "2", "--device", "gpu"]
+    assert cli.main(["train", network, str(folder / "train.nc"), "--out", model, "--verbose", *options]) == 0
+    assert "backend cupy" in capsys.readouterr().err
+    found = {}
+    for device in ("cpu", "gpu"):
+        results = tmp_path / f"{device}.json"
+        assert cli.main(["evaluate", model, data, "--json", str(results), "--device", device]) == 0
+        assert cli.main(["predict", model, data, "-k", "3", "--out", str(tmp_path / device), "--device", device]) == 0
+        metrics = json.loads(results.read_text())["metrics"]
+        found[device] = {name: one["value"] for name, one in metrics.items()}
+    assert found["gpu"] == pytest.approx(found["cpu"], rel=1e-5)
+    assert (tmp_path / "gpu").read_text().split()[::4] == (tmp_path / "cpu").read_text().split()[::4]
+
+
+def job(trial, capsys):
+    code = worker.train(trial, device="gpu")
+    return code, json.loads((trial.parent / "result.json").read_text()), capsys.readouterr().err
+
+
+@pytest.fixture
+def _signals(monkeypatch):
+    monkeypatch.setattr(worker.signal, "signal", lambda *_: None)
+
+
+@pytest.mark.usefixtures("present", "_signals")
+def test_a_job_on_a_gpu(make_trial, capsys):
+    code, result, _ = job(make_trial(), capsys)
+    assert (code, result["status"], result["backend"]) == (0, "ok", "cupy")
+    assert result["versions"]["gpu"] == "no GPU"
+    assert result["versions"]["cuda"] == "13.0"
+
+
+@pytest.mark.usefixtures("absent", "_signals")
+def test_a_job_that_wants_a_gpu_and_finds_none(make_trial, capsys):
+    code, result, _ = job(make_trial(), capsys)
+    assert (code, result["status"]) == (75, "machine")
+    assert result["reason"].startswith(NO_GPU)
+
+
+@pytest.mark.usefixtures("absent", "_signals")
+def test_a_job_where_gpus_are_simulated(make_trial, capsys, monkeypatch):
+    monkeypatch.setenv("NNLIB_SIMULATED_GPUS", "1")
+    code, result, said = job(make_trial(), capsys)
+    assert (code, result["backend"]) == (0, devices.backend.NAME)
+    assert "GPUs are simulated" in said
+
+
+class CUDARuntimeError(RuntimeError):
+    """As CuPy's."""
+
+    __module__ = "cupy_backends.cuda.api.runtime"
+
+
+@pytest.mark.usefixtures("_signals")
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (CUDARuntimeError("cudaErrorECCUncorrectable"), "the GPU failed: CUDARuntimeError: cudaErrorECCUncorrectable"),
+        (MemoryError("Out of memory allocating 5 bytes"), "the GPU has too little memory: Out of memory"),
+    ],
+)
+def test_a_gpu_that_fails_is_the_machines_fault(present, make_trial, capsys, monkeypatch, error, words):
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(present, "RawModule", fail)
+    code, result, _ = job(make_trial(), capsys)
+    assert (code, result["status"]) == (75, "machine")
+    assert words in result["reason"]
