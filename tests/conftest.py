@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from nnlib.gpu.runtime import usable
 from workflows.pool import NAME_VARIABLE, Pool, known_pools, lifecycle
 
 settings.register_profile("patient", deadline=None)  # a busy machine is no failure
@@ -32,7 +33,11 @@ RUN_AREAS = Path(__file__).resolve().parents[1] / ".pytest-runs"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests with a pool time for the first of them to build the root folder."""
+    """Give tests with a pool time for the first of them to build the root folder; skip those that find no GPU."""
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu and not usable():
+        for item in on_gpu:
+            item.add_marker(pytest.mark.skip(reason="no GPU that CuPy can use"))
     for item in items:
         if "pool" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(900))

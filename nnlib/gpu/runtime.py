@@ -87,14 +87,14 @@ class Runtime:
         """Turn what CUDA, its compiler and its libraries raise into MachineError: another machine may succeed."""
         try:
             yield
-        except RuntimeError as error:
-            if type(error).__module__.partition(".")[0] not in ("cupy", "cupy_backends"):
-                raise
-            raise MachineError(f"the GPU failed: {type(error).__name__}: {error}") from error
         except self._cupy.cuda.memory.OutOfMemoryError as error:
             raise MachineError(
                 f"the GPU has too little memory: {error}; ask for a larger one, or a smaller batch"
             ) from error
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] not in ("cupy", "cupy_backends"):
+                raise
+            raise MachineError(f"the GPU failed: {type(error).__name__}: {error}") from error
 
     def zeros(self, shape: int | tuple[int, ...], dtype: Any = np.float32) -> Array:
         """Return memory of the GPU, filled with zeros before anything that is launched later."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -212,6 +216,19 @@ def test_memory_of_a_gpu_stays_flat_over_a_thousand_steps():
         before = cupy.cuda.runtime.memGetInfo()[0]
         run(engine, batches * 250)
         assert cupy.cuda.runtime.memGetInfo()[0] == before
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "initcheck", "synccheck"])
+def test_compute_sanitizer_finds_nothing(tool):
+    program = shutil.which("compute-sanitizer")
+    if program is None:
+        pytest.skip("no compute-sanitizer; it comes with the CUDA toolkit")
+    tests = [str(Path(__file__).with_name("test_parity.py")), "-k", "real and (sources or inputs or limits or adam)"]
+    command = [program, "--tool", tool, "--error-exitcode", "9", sys.executable, "-m", "pytest", "-q", *tests]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 @pytest.mark.gpu
