@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from nnlib import fitting
 from nnlib.architecture import LayerKind, NetworkSpec
+from nnlib.blockwise import Lookup
 from nnlib.checker import SpecError, shown
 from nnlib.contract import COMPAT, TrainSettings
 from nnlib.data import from_scipy
@@ -34,7 +35,7 @@ from nnlib.exclusion import Numbered, excluded_inputs, same_rows
 from nnlib.given import given
 from nnlib.job import Part, model_of
 from nnlib.modelfile import Model, read_model, write_model
-from nnlib.predictor import Lookup, Prepared, layer_number, outputs, prepared, ranked
+from nnlib.predictor import Prepared, layer_number, outputs, prepared, ranked
 from nnlib.progress import reporter
 from nnlib.settings import check_settings
 from nnlib.spec import Value, network_of, read_json

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nnlib.architecture import NetworkSpec
+from nnlib.blockwise import in_order
 from nnlib.data import Csr, Data, DataSet, Dense, Longs, kind_of
 from nnlib.errors import DataError
 from nnlib.modelfile import Model, read_model
 from nnlib.netcdf import File
 from nnlib.network import Network
-from nnlib.predictor import in_order
 from nnlib.stream import open_data
 
 Floats = NDArray[Any]

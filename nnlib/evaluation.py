@@ -20,6 +20,7 @@ from nnlib import metrics
 from nnlib.activations import activate
 from nnlib.architecture import Activation
 from nnlib.batches import Examples
+from nnlib.blockwise import Lookup, Watch, in_order
 from nnlib.checker import shown
 from nnlib.compute import Compute
 from nnlib.cpu import Cpu
@@ -27,7 +28,6 @@ from nnlib.data import Csr, DataSet, Dense, Longs
 from nnlib.errors import DataError
 from nnlib.given import open_files
 from nnlib.network import Network
-from nnlib.predictor import Lookup, Watch, in_order
 from nnlib.threads import Each, one_by_one
 
 Floats = NDArray[np.float64]
@@ -105,7 +105,11 @@ def evaluate(
         rankers["network"] = metrics.by_scores(_among(score, ~rankable))
     if popular is not None:
         rankers["popularity"] = metrics.by_scores(_by_frequency(popular, each))
-    parts = _ranked(rankers, examples, output, sorted(set(plan.ks)), excluded, each, watch)
+    part, watched = metrics.Part(examples, output, None), watch
+    parts = {}
+    for name, rank in rankers.items():
+        parts[name] = metrics.per_example(rank, part, plan.ks, each, excluded, watched)
+        watched = None  # the second one goes over the same examples
     if not parts["network"]:
         raise DataError(f"{examples.file}: no example has a target, so nothing can be measured")
     extra = _accuracy(network, examples, output, score, each)
@@ -158,39 +162,6 @@ def _measured(values: Mapping[str, Floats], plan: Plan) -> dict[str, Measured]:
         name: Measured(float(mean), float(low), float(high))
         for name, mean, (low, high) in zip(values, table.mean(axis=0), ends, strict=True)
     }
-
-
-def _ranked(
-    rankers: Mapping[str, metrics.Ranker],
-    examples: Examples,
-    output: int,
-    ks: Sequence[int],
-    excluded: Lookup | None,
-    each: Each,
-    watch: Watch | None,
-) -> dict[str, dict[str, Floats]]:
-    """Return by ranker every ranking metric of every example that has a target."""
-    part = metrics.Part(examples, output, None)
-
-    def block(rows: Longs) -> dict[str, dict[str, Floats]]:
-        wanted = part.wanted(rows)
-        some = np.flatnonzero(np.diff(wanted.indptr))
-        if not len(some):
-            return {}
-        rows, wanted = rows[some], wanted.take(some)
-        chosen, owned = examples.take(rows), excluded(rows) if excluded else None
-        counts = np.diff(wanted.indptr)
-        return {
-            name: dict(metrics.values_at(metrics.hits_of(rank(chosen, ks[-1], owned), wanted), counts, ks))
-            for name, rank in rankers.items()
-        }
-
-    parts: dict[str, dict[str, list[Floats]]] = {name: {} for name in rankers}
-    for found in in_order(block, examples.count, examples.sets[output].width, each, watch):
-        for name, values in found.items():
-            for metric, numbers in values.items():
-                parts[name].setdefault(metric, []).append(numbers)
-    return {name: {metric: np.concatenate(n) for metric, n in values.items()} for name, values in parts.items()}
 
 
 def _accuracy(

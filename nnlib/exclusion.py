@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nnlib.blockwise import Lookup
 from nnlib.carryover import Units
 from nnlib.checker import shown
 from nnlib.data import Csr, DataSet, Longs, offsets
@@ -19,7 +20,7 @@ from nnlib.errors import DataError
 from nnlib.given import Given, open_files
 from nnlib.modelfile import Model
 from nnlib.owned import are_targets, owned_input
-from nnlib.predictor import Lookup, Prepared
+from nnlib.predictor import Prepared
 
 NOT_THERE = -1
 NETCDF = (".nc", ".cdf", ".nc4")

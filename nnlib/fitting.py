@@ -17,6 +17,7 @@ import numpy as np
 from nnlib import train
 from nnlib.architecture import NetworkSpec
 from nnlib.batches import WEIGHTS, Examples, resolve, stream
+from nnlib.blockwise import in_order
 from nnlib.checker import shown
 from nnlib.checkpoint import Checkpoints, ForeignError, owner_of
 from nnlib.contract import Metric, TrainSettings
@@ -26,7 +27,7 @@ from nnlib.errors import DataError, EvictedError, NnlibError
 from nnlib.job import Goal, Part, Ruler, check_fit, check_some, goal_of
 from nnlib.modelfile import Model
 from nnlib.network import Network, create
-from nnlib.predictor import fitted, in_order
+from nnlib.predictor import fitted
 from nnlib.settings import check_settings
 from nnlib.spec import Value, network_of, read_json
 from nnlib.stop import Stop

@@ -17,6 +17,7 @@ import scipy
 from nnlib import metrics, netcdf, train
 from nnlib.architecture import LayerKind, NetworkSpec
 from nnlib.batches import WEIGHTS, Examples, examples_of, resolve, stream
+from nnlib.blockwise import in_order
 from nnlib.carryover import Units, carried
 from nnlib.checkpoint import Checkpoints
 from nnlib.compute import Compute, Evaluator
@@ -270,11 +271,7 @@ def check_fit(spec: NetworkSpec, goal: Goal, learned: Part, held_out: Part, wher
 
 
 def _any_target(targets: DataSet) -> bool:
-    for low in range(0, targets.examples, metrics.BATCH):
-        rows = targets.take(np.arange(low, min(low + metrics.BATCH, targets.examples))).rows
-        if isinstance(rows, Csr) and rows.nonzeros:
-            return True
-    return False
+    return any(in_order(lambda rows: bool(targets.take(rows).rows.nonzeros), targets.examples, 1))  # type: ignore[union-attr]
 
 
 def _champion(trial: Trial, folder: Path, ruler: Ruler, compute: Compute) -> tuple[dict[str, float], str]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from nnlib import backward
 from nnlib.batches import Examples, batch_of, inputs_of, wanted
+from nnlib.blockwise import BATCH, Lookup, Watch, collected, in_order
 from nnlib.data import Csr
 from nnlib.errors import DataError, DivergedError
 from nnlib.graph import Graph
@@ -26,10 +27,10 @@ from nnlib.ranking import top
 from nnlib.threads import Each, one_by_one
 
 Floats = NDArray[Any]
+Longs = NDArray[np.int64]
 Scorer = Callable[[Examples], Floats]  # examples in memory -> scores (b, items), memory that may be overwritten
 Ranker = Callable[[Examples, int, Csr | None], NDArray[np.int64]]  # also k and what is owned -> items as `ranking.top`
 
-BATCH = 256  # examples scored at a time, so that examples x items never exists
 USUAL_KS = (5, 10, 20, 100)
 
 
@@ -51,6 +52,13 @@ class Part:
             )
         return wanted(targets)
 
+    def left_out(self, rows: Longs, excluded: Lookup | None) -> Csr | None:
+        """Return the items of some examples that have no rank."""
+        if excluded is not None:
+            return excluded(rows)
+        owned = self.examples.sets[self.owned].take(rows).rows if self.owned is not None else None
+        return owned if isinstance(owned, Csr) else None
+
 
 def measure(rank: Ranker, part: Part, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one) -> dict[str, float]:
     """Return p@k, recall@k, ndcg@k, map@k and mrr@k for every k; empty without any target."""
@@ -63,28 +71,30 @@ def by_scores(score: Scorer) -> Ranker:
 
 
 def per_example(
-    rank: Ranker, part: Part, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one
+    rank: Ranker,
+    part: Part,
+    ks: Iterable[int] = USUAL_KS,
+    each: Each = one_by_one,
+    excluded: Lookup | None = None,
+    watch: Watch | None = None,
 ) -> dict[str, NDArray[np.float64]]:
-    """Return every metric of every example that has a target, in the order of the examples."""
+    """Return every metric of every example that has a target, in the order of the examples.
+
+    What is owned has no rank, nor has what `excluded` gives for an example.
+    """
     ks = sorted(set(ks))
 
-    def batch(low: int) -> dict[str, NDArray[np.float64]]:
-        rows = np.arange(low, min(low + BATCH, part.examples.count))
+    def block(rows: Longs) -> dict[str, NDArray[np.float64]]:
         wanted = part.wanted(rows)
         some = np.diff(wanted.indptr) > 0
         rows, wanted = rows[some], wanted.take(np.flatnonzero(some))
         if not len(rows):
             return {}
-        examples = part.examples.take(rows)
-        owned = examples.sets[part.owned].rows if part.owned is not None else None
-        hits = hits_of(rank(examples, ks[-1], owned if isinstance(owned, Csr) else None), wanted)
+        hits = hits_of(rank(part.examples.take(rows), ks[-1], part.left_out(rows, excluded)), wanted)
         return dict(values_at(hits, np.diff(wanted.indptr), ks))
 
-    parts: dict[str, list[NDArray[np.float64]]] = {}
-    for found in each(batch, range(0, part.examples.count, BATCH)):
-        for name, values in found.items():
-            parts.setdefault(name, []).append(values)
-    return {name: np.concatenate(values) for name, values in parts.items()}
+    width = part.examples.sets[part.output].width
+    return collected(in_order(block, part.examples.count, width, each, watch))
 
 
 def of_network(network: Network, output: int | None = None) -> Scorer:

@@ -1,14 +1,14 @@
 """What a network says of examples: the best items of each, all outputs, or the outputs of any layer.
 
-Examples are taken a block at a time and results come in their order, so that neither has to fit into memory.
+Examples are taken a block at a time, see `blockwise`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from nnlib.activations import ROWWISE, activate
 from nnlib.architecture import Layer, LayerKind, NetworkSpec
 from nnlib.batches import Examples, examples_of, resolve
+from nnlib.blockwise import Lookup, block_size, in_order
 from nnlib.carryover import Carried, Units, carried
 from nnlib.checker import nearest, shown
 from nnlib.compute import Compute
@@ -28,13 +29,6 @@ from nnlib.ranking import NO_ITEM, top
 from nnlib.threads import Each, one_by_one
 
 Floats = NDArray[Any]
-Lookup = Callable[[Longs], Csr]  # numbers of examples -> a row for each: items to leave out, or values to multiply by
-Watch = Callable[[int], None]  # takes how many more examples are done
-T = TypeVar("T")
-
-BATCH = 256  # examples computed at a time,
-MOST_OUTPUTS = 1 << 24  # or fewer, so that a block of outputs has no more numbers than this
-WINDOW = 16  # blocks under way at a time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +127,7 @@ def ranked(
     gives, those in an example's row of `factors` multiplied by its values. `compute`: the processors, by `each`.
     """
     about, width = network.spec.layers[layer], units(network.spec, layer)
-    alone = examples.count <= _block_size(width)  # then threads share the block, else the blocks
+    alone = examples.count <= block_size(width)  # then threads share the block, else the blocks
     evaluator = (compute or Cpu(each)).evaluator(network, split=alone)
     unranked = None if rankable is None or rankable.all() else ~rankable
     by_sums = factors is None  # they rank as the outputs do, of which saturated ones would tie
@@ -176,32 +170,6 @@ def outputs(
             return evaluator.values(examples.take(rows), layer)
 
     return in_order(block, examples.count, units(network.spec, layer), each)
-
-
-def _block_size(width: int) -> int:
-    """Return how many examples of so many outputs are computed at a time."""
-    return max(1, min(BATCH, MOST_OUTPUTS // width))
-
-
-def in_order(
-    function: Callable[[Longs], T], count: int, width: int, each: Each = one_by_one, watch: Watch | None = None
-) -> Iterator[T]:
-    """Yield function(numbers of examples) for blocks of `count` examples, some blocks at a time, in their order.
-
-    `watch` is called with how many examples each block has.
-    """
-    size = _block_size(width)
-
-    def block(low: int) -> T:
-        return function(np.arange(low, min(low + size, count)))
-
-    starts = range(0, count, size)
-    for n in range(0, len(starts), WINDOW):
-        some = starts[n : n + WINDOW]
-        for low, found in zip(some, each(block, some), strict=True):
-            yield found
-            if watch is not None:
-                watch(min(size, count - low))
 
 
 def _names(data_set: DataSet | None, width: int | None) -> tuple[str, ...]:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+from nnlib.blockwise import Lookup
 from nnlib.checker import shown
 from nnlib.errors import NnlibError
 from nnlib.exclusion import Numbered, excluded_by_file, excluded_inputs, targets_are_inputs
 from nnlib.given import Given, open_files
 from nnlib.modelfile import Model, read_model
-from nnlib.predictor import Lookup, Prepared, prepared
+from nnlib.predictor import Prepared, prepared
 
 INPUT, NONE = "input", "none"
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from nnlib.batches import Examples
+from nnlib.blockwise import BATCH
 from nnlib.compute import Evaluator
 from nnlib.contract import TrainSettings
 from nnlib.errors import NnlibError
@@ -15,7 +16,6 @@ from nnlib.gpu.engine import GpuEngine
 from nnlib.gpu.evaluator import GpuEvaluator
 from nnlib.gpu.runtime import Runtime
 from nnlib.gpu.session import Session
-from nnlib.metrics import BATCH
 from nnlib.network import Network
 
 

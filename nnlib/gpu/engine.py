@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nnlib.batches import Examples, batches_of
+from nnlib.blockwise import BATCH
 from nnlib.compute import Evaluator, Failure, Floats, Longs
 from nnlib.contract import TrainSettings
 from nnlib.gpu.backward import Backward
@@ -21,7 +22,6 @@ from nnlib.gpu.packing import Packing
 from nnlib.gpu.runtime import Runtime
 from nnlib.gpu.session import Session
 from nnlib.gpu.updates import Updates
-from nnlib.metrics import BATCH
 from nnlib.network import Network, broken_layer
 from nnlib.optimizers import hyper_of, rates_of
 

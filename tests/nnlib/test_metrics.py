@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from nnlib_samples import network_of, random_rows
 
-from nnlib import metrics
+from nnlib import blockwise, metrics
 from nnlib.batches import Examples
 from nnlib.data import DataSet, Dense, from_rows
 from nnlib.errors import DataError, DivergedError
@@ -89,7 +89,7 @@ def test_every_example_with_a_target_has_its_values():
 def test_batches_and_threads_do_not_matter(monkeypatch):
     part = part_of(random_rows(40, 30, 1), random_rows(40, 30, 2))
     whole = metrics.measure(always(np.random.default_rng(0).random(30)), part)
-    monkeypatch.setattr(metrics, "BATCH", 7)
+    monkeypatch.setattr(blockwise, "BATCH", 7)
     with workers(3) as each:
         assert metrics.measure(always(np.random.default_rng(0).random(30)), part, each=each) == pytest.approx(whole)
 

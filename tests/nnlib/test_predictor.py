@@ -10,17 +10,18 @@ import pytest
 from nnlib_samples import ITEMS, clustered, random_rows
 from scipy import sparse
 
+from nnlib import blockwise
 from nnlib import network as net
-from nnlib import predictor
 from nnlib.architecture import Activation
 from nnlib.batches import examples_of, resolve
+from nnlib.blockwise import in_order
 from nnlib.data import Csr, Data, DataSet, as_data_set, from_rows
 from nnlib.datafile import write_data
 from nnlib.errors import DataError, DivergedError, NnlibError
 from nnlib.exclusion import Numbered, excluded_by_file, excluded_inputs, read_listed
 from nnlib.graph import Graph
 from nnlib.modelfile import Model
-from nnlib.predictor import in_order, layer_number, outputs, prepared, ranked
+from nnlib.predictor import layer_number, outputs, prepared, ranked
 from nnlib.ranking import NO_ITEM, top
 from nnlib.spec import parse_network
 from nnlib.threads import workers
@@ -125,7 +126,7 @@ def test_any_number_of_threads_and_of_blocks_gives_the_same_bits(monkeypatch):
     sets = sets_of(examples=700)
     model = made(raw_network(), sets)
     ready = prepared(model, sets, "data")
-    monkeypatch.setattr(predictor, "WINDOW", 2)
+    monkeypatch.setattr(blockwise, "WINDOW", 2)
     one = best(model, ready, 10)
     with workers(3) as each:
         other = best(model, ready, 10, each=each)
@@ -133,7 +134,7 @@ def test_any_number_of_threads_and_of_blocks_gives_the_same_bits(monkeypatch):
 
 
 def test_blocks_of_wide_layers_are_small(monkeypatch):
-    monkeypatch.setattr(predictor, "MOST_OUTPUTS", 40)
+    monkeypatch.setattr(blockwise, "MOST_OUTPUTS", 40)
     sizes = list(in_order(len, 10, 13))
     assert sizes == [3, 3, 3, 1]
     assert list(in_order(len, 0, 13)) == []
