@@ -49,7 +49,7 @@ extern "C" __global__ void sum_squares(const float* __restrict__ x, double* part
     double own = 0;
     for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < count; i += threads) {
         const double value = x[i];
-        own += value * value;
+        own = fma(value, value, own);  // the square is exact: one instruction less, the same bits
     }
     own = over_block(own);
     if (threadIdx.x == 0) parts[blockIdx.x] = own;

@@ -28,9 +28,9 @@ extern "C" __global__ void touched_update(const int* __restrict__ batch, int cou
         for (int start = 0; start < n; start += threads * WIDE) {
             const int c = column_of(start, threads);
             if (!warp_has(c, n)) break;
+            Piece piece = load(w, state0, state1, (long long)row * n + c, n - c, whole);  // under way during the sum
             Four g = gradient_of(touched, i, c, staged);
             for (int k = 0; k < WIDE; ++k) g.at[k] *= factor;
-            Piece piece = load(w, state0, state1, (long long)row * n + c, n - c, whole);
             replay(rule, piece, at + 1, now - 1, paces, hyper);
             apply(rule, piece, g, pace, hyper, true);
             store(w, state0, state1, piece, (long long)row * n + c, n - c, whole);
@@ -81,7 +81,7 @@ extern "C" __global__ void touched_squares(const int* __restrict__ batch, int co
             const int c = column_of(start, threads);
             if (!warp_has(c, n)) break;
             const Four g = gradient_of(touched, i, c, staged);
-            for (int k = 0; k < WIDE; ++k) sum += (double)g.at[k] * g.at[k];
+            for (int k = 0; k < WIDE; ++k) sum = fma((double)g.at[k], (double)g.at[k], sum);  // the square is exact
         }
     sums[threadIdx.x] = sum;
     for (int half = THREADS / 2; half > 0; half /= 2) {

@@ -293,7 +293,7 @@ def _champion(trial: Trial, folder: Path, ruler: Ruler, compute: Compute) -> tup
             return ruler.everything(evaluator), ""
         reason = f"champion not tested for loss: {unknown} of the targets' units are unknown to it"
         return ruler.ranking(evaluator), reason if ruler.goal.k is None else ""
-    except (DataError, DivergedError, FileNotFoundError) as error:
+    except (DataError, DivergedError, FileNotFoundError, MemoryError) as error:
         return {}, f"champion not tested: {error}"
 
 

@@ -32,6 +32,7 @@ class Backward:
                 continue
             delta = self._delta(node, batch, node.number in written)
             self._normalized(node, delta)
+            self._biases(node, delta)
             for edge in node.edges:
                 self._edge(edge, batch, delta, written)
             for skip in node.skips:
@@ -91,14 +92,20 @@ class Backward:
             arrays = (room.normal, room.inverse, self._parameters.values(scale))
             self._runtime.launch("batch_norm_backward", (math.ceil(n / 32),), delta, *arrays, *gradients, size, n)
 
+    def _biases(self, node: Node, delta: Array) -> None:
+        """Give the gradient of the biases, which is the same for all edges into a layer."""
+        found = [self._parameters.gradient_of(f"bias{edge.number}") for edge in node.edges]
+        first, *others = [gradient for gradient in found if gradient is not None] or [None]
+        if first is not None:
+            (size, n), ld = delta.shape, delta.strides[0] // 4
+            self._runtime.launch("column_sums", (math.ceil(n / 32),), delta, first, size, n, ld, 1.0, 0)
+        for other in others:
+            self._runtime.move(other, first)
+
     def _edge(self, edge: Edge, batch: Batch, delta: Array, written: set[int]) -> None:
         """Give the gradients of an edge; add its part to dLoss/d(its source)."""
         source = self._spec.layers[edge.source]
         w, flipped = self._parameters.weights(edge.owner), self._parameters.flipped(edge)
-        bias = self._parameters.gradient_of(f"bias{edge.number}")
-        if bias is not None:
-            (size, n), ld = delta.shape, delta.strides[0] // 4
-            self._runtime.launch("column_sums", (math.ceil(n / 32),), delta, bias, size, n, ld, 1.0, 0)
         if source.kind is not LayerKind.INPUT:
             below = self._forward.rooms[edge.source].delta
             assert below is not None, "layers that are read have it"

@@ -33,8 +33,11 @@ class Gpu:
     def opened(cls, threads: int) -> Iterator[Gpu]:
         """Give the GPU of this process. MachineError when there is none, or when it fails in what is done with it."""
         runtime = Runtime.open()
-        with runtime.faults():
-            yield cls(runtime, threads)
+        try:
+            with runtime.faults():
+                yield cls(runtime, threads)
+        finally:
+            runtime.close()
 
     def engine(self, network: Network, examples: Examples, settings: TrainSettings) -> GpuEngine:
         """See `compute.Compute`."""
@@ -42,7 +45,7 @@ class Gpu:
 
     def evaluator(self, network: Network, split: bool = False) -> Evaluator:  # noqa: ARG002 (a GPU splits everything)
         """See `compute.Compute`."""
-        return GpuEvaluator(Session(self._runtime, _single(network), BATCH))
+        return GpuEvaluator(Session(self._runtime, _single(network), BATCH), self._threads)
 
 
 def _single(network: Network) -> Network:

@@ -21,7 +21,8 @@ class Cublas:
     def __init__(self, cupy: Any, stream: Any, tf32: bool) -> None:
         """Work on a stream of CuPy's; with `tf32` factors may be rounded to 10 bits."""
         self._library = _library(cupy)
-        self._workspace = cupy.empty(WORKSPACE, "uint8")
+        with stream:
+            self._workspace = cupy.zeros(WORKSPACE, "uint8")
         self._handle = ctypes.c_void_p()
         pointer, size = ctypes.c_void_p(self._workspace.data.ptr), ctypes.c_size_t(WORKSPACE)
         self._call("cublasCreate_v2", ctypes.byref(self._handle))
@@ -44,6 +45,10 @@ class Cublas:
             ctypes.byref(beta),
             *_matrix(out),
         )
+
+    def close(self) -> None:
+        """Destroy the handle, when nothing is under way any more."""
+        self._call("cublasDestroy_v2", self._handle)
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._library, name)(*arguments)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Generator, Iterable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from nnlib.compute import Evaluator, Failure, Floats, Longs
 from nnlib.contract import TrainSettings
 from nnlib.gpu.backward import Backward
 from nnlib.gpu.evaluator import GpuEvaluator
-from nnlib.gpu.feed import Words
+from nnlib.gpu.feed import Words, ahead
 from nnlib.gpu.forward import Batch
 from nnlib.gpu.losses import ADDED, FAILED, FAILURE, Losses
 from nnlib.gpu.packing import Packing
@@ -38,16 +36,17 @@ class GpuEngine:
     ) -> None:
         """Copy the network to the GPU; `threads` prepare batches."""
         self._runtime, self._examples, self._threads = runtime, examples, threads
-        most, hyper = max(min(settings.batch, examples.count), BATCH), hyper_of(settings)
+        size, hyper = min(settings.batch, examples.count), hyper_of(settings)
+        most = max(size, BATCH)  # that are also evaluated at a time
         tf32 = settings.precision.lower() == "tf32"
         self._session = Session(runtime, network, most, hyper.rule, settings.seed, tf32)
-        self._packing = Packing(network.spec, examples.sets, most)
+        self._packing = Packing(network.spec, examples.sets, size)
         steps, rates = settings.epochs * len(batches_of(examples.count, settings.batch)), rates_of
         forward = self._session.forward
-        self._losses = Losses(forward, most)
+        self._losses = Losses(forward, size)
         self._updates = Updates(forward, hyper, rates(network, examples.count, settings), steps, settings.clip)
         self._backward = Backward(forward, self._losses, self._updates)
-        self._evaluator = GpuEvaluator(self._session)
+        self._evaluator = GpuEvaluator(self._session, threads)
         self._status, self._looked = runtime.pinned(8), runtime.event()
         self._looking = False
         self.step = 0
@@ -61,17 +60,7 @@ class GpuEngine:
 
     def batches(self, examples: Iterable[Longs]) -> Generator[Prepared, None, None]:
         """See `compute.Engine`; a few are prepared ahead of time."""
-        waiting: deque[Future[Prepared]] = deque()
-        pool = ThreadPoolExecutor(self._threads)
-        try:
-            for rows in examples:
-                waiting.append(pool.submit(self._prepared, rows))
-                if len(waiting) > self._threads + 1:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+        return ahead(self._prepared, examples, self._threads)
 
     def _prepared(self, rows: Longs) -> Prepared:
         return self._packing.pack(self._examples, rows, learn=True), len(rows)

@@ -12,9 +12,11 @@ from nnlib import ranking
 from nnlib.activations import activate
 from nnlib.architecture import LayerKind
 from nnlib.batches import Examples, batches_of
+from nnlib.blockwise import BATCH
 from nnlib.compute import Floats
 from nnlib.data import Csr
 from nnlib.errors import DivergedError
+from nnlib.gpu.feed import ahead
 from nnlib.gpu.forward import Batch
 from nnlib.gpu.losses import ADDED
 from nnlib.gpu.packing import ABSENT, Packing
@@ -29,10 +31,11 @@ MOST_RANKED = 1024  # items that the kernel `top` ranks
 class GpuEvaluator:
     """Several threads may ask; they prepare their batches at the same time and take turns on the GPU."""
 
-    def __init__(self, session: Session) -> None:
-        self._session, self._runtime = session, session.runtime
+    def __init__(self, session: Session, threads: int) -> None:
+        """Ask the network of a session; `threads` prepare batches."""
+        self._session, self._runtime, self._threads = session, session.runtime, threads
         self._lock = threading.Lock()
-        runtime, most = session.runtime, session.most
+        runtime, most = session.runtime, BATCH
         self._ranked: Array = runtime.zeros(most * MOST_RANKED, np.int32)
         self._best: Array = runtime.zeros(most * MOST_RANKED)
         self._parts: Array = runtime.zeros(MOST_PARTS, np.float64)
@@ -53,9 +56,10 @@ class GpuEvaluator:
 
         with self._lock:
             self._runtime.upload(losses.status, np.zeros(4))
-            for low, high in batches_of(examples.count, session.most):
-                words = packing.pack(examples, np.arange(low, high))
-                session.run("loss", words, packing, high - low, work)
+            places = [np.arange(low, high) for low, high in batches_of(examples.count, BATCH)]
+            prepared = ahead(lambda rows: packing.pack(examples, rows), places, self._threads)
+            for words, rows in zip(prepared, places, strict=True):
+                session.run("loss", words, packing, len(rows), work)
             total = float(self._runtime.download(losses.status)[ADDED])
         if not np.isfinite(total):
             raise DivergedError(f"the validation loss is {total}; lower learning_rate")
@@ -82,7 +86,7 @@ class GpuEvaluator:
             launch("top", (count,), sums, count, node.units, ld, batch.words, *where, k, ranked, best)
 
         with self._lock:
-            session.run(("top", output, k, owned is None), words, packing, count, work)
+            session.run(("top", output, k, owned is None), words, packing, count, work, graph=count == BATCH)
             if np.isfinite(self._runtime.download(self._parts)).all():
                 items, sums = self._runtime.download(ranked), self._runtime.download(best)
                 return items.reshape(count, k).astype(np.int64), sums.reshape(count, k)
@@ -115,4 +119,4 @@ class GpuEvaluator:
             return finite(self._runtime.rows(places[0]))
 
     def _packing(self, examples: Examples) -> Packing:
-        return Packing(self._session.graph.network.spec, examples.sets, self._session.most)
+        return Packing(self._session.graph.network.spec, examples.sets, BATCH)

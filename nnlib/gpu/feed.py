@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.gpu.runtime import Array, Runtime
 
 Words = NDArray[np.int32]
+S = TypeVar("S")
+T = TypeVar("T")
 
 SLOTS = 2  # batches on their way
 GROWTH = 1.5  # times what a batch needs is taken when it does not fit, so that this becomes rare at once
+
+
+def ahead(prepare: Callable[[S], T], items: Iterable[S], threads: int) -> Generator[T, None, None]:
+    """Yield prepare(item) for every item, in order; a few are prepared ahead of time, on `threads` threads."""
+    waiting: deque[Future[T]] = deque()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for item in items:
+            waiting.append(pool.submit(prepare, item))
+            if len(waiting) > threads + 1:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 class Feed:

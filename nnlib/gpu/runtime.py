@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.errors import MachineError
+from nnlib.gpu.cubins import kept_in, machine_code, prepare_cupy
 from nnlib.gpu.cublas import Cublas
-from nnlib.gpu.sources import OPTIONS, Signature, signatures, source
+from nnlib.gpu.sources import Signature, signatures
 
 Array = Any  # cupy.ndarray
 Graph = Any  # cupy.cuda.Graph
@@ -30,30 +32,35 @@ SCALARS = {
     "double": np.float64,
 }
 INSTALL = "install regiondag[gpu-cuda13] (Turing and later) or regiondag[gpu-cuda12] (Volta and later)"
+LIBRARIES = ("cupy", "cupy_backends", "cuda")  # whose errors are the machine's
 
 
 def usable() -> bool:
     """Whether CuPy is here and finds a GPU that it can use; never raises."""
     try:
-        return bool(_cupy().is_available())
-    except Exception:  # a half-installed CuPy fails in many ways
+        cupy = _cupy()
+        return bool(cupy.is_available()) and cupy.cuda.Stream(non_blocking=True) is not None  # a busy one refuses that
+    except Exception:  # a half-installed CuPy and a broken GPU fail in many ways
         return False
 
 
 @cache
 def _cupy() -> Any:
+    """Return CuPy with everything that is needed of it."""
+    prepare_cupy()
     import cupy
     import cupy.cublas  # loads cuBLAS, or says that it is missing
 
+    cupy.cuda.nvrtc.getVersion()  # the same for the compiler
     return cupy
 
 
 class Runtime:
     """One GPU. What is asked of it is done in order on `compute`; `copy` brings the next batches meanwhile."""
 
-    def __init__(self, cupy: Any, products: Products) -> None:
-        """Use a module like CuPy, and what multiplies matrices on a stream of it."""
-        self._cupy, self._products = cupy, products
+    def __init__(self, cupy: Any, products: Products, folder: Path) -> None:
+        """Use a module like CuPy, what multiplies matrices on a stream of it, and a folder for machine code."""
+        self._cupy, self._products, self._folder = cupy, products, folder
         self.compute, self.copy = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         self._modules: dict[str, Any] = {}
         self._functions: dict[str, tuple[Any, list[Callable[[Any], Any]]]] = {}
@@ -64,11 +71,22 @@ class Runtime:
         """Return the GPU of this process; MachineError with the reason when there is none that can be used."""
         try:
             cupy = _cupy()
-        except Exception as error:  # a half-installed CuPy fails in many ways
-            raise MachineError(f"no GPU can be used: {error}; {INSTALL}") from error
-        if not cupy.is_available():
-            raise MachineError(f"no GPU can be used: {_reason(cupy)}")
-        return cls(cupy, Cublas)
+            if cupy.is_available():
+                return cls(cupy, Cublas, kept_in())
+        except Exception as error:  # a half-installed CuPy and a broken GPU fail in many ways
+            missing = isinstance(error, ImportError) or type(error).__module__.startswith("cuda.")
+            advice = f"; {INSTALL}" if missing else ""
+            raise MachineError(f"no GPU can be used: {error}{advice}") from error
+        raise MachineError(f"no GPU can be used: {_reason(cupy)}")
+
+    def close(self) -> None:
+        """Wait for what was asked, and give up what cuBLAS holds."""
+        for stream in (self.compute, self.copy):
+            with suppress(Exception):  # what failed has been told
+                stream.synchronize()
+        for product in self._by_precision.values():
+            product.close()
+        self._by_precision.clear()
 
     @property
     def versions(self) -> dict[str, str]:
@@ -92,7 +110,7 @@ class Runtime:
                 f"the GPU has too little memory: {error}; ask for a larger one, or a smaller batch"
             ) from error
         except Exception as error:
-            if type(error).__module__.partition(".")[0] not in ("cupy", "cupy_backends"):
+            if type(error).__module__.partition(".")[0] not in LIBRARIES:
                 raise
             raise MachineError(f"the GPU failed: {type(error).__name__}: {error}") from error
 
@@ -124,8 +142,13 @@ class Runtime:
 
     def rows(self, array: Array) -> NDArray[Any]:
         """Return as `download` a matrix whose rows may lie apart."""
-        with self.compute:
-            return self.download(self._cupy.ascontiguousarray(array))
+        rows, columns = array.shape
+        host = np.empty(array.shape, array.dtype)
+        width, pitch = columns * array.itemsize, array.strides[0]
+        places = (host.ctypes.data, width, array.data.ptr, pitch, width, rows)
+        self._cupy.cuda.runtime.memcpy2DAsync(*places, DEVICE_TO_HOST, self.compute.ptr)
+        self.compute.synchronize()
+        return host
 
     def begin_upload(self, array: Array, pinned: NDArray[np.int32]) -> None:
         """Start to copy pinned words to the start of an array of words, on `copy`."""
@@ -148,7 +171,7 @@ class Runtime:
 
     def event(self) -> Any:
         """Return a mark that can be set in a stream and waited for."""
-        return self._cupy.cuda.Event(disable_timing=True)
+        return self._cupy.cuda.Event(block=True, disable_timing=True)  # who waits leaves the processor to others
 
     def launch(self, name: str, grid: tuple[int, ...], *arguments: Any) -> None:
         """Launch a kernel on `compute` in blocks of THREADS; an empty grid does nothing."""
@@ -181,9 +204,11 @@ class Runtime:
         self.compute.begin_capture()
         try:
             work()
-        finally:
-            graph = self.compute.end_capture()
-        return graph
+        except BaseException:
+            with suppress(Exception):  # it would hide what went wrong
+                self.compute.end_capture()
+            raise
+        return self.compute.end_capture()
 
     def replay(self, graph: Graph) -> None:
         """Launch a graph on `compute`."""
@@ -196,7 +221,8 @@ class Runtime:
         if name not in self._functions:
             signature = signatures()[name]
             if signature.family not in self._modules:
-                self._modules[signature.family] = self._cupy.RawModule(code=source(signature.family), options=OPTIONS)
+                path = machine_code(self._cupy, signature.family, self._folder)
+                self._modules[signature.family] = self._cupy.RawModule(path=str(path))
             function = self._modules[signature.family].get_function(name)
             self._functions[name] = function, _conversions(signature)
         return self._functions[name]

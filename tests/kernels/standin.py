@@ -8,9 +8,14 @@ fit the kernel's signature.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import shutil
+import tempfile
 from collections import deque
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -83,7 +88,7 @@ class Graph:
 
 
 class Event:
-    def __init__(self, disable_timing: bool = False) -> None:
+    def __init__(self, block: bool = False, disable_timing: bool = False) -> None:
         self.mark: dict[str, Any] = {"done": True}
 
     def record(self, stream: Stream) -> None:
@@ -121,6 +126,9 @@ class Products:
 
         self._stream.ask(work)
 
+    def close(self) -> None:
+        assert not self._stream.waiting
+
 
 class Cupy:
     """What `nnlib.gpu` uses of CuPy."""
@@ -134,6 +142,7 @@ class Cupy:
         runtime = SimpleNamespace(
             memcpyAsync=self._copy,
             memsetAsync=self._set,
+            memcpy2DAsync=self._copy_rows,
             runtimeGetVersion=lambda: 13000,
             driverGetVersion=lambda: 13000,
             getDeviceProperties=lambda _: {"name": b"no GPU"},
@@ -142,16 +151,18 @@ class Cupy:
             Stream=Stream,
             Event=Event,
             runtime=runtime,
+            nvrtc=SimpleNamespace(getVersion=lambda: (13, 0)),
+            compiler=SimpleNamespace(compile_using_nvrtc=lambda code, options: (code.encode(), None)),
             alloc_pinned_memory=lambda size: np.full(size, FILL, np.uint8),
             memory=SimpleNamespace(OutOfMemoryError=MemoryError),
-            Device=lambda: SimpleNamespace(id=0),
+            Device=lambda: SimpleNamespace(id=0, compute_capability="stand-in"),
         )
 
     def is_available(self) -> bool:
         return True
 
     def runtime(self) -> Runtime:
-        return Runtime(self, Products)
+        return Runtime(self, Products, _folder())
 
     def zeros(self, shape: Any, dtype: Any = np.float32) -> Array:
         stream = Stream.current[-1]
@@ -170,13 +181,8 @@ class Cupy:
             assert (whole[:GUARD] == FILL).all()
             assert (whole[GUARD + size :] == FILL).all()
 
-    def ascontiguousarray(self, array: Array) -> Array:
-        result = self.zeros(array.shape, array.dtype)
-        Stream.current[-1].ask(lambda: np.copyto(result, array))
-        return result
-
-    def RawModule(self, code: str, options: tuple[str, ...]) -> Any:
-        library = compiled(code)
+    def RawModule(self, path: str) -> Any:
+        library = compiled(Path(path).read_text(encoding="utf-8"))
         return SimpleNamespace(get_function=lambda name: self._function(library.kernel(name)))
 
     def _function(self, kernel: Any) -> Callable[..., None]:
@@ -191,8 +197,20 @@ class Cupy:
     def _copy(self, target: int, origin: int, count: int, kind: int, stream: int) -> None:
         Stream.by_pointer[stream].ask(lambda: _move(target, origin, count))
 
+    def _copy_rows(self, target: int, to: int, origin: int, apart: int, width: int, rows: int, *more: int) -> None:
+        for row in range(rows):
+            self._copy(target + row * to, origin + row * apart, width, *more)
+
     def _set(self, target: int, value: int, count: int, stream: int) -> None:
         Stream.by_pointer[stream].ask(lambda: _bytes(target, count).fill(value))
+
+
+@cache
+def _folder() -> Path:
+    """Return the folder of this process for machine code."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    return folder
 
 
 def _pointer(value: Any) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from nnlib_samples import random_matrix
 
 from nnlib import Network, Predictor, Trainer, cli, devices, worker
 from nnlib.errors import MachineError, NnlibError
-from nnlib.gpu import runtime
+from nnlib.gpu import cubins, runtime
 from tests.kernels.standin import Cupy, Products
 
 RAW = {
@@ -24,9 +26,16 @@ RAW = {
 NO_GPU = "no GPU can be used: cudaErrorNoDevice"
 
 
+class CUDARuntimeError(RuntimeError):
+    """As CuPy's."""
+
+    __module__ = "cupy_backends.cuda.api.runtime"
+
+
 @pytest.fixture
-def present(cupy: Cupy, monkeypatch: pytest.MonkeyPatch) -> Cupy:
+def present(cupy: Cupy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cupy:
     """CuPy is here and has a GPU."""
+    monkeypatch.setattr(runtime, "kept_in", lambda: tmp_path)
     monkeypatch.setattr(runtime, "_cupy", lambda: cupy)
     monkeypatch.setattr(runtime, "Cublas", Products)
     return cupy
@@ -70,6 +79,39 @@ def test_a_broken_cupy_is_none(monkeypatch):
             runtime.Runtime.open()
     finally:
         runtime._cupy.cache_clear()
+
+
+@pytest.mark.parametrize("home", ["/proc/none", None])
+def test_cupy_gets_a_folder_where_there_is_no_home(monkeypatch, tmp_path, home):
+    """HTCondor's jobs often have none, and CuPy makes a folder there when it is imported."""
+    monkeypatch.setenv("_CONDOR_SCRATCH_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+    monkeypatch.setenv("CUPY_CACHE_DIR", "")
+    monkeypatch.delenv("CUPY_CACHE_DIR")
+    monkeypatch.setenv("HOME", home or str(tmp_path / "home"))
+    cubins.prepare_cupy()
+    folder = os.environ.pop("CUPY_CACHE_DIR", None)
+    assert (folder is not None and Path(folder).parent == tmp_path) == (home is not None)
+    assert cubins.kept_in().parent == tmp_path
+
+
+def test_kernels_are_compiled_once(cupy, tmp_path, monkeypatch):
+    path = cubins.machine_code(cupy, "reduce", tmp_path)
+    monkeypatch.delattr(cupy.cuda, "compiler")
+    assert cubins.machine_code(cupy, "reduce", tmp_path) == path
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+    with pytest.raises(AttributeError):
+        cubins.machine_code(cupy, "gather", tmp_path)
+
+
+def test_a_gpu_that_is_busy(present, monkeypatch):
+    def busy(**_: object) -> None:
+        raise CUDARuntimeError("cudaErrorDevicesUnavailable: all are busy")
+
+    monkeypatch.setattr(present.cuda, "Stream", busy)
+    assert not runtime.usable()
+    with pytest.raises(MachineError, match=r"no GPU can be used: cudaErrorDevicesUnavailable: all are busy$"):
+        runtime.Runtime.open()
 
 
 def test_illegal_devices(monkeypatch):
@@ -161,12 +203,6 @@ def test_a_job_where_gpus_are_simulated(make_trial, capsys, monkeypatch):
     code, result, said = job(make_trial(), capsys)
     assert (code, result["backend"]) == (0, devices.backend.NAME)
     assert "GPUs are simulated" in said
-
-
-class CUDARuntimeError(RuntimeError):
-    """As CuPy's."""
-
-    __module__ = "cupy_backends.cuda.api.runtime"
 
 
 @pytest.mark.usefixtures("_signals")
