@@ -1,6 +1,7 @@
 // Limits of the norms of deltas and weights, and the penalty of activations that are not sparse.
 #include "columns.cuh"
 
+constexpr int CHUNK = 2048;  // rows that a block of column_squares and limit_columns takes
 constexpr float MEAN_FLOOR = 1e-6f;  // of the mean activation, as in DSSTNE
 constexpr float MEAN_CEILING = (float)(1 - 1e-6);
 
@@ -47,22 +48,37 @@ extern "C" __global__ void limit_rows(float* w, long long rows, int n, float lim
     for (long long row = blockIdx.x; row < rows; row += gridDim.x) limit_row(w + row * n, n, 1, limit);
 }
 
-// Each column of w (rows, n) scaled by min(1, limit / |column|): WeightNorm of other weights. Grid ceil(n / 32),
-// blocks as in columns.cuh. Twin: optimizers._limit.
-extern "C" __global__ void limit_columns(float* w, long long rows, int n, float limit)
+// parts[k, column] = the sum of the squares of rows k CHUNK .. k CHUNK + CHUNK - 1 of a column of w (rows, n). Grid
+// (ceil(n / 32), chunks), blocks as in columns.cuh: few columns alone would not fill a GPU. The first half of limit_columns.
+extern "C" __global__ void column_squares(const float* __restrict__ w, float* __restrict__ parts, long long rows, int n)
 {
     const int column = blockIdx.x * 32 + threadIdx.x % 32, lane = threadIdx.x / 32;
-    const long long count = column < n ? rows : 0;  // all threads meet at the barriers
+    const long long begin = (long long)blockIdx.y * CHUNK, end = begin + CHUNK < rows ? begin + CHUNK : rows;
+    const long long count = column < n ? end : 0;  // all threads meet at the barriers
     float part[AHEAD], own = 0;
-    for (long long first = lane; first < count; first += AHEAD * LANES) {
+    for (long long first = begin + lane; first < count; first += AHEAD * LANES) {
         load(part, w + column, first, count, n, 0);
         for (int j = 0; j < AHEAD; ++j) own += part[j] * part[j];
     }
-    const float factor = limiting(sqrtf(over_lanes(own)), limit);
+    own = over_lanes(own);
+    if (column < n && lane == 0) parts[(long long)blockIdx.y * n + column] = own;
+}
+
+// Each column of w (rows, n) scaled by min(1, limit / |column|): WeightNorm of weights that stand by input unit. parts:
+// of column_squares, whose grid is this one's. Twin: optimizers._limit.
+extern "C" __global__ void limit_columns(float* w, const float* __restrict__ parts, long long rows, int n, float limit)
+{
+    const int column = blockIdx.x * 32 + threadIdx.x % 32, lane = threadIdx.x / 32;
+    if (column >= n) return;
+    float squares = 0;
+    for (int k = 0; k < gridDim.y; ++k) squares += parts[(long long)k * n + column];
+    const float factor = limiting(sqrtf(squares), limit);
     if (factor == 1) return;
-    for (long long first = lane; first < count; first += AHEAD * LANES) {
-        load(part, w + column, first, count, n, 0);
-        for (int j = 0; j < AHEAD && first + j * LANES < count; ++j)
+    const long long begin = (long long)blockIdx.y * CHUNK, end = begin + CHUNK < rows ? begin + CHUNK : rows;
+    float part[AHEAD];
+    for (long long first = begin + lane; first < end; first += AHEAD * LANES) {
+        load(part, w + column, first, end, n, 0);
+        for (int j = 0; j < AHEAD && first + j * LANES < end; ++j)
             w[(first + j * LANES) * n + column] = part[j] * factor;
     }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from nnlib.rules import RULES
 from nnlib.updates import ADAMS, Hyper, Rate
 
 RULE_NAMES = tuple(RULES)  # as `enum Rule` in kernels/names.cuh
+CHUNK = 2048  # rows that a block of `column_squares` takes, as in kernels/limits.cu
 TABLE_BLOCKS = 4096  # that share the rows which a batch touches
 
 
@@ -35,6 +37,8 @@ class Updates:
         sizes = [self._parameters.flat.size, *(table.values.size for table in self._parameters.tables.values())]
         self._blocks = [part_blocks(size) for size in sizes]  # that sum the squares of each part of a gradient
         self._parts = runtime.zeros(sum(self._blocks) if clip else 0, np.float64)
+        limited = [w for edge, w in self._limited() if not self._by_rows(edge)]
+        self._squares = runtime.zeros(max((math.ceil(w.shape[0] / CHUNK) * w.shape[1] for w in limited), default=0))
         self._used = set[int]()
         self._late: list[tuple[Edge, Batch, Array]] = []
 
@@ -149,19 +153,29 @@ class Updates:
             if uses > 1 and gradient is not None:
                 self._runtime.launch("mul_c", blocks(gradient.size), gradient, 1 / uses, gradient.size)
 
+    def _limited(self) -> Iterator[tuple[Edge, Array]]:
+        """Yield the edges whose weights have a limit and are not shared, with their weights."""
+        network = self._forward.graph.network
+        shared = {edge.owner for edge in network.spec.edges if edge.owner != edge.number}
+        for edge in owners(network.spec):
+            fixed = edge.number in shared or edge.number in network.locked
+            if network.spec.layers[edge.target].weight_norm and not fixed:
+                yield edge, self._parameters.weights(edge.number)
+
+    def _by_rows(self, edge: Edge) -> bool:
+        return layout_of(self._forward.graph.network.spec, edge) is Layout.BY_OUTPUT
+
     def _limit(self) -> None:
-        """Scale down the weights into each unit whose norm is above the limit, if they are not shared."""
-        spec = self._forward.graph.network.spec
-        shared = {edge.owner for edge in spec.edges if edge.owner != edge.number}
-        for edge in owners(spec):
-            limit = spec.layers[edge.target].weight_norm
-            if not limit or edge.number in shared or edge.number in self._forward.graph.network.locked:
-                continue
-            w = self._parameters.weights(edge.number)
-            if layout_of(spec, edge) is Layout.BY_OUTPUT:
-                self._runtime.launch("limit_rows", (min(w.shape[0], 1 << 16),), w, *w.shape, limit)
+        """Scale down the weights into each unit whose norm is above the limit."""
+        for edge, w in self._limited():
+            limit = self._forward.graph.network.spec.layers[edge.target].weight_norm
+            rows, n = w.shape
+            if self._by_rows(edge):
+                self._runtime.launch("limit_rows", (min(rows, 1 << 16),), w, rows, n, limit)
             else:
-                self._runtime.launch("limit_columns", (math.ceil(w.shape[1] / 32),), w, *w.shape, limit)
+                grid = (math.ceil(n / 32), math.ceil(rows / CHUNK))
+                self._runtime.launch("column_squares", grid, w, self._squares, rows, n)
+                self._runtime.launch("limit_columns", grid, w, self._squares, rows, n, limit)
 
 
 def hyper_constants(hyper: Hyper) -> np.ndarray:

@@ -9,6 +9,7 @@ import pytest
 
 from nnlib import backward, optimizers
 from nnlib.architecture import Activation, Layer, LayerKind, Sparseness
+from nnlib.gpu.updates import CHUNK
 from nnlib.network import Layout
 from tests.kernels.host import poisoned, run
 
@@ -69,21 +70,28 @@ def test_rows(monkeypatch, random, rows, n, grid):
     assert_close(run("limits", "limit_rows", (grid,), [w, np.int64(rows), np.int32(n), np.float32(limit)])[0], wanted)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 2, 31, 32, 33, 200])
+@pytest.mark.parametrize("rows", [0, 1, 2, 31, 32, 33, 200, 2048, 2049, 5000])
 @pytest.mark.parametrize("n", COLUMNS)
 def test_columns(monkeypatch, random, rows, n):
     w = (random.normal(0, 1, (rows, n)) * random.uniform(0, 1.4, n)).astype(np.float32)
     limit = 0.7 * max(rows, 1) ** 0.5
     wanted = weights_limited(monkeypatch, w, Layout.PLAIN, limit)
-    args = [w, np.int64(rows), np.int32(n), np.float32(limit)]
-    assert_close(run("limits", "limit_columns", (-(-n // 32),), args)[0], wanted)
+    assert_close(columns_limited(w, limit), wanted)
+
+
+def columns_limited(w: np.ndarray, limit: float) -> np.ndarray:
+    """What the two launches make of w."""
+    rows, n = w.shape
+    grid, shape = (-(-n // 32), max(1, -(-rows // CHUNK))), (np.int64(rows), np.int32(n))
+    [parts] = run("limits", "column_squares", grid, [w, poisoned((grid[1], n)), *shape])
+    return run("limits", "limit_columns", grid, [w, parts, *shape, np.float32(limit)])[0]
 
 
 def test_what_is_within_the_limit_keeps_its_bits(random):
     w = random.uniform(-0.1, 0.1, (33, 70)).astype(np.float32)
     args = [w, np.int64(33), np.int32(70), np.float32(1)]
     np.testing.assert_array_equal(run("limits", "limit_rows", (33,), args)[0], w)
-    np.testing.assert_array_equal(run("limits", "limit_columns", (3,), args)[0], w)
+    np.testing.assert_array_equal(columns_limited(w, 1), w)
 
 
 def penalty_of(a: np.ndarray, p: float, beta: float) -> np.ndarray:
