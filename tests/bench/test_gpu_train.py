@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -17,31 +15,10 @@ from hypothesis import strategies as st
 
 from nnlib.cpu import Cpu
 from nnlib.gpu.compute import Gpu
+from tests.bench.conftest import BENCH
 from tests.kernels.standin import Cupy
 
-BENCH = Path(__file__).parents[1] / "scripts" / "bench"
 TINY = {"batch": 8, "batches": 3, "steps": 3, "warm": 1}
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> object:
-    """Give a function that imports a module of scripts/bench."""
-    monkeypatch.syspath_prepend(str(BENCH))
-
-    def load(name: str) -> ModuleType:
-        return importlib.import_module(name)
-
-    return load
-
-
-@pytest.fixture
-def work(bench) -> ModuleType:
-    return bench("gpu_work")
-
-
-@pytest.fixture
-def train(bench) -> ModuleType:
-    return bench("gpu_train")
 
 
 @pytest.fixture

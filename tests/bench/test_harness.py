@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-BENCH = Path(__file__).parents[1] / "scripts" / "bench"
+from tests.bench.conftest import BENCH
 
 DAGMAN_OUT = """\
 11/21/26 10:43:21 Running PRE script of Node south_t0004...
@@ -21,17 +19,6 @@ DAGMAN_OUT = """\
 11/21/26 10:43:29 POST Script of node south_t0005 completed successfully.
 11/21/26 10:43:30 Running POST script of Node south_t0004...
 """
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> object:
-    """Give a function that imports a module of scripts/bench."""
-    monkeypatch.syspath_prepend(str(BENCH))
-
-    def load(name: str) -> ModuleType:
-        return importlib.import_module(name)
-
-    return load
 
 
 @pytest.fixture

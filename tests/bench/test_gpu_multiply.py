@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import json
 import subprocess
 import sys
@@ -13,18 +12,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-BENCH = Path(__file__).parents[1] / "scripts" / "bench"
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> object:
-    """Give a function that imports a module of scripts/bench."""
-    monkeypatch.syspath_prepend(str(BENCH))
-
-    def load(name: str) -> ModuleType:
-        return importlib.import_module(name)
-
-    return load
+from tests.bench.conftest import BENCH
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -12,33 +11,12 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-BENCH = Path(__file__).parents[1] / "scripts" / "bench"
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> object:
-    """Give a function that imports a module of scripts/bench."""
-    monkeypatch.syspath_prepend(str(BENCH))
-
-    def load(name: str) -> ModuleType:
-        return importlib.import_module(name)
-
-    return load
+from tests.bench.conftest import BENCH
 
 
 @pytest.fixture
 def gpu(bench) -> ModuleType:
     return bench("gpu")
-
-
-@pytest.fixture
-def work(bench) -> ModuleType:
-    return bench("gpu_work")
-
-
-@pytest.fixture
-def train(bench) -> ModuleType:
-    return bench("gpu_train")
 
 
 def test_without_libraries_it_says_what_to_install(gpu, monkeypatch, capsys, tmp_path):

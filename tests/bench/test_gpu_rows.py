@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-
-BENCH = Path(__file__).parents[1] / "scripts" / "bench"
-
-
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> object:
-    """Give a function that imports a module of scripts/bench."""
-    monkeypatch.syspath_prepend(str(BENCH))
-
-    def load(name: str) -> ModuleType:
-        return importlib.import_module(name)
-
-    return load
-
-
-@pytest.fixture
-def work(bench) -> ModuleType:
-    return bench("gpu_work")
-
-
-@pytest.fixture
-def train(bench) -> ModuleType:
-    return bench("gpu_train")
 
 
 @pytest.fixture
