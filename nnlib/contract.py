@@ -54,6 +54,7 @@ class Status(enum.StrEnum):
     BAD_INPUT = "bad_input"
     MACHINE = "machine"
     EVICTED = "evicted"
+    PRUNED = "pruned"  # trained, and ended early because others were better at that epoch
 
 
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
@@ -123,6 +124,7 @@ class Trial:
     valid_file: str | None = None
     test_file: str | None = None
     champion: str | None = None  # the standing champion's model, tested beside the new one
+    rungs: tuple[tuple[int, float], ...] = ()  # (epoch, value that the metric must have reached after it to go on)
     sha256: Mapping[str, str] = field(default_factory=dict)  # input file -> digest it must have
     version: int = CONTRACT_VERSION
 
@@ -138,6 +140,7 @@ class Result:
     metrics: Mapping[str, float] = field(default_factory=dict)
     baseline: Mapping[str, float] = field(default_factory=dict)  # the same metrics of plain popularity
     champion: Mapping[str, float] = field(default_factory=dict)  # the same metrics of the standing champion
+    curve: tuple[float, ...] = ()  # the trial's metric after each epoch
     best_epoch: int = 0
     epochs: int = 0
     examples: int = 0
@@ -168,6 +171,7 @@ def trial_from_json(text: str) -> Trial:
                 "train": TrainSettings(**raw["train"]),
                 "metric": Metric(**raw["metric"]),
                 "train_files": tuple(raw["train_files"]),
+                "rungs": tuple((int(epoch), float(value)) for epoch, value in raw.get("rungs", ())),
             }
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -183,7 +187,7 @@ def result_from_json(text: str) -> Result:
     """Read what `result_to_json` wrote; ContractError when it is empty, torn or of another version."""
     raw = _object(text, RESULT_FILE)
     try:
-        return Result(**{**raw, "status": Status(raw["status"])})
+        return Result(**{**raw, "status": Status(raw["status"]), "curve": tuple(raw.get("curve", ()))})
     except (KeyError, TypeError, ValueError) as error:
         raise ContractError(f"{RESULT_FILE}: not a result of version {CONTRACT_VERSION}: {error}") from error
 

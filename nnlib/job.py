@@ -148,8 +148,10 @@ def run(
         fit = _fit(trial, folder, spec, learned, ruler, keeper, compute)
         result = Result(
             node=trial.node,
-            status=Status.OK,
+            status=Status.PRUNED if fit.pruned else Status.OK,
+            reason=f"ended after epoch {fit.epochs}: others were better by then" if fit.pruned else "",
             metrics=ruler.everything(compute.evaluator(fit.network)),
+            curve=_curve(folder / LOG_FILE),
             best_epoch=fit.best_epoch,
             epochs=fit.epochs,
             examples=learned.examples(spec).count,
@@ -186,11 +188,13 @@ def _fit(
             compute,
             keeper,
             on_batch,
+            trial.rungs,
         )
 
 
 def _identity(trial: Trial, spec: NetworkSpec, compute: Compute) -> str:
     """Return what distinguishes this training from every other one whose checkpoint could lie here."""
+    trial = replace(trial, rungs=())  # made anew when the node is tried again
     text = f"{trial_to_json(trial)}\n{spec!r}\n{compute.name}"
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -295,6 +299,12 @@ def _champion(trial: Trial, folder: Path, ruler: Ruler, compute: Compute) -> tup
         return ruler.ranking(evaluator), reason if ruler.goal.k is None else ""
     except (DataError, DivergedError, FileNotFoundError, MemoryError) as error:
         return {}, f"champion not tested: {error}"
+
+
+def _curve(log: Path) -> tuple[float, ...]:
+    """Return the metric after each epoch, empty where none was measured."""
+    values = [json.loads(line)["value"] for line in log.read_text(encoding="utf-8").splitlines()]
+    return tuple(value for value in values if value is not None)
 
 
 @contextmanager

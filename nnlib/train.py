@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from nnlib.errors import DataError, DivergedError
 from nnlib.network import Network
 
 OnBatch = Callable[[int, int, int], None]  # (epoch, examples done in it, of how many)
+Rungs = Iterable[tuple[int, float]]  # (epoch, value)
 Validate = Callable[[Evaluator], float]  # measures a network on what was held out
 
 LOSS_BOUND = 10  # times the loss before training: a training this much worse than none has diverged
@@ -45,6 +46,7 @@ class Fit:
     network: Network
     epochs: int
     best_epoch: int
+    pruned: bool = False  # a rung was not reached
 
 
 @dataclass(slots=True)
@@ -82,10 +84,16 @@ class Training:
         validate: Validate | None = None,
         minimize: bool = False,
         compute: Compute | None = None,
+        rungs: Rungs = (),
     ) -> None:
-        """Prepare a training of `network` in place; without `validate` all epochs are run and the last one counts."""
+        """Prepare a training of `network` in place; without `validate` all epochs are run and the last one counts.
+
+        `rungs` has what the metric must have reached after some epochs for the training to go on.
+        """
         self.network, self.settings, self.position = network, settings, Position()
         self.best: Network | None = None
+        self.pruned = False
+        self._rungs = dict(rungs)
         self._examples, self._validate, self._minimize = examples, validate, minimize
         self._batches = batches_of(examples.count, settings.batch)
         self._engine = (compute or Cpu()).engine(network, examples, settings)
@@ -106,12 +114,12 @@ class Training:
                 self._run_epoch(keeper, on_batch)
             self._end_epoch(report)
         network = self.best or self._engine.pull()
-        return Fit(network, position.epoch - 1, position.best_epoch or position.epoch - 1)
+        return Fit(network, position.epoch - 1, position.best_epoch or position.epoch - 1, self.pruned)
 
     def _stalled(self) -> bool:
-        """Whether the metric has not become better for `stop_after` epochs."""
+        """Whether the metric has not become better for `stop_after` epochs, or not good enough for a rung."""
         position, patience = self.position, self.settings.stop_after
-        return bool(self._validate and patience and position.epoch - 1 - position.best_epoch >= patience)
+        return self.pruned or bool(self._validate and patience and position.epoch - 1 - position.best_epoch >= patience)
 
     def _run_epoch(self, keeper: Keeper | None, on_batch: OnBatch | None) -> None:
         position, engine = self.position, self._engine
@@ -161,6 +169,8 @@ class Training:
             better = value if self._minimize else -value
             if better < position.best_value:
                 position.best_value, position.best_epoch, self.best = better, position.epoch, engine.pull().copy()
+            rung = self._rungs.get(position.epoch)
+            self.pruned = rung is not None and position.best_value > (rung if self._minimize else -rung)
         position.epoch, position.batch, position.total, position.seconds = position.epoch + 1, 0, 0.0, 0.0
 
     def _place(self) -> str:
@@ -206,6 +216,7 @@ def fit(
     compute: Compute | None = None,
     keeper: Keeper | None = None,
     on_batch: OnBatch | None = None,
+    rungs: Rungs = (),
 ) -> Fit:
     """Train `network` in place and return its best parameters; see `Training`."""
-    return Training(network, examples, settings, validate, minimize, compute).run(report, keeper, on_batch)
+    return Training(network, examples, settings, validate, minimize, compute, rungs).run(report, keeper, on_batch)

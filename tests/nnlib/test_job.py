@@ -11,7 +11,17 @@ from nnlib_samples import ITEMS, NETWORK, clustered
 from nnlib import backend, job
 from nnlib import network as net
 from nnlib.batches import resolve
-from nnlib.contract import Metric, Role, Status, TrainSettings, sha256_of, trial_from_json, trial_to_json
+from nnlib.contract import (
+    Metric,
+    Role,
+    Status,
+    TrainSettings,
+    result_from_json,
+    result_to_json,
+    sha256_of,
+    trial_from_json,
+    trial_to_json,
+)
 from nnlib.data import Csr, Data, DataSet, Dense
 from nnlib.datafile import write_data
 from nnlib.errors import CheckpointedError, DataError, EvictedError, NnlibError
@@ -265,3 +275,14 @@ def test_compat_in_any_case(make_trial):
     path = make_trial(train=TrainSettings(compat="DSSTNE"))
     trial = trial_from_json(path.read_text())
     assert job._network_spec(trial, path.parent).compat
+
+
+def test_a_trial_is_pruned_at_a_rung(make_trial):
+    result = run(make_trial(rungs=((2, 2.0),)))
+    assert (result.status, result.epochs, len(result.curve)) == (Status.PRUNED, 2, 2)
+    assert result.reason == "ended after epoch 2: others were better by then"
+    assert result.value == max(result.curve)
+    assert result_from_json(result_to_json(result)) == result
+    whole = run(make_trial("whole"))
+    assert (whole.status, whole.epochs) == (Status.OK, len(whole.curve))
+    assert whole.curve[:2] == result.curve

@@ -274,3 +274,16 @@ def test_a_batch_without_any_input_is_learned_from():
     _, epochs, network = fit(NOISY, sets, optimizer="adam", epochs=2)
     assert epochs[1].loss < epochs[0].loss
     assert bits(network) != bits(network_of(NOISY, sets))
+
+
+@pytest.mark.parametrize(("minimize", "values"), [(False, [1, 2, 5, 9]), (True, [-1, -2, -5, -9])])
+def test_a_training_that_misses_a_rung_ends(minimize, values):
+    sign = -1 if minimize else 1
+    for height, epochs in ((1.5, 4), (2, 4), (2.5, 2)):
+        script = iter(values)
+        network = network_of(PLAIN, SETS)
+        examples = examples_of(network.spec, SETS, "d")
+        given = TrainSettings(epochs=4, batch=16, stop_after=0)
+        keys = {"minimize": minimize, "rungs": [(2, sign * height)]}
+        found = train.fit(network, examples, given, lambda _: None, lambda _, script=script: next(script), **keys)
+        assert (found.epochs, found.pruned) == (epochs, epochs == 2)
