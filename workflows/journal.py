@@ -14,7 +14,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +54,7 @@ class Settled:
     metrics: Mapping[str, float] = field(default_factory=dict)
     baseline: Mapping[str, float] = field(default_factory=dict)
     standing: Mapping[str, float] = field(default_factory=dict)  # the champion of the run before, on this test set
+    curve: Sequence[float] = ()  # the trial's metric after each epoch
     best_epoch: int = 0
     seconds: float = 0.0
     promoted: bool = False
