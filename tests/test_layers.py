@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[1]
 
 LAYERS = (
     {"errors", "resources", "dirs", "features"},
-    {"yamlfile", "schema", "space", "study", "names", "clauses"},
-    {"sections", "config", "plan", "suggest", "journal", "regionspec"},
+    {"yamlfile", "schema", "space", "study", "names", "clauses", "constraints"},
+    {"sections", "config", "plan", "tuning", "journal", "regionspec"},
     {"submit_syntax", "render", "bundle"},
     {"standing", "datacheck", "terminal", "pool", "rundir", "propose", "settle", "report"},
     {"condor", "preflight", "status", "submission", "node"},
@@ -24,7 +24,7 @@ LAYERS = (
 THIRD_PARTY = {
     "yaml": "workflows/yamlfile.py",
     "jinja2": "workflows/render.py",
-    "skopt": "workflows/suggest.py",
+    "skopt": "workflows/tuning/skopt_method.py",
     "platformdirs": "workflows/dirs.py",
     "htcondor2": "workflows/condor.py",
     "classad2": "workflows/condor.py",

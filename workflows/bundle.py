@@ -14,6 +14,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip can hold
 
 MANAGER_MODULES = (
     "workflows/__init__.py",
+    "workflows/constraints.py",
     "workflows/errors.py",
     "workflows/journal.py",
     "workflows/names.py",
@@ -24,7 +25,11 @@ MANAGER_MODULES = (
     "workflows/settle.py",
     "workflows/space.py",
     "workflows/study.py",
-    "workflows/suggest.py",
+    "workflows/tuning/__init__.py",
+    "workflows/tuning/dispatch.py",
+    "workflows/tuning/domain.py",
+    "workflows/tuning/skopt_method.py",
+    "workflows/tuning/sobol.py",
     "nnlib/__init__.py",
     "nnlib/contract.py",
 )

@@ -14,6 +14,7 @@ from nnlib.contract import (
     MODEL_FILE,
     RESULT_FILE,
     TRIAL_FILE,
+    Metric,
     Role,
     TrainSettings,
     Trial,
@@ -24,8 +25,8 @@ from workflows.errors import GiveUpError
 from workflows.journal import OPEN, History, Journal
 from workflows.names import NETWORK_FILE, NodeName, RegionFolder, data_file
 from workflows.regionspec import RegionSpec, read_spec
-from workflows.space import Value, seed_of
-from workflows.suggest import Observation, suggest
+from workflows.space import Value, seed_of, with_defaults
+from workflows.tuning import Observation, propose
 
 TRAIN_SETTINGS = frozenset(field.name for field in fields(TrainSettings))
 
@@ -34,7 +35,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     """Write trial.json of a trial; the first node of a round proposes for the whole round.
 
     Returns False, having done nothing, when the trial's outcome is known: DAGMan lost track of it (a crash, a removal
-    without a rescue file), the journal did not.
+    without a rescue file), the journal did not; or when every point of a small space was tried.
     """
     if node.number is None:
         raise ValueError(f"{node} is not a trial")
@@ -47,6 +48,8 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         if node.number not in history.proposals:
             _propose_round(spec, journal, history, node.number)
             history = journal.read()
+        if node.number not in history.proposals:
+            return False
     point = history.proposals[node.number].point
     trial = _trial(spec, node, Role.TUNE, point, ("train",))
     _write_trial(folder, node, replace(trial, valid_file=data_file("valid")))
@@ -57,25 +60,34 @@ def _propose_round(spec: RegionSpec, journal: Journal, history: History, number:
     index = spec.search.round_of(number)
     first = sum(spec.search.sizes[:index])
     numbers = range(first, first + spec.search.sizes[index])
-    observations = [
-        Observation(history.proposals[trial].point, settled.value if settled.ok else None)
-        for trial, settled in sorted(history.settled.items())
-        if trial < first and settled.status not in OPEN  # a machine's fault says nothing of the hyperparameters
-    ]
-    points = suggest(
-        spec.search.method,
-        spec.search.space,
-        observations,
-        numbers,
-        trials=spec.search.trials,
-        minimize=spec.metric.minimize,
+    before = [trial for trial in sorted(history.proposals) if trial < first]
+    told = {trial: observed for trial in before if (observed := observation(history, trial, spec.metric)) is not None}
+    points = propose(
+        spec.search,
+        history=list(told.values()),
+        pending=[history.proposals[trial].point for trial in before if trial not in told],
+        n=len(numbers),
         seed=seed_of(spec.train.seed, spec.slug),
     )
     journal.append_all(
         ("proposed", {"trial": trial, "point": point})
-        for trial, point in zip(numbers, points, strict=True)
+        for trial, point in zip(numbers, points, strict=False)  # a small space may be exhausted
         if trial not in history.proposals
     )
+
+
+def observation(history: History, trial: int, metric: Metric) -> Observation | None:
+    """Return what the optimizer learns of a proposed trial; None while it says nothing of the hyperparameters.
+
+    A trial that was removed (past its deadline, out of memory for too long) failed; a fault of the machine or of the
+    data says nothing, and the trial may run again.
+    """
+    settled = history.settled.get(trial)
+    if settled is None or settled.status in OPEN - {"removed"}:
+        return None
+    sign = 1.0 if metric.minimize else -1.0
+    loss = sign * settled.value if settled.ok and settled.value is not None else None
+    return Observation(history.proposals[trial].point, loss, settled.seconds or None)
 
 
 def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
@@ -111,7 +123,8 @@ def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
 
 def _trial(spec: RegionSpec, node: NodeName, role: Role, point: Mapping[str, Value], parts: tuple[str, ...]) -> Trial:
     settings = {name: value for name, value in point.items() if name in TRAIN_SETTINGS}
-    others = {name: value for name, value in point.items() if name not in TRAIN_SETTINGS}
+    placeholders = with_defaults(spec.search.space, point)
+    others = {name: value for name, value in placeholders.items() if name not in TRAIN_SETTINGS}
     return Trial(
         node=str(node),
         region=spec.name,

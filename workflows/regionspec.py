@@ -41,6 +41,9 @@ def spec_to_json(spec: RegionSpec) -> str:
         "method": spec.search.method,
         "space": [parameter_to_json(parameter) for parameter in spec.search.space],
         "sizes": spec.search.sizes,
+        "constraints": spec.search.constraints,
+        "acquisition": spec.search.acquisition,
+        "give_up_after": spec.search.give_up_after,
     }
     raw = {
         "study": spec.study,
@@ -59,16 +62,26 @@ def read_spec(path: Path) -> RegionSpec:
     """Read what `spec_to_json` wrote; RegiondagError when it cannot be read."""
     try:
         raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        search = raw["search"]
         return RegionSpec(
             study=raw["study"],
             name=raw["name"],
             slug=raw["slug"],
             metric=Metric(**raw["metric"]),
             train=TrainSettings(**raw["train"]),
-            search=Search(search["method"], tuple(map(parameter_from_json, search["space"])), tuple(search["sizes"])),
+            search=_read_search(raw["search"]),
             final_parts=tuple(raw["final_parts"]),
             sha256=raw["sha256"],
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise RegiondagError(f"{path}: cannot be read as a region of this version: {error!r}") from error
+
+
+def _read_search(raw: Mapping[str, Any]) -> Search:
+    return Search(
+        method=raw["method"],
+        space=tuple(map(parameter_from_json, raw["space"])),
+        sizes=tuple(raw["sizes"]),
+        constraints=tuple(raw["constraints"]),
+        acquisition=raw["acquisition"],
+        give_up_after=raw["give_up_after"],
+    )

@@ -10,6 +10,7 @@ from nnlib.contract import Metric, TrainSettings
 from workflows.space import Space
 
 HOUR = 3600
+GIVE_UP_AFTER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,9 @@ class Search:
     method: str
     space: Space
     sizes: tuple[int, ...]
+    constraints: tuple[str, ...] = ()  # as `workflows.constraints` reads them
+    acquisition: str = "improvement"  # or improvement_per_second
+    give_up_after: int = GIVE_UP_AFTER  # failed trials at the start of a region after which it stops; 0: never
 
     @property
     def trials(self) -> int:

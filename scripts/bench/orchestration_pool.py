@@ -20,7 +20,7 @@ from harness import NotMeasuredError
 
 from workflows.names import parse_node
 from workflows.pool import Pool, require_pool
-from workflows.suggest import INITIAL_SHARE
+from workflows.tuning.dispatch import INITIAL_MOST, INITIAL_SHARE
 
 REGIONDAG = (sys.executable, "-m", "workflows")
 
@@ -228,7 +228,7 @@ def barrier(before: Sequence[Times], after: Sequence[Times]) -> Barrier:
 
 def fits_model(index: int, parallel: int, rounds: int) -> bool:
     """Return whether the round after round `index` is proposed by a model rather than at random."""
-    return (index + 1) * parallel >= max(parallel, math.ceil(INITIAL_SHARE * rounds * parallel))
+    return (index + 1) * parallel >= min(max(math.ceil(INITIAL_SHARE * rounds * parallel), 2), INITIAL_MOST)
 
 
 def median_of(barriers: Sequence[Barrier]) -> Barrier:

@@ -1,0 +1,115 @@
+"""The points that a search may propose: inside the space, without inactive parameters, every constraint met."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from workflows.constraints import Constraint, parse_constraints
+from workflows.space import (
+    Choice,
+    Parameter,
+    Point,
+    Space,
+    Value,
+    at,
+    grid_point,
+    grid_size,
+    level,
+    levels,
+    random_point,
+    seed_of,
+    without_inactive,
+)
+from workflows.study import Search
+from workflows.tuning.sobol import sobol_point
+
+TRIES = 2000  # at a random legal point
+COUNTABLE = 20_000  # values of a space that are listed where chance finds no new one
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A space and the constraints on its points."""
+
+    space: Space
+    constraints: tuple[Constraint, ...]
+
+    @property
+    def free(self) -> Space:
+        """The parameters that have more than one value."""
+        return tuple(p for p in self.space if not (isinstance(p, Choice) and len(p.options) == 1))
+
+    def holds(self, point: Point) -> bool:
+        """Return whether `point` meets every constraint."""
+        return all(constraint.holds(point) for constraint in self.constraints)
+
+    def at(self, units: Iterable[float]) -> dict[str, Value]:
+        """Return the point at coordinates of the unit cube, one for each parameter; it may break constraints."""
+        values = {parameter.name: at(parameter, unit) for parameter, unit in zip(self.space, units, strict=True)}
+        return without_inactive(self.space, values)
+
+    def random(self, seed: int, taken: set[str]) -> dict[str, Value] | None:
+        """Return a random legal point that is not `taken`; None when there seems to be none."""
+        for attempt in range(TRIES):
+            point = random_point(self.space, seed_of(seed, attempt) if attempt else seed)
+            if self.holds(point) and identity(point) not in taken:
+                return point
+        left = [point for point in self.all_points() if identity(point) not in taken]
+        return left[seed % len(left)] if left else None
+
+    def sobol(self, index: int, seed: int) -> dict[str, Value]:
+        """Return point `index` of the space's Sobol sequence."""
+        free = {parameter.name: number for number, parameter in enumerate(self.free)}
+        units = sobol_point(len(free), index, seed)
+        return self.at(units[free[p.name]] if p.name in free else 0.0 for p in self.space)
+
+    def grid(self) -> Iterator[dict[str, Value]]:
+        """Yield the legal points of the grid, each once."""
+        conditional = any(parameter.when for parameter in self.space)
+        seen = set()
+        for index in range(grid_size(self.space)):
+            point = without_inactive(self.space, grid_point(self.space, index))
+            if conditional:
+                key = identity(point)
+                if key in seen:
+                    continue
+                seen.add(key)
+            if self.holds(point):
+                yield point
+
+    def all_points(self) -> Iterator[dict[str, Value]]:
+        """Yield every legal point of a small space, and nothing of a large one."""
+        counts = [levels(parameter) for parameter in self.space]
+        if any(count is None for count in counts):
+            return
+        sizes = [count for count in counts if count is not None]
+        if math.prod(sizes) > COUNTABLE:
+            return
+        seen = set()
+        for index in range(math.prod(sizes)):
+            point = without_inactive(self.space, _numbered(self.space, sizes, index))
+            key = identity(point)
+            if key not in seen and self.holds(point):
+                yield point
+            seen.add(key)
+
+
+def domain_of(search: Search) -> Domain:
+    """Return what `search` may propose."""
+    return Domain(search.space, parse_constraints(search.constraints, (p.name for p in search.space)))
+
+
+def identity(point: Point) -> str:
+    """Return a text that is equal for equal points only, whatever the order of their parameters."""
+    return json.dumps(point, sort_keys=True)
+
+
+def _numbered(space: tuple[Parameter, ...], sizes: list[int], index: int) -> dict[str, Value]:
+    values = {}
+    for parameter, size in zip(space, sizes, strict=True):
+        index, position = divmod(index, size)
+        values[parameter.name] = level(parameter, position)
+    return values

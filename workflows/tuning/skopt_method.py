@@ -1,0 +1,86 @@
+"""scikit-optimize as it comes, as the method `skopt`: the only module that imports it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from workflows.space import Choice, Parameter, Point, Real, Value, level, levels, without_inactive
+from workflows.tuning.domain import Domain
+
+if TYPE_CHECKING:
+    from workflows.tuning.dispatch import Observation
+
+
+def ask(
+    domain: Domain, history: Sequence[Observation], pending: Sequence[Point], n: int, seed: int
+) -> list[dict[str, Value]]:
+    """Return what scikit-optimize proposes after `history`; repeats and illegal points are for the caller to replace.
+
+    Failures are told as the worst value seen, because one NaN would spoil every later proposal; pending trials, which
+    scikit-optimize does not know, as the best one, as it does within a batch itself.
+    """
+    free = domain.free
+    if not free:
+        return []
+    from skopt import Optimizer  # 1.7 s: only where it is asked for
+
+    losses = [observation.loss for observation in history if observation.loss is not None]
+    told = [max(losses) if o.loss is None else o.loss for o in history] + [min(losses)] * len(pending)
+    points = [*(observation.point for observation in history), *pending]
+    optimizer = Optimizer(
+        [_dimension(parameter) for parameter in free],
+        n_initial_points=1,
+        random_state=seed % 2**32,
+        space_constraint=(lambda row: domain.holds(_point(domain, row))) if domain.constraints else None,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # "evaluated at point before"
+        optimizer.tell([_row(free, point) for point in points], told)
+        asked = optimizer.ask(n_points=n, strategy="cl_min")
+    return [_point(domain, row) for row in asked]
+
+
+def _dimension(parameter: Parameter) -> Any:
+    from skopt.space import Categorical, Integer
+    from skopt.space import Real as RealDimension
+
+    if isinstance(parameter, Choice):
+        return Categorical(list(parameter.options))
+    if parameter.step is not None:
+        return Integer(0, (levels(parameter) or 1) - 1)  # the number of the step
+    prior = "log-uniform" if parameter.log else "uniform"
+    kind = RealDimension if isinstance(parameter, Real) else Integer
+    return kind(parameter.low, parameter.high, prior=prior)
+
+
+def _row(free: Sequence[Parameter], point: Point) -> list[Any]:
+    """Return a point as scikit-optimize wants it; an inactive parameter stands at its first value."""
+    row: list[Any] = []
+    for parameter in free:
+        if isinstance(parameter, Choice):
+            row.append(point.get(parameter.name, parameter.options[0]))
+            continue
+        value: Any = point.get(parameter.name, parameter.low)
+        row.append(value if parameter.step is None else round((value - parameter.low) / parameter.step))
+    return row
+
+
+def _point(domain: Domain, row: Sequence[Any]) -> dict[str, Value]:
+    values: Mapping[str, Any] = dict(zip((p.name for p in domain.free), row, strict=True))
+    return without_inactive(
+        domain.space,
+        {p.name: _native(p, values[p.name]) if p.name in values else level(p, 0) for p in domain.space},
+    )
+
+
+def _native(parameter: Parameter, value: Any) -> Value:
+    """NumPy's scalars are not JSON; choices come back as copies of another type (np.str_)."""
+    if isinstance(parameter, Choice):
+        return next(option for option in parameter.options if option == value)
+    if parameter.step is not None:
+        return level(parameter, int(value))
+    if isinstance(parameter, Real):
+        return min(max(float(value), parameter.low), parameter.high)
+    return int(value)
