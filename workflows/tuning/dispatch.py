@@ -37,29 +37,39 @@ def propose(
     taken = {identity(point) for point in [*(o.point for o in history), *pending]}
     first = len(history) + len(pending)
     succeeded = sum(observation.loss is not None for observation in history)
-    points: list[dict[str, Value]] = []
     if search.method == "grid":
         return list(itertools.islice((p for p in domain.grid() if identity(p) not in taken), n))
-    if search.method == "random":
-        spread = 0
-    elif search.method == "sobol":
-        spread = n
-    else:
-        spread = n if succeeded < 2 else min(max(initial_trials(search) - first, 0), n)
-        if succeeded < 2 and first >= initial_trials(search):
-            spread = 0
-    for index in range(first, first + spread):
+    points: list[dict[str, Value]] = []
+    for index in range(first, first + _spread(search, first, succeeded, n)):
         _take(points, taken, _spread_point(domain, index, seed, taken))
-    left = n - len(points)
-    if search.method in ("bayes", "skopt") and succeeded >= 2 and left > 0:
-        from workflows.tuning.skopt_method import ask
-
-        for point in ask(domain, history, [*pending, *points], left, seed_of(seed, first, "ask")):
+    if search.method in ("bayes", "skopt") and succeeded >= 2 and len(points) < n:
+        for point in _ask(search, domain, history, [*pending, *points], n - len(points), seed_of(seed, first, "ask")):
             if identity(point) not in taken and domain.holds(point):
                 _take(points, taken, point)
     for index in range(first + len(points), first + n):
         _take(points, taken, domain.random(seed_of(seed, index), taken))
     return points
+
+
+def _spread(search: Search, first: int, succeeded: int, n: int) -> int:
+    """Return how many of the next `n` points come from the Sobol sequence."""
+    if search.method == "random":
+        return 0
+    if search.method == "sobol" or succeeded < 2:
+        return n
+    return min(max(initial_trials(search) - first, 0), n)
+
+
+def _ask(
+    search: Search, domain: Domain, history: Sequence[Observation], pending: Sequence[Point], n: int, seed: int
+) -> list[dict[str, Value]]:
+    if search.method == "skopt":
+        from workflows.tuning import skopt_method
+
+        return skopt_method.ask(domain, history, pending, n, seed)
+    from workflows.tuning import bayes  # NumPy: only where a model is really fitted
+
+    return bayes.ask(domain, history, pending, n, seed, search.acquisition == "improvement_per_second")
 
 
 def initial_trials(search: Search) -> int:

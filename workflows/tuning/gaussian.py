@@ -1,0 +1,236 @@
+"""Gaussian processes with a Matern-5/2 kernel and one length scale a parameter, several sets of them side by side.
+
+A row of `theta` holds log length scales, log amplitude and log noise. Their priors: length scales around half of the
+space's diagonal, little noise. Rows are fitted, sampled and asked together, as arrays with one more axis.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workflows.tuning.minimise import minimise
+
+Array = NDArray[np.float64]
+
+SQRT5 = math.sqrt(5.0)
+JITTER = 1e-8
+LENGTH_SD, AMPLITUDE_SD, NOISE_SD = 0.9, 1.0, 1.7  # of the logarithms
+NOISE_CENTRE = -5.0
+LENGTH_BOUNDS, AMPLITUDE_BOUNDS, NOISE_BOUNDS = (0.01, 30.0), (0.02, 50.0), (1e-6, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """What a process is fitted to; `groups` says which parameter a feature belongs to."""
+
+    features: Array  # (points, features), already weighted
+    targets: Array
+    groups: NDArray[np.intp]
+
+    @property
+    def parameters(self) -> int:
+        """Number of length scales."""
+        return int(self.groups[-1]) + 1
+
+    def squares(self) -> Array:
+        """Return the squared differences of all pairs, a row for each parameter."""
+        count = len(self.targets)
+        result = np.zeros((self.parameters, count * count))
+        for column, group in zip(self.features.T, self.groups, strict=True):
+            result[group] += ((column[:, None] - column) ** 2).ravel()
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """Independent normal priors on the logarithms."""
+
+    mean: Array
+    sd: Array
+    low: Array
+    high: Array
+
+
+def prior_of(parameters: int) -> Prior:
+    """Return the priors for a number of parameters."""
+    length = math.log(0.5) + 0.5 * math.log(max(parameters, 1) / 2)
+    bounds = np.log(np.array([LENGTH_BOUNDS] * parameters + [AMPLITUDE_BOUNDS, NOISE_BOUNDS]))
+    return Prior(
+        mean=np.array([length] * parameters + [0.0, NOISE_CENTRE]),
+        sd=np.array([LENGTH_SD] * parameters + [AMPLITUDE_SD, NOISE_SD]),
+        low=bounds[:, 0],
+        high=bounds[:, 1],
+    )
+
+
+class Posterior:
+    """The (unnormalised) posterior of theta, for minimising and sampling."""
+
+    def __init__(self, data: Data) -> None:
+        self.targets = data.targets
+        self.squares = data.squares()
+        self.prior = prior_of(data.parameters)
+
+    def energy(self, theta: Array) -> Array:
+        """Return the negative log posterior of each row."""
+        covariance = self._covariance(theta)[0]
+        lower, good = _cholesky(covariance)
+        white = np.linalg.solve(lower, np.broadcast_to(self.targets[:, None], (len(theta), len(self.targets), 1)))
+        fit = 0.5 * (white[..., 0] ** 2).sum(axis=1) + np.log(np.einsum("kii->ki", lower)).sum(axis=1)
+        return np.where(good, fit + self._prior_energy(theta), np.inf)
+
+    def energy_and_gradient(self, theta: Array) -> tuple[Array, Array]:
+        """Return the negative log posterior of each row, and its gradient."""
+        rows, count = len(theta), len(self.targets)
+        covariance, distance, decay = self._covariance(theta)
+        lower, good = _cholesky(covariance)
+        inverse_lower = np.linalg.inv(lower)
+        inverse = inverse_lower.transpose(0, 2, 1) @ inverse_lower
+        weights = inverse @ self.targets
+        fit = 0.5 * weights @ self.targets + np.log(np.einsum("kii->ki", lower)).sum(axis=1)
+        pull = inverse - weights[:, :, None] * weights[:, None, :]
+        amplitude, noise = np.exp(theta[:, -2]), np.exp(theta[:, -1])
+        slope = pull.reshape(rows, -1) * (amplitude[:, None] * (5 / 3) * (1 + SQRT5 * distance) * decay)
+        gradient = np.empty_like(theta)
+        gradient[:, :-2] = 0.5 * (slope @ self.squares.T) * np.exp(-2 * theta[:, :-2])
+        trace = np.einsum("kii->k", pull)
+        signal = np.einsum("kij,kij->k", pull, covariance) - trace * (noise + JITTER)
+        gradient[:, -2], gradient[:, -1] = 0.5 * signal, 0.5 * trace * noise
+        assert slope.shape == (rows, count * count)
+        gradient += (theta - self.prior.mean) / self.prior.sd**2
+        return np.where(good, fit + self._prior_energy(theta), np.inf), gradient
+
+    def mode(self, random: np.random.Generator, restarts: int = 1, steps: int = 50) -> Array:
+        """Return the most probable theta."""
+        prior = self.prior
+        wild = prior.mean + 0.8 * prior.sd * random.standard_normal((restarts, len(prior.mean)))
+        ends, energies = minimise(
+            self.energy_and_gradient, np.vstack([prior.mean, wild]), prior.low, prior.high, steps
+        )
+        return np.asarray(ends[int(np.argmin(energies))])
+
+    def _covariance(self, theta: Array) -> tuple[Array, Array, Array]:
+        count = len(self.targets)
+        distance = np.sqrt(np.exp(-2 * theta[:, :-2]) @ self.squares)
+        decay = np.exp(-SQRT5 * distance)
+        kernel = np.exp(theta[:, -2:-1]) * (1 + SQRT5 * distance + (5 / 3) * distance**2) * decay
+        covariance = kernel.reshape(len(theta), count, count)
+        covariance[:, np.arange(count), np.arange(count)] += np.exp(theta[:, -1:]) + JITTER
+        return covariance, distance, decay
+
+    def _prior_energy(self, theta: Array) -> Array:
+        return np.asarray(0.5 * (((theta - self.prior.mean) / self.prior.sd) ** 2).sum(axis=1))
+
+
+def sample(posterior: Posterior, start: Array, count: int, random: np.random.Generator, thin: int = 1) -> Array:
+    """Return `count` draws of theta by slice sampling along random directions, from the mode on."""
+    prior = posterior.prior
+    theta = start.copy()
+    draws = []
+    for _ in range(count):
+        for _ in range(thin * len(theta)):
+            theta = _slice(posterior, theta, random, prior)
+        draws.append(theta)
+    return np.array(draws)
+
+
+def _slice(posterior: Posterior, theta: Array, random: np.random.Generator, prior: Prior) -> Array:
+    direction = random.standard_normal(len(theta)) * prior.sd
+    direction /= math.sqrt(len(theta))
+    level = posterior.energy(theta[None])[0] + random.exponential()
+    left = -random.random() * 2
+    right = left + 2
+    for _ in range(20):
+        reach = left + (right - left) * random.random()
+        tried = theta + reach * direction
+        if ((tried > prior.low) & (tried < prior.high)).all() and posterior.energy(tried[None])[0] < level:
+            return np.asarray(tried)
+        left, right = (reach, right) if reach < 0 else (left, reach)
+    return theta
+
+
+class Process:
+    """Predictions after `data`, by every row of `theta` on its own."""
+
+    def __init__(self, data: Data, theta: Array) -> None:
+        self.scale = np.exp(-theta[:, :-2])[:, data.groups]  # (rows, features)
+        self.amplitude, self.noise = np.exp(theta[:, -2]), np.exp(theta[:, -1])
+        self.inputs = data.features * self.scale[:, None, :]
+        covariance = self._kernel(self.inputs)[0]
+        count = len(data.targets)
+        covariance[:, np.arange(count), np.arange(count)] += self.noise[:, None] + JITTER
+        lower, _ = _cholesky(covariance)
+        self.whiten = np.linalg.inv(lower)
+        self.weights = self.whiten.transpose(0, 2, 1) @ (self.whiten @ data.targets)[..., None]
+
+    def believe(self, features: Array) -> None:
+        """Take in points as if they had come out as predicted: means stay, deviations shrink."""
+        for row in features:
+            there = (row * self.scale)[:, None, :]
+            cross = self._kernel(there)[0][:, 0, :]
+            white = np.einsum("kij,kj->ki", self.whiten, cross)
+            rest = np.sqrt(np.maximum(self.amplitude + self.noise + JITTER - (white**2).sum(axis=1), JITTER))
+            last = -np.einsum("ki,kij->kj", white, self.whiten) / rest[:, None]
+            rows, count = white.shape
+            grown = np.zeros((rows, count + 1, count + 1))
+            grown[:, :count, :count] = self.whiten
+            grown[:, count, :count], grown[:, count, count] = last, 1 / rest
+            self.whiten = grown
+            self.inputs = np.concatenate([self.inputs, there], axis=1)
+            self.weights = np.concatenate([self.weights, np.zeros((rows, 1, 1))], axis=1)
+
+    def predict(self, features: Array) -> tuple[Array, Array]:
+        """Return means and deviations: a row for each theta, a column for each point."""
+        cross, _ = self._kernel(features * self.scale[:, None, :])
+        white = cross @ self.whiten.transpose(0, 2, 1)
+        variance = self.amplitude[:, None] - np.einsum("kmn,kmn->km", white, white)
+        return (cross @ self.weights)[..., 0], np.sqrt(np.maximum(variance, 1e-10))
+
+    def predict_with_gradients(self, features: Array) -> tuple[Array, Array, Array, Array]:
+        """Return means, deviations and their gradients by the features (rows, points, features)."""
+        there = features * self.scale[:, None, :]
+        cross, slope = self._kernel(there)
+        white = cross @ self.whiten.transpose(0, 2, 1)
+        variance = self.amplitude[:, None] - np.einsum("kmn,kmn->km", white, white)
+        deviation = np.sqrt(np.maximum(variance, 1e-10))
+        by_mean = self._contract(slope * self.weights[:, None, :, 0], there)
+        by_variance = -2 * self._contract(slope * (white @ self.whiten), there)
+        by_deviation = np.where((variance > 1e-10)[..., None], by_variance / (2 * deviation[..., None]), 0.0)
+        return (cross @ self.weights)[..., 0], deviation, by_mean, by_deviation
+
+    def _contract(self, weighted: Array, there: Array) -> Array:
+        sums = weighted.sum(axis=2)
+        return np.asarray((weighted @ self.inputs - sums[..., None] * there) * self.scale[:, None, :])
+
+    def _kernel(self, there: Array) -> tuple[Array, Array]:
+        """Return the covariance of points with the inputs, and the factor of (input - point) in its gradient."""
+        squares = (there**2).sum(axis=2)[:, :, None] + (self.inputs**2).sum(axis=2)[:, None, :]
+        squares -= 2 * there @ self.inputs.transpose(0, 2, 1)
+        distance = np.sqrt(np.maximum(squares, 0.0)) * SQRT5
+        decay = self.amplitude[:, None, None] * np.exp(-distance)
+        return (1 + distance + distance**2 / 3) * decay, (5 / 3) * (1 + distance) * decay
+
+
+def _cholesky(covariance: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Return lower factors, with more jitter where one is needed; and which rows had one at all."""
+    count = covariance.shape[1]
+    good = np.ones(len(covariance), dtype=bool)
+    try:
+        return np.linalg.cholesky(covariance), good
+    except np.linalg.LinAlgError:
+        pass
+    lower = np.empty_like(covariance)
+    for row, matrix in enumerate(covariance):
+        for extra in (0.0, 1e-6, 1e-4, 1e-2):
+            try:
+                lower[row] = np.linalg.cholesky(matrix + extra * np.eye(count) * matrix[0, 0])
+                break
+            except np.linalg.LinAlgError:
+                continue
+        else:
+            lower[row], good[row] = np.eye(count), False
+    return lower, good
