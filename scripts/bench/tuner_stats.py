@@ -1,0 +1,130 @@
+"""From runs to figures: regrets, pairs of the same problem and seed, their geometric mean, wins and losses."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tuner_peers import BUDGETS
+from tuner_problems import problems
+from tuner_runs import Run
+
+BEST, CHOSEN = "best", "chosen"  # reported point: the least observed value, or what the model recommends
+RESAMPLES = 2000
+SAME = 1 + 1e-9  # regrets that differ by less are a tie
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Ours against a peer over pairs of runs; a ratio below one means that our regret is smaller."""
+
+    pairs: int
+    ratio: float
+    interval: tuple[float, float]  # 90 %, by drawing pairs anew
+    coarser: float  # the ratio with floors ten times as high
+    wins: int
+    losses: int
+    by_problem: dict[str, float]
+
+    @property
+    def ties(self) -> int:
+        """Pairs with the same regret, or both below the floor."""
+        return self.pairs - self.wins - self.losses
+
+
+def regret(run: Run, budget: int, kind: str = BEST, floors: float = 1.0) -> float | None:
+    """Return by how much a run's reported point is worse than the optimum, the floor at the least."""
+    problem = problems()[run.key.problem]
+    value = (run.best if kind == BEST else run.chosen).get(budget)
+    return None if value is None else max(value - problem.optimum, problem.floor * floors)
+
+
+def compare(ours: Iterable[Run], peer: Iterable[Run], budget: int, kind: str = BEST) -> Comparison | None:
+    """Compare runs of the same problem and seed; the peer always reports its least observed value."""
+    pairs = [(run, other) for run, other in _pairs(ours, peer) if regret(run, budget, kind) is not None]
+    if not pairs:
+        return None
+    logs = _logs(pairs, budget, kind)
+    names = [run.key.problem for run, _ in pairs]
+    means = np.random.default_rng(0).choice(logs, (RESAMPLES, len(logs))).mean(1)
+    low, high = np.exp(np.quantile(means, (0.05, 0.95)))
+    return Comparison(
+        pairs=len(pairs),
+        ratio=math.exp(statistics.fmean(logs)),
+        interval=(float(low), float(high)),
+        coarser=math.exp(statistics.fmean(_logs(pairs, budget, kind, 10.0))),
+        wins=sum(log < -math.log(SAME) for log in logs),
+        losses=sum(log > math.log(SAME) for log in logs),
+        by_problem={
+            name: math.exp(statistics.fmean(log for log, other in zip(logs, names, strict=True) if other == name))
+            for name in dict.fromkeys(names)
+        },
+    )
+
+
+def _pairs(ours: Iterable[Run], peer: Iterable[Run]) -> list[tuple[Run, Run]]:
+    others = {(run.key.problem, run.key.seed): run for run in peer}
+    found = ((run, others.get((run.key.problem, run.key.seed))) for run in ours)
+    return [(run, other) for run, other in found if other]
+
+
+def _logs(pairs: Sequence[tuple[Run, Run]], budget: int, kind: str, floors: float = 1.0) -> list[float]:
+    regrets = ((regret(run, budget, kind, floors), regret(other, budget, BEST, floors)) for run, other in pairs)
+    return [math.log(mine / theirs) for mine, theirs in regrets if mine and theirs]
+
+
+def medians(runs: Sequence[Run], budget: int, kind: str = BEST) -> dict[str, dict[str, float]]:
+    """Return median regrets by problem and method."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for run in runs:
+        value = regret(run, budget, kind)
+        if value is not None:
+            found.setdefault(run.key.problem, {}).setdefault(run.key.method, []).append(value)
+    return {name: {m: statistics.median(values) for m, values in by.items()} for name, by in found.items()}
+
+
+def medians_text(runs: Sequence[Run], methods: Sequence[str]) -> str:
+    """Return the medians as a table, with the number of runs in brackets."""
+    lines = []
+    for budget in BUDGETS:
+        lines += ["", f"median regret after {budget} evaluations", f"{'':12}" + "".join(f"{m:>18}" for m in methods)]
+        for name, by in medians(runs, budget).items():
+            counts = {m: sum(r.key.method == m and r.key.problem == name for r in runs) for m in methods}
+            cells = (f"{by[m]:.3g} ({counts[m]})" if m in by else "-" for m in methods)
+            lines.append(f"{name:12}" + "".join(f"{cell:>18}" for cell in cells))
+    return "\n".join(lines)
+
+
+def published(runs: Sequence[Run], seeds: Iterable[int]) -> dict[str, Any]:
+    """Return all regrets as they are, without floors: by problem, method and budget, one for each seed."""
+    by_key = {run.key: run for run in runs}
+    order = list(seeds)
+    raw: dict[str, Any] = {}
+    for run in runs:
+        by_method = raw.setdefault(run.key.problem, {})
+        if run.key.method not in by_method:
+            same = [by_key.get(type(run.key)(run.key.problem, run.key.method, seed)) for seed in order]
+            by_method[run.key.method] = _columns(same, problems()[run.key.problem].optimum)
+    return raw
+
+
+def _columns(runs: Sequence[Run | None], optimum: float) -> dict[str, list[float | None]]:
+    columns: dict[str, list[float | None]] = {}
+    for kind in (BEST, CHOSEN):
+        for budget in BUDGETS:
+            values = [None if run is None else _of(run, kind).get(budget) for run in runs]
+            if any(value is not None for value in values):
+                columns[f"{kind} {budget}"] = [None if v is None else _digits(v - optimum) for v in values]
+    return columns | {"seconds": [None if run is None else _digits(run.seconds) for run in runs]}
+
+
+def _of(run: Run, kind: str) -> Mapping[int, float]:
+    return run.best if kind == BEST else run.chosen
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.4g}")
