@@ -12,10 +12,12 @@ ROOT = Path(__file__).parents[1]
 
 LAYERS = (
     {"errors", "resources", "dirs", "features"},
-    {"yamlfile", "schema", "space", "study", "names", "clauses", "constraints"},
-    {"sections", "config", "plan", "tuning", "journal", "regionspec"},
+    {"yamlfile", "schema", "space", "study", "names", "clauses", "constraints", "pruning"},
+    {"spacesection", "sections", "config", "plan", "tuning", "journal", "regionspec", "trialtable"},
     {"submit_syntax", "render", "bundle"},
     {"standing", "datacheck", "terminal", "pool", "rundir", "propose", "settle", "report"},
+    {"importance", "optunaexport"},
+    {"plots"},
     {"condor", "preflight", "status", "submission", "node"},
     {"commands"},
     {"cli"},
@@ -29,9 +31,12 @@ THIRD_PARTY = {
     "htcondor2": "workflows/condor.py",
     "classad2": "workflows/condor.py",
     "netCDF4": "nnlib/netcdf.py",
+    "optuna": "workflows/optunaexport.py",
+    "matplotlib": "workflows/plots.py",
+    "sklearn": "workflows/importance.py",
 }
 FROM_NNLIB = {"nnlib", "nnlib.contract", "nnlib.spec", "nnlib.datafile", "nnlib.errors"}
-HEAVY = {"numpy", "scipy", "skopt", "sklearn", "jinja2", "htcondor2", "netCDF4", "rich", "yaml"}
+HEAVY = {"numpy", "scipy", "skopt", "sklearn", "jinja2", "htcondor2", "netCDF4", "rich", "yaml", "optuna", "matplotlib"}
 
 
 def imports(path: Path) -> set[str]:

@@ -20,6 +20,7 @@ MANAGER_MODULES = (
     "workflows/names.py",
     "workflows/node.py",
     "workflows/propose.py",
+    "workflows/pruning.py",
     "workflows/regionspec.py",
     "workflows/report.py",
     "workflows/settle.py",

@@ -47,6 +47,16 @@ class Constraint:
     names: frozenset[str]
     evaluate: Evaluator
 
+    def check(self, point: Point) -> None:
+        """Raise ValueError where the constraint makes no sense, as in comparing a text with a number."""
+        if self.names <= point.keys():
+            try:
+                self.evaluate(point)
+            except ArithmeticError:
+                pass
+            except TypeError as error:
+                raise ValueError(str(error)) from error
+
     def holds(self, point: Point) -> bool:
         """Return whether `point` is legal; a division by zero and the like make it illegal."""
         if not self.names <= point.keys():
@@ -85,7 +95,7 @@ def _compile(node: ast.expr, names: frozenset[str]) -> Evaluator:
     """Return a function of a point's values that computes `node`."""
     if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str):
         constant = node.value
-        return lambda values: constant
+        return lambda _values: constant
     if isinstance(node, ast.Name):
         if node.id not in names:
             raise ValueError(f"{node.id!r} is not a hyperparameter of search.space")

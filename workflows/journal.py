@@ -14,7 +14,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,8 @@ from workflows.space import Value
 
 # Statuses that say nothing of the hyperparameters: the node may be run again, and its next outcome counts.
 OPEN = frozenset({"bad_input", "machine", "removed"})
+# Those that count as failures of the hyperparameters.
+FAILED = frozenset({"diverged", "removed"})
 
 # How `append` writes the lines that `read_outcomes` does not parse in full.
 _PROPOSED = b'{"event": "proposed"'
@@ -54,7 +56,7 @@ class Settled:
     metrics: Mapping[str, float] = field(default_factory=dict)
     baseline: Mapping[str, float] = field(default_factory=dict)
     standing: Mapping[str, float] = field(default_factory=dict)  # the champion of the run before, on this test set
-    curve: Sequence[float] = ()  # the trial's metric after each epoch
+    curve: tuple[float, ...] = ()  # the trial's metric after each epoch
     best_epoch: int = 0
     seconds: float = 0.0
     promoted: bool = False
@@ -169,8 +171,8 @@ class Journal:
             if event == "proposed":
                 history.proposals.setdefault(record["trial"], Proposal(**record))
             elif event == "settled":
-                settled = Settled(**record)
-                history.settle(settled, when)
+                record["curve"] = tuple(record.get("curve", ()))
+                history.settle(Settled(**record), when)
             elif event == "attempt":
                 history.attempts += 1
                 history.attempt_seconds += float(record.get("seconds", 0.0))

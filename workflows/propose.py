@@ -22,9 +22,10 @@ from nnlib.contract import (
     write_atomically,
 )
 from workflows.errors import GiveUpError
-from workflows.journal import OPEN, History, Journal
+from workflows.journal import FAILED, OPEN, History, Journal
 from workflows.names import NETWORK_FILE, NodeName, RegionFolder, data_file
-from workflows.regionspec import RegionSpec, read_spec
+from workflows.pruning import rungs
+from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 from workflows.space import Value, seed_of, with_defaults
 from workflows.tuning import Observation, propose
 
@@ -35,7 +36,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     """Write trial.json of a trial; the first node of a round proposes for the whole round.
 
     Returns False, having done nothing, when the trial's outcome is known: DAGMan lost track of it (a crash, a removal
-    without a rescue file), the journal did not; or when every point of a small space was tried.
+    without a rescue file), the journal did not; or when every point of a small space was tried, or the budget is spent.
     """
     if node.number is None:
         raise ValueError(f"{node} is not a trial")
@@ -45,22 +46,33 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         history = journal.read()
         if history.outcome(node.number):
             return False
+        if node.number not in history.settled:
+            check_not_hopeless(history, spec)
         if node.number not in history.proposals:
-            _propose_round(spec, journal, history, node.number)
+            if spec.search.budget and spent(history) >= spec.search.budget:
+                return False
+            _propose(spec, journal, history, node.number)
             history = journal.read()
         if node.number not in history.proposals:
             return False
     point = history.proposals[node.number].point
     trial = _trial(spec, node, Role.TUNE, point, ("train",))
-    _write_trial(folder, node, replace(trial, valid_file=data_file("valid")))
+    curves = [settled.curve for _, settled in sorted(history.settled.items()) if settled.curve]
+    table = rungs(spec.search.prune, curves, trial.train.epochs, spec.metric.minimize)
+    _write_trial(folder, node, replace(trial, valid_file=data_file("valid"), rungs=tuple(table)))
     return True
 
 
-def _propose_round(spec: RegionSpec, journal: Journal, history: History, number: int) -> None:
-    index = spec.search.round_of(number)
-    first = sum(spec.search.sizes[:index])
-    numbers = range(first, first + spec.search.sizes[index])
-    before = [trial for trial in sorted(history.proposals) if trial < first]
+def spent(history: History) -> float:
+    """Return the seconds that a region's trials have trained, those that were tried again included."""
+    return history.attempt_seconds + sum(settled.seconds for settled in history.settled.values())
+
+
+def _propose(spec: RegionSpec, journal: Journal, history: History, number: int) -> None:
+    """Propose for the whole round of a trial, or in lanes for the trial alone."""
+    numbers, before = _round(spec, history, number)
+    if spec.search.schedule == "lanes":
+        numbers, before = range(number, number + 1), sorted(history.proposals)
     told = {trial: observed for trial in before if (observed := observation(history, trial, spec.metric)) is not None}
     points = propose(
         spec.search,
@@ -76,6 +88,13 @@ def _propose_round(spec: RegionSpec, journal: Journal, history: History, number:
     )
 
 
+def _round(spec: RegionSpec, history: History, number: int) -> tuple[range, list[int]]:
+    """Return the trials of a round, and those that were proposed before it."""
+    index = spec.search.round_of(number)
+    first = sum(spec.search.sizes[:index])
+    return range(first, first + spec.search.sizes[index]), [n for n in sorted(history.proposals) if n < first]
+
+
 def observation(history: History, trial: int, metric: Metric) -> Observation | None:
     """Return what the optimizer learns of a proposed trial; None while it says nothing of the hyperparameters.
 
@@ -83,10 +102,11 @@ def observation(history: History, trial: int, metric: Metric) -> Observation | N
     data says nothing, and the trial may run again.
     """
     settled = history.settled.get(trial)
-    if settled is None or settled.status in OPEN - {"removed"}:
+    if settled is None or settled.status in OPEN - FAILED:
         return None
     sign = 1.0 if metric.minimize else -1.0
-    loss = sign * settled.value if settled.ok and settled.value is not None else None
+    told = settled.status in ("ok", "pruned")  # of a pruned trial what it had reached
+    loss = sign * settled.value if told and settled.value is not None else None
     return Observation(history.proposals[trial].point, loss, settled.seconds or None)
 
 

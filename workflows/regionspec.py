@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nnlib.contract import Metric, TrainSettings
-from workflows.errors import RegiondagError
+from workflows.errors import GiveUpError, RegiondagError
+from workflows.journal import FAILED, History
 from workflows.space import parameter_from_json, parameter_to_json
 from workflows.study import Region, Search
 
@@ -44,6 +46,9 @@ def spec_to_json(spec: RegionSpec) -> str:
         "constraints": spec.search.constraints,
         "acquisition": spec.search.acquisition,
         "give_up_after": spec.search.give_up_after,
+        "schedule": spec.search.schedule,
+        "budget": spec.search.budget,
+        "prune": spec.search.prune,
     }
     raw = {
         "study": spec.study,
@@ -84,4 +89,20 @@ def _read_search(raw: Mapping[str, Any]) -> Search:
         constraints=tuple(raw["constraints"]),
         acquisition=raw["acquisition"],
         give_up_after=raw["give_up_after"],
+        schedule=raw["schedule"],
+        budget=raw["budget"],
+        prune=raw["prune"],
+    )
+
+
+def check_not_hopeless(history: History, spec: RegionSpec) -> None:
+    """Raise GiveUpError when the first `search.give_up_after` trials of the region all failed."""
+    ends = history.settled.values()
+    failures = [f"{settled.status}: {settled.reason}" for settled in ends if settled.status in FAILED]
+    most = spec.search.give_up_after
+    if not most or len(failures) < most or any(settled.value is not None for settled in ends):
+        return
+    reasons = "; ".join(f"{times} times {reason}" for reason, times in Counter(failures).most_common(3))
+    raise GiveUpError(
+        f"region {spec.name!r}: the first {len(failures)} trials failed, so it stops (give_up_after: {most}); {reasons}"
     )

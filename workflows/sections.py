@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import fields, replace
 from typing import Any
@@ -12,13 +11,16 @@ from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, Metric, TrainSettings
 from nnlib.contract import SCHEDULES as RATE_SCHEDULES
 from workflows import schema
 from workflows.names import MAX_TRIALS
-from workflows.schema import Layer, Problems, Section
-from workflows.space import Choice, Integer, Parameter, Real, Space, Value, ends, grid_size
-from workflows.study import Job, Limits, Search
-from workflows.yamlfile import KeyPath
+from workflows.pruning import KINDS
+from workflows.schema import Layer, Section
+from workflows.space import Space, ends
+from workflows.spacesection import grid_trials, read_constraints, read_space, small_size
+from workflows.study import GIVE_UP_AFTER, Job, Limits, Search
 
-METHODS = ("grid", "random", "bayes")
-SCHEDULES = ("rounds",)
+METHODS = ("grid", "random", "sobol", "skopt", "bayes")
+WITHOUT_HISTORY = ("random", "sobol")  # methods by which no trial depends on another one's outcome
+ACQUISITIONS = ("improvement", "improvement_per_second")
+SCHEDULES = ("rounds", "lanes")
 BELOW_ONE = 1 - 1e-9  # for numbers in [0, 1)
 SMALLEST = 1 << 20  # of memory and disk; HTCondor counts memory in MB
 TRAIN_SETTINGS = frozenset(field.name for field in fields(TrainSettings))
@@ -102,25 +104,40 @@ def read_job(section: Section) -> Job:
 def read_search(section: Section) -> Search:
     """Read `search`, its space included."""
     method = section.choice("method", "bayes", METHODS)
-    section.choice("schedule", "rounds", SCHEDULES)
+    schedule = section.choice("schedule", "rounds", SCHEDULES)
+    budget = section.duration("budget", 0)
+    prune = section.choice("prune", "none", KINDS)
     rounds = section.whole("rounds", 6, 1, MAX_TRIALS)
     parallel = section.whole("parallel", 4, 1, MAX_TRIALS)
     space = _read_space(section)
+    search = Search(
+        method,
+        space,
+        (parallel,) * rounds,
+        constraints=read_constraints(section, space),
+        acquisition=section.choice("acquisition", "improvement", ACQUISITIONS),
+        give_up_after=section.whole("give_up_after", GIVE_UP_AFTER, 0, MAX_TRIALS),
+        schedule=schedule,
+        budget=budget,
+        prune=prune,
+    )
     section.finish()
     if method == "grid":
-        return _grid_search(section, space)
+        return _grid_search(section, search)
     if rounds * parallel > MAX_TRIALS:
         section.problems.add(
             section.where("rounds"),
             f"{rounds} rounds of {parallel} trials are more than {MAX_TRIALS} trials, the most a region can have",
         )
-    if method == "random":  # no trial depends on another one's outcome: nothing to wait for between rounds
-        return Search(method, space, (rounds * parallel,))
-    return Search(method, space, (parallel,) * rounds)
+    trials = min([rounds * parallel, *small_size(search)])
+    if method in WITHOUT_HISTORY and schedule == "rounds":  # nothing to wait for between rounds
+        return replace(search, sizes=(trials,))
+    full, rest = divmod(trials, parallel)
+    return replace(search, sizes=(parallel,) * full + (rest,) * (rest > 0))
 
 
-def _grid_search(section: Section, space: Space) -> Search:
-    for key in ("rounds", "parallel"):
+def _grid_search(section: Section, search: Search) -> Search:
+    for key in ("rounds", "parallel", "schedule"):
         # A region may ask for a grid below a study that searches in rounds: only its own keys contradict it.
         if section.has(key) and section.where(key)[:-1] == section.where("method")[:-1]:
             section.problems.add(
@@ -128,78 +145,26 @@ def _grid_search(section: Section, space: Space) -> Search:
                 "a grid has as many trials as the space has points; remove this key "
                 "(limits.jobs_per_region says how many run at a time)",
             )
+    search = replace(search, schedule="rounds")
     try:
-        trials = grid_size(space)
+        trials = grid_trials(search)
     except ValueError as error:
         section.problems.add(section.where("space"), str(error))
-        return Search("grid", space, (1,))
+        return replace(search, sizes=(1,))
     if trials > MAX_TRIALS:
         section.problems.add(section.where("space"), f"{trials:,} points, legal: at most {MAX_TRIALS:,}")
-    return Search("grid", space, (min(trials, MAX_TRIALS),))
+    return replace(search, sizes=(max(min(trials, MAX_TRIALS), 1),))
 
 
 def _read_space(section: Section) -> Space:
-    space = section.section("space")
-    names = list(dict.fromkeys(name for layer in reversed(space.layers) for name in layer.value))
-    if not names:
-        section.problems.add(
-            section.where("space"),
-            "empty: name at least one hyperparameter, such as learning_rate: {real: [1e-4, 1e-1], log: true}",
-        )
-    found = [_read_parameter(space, name) for name in names]
-    return tuple(parameter for parameter in found if parameter is not None)
-
-
-def _read_parameter(space: Section, name: str) -> Parameter | None:
-    raw, path = space.raw(name), space.where(name)
-    legal = "{real: [low, high]}, {int: [low, high]}, {choice: [a, b]} or one fixed value"
-    if not name.isidentifier() or not name.isascii():
-        space.problems.add(path, "a hyperparameter's name holds letters, digits and '_' only")
-        return None
-    if isinstance(raw, bool | int | float | str):
-        fixed = Choice(name, (raw,))
-        if name in TRAIN_SETTINGS:
-            _check_train_values(space.problems, fixed, path)
-        return fixed
-    kinds = [kind for kind in ("real", "int", "choice") if isinstance(raw, dict) and kind in raw]
-    if len(kinds) != 1:
-        space.problems.add(path, f"seen {raw!r}, legal: {legal}")
-        return None
-    section = Section(space.problems, [Layer(raw, path)])
-    parameter = _read_choice(section, name) if kinds == ["choice"] else _read_range(section, name, kinds[0])
-    section.finish()
-    if parameter is not None and name in TRAIN_SETTINGS:
-        _check_train_values(space.problems, parameter, path)
-    return parameter
-
-
-def _check_train_values(problems: Problems, parameter: Parameter, path: KeyPath) -> None:
-    """A hyperparameter that stands for a training setting may only take that setting's legal values."""
-    for value in ends(parameter):
-        read_train(Section(problems, [Layer({parameter.name: value}, path[:-1])]))
-
-
-def _read_choice(section: Section, name: str) -> Choice | None:
-    empty: tuple[Value, ...] = ()
-    options = section.read("choice", empty, _options, "a list of different texts, numbers or true/false")
-    return Choice(name, options) if options else None
-
-
-def _read_range(section: Section, name: str, kind: str) -> Real | Integer | None:
-    log = section.read("log", False, _flag, "true or false")
-    points = section.whole("points", 0, 1, MAX_TRIALS) or None
-    nothing: tuple[float, ...] = ()
-    legal = f"[low, high] with low < high, both finite {'whole ' if kind == 'int' else ''}numbers"
-    numbers = section.read(kind, nothing, lambda value: _bounds(value, kind), legal)
-    if not numbers:
-        return None
-    low, high = numbers
-    if log and low <= 0:
-        section.problems.add(section.where(kind), f"seen {[low, high]}, but a log scale starts above 0")
-        return None
-    if kind == "int":
-        return Integer(name, int(low), int(high), log, points)
-    return Real(name, low, high, log, points)
+    below = section.section("space")
+    space = read_space(below, TRAIN_SETTINGS)
+    for parameter in space:  # what stands for a training setting may only take that setting's legal values
+        if parameter.name in TRAIN_SETTINGS:
+            for value in ends(parameter):
+                layer = Layer({parameter.name: value}, below.where(parameter.name)[:-1])
+                read_train(Section(section.problems, [layer]))
+    return space
 
 
 # --- values ------------------------------------------------------------------------------------------------
@@ -225,33 +190,3 @@ def _requirements(value: Any) -> str:
     if resource:  # HTCondor drops its own clause `TARGET.GPUs >= RequestGPUs` when it sees one of ours
         raise ValueError(f"it mentions {resource[0]}; say how much a job needs with gpus, cpus, memory and disk")
     return expression
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError
-    return value
-
-
-def _bounds(value: Any, kind: str) -> tuple[float, ...]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise ValueError
-    low: float
-    high: float
-    if kind == "int":
-        low, high = (schema.whole(number, -(2**53), 2**53) for number in value)
-    else:
-        low, high = (schema.real(number, -1e300, 1e300) for number in value)
-    if low >= high:
-        raise ValueError("low must be smaller than high")
-    return low, high
-
-
-def _options(value: Any) -> tuple[Value, ...]:
-    if not isinstance(value, list) or not value:
-        raise ValueError
-    if not all(isinstance(v, bool | int | str) or (isinstance(v, float) and math.isfinite(v)) for v in value):
-        raise ValueError
-    if len({(type(v), v) for v in value}) < len(value):
-        raise ValueError("one stands twice")
-    return tuple(value)

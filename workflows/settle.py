@@ -28,7 +28,7 @@ from nnlib.contract import (
 from workflows.errors import GiveUpError, TryAgainError
 from workflows.journal import History, Journal, Settled
 from workflows.names import NodeName, RegionFolder
-from workflows.regionspec import RegionSpec, read_spec
+from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 
 REMOVED = -1002  # what DAGMan passes as $RETURN for a job that left the queue without running to its end
 SUBMIT_FAILED = -1001
@@ -75,6 +75,8 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
         raise TryAgainError(f"{node}: settled while the DAG was being removed")
     if known.status == "bad_input":
         raise GiveUpError(f"region {spec.name!r}, {node}: {known.reason}")
+    if node.number is not None and not known.ok:
+        check_not_hopeless(journal.read(), spec)
     return known
 
 
@@ -118,7 +120,7 @@ def _outcome(place: Path, node: NodeName, end: JobEnd, spec: RegionSpec) -> Sett
         return Settled(node.number, "diverged", reason or "the training diverged", seconds=seconds)
     if end.exit_code == Exit.BAD_INPUT:
         return Settled(node.number, "bad_input", reason or "the worker refused its input", seconds=seconds)
-    if end.exit_code == Exit.OK and result and result.status == "ok" and _has_model(place, node):
+    if end.exit_code == Exit.OK and result and result.status in ("ok", "pruned") and _has_model(place, node):
         return _success(result, node, spec.metric)
     return Settled(node.number, "machine", reason or _describe(end.exit_code), seconds=seconds)
 
@@ -133,12 +135,13 @@ def _success(result: Result, node: NodeName, metric: Metric) -> Settled:
     standing = result.champion
     return Settled(
         trial=node.number,
-        status="ok",
+        status=result.status,
         reason=result.reason,
         value=result.value,
         metrics=result.metrics,
         baseline=result.baseline,
         standing=standing,
+        curve=result.curve,
         best_epoch=result.best_epoch,
         seconds=result.seconds,
         promoted=node.number is None and (not standing or _better(result.metrics, standing, metric)),

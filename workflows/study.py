@@ -15,7 +15,10 @@ GIVE_UP_AFTER = 8
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How hyperparameters are proposed. `sizes` holds the number of trials of each round."""
+    """How hyperparameters are proposed. `sizes` holds the number of trials of each round.
+
+    In lanes there are no rounds to wait for: trial n is proposed when trial n - sizes[0] has ended.
+    """
 
     method: str
     space: Space
@@ -23,6 +26,9 @@ class Search:
     constraints: tuple[str, ...] = ()  # as `workflows.constraints` reads them
     acquisition: str = "improvement"  # or improvement_per_second
     give_up_after: int = GIVE_UP_AFTER  # failed trials at the start of a region after which it stops; 0: never
+    schedule: str = "rounds"  # or lanes
+    budget: int = 0  # seconds of training after which nothing new is proposed; 0: no limit
+    prune: str = "none"  # one of `pruning.KINDS`
 
     @property
     def trials(self) -> int:

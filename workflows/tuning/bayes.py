@@ -113,7 +113,9 @@ def _fit(data: Data, random: np.random.Generator) -> Process:
     few = data
     if len(data.targets) > FITTED:
         order = np.argsort(data.targets, kind="stable")
-        chosen = np.sort(np.concatenate([order[: FITTED // 2], random.choice(order[FITTED // 2 :], FITTED // 2, False)]))
+        chosen = np.sort(
+            np.concatenate([order[: FITTED // 2], random.choice(order[FITTED // 2 :], FITTED // 2, False)])
+        )
         few = Data(data.features[chosen], data.targets[chosen], data.groups)
     posterior = Posterior(few)
     mode = np.round(posterior.mode(random), 3)

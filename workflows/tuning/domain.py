@@ -26,7 +26,8 @@ from workflows.space import (
 from workflows.study import Search
 from workflows.tuning.sobol import sobol_point
 
-TRIES = 2000  # at a random legal point
+TRIES = 20_000  # at a random legal point
+TRIES_OF_COUNTABLE = 200  # before all points are listed instead
 COUNTABLE = 20_000  # values of a space that are listed where chance finds no new one
 
 
@@ -42,6 +43,13 @@ class Domain:
         """The parameters that have more than one value."""
         return tuple(p for p in self.space if not (isinstance(p, Choice) and len(p.options) == 1))
 
+    @property
+    def count(self) -> int | None:
+        """The number of points of a small space, illegal and inactive ones included; None of a large one."""
+        counts = [levels(parameter) for parameter in self.space]
+        sizes = [count for count in counts if count is not None]
+        return math.prod(sizes) if len(sizes) == len(counts) and math.prod(sizes) <= COUNTABLE else None
+
     def holds(self, point: Point) -> bool:
         """Return whether `point` meets every constraint."""
         return all(constraint.holds(point) for constraint in self.constraints)
@@ -53,7 +61,7 @@ class Domain:
 
     def random(self, seed: int, taken: set[str]) -> dict[str, Value] | None:
         """Return a random legal point that is not `taken`; None when there seems to be none."""
-        for attempt in range(TRIES):
+        for attempt in range(TRIES if self.count is None else TRIES_OF_COUNTABLE):
             point = random_point(self.space, seed_of(seed, attempt) if attempt else seed)
             if self.holds(point) and identity(point) not in taken:
                 return point
@@ -82,14 +90,11 @@ class Domain:
 
     def all_points(self) -> Iterator[dict[str, Value]]:
         """Yield every legal point of a small space, and nothing of a large one."""
-        counts = [levels(parameter) for parameter in self.space]
-        if any(count is None for count in counts):
+        if self.count is None:
             return
-        sizes = [count for count in counts if count is not None]
-        if math.prod(sizes) > COUNTABLE:
-            return
+        sizes = [levels(parameter) or 1 for parameter in self.space]
         seen = set()
-        for index in range(math.prod(sizes)):
+        for index in range(self.count):
             point = without_inactive(self.space, _numbered(self.space, sizes, index))
             key = identity(point)
             if key not in seen and self.holds(point):

@@ -88,7 +88,7 @@ class Encoding:
     def columns(self) -> NDArray[np.intp]:
         """The first feature of each parameter; of a fixed one, which has none, any other."""
         widths = np.array([_width(parameter) for parameter in self.space])
-        return np.minimum(np.cumsum(widths) - widths, widths.sum() - 1)
+        return np.asarray(np.minimum(np.cumsum(widths) - widths, widths.sum() - 1))
 
     @property
     def weights(self) -> Array:

@@ -85,7 +85,6 @@ class Posterior:
 
     def energy_and_gradient(self, theta: Array) -> tuple[Array, Array]:
         """Return the negative log posterior of each row, and its gradient."""
-        rows, count = len(theta), len(self.targets)
         covariance, distance, decay = self._covariance(theta)
         lower, good = _cholesky(covariance)
         inverse_lower = np.linalg.inv(lower)
@@ -94,13 +93,12 @@ class Posterior:
         fit = 0.5 * weights @ self.targets + np.log(np.einsum("kii->ki", lower)).sum(axis=1)
         pull = inverse - weights[:, :, None] * weights[:, None, :]
         amplitude, noise = np.exp(theta[:, -2]), np.exp(theta[:, -1])
-        slope = pull.reshape(rows, -1) * (amplitude[:, None] * (5 / 3) * (1 + SQRT5 * distance) * decay)
+        slope = pull.reshape(len(theta), -1) * (amplitude[:, None] * (5 / 3) * (1 + SQRT5 * distance) * decay)
         gradient = np.empty_like(theta)
         gradient[:, :-2] = 0.5 * (slope @ self.squares.T) * np.exp(-2 * theta[:, :-2])
         trace = np.einsum("kii->k", pull)
         signal = np.einsum("kij,kij->k", pull, covariance) - trace * (noise + JITTER)
         gradient[:, -2], gradient[:, -1] = 0.5 * signal, 0.5 * trace * noise
-        assert slope.shape == (rows, count * count)
         gradient += (theta - self.prior.mean) / self.prior.sd**2
         return np.where(good, fit + self._prior_energy(theta), np.inf), gradient
 
@@ -108,9 +106,7 @@ class Posterior:
         """Return the most probable theta."""
         prior = self.prior
         wild = prior.mean + 0.8 * prior.sd * random.standard_normal((restarts, len(prior.mean)))
-        ends, energies = minimise(
-            self.energy_and_gradient, np.vstack([prior.mean, wild]), prior.low, prior.high, steps
-        )
+        ends, energies = minimise(self.energy_and_gradient, np.vstack([prior.mean, wild]), prior.low, prior.high, steps)
         return np.asarray(ends[int(np.argmin(energies))])
 
     def _covariance(self, theta: Array) -> tuple[Array, Array, Array]:
@@ -220,7 +216,7 @@ def _cholesky(covariance: Array) -> tuple[Array, NDArray[np.bool_]]:
     count = covariance.shape[1]
     good = np.ones(len(covariance), dtype=bool)
     try:
-        return np.linalg.cholesky(covariance), good
+        return np.asarray(np.linalg.cholesky(covariance)), good
     except np.linalg.LinAlgError:
         pass
     lower = np.empty_like(covariance)

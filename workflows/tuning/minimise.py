@@ -87,9 +87,7 @@ def _search(
     return new, new_value, new_gradient, moved
 
 
-def _update(
-    inverse: Array, scaled: NDArray[np.bool_], step: Array, change: Array, moved: NDArray[np.bool_]
-) -> None:
+def _update(inverse: Array, scaled: NDArray[np.bool_], step: Array, change: Array, moved: NDArray[np.bool_]) -> None:
     """Take a step and the gradient's change on it into each row's inverse Hessian."""
     curvature = np.einsum("ki,ki->k", step, change)
     for row in np.flatnonzero(moved & (curvature > 1e-12)):
