@@ -12,7 +12,7 @@ from workflows.study import Config, Region
 
 @dataclass(frozen=True, slots=True)
 class RegionPlan:
-    """One region's part of the graph: rounds of trials, then the final training.
+    """One region's part of the graph: rounds or lanes of trials, then the final training.
 
     Nodes are made on the fly, because a study may have a million of them.
     """
@@ -39,8 +39,18 @@ class RegionPlan:
 
     def edges(self) -> Iterator[tuple[tuple[NodeName, ...], tuple[NodeName, ...]]]:
         """Yield (parents, children): every child waits for every parent."""
-        layers = [*self.rounds(), (self.final,)]
-        yield from itertools.pairwise(layers)
+        if self.region.search.schedule == "lanes":
+            yield from self._lanes()
+        else:
+            yield from itertools.pairwise([*self.rounds(), (self.final,)])
+
+    def _lanes(self) -> Iterator[tuple[tuple[NodeName, ...], tuple[NodeName, ...]]]:
+        search, slug = self.region.search, self.region.slug
+        lanes = search.sizes[0]
+        for number in range(lanes, search.trials):
+            yield (NodeName(slug, number - lanes),), (NodeName(slug, number),)
+        last = range(max(search.trials - lanes, 0), search.trials)
+        yield tuple(NodeName(slug, number) for number in last), (self.final,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,9 @@ def test_all_mistakes_at_once_each_with_its_place(tmp_path):
     ("old", "new", "words"),
     [
         ("method: bayes", "method: bays", ["search.method", "'bays'", "did you mean 'bayes'"]),
-        ("method: bayes", "method: bayes\n  schedule: lanes", ["search.schedule", "legal: rounds"]),
+        ("method: bayes", "method: bayes\n  schedule: loops", ["search.schedule", "legal: rounds or lanes"]),
+        ("method: bayes", "method: bayes\n  prune: all", ["search.prune", "legal: none, median or asha"]),
+        ("method: bayes", "method: bayes\n  budget: 3", ["search.budget", "a duration such as"]),
         ("metric: ndcg@5", "metric: ndgc@5", ["metric", "ndgc@5"]),
         ("metric: ndcg@5", "metric: ndcg@5\nminimize: loss", ["minimize", "give one of the two"]),
         ("hidden: {int: [2, 8], log: true}", "hidden: {int: [0, 8], log: true}", ["hidden.int", "above 0"]),

@@ -24,3 +24,12 @@ def test_rounds_wait_for_each_other_and_the_final_training_for_all(tmp_path):
 def test_a_random_search_has_no_barrier(tmp_path):
     plan = plan_of(tmp_path, STUDY.replace("method: bayes", "method: random"))
     assert [len(parents) for parents, _ in plan.regions[0].edges()] == [4]
+
+
+def test_lanes_have_no_barrier_but_the_final_training(tmp_path):
+    text = STUDY.replace("method: bayes", "method: bayes\n  schedule: lanes").replace("rounds: 2", "rounds: 3")
+    edges = [
+        ([parent.number for parent in parents], [child.number for child in children])
+        for parents, children in plan_of(tmp_path, text).regions[1].edges()
+    ]
+    assert edges == [([0], [2]), ([1], [3]), ([2], [4]), ([3], [5]), ([4, 5], [None])]

@@ -108,6 +108,20 @@ def test_a_study_to_its_champions(pool, run_area, capsys):
     assert "4/4" in capsys.readouterr().out
 
 
+def test_lanes_and_pruning(pool, run_area, capsys):
+    text = STUDY.replace("method: bayes", "method: bayes\n  schedule: lanes\n  prune: asha").replace(
+        "rounds: 2", "rounds: 3"
+    )
+    run = generate(run_area, capsys, text.replace("epochs: 2", "epochs: 4"))
+    submit(run)
+    assert finish(pool, run).exit_code == 0
+    for row in summary(run)["regions"]:
+        trials = row["trials"]
+        assert row["status"] == "promoted" and trials["run"] == trials["ok"] + trials["pruned"] == 6
+        proposals = Journal(run.region(row["slug"]).journal).read().proposals
+        assert len({tuple(proposal.point.values()) for proposal in proposals.values()}) == 6
+
+
 def test_one_region_alone_and_then_the_others(pool, run_area, capsys):
     run = generate(run_area, capsys)
     submit(run, "--region", "Germany")
