@@ -146,6 +146,10 @@ class RunFolder:
         """Folder of the summary."""
         return self.path / "report"
 
+    def pictures(self, slug: str) -> Path:
+        """Folder of a region's pictures, in the report."""
+        return self.report / "regions" / slug
+
     def region(self, slug: str) -> RegionFolder:
         """Files of one region."""
         return RegionFolder(self.path / "regions" / slug)

@@ -34,6 +34,7 @@ class RegionSummary:
     trials: Mapping[str, int]  # planned, run, ok, failed, pruned
     hours: float
     model: str
+    pictures: tuple[str, ...] = ()  # paths from the report's folder, of those that `regiondag study plot` drew
 
     @property
     def finished(self) -> bool:
@@ -69,7 +70,7 @@ def write_report(run: RunFolder) -> Summary:
 def summarise(run: RunFolder) -> Summary:
     """Fold the journals of all regions into one summary."""
     manifest = read_manifest(run)
-    rows = [_summarise_region(run.region(slug)) for slug in manifest["regions"]]
+    rows = [_summarise_region(run.region(slug), _pictures(run, slug)) for slug in manifest["regions"]]
     return Summary(manifest["study"], str(run.path), manifest["metric"], tuple(rows))
 
 
@@ -84,7 +85,11 @@ def read_manifest(run: RunFolder) -> dict[str, Any]:
     return raw
 
 
-def _summarise_region(folder: RegionFolder) -> RegionSummary:
+def _pictures(run: RunFolder, slug: str) -> tuple[str, ...]:
+    return tuple(path.relative_to(run.report).as_posix() for path in sorted(run.pictures(slug).glob("*.svg")))
+
+
+def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> RegionSummary:
     spec = read_spec(folder.spec)
     history = Journal(folder.journal).read()
     final = history.final
@@ -107,6 +112,7 @@ def _summarise_region(folder: RegionFolder) -> RegionSummary:
         trials=_count(spec, history),
         hours=round(_seconds(history) / HOUR, 4),
         model=str(folder.champion_model) if champion else "",
+        pictures=pictures,
     )
 
 
@@ -186,7 +192,15 @@ def to_markdown(summary: Summary) -> str:
     ]
     lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in table(summary)]
     notes = [f"- {_cell(r.region)}: {_cell(r.reason)}" for r in summary.regions if r.reason]
-    return "\n".join([*lines, *(["", "## Notes", "", *notes] if notes else [])]) + "\n"
+    pictures = [f"- {_cell(r.region)}: {', '.join(map(_link, r.pictures))}" for r in summary.regions if r.pictures]
+    for title, items in (("Notes", notes), ("Pictures", pictures)):
+        lines += ["", f"## {title}", "", *items] if items else []
+    return "\n".join(lines) + "\n"
+
+
+def _link(picture: str) -> str:
+    """Link a picture by its own name; slugs and names of pictures hold nothing that Markdown reads."""
+    return f"[{picture.rpartition('/')[2].removesuffix('.svg')}]({picture})"
 
 
 def _figure(value: float | None) -> str:
