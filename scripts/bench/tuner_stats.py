@@ -119,7 +119,7 @@ def _columns(runs: Sequence[Run | None], optimum: float) -> dict[str, list[float
             values = [None if run is None else _of(run, kind).get(budget) for run in runs]
             if any(value is not None for value in values):
                 columns[f"{kind} {budget}"] = [None if v is None else _digits(v - optimum) for v in values]
-    return columns | {"seconds": [None if run is None else _digits(run.seconds) for run in runs]}
+    return columns
 
 
 def _of(run: Run, kind: str) -> Mapping[int, float]:
