@@ -18,7 +18,7 @@ from nnlib.contract import write_atomically
 from workflows.errors import RegiondagError
 from workflows.importance import importance, position, varied_parameters
 from workflows.space import Choice, Parameter, at
-from workflows.trialtable import PRUNED, RegionTrials, TrialRow, plain, short
+from workflows.trialtable import PRUNED, RegionTrials, TrialRow, plain, short, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,7 +89,7 @@ def _figure(trials: RegionTrials, title: str, width: float, height: float) -> Fi
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height))
-    name = _shortened(plain(trials.spec.name), LONGEST_NAME)
+    name = shortened(plain(trials.spec.name), LONGEST_NAME)
     figure.suptitle(f"{name}: {title}", x=0.02, y=1 - 0.1 / height, ha="left", va="top", fontsize=11)
     return figure
 
@@ -145,13 +145,15 @@ def _parallel(trials: RegionTrials) -> Figure | None:
     figure = _figure(trials, f"{len(rows)} trials, the best in dark violet", 2.0 + 1.5 * len(parameters), 4.2)
     axes = figure.add_axes((0.06, 0.16, 0.86, 0.66))
     last = len(parameters)
-    low, high = _ends([_value(row) for row in rows])
+    worth = [_value(row) for row in rows]
+    scale = math.log if _is_wide(worth, trials.spec.metric.minimize) else float
+    low, high = _ends(worth)
     colours = _colours(len(rows))
     lines = []
     for row in rows:
         places = [position(parameter, row.hyperparameters.get(parameter.name)) for parameter in parameters]
         heights = [ABSENT if place is None else place for place in places]
-        lines.append([*enumerate(heights), (last, (_value(row) - low) / (high - low))])
+        lines.append([*enumerate(heights), (last, (scale(_value(row)) - scale(low)) / (scale(high) - scale(low)))])
     widths = [0.8] * (len(rows) - 1) + [2.2]
     axes.add_collection(LineCollection(lines, colors=colours, linewidths=widths, alpha=0.8))
     for index, parameter in enumerate(parameters):
@@ -217,7 +219,11 @@ def _slice(axes: Axes, parameter: Parameter, rows: Sequence[TrialRow]) -> None:
         axes.set_xlim(-0.5, len(parameter.options) - 0.5)
     else:
         places = [float(value) for value in values]
+        low, high = float(parameter.low), float(parameter.high)
+        margin = 0.04 * (high - low)
+        axes.set_xlim(low - margin, high + margin)  # all that was searched, not only where trials are
         if parameter.log:
+            axes.set_xlim(low * (low / high) ** 0.04, high * (high / low) ** 0.04)
             axes.set_xscale("log")
             ticks = [at(parameter, 0.0), at(parameter, 0.5), at(parameter, 1.0)]
             axes.set_xticks([float(tick) for tick in ticks], [short(tick) for tick in ticks])
@@ -246,17 +252,20 @@ def _write(axes: Axes, index: int, place: float, label: str) -> None:
 
 
 def _option_labels(parameter: Choice) -> list[str]:
-    labels = [_shortened(short(option), LONGEST_LABEL) for option in parameter.options]
+    labels = [shortened(short(option), LONGEST_LABEL) for option in parameter.options]
     every = math.ceil(len(labels) / MOST_LABELS)
     return [label if index % every == 0 else "" for index, label in enumerate(labels)]
 
 
 def _scale_values(axes: Axes, rows: Sequence[TrialRow], minimize: bool) -> None:
-    values = [_value(row) for row in rows]
-    if minimize and values and min(values) > 0 and max(values) / min(values) > WIDE_RANGE:
+    if _is_wide([_value(row) for row in rows], minimize):
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda value, _: short(value))  # its own writes mathematics: $10^{-1}$
         axes.yaxis.set_minor_formatter(lambda *_: "")
+
+
+def _is_wide(values: Sequence[float], minimize: bool) -> bool:
+    return minimize and bool(values) and min(values) > 0 and max(values) / min(values) > WIDE_RANGE
 
 
 def _with_value(trials: RegionTrials) -> list[TrialRow]:
@@ -288,9 +297,3 @@ def _colours(count: int) -> list[tuple[float, float, float, float]]:
 
     scale = matplotlib.colormaps["viridis_r"]
     return [scale(index / max(count - 1, 1)) for index in range(count)]
-
-
-def _shortened(text: str, longest: int) -> str:
-    """Cut long text, and drop the two characters that XML cannot hold although they can be printed."""
-    text = text.replace("\ufffe", "?").replace("\uffff", "?")
-    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -215,6 +215,16 @@ def plain(text: str) -> str:
     return "".join(ascii(letter)[1:-1] if holds_control_character(letter) else letter for letter in text)
 
 
+def shortened(text: str, longest: int) -> str:
+    """Cut long text, and replace the two characters that XML cannot hold although they steer nothing.
+
+    >>> shortened("Germany", 5)
+    'Germ…'
+    """
+    text = text.replace("\ufffe", "?").replace("\uffff", "?")
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
 def short(value: Value | None) -> str:
     """Return a value in a few characters; `-` for none.
 
