@@ -16,7 +16,7 @@ from workflows.tuning.gaussian import Process
 
 Array = NDArray[np.float64]
 
-TAIL = -6.0  # below, the expected improvement is taken from its asymptotic series
+TAIL = -8.0  # below, the expected improvement is taken from its asymptotic series
 LOG_ROOT = 0.5 * math.log(2 * math.pi)
 
 
@@ -45,12 +45,15 @@ def log_improvement(mean: Array, deviation: Array, best: Array) -> tuple[Array, 
     cdf = normal_cdf(z)
     body = np.maximum(density + z * cdf, 1e-300)
     far = np.minimum(z, TAIL)
-    tail = -0.5 * far * far - LOG_ROOT - 2 * np.log(-far)  # of density + z * cdf, for z far below zero
+    inverse = 1 / (far * far)
+    series = 1 - inverse * (3 - inverse * (15 - 105 * inverse))  # density + z cdf is density / z^2 times this
+    mills = 1 - inverse * (1 - inverse * (3 - 15 * inverse))  # and cdf is density / -z times this
+    tail = -0.5 * far * far - LOG_ROOT - 2 * np.log(-far) + np.log(series)
     usual = z > TAIL
     log_body = np.where(usual, np.log(body), tail)
-    ratio = np.where(usual, cdf / body, -far)  # cdf / (density + z cdf) tends to -z
+    ratio = np.where(usual, cdf / body, -far * mills / series)
     by_mean = -ratio / deviation
-    by_deviation = np.where(usual, density / body, far * far) / deviation
+    by_deviation = np.where(usual, density / body, far * far / series) / deviation
     return log_body + np.log(deviation), by_mean, by_deviation
 
 

@@ -62,8 +62,9 @@ def ask(
     points: list[dict[str, Value]] = []
     for number in range(n):
         turn = PORTFOLIO[number % len(PORTFOLIO)]
-        criterion: Criterion
-        criterion = Improvement(process, best, cost) if turn.beta is None else Bound(process, turn.beta)
+        criterion: Criterion = Improvement(process, best, cost)
+        if turn.beta is not None and cost is None:  # a bound has no price
+            criterion = Bound(process, turn.beta)
         point = Search(domain, encoding, criterion, random).best(anchors, turn.reach, taken)
         if point is None:
             break

@@ -67,9 +67,13 @@ def _ask(
         from workflows.tuning import skopt_method
 
         return skopt_method.ask(domain, history, pending, n, seed)
-    from workflows.tuning import bayes  # NumPy: only where a model is really fitted
+    from threadpoolctl import threadpool_limits  # NumPy and this: only where a model is really fitted
 
-    return bayes.ask(domain, history, pending, n, seed, search.acquisition == "improvement_per_second")
+    from workflows.tuning import bayes
+
+    # One thread: the sums are the same on any number of cores, and PRE scripts of many regions run side by side.
+    with threadpool_limits(1):
+        return bayes.ask(domain, history, pending, n, seed, search.acquisition == "improvement_per_second")
 
 
 def initial_trials(search: Search) -> int:

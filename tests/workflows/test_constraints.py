@@ -1,0 +1,58 @@
+import pytest
+
+from workflows.constraints import parse_constraint
+
+NAMES = ("hidden", "layers", "optimizer", "shared")
+
+
+@pytest.mark.parametrize(
+    ("text", "point", "holds"),
+    [
+        ("hidden * layers <= 4096", {"hidden": 1024, "layers": 4}, True),
+        ("hidden * layers <= 4096", {"hidden": 1025, "layers": 4}, False),
+        ("2 <= layers < 5", {"layers": 5}, False),
+        ("-layers + 2 ** 3 // 3 % 2 == -4 and not shared", {"layers": 4, "shared": False}, True),
+        ("optimizer != 'sgd' or layers == 1", {"optimizer": "sgd", "layers": 2}, False),
+        ("optimizer in ['sgd', 'momentum']", {"optimizer": "momentum"}, True),
+        ("optimizer not in ('sgd', 'momentum')", {"optimizer": "momentum"}, False),
+        ("hidden / layers > 1", {"hidden": 1, "layers": 0}, False),
+        ("(0 - hidden) ** 0.5 < 1", {"hidden": 4}, False),
+        ("hidden ** 9999 < 1", {"hidden": 4}, False),
+        ("hidden * layers <= 4", {"hidden": 100}, True),  # layers is inactive
+        ("not shared", {"shared": True}, False),
+    ],
+)
+def test_what_holds(text, point, holds):
+    assert parse_constraint(text, NAMES).holds(point) is holds
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("hidden * layrs <= 4", "'layrs' is not a hyperparameter"),
+        ("__import__('os').system('x') == 0", "not allowed"),
+        ("hidden.real > 1", "not allowed"),
+        ("[x for x in (1,)] == hidden", "not allowed"),
+        ("hidden if shared else layers", "compares nothing"),
+        ("hidden is layers", "not allowed"),
+        ("optimizer in shared", "needs a list"),
+        ("hidden", "compares nothing"),
+        ("hidden <=", "no expression"),
+        ("1 < 2", "names no hyperparameter"),
+        ("hidden < " + "1 + " * 200 + "1", "at most 500"),
+        ("(" * 400 + "hidden", "no expression"),
+        ("hidden << 3 > 1", "not allowed"),
+        ("(lambda: 1) == hidden", "not allowed"),
+        ("hidden == b'x'", "not allowed"),
+    ],
+)
+def test_what_is_refused(text, words):
+    with pytest.raises(ValueError, match=words):
+        parse_constraint(text, NAMES)
+
+
+def test_texts_are_not_numbers():
+    with pytest.raises(ValueError, match="not a number"):
+        parse_constraint("optimizer * 10 > 3", NAMES).check({"optimizer": "sgd"})
+    with pytest.raises(ValueError, match="not supported"):
+        parse_constraint("optimizer > 3", NAMES).check({"optimizer": "sgd"})
