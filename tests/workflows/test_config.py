@@ -57,9 +57,43 @@ def test_grid_counts_its_points_and_a_region_may_leave_the_rounds(tmp_path):
     assert uk.search.method == "bayes"
 
 
-def test_random_search_waits_for_nobody(tmp_path):
-    text = STUDY.replace("method: bayes", "method: random")
+@pytest.mark.parametrize("method", ["random", "sobol"])
+def test_searches_that_do_not_learn_wait_for_nobody(tmp_path, method):
+    text = STUDY.replace("method: bayes", f"method: {method}")
     assert load_config(write_study(tmp_path, text)).regions[0].search.sizes == (4,)
+
+
+def test_conditions_steps_and_constraints(tmp_path):
+    space = """\
+    hidden: {int: [2, 8], step: 2, when: {optimizer: adam}, default: 5}
+    optimizer: {choice: [adam, sgd, momentum]}
+    momentum: {real: [0, 0.9], step: 0.3, when: {optimizer: [sgd, momentum], batch: 4}}
+    batch: {int: [4, 5]}
+"""
+    more = 'constraints: ["hidden != 4"]\n  acquisition: improvement_per_second\n  give_up_after: 0'
+    text = STUDY[: STUDY.index("    hidden:")].replace("rounds: 2", more) + space
+    search = load_config(write_study(tmp_path, text)).regions[0].search
+    assert (search.constraints, search.acquisition, search.give_up_after) == (
+        ("hidden != 4",), "improvement_per_second", 0
+    )  # fmt: skip
+    when = (("optimizer", ("sgd", "momentum")), ("batch", (4,)))
+    assert search.space[2] == Real("momentum", 0.0, 0.9, step=0.3, when=when)
+
+
+def test_a_search_has_no_more_trials_than_its_space_has_points(tmp_path):
+    space = "    hidden: {int: [2, 8], step: 2, when: {optimizer: adam}, default: 5}\n"
+    space += "    optimizer: {choice: [adam, sgd]}\n"
+    head = STUDY[: STUDY.index("    hidden:")]
+    search = load_config(write_study(tmp_path, head.replace("rounds: 2", "rounds: 9") + space)).regions[0].search
+    assert search.sizes == (2, 2, 1)
+    assert search.space[0] == Integer("hidden", 2, 8, step=2, when=(("optimizer", ("adam",)),), default=5)
+    grid = (
+        head.replace("method: bayes\n  rounds: 2\n  parallel: 2", 'method: grid\n  constraints: ["hidden != 4"]')
+        + space
+    )
+    assert load_config(write_study(tmp_path, grid)).regions[0].search.sizes == (4,)
+    wide = space.replace("[2, 8], step: 2", "[1, 9000000]")
+    assert any("before constraints" in p for p in problems_of(tmp_path, grid.replace(space, wide)))
 
 
 def test_all_mistakes_at_once_each_with_its_place(tmp_path):
@@ -79,6 +113,9 @@ def test_all_mistakes_at_once_each_with_its_place(tmp_path):
     assert len(found) == 7  # three files of one region are missing
 
 
+HIDDEN = "hidden: {int: [2, 8], log: true}"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -93,6 +130,33 @@ def test_all_mistakes_at_once_each_with_its_place(tmp_path):
         ("hidden: {int: [2, 8], log: true}", "hiden: {int: [2, 8]}", ["$hidden is not in search.space"]),
         ("hidden: {int: [2, 8], log: true}", "hidden: {choice: []}", ["hidden.choice", "seen []"]),
         ("hidden: {int: [2, 8], log: true}", "hidden: {int: [2, 8], real: [1, 2]}", ["search.space.hidden", "legal"]),
+        (HIDDEN, "hidden: {int: [2, 8], step: 4}", ["hidden.step", "6 is the last one below"]),
+        (HIDDEN, "hidden: {int: [2, 8], step: 2, points: 3}", ["hidden.points", "stands beside `step`"]),
+        (HIDDEN, "hidden: {int: [2, 8], when: {learning_rate: 1}, default: 4}",
+         ["when.learning_rate", "a real number"]),
+        (HIDDEN, "hidden: {int: [2, 8], when: {optimiser: adam}, default: 4}\n    optimizer: {choice: [adam, sgd]}",
+         ["hidden.when.optimiser", "did you mean 'optimizer'"]),
+        (HIDDEN, "hidden: {int: [2, 8], when: {optimizer: adma}, default: 4}\n    optimizer: {choice: [adam, sgd]}",
+         ["hidden.when.optimizer", "seen 'adma'", "adam, sgd"]),
+        (HIDDEN, "hidden: {int: [2, 8], when: {optimizer: sgd}}\n    optimizer: {choice: [adam, sgd]}",
+         ["search.space.hidden", "add default"]),
+        (HIDDEN, "hidden: {int: [2, 8], default: 4}", ["hidden.default", "only a parameter with `when`"]),
+        (HIDDEN, "hidden: {int: [2, 8]}\n    momentum: {real: [0, 0.9], when: {hidden: [9]}}",
+         ["when.hidden", "2 to 8"]),
+        (HIDDEN, "hidden: {int: [2, 8]}\n    momentum: {real: [0, 0.9], when: {hidden: [8]}, default: 0}",
+         ["momentum.default", "takes its value from `train`"]),
+        (HIDDEN, "hidden: {int: [2, 8], when: {batch: 4}, default: 4}\n    batch: {choice: [4, 8], when: {hidden: 4}}",
+         ["when", "depends on itself"]),
+        ("rounds: 2", "constraints: [hidden * lerning_rate < 1]",
+         ["search.constraints[0]", "did you mean 'learning_rate'"]),
+        ("rounds: 2", "constraints: [hidden > 1, hidden.real > 3]",
+         ["search.constraints[1]", "not allowed", "legal: a comparison"]),
+        ("rounds: 2", "constraints: [hidden > 8]", ["search.constraints[0]", "no point of search.space satisfies"]),
+        ("rounds: 2", "constraints: [hidden > 4, hidden < 3]", ["search.constraints", "satisfies all of them"]),
+        ("rounds: 2", "constraints: [hidden > 'a']", ["search.constraints[0]", "not supported between"]),
+        ("rounds: 2", "constraints: hidden > 3", ["search.constraints", "a list of texts"]),
+        ("rounds: 2", "acquisition: ei", ["search.acquisition", "improvement or improvement_per_second"]),
+        ("rounds: 2", "give_up_after: -1", ["search.give_up_after", "a whole number from 0"]),
         ("[1e-3, 1e-1]", "[.nan, 1]", ["learning_rate.real", "finite"]),
         ("[1e-3, 1e-1]", "[-1, 1e-1]", ["learning_rate"]),
         ("learning_rate: {real: [1e-3, 1e-1], log: true}", "optimizer: {choice: [adam, adamx]}", ["'adamx'"]),

@@ -268,6 +268,87 @@ def test_when_no_trial_succeeded_the_region_fails_and_says_why(folder, run):
     assert "all 4 trials failed" in summary.regions[1].reason
 
 
+def restrict(folder, **search):
+    """Change the region's search after the fact, as another study.yaml would have it."""
+    raw = json.loads(folder.spec.read_text())
+    raw["search"].update(search)
+    folder.spec.write_text(json.dumps(raw))
+
+
+@pytest.mark.parametrize(("code", "status"), [(3, "diverged"), (-1002, "removed")])
+def test_a_region_whose_first_trials_all_fail_stops(folder, run, code, status):
+    restrict(folder, give_up_after=2)
+    nodes = [NodeName("germany", number) for number in range(4)]
+    for node in nodes[:2]:
+        prepare_trial(folder, node)
+    settle_trial(folder, nodes[0], JobEnd(code, 0, 2))
+    for _ in range(2):
+        with pytest.raises(GiveUpError, match=f"first 2 trials failed.*2 times {status}: "):
+            settle_trial(folder, nodes[1], JobEnd(code, 0, 2))
+    with pytest.raises(GiveUpError, match="give_up_after: 2"):
+        prepare_trial(folder, nodes[2])
+    assert Journal(folder.journal).read().proposals.keys() == {0, 1}
+    again = prepare_trial(folder, nodes[1])  # what was removed may run again and save the region
+    assert again is (status == "removed")
+    if again:
+        finish(folder, nodes[1], 0.4)
+        settle_trial(folder, nodes[1], END)
+        assert prepare_trial(folder, nodes[2])
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_one_success_keeps_a_region_going(folder, most):
+    restrict(folder, give_up_after=most)
+    for number in range(4):
+        node = NodeName("germany", number)
+        prepare_trial(folder, node)
+        if number == 0 and most:
+            finish(folder, node, 0.4)
+        settle_trial(folder, node, JobEnd(0 if number == 0 and most else 3, 0, 2))
+
+
+def test_machines_faults_are_no_reason_to_give_up(folder):
+    restrict(folder, give_up_after=1)
+    for number in (0, 1):
+        prepare_trial(folder, NodeName("germany", number))
+    assert settle_trial(folder, NodeName("germany", 0), JobEnd(75, 2, 2)).status == "machine"
+    with pytest.raises(TryAgainError):
+        settle_trial(folder, NodeName("germany", 1), JobEnd(75, 2, 2))
+
+
+def test_a_trial_without_an_inactive_parameter_gives_the_network_its_default(folder):
+    space = [
+        {"name": "optimizer", "choice": ["adam"], "when": [], "default": None},
+        {"name": "hidden", "int": [2, 8], "log": False, "points": None, "step": None, "when": [["optimizer", ["sgd"]]],
+         "default": 5},
+        {"name": "learning_rate", "real": [0.1, 0.2], "log": False, "points": None, "step": None,
+         "when": [["optimizer", ["sgd"]]], "default": None},
+    ]  # fmt: skip
+    restrict(folder, space=space)
+    node = NodeName("germany", 0)
+    assert prepare_trial(folder, node)
+    trial = trial_of(folder, node)
+    assert Journal(folder.journal).read().proposals[0].point == {"optimizer": "adam"}
+    assert trial.hyperparameters == {"hidden": 5} and trial.train.learning_rate == 0.001
+    assert prepare_trial(folder, NodeName("germany", 1)) is False  # there is no second point
+
+
+def test_trials_that_were_removed_are_failures_and_faults_of_machines_stay_pending(folder, monkeypatch):
+    told = {}
+    nodes = [NodeName("germany", number) for number in range(4)]
+    for node, code in zip(nodes[:2], (-1002, 75), strict=True):
+        prepare_trial(folder, node)
+        finish(folder, node, 0.5) if code == 0 else None
+    settle_trial(folder, nodes[0], JobEnd(-1002, 0, 2))
+    with pytest.raises(TryAgainError):
+        settle_trial(folder, nodes[1], JobEnd(75, 2, 2))
+    monkeypatch.setattr("workflows.propose.propose", lambda search, **more: told.update(more) or [])
+    assert prepare_trial(folder, nodes[2]) is False
+    proposals = Journal(folder.journal).read().proposals
+    assert [(o.point, o.loss) for o in told["history"]] == [(proposals[0].point, None)]
+    assert told["pending"] == [proposals[1].point]
+
+
 def test_a_final_training_that_failed_can_be_rescued(folder, run):
     play_trials(folder, [0.1, 0.4, 0.3, 0.2])
     prepare_final(folder, FINAL)

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,17 +14,23 @@ from workflows.space import (
     grid_point,
     grid_size,
     grid_values,
+    level,
+    levels,
     parameter_from_json,
     parameter_to_json,
     random_point,
     seed_of,
+    with_defaults,
+    without_inactive,
 )
 
 names = st.text("abc_", min_size=1)
 reals = st.tuples(st.floats(1e-6, 1.0), st.floats(1.1, 1e6), st.booleans()).map(lambda t: Real("x", *t))
 integers = st.tuples(st.integers(1, 50), st.integers(51, 9999), st.booleans()).map(lambda t: Integer("n", *t))
 choices = st.lists(st.integers() | st.text() | st.booleans(), min_size=1).map(lambda v: Choice("c", tuple(v)))
-parameters = reals | integers | choices
+steps = st.builds(lambda n, low: Real("s", low, low + n * 0.25, step=0.25), st.integers(1, 9), st.integers(-3, 3))
+conditional = st.builds(lambda p: replace(p, when=(("c", (1, "x")),), default=3), reals | choices)
+parameters = reals | integers | choices | steps | conditional
 
 
 @given(parameters)
@@ -39,6 +46,28 @@ def test_every_point_of_the_unit_interval_is_legal(parameter, unit):
     else:
         assert parameter.low <= value <= parameter.high
         assert isinstance(value, int if isinstance(parameter, Integer) else float)
+
+
+def test_steps_are_as_people_write_them():
+    parameter = Real("x", 0.0, 0.9, step=0.1)
+    assert grid_values(parameter) == tuple(n / 10 for n in range(10)) and levels(parameter) == 10
+    assert [level(Real("x", -0.25, 1.0, step=0.05), n) for n in (0, 1, 25)] == [-0.25, -0.2, 1.0]
+    assert list(grid_values(Integer("n", 64, 256, step=64))) == [64, 128, 192, 256]
+    assert {at(Integer("n", 64, 256, step=64), i / 100) for i in range(101)} == {64, 128, 192, 256}
+
+
+def test_parameters_exist_where_their_condition_and_their_parents_hold():
+    space = (
+        Real("momentum", 0.0, 0.9, when=(("optimizer", ("sgd",)), ("deep", (True,)))),
+        Choice("optimizer", ("sgd", "adam"), when=(("deep", (True,)),), default="adam"),
+        Choice("deep", (True, False)),
+    )
+    values = {"momentum": 0.5, "optimizer": "sgd", "deep": True}
+    assert without_inactive(space, values) == values
+    assert without_inactive(space, {**values, "optimizer": "adam"}) == {"optimizer": "adam", "deep": True}
+    shallow = without_inactive(space, {**values, "deep": False})
+    assert shallow == {"deep": False}
+    assert with_defaults(space, shallow) == {"deep": False, "optimizer": "adam"}
 
 
 def test_log_scale_is_uniform_in_the_logarithm():

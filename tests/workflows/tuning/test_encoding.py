@@ -17,7 +17,9 @@ SPACE = (
 
 
 def test_features_are_scikit_optimizes():
-    from skopt.space import Categorical, Integer as SkInteger, Real as SkReal, Space
+    from skopt.space import Categorical, Space
+    from skopt.space import Integer as SkInteger
+    from skopt.space import Real as SkReal
     from skopt.utils import normalize_dimensions
 
     theirs = normalize_dimensions(
