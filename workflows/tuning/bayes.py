@@ -12,7 +12,7 @@ from workflows.space import Point, Value
 from workflows.tuning.acquisition import Bound, Criterion, Improvement
 from workflows.tuning.domain import Domain, identity
 from workflows.tuning.encoding import Array, Encoding
-from workflows.tuning.gaussian import Data, Posterior, Process, sample
+from workflows.tuning.gaussian import Data, Posterior, Process
 from workflows.tuning.search import Search
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def ask(
     process = _fit(Data(features, targets, encoding.groups), random)
     cost = _cost(history, features, encoding, random) if per_second else None
     means = process.predict(features)[0]
-    best = means.min(axis=1)  # each sample's own incumbent: the model's, not the luckiest observation
+    best = means.min(axis=1)  # the model's incumbent, not the luckiest observation
     anchors = _anchors(means.mean(axis=0), targets, rows)
     if pending:
         process.believe(encoding.features(encoding.coordinates(pending)) * encoding.weights)
@@ -70,7 +70,9 @@ def ask(
             break
         points.append(point)
         taken.add(identity(point))
-        process.believe(encoding.features(encoding.coordinates([point])) * encoding.weights)
+        there = encoding.features(encoding.coordinates([point])) * encoding.weights
+        best = np.minimum(best, process.predict(there)[0][:, 0])  # the next one has to be better than this is believed
+        process.believe(there)
     return points
 
 
@@ -120,7 +122,7 @@ def _fit(data: Data, random: np.random.Generator) -> Process:
         few = Data(data.features[chosen], data.targets[chosen], data.groups)
     posterior = Posterior(few)
     mode = np.round(posterior.mode(random), 3)
-    return Process(data, sample(posterior, mode, SAMPLES, random))
+    return Process(data, mode[None])
 
 
 def _cost(
