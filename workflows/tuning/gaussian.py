@@ -1,7 +1,7 @@
 """Gaussian processes with a Matern-5/2 kernel and one length scale a parameter, several sets of them side by side.
 
 A row of `theta` holds log length scales, log amplitude and log noise. Their priors: length scales around half of the
-space's diagonal, little noise. Rows are fitted, sampled and asked together, as arrays with one more axis.
+space's diagonal, little noise. Rows are fitted and asked together, as arrays with one more axis.
 """
 
 from __future__ import annotations
@@ -120,33 +120,6 @@ class Posterior:
 
     def _prior_energy(self, theta: Array) -> Array:
         return np.asarray(0.5 * (((theta - self.prior.mean) / self.prior.sd) ** 2).sum(axis=1))
-
-
-def sample(posterior: Posterior, start: Array, count: int, random: np.random.Generator, thin: int = 1) -> Array:
-    """Return `count` draws of theta by slice sampling along random directions, from the mode on."""
-    prior = posterior.prior
-    theta = start.copy()
-    draws = []
-    for _ in range(count):
-        for _ in range(thin * len(theta)):
-            theta = _slice(posterior, theta, random, prior)
-        draws.append(theta)
-    return np.array(draws)
-
-
-def _slice(posterior: Posterior, theta: Array, random: np.random.Generator, prior: Prior) -> Array:
-    direction = random.standard_normal(len(theta)) * prior.sd
-    direction /= math.sqrt(len(theta))
-    level = posterior.energy(theta[None])[0] + random.exponential()
-    left = -random.random() * 2
-    right = left + 2
-    for _ in range(20):
-        reach = left + (right - left) * random.random()
-        tried = theta + reach * direction
-        if ((tried > prior.low) & (tried < prior.high)).all() and posterior.energy(tried[None])[0] < level:
-            return np.asarray(tried)
-        left, right = (reach, right) if reach < 0 else (left, reach)
-    return theta
 
 
 class Process:

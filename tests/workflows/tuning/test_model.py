@@ -9,7 +9,7 @@ import pytest
 from workflows.tuning import bayes
 from workflows.tuning.acquisition import Bound, Improvement, log_improvement, normal_cdf
 from workflows.tuning.dispatch import Observation
-from workflows.tuning.gaussian import Data, Posterior, Process, sample
+from workflows.tuning.gaussian import Data, Posterior, Process
 from workflows.tuning.minimise import minimise
 from workflows.tuning.sobol import BITS, DIMENSIONS, _columns, sobol_point
 
@@ -105,13 +105,10 @@ def test_the_logarithm_of_improvement_is_smooth_where_the_formula_changes():
     assert all(np.isfinite(part).all() for part in far)
 
 
-def test_samples_surround_the_mode(data):
-    posterior, random = Posterior(data), np.random.default_rng(0)
-    mode = posterior.mode(random)
+def test_the_mode_is_where_the_gradient_ends(data):
+    posterior = Posterior(data)
+    mode = posterior.mode(np.random.default_rng(0))
     assert np.abs(posterior.energy_and_gradient(mode[None])[1]).max() < 1e-2
-    draws = sample(posterior, mode, 40, random)
-    assert draws.shape == (40, 4) and (posterior.energy(draws) >= posterior.energy(mode[None]) - 1e-6).all()
-    assert 0.1 < (draws.std(axis=0) / posterior.prior.sd).mean() < 1.5
 
 
 def test_the_minimiser_finds_valleys_and_corners():
