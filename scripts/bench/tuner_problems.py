@@ -190,14 +190,14 @@ def problems() -> dict[str, Problem]:
         Problem("ackley5", _box(5, -32.768, 32.768), ackley, 0.0, 2e-2),
         Problem("nn8", NETWORK, network_loss, 0.08, 1e-3, noise=0.01),
         Problem(
-            "mlp_digits", DIGITS, tuner_tasks.digits, tuner_tasks.DIGITS_BEST, 1e-3, trial=tuner_tasks.digits_trial
+            "mlp_digits", DIGITS, tuner_tasks.digits, tuner_tasks.DIGITS_BEST, 3e-3, trial=tuner_tasks.digits_trial
         ),
         Problem(
             "gbm_diab",
             DIABETES,
             tuner_tasks.diabetes,
             tuner_tasks.DIABETES_BEST,
-            1e-3,
+            3e-3,
             trial=tuner_tasks.diabetes_trial,
         ),
     )

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 SEEDS = range(101, 121)  # of the trainings whose mean is a point's true value
-DIGITS_BEST = 0.15
-DIABETES_BEST = 0.5
+DIGITS_BEST = 0.1205  # the best values known
+DIABETES_BEST = 0.4673
 DIGITS_ROWS = 400
 EPOCHS = 15
 DIVERGED = 10.0  # the loss that a training reports when its numbers are no numbers any more
