@@ -12,10 +12,10 @@ ROOT = Path(__file__).parents[1]
 
 LAYERS = (
     {"errors", "resources", "dirs", "features"},
-    {"yamlfile", "schema", "space", "study", "names", "clauses", "constraints", "pruning"},
-    {"spacesection", "sections", "config", "plan", "tuning", "journal", "regionspec", "trialtable"},
+    {"yamlfile", "schema", "space", "study", "names", "clauses", "constraints", "pruning", "crontab", "promotion"},
+    {"spacesection", "sections", "config", "plan", "tuning", "journal", "regionspec", "trialtable", "firstpoint"},
     {"submit_syntax", "render", "bundle"},
-    {"standing", "datacheck", "terminal", "pool", "rundir", "propose", "settle", "report"},
+    {"standing", "datacheck", "terminal", "pool", "rundir", "propose", "settle", "report", "changes", "nightly"},
     {"importance", "optunaexport"},
     {"plots"},
     {"condor", "preflight", "status", "submission", "node"},

@@ -19,6 +19,7 @@ MANAGER_MODULES = (
     "workflows/journal.py",
     "workflows/names.py",
     "workflows/node.py",
+    "workflows/promotion.py",
     "workflows/propose.py",
     "workflows/pruning.py",
     "workflows/regionspec.py",

@@ -12,7 +12,7 @@ from typing import Any
 from nnlib.contract import Metric, TrainSettings
 from workflows.errors import GiveUpError, RegiondagError
 from workflows.journal import FAILED, History
-from workflows.space import parameter_from_json, parameter_to_json
+from workflows.space import Point, parameter_from_json, parameter_to_json
 from workflows.study import Region, Search
 
 
@@ -28,12 +28,13 @@ class RegionSpec:
     search: Search
     final_parts: tuple[str, ...]
     sha256: Mapping[str, str]
+    first: tuple[Point, ...] = ()  # points of the first trials: the standing champion's
 
 
-def spec_of(study: str, region: Region, sha256: Mapping[str, str]) -> RegionSpec:
+def spec_of(study: str, region: Region, sha256: Mapping[str, str], first: tuple[Point, ...] = ()) -> RegionSpec:
     """Return what PRE and POST need to know of `region`."""
     return RegionSpec(
-        study, region.name, region.slug, region.metric, region.train, region.search, region.final_parts, sha256
+        study, region.name, region.slug, region.metric, region.train, region.search, region.final_parts, sha256, first
     )
 
 
@@ -59,6 +60,7 @@ def spec_to_json(spec: RegionSpec) -> str:
         "search": search,
         "final_parts": spec.final_parts,
         "sha256": spec.sha256,
+        "first": [dict(point) for point in spec.first],
     }
     return json.dumps(raw, indent=1, ensure_ascii=False) + "\n"
 
@@ -76,6 +78,7 @@ def read_spec(path: Path) -> RegionSpec:
             search=_read_search(raw["search"]),
             final_parts=tuple(raw["final_parts"]),
             sha256=raw["sha256"],
+            first=tuple(raw["first"]),
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise RegiondagError(f"{path}: cannot be read as a region of this version: {error!r}") from error

@@ -18,12 +18,14 @@ from workflows import __version__, names
 from workflows.bundle import manager_archive, worker_archive
 from workflows.errors import RegiondagError
 from workflows.features import Version
+from workflows.firstpoint import champion_point
 from workflows.names import RunFolder
 from workflows.plan import Plan, build_plan
 from workflows.regionspec import spec_of, spec_to_json
 from workflows.render import Renderer
 from workflows.resources import resource_dir
-from workflows.standing import Standing
+from workflows.space import Point
+from workflows.standing import Standing, hyperparameters_of
 from workflows.study import Config, Region
 from workflows.submit_syntax import path as dag_path
 
@@ -120,7 +122,7 @@ class _Writer:
         for copy, source in copies.items():
             self._copy(source, copy)
         inside = {copy.name: self.digests[self._inside(copy)] for copy in copies}
-        spec = spec_of(self.plan.config.name, region, inside)
+        spec = spec_of(self.plan.config.name, region, inside, _first_points(region, standing))
         folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
 
     def _copy(self, source: Path, copy: Path) -> None:
@@ -168,6 +170,12 @@ class _Writer:
 
     def _inside(self, path: Path) -> str:
         return str(path.relative_to(self.part.path))
+
+
+def _first_points(region: Region, standing: Standing | None) -> tuple[Point, ...]:
+    """Return the points that the region's first trials take: its champion's, on the new data."""
+    point = champion_point(region.search, hyperparameters_of(standing)) if standing else None
+    return () if point is None else (point,)
 
 
 def _write_json(path: Path, raw: Mapping[str, Any]) -> None:
