@@ -165,8 +165,9 @@ def run(
         result = replace(result, value=result.metrics[goal.key])
         if trial.role is Role.FINAL:
             write_model(folder / MODEL_FILE, model_of(fit.network, learned.sets, learned.region))
-            champion, reason = _champion(trial, folder, ruler, compute)
-            result = replace(result, baseline=ruler.popularity(learned), champion=champion, reason=reason)
+            result = replace(result, baseline=ruler.popularity(learned))
+        champion, reason = _champion(trial, folder, ruler, compute)
+        result = replace(result, champion=champion, reason="; ".join(filter(None, (result.reason, reason))))
     keeper.discard()
     return result
 
@@ -308,10 +309,14 @@ def _champion(trial: Trial, folder: Path, ruler: Ruler, compute: Compute) -> tup
         evaluator = compute.evaluator(model.network)
         if not unknown:
             return ruler.everything(evaluator), ""
-        reason = f"champion not tested for loss: {unknown} of the targets' units are unknown to it"
+        reason = f"champion not {_measured(trial)} for loss: {unknown} of the targets' units are unknown to it"
         return ruler.ranking(evaluator), reason if ruler.goal.k is None else ""
     except (DataError, DivergedError, FileNotFoundError, MemoryError) as error:
-        return {}, f"champion not tested: {error}"
+        return {}, f"champion not {_measured(trial)}: {error}"
+
+
+def _measured(trial: Trial) -> str:
+    return "tested" if trial.role is Role.FINAL else "validated"
 
 
 def _curve(log: Path) -> tuple[float, ...]:
