@@ -110,7 +110,8 @@ def _anchors(means: Array, told: Told) -> tuple[Array, Array]:
     Also those of them that neighbours tried and the region did not.
     """
     own, others = means[: told.own], means[told.own :]
-    chosen = [*np.argsort(own, kind="stable")[:3], *np.argmin(told.data.targets[: told.own], keepdims=True)[: told.own]]
+    seen = told.data.targets[: told.own]
+    chosen = [*np.argsort(own, kind="stable")[:3], *np.argsort(seen, kind="stable")[:1]]
     rows = told.rows[: told.own]
     near = told.rows[told.own :][np.argsort(others, kind="stable")[:NEAR]]
     fresh = near[[not (np.abs(rows - row).max(axis=1) < SAME).any() for row in near]].reshape(-1, told.rows.shape[1])
