@@ -178,6 +178,7 @@ HIDDEN = "hidden: {int: [2, 8], log: true}"
         ("rounds: 2", "give_up_after: -1", ["search.give_up_after", "a whole number from 0"]),
         ("[1e-3, 1e-1]", "[.nan, 1]", ["learning_rate.real", "finite"]),
         ("[1e-3, 1e-1]", "[-1, 1e-1]", ["learning_rate"]),
+        ("[1e-3, 1e-1]", "[1e-160, 1e160]", ["learning_rate.real", "300 decades"]),
         ("learning_rate: {real: [1e-3, 1e-1], log: true}", "optimizer: {choice: [adam, adamx]}", ["'adamx'"]),
         ("job: {cpus: 1", "job: {requirements: TARGET.GPUs > 1, cpus: 1", ["job.requirements", "mentions GPUs"]),
         ("job: {cpus: 1", "job: {memory_max: 1MB, cpus: 1", ["memory_max", "not larger"]),
