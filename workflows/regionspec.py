@@ -114,14 +114,19 @@ def _read_search(raw: Mapping[str, Any]) -> Search:
     )
 
 
-def check_not_hopeless(history: History, spec: RegionSpec) -> None:
-    """Raise GiveUpError when the first `search.give_up_after` trials of the region all failed."""
+def hopeless(history: History, spec: RegionSpec) -> str:
+    """Return why a region stops whose first `search.give_up_after` trials all failed; nothing of any other."""
     ends = history.settled.values()
     failures = [f"{settled.status}: {settled.reason}" for settled in ends if settled.status in FAILED]
     most = spec.search.give_up_after
     if not most or len(failures) < most or any(settled.value is not None for settled in ends):
-        return
+        return ""
     reasons = "; ".join(f"{times} times {reason}" for reason, times in Counter(failures).most_common(3))
-    raise GiveUpError(
-        f"region {spec.name!r}: the first {len(failures)} trials failed, so it stops (give_up_after: {most}); {reasons}"
-    )
+    return f"the first {len(failures)} trials failed, so it stops (give_up_after: {most}); {reasons}"
+
+
+def check_not_hopeless(history: History, spec: RegionSpec) -> None:
+    """Raise GiveUpError when the first `search.give_up_after` trials of the region all failed."""
+    reason = hopeless(history, spec)
+    if reason:
+        raise GiveUpError(f"region {spec.name!r}: {reason}")

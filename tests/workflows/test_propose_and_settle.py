@@ -288,6 +288,8 @@ def test_a_region_whose_first_trials_all_fail_stops(folder, run, code, status):
     with pytest.raises(GiveUpError, match="give_up_after: 2"):
         prepare_trial(folder, nodes[2])
     assert Journal(folder.journal).read().proposals.keys() == {0, 1}
+    row = summarise(run).regions[1]
+    assert row.status == "failed" and f"so it stops (give_up_after: 2); 2 times {status}" in row.reason
     again = prepare_trial(folder, nodes[1])  # what was removed may run again and save the region
     assert again is (status == "removed")
     if again:

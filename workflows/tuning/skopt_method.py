@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from workflows.space import Choice, Parameter, Point, Real, Value, level, levels, without_inactive
 from workflows.tuning.domain import Domain
+from workflows.tuning.encoding import index_of
 
 if TYPE_CHECKING:
     from workflows.tuning.sharing import Observation
@@ -63,7 +64,7 @@ def _dimension(parameter: Parameter) -> Any:
     from skopt.space import Real as RealDimension
 
     if isinstance(parameter, Choice):
-        return Categorical(list(parameter.options))
+        return Categorical(_labels(parameter))
     if parameter.step is not None:
         return Integer(0, (levels(parameter) or 1) - 1)  # the number of the step
     prior = "log-uniform" if parameter.log else "uniform"
@@ -71,12 +72,18 @@ def _dimension(parameter: Parameter) -> Any:
     return kind(parameter.low, parameter.high, prior=prior)
 
 
+def _labels(parameter: Choice) -> list[Value]:
+    """Return the options, or their numbers where some are one to scikit-optimize, as 1, 1.0 and true are."""
+    options = parameter.options
+    return list(options) if len(set(options)) == len(options) else [str(number) for number in range(len(options))]
+
+
 def _row(free: Sequence[Parameter], point: Point) -> list[Any]:
     """Return a point as scikit-optimize wants it; an inactive parameter stands at its first value."""
     row: list[Any] = []
     for parameter in free:
         if isinstance(parameter, Choice):
-            row.append(point.get(parameter.name, parameter.options[0]))
+            row.append(_labels(parameter)[index_of(parameter, point.get(parameter.name, parameter.options[0]))])
             continue
         value: Any = point.get(parameter.name, parameter.low)
         row.append(value if parameter.step is None else round((value - parameter.low) / parameter.step))
@@ -94,7 +101,7 @@ def _point(domain: Domain, row: Sequence[Any]) -> dict[str, Value]:
 def _native(parameter: Parameter, value: Any) -> Value:
     """NumPy's scalars are not JSON; choices come back as copies of another type (np.str_)."""
     if isinstance(parameter, Choice):
-        return next(option for option in parameter.options if option == value)
+        return parameter.options[_labels(parameter).index(value)]
     if parameter.step is not None:
         return level(parameter, int(value))
     if isinstance(parameter, Real):

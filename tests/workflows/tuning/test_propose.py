@@ -93,6 +93,18 @@ def test_scikit_optimize_compares_fewer_candidates_where_few_points_are_legal():
     assert candidates() == 10_000 and 4000 < candidates("x < 0.5") < 6000 and candidates("x + y < 0.01") == 50
 
 
+@pytest.mark.parametrize("method", ["bayes", "skopt"])
+def test_options_that_are_equal_but_not_the_same_are_told_apart(method):
+    space = (Choice("a", (1, True, 1.0, "1")), Real("x", 0.0, 1.0))
+
+    def objective(point):
+        return 2.0 * (type(point["a"]) is not float) + point["x"]
+
+    history = run(method, few(method), 4, space=space, objective=objective)
+    assert len(identities(history)) == few(method)
+    assert sum(type(o.point["a"]) is float for o in history[4:]) >= len(history[4:]) // 2
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_small_spaces_are_searched_without_repeats_to_their_end(method):
     space = (Choice("a", (1, 2)), Integer("b", 1, 3), Choice("c", (True, 1), when=(("a", (2,)),)))
