@@ -14,7 +14,7 @@ from workflows.tuning.encoding import Array, Encoding
 from workflows.tuning.gaussian import Data, Posterior, Process
 from workflows.tuning.search import Search
 from workflows.tuning.sharing import Neighbour, Observation
-from workflows.tuning.told import Told, most_telling, tell
+from workflows.tuning.told import Told, tell
 
 COSTED = 200  # the latest observations, which decide what a trial costs
 NEAR, SAME = 3, 1e-4  # points of neighbours that are looked at; coordinates this close are those of one point
@@ -74,21 +74,6 @@ def ask(
         best = np.minimum(best, process.predict(there)[0][:, 0])  # the next one has to be better than this is believed
         process.believe(there)
     return points
-
-
-def recommend(domain: Domain, history: Sequence[Observation], seed: int) -> Point | None:
-    """Return the point that the model takes for the best of those that succeeded: not the luckiest one.
-
-    None when none succeeded.
-    """
-    kept = most_telling(history)
-    if not any(o.loss is not None for o in kept):
-        return None
-    told = tell(domain, kept)
-    means = _fit(told.data, np.random.Generator(np.random.PCG64(seed))).predict(told.data.features)[0][0]
-    return min(
-        ((mean, o.point) for mean, o in zip(means, kept, strict=True) if o.loss is not None), key=lambda m: m[0]
-    )[1]
 
 
 def _fit(data: Data, random: np.random.Generator) -> Process:

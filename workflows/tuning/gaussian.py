@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 SQRT5 = math.sqrt(5.0)
 JITTER = 1e-8
 LENGTH_SD, AMPLITUDE_SD, NOISE_SD = 0.9, 1.0, 1.7  # of the logarithms
-NOISE_CENTRE = -5.0
+NOISE_CENTRE = -7.0
 LENGTH_BOUNDS, AMPLITUDE_BOUNDS, NOISE_BOUNDS = (0.01, 30.0), (0.02, 50.0), (1e-6, 2.0)
 
 
