@@ -92,8 +92,8 @@ def read_spec(path: Path) -> RegionSpec:
             search=_read_search(raw["search"]),
             final_parts=tuple(raw["final_parts"]),
             sha256=raw["sha256"],
-            position=raw["position"],
-            first=tuple(raw["first"]),
+            position=raw.get("position", 0),
+            first=tuple(raw.get("first", ())),
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise RegiondagError(f"{path}: cannot be read as a region of this version: {error!r}") from error

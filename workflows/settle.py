@@ -118,9 +118,7 @@ def _outcome(place: Path, node: NodeName, end: JobEnd) -> Settled:
         text = "the job was removed from the queue (by hand, past its deadline, or held for too long)"
         return Settled(node.number, "removed", text, seconds=seconds)
     if end.exit_code == Exit.DIVERGED:
-        standing = result.champion if result else {}
-        text = reason or "the training diverged"
-        return Settled(node.number, "diverged", text, standing=standing, seconds=seconds)
+        return Settled(node.number, "diverged", reason or "the training diverged", seconds=seconds)
     if end.exit_code == Exit.BAD_INPUT:
         return Settled(node.number, "bad_input", reason or "the worker refused its input", seconds=seconds)
     if end.exit_code == Exit.OK and result and result.status in ("ok", "pruned") and _has_model(place, node):

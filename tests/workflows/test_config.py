@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -294,3 +295,31 @@ def test_data_of_another_folder(tmp_path):
     write_region(tmp_path / "elsewhere", "uk")
     text = STUDY.replace("data/uk.nc", str(tmp_path / "elsewhere" / "uk.nc"))
     assert load_config(write_study(tmp_path, text)).regions[0].data["train"].parent.name == "elsewhere"
+
+
+def test_update_overrides_the_search_of_runs_after_the_first(tmp_path):
+    text = STUDY.replace("data/germany.nc}", "data/germany.nc, update: {parallel: 3}, search: {rounds: 5}}")
+    uk, germany = load_config(write_study(tmp_path, text + "update: {rounds: 1, budget: 30m}\n")).regions
+    assert uk.search.sizes == (2, 2) and uk.search.budget == 0
+    assert uk.update == replace(uk.search, sizes=(2,), budget=1800)
+    assert germany.search.sizes == (2,) * 5
+    assert germany.update == replace(germany.search, sizes=(3,), budget=1800)
+
+
+def test_without_an_update_section_there_is_none(study_file):
+    assert all(region.update is None for region in load_config(study_file).regions)
+
+
+@pytest.mark.parametrize(
+    ("update", "words"),
+    [
+        ("{rounds: two}", [":17: update.rounds: seen 'two'", "a whole number"]),
+        ("{roundz: 2}", ["update.roundz: unknown key", "did you mean 'rounds'", "budget"]),
+        ("{space: {hidden: 3}}", [":17: update.space", "change search.space instead"]),
+        ("{method: bays}", ["update.method", "did you mean 'bayes'"]),
+        ("3", ["update: seen 3", "a mapping of keys to values"]),
+    ],
+)
+def test_mistakes_in_update(tmp_path, update, words):
+    problems = problems_of(tmp_path, f"{STUDY}update: {update}\n")
+    assert len(problems) == 1 and all(word in problems[0] for word in words), problems
