@@ -22,6 +22,7 @@ TRIAL_FILE = "trial.json"
 RESULT_FILE = "result.json"
 LOG_FILE = "log.jsonl"
 MODEL_FILE = "model.nc"
+INIT_FILE = "init.nc"
 CHECKPOINT_FILE = "checkpoint.nc"
 
 SLUG_LENGTH = 40  # characters of a region's name that its slug keeps
@@ -123,7 +124,8 @@ class Trial:
     train_files: tuple[str, ...]  # one, or several whose examples are put one after the other
     valid_file: str | None = None
     test_file: str | None = None
-    champion: str | None = None  # the standing champion's model, tested beside the new one
+    champion: str | None = None  # the standing champion's model, measured beside the new one
+    init: str | None = None  # the model from whose weights the training starts, instead of random ones
     rungs: tuple[tuple[int, float], ...] = ()  # (epoch, value that the metric must have reached after it to go on)
     sha256: Mapping[str, str] = field(default_factory=dict)  # input file -> digest it must have
     version: int = CONTRACT_VERSION

@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors", "resources", "dirs", "features"},
     {"yamlfile", "schema", "space", "study", "names", "clauses", "constraints", "pruning"},
-    {"spacesection", "sections", "config", "plan", "tuning", "journal", "regionspec", "trialtable"},
+    {"spacesection", "sections", "starts", "config", "plan", "tuning", "shape", "journal", "regionspec", "trialtable"},
     {"submit_syntax", "render", "bundle"},
-    {"standing", "datacheck", "terminal", "pool", "rundir", "propose", "settle", "report"},
+    {"standing", "datacheck", "pooling", "terminal", "pool", "rundir", "initial", "propose", "settle", "report"},
     {"importance", "optunaexport"},
     {"plots"},
     {"condor", "preflight", "status", "submission", "node"},
@@ -35,7 +35,7 @@ THIRD_PARTY = {
     "matplotlib": "workflows/plots.py",
     "sklearn": "workflows/importance.py",
 }
-FROM_NNLIB = {"nnlib", "nnlib.contract", "nnlib.spec", "nnlib.datafile", "nnlib.errors"}
+FROM_NNLIB = {"nnlib", "nnlib.contract", "nnlib.spec", "nnlib.datafile", "nnlib.merge", "nnlib.errors"}
 HEAVY = {"numpy", "scipy", "skopt", "sklearn", "jinja2", "htcondor2", "netCDF4", "rich", "yaml", "optuna", "matplotlib"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from nnlib.contract import Metric, TrainSettings
 from workflows.errors import GiveUpError, RegiondagError
 from workflows.journal import FAILED, History
 from workflows.space import parameter_from_json, parameter_to_json
-from workflows.study import Region, Search
+from workflows.study import Region, Search, Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,23 @@ class RegionSpec:
     search: Search
     final_parts: tuple[str, ...]
     sha256: Mapping[str, str]
+    start: Start = field(default_factory=Start)
+    shape: tuple[str, ...] = ()  # hyperparameters that a model to start from has decided
 
 
-def spec_of(study: str, region: Region, sha256: Mapping[str, str]) -> RegionSpec:
-    """Return what PRE and POST need to know of `region`."""
+def spec_of(study: str, region: Region, sha256: Mapping[str, str], shape: tuple[str, ...] = ()) -> RegionSpec:
+    """Return what PRE and POST need to know of `region`; `shape`: hyperparameters that shape its network."""
     return RegionSpec(
-        study, region.name, region.slug, region.metric, region.train, region.search, region.final_parts, sha256
+        study,
+        region.name,
+        region.slug,
+        region.metric,
+        region.train,
+        region.search,
+        region.final_parts,
+        sha256,
+        region.start,
+        shape,
     )
 
 
@@ -59,6 +70,8 @@ def spec_to_json(spec: RegionSpec) -> str:
         "search": search,
         "final_parts": spec.final_parts,
         "sha256": spec.sha256,
+        "start": asdict(spec.start),
+        "shape": spec.shape,
     }
     return json.dumps(raw, indent=1, ensure_ascii=False) + "\n"
 
@@ -76,6 +89,8 @@ def read_spec(path: Path) -> RegionSpec:
             search=_read_search(raw["search"]),
             final_parts=tuple(raw["final_parts"]),
             sha256=raw["sha256"],
+            start=Start(**raw.get("start", {})),
+            shape=tuple(raw.get("shape", ())),
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise RegiondagError(f"{path}: cannot be read as a region of this version: {error!r}") from error

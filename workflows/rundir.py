@@ -14,16 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import sha256_of
+from nnlib.spec import read_json
 from workflows import __version__, names
 from workflows.bundle import manager_archive, worker_archive
 from workflows.errors import RegiondagError
 from workflows.features import Version
 from workflows.names import RunFolder
 from workflows.plan import Plan, build_plan
+from workflows.pooling import write_merged
 from workflows.regionspec import spec_of, spec_to_json
 from workflows.render import Renderer
 from workflows.resources import resource_dir
+from workflows.shape import shaping
 from workflows.standing import Standing
+from workflows.starts import without_champions
 from workflows.study import Config, Region
 from workflows.submit_syntax import path as dag_path
 
@@ -41,7 +45,7 @@ def create_run(
     progress: Progress,
 ) -> RunFolder:
     """Write a new run directory below `runs` and return it; nothing is left of it when that fails."""
-    plan = build_plan(config)
+    plan = build_plan(without_champions(config, standing))
     runs = runs.resolve()
     dag_path(runs)  # say so before anything is written
     try:
@@ -119,8 +123,12 @@ class _Writer:
             shutil.copyfile(standing.metrics, folder.standing_metrics)
         for copy, source in copies.items():
             self._copy(source, copy)
-        inside = {copy.name: self.digests[self._inside(copy)] for copy in copies}
-        spec = spec_of(self.plan.config.name, region, inside)
+        merged = write_merged(region, folder)
+        for copy in merged:
+            self._note(self._inside(copy))
+        inside = {copy.name: self.digests[self._inside(copy)] for copy in [*copies, *merged]}
+        shape = () if region.start.random else shaping(read_json(region.network))
+        spec = spec_of(self.plan.config.name, region, inside, shape)
         folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
 
     def _copy(self, source: Path, copy: Path) -> None:

@@ -36,24 +36,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check the study, then write the run directory."""
     from workflows.config import load_config
-    from workflows.datacheck import check_data
+    from workflows.datacheck import check_data, training_examples
     from workflows.rundir import create_run
+    from workflows.starts import choose_neighbours, describe_starts
     from workflows.terminal import progress_bar
 
     config = load_config(arguments.study)
-    check_data(config)
+    config = choose_neighbours(config, training_examples(config, check_data(config)))
     runs: Path = arguments.out or arguments.study.parent / "runs"
     slugs = [region.slug for region in config.regions]
+    standing = _standing(arguments.champions, runs, config.name, slugs)
     with progress_bar("regions") as progress:
         created = create_run(
             config,
             runs,
             htcondor=_version(arguments.htcondor),
-            standing=_standing(arguments.champions, runs, config.name, slugs),
+            standing=standing,
             progress=progress,
         )
     print(created.path)
     if not arguments.quiet:
+        for line in describe_starts(config, standing):
+            print(line, file=sys.stderr)
         _say_what_is_next(created)
     return 0
 
