@@ -156,8 +156,8 @@ class _RegionReader:
                 text = f"seen {region.name!r}, which names the region that init: pooled adds; rename yours"
                 self.problems.add((*path, "name"), text)
                 return regions
-        section = Section(self.problems, [*own.layers, *self.study.layers])
-        raw = dict(own.layers[0].value)
+        raw = {key: value for key, value in own.layers[0].value.items() if key in SECTION_KEYS}
+        section = Section(self.problems, [Layer(raw, (POOLED,)), *self.study.layers])
         pooled = self._region(POOLED, POOLED, {}, raw, section)
         own.finish(SECTION_KEYS)
         self._check_network(section, pooled)

@@ -128,6 +128,8 @@ def _status(spec: RegionSpec, history: History, final: Settled | None) -> tuple[
     if failures and len(failures) == spec.search.trials:
         reason, times = Counter(f"{s.status}: {s.reason}" for s in failures).most_common(1)[0]
         return "failed", f"all {len(failures)} trials failed, {times} of them: {reason}"
+    if spec.start.source and not history.proposals:
+        return "unfinished", f"waits for the champion of the region {spec.start.source!r}, from which it starts"
     return "unfinished", "not all of its jobs have run; submit the DAG again to go on"
 
 
