@@ -137,11 +137,12 @@ class Result:
 
     node: str
     status: Status
-    reason: str = ""  # one sentence when status is not ok, or when the standing champion could not be tested
+    reason: str = ""  # one sentence when status is not ok, or when the standing champion could not be measured
     value: float | None = None  # the trial's metric, at its best epoch
     metrics: Mapping[str, float] = field(default_factory=dict)
     baseline: Mapping[str, float] = field(default_factory=dict)  # the same metrics of plain popularity
     champion: Mapping[str, float] = field(default_factory=dict)  # the same metrics of the standing champion
+    init: str = ""  # what was taken over from the trial's `init`, in words
     curve: tuple[float, ...] = ()  # the trial's metric after each epoch
     best_epoch: int = 0
     epochs: int = 0
