@@ -55,7 +55,13 @@ def test_what_hangs_on_a_fixed_hyperparameter_hangs_on_what_that_hung_on():
 def test_what_can_never_exist_is_gone_with_all_that_speaks_of_it():
     below = Real("l2", 0.0, 1.0, when=(("momentum2", (1,)),))
     above = Integer("momentum2", 1, 2, when=(("layers", (3,)),))
-    constraints = ("momentum <= 0.5", "l2 < 1", "hidden * layers <= 9", "hidden * learning_rate <= 1", "l2 + layers < 9")
+    constraints = (
+        "momentum <= 0.5",
+        "l2 < 1",
+        "hidden * layers <= 9",
+        "hidden * learning_rate <= 1",
+        "l2 + layers < 9",
+    )
     search = fixed(Search("bayes", (*SPACE, above, below), (2,), constraints=constraints), {"layers": 1, "hidden": 100})
     assert [parameter.name for parameter in search.space] == ["layers", "hidden", "optimizer", "learning_rate"]
     assert search.constraints == ("hidden * learning_rate <= 1",)
