@@ -22,7 +22,7 @@ from nnlib.errors import MachineError, NnlibError
 GROUPS = {
     "train networks": ("train", "check-gradients"),
     "use models": ("predict", "evaluate", "embed"),
-    "data and model files": ("import", "inspect", "diff"),
+    "data and model files": ("import", "merge", "inspect", "diff"),
 }
 EPILOG = """`nnlib COMMAND --help` has all of a command's options, with examples.
 

@@ -145,9 +145,9 @@ def write_data(path: Path, data: Data, begun: Begun | None = None) -> None:
     attributes: dict[str, Any] = {"datasets": np.uint32(len(data.sets))}
     variables: dict[str, netcdf.Variable] = {}
     for n, data_set in enumerate(data.sets):
-        attributes |= _attributes(n, data_set)
+        attributes |= set_attributes(n, data_set)
         variables |= _variables(n, data_set)
-    for n, owner in _owners(data).items():
+    for n, owner in names_owners(data).items():
         if owner == n:
             variables |= _names(n, data.sets[n])
         else:
@@ -163,7 +163,7 @@ def write_data(path: Path, data: Data, begun: Begun | None = None) -> None:
 def begin_data(path: Path, data: Data) -> Begun:
     """Write what files of the same units begin with, for `write_data`."""
     variables: dict[str, netcdf.Variable] = {}
-    for owner in set(_owners(data).values()):
+    for owner in set(names_owners(data).values()):
         variables |= _names(owner, data.sets[owner])
     netcdf.write(path, netcdf.Content({}, variables))
     return Begun(path, tuple(data_set.features for data_set in data.sets))
@@ -189,7 +189,8 @@ def _summary(file: netcdf.File, header: Header) -> SetSummary:
     )
 
 
-def _attributes(n: int, data_set: DataSet) -> dict[str, Any]:
+def set_attributes(n: int, data_set: DataSet) -> dict[str, Any]:
+    """Return what a file says of data set `n`; DataError when it cannot be written."""
     dimensions = data_set.dimensions or (data_set.width,)
     if len(dimensions) > len(AXES) or math.prod(dimensions) != data_set.width:
         axes = " x ".join(map(str, dimensions))
@@ -237,7 +238,7 @@ def _variables(n: int, data_set: DataSet) -> dict[str, netcdf.Variable]:
     return found
 
 
-def _owners(data: Data) -> dict[int, int]:
+def names_owners(data: Data) -> dict[int, int]:
     """Return of each data set with names the first that has the same: they are written once, as texts take room."""
     found: dict[int, int] = {}
     for n, data_set in enumerate(data.sets):

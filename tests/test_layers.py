@@ -16,9 +16,11 @@ LAYERS = (
     {
         "spacesection",
         "sections",
+        "starts",
         "config",
         "plan",
         "tuning",
+        "shape",
         "journal",
         "regionspec",
         "trialtable",
@@ -31,9 +33,11 @@ LAYERS = (
         "earlier",
         "neighbours",
         "datacheck",
+        "pooling",
         "terminal",
         "pool",
         "rundir",
+        "initial",
         "propose",
         "settle",
         "report",
@@ -59,7 +63,7 @@ THIRD_PARTY = {
     "matplotlib": "workflows/plots.py",
     "sklearn": "workflows/importance.py",
 }
-FROM_NNLIB = {"nnlib", "nnlib.contract", "nnlib.spec", "nnlib.datafile", "nnlib.errors"}
+FROM_NNLIB = {"nnlib", "nnlib.contract", "nnlib.spec", "nnlib.datafile", "nnlib.merge", "nnlib.errors"}
 HEAVY = {"numpy", "scipy", "skopt", "sklearn", "jinja2", "htcondor2", "netCDF4", "rich", "yaml", "optuna", "matplotlib"}
 
 

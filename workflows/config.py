@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,13 +14,16 @@ from workflows.errors import ConfigError
 from workflows.names import PARTS
 from workflows.schema import Layer, Problems, Section
 from workflows.space import ends
-from workflows.study import Config, Region
+from workflows.starts import StartReader, merged_parts
+from workflows.study import POOLED, Config, Region
 from workflows.yamlfile import Document, KeyPath, load_yaml
 
 T = TypeVar("T")
 
-TOP_LEVEL_KEYS = ("study", "regions", "network", "metric", "minimize", "train", "search", "update", "job", "limits")
-REGION_KEYS = ("name", "data", "network", "metric", "minimize", "train", "search", "update", "job")
+SECTION_KEYS = ("metric", "minimize", "train", "search", "update", "job")
+START_KEYS = ("init", "neighbour")
+TOP_LEVEL_KEYS = ("study", "regions", "network", "limits", "pooled", *START_KEYS, *SECTION_KEYS)
+REGION_KEYS = ("name", "data", "network", *START_KEYS, *SECTION_KEYS)
 MAX_NAME = 200
 
 
@@ -62,7 +66,8 @@ def _read_regions(study: Section, folder: Path) -> list[tuple[Region, KeyPath]]:
     if not entries:
         problems.add(path, "no region: a study needs at least one")
     reader = _RegionReader(study, folder)
-    return [(reader.read(entry, place), place) for entry, place in entries if _is_region(problems, entry, place)]
+    found = [(reader.read(entry, place), place) for entry, place in entries if _is_region(problems, entry, place)]
+    return reader.with_pooled(reader.starts.settle(found))
 
 
 def _is_region(problems: Problems, entry: Any, place: KeyPath) -> bool:
@@ -124,6 +129,7 @@ class _RegionReader:
         self.problems = study.problems
         self.folder = folder
         self.shared: dict[tuple[Any, ...], Any] = {}
+        self.starts = StartReader(study)
 
     def read(self, raw: dict[str, Any], path: KeyPath) -> Region:
         section = Section(self.problems, [Layer(raw, path), *self.study.layers])
@@ -131,10 +137,37 @@ class _RegionReader:
         name = own.read("name", "", _region_name, f"text of at most {MAX_NAME} characters on one line")
         if not own.has("name"):
             self.problems.add((*path, "name"), "missing: the region's name")
-        region = Region(
+        slug = slug_of(name) if name else ""
+        region = self._region(name, slug, self._data(own, path), raw, section)
+        self.starts.read(slug, section, own)
+        own.finish(REGION_KEYS)
+        self._check_network(section, region)
+        return region
+
+    def with_pooled(self, regions: list[tuple[Region, KeyPath]]) -> list[tuple[Region, KeyPath]]:
+        """Add the region that is trained on the data of all others, if any is to start from its model."""
+        own = self.study.section(POOLED)
+        if all(region.start.kind != "pooled" for region, _ in regions):
+            if self.study.has(POOLED):
+                self.problems.add((POOLED,), "no region has init: pooled, so that nothing is; remove this section")
+            return regions
+        for region, path in regions:
+            if region.slug == POOLED:
+                text = f"seen {region.name!r}, which names the region that init: pooled adds; rename yours"
+                self.problems.add((*path, "name"), text)
+                return regions
+        raw = {key: value for key, value in own.layers[0].value.items() if key in SECTION_KEYS}
+        section = Section(self.problems, [Layer(raw, (POOLED,)), *self.study.layers])
+        pooled = self._region(POOLED, POOLED, {}, raw, section)
+        own.finish(SECTION_KEYS)
+        self._check_network(section, pooled)
+        return [*regions, (replace(pooled, merged=merged_parts(region for region, _ in regions)), (POOLED,))]
+
+    def _region(self, name: str, slug: str, data: dict[str, Path], raw: dict[str, Any], section: Section) -> Region:
+        return Region(
             name=name,
-            slug=slug_of(name) if name else "",
-            data=self._data(own, path),
+            slug=slug,
+            data=data,
             network=self.folder / section.text("network", ""),
             metric=self._once(("metric", "minimize"), raw, section, sections.read_metric),
             train=self._once(("train",), raw, section, lambda s: sections.read_train(s.section("train"))),
@@ -142,9 +175,6 @@ class _RegionReader:
             job=self._once(("job",), raw, section, lambda s: sections.read_job(s.section("job"))),
             update=self._once(("search", "update"), raw, section, sections.read_update),
         )
-        own.finish(REGION_KEYS)
-        self._check_network(section, region)
-        return region
 
     def _once(self, keys: tuple[str, ...], raw: dict[str, Any], section: Section, read: Callable[[Section], T]) -> T:
         """Read what the region overrides anew, and what it does not only for the first region."""

@@ -33,6 +33,11 @@ def check_data(config: Config) -> dict[Path, DataSummary]:
     return summaries
 
 
+def training_examples(config: Config, summaries: Mapping[Path, DataSummary]) -> dict[str, int]:
+    """Return how many training examples each region has that has data of its own, by slug."""
+    return {region.slug: summaries[region.data["train"]].sets[0].examples for region in config.regions if region.data}
+
+
 def misfits_of(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:
     """Yield what does not fit together: the network's data sets and widths, and those of the region's files."""
     raw = spec.read_json(region.network)

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnlib.contract import INIT_FILE
+
 REPORT_NODE = "report"
 # PRE's exit code for a node whose outcome is known: DAGMan takes the node as done without running it. It must be one
 # that neither a shell nor an interpreter ends with when something fails.
@@ -110,6 +112,16 @@ class RegionFolder:
     def standing_metrics(self) -> Path:
         """What the standing champion reached when it was made."""
         return self.path / "standing.json"
+
+    @property
+    def init_model(self) -> Path:
+        """The model from which all trainings of the region start in this run."""
+        return self.path / INIT_FILE
+
+    @property
+    def init_facts(self) -> Path:
+        """Where that model comes from, and how it was trained; there only when the model is, whole."""
+        return self.path / "init.json"
 
     @property
     def champion_model(self) -> Path:

@@ -37,6 +37,10 @@ class RegionPlan:
             yield from trials
         yield self.final
 
+    def first(self) -> Iterator[NodeName]:
+        """Yield the trials that wait for no other trial of the region."""
+        return (NodeName(self.region.slug, number) for number in range(self.region.search.sizes[0]))
+
     def edges(self) -> Iterator[tuple[tuple[NodeName, ...], tuple[NodeName, ...]]]:
         """Yield (parents, children): every child waits for every parent."""
         if self.region.search.schedule == "lanes":
@@ -55,7 +59,7 @@ class RegionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The graph of a study: one independent part per region."""
+    """The graph of a study: one part per region, independent but for models that others start from."""
 
     config: Config
     regions: tuple[RegionPlan, ...]
@@ -64,6 +68,13 @@ class Plan:
     def trials(self) -> int:
         """Number of trials over all regions."""
         return sum(region.region.search.trials for region in self.regions)
+
+    def starts(self) -> Iterator[tuple[NodeName, Iterator[NodeName]]]:
+        """Yield (final training, first trials of a region that start from its model)."""
+        finals = {plan.region.slug: plan.final for plan in self.regions}
+        for plan in self.regions:
+            if plan.region.start.source:
+                yield finals[plan.region.start.source], plan.first()
 
 
 def build_plan(config: Config) -> Plan:

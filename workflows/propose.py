@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 
 from nnlib.contract import (
+    INIT_FILE,
     LOG_FILE,
     MODEL_FILE,
     RESULT_FILE,
@@ -22,6 +23,7 @@ from nnlib.contract import (
     write_atomically,
 )
 from workflows.errors import GiveUpError
+from workflows.initial import started
 from workflows.journal import History, Journal
 from workflows.names import NETWORK_FILE, NodeName, RegionFolder, data_file
 from workflows.neighbours import read_shared
@@ -48,6 +50,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         history = journal.read()
         if history.outcome(node.number):
             return False
+        spec = started(folder, spec)
         if node.number not in history.settled:
             check_not_hopeless(history, spec)
         if node.number not in history.proposals:
@@ -125,6 +128,8 @@ def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
     history = Journal(folder.journal).read()
     if history.outcome(None) and folder.champion_metrics.exists():
         return False
+    with Journal(folder.journal).locked():
+        spec = started(folder, spec)
     best = history.best(spec.metric.minimize)
     if best is None or best.trial is None:
         reasons = sorted({f"{s.status}: {s.reason}" for s in history.settled.values()})[:3]
@@ -149,6 +154,7 @@ def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
 
 def _trial(spec: RegionSpec, node: NodeName, role: Role, point: Mapping[str, Value], parts: tuple[str, ...]) -> Trial:
     settings = {name: value for name, value in point.items() if name in TRAIN_SETTINGS}
+    init = {} if spec.start.random else {INIT_FILE: spec.sha256[INIT_FILE]}
     placeholders = with_defaults(spec.search.space, point)
     others = {name: value for name, value in placeholders.items() if name not in TRAIN_SETTINGS}
     return Trial(
@@ -161,7 +167,8 @@ def _trial(spec: RegionSpec, node: NodeName, role: Role, point: Mapping[str, Val
         train=replace(spec.train, **settings),  # type: ignore[arg-type]  # checked when study.yaml was read
         metric=spec.metric,
         train_files=tuple(data_file(part) for part in parts),
-        sha256={NETWORK_FILE: spec.sha256[NETWORK_FILE], **_digests(spec, [*parts, *_valid(role)], None)},
+        init=None if spec.start.random else INIT_FILE,
+        sha256={NETWORK_FILE: spec.sha256[NETWORK_FILE], **_digests(spec, [*parts, *_valid(role)], None), **init},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from nnlib.contract import Metric, TrainSettings
 from workflows.errors import GiveUpError, RegiondagError
 from workflows.journal import FAILED, History
 from workflows.space import Point, parameter_from_json, parameter_to_json
-from workflows.study import Region, Search
+from workflows.study import Region, Search, Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,19 @@ class RegionSpec:
     sha256: Mapping[str, str]
     position: int = 0  # of the region in the study: regions that share start on different parts of a sequence
     first: tuple[Point, ...] = ()  # points of the first trials: the standing champion's
+    start: Start = field(default_factory=Start)
+    shape: tuple[str, ...] = ()  # hyperparameters that a model to start from has decided
 
 
 def spec_of(
-    study: str, region: Region, sha256: Mapping[str, str], position: int, first: tuple[Point, ...] = ()
+    study: str,
+    region: Region,
+    sha256: Mapping[str, str],
+    position: int,
+    first: tuple[Point, ...] = (),
+    shape: tuple[str, ...] = (),
 ) -> RegionSpec:
-    """Return what PRE and POST need to know of `region`."""
+    """Return what PRE and POST need to know of `region`; `shape`: hyperparameters that shape its network."""
     return RegionSpec(
         study=study,
         name=region.name,
@@ -47,6 +54,8 @@ def spec_of(
         sha256=sha256,
         position=position,
         first=first,
+        start=region.start,
+        shape=shape,
     )
 
 
@@ -75,6 +84,8 @@ def spec_to_json(spec: RegionSpec) -> str:
         "sha256": spec.sha256,
         "position": spec.position,
         "first": [dict(point) for point in spec.first],
+        "start": asdict(spec.start),
+        "shape": spec.shape,
     }
     return json.dumps(raw, indent=1, ensure_ascii=False) + "\n"
 
@@ -94,6 +105,8 @@ def read_spec(path: Path) -> RegionSpec:
             sha256=raw["sha256"],
             position=raw.get("position", 0),
             first=tuple(raw.get("first", ())),
+            start=Start(**raw.get("start", {})),
+            shape=tuple(raw.get("shape", ())),
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise RegiondagError(f"{path}: cannot be read as a region of this version: {error!r}") from error

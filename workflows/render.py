@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import jinja2
 from workflows import features, names, submit_syntax
 from workflows.errors import GiveUpError
 from workflows.features import Version
-from workflows.names import RunFolder
+from workflows.names import NodeName, RunFolder
 from workflows.plan import Plan, RegionPlan
 from workflows.resources import resource_dir
 from workflows.study import Job
@@ -19,6 +19,8 @@ from workflows.study import Job
 MB = 1 << 20
 TUNE_OUTPUTS = ("result.json", "log.jsonl")
 FINAL_OUTPUTS = (*TUNE_OUTPUTS, "model.nc")
+
+Starts = Iterable[tuple[NodeName, Iterable[NodeName]]]
 
 
 def _refuse_silent_values(value: Any) -> Any:
@@ -89,7 +91,7 @@ class Renderer:
         """Yield (path relative to the run directory, pieces of text) of every rendered file."""
         yield names.DAGMAN_CONFIG, self._render("dagman.config.j2", jobs=self.plan.config.limits.jobs)
         yield names.REPORT_SUBMIT, self._render("report.sub.j2")
-        yield names.STUDY_DAG, self._dag(self.run.study_dag, self.plan.regions, [])
+        yield names.STUDY_DAG, self._dag(self.run.study_dag, self.plan.regions, [], self.plan.starts())
         for region in self.plan.regions:
             yield from self._region_files(region)
 
@@ -114,7 +116,7 @@ class Renderer:
         final_parts = (*plan.region.final_parts, "test")
         yield f"{where}/{names.FINAL_SUBMIT}", self._submit(plan, "Final training", final_parts, FINAL_OUTPUTS)
 
-    def _dag(self, dag: Path, plans: tuple[RegionPlan, ...], only: list[str]) -> Iterator[str]:
+    def _dag(self, dag: Path, plans: tuple[RegionPlan, ...], only: list[str], starts: Starts = ()) -> Iterator[str]:
         """Render one graph; its last node answers for the regions in `only`, or for all when that is empty."""
         trials = sum(plan.region.search.trials for plan in plans)
         scripts = {"pre": self.run.path / "pre.sh", "post": self.run.path / "post.sh"}
@@ -128,6 +130,7 @@ class Renderer:
             node_files=(self.run.region(plan.region.slug).path / names.NODES_DAG for plan in plans),
             python=self.python,
             code=self.manager_code,
+            starts=starts,
             settled_before=names.SETTLED_BEFORE,
             report_node=names.REPORT_NODE,
             report_submit=self.run.path / names.REPORT_SUBMIT,
@@ -139,6 +142,8 @@ class Renderer:
         inputs = [folder.path / names.NETWORK_FILE, *(folder.data(part) for part in parts)]
         if "test" in parts and plan.region.slug in self.standing:
             inputs.append(folder.standing_model)
+        if not plan.region.start.random:
+            inputs.append(folder.init_model)
         return self._render(
             "job.sub.j2",
             title=title,

@@ -131,6 +131,8 @@ def _status(spec: RegionSpec, history: History, final: Settled | None) -> tuple[
     stopped = hopeless(history, spec)
     if stopped:
         return "failed", stopped
+    if spec.start.source and not history.proposals:
+        return "unfinished", f"waits for the champion of the region {spec.start.source!r}, from which it starts"
     return "unfinished", "not all of its jobs have run; submit the DAG again to go on"
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import sha256_of
+from nnlib.spec import read_json
 from workflows import __version__, names
 from workflows.bundle import manager_archive, worker_archive
 from workflows.errors import RegiondagError
@@ -21,11 +22,14 @@ from workflows.features import Version
 from workflows.firstpoint import champion_point
 from workflows.names import RunFolder
 from workflows.plan import Plan, build_plan
+from workflows.pooling import write_merged
 from workflows.regionspec import spec_of, spec_to_json
 from workflows.render import Renderer
 from workflows.resources import resource_dir
+from workflows.shape import shaping
 from workflows.space import Point
 from workflows.standing import Standing, hyperparameters_of
+from workflows.starts import without_champions
 from workflows.study import Config, Region
 from workflows.submit_syntax import path as dag_path
 
@@ -47,7 +51,7 @@ def create_run(
 
     `standing` and `earlier` are what earlier runs left: champions, and the texts of `find_earlier`; both by slug.
     """
-    plan = build_plan(config)
+    plan = build_plan(without_champions(config, standing))
     runs = runs.resolve()
     dag_path(runs)  # say so before anything is written
     try:
@@ -132,8 +136,12 @@ class _Writer:
             shutil.copyfile(standing.metrics, folder.standing_metrics)
         for copy, source in copies.items():
             self._copy(source, copy)
-        inside = {copy.name: self.digests[self._inside(copy)] for copy in copies}
-        spec = spec_of(self.plan.config.name, region, inside, position, _first_points(region, standing))
+        merged = write_merged(region, folder)
+        for copy in merged:
+            self._note(self._inside(copy))
+        inside = {copy.name: self.digests[self._inside(copy)] for copy in [*copies, *merged]}
+        shape = () if region.start.random else shaping(read_json(region.network))
+        spec = spec_of(self.plan.config.name, region, inside, position, _first_points(region, standing), shape)
         folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
         if region.slug in self.earlier:
             folder.earlier.write_text(self.earlier[region.slug], encoding="utf-8")

@@ -28,7 +28,7 @@ def find_standing(runs: Path, study: str, slugs: Iterable[str]) -> dict[str, Sta
     found: dict[str, Standing] = {}
     for slug in slugs:
         for run in earlier:
-            standing = _champion_of(run, slug)
+            standing = champion_of(run, slug)
             if standing:
                 found[slug] = standing
                 break
@@ -49,7 +49,7 @@ def hyperparameters_of(standing: Standing) -> Mapping[str, Any]:
 
 def standing_of(run: RunFolder, slugs: Iterable[str]) -> dict[str, Standing]:
     """Return the champions of one run; RegiondagError when it has none at all."""
-    found = {slug: standing for slug in slugs if (standing := _champion_of(run, slug))}
+    found = {slug: standing for slug in slugs if (standing := champion_of(run, slug))}
     if not found:
         raise RegiondagError(f"{run.path} holds no champion of any region of this study (--champions)")
     return found
@@ -62,7 +62,8 @@ def _study_of(run: RunFolder) -> str | None:
         return None
 
 
-def _champion_of(run: RunFolder, slug: str) -> Standing | None:
+def champion_of(run: RunFolder, slug: str) -> Standing | None:
+    """Return a region's champion in a run; None when there is none, or none that is whole."""
     folder = run.region(slug)
     try:
         digest = str(json.loads(folder.champion_metrics.read_text(encoding="utf-8"))["sha256"])

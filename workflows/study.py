@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnlib.contract import Metric, TrainSettings
@@ -11,6 +11,7 @@ from workflows.space import Space
 
 HOUR = 3600
 GIVE_UP_AFTER = 8
+POOLED = "pooled"  # name and slug of the region that is trained on the data of all others
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,23 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """What a region's trainings start from: random weights, or those of a model.
+
+    `source` is the slug of the region of the same run whose champion that model is: a neighbour, or all regions pooled.
+    It is empty for `champion`, the region's own of an earlier run, and for a neighbour that is still to be chosen.
+    """
+
+    kind: str = "random"  # or champion, neighbour, pooled
+    source: str = ""
+
+    @property
+    def random(self) -> bool:
+        """Whether there is no model to start from."""
+        return self.kind == "random"
+
+
+@dataclass(frozen=True, slots=True)
 class Region:
     """One dataset and everything that is done with it; the study's sections and the region's own are merged."""
 
@@ -81,10 +99,18 @@ class Region:
     search: Search
     job: Job
     update: Search | None = None  # of runs that start from a champion; None: as `search`
+    start: Start = Start()
+    merged: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # part -> files of other regions, see POOLED
 
     @property
     def final_parts(self) -> tuple[str, ...]:
-        """Parts of the data on which the winner is trained: all of it but the test part."""
+        """Parts of the data on which the winner is trained: all of it but the test part.
+
+        A model for other regions to start from must not know what they are to choose their hyperparameters by, so that
+        of merged data never learns from the validation part.
+        """
+        if self.merged:
+            return ("train",)
         return ("final",) if "final" in self.data else ("train", "valid")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,11 @@ limits: {jobs: 8, jobs_per_region: 2}
 WIDTH = 12
 
 
-def write_region(folder: Path, stem: str, users: int = 8) -> None:
-    """Write train, valid, final and test: each user owns a run of items, the last ones held back."""
+def write_region(folder: Path, stem: str, users: int = 8, names: Sequence[str] = ()) -> None:
+    """Write train, valid, final and test: each user owns a run of items, the last ones held back.
+
+    `names` are those of the WIDTH items; by default they have none.
+    """
     owned = [[(user + i) % WIDTH for i in range(6)] for user in range(users)]
     parts = {
         "train": ([row[:3] for row in owned], [row[:3] for row in owned]),
@@ -58,7 +62,10 @@ def write_region(folder: Path, stem: str, users: int = 8) -> None:
         "test": ([row[:4] for row in owned], [row[4:] for row in owned]),
     }
     for part, (inputs, outputs) in parts.items():
-        sets = (DataSet("input", from_rows(inputs, WIDTH)), DataSet("output", from_rows(outputs, WIDTH)))
+        sets = (
+            DataSet("input", from_rows(inputs, WIDTH), tuple(names)),
+            DataSet("output", from_rows(outputs, WIDTH), tuple(names)),
+        )
         write_data(folder / f"{stem}.{part}.nc", Data(sets))
 
 

@@ -21,6 +21,8 @@ AWKWARD = STUDY.replace("United Kingdom", 'a "b" $(c); 50%').replace("limits: {j
 GRID = STUDY.replace("method: bayes\n  rounds: 2\n  parallel: 2", "method: grid").replace(
     "hidden: {int: [2, 8], log: true}", "hidden: {choice: [2, 4, 8]}"
 ).replace("log: true}\njob", "log: true, points: 2}\njob")  # fmt: skip
+NEIGHBOUR = STUDY.replace("data/germany.nc}", "data/germany.nc, init: neighbour, neighbour: United Kingdom}")
+POOLED = STUDY.replace("job:", "init: pooled\npooled: {search: {rounds: 1}, job: {memory: 512MB}}\njob:", 1)
 
 CASES = {
     "bayes-23.9": (STUDY, (23, 9, 6), frozenset({"germany"})),
@@ -28,6 +30,8 @@ CASES = {
     "memory-25.14": (MEMORY, (25, 14, 1), frozenset()),
     "awkward-25.14": (AWKWARD, (25, 14, 1), frozenset()),
     "grid-23.9": (GRID, (23, 9, 6), frozenset()),
+    "neighbour-23.9": (NEIGHBOUR, (23, 9, 6), frozenset()),
+    "pooled-25.14": (POOLED, (25, 14, 1), frozenset()),
 }
 
 
@@ -84,6 +88,15 @@ def test_a_run_directory_that_dagman_cannot_read_is_refused(tmp_path):
     with pytest.raises(QuotingError, match="--out"):
         for _, pieces in renderer.files():
             "".join(pieces)
+
+
+def test_only_regions_that_start_from_a_model_get_it(tmp_path):
+    files = rendered(tmp_path, "neighbour-23.9")
+    for name, text in files.items():
+        there = name.startswith("regions/germany/") and name.endswith(".sub")
+        assert (",/runs/run-tiny-1/regions/germany/init.nc," in text) == there, name
+    edge = "PARENT united-kingdom_final CHILD germany_t0000 germany_t0001\n"
+    assert [name for name, text in files.items() if edge in text] == ["study.dag"]
 
 
 @pytest.mark.parametrize("value", [None, "a\nqueue 1000", "a\rb"])

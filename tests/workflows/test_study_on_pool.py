@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nnlib.contract import Exit
-from tests.workflows.conftest import STUDY, write_study
+from nnlib.contract import Exit, Result, result_from_json, sha256_of
+from tests.workflows.conftest import STUDY, WIDTH, write_region, write_study
 from tests.workflows.test_render import CASES
 from workflows import condor
 from workflows.cli import main
@@ -59,6 +59,10 @@ def summary(run: RunFolder) -> dict:
 def champions(run: RunFolder) -> dict[str, str]:
     return {row["slug"]: json.loads(run.region(row["slug"]).champion_metrics.read_text())["sha256"]
             for row in summary(run)["regions"]}  # fmt: skip
+
+
+def result_of(place: Path) -> Result:
+    return result_from_json((place / "result.json").read_text())
 
 
 def settled_lines(run: RunFolder) -> list[tuple[str, int | None]]:
@@ -120,6 +124,37 @@ def test_lanes_and_pruning(pool, run_area, capsys):
         assert row["status"] == "promoted" and trials["run"] == trials["ok"] + trials["pruned"] == 6
         proposals = Journal(run.region(row["slug"]).journal).read().proposals
         assert len({tuple(proposal.point.values()) for proposal in proposals.values()}) == 6
+
+
+def test_small_regions_start_from_a_model_of_all(pool, run_area, capsys):
+    """Alone a region says what has to run first; with all others it waits for that and ends with a champion."""
+    text = STUDY.replace("limits:", "init: pooled\npooled: {search: {rounds: 1}}\nlimits:").replace(
+        "network:", "  - {name: Malta, data: data/malta.nc}\nnetwork:", 1
+    ).replace("germany.nc}", "germany.nc, init: random}")  # fmt: skip
+    study = write_study(run_area, text)
+    for stem, users, shift in (("uk", 12, 0), ("germany", 8, 4), ("malta", 3, 6)):  # catalogues that overlap
+        write_region(run_area / "data", stem, users, [f"item {n + shift}" for n in range(WIDTH)])
+    assert main(["generate", str(study)]) == 0
+    told = capsys.readouterr()
+    run = RunFolder(Path(told.out.strip()))
+    assert "trainings start from a model of all regions together: United Kingdom, Malta" in told.err
+    assert main(["doctor", str(run.path)]) == 0
+    submit(run, "--region", "Malta")
+    assert finish(pool, run).exit_code != 0
+    assert f"submit {run.region('pooled').dag} first" in (run.path / "manager.log").read_text()
+    submit(run)
+    assert finish(pool, run).exit_code == 0
+    rows = {row["slug"]: row for row in summary(run)["regions"]}
+    assert {slug: row["status"] for slug, row in rows.items()} == dict.fromkeys(
+        ("united-kingdom", "germany", "malta", "pooled"), "promoted"
+    )  # fmt: skip
+    for slug in ("united-kingdom", "malta"):
+        folder = run.region(slug)
+        assert sha256_of(folder.init_model) == champions(run)["pooled"]
+        assert rows[slug]["hyperparameters"]["hidden"] == rows["pooled"]["hyperparameters"]["hidden"]
+        for place in folder.path.glob("trials/*"):
+            assert f"{WIDTH:,} of {WIDTH:,} units of Input found by name" in result_of(place).init
+    assert not run.region("germany").init_model.exists()
 
 
 def test_one_region_alone_and_then_the_others(pool, run_area, capsys):
@@ -249,8 +284,6 @@ def test_bad_data_fails_its_region_and_no_other(pool, run_area, capsys):
     region = run.region("germany")
     spec = json.loads(region.spec.read_text())
     region.data("train").write_bytes(b"not a data set")
-    from nnlib.contract import sha256_of
-
     spec["sha256"]["data.train.nc"] = sha256_of(region.data("train"))  # not a transfer error: it came like this
     region.spec.write_text(json.dumps(spec))
     submit(run)

@@ -44,14 +44,17 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check the study, then write the run directory."""
     from workflows.config import load_config
-    from workflows.datacheck import check_data
+    from workflows.datacheck import check_data, training_examples
+    from workflows.starts import choose_neighbours, describe_starts
 
     config = load_config(arguments.study)
-    check_data(config)
+    config = choose_neighbours(config, training_examples(config, check_data(config)))
     slugs = [region.slug for region in config.regions]
     standing = _standing(arguments.champions, runs_folder(arguments), config.name, slugs)
     created = make_run(config, arguments, standing)
     if not arguments.quiet:
+        for line in describe_starts(config, standing):
+            print(line, file=sys.stderr)
         say_what_is_next(created)
     return 0
 
