@@ -117,7 +117,7 @@ def legal(parameter: Parameter, value: Value) -> bool:
     """
     if isinstance(parameter, Choice):
         return any(type(option) is type(value) and option == value for option in parameter.options)
-    if isinstance(value, str | bool) or not parameter.low <= value <= parameter.high:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not parameter.low <= value <= parameter.high:
         return False
     if isinstance(parameter, Integer) and not isinstance(value, int):
         return False
