@@ -52,3 +52,23 @@ def test_exit_codes_and_output_pass_through(run):
 def test_a_worker_without_python_is_the_machines_fault_and_leaves_its_outputs(run):
     assert call(run, "train.sh", "code.pyz", PATH="/nowhere") == Exit.MACHINE
     assert all((run / name).exists() for name in ("result.json", "log.jsonl", "model.nc"))
+
+
+def test_the_nightly_job_logs_what_the_update_says_and_passes_its_exit_code_on(run):
+    (run / "workflows").mkdir()
+    (run / "workflows" / "cli.py").write_text(
+        "import os, sys\ndef main():\n"
+        "    print(sys.argv[1:], sorted(n for n in os.environ if 'CONDOR' in n or 'TMP' in n))\n    return 5\n"
+    )
+    environment = {"PYTHONPATH": str(run), "_CONDOR_JOB_AD": "/x", "_CONDOR_SCRATCH_DIR": "/y", "TMPDIR": "/z"}
+    environment |= {"CONDOR_CONFIG": "/dev/null"}
+    for _ in range(2):
+        words = (sys.executable, str(run), str(run / "update.log"), "a b.yaml", "--submit")
+        assert call(run, "nightly.sh", *words, **environment) == 5
+    lines = (run / "update.log").read_text().splitlines()
+    assert lines[1] == str(["update", "a b.yaml", "--submit"]) + " ['CONDOR_CONFIG']"
+    assert [line for line in lines if "exit code" in line] == ["exit code 5"] * 2 and len(lines) == 6
+
+
+def test_a_nightly_job_that_cannot_log_fails(run):
+    assert call(run, "nightly.sh", sys.executable, str(run), "/nowhere/update.log", "x") != 0

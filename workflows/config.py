@@ -20,7 +20,7 @@ from workflows.yamlfile import Document, KeyPath, load_yaml
 
 T = TypeVar("T")
 
-SECTION_KEYS = ("metric", "minimize", "train", "search", "job")
+SECTION_KEYS = ("metric", "minimize", "train", "search", "update", "job")
 START_KEYS = ("init", "neighbour")
 TOP_LEVEL_KEYS = ("study", "regions", "network", "limits", "pooled", *START_KEYS, *SECTION_KEYS)
 REGION_KEYS = ("name", "data", "network", *START_KEYS, *SECTION_KEYS)
@@ -173,6 +173,7 @@ class _RegionReader:
             train=self._once(("train",), raw, section, lambda s: sections.read_train(s.section("train"))),
             search=self._once(("search",), raw, section, lambda s: sections.read_search(s.section("search"))),
             job=self._once(("job",), raw, section, lambda s: sections.read_job(s.section("job"))),
+            update=self._once(("search", "update"), raw, section, sections.read_update),
         )
 
     def _once(self, keys: tuple[str, ...], raw: dict[str, Any], section: Section, read: Callable[[Section], T]) -> T:

@@ -6,6 +6,7 @@ trial, and trial.json comes out the same.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
@@ -15,7 +16,6 @@ from nnlib.contract import (
     MODEL_FILE,
     RESULT_FILE,
     TRIAL_FILE,
-    Metric,
     Role,
     TrainSettings,
     Trial,
@@ -24,12 +24,14 @@ from nnlib.contract import (
 )
 from workflows.errors import GiveUpError
 from workflows.initial import started
-from workflows.journal import FAILED, OPEN, History, Journal
+from workflows.journal import History, Journal
 from workflows.names import NETWORK_FILE, NodeName, RegionFolder, data_file
+from workflows.neighbours import read_shared
+from workflows.observations import observations
 from workflows.pruning import rungs
 from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 from workflows.space import Value, seed_of, with_defaults
-from workflows.tuning import Observation, propose
+from workflows.tuning import propose
 
 TRAIN_SETTINGS = frozenset(field.name for field in fields(TrainSettings))
 
@@ -54,7 +56,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         if node.number not in history.proposals:
             if spec.search.budget and spent(history) >= spec.search.budget:
                 return False
-            _propose(spec, journal, history, node.number)
+            _propose(folder, spec, journal, history, node.number)
             history = journal.read()
         if node.number not in history.proposals:
             return False
@@ -62,8 +64,23 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     trial = _trial(spec, node, Role.TUNE, point, ("train",))
     curves = [settled.curve for _, settled in sorted(history.settled.items()) if settled.curve]
     table = rungs(spec.search.prune, curves, trial.train.epochs, spec.metric.minimize)
+    trial = _with_champion(trial, folder, spec)
     _write_trial(folder, node, replace(trial, valid_file=data_file("valid"), rungs=tuple(table)))
     return True
+
+
+def _with_champion(trial: Trial, folder: RegionFolder, spec: RegionSpec) -> Trial:
+    """Give the standing champion to a region's first trial, which measures it on the validation part.
+
+    Not where the champion was trained on that very part: it would be measured by what it knows.
+    """
+    if trial.number != 0 or not folder.standing_model.exists():
+        return trial
+    facts = json.loads(folder.standing_metrics.read_text(encoding="utf-8"))
+    if facts.get("validation") == spec.sha256[data_file("valid")]:
+        return trial
+    standing = folder.standing_model.name
+    return replace(trial, champion=standing, sha256={**trial.sha256, **_digests(spec, [], standing)})
 
 
 def spent(history: History) -> float:
@@ -71,22 +88,26 @@ def spent(history: History) -> float:
     return history.attempt_seconds + sum(settled.seconds for settled in history.settled.values())
 
 
-def _propose(spec: RegionSpec, journal: Journal, history: History, number: int) -> None:
+def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History, number: int) -> None:
     """Propose for the whole round of a trial, or in lanes for the trial alone."""
     numbers, before = _round(spec, history, number)
     if spec.search.schedule == "lanes":
         numbers, before = range(number, number + 1), sorted(history.proposals)
-    told = {trial: observed for trial in before if (observed := observation(history, trial, spec.metric)) is not None}
-    points = propose(
+    told = observations(history, spec.metric, before)
+    shared = read_shared(folder, spec)
+    given = spec.first[numbers.start : numbers.stop]
+    pending = [history.proposals[trial].point for trial in before if trial not in told]
+    asked = propose(
         spec.search,
         history=list(told.values()),
-        pending=[history.proposals[trial].point for trial in before if trial not in told],
-        n=len(numbers),
-        seed=seed_of(spec.train.seed, spec.slug),
+        pending=[*pending, *given],
+        n=len(numbers) - len(given),
+        seed=seed_of(spec.train.seed, spec.slug if shared is None else spec.study),
+        shared=shared,
     )
     journal.append_all(
         ("proposed", {"trial": trial, "point": point})
-        for trial, point in zip(numbers, points, strict=False)  # a small space may be exhausted
+        for trial, point in zip(numbers, [*given, *asked], strict=False)  # a small space may be exhausted
         if trial not in history.proposals
     )
 
@@ -96,21 +117,6 @@ def _round(spec: RegionSpec, history: History, number: int) -> tuple[range, list
     index = spec.search.round_of(number)
     first = sum(spec.search.sizes[:index])
     return range(first, first + spec.search.sizes[index]), [n for n in sorted(history.proposals) if n < first]
-
-
-def observation(history: History, trial: int, metric: Metric) -> Observation | None:
-    """Return what the optimizer learns of a proposed trial; None while it says nothing of the hyperparameters.
-
-    A trial that was removed (past its deadline, out of memory for too long) failed; a fault of the machine or of the
-    data says nothing, and the trial may run again.
-    """
-    settled = history.settled.get(trial)
-    if settled is None or settled.status in OPEN - FAILED:
-        return None
-    sign = 1.0 if metric.minimize else -1.0
-    told = settled.status in ("ok", "pruned")  # of a pruned trial what it had reached
-    loss = sign * settled.value if told and settled.value is not None else None
-    return Observation(history.proposals[trial].point, loss, settled.seconds or None)
 
 
 def prepare_final(folder: RegionFolder, node: NodeName) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from nnlib.contract import Metric, TrainSettings
 from workflows.errors import GiveUpError, RegiondagError
 from workflows.journal import FAILED, History
-from workflows.space import parameter_from_json, parameter_to_json
+from workflows.space import Point, parameter_from_json, parameter_to_json
 from workflows.study import Region, Search, Start
 
 
@@ -28,23 +28,34 @@ class RegionSpec:
     search: Search
     final_parts: tuple[str, ...]
     sha256: Mapping[str, str]
+    position: int = 0  # of the region in the study: regions that share start on different parts of a sequence
+    first: tuple[Point, ...] = ()  # points of the first trials: the standing champion's
     start: Start = field(default_factory=Start)
     shape: tuple[str, ...] = ()  # hyperparameters that a model to start from has decided
 
 
-def spec_of(study: str, region: Region, sha256: Mapping[str, str], shape: tuple[str, ...] = ()) -> RegionSpec:
+def spec_of(
+    study: str,
+    region: Region,
+    sha256: Mapping[str, str],
+    position: int,
+    first: tuple[Point, ...] = (),
+    shape: tuple[str, ...] = (),
+) -> RegionSpec:
     """Return what PRE and POST need to know of `region`; `shape`: hyperparameters that shape its network."""
     return RegionSpec(
-        study,
-        region.name,
-        region.slug,
-        region.metric,
-        region.train,
-        region.search,
-        region.final_parts,
-        sha256,
-        region.start,
-        shape,
+        study=study,
+        name=region.name,
+        slug=region.slug,
+        metric=region.metric,
+        train=region.train,
+        search=region.search,
+        final_parts=region.final_parts,
+        sha256=sha256,
+        position=position,
+        first=first,
+        start=region.start,
+        shape=shape,
     )
 
 
@@ -60,6 +71,7 @@ def spec_to_json(spec: RegionSpec) -> str:
         "schedule": spec.search.schedule,
         "budget": spec.search.budget,
         "prune": spec.search.prune,
+        "share": spec.search.share,
     }
     raw = {
         "study": spec.study,
@@ -70,6 +82,8 @@ def spec_to_json(spec: RegionSpec) -> str:
         "search": search,
         "final_parts": spec.final_parts,
         "sha256": spec.sha256,
+        "position": spec.position,
+        "first": [dict(point) for point in spec.first],
         "start": asdict(spec.start),
         "shape": spec.shape,
     }
@@ -89,6 +103,8 @@ def read_spec(path: Path) -> RegionSpec:
             search=_read_search(raw["search"]),
             final_parts=tuple(raw["final_parts"]),
             sha256=raw["sha256"],
+            position=raw.get("position", 0),
+            first=tuple(raw.get("first", ())),
             start=Start(**raw.get("start", {})),
             shape=tuple(raw.get("shape", ())),
         )
@@ -107,17 +123,23 @@ def _read_search(raw: Mapping[str, Any]) -> Search:
         schedule=raw["schedule"],
         budget=raw["budget"],
         prune=raw["prune"],
+        share=raw["share"],
     )
 
 
-def check_not_hopeless(history: History, spec: RegionSpec) -> None:
-    """Raise GiveUpError when the first `search.give_up_after` trials of the region all failed."""
+def hopeless(history: History, spec: RegionSpec) -> str:
+    """Return why a region stops whose first `search.give_up_after` trials all failed; nothing of any other."""
     ends = history.settled.values()
     failures = [f"{settled.status}: {settled.reason}" for settled in ends if settled.status in FAILED]
     most = spec.search.give_up_after
     if not most or len(failures) < most or any(settled.value is not None for settled in ends):
-        return
+        return ""
     reasons = "; ".join(f"{times} times {reason}" for reason, times in Counter(failures).most_common(3))
-    raise GiveUpError(
-        f"region {spec.name!r}: the first {len(failures)} trials failed, so it stops (give_up_after: {most}); {reasons}"
-    )
+    return f"the first {len(failures)} trials failed, so it stops (give_up_after: {most}); {reasons}"
+
+
+def check_not_hopeless(history: History, spec: RegionSpec) -> None:
+    """Raise GiveUpError when the first `search.give_up_after` trials of the region all failed."""
+    reason = hopeless(history, spec)
+    if reason:
+        raise GiveUpError(f"region {spec.name!r}: {reason}")

@@ -12,7 +12,7 @@ from nnlib.contract import write_atomically
 from workflows.errors import RegiondagError
 from workflows.journal import History, Journal, Settled
 from workflows.names import RegionFolder, RunFolder
-from workflows.regionspec import RegionSpec, read_spec
+from workflows.regionspec import RegionSpec, hopeless, read_spec
 
 TEST_METRIC = "p@10"
 HOUR = 3600.0
@@ -118,7 +118,7 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
 
 def _status(spec: RegionSpec, history: History, final: Settled | None) -> tuple[str, str]:
     if final and final.ok:
-        return ("promoted", final.reason) if final.promoted else ("kept", "the standing champion is not beaten")
+        return "promoted" if final.promoted else "kept", final.reason
     if final:
         return "failed", final.reason
     failures = [s for s in history.settled.values() if not s.ok]
@@ -128,6 +128,9 @@ def _status(spec: RegionSpec, history: History, final: Settled | None) -> tuple[
     if failures and len(failures) == spec.search.trials:
         reason, times = Counter(f"{s.status}: {s.reason}" for s in failures).most_common(1)[0]
         return "failed", f"all {len(failures)} trials failed, {times} of them: {reason}"
+    stopped = hopeless(history, spec)
+    if stopped:
+        return "failed", stopped
     if spec.start.source and not history.proposals:
         return "unfinished", f"waits for the champion of the region {spec.start.source!r}, from which it starts"
     return "unfinished", "not all of its jobs have run; submit the DAG again to go on"

@@ -11,7 +11,7 @@ from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, Metric, TrainSettings
 from nnlib.contract import SCHEDULES as RATE_SCHEDULES
 from workflows import schema
 from workflows.names import MAX_TRIALS
-from workflows.pruning import KINDS
+from workflows.pruning import KINDS as PRUNING
 from workflows.schema import Layer, Section
 from workflows.space import Space, ends
 from workflows.spacesection import grid_trials, read_constraints, read_space, small_size
@@ -21,6 +21,7 @@ METHODS = ("grid", "random", "sobol", "skopt", "bayes")
 WITHOUT_HISTORY = ("random", "sobol")  # methods by which no trial depends on another one's outcome
 ACQUISITIONS = ("improvement", "improvement_per_second")
 SCHEDULES = ("rounds", "lanes")
+SHARING = ("off", "warm", "model")
 BELOW_ONE = 1 - 1e-9  # for numbers in [0, 1)
 SMALLEST = 1 << 20  # of memory and disk; HTCondor counts memory in MB
 TRAIN_SETTINGS = frozenset(field.name for field in fields(TrainSettings))
@@ -106,7 +107,7 @@ def read_search(section: Section) -> Search:
     method = section.choice("method", "bayes", METHODS)
     schedule = section.choice("schedule", "rounds", SCHEDULES)
     budget = section.duration("budget", 0)
-    prune = section.choice("prune", "none", KINDS)
+    prune = section.choice("prune", "none", PRUNING)
     rounds = section.whole("rounds", 6, 1, MAX_TRIALS)
     parallel = section.whole("parallel", 4, 1, MAX_TRIALS)
     space = _read_space(section)
@@ -120,6 +121,7 @@ def read_search(section: Section) -> Search:
         schedule=schedule,
         budget=budget,
         prune=prune,
+        share=_share(section, method),
     )
     section.finish()
     if method == "grid":
@@ -130,22 +132,47 @@ def read_search(section: Section) -> Search:
             f"{rounds} rounds of {parallel} trials are more than {MAX_TRIALS} trials, the most a region can have",
         )
     trials = min([rounds * parallel, *small_size(search)])
-    if method in WITHOUT_HISTORY and schedule == "rounds":  # nothing to wait for between rounds
+    # Nothing to wait for between rounds, unless what ended decides whether, or how long, others run.
+    if method in WITHOUT_HISTORY and schedule == "rounds" and not budget and prune == "none":
         return replace(search, sizes=(trials,))
     full, rest = divmod(trials, parallel)
     return replace(search, sizes=(parallel,) * full + (rest,) * (rest > 0))
 
 
+def _share(section: Section, method: str) -> str:
+    share = section.choice("share", "off", SHARING)
+    legal = {"bayes": SHARING, "skopt": ("off", "warm")}.get(method, ("off",))
+    if share not in legal and section.where("share")[:-1] == section.where("method")[:-1]:
+        section.problems.add(section.where("share"), f"{share} is not legal with method {method}: {', '.join(legal)}")
+    return share if share in legal else "off"
+
+
+def read_update(section: Section) -> Search | None:
+    """Read `search` as `update` overrides it; None where there is no `update`. `section` holds both."""
+    if not section.has("update"):
+        return None
+    layers = []
+    for layer in section.section("update").layers:
+        if "space" in layer.value:
+            section.problems.add(
+                (*layer.path, "space"), "the space of an update is that of the study; change search.space instead"
+            )
+        layers.append(Layer({key: value for key, value in layer.value.items() if key != "space"}, layer.path))
+    return read_search(Section(section.problems, [*layers, *section.section("search").layers]))
+
+
 def _grid_search(section: Section, search: Search) -> Search:
-    for key in ("rounds", "parallel", "schedule"):
+    size = "a grid has as many trials as the space has points; remove this key "
+    size += "(limits.jobs_per_region says how many run at a time)"
+    once = "a grid's trials are all proposed before any of them has ended; remove this key, or choose another method"
+    contradicting = dict.fromkeys(("rounds", "parallel", "schedule"), size) | {"budget": once}
+    if search.prune != "none":
+        contradicting["prune"] = once
+    for key, text in contradicting.items():
         # A region may ask for a grid below a study that searches in rounds: only its own keys contradict it.
         if section.has(key) and section.where(key)[:-1] == section.where("method")[:-1]:
-            section.problems.add(
-                section.where(key),
-                "a grid has as many trials as the space has points; remove this key "
-                "(limits.jobs_per_region says how many run at a time)",
-            )
-    search = replace(search, schedule="rounds")
+            section.problems.add(section.where(key), text)
+    search = replace(search, schedule="rounds", budget=0, prune="none")
     try:
         trials = grid_trials(search)
     except ValueError as error:

@@ -30,6 +30,7 @@ class Search:
     schedule: str = "rounds"  # or lanes
     budget: int = 0  # seconds of training after which nothing new is proposed; 0: no limit
     prune: str = "none"  # one of `pruning.KINDS`
+    share: str = "off"  # or warm, model: what a region takes from others and from earlier runs
 
     @property
     def trials(self) -> int:
@@ -97,6 +98,7 @@ class Region:
     train: TrainSettings
     search: Search
     job: Job
+    update: Search | None = None  # of runs that start from a champion; None: as `search`
     start: Start = Start()
     merged: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # part -> files of other regions, see POOLED
 

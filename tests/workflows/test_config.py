@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -61,6 +62,25 @@ def test_grid_counts_its_points_and_a_region_may_leave_the_rounds(tmp_path):
 def test_searches_that_do_not_learn_wait_for_nobody(tmp_path, method):
     text = STUDY.replace("method: bayes", f"method: {method}")
     assert load_config(write_study(tmp_path, text)).regions[0].search.sizes == (4,)
+
+
+@pytest.mark.parametrize("key", ["budget: 1h", "prune: asha", "prune: median"])
+@pytest.mark.parametrize("method", ["random", "sobol"])
+def test_searches_that_do_not_learn_keep_their_rounds_where_something_depends_on_what_ended(tmp_path, method, key):
+    text = STUDY.replace("method: bayes", f"method: {method}\n  {key}")
+    assert load_config(write_study(tmp_path, text)).regions[0].search.sizes == (2, 2)
+
+
+@pytest.mark.parametrize("key", ["budget: 1h", "prune: asha"])
+def test_a_grid_has_no_budget_and_prunes_nothing(tmp_path, key):
+    space = "{hidden: {choice: [2, 4]}, learning_rate: 0.01}"
+    own = STUDY.replace("data/germany.nc}", f"data/germany.nc, search: {{method: grid, {key}, space: {space}}}}}")
+    [problem] = problems_of(tmp_path, own)
+    assert "proposed before any" in problem and key.partition(":")[0] in problem
+    above = STUDY.replace("method: bayes", f"method: bayes\n  {key}")
+    above = above.replace("data/germany.nc}", f"data/germany.nc, search: {{method: grid, space: {space}}}}}")
+    search = load_config(write_study(tmp_path, above)).regions[1].search
+    assert (search.budget, search.prune) == (0, "none")
 
 
 def test_conditions_steps_and_constraints(tmp_path):
@@ -159,6 +179,7 @@ HIDDEN = "hidden: {int: [2, 8], log: true}"
         ("rounds: 2", "give_up_after: -1", ["search.give_up_after", "a whole number from 0"]),
         ("[1e-3, 1e-1]", "[.nan, 1]", ["learning_rate.real", "finite"]),
         ("[1e-3, 1e-1]", "[-1, 1e-1]", ["learning_rate"]),
+        ("[1e-3, 1e-1]", "[1e-160, 1e160]", ["learning_rate.real", "300 decades"]),
         ("learning_rate: {real: [1e-3, 1e-1], log: true}", "optimizer: {choice: [adam, adamx]}", ["'adamx'"]),
         ("job: {cpus: 1", "job: {requirements: TARGET.GPUs > 1, cpus: 1", ["job.requirements", "mentions GPUs"]),
         ("job: {cpus: 1", "job: {memory_max: 1MB, cpus: 1", ["memory_max", "not larger"]),
@@ -274,3 +295,31 @@ def test_data_of_another_folder(tmp_path):
     write_region(tmp_path / "elsewhere", "uk")
     text = STUDY.replace("data/uk.nc", str(tmp_path / "elsewhere" / "uk.nc"))
     assert load_config(write_study(tmp_path, text)).regions[0].data["train"].parent.name == "elsewhere"
+
+
+def test_update_overrides_the_search_of_runs_after_the_first(tmp_path):
+    text = STUDY.replace("data/germany.nc}", "data/germany.nc, update: {parallel: 3}, search: {rounds: 5}}")
+    uk, germany = load_config(write_study(tmp_path, text + "update: {rounds: 1, budget: 30m}\n")).regions
+    assert uk.search.sizes == (2, 2) and uk.search.budget == 0
+    assert uk.update == replace(uk.search, sizes=(2,), budget=1800)
+    assert germany.search.sizes == (2,) * 5
+    assert germany.update == replace(germany.search, sizes=(3,), budget=1800)
+
+
+def test_without_an_update_section_there_is_none(study_file):
+    assert all(region.update is None for region in load_config(study_file).regions)
+
+
+@pytest.mark.parametrize(
+    ("update", "words"),
+    [
+        ("{rounds: two}", [":17: update.rounds: seen 'two'", "a whole number"]),
+        ("{roundz: 2}", ["update.roundz: unknown key", "did you mean 'rounds'", "budget"]),
+        ("{space: {hidden: 3}}", [":17: update.space", "change search.space instead"]),
+        ("{method: bays}", ["update.method", "did you mean 'bayes'"]),
+        ("3", ["update: seen 3", "a mapping of keys to values"]),
+    ],
+)
+def test_mistakes_in_update(tmp_path, update, words):
+    problems = problems_of(tmp_path, f"{STUDY}update: {update}\n")
+    assert len(problems) == 1 and all(word in problems[0] for word in words), problems

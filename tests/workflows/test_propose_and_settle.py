@@ -7,11 +7,13 @@ import json
 import pytest
 
 from nnlib.contract import Result, Role, Status, result_to_json, sha256_of, trial_from_json
+from tests.workflows.conftest import write_region
 from tests.workflows.test_rundir import create
 from workflows.errors import GiveUpError, TryAgainError
 from workflows.journal import Journal
-from workflows.names import NodeName
+from workflows.names import NodeName, RunFolder
 from workflows.propose import prepare_final, prepare_trial
+from workflows.regionspec import read_spec
 from workflows.report import summarise, to_markdown, write_report
 from workflows.settle import JobEnd, settle_final, settle_trial
 from workflows.standing import find_standing
@@ -208,6 +210,68 @@ def test_tomorrows_model_has_to_beat_the_standing_champion(study_file, tmp_path,
     assert sha256_of(tomorrow.champion_model) == json.loads(champion)["sha256"]
 
 
+def tomorrow_of(study_file, tmp_path, folder, new_data=True):
+    """Finish today's region, and return the folder of tomorrow's, on new data or on the same."""
+    play_trials(folder, [0.1, 0.4, 0.3, 0.2])
+    prepare_final(folder, FINAL)
+    finish(folder, FINAL, 0.5)
+    settle_final(folder, FINAL, END)
+    if new_data:
+        write_region(tmp_path / "data", "germany", users=9)
+    run = create(study_file, tmp_path / "runs", find_standing(tmp_path / "runs", "tiny", ["germany"]))
+    return run.region("germany")
+
+
+def test_the_first_trial_takes_the_champions_point_and_measures_the_champion(study_file, tmp_path, folder):
+    tomorrow = tomorrow_of(study_file, tmp_path, folder)
+    nodes = [NodeName("germany", number) for number in range(4)]
+    for node in nodes[:2]:
+        prepare_trial(tomorrow, node)
+    champion = json.loads(folder.champion_metrics.read_text())["hyperparameters"]
+    proposals = Journal(tomorrow.journal).read().proposals
+    assert proposals[0].point == champion and proposals[1].point != champion and len(proposals) == 2
+    first, second = (trial_of(tomorrow, node) for node in nodes[:2])
+    assert first.champion == "standing.nc" and first.sha256["standing.nc"] == sha256_of(folder.champion_model)
+    assert second.champion is None and "standing.nc" not in second.sha256
+    assert {**first.hyperparameters, "learning_rate": first.train.learning_rate} == champion
+
+
+def test_a_champion_is_not_measured_on_data_that_it_was_trained_on(study_file, tmp_path, folder):
+    tomorrow = tomorrow_of(study_file, tmp_path, folder, new_data=False)
+    prepare_trial(tomorrow, NodeName("germany", 0))
+    assert trial_of(tomorrow, NodeName("germany", 0)).champion is None
+
+
+def test_a_champion_outside_of_the_search_space_is_not_tried_again(study_file, tmp_path, folder):
+    study_file.write_text(study_file.read_text().replace("[2, 8]", "[100, 200]"))
+    tomorrow = tomorrow_of(study_file, tmp_path, folder)
+    prepare_trial(tomorrow, NodeName("germany", 0))
+    assert trial_of(tomorrow, NodeName("germany", 0)).hyperparameters["hidden"] >= 100
+    assert read_spec(tomorrow.spec).first == ()
+
+
+@pytest.mark.parametrize(("bar", "status"), [(0.41, "kept"), (0.4, "promoted"), (None, "promoted")])
+def test_what_is_worse_on_the_new_validation_data_is_not_promoted(study_file, tmp_path, folder, bar, status):
+    tomorrow = tomorrow_of(study_file, tmp_path, folder)
+    for number, value in enumerate([0.1, 0.2, 0.3, 0.4]):
+        node = NodeName("germany", number)
+        prepare_trial(tomorrow, node)
+        finish(tomorrow, node, value, champion={"ndcg@5": bar} if number == 0 and bar is not None else {})
+        settle_trial(tomorrow, node, END)
+    prepare_final(tomorrow, FINAL)
+    finish(tomorrow, FINAL, 0.9, champion={"ndcg@5": 0.5})
+    for _ in range(2):
+        settled = settle_final(tomorrow, FINAL, END)
+    assert settled.promoted == (status == "promoted")
+    assert json.loads(tomorrow.champion_metrics.read_text())["test"]["ndcg@5"] == (0.9 if settled.promoted else 0.5)
+    row = summarise(RunFolder(tomorrow.path.parents[1])).regions[1]
+    assert row.status == status
+    if status == "kept":
+        assert row.reason == "kept: on the validation data the standing champion reaches ndcg@5 0.4100, " \
+            "the best trial 0.4000"  # fmt: skip
+        assert "Germany: kept: on the validation data" in to_markdown(summarise(RunFolder(tomorrow.path.parents[1])))
+
+
 def test_without_a_model_there_is_no_champion(folder):
     play_trials(folder, [0.1, 0.4, 0.3, 0.2])
     prepare_final(folder, FINAL)
@@ -288,6 +352,8 @@ def test_a_region_whose_first_trials_all_fail_stops(folder, run, code, status):
     with pytest.raises(GiveUpError, match="give_up_after: 2"):
         prepare_trial(folder, nodes[2])
     assert Journal(folder.journal).read().proposals.keys() == {0, 1}
+    row = summarise(run).regions[1]
+    assert row.status == "failed" and f"so it stops (give_up_after: 2); 2 times {status}" in row.reason
     again = prepare_trial(folder, nodes[1])  # what was removed may run again and save the region
     assert again is (status == "removed")
     if again:

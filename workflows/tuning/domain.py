@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,7 @@ from workflows.space import (
     at,
     grid_point,
     grid_size,
+    legal,
     level,
     levels,
     random_point,
@@ -54,6 +56,16 @@ class Domain:
         """Return whether `point` meets every constraint."""
         return all(constraint.holds(point) for constraint in self.constraints)
 
+    def has(self, point: Point) -> bool:
+        """Return whether `point` could have been proposed here: another region's, or one of an earlier run."""
+        known = {parameter.name: parameter for parameter in self.space}
+
+        def active(parameter: Parameter) -> bool:
+            return all(active(known[name]) and point.get(name) in wanted for name, wanted in parameter.when)
+
+        wanted = {parameter.name for parameter in self.space if active(parameter)}
+        return set(point) == wanted and all(legal(known[name], point[name]) for name in point) and self.holds(point)
+
     def at(self, units: Iterable[float]) -> dict[str, Value]:
         """Return the point at coordinates of the unit cube, one for each parameter; it may break constraints."""
         values = {parameter.name: at(parameter, unit) for parameter, unit in zip(self.space, units, strict=True)}
@@ -67,6 +79,11 @@ class Domain:
                 return point
         left = [point for point in self.all_points() if identity(point) not in taken]
         return left[seed % len(left)] if left else None
+
+    def some(self, count: int, tries: int, seed: int) -> list[dict[str, Value]]:
+        """Return up to `count` legal ones of `tries` random points."""
+        points = (random_point(self.space, seed_of(seed, attempt)) for attempt in range(tries))
+        return list(itertools.islice((point for point in points if self.holds(point)), count))
 
     def sobol(self, index: int, seed: int) -> dict[str, Value]:
         """Return point `index` of the space's Sobol sequence."""

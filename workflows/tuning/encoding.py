@@ -8,7 +8,7 @@ Inactive parameters stand at one fixed place in both, so that no difference betw
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -124,7 +124,7 @@ def _width(parameter: Parameter) -> int:
 
 def _coordinate(parameter: Parameter, value: Value | None) -> float:
     if isinstance(parameter, Choice):
-        return 0.0 if value is None else float(_index(parameter.options, value))
+        return 0.0 if value is None else float(index_of(parameter, value))
     if value is None:
         return INACTIVE
     number = float(value)
@@ -133,11 +133,12 @@ def _coordinate(parameter: Parameter, value: Value | None) -> float:
     return (number - parameter.low) / (parameter.high - parameter.low)
 
 
-def _index(options: Sequence[Value], value: Value) -> int:
-    for number, option in enumerate(options):
-        if option == value and isinstance(option, bool) == isinstance(value, bool):
+def index_of(choice: Choice, value: Value) -> int:
+    """Return which option `value` is; 1, 1.0 and true are three options. ValueError when it is none."""
+    for number, option in enumerate(choice.options):
+        if option == value and type(option) is type(value):
             return number
-    raise ValueError(f"{value!r} is none of {options}")
+    raise ValueError(f"{value!r} is none of {choice.options}")
 
 
 def _value(parameter: Parameter, unit: float) -> Value:

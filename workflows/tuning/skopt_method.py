@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from workflows.space import Choice, Parameter, Point, Real, Value, level, levels, without_inactive
 from workflows.tuning.domain import Domain
+from workflows.tuning.encoding import index_of
 
 if TYPE_CHECKING:
-    from workflows.tuning.dispatch import Observation
+    from workflows.tuning.sharing import Observation
+
+LARGEST = 1e100  # of losses: scikit-learn squares them
+CANDIDATES, FEWEST = 10_000, 50
+SAMPLE = 500  # points that say how many are legal
 
 
 def ask(
@@ -26,13 +31,15 @@ def ask(
         return []
     from skopt import Optimizer  # 1.7 s: only where it is asked for
 
-    losses = [observation.loss for observation in history if observation.loss is not None]
-    told = [max(losses) if o.loss is None else o.loss for o in history] + [min(losses)] * len(pending)
+    losses = [None if o.loss is None else min(max(o.loss, -LARGEST), LARGEST) for o in history]
+    known = [loss for loss in losses if loss is not None]
+    told = [max(known) if loss is None else loss for loss in losses] + [min(known)] * len(pending)
     points = [*(observation.point for observation in history), *pending]
     optimizer = Optimizer(
         [_dimension(parameter) for parameter in free],
         n_initial_points=1,
         random_state=seed % 2**32,
+        acq_optimizer_kwargs={"n_points": _candidates(domain, seed)},
         space_constraint=(lambda row: domain.holds(_point(domain, row))) if domain.constraints else None,
     )
     with warnings.catch_warnings():
@@ -42,12 +49,22 @@ def ask(
     return [_point(domain, row) for row in asked]
 
 
+def _candidates(domain: Domain, seed: int) -> int:
+    """Return how many points are to be compared: scikit-optimize's 10,000, or as many as are legal of so many.
+
+    It draws until it has enough legal ones, which takes minutes where few are.
+    """
+    if not domain.constraints:
+        return CANDIDATES
+    return max(CANDIDATES * len(domain.some(SAMPLE, SAMPLE, seed)) // SAMPLE, FEWEST)
+
+
 def _dimension(parameter: Parameter) -> Any:
     from skopt.space import Categorical, Integer
     from skopt.space import Real as RealDimension
 
     if isinstance(parameter, Choice):
-        return Categorical(list(parameter.options))
+        return Categorical(_labels(parameter))
     if parameter.step is not None:
         return Integer(0, (levels(parameter) or 1) - 1)  # the number of the step
     prior = "log-uniform" if parameter.log else "uniform"
@@ -55,12 +72,18 @@ def _dimension(parameter: Parameter) -> Any:
     return kind(parameter.low, parameter.high, prior=prior)
 
 
+def _labels(parameter: Choice) -> list[Value]:
+    """Return the options, or their numbers where some are one to scikit-optimize, as 1, 1.0 and true are."""
+    options = parameter.options
+    return list(options) if len(set(options)) == len(options) else [str(number) for number in range(len(options))]
+
+
 def _row(free: Sequence[Parameter], point: Point) -> list[Any]:
     """Return a point as scikit-optimize wants it; an inactive parameter stands at its first value."""
     row: list[Any] = []
     for parameter in free:
         if isinstance(parameter, Choice):
-            row.append(point.get(parameter.name, parameter.options[0]))
+            row.append(_labels(parameter)[index_of(parameter, point.get(parameter.name, parameter.options[0]))])
             continue
         value: Any = point.get(parameter.name, parameter.low)
         row.append(value if parameter.step is None else round((value - parameter.low) / parameter.step))
@@ -78,7 +101,7 @@ def _point(domain: Domain, row: Sequence[Any]) -> dict[str, Value]:
 def _native(parameter: Parameter, value: Any) -> Value:
     """NumPy's scalars are not JSON; choices come back as copies of another type (np.str_)."""
     if isinstance(parameter, Choice):
-        return next(option for option in parameter.options if option == value)
+        return parameter.options[_labels(parameter).index(value)]
     if parameter.step is not None:
         return level(parameter, int(value))
     if isinstance(parameter, Real):
