@@ -10,8 +10,7 @@ from nnlib.datafile import DataSummary, check_data_file
 from nnlib.errors import DataError
 from workflows.errors import ConfigError
 from workflows.space import ends
-from workflows.starts import choose_neighbours
-from workflows.study import Config, Region, Start
+from workflows.study import Config, Region
 
 
 def check_data(config: Config) -> dict[Path, DataSummary]:
@@ -34,13 +33,9 @@ def check_data(config: Config) -> dict[Path, DataSummary]:
     return summaries
 
 
-def with_neighbours(config: Config) -> Config:
-    """Return the study with a neighbour for regions that name none; the data are read where there are such."""
-    if all(region.start != Start("neighbour") for region in config.regions):
-        return config
-    summaries = check_data(config)
-    train = {region.slug: region.data["train"] for region in config.regions if region.data}
-    return choose_neighbours(config, {slug: summaries[file].sets[0].examples for slug, file in train.items()})
+def training_examples(config: Config, summaries: Mapping[Path, DataSummary]) -> dict[str, int]:
+    """Return how many training examples each region has that has data of its own, by slug."""
+    return {region.slug: summaries[region.data["train"]].sets[0].examples for region in config.regions if region.data}
 
 
 def misfits_of(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workflows.space import Choice, Integer, Parameter, Value, level, without_inactive
+from workflows.space import Value, without_inactive
 from workflows.study import Search
 from workflows.tuning.domain import domain_of, identity
 
@@ -17,20 +17,8 @@ def champion_point(search: Search, hyperparameters: Mapping[str, Any]) -> dict[s
     except KeyError:  # the space has a parameter that it had not when the champion was found
         return None
     domain = domain_of(search)
-    if not all(_legal(parameter, point[parameter.name]) for parameter in search.space if parameter.name in point):
-        return None
-    if not domain.holds(point):
+    if not domain.has(point):
         return None
     if search.method == "grid" and identity(point) not in map(identity, domain.grid()):
         return None
     return point
-
-
-def _legal(parameter: Parameter, value: Value) -> bool:
-    if isinstance(parameter, Choice):
-        return any(type(value) is type(option) and value == option for option in parameter.options)
-    if isinstance(value, bool) or not isinstance(value, int if isinstance(parameter, Integer) else (int, float)):
-        return False
-    if not parameter.low <= value <= parameter.high:
-        return False
-    return parameter.step is None or level(parameter, round((value - parameter.low) / parameter.step)) == value

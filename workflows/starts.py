@@ -112,12 +112,6 @@ def choose_neighbours(config: Config, examples: Mapping[str, int]) -> Config:
     return replace(config, regions=tuple(map(chosen, config.regions)))
 
 
-def with_sources(config: Config, regions: Iterable[Region]) -> tuple[Region, ...]:
-    """Return `regions` and those from whose models they start, in the order of the study."""
-    wanted = {slug for region in regions for slug in (region.slug, region.start.source)}
-    return tuple(region for region in config.regions if region.slug in wanted)
-
-
 def without_champions(config: Config, standing: Collection[str]) -> Config:
     """Let regions that have no champion yet to start from (their slugs are not in `standing`) start from random."""
     regions = [

@@ -44,15 +44,17 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check the study, then write the run directory."""
     from workflows.config import load_config
-    from workflows.datacheck import check_data, with_neighbours
+    from workflows.datacheck import check_data, training_examples
+    from workflows.starts import choose_neighbours, describe_starts
 
-    config = with_neighbours(load_config(arguments.study))
-    check_data(config)
+    config = load_config(arguments.study)
+    config = choose_neighbours(config, training_examples(config, check_data(config)))
     slugs = [region.slug for region in config.regions]
     standing = _standing(arguments.champions, runs_folder(arguments), config.name, slugs)
     created = make_run(config, arguments, standing)
     if not arguments.quiet:
-        say_starts(config, standing)
+        for line in describe_starts(config, standing):
+            print(line, file=sys.stderr)
         say_what_is_next(created)
     return 0
 
@@ -80,14 +82,6 @@ def make_run(
         created = create_run(config, runs, htcondor=version, standing=standing, progress=progress, earlier=earlier)
     print(created.path, flush=True)
     return created
-
-
-def say_starts(config: Config, standing: Mapping[str, Standing]) -> None:
-    """Print which regions' trainings start from a model, and from which."""
-    from workflows.starts import describe_starts
-
-    for line in describe_starts(config, standing):
-        print(line, file=sys.stderr)
 
 
 def say_what_is_next(created: RunFolder) -> None:

@@ -41,10 +41,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.cron is not None:
         return _write_job(arguments)
     from workflows.config import load_config
-    from workflows.datacheck import check_data, with_neighbours
+    from workflows.datacheck import check_data, training_examples
     from workflows.standing import earlier_runs, find_standing
+    from workflows.starts import choose_neighbours
 
-    config = with_neighbours(load_config(arguments.study))
+    config = load_config(arguments.study)
+    config = choose_neighbours(config, training_examples(config, check_data(config)))
     runs = generate.runs_folder(arguments).resolve()
     pool = _pool(arguments, runs)
     earlier = earlier_runs(runs, config.name)
@@ -57,14 +59,12 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     standing = find_standing(runs, config.name, [region.slug for region in regions])
     config = _for_update(config, regions, standing)
-    check_data(config)
     created = generate.make_run(config, arguments, standing, arguments.pool)
     if arguments.submit and pool is not None:
         from workflows.submission import submit_dag
 
         return submit_dag(pool, created, [region.slug for region in regions])
     if not arguments.quiet:
-        generate.say_starts(config, standing)
         generate.say_what_is_next(created)
     return 0
 
@@ -99,24 +99,23 @@ def _check_ended(pool: Pool | None, earlier: Sequence[RunFolder]) -> None:
 
 
 def _new_regions(config: Config, earlier: Sequence[RunFolder]) -> tuple[Region, ...]:
-    """Return the regions that have something new and those from which they start, and say which have not."""
+    """Return the regions that have something new, and those from which they start; say which are left out."""
     from workflows.changes import is_unchanged, last_finished
-    from workflows.starts import with_sources
 
-    new = []
+    unchanged = {}
     for region in config.regions:
-        if region.merged:  # as new as those that start from it
-            continue
-        last = last_finished(region, earlier)
+        last = None if region.merged else last_finished(region, earlier)
         if last is not None and is_unchanged(region, last):
+            unchanged[region.slug] = last
+    new = {region.slug for region in config.regions if not region.merged} - set(unchanged)
+    sources = {region.start.source for region in config.regions if region.slug in new}
+    for region in config.regions:
+        if region.slug in unchanged and region.slug in sources:
+            _say(f"{region.name}: nothing new, but others start from its champion of this run")
+        elif region.slug in unchanged:
+            last = unchanged[region.slug]
             _say(f"{region.name}: left out, its data and network are those of {last.path} (--all takes it)")
-        else:
-            new.append(region)
-    taken = with_sources(config, new)
-    for region in taken:
-        if region not in new:
-            _say(f"{region.name}: taken, as others start from its model")
-    return taken
+    return tuple(region for region in config.regions if region.slug in new | sources)
 
 
 def _for_update(config: Config, regions: Sequence[Region], standing: Mapping[str, Standing]) -> Config:

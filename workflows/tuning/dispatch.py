@@ -89,7 +89,10 @@ class _Task:
         spread = [number for number in numbers if self._is_spread(number)]
         points: list[dict[str, Value]] = []
         for number in spread:
-            _take(points, taken, self._spread_point(number, taken))
+            point = self._spread_point(number, taken)
+            if point is None:  # looking for more would take as long again for each
+                return points
+            _take(points, taken, point)
         for point in self._neighbours_best([number for number in numbers if number not in spread], taken):
             _take(points, taken, point)
         if self.search.method in ("bayes", "skopt") and len(points) < n:
@@ -97,7 +100,10 @@ class _Task:
                 if identity(point) not in taken and self.domain.holds(point):
                     _take(points, taken, point)
         for number in numbers[len(points) :]:
-            _take(points, taken, self.domain.random(seed_of(self.seed, self._index(number)), taken))
+            found = self.domain.random(seed_of(self.seed, self._index(number)), taken)
+            if found is None:
+                break
+            _take(points, taken, found)
         return points
 
     def _is_spread(self, number: int) -> bool:
@@ -163,7 +169,6 @@ def _candidates(domain: Domain, index: int, seed: int) -> Iterator[dict[str, Val
         yield domain.sobol((1 << 20) + index * SOBOL_TRIES + attempt, seed)
 
 
-def _take(points: list[dict[str, Value]], taken: set[str], point: Point | None) -> None:
-    if point is not None:
-        points.append(dict(point))
-        taken.add(identity(point))
+def _take(points: list[dict[str, Value]], taken: set[str], point: Point) -> None:
+    points.append(dict(point))
+    taken.add(identity(point))

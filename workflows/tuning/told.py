@@ -16,6 +16,7 @@ from workflows.tuning.similarity import similarities
 MOST = 400  # observations the model is fitted to: the best ones and the latest ones, half and half
 OTHERS, OTHERS_LEAST = 240, 40  # less one's own, but at least so many: observations of others
 EACH = 24  # of them, from one neighbour: its best ones and its first ones, half and half
+LARGEST = 1e300  # losses beyond are as bad
 SIMILAR = 0.15  # what is less alike is left out
 
 
@@ -86,6 +87,7 @@ def warp(losses: Sequence[float | None]) -> Array:
     if not len(seen):
         return np.ones(len(losses))
     values = np.array([seen.max() if loss is None else loss for loss in losses])
+    values = np.clip(values, -LARGEST, LARGEST)
     median, low = np.median(values), values.min()
     with np.errstate(over="ignore"):
         width = median - low
@@ -95,6 +97,8 @@ def warp(losses: Sequence[float | None]) -> Array:
             width = 1.0
         scaled = (values - median) / width
     scaled = np.where(scaled > 0, np.log1p(np.minimum(np.maximum(scaled, 0.0), 1e300)), scaled)
+    if scaled.std() <= 1e-12:  # all that succeeded are equal: those that failed are worse all the same
+        scaled = np.array([float(loss is None) for loss in losses])
     deviation = scaled.std()
     return np.asarray((scaled - scaled.mean()) / deviation) if deviation > 1e-12 else np.zeros_like(scaled)
 

@@ -129,7 +129,17 @@ def test_warped_losses():
     assert targets[4] == targets[5] == targets.max() and targets.std() == pytest.approx(1)
     assert list(np.argsort(targets[:5])) == [0, 1, 2, 3, 4]
     assert targets[1] - targets[0] > 0.005
-    assert (told.warp([2.0, 2.0, None]) == 0).all()
+    assert (told.warp([2.0, 2.0]) == 0).all() and (told.warp([None, None]) == 1).all()
+
+
+def test_failures_are_worse_than_successes_that_are_all_equal():
+    targets = told.warp([0.0] * 5 + [None] * 3)
+    assert targets[5:].min() > targets[:5].max() and targets.std() == pytest.approx(1)
+
+
+def test_losses_at_the_end_of_what_a_number_can_be():
+    targets = told.warp([1.7e308] * 6 + [1.6e308] * 6 + [1.0])
+    assert np.isfinite(targets).all() and targets[12] < targets[:12].min()
 
 
 def test_a_long_history_is_cut_to_the_best_and_the_latest():

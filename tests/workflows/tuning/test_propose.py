@@ -83,6 +83,16 @@ def test_a_small_legal_part_is_searched_without_countless_draws(monkeypatch):
     assert len(drawn) <= 4 * 4000
 
 
+def test_that_a_large_space_has_no_other_legal_points_is_found_out_once(monkeypatch):
+    drawn = []
+    space = (Integer("a", 1, 10**6), Integer("b", 1, 10**6))
+    random_point = domain.random_point
+    monkeypatch.setattr(domain, "random_point", lambda *of: drawn.append(of) or random_point(*of))
+    history = [Observation({"a": a, "b": b}, 1.0) for a, b in ((1, 1), (1, 2), (2, 1))]
+    search = Search("bayes", space, (4,) * 8, constraints=("a + b <= 3",))
+    assert propose(search, history, [], 4, 1) == [] and len(drawn) <= domain.TRIES
+
+
 def test_scikit_optimize_compares_fewer_candidates_where_few_points_are_legal():
     space = (Real("x", 0.0, 1.0), Real("y", 0.0, 1.0))
 
