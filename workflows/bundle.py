@@ -17,6 +17,7 @@ MANAGER_MODULES = (
     "workflows/constraints.py",
     "workflows/earlier.py",
     "workflows/errors.py",
+    "workflows/firstpoint.py",
     "workflows/initial.py",
     "workflows/journal.py",
     "workflows/names.py",

@@ -16,6 +16,7 @@ from typing import Any
 
 from nnlib.contract import INIT_FILE, sha256_of, write_atomically
 from workflows.errors import GiveUpError, TryAgainError
+from workflows.firstpoint import champion_point
 from workflows.names import RegionFolder, RunFolder
 from workflows.regionspec import RegionSpec, read_spec
 from workflows.shape import fixed
@@ -36,7 +37,14 @@ def started(folder: RegionFolder, spec: RegionSpec) -> RegionSpec:
         _take(folder, spec)
     facts = json.loads(folder.init_facts.read_text(encoding="utf-8"))
     search = _fixed(spec, facts["hyperparameters"])
-    return replace(spec, search=search, sha256={**spec.sha256, INIT_FILE: facts["sha256"]})
+    shape = {name: facts["hyperparameters"][name] for name in spec.shape}
+    first = [champion_point(search, {**point, **shape}) for point in spec.first]
+    return replace(
+        spec,
+        search=search,
+        first=tuple(point for point in first if point is not None),
+        sha256={**spec.sha256, INIT_FILE: facts["sha256"]},
+    )
 
 
 def _take(folder: RegionFolder, spec: RegionSpec) -> None:

@@ -87,6 +87,24 @@ def test_pre_run_twice_keeps_to_the_model_it_took(run, folder, neighbour):
     assert sha256_of(folder.init_model) == neighbour["sha256"]
 
 
+def test_the_first_point_of_all_takes_the_shape_of_the_model(study_file, tmp_path, folder, neighbour):
+    """A champion's other hyperparameters are tried first, also where its own width was another one."""
+    play_trials(folder, [0.1, 0.4, 0.3, 0.2])
+    prepare_final(folder, FINAL)
+    finish(folder, FINAL)
+    settle_final(folder, FINAL, END)
+    study_file.write_text(NEIGHBOUR)
+    run = create(study_file, tmp_path / "runs", find_standing(tmp_path / "runs", "tiny", ["germany"]))
+    hidden = win(run.region("united-kingdom"), "united-kingdom")["hyperparameters"]["hidden"]
+    raw = json.loads(run.region("germany").spec.read_text())
+    assert raw["first"][0]["hidden"] in range(2, 9)
+    raw["first"][0]["hidden"] = 8 if hidden != 8 else 7
+    run.region("germany").spec.write_text(json.dumps(raw))
+    prepare_trial(run.region("germany"), FIRST)
+    point = Journal(run.region("germany").journal).read().proposals[0].point
+    assert point == {"hidden": hidden, "learning_rate": raw["first"][0]["learning_rate"]}
+
+
 @pytest.mark.parametrize("what", ["_copy", "write_atomically"])
 def test_a_crash_while_the_model_is_taken_is_repeated(folder, neighbour, monkeypatch, what):
     with monkeypatch.context() as patch:

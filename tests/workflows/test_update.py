@@ -130,6 +130,24 @@ def test_a_region_that_did_not_finish_is_taken_again(study_file, update):
     assert regions_of(update()[1]) == ["united-kingdom"]
 
 
+@pytest.mark.parametrize(
+    ("start", "source"),
+    [("init: pooled\n", "pooled"), ("init: neighbour\nneighbour: United Kingdom\n", "united-kingdom")],
+)
+def test_what_starts_from_a_model_comes_with_the_region_that_it_is_of(tmp_path, update, start, source):
+    """And with nothing new nothing is made, though the pooled region has no data of its own to compare."""
+    write_study(tmp_path, STUDY + start)
+    _, run, _ = update()
+    complete(run, source, *(slug for slug in BOTH if slug != source))
+    assert update()[1] is None
+    write_region(tmp_path / "data", "germany", users=9)
+    _, run, said = update()
+    assert sorted(regions_of(run)) == sorted({"germany", source})
+    assert ("United Kingdom: nothing new, but others start from its champion" in said) == (source != "pooled")
+    assert f"PARENT {source}_final CHILD germany_t0000 germany_t0001\n" in run.study_dag.read_text()
+    complete(run, source, "germany")
+
+
 def test_update_overrides_search_where_there_is_a_champion(study_file, update, tmp_path):
     _, run, _ = update()
     complete(run, "germany")
