@@ -89,10 +89,10 @@ class _Task:
         spread = [number for number in numbers if self._is_spread(number)]
         points: list[dict[str, Value]] = []
         for number in spread:
-            point = self._spread_point(number, taken)
-            if point is None:  # looking for more would take as long again for each
+            found = self._spread_point(number, taken)
+            if found is None:  # looking for more would take as long again for each
                 return points
-            _take(points, taken, point)
+            _take(points, taken, found)
         for point in self._neighbours_best([number for number in numbers if number not in spread], taken):
             _take(points, taken, point)
         if self.search.method in ("bayes", "skopt") and len(points) < n:
