@@ -24,7 +24,7 @@ from tuner_cost import PROPOSALS, TRIALS
 from tuner_peers import BUDGETS, GP_SAMPLER, METHODS, OURS, RANDOM, SKOPT, TPE
 from tuner_problems import problems
 from tuner_runs import FOLDER, ONE_THREAD, Area, Key, Run, version
-from tuner_stats import BEST, CHOSEN, Comparison, compare, medians_text, published
+from tuner_stats import Comparison, compare, medians_text, published
 
 BENCH = "tuner"
 AREA = harness.WORK / BENCH
@@ -85,25 +85,23 @@ class TunerBench:
             print(text, file=sys.stderr, flush=True)
         self.runs = self.area.all(self.keys())
         for peer, budget in product(PEERS, BUDGETS):
-            for kind in (BEST, CHOSEN):
-                found = compare(self._of(OURS), self._of(peer), budget, kind)
-                if found:
-                    yield from self._regret_rows(found, peer, budget, kind)
+            found = compare(self._of(OURS), self._of(peer), budget)
+            if found:
+                yield from self._regret_rows(found, peer, budget)
 
     def _of(self, method: str) -> list[Run]:
         return [run for run in self.runs if run.key.method == method]
 
-    def _regret_rows(self, found: Comparison, peer: str, budget: int, kind: str) -> Iterator[Row]:
-        goals = self.sizes.goals and kind == BEST
-        name = f"{PEERS[peer]}, {budget} evaluations{', our choice by the model' if kind == CHOSEN else ''}"
+    def _regret_rows(self, found: Comparison, peer: str, budget: int) -> Iterator[Row]:
+        name = f"{PEERS[peer]}, {budget} evaluations"
         note = (
             f"90 % of the ratio: {found.interval[0]:.2f} to {found.interval[1]:.2f}; with floors ten times as high "
             f"{found.coarser:.2f}\n"
             + ", ".join(f"{problem} {ratio:.2f}" for problem, ratio in found.by_problem.items())
         )
-        goal = GOALS.get(peer) if goals else None
+        goal = GOALS.get(peer) if self.sizes.goals else None
         yield Row(f"regret as a part of the peer's ({found.pairs} pairs): {name}", found.ratio, 1.0, "", goal, note)
-        limit = found.losses + 1 if goals and peer == GP_SAMPLER else None
+        limit = found.losses + 1 if self.sizes.goals and peer == GP_SAMPLER else None
         wins = f"pairs won, lost as peer ({found.ties} ties): {name}"
         yield Row(wins, found.wins, found.losses, "", limit, higher=True)
 
@@ -126,18 +124,21 @@ class TunerBench:
         """The manager's part of a round, every region's proposals in a process of their own."""
         sizes = self.sizes
         ours = [self._cost(OURS, region) for region in range(sizes.regions)]
+        together = [self._cost(OURS, region, sizes.regions - 1) for region in range(sizes.regions)]
         peer = [self._cost(SKOPT, region) for region in range(sizes.skopt_regions)]
         what = f"{PROPOSALS} proposals at {sizes.trials} trials"
         seconds, theirs = sum(cpu for cpu, _ in ours), statistics.fmean(cpu for cpu, _ in peer)
         limits = (60.0, 500.0) if sizes.goals else (None, None)
         yield Row(f"{sizes.regions} regions x {what}: CPU", seconds, None, "s", limits[0])
+        learning = f"{sizes.regions} regions x {what}, share: model: CPU"
+        yield Row(learning, sum(cpu for cpu, _ in together), None, "s", limits[0])
         per = f"a region's {what}: CPU, mean (peer: scikit-optimize, {sizes.skopt_regions} regions)"
         yield Row(per, seconds / sizes.regions, theirs, "s")
-        peaks = [max(mb for _, mb in side) for side in (ours, peer)]
+        peaks = [max(mb for _, mb in side) for side in ([*ours, *together], peer)]
         yield Row(f"a region's {what}: peak memory, the largest", peaks[0], peaks[1], "MB", limits[1])
 
-    def _cost(self, method: str, region: int) -> tuple[float, float]:
-        words = [method, str(region), str(self.sizes.trials), str(PROPOSALS)]
+    def _cost(self, method: str, region: int, neighbours: int = 0) -> tuple[float, float]:
+        words = [method, str(region), str(self.sizes.trials), str(PROPOSALS), str(neighbours)]
         env = ONE_THREAD | {"PYTHONPATH": str(harness.REPOSITORY)}
         found = measure([sys.executable, FOLDER / "tuner_cost.py", *words], env=env)
         return float(found.output), found.peak_mb

@@ -9,7 +9,9 @@ from tuner_problems import Parameter, Point, Problem, Value
 
 from workflows.space import Choice, Integer, Real
 from workflows.study import Search
-from workflows.tuning import Observation, propose
+from workflows.tuning import Neighbour, Observation, Shared, propose
+
+__all__ = ["Neighbour", "Observation", "Ours", "Shared", "propose", "search"]  # all that others need of workflows
 
 METHOD = "bayes"
 
@@ -28,13 +30,10 @@ class Ours:
     def tell(self, points: Sequence[Point], values: Sequence[float]) -> None:
         self._history += [Observation(point, value) for point, value in zip(points, values, strict=True)]
 
-    def chosen(self) -> Point | None:
-        return None
 
-
-def search(space: Sequence[Parameter], rounds: int, batch: int) -> Search:
+def search(space: Sequence[Parameter], rounds: int, batch: int, share: str = "off") -> Search:
     """Return the search of a study over a space."""
-    return Search(METHOD, tuple(map(_parameter, space)), (batch,) * rounds)
+    return Search(METHOD, tuple(map(_parameter, space)), (batch,) * rounds, share=share)
 
 
 def _parameter(parameter: Parameter) -> Choice | Integer | Real:

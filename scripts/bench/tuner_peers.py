@@ -22,9 +22,6 @@ class Tuner(Protocol):
     def tell(self, points: Sequence[Point], values: Sequence[float]) -> None:
         """Take the values of the points that were asked for last."""
 
-    def chosen(self) -> Point | None:
-        """Return the point that the tuner would now recommend; None for the one with the least observed value."""
-
 
 class Random:
     """Uniform points."""
@@ -38,9 +35,6 @@ class Random:
 
     def tell(self, points: Sequence[Point], values: Sequence[float]) -> None:
         """Random search learns nothing."""
-
-    def chosen(self) -> None:
-        return None
 
 
 class Skopt:
@@ -62,9 +56,6 @@ class Skopt:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._optimizer.tell([list(point.values()) for point in points], list(values))
-
-    def chosen(self) -> None:
-        return None
 
 
 def _dimension(parameter: Parameter) -> Any:
@@ -103,9 +94,6 @@ class OptunaStudy:
     def tell(self, points: Sequence[Point], values: Sequence[float]) -> None:
         for trial, _, value in zip(self._running, points, values, strict=True):
             self._study.tell(trial, value)
-
-    def chosen(self) -> None:
-        return None
 
 
 def _distribution(parameter: Parameter) -> Any:

@@ -25,7 +25,6 @@ def run(problem: Problem, tuner: Tuner, seed: int) -> dict[str, Any]:
     points: list[Point] = []
     values: list[float] = []
     best: dict[str, float] = {}
-    chosen: dict[str, float] = {}
     seconds = 0.0
     while len(values) < BUDGETS[-1]:
         begin = time.process_time()
@@ -39,10 +38,7 @@ def run(problem: Problem, tuner: Tuner, seed: int) -> dict[str, Any]:
         values += found
         if len(values) in BUDGETS:
             best[str(len(values))] = problem.true(points[_least(values)])
-            choice = tuner.chosen()
-            if choice is not None:
-                chosen[str(len(values))] = problem.true(choice)
-    return {"values": values, "points": points, "best": best, "chosen": chosen, "seconds": round(seconds, 4)}
+    return {"values": values, "points": points, "best": best, "seconds": round(seconds, 4)}
 
 
 def _least(values: Sequence[float]) -> int:

@@ -47,7 +47,6 @@ class Run:
 
     key: Key
     best: dict[int, float]  # of the point with the least observed value
-    chosen: dict[int, float]  # of the point that the tuner's model recommends, if it has one
     seconds: float
     peak_mb: float
 
@@ -66,8 +65,8 @@ class Area:
             return None
         if raw["stamp"] != stamp(key.problem, key.method):
             return None
-        best, chosen = ({int(budget): value for budget, value in raw[name].items()} for name in ("best", "chosen"))
-        return Run(key, best, chosen, raw["seconds"], raw["peak_mb"])
+        best = {int(budget): value for budget, value in raw["best"].items()}
+        return Run(key, best, raw["seconds"], raw["peak_mb"])
 
     def all(self, keys: Iterable[Key]) -> list[Run]:
         """Return the runs that are there."""

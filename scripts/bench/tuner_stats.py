@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ from tuner_peers import BUDGETS
 from tuner_problems import problems
 from tuner_runs import Run
 
-BEST, CHOSEN = "best", "chosen"  # reported point: the least observed value, or what the model recommends
 RESAMPLES = 2000
 SAME = 1 + 1e-9  # regrets that differ by less are a tie
 
@@ -36,19 +35,18 @@ class Comparison:
         return self.pairs - self.wins - self.losses
 
 
-def regret(run: Run, budget: int, kind: str = BEST, floors: float = 1.0) -> float | None:
+def regret(run: Run, budget: int, floors: float = 1.0) -> float:
     """Return by how much a run's reported point is worse than the optimum, the floor at the least."""
     problem = problems()[run.key.problem]
-    value = (run.best if kind == BEST else run.chosen).get(budget)
-    return None if value is None else max(value - problem.optimum, problem.floor * floors)
+    return max(run.best[budget] - problem.optimum, problem.floor * floors)
 
 
-def compare(ours: Iterable[Run], peer: Iterable[Run], budget: int, kind: str = BEST) -> Comparison | None:
-    """Compare runs of the same problem and seed; the peer always reports its least observed value."""
-    pairs = [(run, other) for run, other in _pairs(ours, peer) if regret(run, budget, kind) is not None]
+def compare(ours: Iterable[Run], peer: Iterable[Run], budget: int) -> Comparison | None:
+    """Compare runs of the same problem and seed; both report the point with the least observed value."""
+    pairs = _pairs(ours, peer)
     if not pairs:
         return None
-    logs = _logs(pairs, budget, kind)
+    logs = _logs(pairs, budget)
     names = [run.key.problem for run, _ in pairs]
     means = np.random.default_rng(0).choice(logs, (RESAMPLES, len(logs))).mean(1)
     low, high = np.exp(np.quantile(means, (0.05, 0.95)))
@@ -56,7 +54,7 @@ def compare(ours: Iterable[Run], peer: Iterable[Run], budget: int, kind: str = B
         pairs=len(pairs),
         ratio=math.exp(statistics.fmean(logs)),
         interval=(float(low), float(high)),
-        coarser=math.exp(statistics.fmean(_logs(pairs, budget, kind, 10.0))),
+        coarser=math.exp(statistics.fmean(_logs(pairs, budget, 10.0))),
         wins=sum(log < -math.log(SAME) for log in logs),
         losses=sum(log > math.log(SAME) for log in logs),
         by_problem={
@@ -72,18 +70,15 @@ def _pairs(ours: Iterable[Run], peer: Iterable[Run]) -> list[tuple[Run, Run]]:
     return [(run, other) for run, other in found if other]
 
 
-def _logs(pairs: Sequence[tuple[Run, Run]], budget: int, kind: str, floors: float = 1.0) -> list[float]:
-    regrets = ((regret(run, budget, kind, floors), regret(other, budget, BEST, floors)) for run, other in pairs)
-    return [math.log(mine / theirs) for mine, theirs in regrets if mine and theirs]
+def _logs(pairs: Sequence[tuple[Run, Run]], budget: int, floors: float = 1.0) -> list[float]:
+    return [math.log(regret(run, budget, floors) / regret(other, budget, floors)) for run, other in pairs]
 
 
-def medians(runs: Sequence[Run], budget: int, kind: str = BEST) -> dict[str, dict[str, float]]:
+def medians(runs: Sequence[Run], budget: int) -> dict[str, dict[str, float]]:
     """Return median regrets by problem and method."""
     found: dict[str, dict[str, list[float]]] = {}
     for run in runs:
-        value = regret(run, budget, kind)
-        if value is not None:
-            found.setdefault(run.key.problem, {}).setdefault(run.key.method, []).append(value)
+        found.setdefault(run.key.problem, {}).setdefault(run.key.method, []).append(regret(run, budget))
     return {name: {m: statistics.median(values) for m, values in by.items()} for name, by in found.items()}
 
 
@@ -113,17 +108,10 @@ def published(runs: Sequence[Run], seeds: Iterable[int]) -> dict[str, Any]:
 
 
 def _columns(runs: Sequence[Run | None], optimum: float) -> dict[str, list[float | None]]:
-    columns: dict[str, list[float | None]] = {}
-    for kind in (BEST, CHOSEN):
-        for budget in BUDGETS:
-            values = [None if run is None else _of(run, kind).get(budget) for run in runs]
-            if any(value is not None for value in values):
-                columns[f"{kind} {budget}"] = [None if v is None else _digits(v - optimum) for v in values]
-    return columns
-
-
-def _of(run: Run, kind: str) -> Mapping[int, float]:
-    return run.best if kind == BEST else run.chosen
+    return {
+        f"best {budget}": [None if run is None else _digits(run.best[budget] - optimum) for run in runs]
+        for budget in BUDGETS
+    }
 
 
 def _digits(value: float) -> float:

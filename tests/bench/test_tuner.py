@@ -126,15 +126,11 @@ class Fixed:
     def tell(self, points, values):
         self.told += values
 
-    def chosen(self):
-        return {"x": 7.0}
 
-
-def test_a_run_reports_the_least_observed_value_and_the_models_choice(bench, problems):
+def test_a_run_reports_the_least_observed_value(bench, problems):
     problem = problems.Problem("line", (problems.Parameter("x", 0, 100),), lambda point: point["x"], 0, 0.1)
     found = bench("tuner_run").run(problem, Fixed(), 0)
     assert found["best"] == {"28": 73.0, "60": 41.0}
-    assert found["chosen"] == {"28": 7.0, "60": 7.0}
     assert len(found["values"]) == len(found["points"]) == 60
 
 
@@ -155,9 +151,9 @@ def test_tuners_propose_points_of_the_space(peers, problems, method):
         again.tell(points, values)
 
 
-def make(runs, method: str, values: dict[tuple[str, int], float], chosen: float | None = None):
+def make(runs, method: str, values: dict[tuple[str, int], float]):
     return [
-        runs.Run(runs.Key(problem, method, seed), {28: value, 60: value}, {} if chosen is None else {60: chosen}, 1, 9)
+        runs.Run(runs.Key(problem, method, seed), {28: value, 60: value}, 1, 9)
         for (problem, seed), value in values.items()
     ]
 
@@ -170,13 +166,6 @@ def test_regrets_are_compared_in_pairs(runs, stats):
     assert found.ratio == pytest.approx((1 / 4 * 8 / 2 * 1) ** (1 / 3))
     assert found.interval[0] <= found.ratio <= found.interval[1]
     assert list(found.by_problem) == ["rosen4"]
-
-
-def test_the_models_choice_is_compared_where_there_is_one(runs, stats):
-    ours = make(runs, "bayes", {("rosen4", 0): 1.0}, chosen=2.0)
-    peer = make(runs, "tpe", {("rosen4", 0): 4.0}, chosen=0.0)
-    assert stats.compare(ours, peer, 60, stats.CHOSEN).ratio == pytest.approx(0.5)
-    assert stats.compare(ours, peer, 28, stats.CHOSEN) is None
 
 
 def test_every_regret_is_published(runs, stats):
@@ -195,7 +184,7 @@ def measured(runs, monkeypatch):
         problem = argv[2]
         if problem == "branin2":
             raise runs.NotMeasuredError("broken")
-        found = {"best": {"28": 0.5, "60": 0.25}, "chosen": {}, "seconds": 2.0}
+        found = {"best": {"28": 0.5, "60": 0.25}, "seconds": 2.0}
         return runs.harness.Measured(1.0, 50.0, json.dumps({"problem": problem, **found}))
 
     monkeypatch.setattr(runs, "measure", measure)
@@ -228,6 +217,6 @@ def test_parts_and_incomplete_runs_keep_nothing(tuner, runs, measured, tmp_path,
 def test_goals_are_for_ratios_and_wins(tuner, runs, stats, tmp_path):
     bench = tuner.TunerBench(tuner.Sizes(), runs.Area(tmp_path))
     found = stats.compare(make(runs, "bayes", {("rosen4", 0): 1.0}), make(runs, "x", {("rosen4", 0): 4.0}), 60)
-    rows = list(bench._regret_rows(found, "gpsampler", 60, "best"))
+    rows = list(bench._regret_rows(found, "gpsampler", 60))
     assert [(row.ours, row.peer, row.goal, row.met) for row in rows] == [(0.25, 1.0, 0.8, True), (1, 0, 1, True)]
-    assert [row.goal for row in bench._regret_rows(found, "random", 60, "best")] == [None, None]
+    assert [row.goal for row in bench._regret_rows(found, "random", 60)] == [None, None]
