@@ -33,8 +33,8 @@ class RegionPlan:
 
     def nodes(self) -> Iterator[NodeName]:
         """Yield all nodes of the region, the final one last."""
-        for trials in self.rounds():
-            yield from trials
+        for number in range(self.region.search.nodes):
+            yield NodeName(self.region.slug, number)
         yield self.final
 
     def first(self) -> Iterator[NodeName]:
@@ -51,9 +51,9 @@ class RegionPlan:
     def _lanes(self) -> Iterator[tuple[tuple[NodeName, ...], tuple[NodeName, ...]]]:
         search, slug = self.region.search, self.region.slug
         lanes = search.sizes[0]
-        for number in range(lanes, search.trials):
+        for number in range(lanes, search.nodes):
             yield (NodeName(slug, number - lanes),), (NodeName(slug, number),)
-        last = range(max(search.trials - lanes, 0), search.trials)
+        last = range(max(search.nodes - lanes, 0), search.nodes)
         yield tuple(NodeName(slug, number) for number in last), (self.final,)
 
 

@@ -31,6 +31,7 @@ from workflows.observations import observations
 from workflows.pruning import rungs
 from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 from workflows.space import Value, seed_of, with_defaults
+from workflows.study import Search
 from workflows.tuning import propose
 
 TRAIN_SETTINGS = frozenset(field.name for field in fields(TrainSettings))
@@ -40,7 +41,8 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     """Write trial.json of a trial; the first node of a round proposes for the whole round.
 
     Returns False, having done nothing, when the trial's outcome is known: DAGMan lost track of it (a crash, a removal
-    without a rescue file), the journal did not; or when every point of a small space was tried, or the budget is spent.
+    without a rescue file), the journal did not; or when every point of a small space was tried, the budget is spent, or
+    other lanes have taken the last trials.
     """
     if node.number is None:
         raise ValueError(f"{node} is not a trial")
@@ -54,7 +56,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         if node.number not in history.settled:
             check_not_hopeless(history, spec)
         if node.number not in history.proposals:
-            if spec.search.budget and spent(history) >= spec.search.budget:
+            if _is_over(spec.search, history):
                 return False
             _propose(folder, spec, journal, history, node.number)
             history = journal.read()
@@ -83,6 +85,11 @@ def _with_champion(trial: Trial, folder: RegionFolder, spec: RegionSpec) -> Tria
     return replace(trial, champion=standing, sha256={**trial.sha256, **_digests(spec, [], standing)})
 
 
+def _is_over(search: Search, history: History) -> bool:
+    """Return whether nothing more is to be proposed: the budget is spent, or lanes have taken all trials."""
+    return len(history.proposals) >= search.trials or (0 < search.budget <= spent(history))
+
+
 def spent(history: History) -> float:
     """Return the seconds that a region's trials have trained, those that were tried again included."""
     return history.attempt_seconds + sum(settled.seconds for settled in history.settled.values())
@@ -90,9 +97,7 @@ def spent(history: History) -> float:
 
 def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History, number: int) -> None:
     """Propose for the whole round of a trial, or in lanes for the trial alone."""
-    numbers, before = _round(spec, history, number)
-    if spec.search.schedule == "lanes":
-        numbers, before = range(number, number + 1), sorted(history.proposals)
+    numbers, before = _batch(spec, history, number)
     told = observations(history, spec.metric, before)
     shared = read_shared(folder, spec)
     given = spec.first[numbers.start : numbers.stop]
@@ -112,8 +117,10 @@ def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: 
     )
 
 
-def _round(spec: RegionSpec, history: History, number: int) -> tuple[range, list[int]]:
-    """Return the trials of a round, and those that were proposed before it."""
+def _batch(spec: RegionSpec, history: History, number: int) -> tuple[range, list[int]]:
+    """Return the trials that are proposed together with one, and those that were proposed before them."""
+    if spec.search.schedule == "lanes":
+        return range(number, number + 1), sorted(history.proposals)
     index = spec.search.round_of(number)
     first = sum(spec.search.sizes[:index])
     return range(first, first + spec.search.sizes[index]), [n for n in sorted(history.proposals) if n < first]

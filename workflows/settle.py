@@ -100,9 +100,11 @@ def _check_worth_another_try(
 
 
 def _nothing_to_go_on_with(history: History, number: int, spec: RegionSpec) -> bool:
-    """Return whether this is the last trial of its round and none of the region has ever succeeded."""
+    """Return whether this is the last trial of its round, or the only one of all lanes, and none has ever succeeded."""
     if any(settled.ok for settled in history.settled.values()):
         return False
+    if spec.search.schedule == "lanes":
+        return set(history.proposals) - {number} <= set(history.settled)
     index = spec.search.round_of(number)
     first = sum(spec.search.sizes[:index])
     others = set(range(first, first + spec.search.sizes[index])) - {number}

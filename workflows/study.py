@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnlib.contract import Metric, TrainSettings
+from workflows.names import MAX_TRIALS
 from workflows.space import Space
 
 HOUR = 3600
 GIVE_UP_AFTER = 8
+SPARE = 1 / 3  # of a lane's trials: how many more it may take from others
 POOLED = "pooled"  # name and slug of the region that is trained on the data of all others
 
 
@@ -18,7 +21,8 @@ POOLED = "pooled"  # name and slug of the region that is trained on the data of 
 class Search:
     """How hyperparameters are proposed. `sizes` holds the number of trials of each round.
 
-    In lanes there are no rounds to wait for: trial n is proposed when trial n - sizes[0] has ended.
+    In lanes there are no rounds to wait for: trial n is proposed when trial n - sizes[0] has ended. A lane whose trials
+    are short takes some of another one's: the graph has more nodes than trials, and those left over do nothing.
     """
 
     method: str
@@ -36,6 +40,13 @@ class Search:
     def trials(self) -> int:
         """Number of trials of the whole search."""
         return sum(self.sizes)
+
+    @property
+    def nodes(self) -> int:
+        """Number of trial nodes in the graph, whose numbers are those of the trials."""
+        if self.schedule != "lanes" or self.sizes[0] == 1:
+            return self.trials
+        return min(self.trials + self.sizes[0] * math.ceil(SPARE * len(self.sizes)), MAX_TRIALS)
 
     def round_of(self, number: int) -> int:
         """Return the round (from 0) in which trial `number` (from 0) runs."""

@@ -8,6 +8,7 @@ from nnlib.contract import Result, Status, result_to_json
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.test_propose_and_settle import END, FINAL, finish, trial_of
 from tests.workflows.test_rundir import create
+from workflows.errors import TryAgainError
 from workflows.journal import Journal
 from workflows.names import NodeName, RunFolder
 from workflows.propose import prepare_final, prepare_trial, spent
@@ -48,6 +49,34 @@ def test_each_trial_is_proposed_when_its_own_lane_is_free(lanes):
     assert sorted(proposals) == [0, 1, 3, 5]
     points = [tuple(proposal.point.values()) for proposal in proposals.values()]
     assert len(set(points)) == 4
+
+
+def test_a_lane_that_is_ahead_takes_trials_of_the_other_one(lanes):
+    folder = lanes()
+    assert prepare_trial(folder, NODES[0])  # a long one
+    for number in (1, 3, 5, 7):
+        play(folder, NodeName("germany", number))
+    finish(folder, NODES[0])
+    settle_trial(folder, NODES[0], END)
+    play(folder, NODES[2])
+    assert not prepare_trial(folder, NODES[4])  # six trials are taken
+    assert not prepare_trial(folder, NodeName("germany", 6))
+    assert sorted(Journal(folder.journal).read().proposals) == [0, 1, 2, 3, 5, 7]
+    assert prepare_final(folder, FINAL)
+    status = read_status(RunFolder(folder.path.parents[1]), None).regions[1]
+    assert (status.done, status.planned) == (6, 6)
+
+
+def test_machine_faults_alone_stop_the_last_lane_that_has_one(lanes):
+    folder = lanes()
+    for node in (NODES[0], NODES[1]):
+        prepare_trial(folder, node)
+    assert settle_trial(folder, NODES[0], JobEnd(75, 2, 2)).status == "machine"
+    with pytest.raises(TryAgainError, match="No trial of the region has succeeded"):
+        settle_trial(folder, NODES[1], JobEnd(75, 2, 2))
+    prepare_trial(folder, NodeName("germany", 7))  # of a number beyond the last round
+    with pytest.raises(TryAgainError, match="try 2 of 3"):
+        settle_trial(folder, NodeName("germany", 7), JobEnd(75, 0, 2))
 
 
 def test_the_same_journal_gives_the_same_proposal(lanes, tmp_path):

@@ -1,6 +1,9 @@
+import pytest
+
 from tests.workflows.conftest import STUDY, write_study
 from workflows.config import load_config
 from workflows.plan import build_plan
+from workflows.study import Search
 
 
 def plan_of(folder, text=STUDY):
@@ -32,4 +35,19 @@ def test_lanes_have_no_barrier_but_the_final_training(tmp_path):
         ([parent.number for parent in parents], [child.number for child in children])
         for parents, children in plan_of(tmp_path, text).regions[1].edges()
     ]
-    assert edges == [([0], [2]), ([1], [3]), ([2], [4]), ([3], [5]), ([4, 5], [None])]
+    chains = [([number], [number + 2]) for number in range(6)]  # six trials, and a node more for each lane
+    assert edges == [*chains, ([6, 7], [None])]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "schedule", "nodes"),
+    [
+        ((4,) * 9, "lanes", 48),
+        ((4, 4, 2), "lanes", 14),
+        ((1,) * 5, "lanes", 5),
+        ((4,) * 9, "rounds", 36),
+        ((9,) * 11_111, "lanes", 99_999),
+    ],
+)
+def test_lanes_have_more_nodes_than_trials(sizes, schedule, nodes):
+    assert Search("bayes", (), sizes, schedule=schedule).nodes == nodes
