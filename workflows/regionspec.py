@@ -49,6 +49,7 @@ def spec_to_json(spec: RegionSpec) -> str:
         "schedule": spec.search.schedule,
         "budget": spec.search.budget,
         "prune": spec.search.prune,
+        "share": spec.search.share,
     }
     raw = {
         "study": spec.study,
@@ -92,6 +93,7 @@ def _read_search(raw: Mapping[str, Any]) -> Search:
         schedule=raw["schedule"],
         budget=raw["budget"],
         prune=raw["prune"],
+        share=raw["share"],
     )
 
 

@@ -109,6 +109,21 @@ def level(parameter: Parameter, index: int) -> Value:
     return round(parameter.low + index * step, max(digits, 0))  # 3 * 0.1 is 0.3 here, not 0.30000000000000004
 
 
+def legal(parameter: Parameter, value: Value) -> bool:
+    """Return whether `value` is one of the parameter's values.
+
+    >>> legal(Integer("hidden", 64, 128, step=32), 96), legal(Choice("optimizer", ("sgd", "adam")), "rmsprop")
+    (True, False)
+    """
+    if isinstance(parameter, Choice):
+        return any(type(option) is type(value) and option == value for option in parameter.options)
+    if isinstance(value, str | bool) or not parameter.low <= value <= parameter.high:
+        return False
+    if isinstance(parameter, Integer) and not isinstance(value, int):
+        return False
+    return parameter.step is None or level(parameter, round((value - parameter.low) / parameter.step)) == value
+
+
 def at(parameter: Parameter, unit: float) -> Value:
     """Return the parameter's value at `unit` in [0, 1), uniform on its (log) scale.
 

@@ -29,6 +29,7 @@ class Search:
     schedule: str = "rounds"  # or lanes
     budget: int = 0  # seconds of training after which nothing new is proposed; 0: no limit
     prune: str = "none"  # one of `pruning.KINDS`
+    share: str = "off"  # or warm, model: what a region takes from others and from earlier runs
 
     @property
     def trials(self) -> int:

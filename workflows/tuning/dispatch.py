@@ -5,75 +5,42 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workflows.space import Point, Value, seed_of
 from workflows.study import Search
 from workflows.tuning.domain import Domain, domain_of, identity
+from workflows.tuning.sharing import BLOCK, MOST_BLOCKS, Observation, Shared, from_block
 
 INITIAL_SHARE = 0.25  # of all trials are spread over the space before the first model is fitted,
 INITIAL_MOST = 8  # but not more than these
+WARM_EVERY = 4  # with `share: warm` one trial in so many is a neighbour's best
 SOBOL_TRIES = 64  # points of the sequence that may be illegal or taken before chance helps out
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """One settled trial. `loss` is better when small and None when the trial failed; failures count as the worst."""
-
-    point: Point
-    loss: float | None
-    seconds: float | None = None
-
-
 def propose(
-    search: Search, history: Sequence[Observation], pending: Sequence[Point], n: int, seed: int
+    search: Search,
+    history: Sequence[Observation],
+    pending: Sequence[Point],
+    n: int,
+    seed: int,
+    shared: Shared | None = None,
 ) -> list[dict[str, Value]]:
     """Return the next `n` points to try, fewer only when the space has no others left.
 
     `history` holds what is settled and `pending` what was proposed and is not: together all points proposed so far.
+    `shared` is what the region knows of others; it says nothing where `search.share` is off. All regions of a study
+    then have one `seed`, and each its own block.
     """
-    history = [o if o.loss is None or math.isfinite(o.loss) else Observation(o.point, None, o.seconds) for o in history]
-    domain = domain_of(search)
-    taken = {identity(point) for point in [*(o.point for o in history), *pending]}
-    first = len(history) + len(pending)
-    succeeded = sum(observation.loss is not None for observation in history)
+    if search.share == "off":
+        shared = None
+    elif shared is not None:
+        shared = replace(shared, neighbours=tuple(replace(n, history=_finite(n.history)) for n in shared.neighbours))
+    task = _Task(search, domain_of(search), _finite(history), tuple(pending), seed, shared)
     if search.method == "grid":
-        return list(itertools.islice((p for p in domain.grid() if identity(p) not in taken), n))
-    points: list[dict[str, Value]] = []
-    for index in range(first, first + _spread(search, first, succeeded, n)):
-        _take(points, taken, _spread_point(domain, index, seed, taken))
-    if search.method in ("bayes", "skopt") and succeeded >= 2 and len(points) < n:
-        for point in _ask(search, domain, history, [*pending, *points], n - len(points), seed_of(seed, first, "ask")):
-            if identity(point) not in taken and domain.holds(point):
-                _take(points, taken, point)
-    for index in range(first + len(points), first + n):
-        _take(points, taken, domain.random(seed_of(seed, index), taken))
-    return points
-
-
-def _spread(search: Search, first: int, succeeded: int, n: int) -> int:
-    """Return how many of the next `n` points come from the Sobol sequence."""
-    if search.method == "random":
-        return 0
-    if search.method == "sobol" or succeeded < 2:
-        return n
-    return min(max(initial_trials(search) - first, 0), n)
-
-
-def _ask(
-    search: Search, domain: Domain, history: Sequence[Observation], pending: Sequence[Point], n: int, seed: int
-) -> list[dict[str, Value]]:
-    if search.method == "skopt":
-        from workflows.tuning import skopt_method
-
-        return skopt_method.ask(domain, history, pending, n, seed)
-    from threadpoolctl import threadpool_limits  # NumPy and this: only where a model is really fitted
-
-    from workflows.tuning import bayes
-
-    # One thread: the sums are the same on any number of cores, and PRE scripts of many regions run side by side.
-    with threadpool_limits(1):
-        return bayes.ask(domain, history, pending, n, seed, search.acquisition == "improvement_per_second")
+        taken = task.taken()
+        return list(itertools.islice((p for p in task.domain.grid() if identity(p) not in taken), n))
+    return task.next(n)
 
 
 def initial_trials(search: Search) -> int:
@@ -81,12 +48,114 @@ def initial_trials(search: Search) -> int:
     return min(max(math.ceil(INITIAL_SHARE * search.trials), 2), INITIAL_MOST)
 
 
-def _spread_point(domain: Domain, index: int, seed: int, taken: set[str]) -> dict[str, Value] | None:
-    """Return the Sobol point of trial `index`; the next ones stand in for those that are illegal or taken."""
-    for point in _candidates(domain, index, seed):
-        if domain.holds(point) and identity(point) not in taken:
-            return point
-    return domain.random(seed_of(seed, index, "spread"), taken)
+def _finite(history: Sequence[Observation]) -> list[Observation]:
+    return [o if o.loss is None or math.isfinite(o.loss) else replace(o, loss=None) for o in history]
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is known when points are asked for."""
+
+    search: Search
+    domain: Domain
+    history: Sequence[Observation]
+    pending: tuple[Point, ...]
+    seed: int
+    shared: Shared | None
+
+    @property
+    def first(self) -> int:
+        """Number of the next trial, from 0."""
+        return len(self.history) + len(self.pending)
+
+    @property
+    def succeeded(self) -> int:
+        """Number of the region's own successes."""
+        return sum(observation.loss is not None for observation in self.history)
+
+    @property
+    def models_others(self) -> bool:
+        """Whether the model of this region is also one of others."""
+        return self.search.share == "model" and self.shared is not None and bool(self.shared.neighbours)
+
+    def taken(self) -> set[str]:
+        """Return the identities of all points so far."""
+        return {identity(point) for point in [*(o.point for o in self.history), *self.pending]}
+
+    def next(self, n: int) -> list[dict[str, Value]]:
+        """Return the next `n` points: first those that are spread, then those that are asked for, then chance's."""
+        taken = self.taken()
+        numbers = range(self.first, self.first + n)
+        spread = [number for number in numbers if self._is_spread(number)]
+        points: list[dict[str, Value]] = []
+        for number in spread:
+            _take(points, taken, self._spread_point(number, taken))
+        for point in self._neighbours_best([number for number in numbers if number not in spread], taken):
+            _take(points, taken, point)
+        if self.search.method in ("bayes", "skopt") and len(points) < n:
+            for point in self._ask([*self.pending, *points], n - len(points)):
+                if identity(point) not in taken and self.domain.holds(point):
+                    _take(points, taken, point)
+        for number in numbers[len(points) :]:
+            _take(points, taken, self.domain.random(seed_of(self.seed, self._index(number)), taken))
+        return points
+
+    def _is_spread(self, number: int) -> bool:
+        """Return whether trial `number` comes from the Sobol sequence."""
+        if self.search.method in ("random", "sobol"):
+            return self.search.method == "sobol"
+        if self.shared is not None:
+            nothing_yet = self.succeeded < 2 and not any(n.history for n in self.shared.neighbours)
+            return nothing_yet or from_block(number, self.search.sizes[0], self.shared)
+        return self.succeeded < 2 or number < initial_trials(self.search)
+
+    def _index(self, number: int) -> int:
+        """Return where in the sequence the point of trial `number` stands."""
+        if self.shared is None:
+            return number
+        turn, place = divmod(number, BLOCK)
+        return (turn * MOST_BLOCKS + self.shared.block) * BLOCK + place
+
+    def _spread_point(self, number: int, taken: set[str]) -> dict[str, Value] | None:
+        """Return the Sobol point of trial `number`; others stand in for those that are illegal or taken."""
+        index = self._index(number)
+        for point in _candidates(self.domain, index, self.seed):
+            if self.domain.holds(point) and identity(point) not in taken:
+                return point
+        return self.domain.random(seed_of(self.seed, index, "spread"), taken)
+
+    def _neighbours_best(self, numbers: Sequence[int], taken: set[str]) -> list[Point]:
+        """Return what fills the slots of neighbours among `numbers`: the best points of the most similar ones."""
+        slots = sum(number % WARM_EVERY == 0 for number in numbers)
+        if self.search.share != "warm" or self.shared is None or not self.shared.neighbours or not slots:
+            return []
+        from threadpoolctl import threadpool_limits
+
+        from workflows.tuning.told import ranked_neighbours
+
+        with threadpool_limits(1):
+            ranked = ranked_neighbours(self.domain, self.history, self.shared.neighbours)
+        best = {identity(n.best): n.best for n in ranked if identity(n.best) not in taken}
+        return list(best.values())[:slots]
+
+    def _ask(self, pending: Sequence[Point], n: int) -> list[dict[str, Value]]:
+        if self.succeeded < 2 and not (self.models_others and self.search.method == "bayes"):
+            return []
+        index = self._index(self.first)
+        seed = seed_of(self.seed, index, "ask")
+        if self.search.method == "skopt":
+            from workflows.tuning import skopt_method
+
+            return skopt_method.ask(self.domain, self.history, pending, n, seed)
+        from threadpoolctl import threadpool_limits  # NumPy and this: only where a model is really fitted
+
+        from workflows.tuning import bayes
+
+        neighbours = self.shared.neighbours if self.shared and self.models_others else ()
+        per_second = self.search.acquisition == "improvement_per_second"
+        # One thread: the sums are the same on any number of cores, and PRE scripts of many regions run side by side.
+        with threadpool_limits(1):
+            return bayes.ask(self.domain, self.history, pending, n, seed, per_second, neighbours)
 
 
 def _candidates(domain: Domain, index: int, seed: int) -> Iterator[dict[str, Value]]:
@@ -95,7 +164,7 @@ def _candidates(domain: Domain, index: int, seed: int) -> Iterator[dict[str, Val
         yield domain.sobol((1 << 20) + index * SOBOL_TRIES + attempt, seed)
 
 
-def _take(points: list[dict[str, Value]], taken: set[str], point: dict[str, Value] | None) -> None:
+def _take(points: list[dict[str, Value]], taken: set[str], point: Point | None) -> None:
     if point is not None:
-        points.append(point)
+        points.append(dict(point))
         taken.add(identity(point))

@@ -17,6 +17,7 @@ from workflows.space import (
     at,
     grid_point,
     grid_size,
+    legal,
     level,
     levels,
     random_point,
@@ -53,6 +54,16 @@ class Domain:
     def holds(self, point: Point) -> bool:
         """Return whether `point` meets every constraint."""
         return all(constraint.holds(point) for constraint in self.constraints)
+
+    def has(self, point: Point) -> bool:
+        """Return whether `point` could have been proposed here: another region's, or one of an earlier run."""
+        known = {parameter.name: parameter for parameter in self.space}
+
+        def active(parameter: Parameter) -> bool:
+            return all(active(known[name]) and point.get(name) in wanted for name, wanted in parameter.when)
+
+        wanted = {parameter.name for parameter in self.space if active(parameter)}
+        return set(point) == wanted and all(legal(known[name], point[name]) for name in point) and self.holds(point)
 
     def at(self, units: Iterable[float]) -> dict[str, Value]:
         """Return the point at coordinates of the unit cube, one for each parameter; it may break constraints."""

@@ -2,12 +2,17 @@
 
 A row of `theta` holds log length scales, log amplitude and log noise. Their priors: length scales around half of the
 space's diagonal, little noise. Rows are fitted and asked together, as arrays with one more axis.
+
+Observations of other sources, such as other regions, count by their similarity s: source j's objective is taken for
+s_j f + sqrt(1 - s_j^2) g_j with f the region's own and g_j one of its own, all of one kernel. So the covariance of
+points of two sources is s_j s_k times the kernel, of one source the kernel itself (the intrinsic coregionalisation
+model of Bonilla et al. 2007 with one factor, which is the region that asks).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +35,27 @@ class Data:
     features: Array  # (points, features), already weighted
     targets: Array
     groups: NDArray[np.intp]
+    sources: NDArray[np.intp] | None = None  # of each point; 0: the region itself. None: all are its own
+    similarity: Array | None = None  # of each source with the region itself, -1 to 1; that of source 0 is 1
+
+    @property
+    def toward(self) -> Array:
+        """Each point's similarity with the region itself."""
+        if self.sources is None or self.similarity is None:
+            return np.ones(len(self.targets))
+        return np.asarray(self.similarity[self.sources])
+
+    @property
+    def shares(self) -> Array:
+        """What the kernel of each pair of points is multiplied by."""
+        if self.sources is None:
+            return np.ones((1, 1))
+        return np.where(self.sources[:, None] == self.sources, 1.0, np.outer(self.toward, self.toward))
+
+    def take(self, chosen: NDArray[np.intp]) -> Data:
+        """Return some of the points."""
+        sources = None if self.sources is None else self.sources[chosen]
+        return replace(self, features=self.features[chosen], targets=self.targets[chosen], sources=sources)
 
     @property
     def parameters(self) -> int:
@@ -73,12 +99,13 @@ class Posterior:
     def __init__(self, data: Data) -> None:
         self.targets = data.targets
         self.squares = data.squares()
+        self.shares = np.broadcast_to(data.shares, (len(data.targets),) * 2).ravel()
         self.prior = prior_of(data.parameters)
 
     def energy(self, theta: Array) -> Array:
         """Return the negative log posterior of each row."""
         covariance = self._covariance(theta)[0]
-        lower, good = _cholesky(covariance)
+        lower, good = cholesky(covariance)
         white = np.linalg.solve(lower, np.broadcast_to(self.targets[:, None], (len(theta), len(self.targets), 1)))
         fit = 0.5 * (white[..., 0] ** 2).sum(axis=1) + np.log(np.einsum("kii->ki", lower)).sum(axis=1)
         return np.where(good, fit + self._prior_energy(theta), np.inf)
@@ -86,14 +113,15 @@ class Posterior:
     def energy_and_gradient(self, theta: Array) -> tuple[Array, Array]:
         """Return the negative log posterior of each row, and its gradient."""
         covariance, distance, decay = self._covariance(theta)
-        lower, good = _cholesky(covariance)
+        lower, good = cholesky(covariance)
         inverse_lower = np.linalg.inv(lower)
         inverse = inverse_lower.transpose(0, 2, 1) @ inverse_lower
         weights = inverse @ self.targets
         fit = 0.5 * weights @ self.targets + np.log(np.einsum("kii->ki", lower)).sum(axis=1)
         pull = inverse - weights[:, :, None] * weights[:, None, :]
         amplitude, noise = np.exp(theta[:, -2]), np.exp(theta[:, -1])
-        slope = pull.reshape(len(theta), -1) * (amplitude[:, None] * (5 / 3) * (1 + SQRT5 * distance) * decay)
+        slope = pull.reshape(len(theta), -1) * self.shares
+        slope *= amplitude[:, None] * (5 / 3) * (1 + SQRT5 * distance) * decay
         gradient = np.empty_like(theta)
         gradient[:, :-2] = 0.5 * (slope @ self.squares.T) * np.exp(-2 * theta[:, :-2])
         trace = np.einsum("kii->k", pull)
@@ -114,6 +142,7 @@ class Posterior:
         distance = np.sqrt(np.exp(-2 * theta[:, :-2]) @ self.squares)
         decay = np.exp(-SQRT5 * distance)
         kernel = np.exp(theta[:, -2:-1]) * (1 + SQRT5 * distance + (5 / 3) * distance**2) * decay
+        kernel *= self.shares
         covariance = kernel.reshape(len(theta), count, count)
         covariance[:, np.arange(count), np.arange(count)] += np.exp(theta[:, -1:]) + JITTER
         return covariance, distance, decay
@@ -129,11 +158,13 @@ class Process:
         self.scale = np.exp(-theta[:, :-2])[:, data.groups]  # (rows, features)
         self.amplitude, self.noise = np.exp(theta[:, -2]), np.exp(theta[:, -1])
         self.inputs = data.features * self.scale[:, None, :]
-        covariance = self._kernel(self.inputs)
+        self.toward = np.ones(1)  # of all points
+        covariance = self._kernel(self.inputs) * data.shares
         count = len(data.targets)
         covariance[:, np.arange(count), np.arange(count)] += self.noise[:, None] + JITTER
-        lower, _ = _cholesky(covariance)
+        lower, _ = cholesky(covariance)
         self.whiten = np.linalg.inv(lower)
+        self.toward = data.toward
         self.weights = self.whiten.transpose(0, 2, 1) @ (self.whiten @ data.targets)[..., None]
 
     def believe(self, features: Array) -> None:
@@ -150,6 +181,7 @@ class Process:
             grown[:, count, :count], grown[:, count, count] = last, 1 / rest
             self.whiten = grown
             self.inputs = np.concatenate([self.inputs, there], axis=1)
+            self.toward = np.append(self.toward, 1.0)
             self.weights = np.concatenate([self.weights, np.zeros((rows, 1, 1))], axis=1)
 
     def predict(self, features: Array) -> tuple[Array, Array]:
@@ -178,7 +210,7 @@ class Process:
         return np.asarray((weighted @ self.inputs - sums[..., None] * there) * self.scale[:, None, :])
 
     def _kernel(self, there: Array) -> Array:
-        """Return the covariance of points with the inputs."""
+        """Return the covariance of the region's own values at points with the inputs'."""
         distance, decay = self._distance(there)
         kernel = distance / 3  # (1 + d + d^2 / 3) exp(-d), in place: these arrays are most of the work
         kernel += 1
@@ -196,10 +228,11 @@ class Process:
         distance = np.sqrt(squares, out=squares)
         decay = np.exp(-distance)
         decay *= self.amplitude[:, None, None]
+        decay *= self.toward
         return distance, decay
 
 
-def _cholesky(covariance: Array) -> tuple[Array, NDArray[np.bool_]]:
+def cholesky(covariance: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Return lower factors, with more jitter where one is needed; and which rows had one at all."""
     count = covariance.shape[1]
     good = np.ones(len(covariance), dtype=bool)

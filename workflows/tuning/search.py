@@ -29,6 +29,7 @@ class Search:
     encoding: Encoding
     criterion: Criterion
     random: np.random.Generator
+    others: Array  # points that neighbours tried and the region did not
 
     def best(self, anchors: Array, reach: float, taken: set[str]) -> dict[str, Value] | None:
         """Return the best legal point that is not `taken`, looking everywhere (reach 1) or around the anchors only."""
@@ -53,7 +54,7 @@ class Search:
         return self.criterion.value(self.encoding.features(rows) * self.encoding.weights)
 
     def _candidates(self, anchors: Array, reach: float) -> Array:
-        parts = []
+        parts = [self.others]
         if reach >= 1:
             scattered = self.random.random((SCATTERED, len(self.encoding.space)))
             parts.append(self._spread_choices(scattered))

@@ -10,7 +10,7 @@ from workflows.space import Choice, Parameter, Point, Real, Value, level, levels
 from workflows.tuning.domain import Domain
 
 if TYPE_CHECKING:
-    from workflows.tuning.dispatch import Observation
+    from workflows.tuning.sharing import Observation
 
 
 def ask(

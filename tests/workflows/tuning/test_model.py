@@ -6,9 +6,9 @@ import statistics
 import numpy as np
 import pytest
 
-from workflows.tuning import bayes
+from workflows.tuning import told
 from workflows.tuning.acquisition import Bound, Improvement, log_improvement, normal_cdf
-from workflows.tuning.dispatch import Observation
+from workflows.tuning.sharing import Observation
 from workflows.tuning.gaussian import Data, Posterior, Process
 from workflows.tuning.minimise import minimise
 from workflows.tuning.sobol import BITS, DIMENSIONS, _columns, sobol_point
@@ -125,18 +125,18 @@ def test_the_minimiser_finds_valleys_and_corners():
 
 
 def test_warped_losses():
-    targets = bayes.warp([1.0, 2.0, 3.0, 4.0, 1e30, None])
+    targets = told.warp([1.0, 2.0, 3.0, 4.0, 1e30, None])
     assert targets[4] == targets[5] == targets.max() and targets.std() == pytest.approx(1)
     assert list(np.argsort(targets[:5])) == [0, 1, 2, 3, 4]
     assert targets[1] - targets[0] > 0.005
-    assert (bayes.warp([2.0, 2.0, None]) == 0).all()
+    assert (told.warp([2.0, 2.0, None]) == 0).all()
 
 
 def test_a_long_history_is_cut_to_the_best_and_the_latest():
     history = [Observation({"x": n}, None if n % 7 == 0 else float(n % 601)) for n in range(1200)]
-    kept = bayes.most_telling(history)
-    assert len(kept) == bayes.MOST and kept[-1] is history[-1]
-    assert {o.loss for o in kept} >= set(map(float, range(1, 7))) and bayes.most_telling(history[:400]) == history[:400]
+    kept = told.most_telling(history)
+    assert len(kept) == told.MOST and kept[-1] is history[-1]
+    assert {o.loss for o in kept} >= set(map(float, range(1, 7))) and told.most_telling(history[:400]) == history[:400]
 
 
 def test_the_table_of_sobol_numbers_is_scipys():

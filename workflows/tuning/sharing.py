@@ -1,0 +1,61 @@
+"""What a region may know of others: their trials, told to `propose` as plain data, and when it may use them.
+
+Every region starts on its own block of one Sobol sequence, so that together they have spread over the space before any
+of them has tried much. What others found takes part from the second batch on; half of that batch still comes from the
+region's own block, because nothing is known of the similarity before the region has seen something itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workflows.space import Point
+
+BLOCK, MOST_BLOCKS = 16, 4096  # points of the Sobol sequence that belong to a region, and regions
+START_LEAST, START_MOST = 2, 8
+KINDS = ("off", "warm", "model")
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One settled trial. `loss` is better when small and None when the trial failed; failures count as the worst."""
+
+    point: Point
+    loss: float | None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """Another region, or an earlier run: its settled trials. Losses need not be comparable with one's own."""
+
+    name: str
+    history: Sequence[Observation]
+    earlier: bool = False  # a run of the same region before this one
+
+    @property
+    def best(self) -> Point:
+        """Its best point; there must be one that succeeded."""
+        return min((o for o in self.history if o.loss is not None), key=lambda o: o.loss or 0.0).point
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Which block of the common sequence is the region's, and who else there is."""
+
+    block: int
+    neighbours: tuple[Neighbour, ...] = ()
+
+
+def start(parallel: int) -> int:
+    """Return the number of trials with which a region that learns from others starts."""
+    return min(max(parallel, START_LEAST), START_MOST)
+
+
+def from_block(number: int, parallel: int, shared: Shared) -> bool:
+    """Return whether trial `number` (from 0) of a region comes from its block of the Sobol sequence."""
+    first = start(parallel)
+    if any(neighbour.earlier and neighbour.history for neighbour in shared.neighbours):
+        return number < first and number % 2 == 1
+    return number < first or (number < 2 * first and number % 2 == 1)
