@@ -97,6 +97,11 @@ class RegionFolder:
         return self.path / JOURNAL_FILE
 
     @property
+    def earlier(self) -> Path:
+        """Trials of earlier runs that the optimizer may know of."""
+        return self.path / "earlier.jsonl"
+
+    @property
     def standing_model(self) -> Path:
         """The champion of an earlier run, which a new model has to beat."""
         return self.path / "standing.nc"

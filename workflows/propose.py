@@ -14,7 +14,6 @@ from nnlib.contract import (
     MODEL_FILE,
     RESULT_FILE,
     TRIAL_FILE,
-    Metric,
     Role,
     TrainSettings,
     Trial,
@@ -22,12 +21,14 @@ from nnlib.contract import (
     write_atomically,
 )
 from workflows.errors import GiveUpError
-from workflows.journal import FAILED, OPEN, History, Journal
+from workflows.journal import History, Journal
 from workflows.names import NETWORK_FILE, NodeName, RegionFolder, data_file
+from workflows.neighbours import read_shared
+from workflows.observations import observations
 from workflows.pruning import rungs
 from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 from workflows.space import Value, seed_of, with_defaults
-from workflows.tuning import Observation, propose
+from workflows.tuning import propose
 
 TRAIN_SETTINGS = frozenset(field.name for field in fields(TrainSettings))
 
@@ -51,7 +52,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         if node.number not in history.proposals:
             if spec.search.budget and spent(history) >= spec.search.budget:
                 return False
-            _propose(spec, journal, history, node.number)
+            _propose(folder, spec, journal, history, node.number)
             history = journal.read()
         if node.number not in history.proposals:
             return False
@@ -68,18 +69,20 @@ def spent(history: History) -> float:
     return history.attempt_seconds + sum(settled.seconds for settled in history.settled.values())
 
 
-def _propose(spec: RegionSpec, journal: Journal, history: History, number: int) -> None:
+def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History, number: int) -> None:
     """Propose for the whole round of a trial, or in lanes for the trial alone."""
     numbers, before = _round(spec, history, number)
     if spec.search.schedule == "lanes":
         numbers, before = range(number, number + 1), sorted(history.proposals)
-    told = {trial: observed for trial in before if (observed := observation(history, trial, spec.metric)) is not None}
+    told = observations(history, spec.metric, before)
+    shared = read_shared(folder, spec)
     points = propose(
         spec.search,
         history=list(told.values()),
         pending=[history.proposals[trial].point for trial in before if trial not in told],
         n=len(numbers),
-        seed=seed_of(spec.train.seed, spec.slug),
+        seed=seed_of(spec.train.seed, spec.slug if shared is None else spec.study),
+        shared=shared,
     )
     journal.append_all(
         ("proposed", {"trial": trial, "point": point})
@@ -93,21 +96,6 @@ def _round(spec: RegionSpec, history: History, number: int) -> tuple[range, list
     index = spec.search.round_of(number)
     first = sum(spec.search.sizes[:index])
     return range(first, first + spec.search.sizes[index]), [n for n in sorted(history.proposals) if n < first]
-
-
-def observation(history: History, trial: int, metric: Metric) -> Observation | None:
-    """Return what the optimizer learns of a proposed trial; None while it says nothing of the hyperparameters.
-
-    A trial that was removed (past its deadline, out of memory for too long) failed; a fault of the machine or of the
-    data says nothing, and the trial may run again.
-    """
-    settled = history.settled.get(trial)
-    if settled is None or settled.status in OPEN - FAILED:
-        return None
-    sign = 1.0 if metric.minimize else -1.0
-    told = settled.status in ("ok", "pruned")  # of a pruned trial what it had reached
-    loss = sign * settled.value if told and settled.value is not None else None
-    return Observation(history.proposals[trial].point, loss, settled.seconds or None)
 
 
 def prepare_final(folder: RegionFolder, node: NodeName) -> bool:

@@ -28,12 +28,13 @@ class RegionSpec:
     search: Search
     final_parts: tuple[str, ...]
     sha256: Mapping[str, str]
+    position: int = 0  # of the region in the study: regions that share start on different parts of a sequence
 
 
-def spec_of(study: str, region: Region, sha256: Mapping[str, str]) -> RegionSpec:
+def spec_of(study: str, region: Region, sha256: Mapping[str, str], position: int) -> RegionSpec:
     """Return what PRE and POST need to know of `region`."""
     return RegionSpec(
-        study, region.name, region.slug, region.metric, region.train, region.search, region.final_parts, sha256
+        study, region.name, region.slug, region.metric, region.train, region.search, region.final_parts, sha256, position
     )
 
 
@@ -60,6 +61,7 @@ def spec_to_json(spec: RegionSpec) -> str:
         "search": search,
         "final_parts": spec.final_parts,
         "sha256": spec.sha256,
+        "position": spec.position,
     }
     return json.dumps(raw, indent=1, ensure_ascii=False) + "\n"
 
@@ -77,6 +79,7 @@ def read_spec(path: Path) -> RegionSpec:
             search=_read_search(raw["search"]),
             final_parts=tuple(raw["final_parts"]),
             sha256=raw["sha256"],
+            position=raw["position"],
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise RegiondagError(f"{path}: cannot be read as a region of this version: {error!r}") from error

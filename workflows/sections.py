@@ -11,7 +11,7 @@ from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, Metric, TrainSettings
 from nnlib.contract import SCHEDULES as RATE_SCHEDULES
 from workflows import schema
 from workflows.names import MAX_TRIALS
-from workflows.pruning import KINDS
+from workflows.pruning import KINDS as PRUNING
 from workflows.schema import Layer, Section
 from workflows.space import Space, ends
 from workflows.spacesection import grid_trials, read_constraints, read_space, small_size
@@ -21,6 +21,7 @@ METHODS = ("grid", "random", "sobol", "skopt", "bayes")
 WITHOUT_HISTORY = ("random", "sobol")  # methods by which no trial depends on another one's outcome
 ACQUISITIONS = ("improvement", "improvement_per_second")
 SCHEDULES = ("rounds", "lanes")
+SHARING = ("off", "warm", "model")
 BELOW_ONE = 1 - 1e-9  # for numbers in [0, 1)
 SMALLEST = 1 << 20  # of memory and disk; HTCondor counts memory in MB
 TRAIN_SETTINGS = frozenset(field.name for field in fields(TrainSettings))
@@ -106,7 +107,7 @@ def read_search(section: Section) -> Search:
     method = section.choice("method", "bayes", METHODS)
     schedule = section.choice("schedule", "rounds", SCHEDULES)
     budget = section.duration("budget", 0)
-    prune = section.choice("prune", "none", KINDS)
+    prune = section.choice("prune", "none", PRUNING)
     rounds = section.whole("rounds", 6, 1, MAX_TRIALS)
     parallel = section.whole("parallel", 4, 1, MAX_TRIALS)
     space = _read_space(section)
@@ -120,6 +121,7 @@ def read_search(section: Section) -> Search:
         schedule=schedule,
         budget=budget,
         prune=prune,
+        share=_share(section, method),
     )
     section.finish()
     if method == "grid":
@@ -134,6 +136,14 @@ def read_search(section: Section) -> Search:
         return replace(search, sizes=(trials,))
     full, rest = divmod(trials, parallel)
     return replace(search, sizes=(parallel,) * full + (rest,) * (rest > 0))
+
+
+def _share(section: Section, method: str) -> str:
+    share = section.choice("share", "off", SHARING)
+    legal = {"bayes": SHARING, "skopt": ("off", "warm")}.get(method, ("off",))
+    if share not in legal and section.where("share")[:-1] == section.where("method")[:-1]:
+        section.problems.add(section.where("share"), f"{share} is not legal with method {method}: {', '.join(legal)}")
+    return share if share in legal else "off"
 
 
 def _grid_search(section: Section, search: Search) -> Search:

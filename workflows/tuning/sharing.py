@@ -14,7 +14,6 @@ from workflows.space import Point
 
 BLOCK, MOST_BLOCKS = 16, 4096  # points of the Sobol sequence that belong to a region, and regions
 START_LEAST, START_MOST = 2, 8
-KINDS = ("off", "warm", "model")
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def similarities(own: Data, others: Sequence[Data], earlier: Sequence[bool]) -> 
     """
     usual = np.array([USUAL_EARLIER if same else USUAL for same in earlier]).reshape(len(others), len(GRID))
     if not len(own.targets):
-        return np.round(usual @ GRID, 3)
+        return np.asarray(np.round(usual @ GRID, 3))
     logs = np.array([_log_likelihoods(own, other) for other in others]).reshape(usual.shape)
     likelihoods = np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf))
     odds = usual

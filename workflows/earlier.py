@@ -1,0 +1,86 @@
+"""Trials of earlier runs, so that today's tuning starts from what yesterday's found: a file in the region's folder.
+
+`generate` writes it, PRE reads it; one JSON object a line:
+    {"run": "run-retail-20261121-033000", "point": {...}, "loss": 0.42, "seconds": 12.5}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnlib.contract import Metric
+from workflows.errors import RegiondagError
+from workflows.journal import Journal
+from workflows.names import RegionFolder, RunFolder
+from workflows.observations import observations
+from workflows.regionspec import read_spec
+from workflows.tuning import Neighbour, Observation
+
+RUNS = 3  # the newest ones that have trials of a region
+MOST = 60  # trials of each: the best ones and the first ones, half and half
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What is looked for: a region and its metric; values of another metric say nothing."""
+
+    slug: str
+    metric: Metric
+
+
+def find_earlier(runs: Sequence[RunFolder], regions: Iterable[Earlier]) -> dict[str, str]:
+    """Return the text of each region's file, from `runs`, the newest first; regions without trials have none."""
+    found = {}
+    for region in regions:
+        lines: list[str] = []
+        used = 0
+        for run in runs:
+            told = _trials_of(run.region(region.slug), region.metric)
+            if told and used < RUNS:
+                used += 1
+                lines += [_line(run.path.name, observed) for observed in told]
+        if lines:
+            found[region.slug] = "".join(lines)
+    return found
+
+
+def read_earlier(folder: RegionFolder) -> list[Neighbour]:
+    """Return the earlier runs of a region, the newest first; RegiondagError when the file was damaged."""
+    told: dict[str, list[Observation]] = {}
+    try:
+        text = folder.earlier.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    try:
+        for raw in map(json.loads, text.splitlines()):
+            told.setdefault(raw["run"], []).append(Observation(raw["point"], raw["loss"], raw["seconds"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise RegiondagError(
+            f"{folder.earlier}: not what `regiondag generate` wrote ({error!r}); remove the file to go on without it"
+        ) from error
+    return [Neighbour(run, history, earlier=True) for run, history in told.items()]
+
+
+def _trials_of(folder: RegionFolder, metric: Metric) -> list[Observation]:
+    """Return the telling trials of an earlier run; none when there are none that can be read."""
+    try:
+        spec, history = read_spec(folder.spec), Journal(folder.journal).read()
+    except RegiondagError:
+        return []
+    if spec.metric != metric:
+        return []
+    told = list(observations(history, metric, sorted(history.proposals)).values())
+    if len(told) <= MOST:
+        return told
+    best = sorted(range(len(told)), key=lambda n: math.inf if (loss := told[n].loss) is None else loss)[: MOST // 2]
+    first = [n for n in range(len(told)) if n not in best][: MOST - len(best)]
+    return [told[n] for n in sorted([*best, *first])]
+
+
+def _line(run: str, observed: Observation) -> str:
+    raw = {"run": run, "point": observed.point, "loss": observed.loss, "seconds": observed.seconds}
+    return json.dumps(raw, ensure_ascii=False, allow_nan=False) + "\n"
