@@ -65,10 +65,11 @@ def run_study(pool: Pool, area: Path, shape: Shape, schedule: str, seconds: Mapp
     times = pools.read_events(run.study_dag.with_name("study.dag.nodes.log"))
     times.pop("report", None)
     add_journals(run, times)
-    nodes = {node: times[str(node)] for region in plans(shape, schedule) for node in region.nodes()}
+    nodes = {node: times.get(str(node), pools.Times()) for r in plans(shape, schedule) for node in r.nodes()}
     broken = [str(node) for node, found in nodes.items() if math.isnan(found.ended)]
     if broken:
-        raise NotMeasuredError(f"{shape} in {schedule}: {len(broken)} nodes did not end, {broken[0]} for one")
+        said = (run.path / "manager.log").read_text(encoding="utf-8")[-600:]
+        raise NotMeasuredError(f"{shape} in {schedule}: {len(broken)} nodes did not end, {broken[0]} for one: {said}")
     return Ran(
         {node: Span(found.executing, found.ended) for node, found in nodes.items()},
         delays(shape, schedule, nodes),

@@ -52,7 +52,7 @@ class Area:
     """The folder of kept runs, of the study's data, and of single trials' results."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = folder.resolve()
 
     def find(self, key: Key) -> Run | None:
         """Return a kept run; None if there is none, or one of other sources."""
