@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import fields
@@ -41,6 +42,7 @@ from nnlib.settings import check_settings
 from nnlib.spec import Value, network_of, read_json
 from nnlib.stop import Stop
 from nnlib.train import Epoch
+from nnlib.warmstart import read_init
 
 Floats = NDArray[Any]  # float32
 
@@ -183,14 +185,24 @@ class Trainer:
             raise NnlibError('compat: the network was read without it; give compat="dsstne" to Network.from_json too')
         self.network, self.progress = network, progress
         self.history: list[Epoch] = []
+        self.start = ""
         self._threads, self._device = _threads(threads), chosen(device)
         self._folder = _path(checkpoint, "checkpoint") if checkpoint is not None else None
         self._keeper: fitting.Kept | None = None  # of the training before
 
-    def fit(self, inputs: Any, targets: Any = None, valid: Any = None, metric: str = fitting.METRIC) -> Network:
+    def fit(
+        self,
+        inputs: Any,
+        targets: Any = None,
+        valid: Any = None,
+        metric: str = fitting.METRIC,
+        init: Network | str | Path | None = None,
+    ) -> Network:
         """Return the network trained on `inputs` (n, units) and `targets` (n, units); the one given stays as it is.
 
-        A network with weights goes on from them. Without `targets` those in `inputs` are taken, if it is a file or a
+        A network with weights goes on from them; one without starts from those of `init`, a trained network or a model
+        file, as far as it has layers of the same names and units, which are found by their names; `start` says what
+        was taken over. Without `targets` those in `inputs` are taken, if it is a file or a
         dict that has them, else the inputs are the targets (an autoencoder). `valid` is (inputs, targets), or what has
         both; with it the epoch whose `metric` is best there is returned, else the last. Metrics are p@K, recall@K,
         ndcg@K, map@K and mrr@K for sparse targets, and loss, which is minimized. Items of an example's own input are
@@ -201,13 +213,16 @@ class Trainer:
         held_out = None
         if valid is not None:
             held_out = _part(spec, *valid) if isinstance(valid, tuple) and len(valid) == 2 else _part(spec, valid)
+        start = self._model_of(init)
         try:
             task = fitting.task_of(
-                self.network.model or spec, learned, held_out, self.settings, metric, device=self._device
+                self.network.model or spec, learned, held_out, self.settings, metric, device=self._device, init=start
             )
         except SpecError as error:
             raise NnlibError(str(error)) from error
-        self.history = []
+        self.history, self.start = [], task.start
+        if self.progress and task.start:
+            print(f"starts from a model: {task.start}", file=sys.stderr)
         fitting.finished(self._keeper)
         self._keeper = None
         stop = Stop()
@@ -229,6 +244,14 @@ class Trainer:
         trained = Network(found.network.spec, model_of(found.network, learned.sets, learned.region))
         trained._keeper = self._keeper = keeper
         return trained
+
+    def _model_of(self, init: Network | str | Path | None) -> Model | None:
+        """Return the model to start from; NnlibError when there is none in `init`, or the network has weights."""
+        if init is None:
+            return None
+        if self.network.model is not None:
+            raise NnlibError("init: the network has weights already, legal: an untrained one, of Network.from_json")
+        return init._trained() if isinstance(init, Network) else read_init(_path(init, "init", "a Network or a path"))
 
 
 class Predictor:

@@ -22,6 +22,7 @@ TRIAL_FILE = "trial.json"
 RESULT_FILE = "result.json"
 LOG_FILE = "log.jsonl"
 MODEL_FILE = "model.nc"
+INIT_FILE = "init.nc"
 CHECKPOINT_FILE = "checkpoint.nc"
 
 SLUG_LENGTH = 40  # characters of a region's name that its slug keeps
@@ -123,7 +124,8 @@ class Trial:
     train_files: tuple[str, ...]  # one, or several whose examples are put one after the other
     valid_file: str | None = None
     test_file: str | None = None
-    champion: str | None = None  # the standing champion's model, tested beside the new one
+    champion: str | None = None  # the standing champion's model, measured beside the new one
+    init: str | None = None  # the model from whose weights the training starts, instead of random ones
     rungs: tuple[tuple[int, float], ...] = ()  # (epoch, value that the metric must have reached after it to go on)
     sha256: Mapping[str, str] = field(default_factory=dict)  # input file -> digest it must have
     version: int = CONTRACT_VERSION
@@ -135,11 +137,12 @@ class Result:
 
     node: str
     status: Status
-    reason: str = ""  # one sentence when status is not ok, or when the standing champion could not be tested
+    reason: str = ""  # one sentence when status is not ok, or when the standing champion could not be measured
     value: float | None = None  # the trial's metric, at its best epoch
     metrics: Mapping[str, float] = field(default_factory=dict)
     baseline: Mapping[str, float] = field(default_factory=dict)  # the same metrics of plain popularity
     champion: Mapping[str, float] = field(default_factory=dict)  # the same metrics of the standing champion
+    init: str = ""  # what was taken over from the trial's `init`, in words
     curve: tuple[float, ...] = ()  # the trial's metric after each epoch
     best_epoch: int = 0
     epochs: int = 0

@@ -24,13 +24,14 @@ from nnlib.contract import Metric, TrainSettings
 from nnlib.data import Csr, DataSet, Longs
 from nnlib.devices import AUTO, backend_of, chosen, opened
 from nnlib.errors import DataError, EvictedError, NnlibError
-from nnlib.job import Goal, Part, Ruler, check_fit, check_some, goal_of
+from nnlib.job import Goal, Part, Ruler, check_fit, check_some, goal_of, model_of
 from nnlib.modelfile import Model
 from nnlib.network import Network, create
 from nnlib.predictor import fitted
 from nnlib.settings import check_settings
 from nnlib.spec import Value, network_of, read_json
 from nnlib.stop import Stop
+from nnlib.warmstart import Started, started
 
 SAVE_EVERY = 300.0  # seconds
 METRIC = Metric().name
@@ -46,6 +47,7 @@ class Task:
     settings: TrainSettings
     goal: Goal
     device: str  # cpu or gpu
+    start: str = ""  # what was taken over from another model, in words
 
     @property
     def spec(self) -> NetworkSpec:
@@ -114,10 +116,12 @@ def task_of(
     metric: str = METRIC,
     where: str = "",
     device: str = AUTO,
+    init: Model | None = None,
 ) -> Task:
     """Return a training of a new network, or of one that has parameters already, which stay as they are.
 
-    `where` stands before the name of a setting in messages. Raises NnlibError and SpecError for whatever does not fit.
+    A new network takes over what it can of the weights of `init`. `where` stands before the name of a setting in
+    messages. Raises NnlibError and SpecError for whatever does not fit.
     """
     check_settings(settings, where)
     if not isinstance(metric, str):
@@ -127,12 +131,16 @@ def task_of(
         _check_names(start, learned)
         names = {layer.data_set for layer in start.network.spec.layers} & set(learned.sets)
         network = fitted(start.network, {name: learned.sets[name] for name in names}, learned.file).copy()
+        begun = Started(network, "")
     else:
         network = create(resolve(start, learned.sets, learned.file), stream(settings.seed, WEIGHTS))
+        fresh = model_of(network, learned.sets, learned.region)
+        begun = Started(network, "") if init is None else started(fresh, init)
     check_some(learned, network.spec)
     if held_out is not None:
         check_fit(network.spec, goal, learned, held_out, f"{where}metric")
-    return Task(network, learned, held_out, settings, goal, chosen(device, f"{where}device"))
+    on = chosen(device, f"{where}device")
+    return Task(begun.network, learned, held_out, settings, goal, on, begun.summary)
 
 
 def run(

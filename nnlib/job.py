@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -34,6 +35,7 @@ from nnlib.spec import canonical_metric, network_of, parse_metric, read_json
 from nnlib.stop import Stop
 from nnlib.stream import open_data
 from nnlib.threads import Each
+from nnlib.warmstart import Started, read_init, started
 
 METRIC = "trial.json: metric.name"
 LIBRARIES = {"numpy": np.__version__, "scipy": scipy.__version__, "netCDF4": netcdf.VERSION}
@@ -145,7 +147,8 @@ def run(
     with opened(device, threads) as (compute, each):
         ruler = Ruler(goal, spec, held_out, each)
         keeper = Checkpoints(folder, _identity(trial, spec, compute), stop, every)
-        fit = _fit(trial, folder, spec, learned, ruler, keeper, compute)
+        start = _start(trial, folder, spec, learned)
+        fit = _fit(trial, folder, start.network, learned, ruler, keeper, compute)
         result = Result(
             node=trial.node,
             status=Status.PRUNED if fit.pruned else Status.OK,
@@ -155,32 +158,43 @@ def run(
             best_epoch=fit.best_epoch,
             epochs=fit.epochs,
             examples=learned.examples(spec).count,
+            init=start.summary,
             backend=compute.name,
             versions={**LIBRARIES, **compute.versions},
         )
         result = replace(result, value=result.metrics[goal.key])
         if trial.role is Role.FINAL:
             write_model(folder / MODEL_FILE, model_of(fit.network, learned.sets, learned.region))
-            champion, reason = _champion(trial, folder, ruler, compute)
-            result = replace(result, baseline=ruler.popularity(learned), champion=champion, reason=reason)
+            result = replace(result, baseline=ruler.popularity(learned))
+        champion, reason = _champion(trial, folder, ruler, compute)
+        result = replace(result, champion=champion, reason="; ".join(filter(None, (result.reason, reason))))
     keeper.discard()
     return result
+
+
+def _start(trial: Trial, folder: Path, spec: NetworkSpec, learned: Part) -> Started:
+    """Return the network before its training: random, or with the weights of the model that the trial names."""
+    network = create(spec, stream(trial.train.seed, WEIGHTS))
+    if trial.init is None:
+        return Started(network, "")
+    start = started(model_of(network, learned.sets, learned.region), read_init(folder / trial.init))
+    print(f"nnlib: starts from {trial.init}: {start.summary}", file=sys.stderr)
+    return start
 
 
 def _fit(
     trial: Trial,
     folder: Path,
-    spec: NetworkSpec,
+    network: Network,
     learned: Part,
     ruler: Ruler,
     keeper: Checkpoints,
     compute: Compute,
 ) -> train.Fit:
-    network = create(spec, stream(trial.train.seed, WEIGHTS))
     with _log(folder / LOG_FILE, trial) as (report, on_batch):
         return train.fit(
             network,
-            learned.examples(spec),
+            learned.examples(network.spec),
             trial.train,
             report,
             ruler.value if trial.role is Role.TUNE else None,
@@ -295,10 +309,14 @@ def _champion(trial: Trial, folder: Path, ruler: Ruler, compute: Compute) -> tup
         evaluator = compute.evaluator(model.network)
         if not unknown:
             return ruler.everything(evaluator), ""
-        reason = f"champion not tested for loss: {unknown} of the targets' units are unknown to it"
+        reason = f"champion not {_measured(trial)} for loss: {unknown} of the targets' units are unknown to it"
         return ruler.ranking(evaluator), reason if ruler.goal.k is None else ""
     except (DataError, DivergedError, FileNotFoundError, MemoryError) as error:
-        return {}, f"champion not tested: {error}"
+        return {}, f"champion not {_measured(trial)}: {error}"
+
+
+def _measured(trial: Trial) -> str:
+    return "tested" if trial.role is Role.FINAL else "validated"
 
 
 def _curve(log: Path) -> tuple[float, ...]:

@@ -16,7 +16,7 @@ from typing import Protocol, cast
 from workflows import __version__
 from workflows.errors import RegiondagError
 
-COMMANDS = ("init", "validate", "generate", "doctor", "submit", "status", "report", "study", "pool")
+COMMANDS = ("init", "validate", "generate", "update", "doctor", "submit", "status", "report", "study", "pool")
 
 INTERRUPTED = 130
 BUG = 3

@@ -18,8 +18,8 @@ from workflows.yamlfile import Document, KeyPath, load_yaml
 
 T = TypeVar("T")
 
-TOP_LEVEL_KEYS = ("study", "regions", "network", "metric", "minimize", "train", "search", "job", "limits")
-REGION_KEYS = ("name", "data", "network", "metric", "minimize", "train", "search", "job")
+TOP_LEVEL_KEYS = ("study", "regions", "network", "metric", "minimize", "train", "search", "update", "job", "limits")
+REGION_KEYS = ("name", "data", "network", "metric", "minimize", "train", "search", "update", "job")
 MAX_NAME = 200
 
 
@@ -140,6 +140,7 @@ class _RegionReader:
             train=self._once(("train",), raw, section, lambda s: sections.read_train(s.section("train"))),
             search=self._once(("search",), raw, section, lambda s: sections.read_search(s.section("search"))),
             job=self._once(("job",), raw, section, lambda s: sections.read_job(s.section("job"))),
+            update=self._once(("search", "update"), raw, section, sections.read_update),
         )
         own.finish(REGION_KEYS)
         self._check_network(section, region)

@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from nnlib.contract import Metric
 from workflows.errors import RegiondagError

@@ -6,6 +6,7 @@ trial, and trial.json comes out the same.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
@@ -60,8 +61,23 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     trial = _trial(spec, node, Role.TUNE, point, ("train",))
     curves = [settled.curve for _, settled in sorted(history.settled.items()) if settled.curve]
     table = rungs(spec.search.prune, curves, trial.train.epochs, spec.metric.minimize)
+    trial = _with_champion(trial, folder, spec)
     _write_trial(folder, node, replace(trial, valid_file=data_file("valid"), rungs=tuple(table)))
     return True
+
+
+def _with_champion(trial: Trial, folder: RegionFolder, spec: RegionSpec) -> Trial:
+    """Give the standing champion to a region's first trial, which measures it on the validation part.
+
+    Not where the champion was trained on that very part: it would be measured by what it knows.
+    """
+    if trial.number != 0 or not folder.standing_model.exists():
+        return trial
+    facts = json.loads(folder.standing_metrics.read_text(encoding="utf-8"))
+    if facts.get("validation") == spec.sha256[data_file("valid")]:
+        return trial
+    standing = folder.standing_model.name
+    return replace(trial, champion=standing, sha256={**trial.sha256, **_digests(spec, [], standing)})
 
 
 def spent(history: History) -> float:
@@ -76,17 +92,19 @@ def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: 
         numbers, before = range(number, number + 1), sorted(history.proposals)
     told = observations(history, spec.metric, before)
     shared = read_shared(folder, spec)
-    points = propose(
+    given = spec.first[numbers.start : numbers.stop]
+    pending = [history.proposals[trial].point for trial in before if trial not in told]
+    asked = propose(
         spec.search,
         history=list(told.values()),
-        pending=[history.proposals[trial].point for trial in before if trial not in told],
-        n=len(numbers),
+        pending=[*pending, *given],
+        n=len(numbers) - len(given),
         seed=seed_of(spec.train.seed, spec.slug if shared is None else spec.study),
         shared=shared,
     )
     journal.append_all(
         ("proposed", {"trial": trial, "point": point})
-        for trial, point in zip(numbers, points, strict=False)  # a small space may be exhausted
+        for trial, point in zip(numbers, [*given, *asked], strict=False)  # a small space may be exhausted
         if trial not in history.proposals
     )
 

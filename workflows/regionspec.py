@@ -12,7 +12,7 @@ from typing import Any
 from nnlib.contract import Metric, TrainSettings
 from workflows.errors import GiveUpError, RegiondagError
 from workflows.journal import FAILED, History
-from workflows.space import parameter_from_json, parameter_to_json
+from workflows.space import Point, parameter_from_json, parameter_to_json
 from workflows.study import Region, Search
 
 
@@ -29,12 +29,24 @@ class RegionSpec:
     final_parts: tuple[str, ...]
     sha256: Mapping[str, str]
     position: int = 0  # of the region in the study: regions that share start on different parts of a sequence
+    first: tuple[Point, ...] = ()  # points of the first trials: the standing champion's
 
 
-def spec_of(study: str, region: Region, sha256: Mapping[str, str], position: int) -> RegionSpec:
+def spec_of(
+    study: str, region: Region, sha256: Mapping[str, str], position: int, first: tuple[Point, ...] = ()
+) -> RegionSpec:
     """Return what PRE and POST need to know of `region`."""
     return RegionSpec(
-        study, region.name, region.slug, region.metric, region.train, region.search, region.final_parts, sha256, position
+        study=study,
+        name=region.name,
+        slug=region.slug,
+        metric=region.metric,
+        train=region.train,
+        search=region.search,
+        final_parts=region.final_parts,
+        sha256=sha256,
+        position=position,
+        first=first,
     )
 
 
@@ -62,6 +74,7 @@ def spec_to_json(spec: RegionSpec) -> str:
         "final_parts": spec.final_parts,
         "sha256": spec.sha256,
         "position": spec.position,
+        "first": [dict(point) for point in spec.first],
     }
     return json.dumps(raw, indent=1, ensure_ascii=False) + "\n"
 
@@ -80,6 +93,7 @@ def read_spec(path: Path) -> RegionSpec:
             final_parts=tuple(raw["final_parts"]),
             sha256=raw["sha256"],
             position=raw["position"],
+            first=tuple(raw["first"]),
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise RegiondagError(f"{path}: cannot be read as a region of this version: {error!r}") from error

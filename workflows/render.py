@@ -103,6 +103,7 @@ class Renderer:
             self._render(
                 "nodes.dag.j2",
                 plan=plan,
+                standing=folder.standing_model if plan.region.slug in self.standing else "",
                 train_submit=train,
                 final_submit=final,
                 jobs_per_region=self.plan.config.limits.jobs_per_region,
@@ -145,6 +146,7 @@ class Renderer:
             train=self.run.path / "train.sh",
             worker_code=self.worker_code,
             inputs=[*inputs, self.run.path / self.worker_code],
+            first_inputs="test" not in parts and plan.region.slug in self.standing,
             outputs=outputs,
             job=plan.region.job,
             mb=MB,
@@ -157,3 +159,8 @@ class Renderer:
 
     def _render(self, template: str, **values: Any) -> Iterator[str]:
         return self.environment.get_template(template).generate(**values)
+
+
+def render_nightly(**values: Any) -> str:
+    """Return the submit file of the job that updates a study at the times of a crontab line."""
+    return _environment().get_template("nightly.sub.j2").render(**values)

@@ -118,7 +118,7 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
 
 def _status(spec: RegionSpec, history: History, final: Settled | None) -> tuple[str, str]:
     if final and final.ok:
-        return ("promoted", final.reason) if final.promoted else ("kept", "the standing champion is not beaten")
+        return "promoted" if final.promoted else "kept", final.reason
     if final:
         return "failed", final.reason
     failures = [s for s in history.settled.values() if not s.ok]

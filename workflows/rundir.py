@@ -18,12 +18,14 @@ from workflows import __version__, names
 from workflows.bundle import manager_archive, worker_archive
 from workflows.errors import RegiondagError
 from workflows.features import Version
+from workflows.firstpoint import champion_point
 from workflows.names import RunFolder
 from workflows.plan import Plan, build_plan
 from workflows.regionspec import spec_of, spec_to_json
 from workflows.render import Renderer
 from workflows.resources import resource_dir
-from workflows.standing import Standing
+from workflows.space import Point
+from workflows.standing import Standing, hyperparameters_of
 from workflows.study import Config, Region
 from workflows.submit_syntax import path as dag_path
 
@@ -39,8 +41,12 @@ def create_run(
     htcondor: Version,
     standing: Mapping[str, Standing],
     progress: Progress,
+    earlier: Mapping[str, str] | None = None,
 ) -> RunFolder:
-    """Write a new run directory below `runs` and return it; nothing is left of it when that fails."""
+    """Write a new run directory below `runs` and return it; nothing is left of it when that fails.
+
+    `standing` and `earlier` are what earlier runs left: champions, and the texts of `find_earlier`; both by slug.
+    """
     plan = build_plan(config)
     runs = runs.resolve()
     dag_path(runs)  # say so before anything is written
@@ -52,7 +58,7 @@ def create_run(
         ) from error
     run = _free_name(runs, config.name)
     with _appearing_at(run.path) as part:
-        _Writer(part, run, plan, htcondor, standing).write(progress)
+        _Writer(part, run, plan, htcondor, standing, earlier or {}).write(progress)
     return run
 
 
@@ -80,13 +86,20 @@ class _Writer:
     """Writes the parts of one run. `part` is where they go now, `run` where they will be."""
 
     def __init__(
-        self, part: Path, run: RunFolder, plan: Plan, htcondor: Version, standing: Mapping[str, Standing]
+        self,
+        part: Path,
+        run: RunFolder,
+        plan: Plan,
+        htcondor: Version,
+        standing: Mapping[str, Standing],
+        earlier: Mapping[str, str],
     ) -> None:
         self.part = RunFolder(part)
         self.run = run
         self.plan = plan
         self.htcondor = htcondor
         self.standing = standing
+        self.earlier = earlier
         self.archives = (manager_archive(), worker_archive())
         self.digests: dict[str, str] = {}  # path in the run directory -> SHA-256
         self.known: dict[Path, str] = {}  # input file -> SHA-256, as regions may share files
@@ -103,12 +116,12 @@ class _Writer:
         regions = self.plan.config.regions
         for done, region in enumerate(regions):
             progress(done, len(regions))
-            self._write_region(region)
+            self._write_region(region, done)
         self._render()
         progress(len(regions), len(regions))
         _write_json(self.part.manifest, self._manifest())
 
-    def _write_region(self, region: Region) -> None:
+    def _write_region(self, region: Region, position: int) -> None:
         folder = self.part.region(region.slug)
         (folder.path / "trials").mkdir(parents=True)
         copies = {folder.path / names.NETWORK_FILE: region.network}
@@ -120,8 +133,10 @@ class _Writer:
         for copy, source in copies.items():
             self._copy(source, copy)
         inside = {copy.name: self.digests[self._inside(copy)] for copy in copies}
-        spec = spec_of(self.plan.config.name, region, inside)
+        spec = spec_of(self.plan.config.name, region, inside, position, _first_points(region, standing))
         folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
+        if region.slug in self.earlier:
+            folder.earlier.write_text(self.earlier[region.slug], encoding="utf-8")
 
     def _copy(self, source: Path, copy: Path) -> None:
         """Copy an input and note the digest of the copy, which is what the jobs will get."""
@@ -168,6 +183,12 @@ class _Writer:
 
     def _inside(self, path: Path) -> str:
         return str(path.relative_to(self.part.path))
+
+
+def _first_points(region: Region, standing: Standing | None) -> tuple[Point, ...]:
+    """Return the points that the region's first trials take: its champion's, on the new data."""
+    point = champion_point(region.search, hyperparameters_of(standing)) if standing else None
+    return () if point is None else (point,)
 
 
 def _write_json(path: Path, raw: Mapping[str, Any]) -> None:

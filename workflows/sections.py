@@ -146,6 +146,20 @@ def _share(section: Section, method: str) -> str:
     return share if share in legal else "off"
 
 
+def read_update(section: Section) -> Search | None:
+    """Read `search` as `update` overrides it; None where there is no `update`. `section` holds both."""
+    if not section.has("update"):
+        return None
+    layers = []
+    for layer in section.section("update").layers:
+        if "space" in layer.value:
+            section.problems.add(
+                (*layer.path, "space"), "the space of an update is that of the study; change search.space instead"
+            )
+        layers.append(Layer({key: value for key, value in layer.value.items() if key != "space"}, layer.path))
+    return read_search(Section(section.problems, [*layers, *section.section("search").layers]))
+
+
 def _grid_search(section: Section, search: Search) -> Search:
     for key in ("rounds", "parallel", "schedule"):
         # A region may ask for a grid below a study that searches in rounds: only its own keys contradict it.

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,8 @@ from nnlib.contract import (
 )
 from workflows.errors import GiveUpError, TryAgainError
 from workflows.journal import History, Journal, Settled
-from workflows.names import NodeName, RegionFolder
+from workflows.names import NodeName, RegionFolder, data_file
+from workflows.promotion import reason_to_keep
 from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 
 REMOVED = -1002  # what DAGMan passes as $RETURN for a job that left the queue without running to its end
@@ -64,9 +64,10 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
         history = journal.read()
         known = history.outcome(node.number)
         if known is None:
-            known = _outcome(folder.trial(node), node, end, spec)
+            known = _outcome(folder.trial(node), node, end)
             _check_worth_another_try(journal, history, node, end, known, spec)
             if node.number is None and known.ok:
+                known = _judged(known, history, spec.metric)
                 _write_champion(folder, node, known, spec)  # before the journal says so: a crash between is repeated
             journal.append("settled", **asdict(known))
     if end.dag_removed:
@@ -108,7 +109,7 @@ def _nothing_to_go_on_with(history: History, number: int, spec: RegionSpec) -> b
     return others <= set(history.settled)
 
 
-def _outcome(place: Path, node: NodeName, end: JobEnd, spec: RegionSpec) -> Settled:
+def _outcome(place: Path, node: NodeName, end: JobEnd) -> Settled:
     """Say how the job ended, from DAGMan's exit code and the job's result.json."""
     result = _read_result(place / RESULT_FILE, node)
     reason = result.reason if result else ""
@@ -117,11 +118,13 @@ def _outcome(place: Path, node: NodeName, end: JobEnd, spec: RegionSpec) -> Sett
         text = "the job was removed from the queue (by hand, past its deadline, or held for too long)"
         return Settled(node.number, "removed", text, seconds=seconds)
     if end.exit_code == Exit.DIVERGED:
-        return Settled(node.number, "diverged", reason or "the training diverged", seconds=seconds)
+        standing = result.champion if result else {}
+        text = reason or "the training diverged"
+        return Settled(node.number, "diverged", text, standing=standing, seconds=seconds)
     if end.exit_code == Exit.BAD_INPUT:
         return Settled(node.number, "bad_input", reason or "the worker refused its input", seconds=seconds)
     if end.exit_code == Exit.OK and result and result.status in ("ok", "pruned") and _has_model(place, node):
-        return _success(result, node, spec.metric)
+        return _success(result, node)
     return Settled(node.number, "machine", reason or _describe(end.exit_code), seconds=seconds)
 
 
@@ -131,8 +134,7 @@ def _has_model(place: Path, node: NodeName) -> bool:
     return node.number is not None or (model.exists() and model.stat().st_size > 0)
 
 
-def _success(result: Result, node: NodeName, metric: Metric) -> Settled:
-    standing = result.champion
+def _success(result: Result, node: NodeName) -> Settled:
     return Settled(
         trial=node.number,
         status=result.status,
@@ -140,20 +142,25 @@ def _success(result: Result, node: NodeName, metric: Metric) -> Settled:
         value=result.value,
         metrics=result.metrics,
         baseline=result.baseline,
-        standing=standing,
+        standing=result.champion,
         curve=result.curve,
         best_epoch=result.best_epoch,
         seconds=result.seconds,
-        promoted=node.number is None and (not standing or _better(result.metrics, standing, metric)),
     )
 
 
-def _better(new: Mapping[str, float], old: Mapping[str, float], metric: Metric) -> bool:
-    """Return whether the new model beats the old one on the same test set, by the study's metric."""
-    if metric.name not in old:  # the old model could not be scored by it; the result's reason says why
-        return True
-    sign = -1.0 if metric.minimize else 1.0
-    return sign * new[metric.name] > sign * old[metric.name]
+def _judged(final: Settled, history: History, metric: Metric) -> Settled:
+    """Say whether the final model takes the standing champion's place; where it does not, the reason says why."""
+    best = history.best(metric.minimize)
+    first = history.settled.get(0)  # the trial that measured the standing champion on the validation part
+    reason = reason_to_keep(
+        metric,
+        test=final.metrics,
+        standing_test=final.standing,
+        valid=best.value if best else None,
+        standing_valid=first.standing if first else {},
+    )
+    return replace(final, promoted=not reason, reason=reason or final.reason)
 
 
 def _describe(exit_code: int) -> str:
@@ -202,4 +209,5 @@ def _champion_facts(folder: RegionFolder, node: NodeName, settled: Settled, spec
         "test": dict(settled.metrics),
         "popularity": dict(settled.baseline),
         "inputs": trial["sha256"],
+        "validation": spec.sha256[data_file("valid")],  # which it was trained on, too
     }

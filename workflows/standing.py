@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nnlib.contract import sha256_of
 from workflows.errors import RegiondagError
@@ -23,8 +24,7 @@ class Standing:
 
 def find_standing(runs: Path, study: str, slugs: Iterable[str]) -> dict[str, Standing]:
     """Return each region's champion of the newest run below `runs` that has a whole one."""
-    earlier = [RunFolder(path.parent) for path in sorted(runs.glob(f"run-*/{MANIFEST_FILE}"), reverse=True)]
-    earlier = [run for run in earlier if _study_of(run) == study]
+    earlier = earlier_runs(runs, study)
     found: dict[str, Standing] = {}
     for slug in slugs:
         for run in earlier:
@@ -33,6 +33,18 @@ def find_standing(runs: Path, study: str, slugs: Iterable[str]) -> dict[str, Sta
                 found[slug] = standing
                 break
     return found
+
+
+def earlier_runs(runs: Path, study: str) -> list[RunFolder]:
+    """Return the runs of a study below `runs`, the newest first."""
+    found = [RunFolder(path.parent) for path in sorted(runs.glob(f"run-*/{MANIFEST_FILE}"), reverse=True)]
+    return [run for run in found if _study_of(run) == study]
+
+
+def hyperparameters_of(standing: Standing) -> Mapping[str, Any]:
+    """Return the hyperparameters with which a champion was trained; none when its metrics do not say them."""
+    found = json.loads(standing.metrics.read_text(encoding="utf-8")).get("hyperparameters")
+    return found if isinstance(found, dict) else {}
 
 
 def standing_of(run: RunFolder, slugs: Iterable[str]) -> dict[str, Standing]:

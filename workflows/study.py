@@ -80,6 +80,7 @@ class Region:
     train: TrainSettings
     search: Search
     job: Job
+    update: Search | None = None  # of runs that start from a champion; None: as `search`
 
     @property
     def final_parts(self) -> tuple[str, ...]:

@@ -21,8 +21,7 @@ def submit_dag(pool: Pool, run: RunFolder, slugs: Iterable[str], only: str | Non
     Never lets two DAGMans work on one node: refused while the same DAG, or another one with the same nodes, is in the
     queue.
     """
-    if run.path.is_relative_to(SLASH_TMP):
-        raise RegiondagError(f"{run.path} lies in /tmp, where DAGMan refuses to work; generate it elsewhere (--out)")
+    refuse_slash_tmp(run.path)
     regions = {slug: run.region(slug).dag for slug in slugs}
     dag = run.study_dag if only is None else regions[only]
     overlapping = regions.values() if only is None else [run.study_dag]
@@ -37,6 +36,43 @@ def submit_dag(pool: Pool, run: RunFolder, slugs: Iterable[str], only: str | Non
     # -f overwrites condor_submit_dag's own files of the time before; PRE skips what the journals know
     again = ["-f"] if dagman_file(dag, "condor.sub").exists() and not rescued else []
     return pool.run(["condor_submit_dag", *again, str(dag)], cwd=dag.parent).returncode
+
+
+def refuse_slash_tmp(path: Path) -> None:
+    """Raise RegiondagError for a run, or a folder of runs, in which DAGMan would not work."""
+    if path.is_relative_to(SLASH_TMP):
+        raise RegiondagError(f"{path} lies in /tmp, where DAGMan refuses to work; generate it elsewhere (--out)")
+
+
+def refuse_while_in_progress(pool: Pool | None, run: RunFolder, slugs: Iterable[str]) -> None:
+    """Raise RegiondagError while a DAGMan works on the run: by the queue or, without a pool, by its event logs."""
+    for dag in (run.study_dag, *(run.region(slug).dag for slug in slugs)):
+        job = unfinished_job(pool, dagman_file(dag, "dagman.log"))
+        if job is None:
+            continue
+        if pool is None:
+            raise RegiondagError(
+                f"{run.path} is still in progress by its log: job {job} has not ended, and no pool runs here that "
+                "could be asked. Start it (`regiondag pool up`) and try again"
+            )
+        raise RegiondagError(
+            f"{run.path} is still in progress: its DAGMan, job {job}, is in the queue. Try again when it has ended "
+            f"(`regiondag status {run.path} --watch`), or end it with `condor_rm {job}`"
+        )
+
+
+def unfinished_job(pool: Pool | None, log: Path) -> int | None:
+    """Return the job that wrote an event log, unless that has ended or, though its log does not say so, is gone."""
+    state = condor.read_dag_log(pool, log)
+    if state is None or state.ended is not None:
+        return None
+    return state.cluster if pool is None or condor.query_status(pool, state.cluster) is not None else None
+
+
+def was_submitted(run: RunFolder, slugs: Iterable[str]) -> bool:
+    """Return whether DAGMan ever worked on the run, or on a region of it."""
+    dags = (run.study_dag, *(run.region(slug).dag for slug in slugs))
+    return any(dagman_file(dag, "dagman.log").exists() for dag in dags)
 
 
 def _wait_until_gone(pool: Pool, dag: Path) -> int | None:

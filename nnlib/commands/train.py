@@ -19,6 +19,7 @@ EPILOG = """examples:
   nnlib train network.json train.nc --out model.nc
   nnlib train network.json train.nc --valid valid.nc --metric ndcg@20 --out model.nc --set hidden=128
   nnlib train network.json input.nc output.nc --out model.nc --optimizer nesterov --learning-rate 0.02
+  nnlib train network.json today.nc --out new.nc --init model.nc
   nnlib train network.json train.nc --out model.nc --checkpoint work --checkpoint-every 10m
   nnlib train --trial trial.json
 
@@ -53,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("network", type=Path, nargs="?", metavar="NETWORK.json", help="DSSTNE's network file")
     parser.add_argument("data", type=Path, nargs="*", metavar="DATA.nc", help="inputs and targets to learn from")
     parser.add_argument("--out", type=Path, metavar="MODEL.nc", help="the model file to write")
+    parser.add_argument("--init", type=Path, metavar="MODEL.nc", help="start from its weights, units found by name")
     parser.add_argument("--valid", type=Path, nargs="+", metavar="DATA.nc", help="measure the metric on these")
     parser.add_argument("--metric", help=f"p@K, recall@K, ndcg@K, map@K, mrr@K, loss (default: {Metric().name})")
     settings = parser.add_argument_group("settings")
@@ -104,7 +106,7 @@ def _run_trial(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    check_out(arguments.out, (arguments.network, *arguments.data, *(arguments.valid or ())))
+    check_out(arguments.out, (arguments.network, *arguments.data, *(arguments.valid or ()), arguments.init))
     threads = hold_threads(arguments.threads)
     from nnlib import fitting
     from nnlib.devices import AUTO, backend_of
@@ -114,6 +116,7 @@ def _train(arguments: argparse.Namespace) -> int:
     from nnlib.modelfile import write_model
     from nnlib.progress import reporter
     from nnlib.stop import Stop
+    from nnlib.warmstart import read_init
 
     names = [field.name for field in dataclasses.fields(TrainSettings)]
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
@@ -123,7 +126,10 @@ def _train(arguments: argparse.Namespace) -> int:
     learned, held_out = (*(Part(part.file, part.sets, part.region) for part in parts), None)[:2]
     assert learned is not None, "there are data, which was checked"
     metric = arguments.metric or Metric().name
-    task = fitting.task_of(spec, learned, held_out, settings, metric, "option ", arguments.device or AUTO)
+    init = read_init(arguments.init) if arguments.init else None
+    task = fitting.task_of(spec, learned, held_out, settings, metric, "option ", arguments.device or AUTO, init)
+    if init is not None:
+        print(f"starts from {arguments.init}: {task.start}", file=sys.stderr)
     if arguments.verbose:
         print(explained(task.network, task.examples, threads, backend_of(task.device)), file=sys.stderr)
     stop, every = Stop(), arguments.checkpoint_every or fitting.SAVE_EVERY

@@ -109,6 +109,27 @@ def test_a_champion_of_another_catalogue_is_tested_by_names(make_trial):
     assert set(same.champion) - set(other.champion) == {"loss"}
 
 
+def test_a_trial_measures_the_champion_on_its_validation_part(make_trial):
+    first = make_trial("first", role=Role.FINAL)
+    run(first)
+    trial = make_trial("second", champion="champion.nc", rungs=((1, 2.0),))
+    (trial.parent / "champion.nc").write_bytes((first.parent / "model.nc").read_bytes())
+    write_data(trial.parent / "held.nc", clustered(24, 7, 5))
+    twin = make_trial("twin", role=Role.FINAL, champion="champion.nc")
+    for name in ("champion.nc", "held.nc"):
+        (twin.parent / name).write_bytes((trial.parent / name).read_bytes())
+    pruned, final = run(trial), run(twin)
+    assert pruned.status is Status.PRUNED
+    assert pruned.champion == final.champion and set(final.champion) == set(pruned.metrics)
+    assert pruned.baseline == {} and not (trial.parent / "model.nc").exists()
+    (trial.parent / "champion.nc").write_bytes(b"torn")
+    broken = run(trial)
+    assert (broken.status, broken.champion, broken.value) == (Status.PRUNED, {}, pruned.value)
+    assert re.fullmatch(
+        "ended after epoch 1: .*; champion not validated: champion.nc: not a readable .*", broken.reason
+    )
+
+
 def test_loss_of_a_champion_that_does_not_know_a_target(make_trial):
     trial = make_trial(role=Role.FINAL, champion="champion.nc", metric=Metric("loss", minimize=True))
     champion(trial, NAMES[:38])

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from workflows.names import RunFolder
     from workflows.standing import Standing
+    from workflows.study import Config
 
 HELP = "render a run directory: one DAG, submit files, data, code"
 DESCRIPTION = """Render a new run directory below --out and print its path. It holds everything the run needs;
@@ -18,17 +21,22 @@ DESCRIPTION = """Render a new run directory below --out and print its path. It h
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
+    add_common_arguments(parser)
+    parser.add_argument(
+        "--champions",
+        metavar="RUN",
+        help="run directory whose champions have to be beaten, or `none` (default: the newest of each region in --out)",
+    )
+
+
+def add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what every command that makes runs takes."""
     parser.add_argument("study", type=Path, metavar="study.yaml")
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="where run directories go (default: runs/ beside study.yaml)"
     )
     parser.add_argument(
         "--htcondor", metavar="VERSION", help="oldest HTCondor to render for (default: the running pool's, else 23.9)"
-    )
-    parser.add_argument(
-        "--champions",
-        metavar="RUN",
-        help="run directory whose champions have to be beaten, or `none` (default: the newest of each region in --out)",
     )
     parser.add_argument("--quiet", action="store_true", help="print the run directory's path and nothing else")
 
@@ -37,28 +45,44 @@ def run(arguments: argparse.Namespace) -> int:
     """Check the study, then write the run directory."""
     from workflows.config import load_config
     from workflows.datacheck import check_data
-    from workflows.rundir import create_run
-    from workflows.terminal import progress_bar
 
     config = load_config(arguments.study)
     check_data(config)
-    runs: Path = arguments.out or arguments.study.parent / "runs"
     slugs = [region.slug for region in config.regions]
-    with progress_bar("regions") as progress:
-        created = create_run(
-            config,
-            runs,
-            htcondor=_version(arguments.htcondor),
-            standing=_standing(arguments.champions, runs, config.name, slugs),
-            progress=progress,
-        )
-    print(created.path)
+    standing = _standing(arguments.champions, runs_folder(arguments), config.name, slugs)
+    created = make_run(config, arguments, standing)
     if not arguments.quiet:
-        _say_what_is_next(created)
+        say_what_is_next(created)
     return 0
 
 
-def _say_what_is_next(created: RunFolder) -> None:
+def runs_folder(arguments: argparse.Namespace) -> Path:
+    """Return the folder of the study's runs."""
+    folder: Path = arguments.out or arguments.study.parent / "runs"
+    return folder
+
+
+def make_run(
+    config: Config, arguments: argparse.Namespace, standing: Mapping[str, Standing], pool: str | None = None
+) -> RunFolder:
+    """Write the run directory of `config`, for the version of the pool called `pool`, and print its path."""
+    from workflows.earlier import Earlier, find_earlier
+    from workflows.rundir import create_run
+    from workflows.standing import earlier_runs
+    from workflows.terminal import progress_bar
+
+    runs = runs_folder(arguments)
+    sharing = [Earlier(region.slug, region.metric) for region in config.regions if region.search.share != "off"]
+    earlier = find_earlier(earlier_runs(runs, config.name) if sharing else [], sharing)
+    version = _version(arguments.htcondor, pool)
+    with progress_bar("regions") as progress:
+        created = create_run(config, runs, htcondor=version, standing=standing, progress=progress, earlier=earlier)
+    print(created.path, flush=True)
+    return created
+
+
+def say_what_is_next(created: RunFolder) -> None:
+    """Print the commands that go on from here."""
     print(
         f"""Next:
   regiondag doctor {created.path}     # would every job match a slot of the pool?
@@ -68,13 +92,13 @@ def _say_what_is_next(created: RunFolder) -> None:
     )
 
 
-def _version(wanted: str | None) -> tuple[int, int, int]:
+def _version(wanted: str | None, pool_name: str | None) -> tuple[int, int, int]:
     from workflows.errors import UsageError
     from workflows.features import OLDEST, parse_version
     from workflows.pool import find_pool
 
     if wanted is None:
-        pool = find_pool()
+        pool = find_pool(pool_name)
         return pool.version if pool else OLDEST
     try:
         version = parse_version(wanted)

@@ -8,9 +8,9 @@ import pytest
 
 from workflows.tuning import told
 from workflows.tuning.acquisition import Bound, Improvement, log_improvement, normal_cdf
-from workflows.tuning.sharing import Observation
 from workflows.tuning.gaussian import Data, Posterior, Process
 from workflows.tuning.minimise import minimise
+from workflows.tuning.sharing import Observation
 from workflows.tuning.sobol import BITS, DIMENSIONS, _columns, sobol_point
 
 THETA = np.array([[-0.5, 0.2, 0.1, -4.0], [0.3, -0.6, 0.4, -6.0]])

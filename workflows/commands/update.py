@@ -1,0 +1,155 @@
+"""`regiondag update study.yaml`: the next run of a study, from what is new since the last one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workflows.commands import generate
+from workflows.errors import RegiondagError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from workflows.names import RunFolder
+    from workflows.pool import Pool
+    from workflows.standing import Standing
+    from workflows.study import Config, Region
+
+HELP = "make the study's next run from new data; or every night: --cron"
+DESCRIPTION = """Make the next run of a study that has run before, and print its path: the regions whose data or network
+are new, each with its champion as the bar to beat and the champion's hyperparameters as its first trial. `update:` in
+study.yaml says what is different from `search` in such runs. Nothing new: no run, exit code 0.
+
+With --cron nothing is run: a job that does `update --submit` at the times of a crontab line is written beside
+study.yaml, and its path printed. condor_submit starts it, condor_rm ends it."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    generate.add_common_arguments(parser)
+    parser.add_argument("--all", action="store_true", help="take regions, too, whose data and network did not change")
+    parser.add_argument("--submit", action="store_true", help="submit the run with condor_submit_dag")
+    parser.add_argument("--cron", metavar="TIMES", help='write a job for these times: five fields, "30 3 * * *"')
+    parser.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make the run, or the job that makes one every night."""
+    if arguments.cron is not None:
+        return _write_job(arguments)
+    from workflows.config import load_config
+    from workflows.datacheck import check_data
+    from workflows.standing import earlier_runs, find_standing
+
+    config = load_config(arguments.study)
+    runs = generate.runs_folder(arguments).resolve()
+    pool = _pool(arguments, runs)
+    earlier = earlier_runs(runs, config.name)
+    if not earlier:
+        _say(f"no earlier run of the study {config.name!r} in {runs}: this is the first")
+    _check_ended(pool, earlier)
+    regions = config.regions if arguments.all else _new_regions(config, earlier)
+    if not regions:
+        _say("nothing new: no run made (--all makes one)")
+        return 0
+    standing = find_standing(runs, config.name, [region.slug for region in regions])
+    config = _for_update(config, regions, standing)
+    check_data(config)
+    created = generate.make_run(config, arguments, standing, arguments.pool)
+    if arguments.submit and pool is not None:
+        from workflows.submission import submit_dag
+
+        return submit_dag(pool, created, [region.slug for region in regions])
+    if not arguments.quiet:
+        generate.say_what_is_next(created)
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _pool(arguments: argparse.Namespace, runs: Path) -> Pool | None:
+    """Return the pool; where the run is to be submitted there must be one, and DAGMan must like the folder."""
+    from workflows.pool import find_pool, require_pool
+
+    if not arguments.submit:
+        return find_pool(arguments.pool)
+    from workflows.submission import refuse_slash_tmp
+
+    refuse_slash_tmp(runs)
+    return require_pool(arguments.pool)
+
+
+def _check_ended(pool: Pool | None, earlier: Sequence[RunFolder]) -> None:
+    """Raise RegiondagError while the newest run that was submitted is in progress; say what was left undone."""
+    from workflows.report import read_manifest
+    from workflows.submission import refuse_while_in_progress, was_submitted
+
+    for run in earlier:
+        slugs = read_manifest(run)["regions"]
+        if was_submitted(run, slugs):
+            refuse_while_in_progress(pool, run, slugs)
+            return
+        _say(f"{run.path} was never submitted")
+
+
+def _new_regions(config: Config, earlier: Sequence[RunFolder]) -> tuple[Region, ...]:
+    """Return the regions that have something new, and say which have not."""
+    from workflows.changes import is_unchanged, last_finished
+
+    new = []
+    for region in config.regions:
+        last = last_finished(region, earlier)
+        if last is not None and is_unchanged(region, last):
+            _say(f"{region.name}: left out, its data and network are those of {last.path} (--all takes it)")
+        else:
+            new.append(region)
+    return tuple(new)
+
+
+def _for_update(config: Config, regions: Sequence[Region], standing: Mapping[str, Standing]) -> Config:
+    """Leave the other regions out, and take `update` in place of `search` where there is a champion to start from."""
+    from dataclasses import replace
+
+    taken = (replace(r, search=r.update) if r.update and r.slug in standing else r for r in regions)
+    return replace(config, regions=tuple(taken))
+
+
+# --- every night -------------------------------------------------------------------------------------------
+
+
+def _write_job(arguments: argparse.Namespace) -> int:
+    from workflows.config import load_config
+    from workflows.crontab import cron_commands
+    from workflows.nightly import job_environment, nightly_folder, write_nightly
+    from workflows.pool import find_pool
+    from workflows.submission import refuse_slash_tmp, unfinished_job
+
+    try:
+        schedule = cron_commands(arguments.cron)
+    except ValueError as error:
+        raise UsageError(f"--cron: {error}") from error
+    config = load_config(arguments.study)
+    runs = generate.runs_folder(arguments).resolve()
+    refuse_slash_tmp(runs)
+    folder = nightly_folder(arguments.study, config.name)
+    pool = find_pool(arguments.pool)
+    job = unfinished_job(pool, folder.event_log)
+    if job is not None:
+        raise RegiondagError(f"job {job} of {folder.submit_file} is still in the queue; first: condor_rm {job}")
+    words = [str(arguments.study.resolve()), "--submit", "--out", str(runs)] + ["--all"] * arguments.all
+    words += ["--htcondor", arguments.htcondor] if arguments.htcondor else []
+    embedded = pool is not None and pool.kind == "embedded"
+    write_nightly(folder, config.name, schedule, words, job_environment(embedded=embedded))
+    print(folder.submit_file)
+    if not arguments.quiet:
+        within = f"regiondag pool exec{f' --name {arguments.pool}' if arguments.pool else ''} -- " if embedded else ""
+        _say(f"""Next:
+  {within}condor_submit {folder.submit_file}
+  {within}condor_q        # the job waits there; what each update said: {folder.log}
+  {within}condor_rm JOB   # no more updates""")
+    return 0

@@ -1,0 +1,73 @@
+"""Write the job with which HTCondor updates a study every night."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnlib.contract import write_atomically
+from workflows.pool import NAME_VARIABLE
+from workflows.pool.sandbox import SEARCH_PATH
+from workflows.render import render_nightly
+from workflows.resources import resource_dir
+from workflows.submit_syntax import path as submit_path
+
+KEPT = ("PYTHONPATH", "CONDOR_CONFIG", "LANG", "LC_ALL")  # variables that the job takes from who writes it
+
+
+@dataclass(frozen=True, slots=True)
+class NightlyFolder:
+    """The files of a study's nightly job, in a folder beside study.yaml."""
+
+    path: Path
+
+    @property
+    def submit_file(self) -> Path:
+        """What condor_submit takes."""
+        return self.path / "nightly.sub"
+
+    @property
+    def log(self) -> Path:
+        """What every update said, with its time and exit code."""
+        return self.path / "update.log"
+
+    @property
+    def event_log(self) -> Path:
+        """HTCondor's log of the job."""
+        return self.path / "job.log"
+
+
+def nightly_folder(study_file: Path, study: str) -> NightlyFolder:
+    """Return where the nightly job of a study is kept."""
+    return NightlyFolder(study_file.resolve().parent / f"nightly-{study}")
+
+
+def write_nightly(
+    folder: NightlyFolder, study: str, schedule: Mapping[str, str], arguments: Sequence[str], environment: Sequence[str]
+) -> None:
+    """Write the submit file of a job that runs `regiondag update ARGUMENTS` at the times of `schedule`."""
+    script = resource_dir("scripts") / "dag" / "nightly.sh"
+    code = Path(__file__).resolve().parents[1]
+    text = render_nightly(
+        study=study,
+        command=[str(script), sys.executable, str(code), str(folder.log), *arguments],
+        environment=list(environment),
+        folder=submit_path(folder.path),
+        event_log=folder.event_log,
+        schedule=schedule,
+        batch_name=f"{study} nightly",
+    )
+    folder.path.mkdir(exist_ok=True)
+    write_atomically(folder.submit_file, text)
+
+
+def job_environment(environ: Mapping[str, str] = os.environ, *, embedded: bool) -> list[str]:
+    """Return the environment of the job: it must find HTCondor's programs, and take the pool whose job it is."""
+    kept = {name: environ[name] for name in KEPT if name in environ}
+    if embedded:
+        kept.pop("CONDOR_CONFIG", None)  # of another pool: the embedded one has its own where everybody looks for it
+    values = {"PATH": f"{environ.get('PATH', '')}:{SEARCH_PATH}".lstrip(":"), NAME_VARIABLE: "installed", **kept}
+    return [f"{name}={value}" for name, value in values.items()]
