@@ -23,7 +23,7 @@ import harness
 from harness import Row, measure_groups, number, table, to_json
 from retail_data import read_shop
 from sharing_run import OFF
-from sharing_runs import Area, Key, Run, stamp
+from sharing_runs import Area, Key, Run
 from sharing_stats import BATCH, Scale, Values, curve, mean_regrets, mean_values, needed, scales
 from sharing_work import LARGEST, LARGEST_TRAIN, Kept, costs
 
@@ -148,7 +148,7 @@ class SharingBench:
         return {
             **to_json(BENCH, rows),
             "notes": {row.workload: row.note for row in rows if row.note},
-            "tuner": stamp(),
+            "tuner": self.area.stamp,
             "seeds": list(range(self.sizes.seeds)),
             "seconds": costs(Kept(self.area.folder).found),
             "scales": {slug: [_digits(scale.best), _digits(scale.usual)] for slug, scale in by.items()},

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sharing_work import BATCH, Kept, regions
+from sharing_work import BATCH, STUDY, Kept, regions
 
 from workflows.space import Value, seed_of
 from workflows.study import Region
@@ -25,7 +25,7 @@ Histories = dict[str, list[Observation]]
 def main() -> None:
     """Run what the command line says."""
     area, share, seed, trials, *only = sys.argv[1:]
-    found = run(regions(Path(area) / "study.yaml", share, int(trials), only), Kept(Path(area)), int(seed))
+    found = run(regions(Path(area) / STUDY, share, int(trials), only), Kept(Path(area)), int(seed))
     print(json.dumps(found))
 
 

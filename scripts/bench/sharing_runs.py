@@ -7,14 +7,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 
 import harness
 from harness import NotMeasuredError, measure
 from sharing_stats import Values
-from sharing_work import digest, make_study
-from sharing_work import stamp as trainers_stamp
+from sharing_work import digest, make_study, stamp
 
 FOLDER = Path(__file__).resolve().parent
 OUR_SOURCES = (
@@ -53,6 +52,12 @@ class Area:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
+        self.study = make_study(self.folder)
+
+    @cached_property
+    def stamp(self) -> str:
+        """What a kept run must have been made with."""
+        return f"{stamp(self.study)} {digest(OUR_SOURCES)}"
 
     def find(self, key: Key) -> Run | None:
         """Return a kept run; None if there is none, or one of other sources."""
@@ -60,7 +65,7 @@ class Area:
             raw = json.loads(self._file(key).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        if raw["stamp"] != stamp():
+        if raw["stamp"] != self.stamp:
             return None
         return Run(key, raw["values"], raw["proposing"], raw["training"])
 
@@ -71,15 +76,13 @@ class Area:
     def fill(self, keys: Iterable[Key], workers: int) -> Iterator[str]:
         """Make the runs that are missing, and say of each how it ended."""
         missing = [key for key in keys if self.find(key) is None]
-        if missing:
-            make_study(self.folder)
         with ThreadPoolExecutor(workers) as pool:
             for number, text in enumerate(pool.map(self._make, missing), start=1):
                 yield f"{number} of {len(missing)}: {text}"
 
     def _make(self, key: Key) -> str:
         name = f"{key.share} {key.seed}"
-        before = stamp()
+        before = self.stamp
         words = [self.folder, key.share, str(key.seed), str(key.trials), *key.countries]
         env = ONE_THREAD | {"PYTHONPATH": str(harness.REPOSITORY)}
         try:
@@ -95,9 +98,3 @@ class Area:
 
     def _file(self, key: Key) -> Path:
         return self.folder / "-".join([key.share, str(key.seed), str(key.trials), *key.countries, "run.json"])
-
-
-@cache
-def stamp() -> str:
-    """Return what a kept run must have been made with."""
-    return f"{trainers_stamp()} {digest(OUR_SOURCES)}"

@@ -9,8 +9,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,20 @@ import harness
 from nnlib import DivergedError, Network, Trainer
 from nnlib.contract import TrainSettings
 from nnlib.importer import import_purchases
+from nnlib.train import Epoch
 from workflows.config import load_config
-from workflows.space import Point, with_defaults
+from workflows.space import Point, at, with_defaults
 from workflows.study import Region, Search
 
 EXAMPLE = harness.REPOSITORY / "workflows" / "examples" / "retail"
-TRAINERS = ("nnlib/*.py", "workflows/examples/retail/*")  # what a kept result depends on
+PROBE = "norway"  # a small country, whose training tells whether trainings are still the same
 EVERYWHERE = "regions: {from: data/*.train.nc}\n"
 BATCH = 4  # trials of a region at the same time
 LARGEST = "united-kingdom"
 # It has 4,651 customers, the next one 102. The example gives it 10 epochs of batch 256 in a space of its own; here it
 # gets half of them, in the others' space, or it would take most of the time.
 LARGEST_TRAIN = {"epochs": 5, "batch": 256, "stop_after": 3}
+STUDY = "study.yaml"
 SETTINGS = frozenset(field.name for field in fields(TrainSettings))
 
 
@@ -44,7 +47,7 @@ class Trained:
 
 def make_study(area: Path) -> Path:
     """Write the study over all countries that have enough purchases, with their data; return its path."""
-    study = area / "study.yaml"
+    study = area / STUDY
     if not (area / "data").exists():
         area.mkdir(parents=True, exist_ok=True)
         with contextlib.redirect_stdout(sys.stderr):
@@ -71,7 +74,7 @@ class Kept:
     """Results of trials by country, settings and point, in a file of lines that several processes append to."""
 
     def __init__(self, area: Path) -> None:
-        self.path = area / f"trials-{stamp()}.jsonl"
+        self.path = area / f"trials-{stamp(area / STUDY)}.jsonl"
         self.found: dict[str, Trained] = {}
         lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True) if self.path.exists() else []
         for line in lines:
@@ -92,28 +95,41 @@ class Kept:
 
 def train(region: Region, point: Point) -> Trained:
     """Train one network as a job of the study would, and return the metric of its best epoch."""
-    placeholders = {n: v for n, v in with_defaults(region.search.space, point).items() if n not in SETTINGS}
-    settings: dict[str, Any] = asdict(region.train) | {n: v for n, v in point.items() if n in SETTINGS}
-    trainer = Trainer(Network.from_json(region.network, placeholders), **settings, threads=1, device="cpu")
     begin = time.process_time()
     try:
-        trainer.fit(region.data["train"], valid=region.data["valid"], metric=region.metric.name)
-        values = [epoch.value for epoch in trainer.history if epoch.value is not None]
+        values = [epoch.value for epoch in _epochs(region, point) if epoch.value is not None]
         value = max(values, default=None)
     except DivergedError:
         value = None
     return Trained(value, time.process_time() - begin)
 
 
-def stamp() -> str:
-    """Return a digest of everything that a trial's value depends on but its own settings."""
-    return digest(TRAINERS)
+def _epochs(region: Region, point: Point) -> list[Epoch]:
+    placeholders = {n: v for n, v in with_defaults(region.search.space, point).items() if n not in SETTINGS}
+    settings: dict[str, Any] = asdict(region.train) | {n: v for n, v in point.items() if n in SETTINGS}
+    trainer = Trainer(Network.from_json(region.network, placeholders), **settings, threads=1, device="cpu")
+    trainer.fit(region.data["train"], valid=region.data["valid"], metric=region.metric.name)
+    return trainer.history
+
+
+@cache
+def stamp(study: Path) -> str:
+    """Return a digest of what the trials' values depend on: the example, and what one training of it gives."""
+    [region] = regions(study, "off", BATCH, [PROBE])
+    point = {parameter.name: at(parameter, 0.5) for parameter in region.search.space}
+    epochs = [f"{epoch.loss:.6g} {epoch.value}" for epoch in _epochs(region, point)]
+    files = [file.read_bytes() for file in sorted(EXAMPLE.glob("*")) if file.is_file()]
+    return _digest([*files, "\n".join(epochs).encode()])
 
 
 def digest(patterns: Sequence[str]) -> str:
     """Return a short digest of the repository's files that match."""
-    files = sorted({file for pattern in patterns for file in harness.REPOSITORY.glob(pattern) if file.is_file()})
-    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:12]
+    files = sorted({file for pattern in patterns for file in harness.REPOSITORY.glob(pattern)})
+    return _digest(file.read_bytes() for file in files)
+
+
+def _digest(pieces: Iterable[bytes]) -> str:
+    return hashlib.sha256(b"\0".join(pieces)).hexdigest()[:12]
 
 
 def costs(kept: Mapping[str, Trained]) -> dict[str, float]:

@@ -71,14 +71,14 @@ def test_a_torn_line_of_results_is_passed_over(work, area):
     assert list(work.Kept(area).found) == ["key"]
 
 
-def test_a_run_of_other_sources_is_made_again(bench, tmp_path, monkeypatch):
+def test_a_run_of_other_sources_is_made_again(bench, area):
     runs = bench("sharing_runs")
-    kept, key = runs.Area(tmp_path), runs.Key("warm", 0, 8)
+    kept, key = runs.Area(area), runs.Key("warm", 0, 8)
     assert kept.find(key) is None
-    raw = {"stamp": runs.stamp(), "values": {"norway": [0.1] * 8}, "proposing": 1.0, "training": 2.0}
-    (tmp_path / "warm-0-8-run.json").write_text(json.dumps(raw))
+    raw = {"stamp": kept.stamp, "values": {"norway": [0.1] * 8}, "proposing": 1.0, "training": 2.0}
+    (area / "warm-0-8-run.json").write_text(json.dumps(raw))
     assert kept.all([key, runs.Key("off", 0, 8)]) == [runs.Run(key, raw["values"], 1.0, 2.0)]
-    monkeypatch.setattr(runs, "stamp", lambda: "other")
+    (area / "warm-0-8-run.json").write_text(json.dumps(raw | {"stamp": "other"}))
     assert kept.find(key) is None
 
 
@@ -98,19 +98,19 @@ def test_trials_needed_come_in_whole_batches(stats):
     assert stats.needed([0.9, 0.5], 0.4) is None
 
 
-def test_rows_of_kept_runs(bench, sharing, monkeypatch, tmp_path):
+def test_rows_of_kept_runs(bench, sharing, monkeypatch, area):
     runs = bench("sharing_runs")
-    bench_ = sharing.SharingBench(sharing.Sizes(trials=8, seeds=1), runs.Area(tmp_path))
+    measured = sharing.SharingBench(sharing.Sizes(trials=8, seeds=1), runs.Area(area))
     monkeypatch.setattr(sharing.SharingBench, "_larger", lambda self: {"a"})
     values = {"off": [0.2] * 7 + [0.4], "warm": [0.2, 0.2, 0.2, 0.4] * 2, "model": [0.2] * 8}
-    bench_.runs = [runs.Run(bench_.key(share, 0), {"a": found}, 1.0, 2.0) for share, found in values.items()]
-    rows = {row.workload: row for row in bench_.rows()}
+    measured.runs = [runs.Run(measured.key(share, 0), {"a": found}, 1.0, 2.0) for share, found in values.items()]
+    rows = {row.workload: row for row in measured.rows()}
     name = "trials until the mean regret is what countries alone have after 8: "
     assert (rows[f"{name}warm"].ours, rows[f"{name}warm"].peer, rows[f"{name}warm"].met) == (4, 8, True)
     never = rows[f"{name}model (more than 8)"]
     assert (never.ours, never.ratio) == (12, pytest.approx(8 / 12))
     assert rows["mean regret after 8 trials: model (peer: off)"].ours == pytest.approx(1)
-    raw = bench_.to_json(list(rows.values()))
+    raw = measured.to_json(list(rows.values()))
     assert raw["curves"]["off"] == {"a": [[0.2, 0.4]]}
     assert "[0.2, 0.4]" in sharing._text(raw)
     assert json.loads(sharing._text(raw)) == json.loads(json.dumps(raw))
