@@ -6,6 +6,7 @@ A constraint says nothing of points in which one of its parameters is inactive.
 from __future__ import annotations
 
 import ast
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
-    ast.Pow: lambda base, exponent: float(base) ** float(exponent),  # whole numbers could grow without end
+    ast.Pow: math.pow,  # whole numbers could grow without end
 }
 COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
@@ -37,6 +38,9 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.In: lambda value, values: value in values,
     ast.NotIn: lambda value, values: value not in values,
 }
+
+
+UNDEFINED = (ArithmeticError, ValueError)  # 1 / 0; of `math.pow`: the root of a negative number
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class Constraint:
         if self.names <= point.keys():
             try:
                 self.evaluate(point)
-            except ArithmeticError:
+            except UNDEFINED:
                 pass
             except TypeError as error:
                 raise ValueError(str(error)) from error
@@ -63,7 +67,7 @@ class Constraint:
             return True
         try:
             return bool(self.evaluate(point))
-        except (ArithmeticError, TypeError):  # (-8) ** 0.5 is complex, which does not compare
+        except (*UNDEFINED, TypeError):
             return False
 
 
@@ -78,7 +82,10 @@ def parse_constraint(text: str, names: Iterable[str]) -> Constraint:
     if not isinstance(tree, ast.Compare | ast.BoolOp | ast.UnaryOp):
         raise ValueError("it compares nothing")
     known = frozenset(names)
-    evaluate = _compile(tree, known)
+    try:
+        evaluate = _compile(tree, known)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     used = frozenset(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
     if not used:
         raise ValueError("it names no hyperparameter")

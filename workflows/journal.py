@@ -84,6 +84,8 @@ class History:
             if self.final is None or not self.final.ok:
                 self.final = settled
         elif self.outcome(settled.trial) is None:
+            before = self.settled.get(settled.trial)
+            self.attempt_seconds += before.seconds if before else 0.0  # what is run again was trained for all the same
             self.settled[settled.trial] = settled
             self.settled_at[settled.trial] = when
 

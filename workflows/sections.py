@@ -132,7 +132,8 @@ def read_search(section: Section) -> Search:
             f"{rounds} rounds of {parallel} trials are more than {MAX_TRIALS} trials, the most a region can have",
         )
     trials = min([rounds * parallel, *small_size(search)])
-    if method in WITHOUT_HISTORY and schedule == "rounds":  # nothing to wait for between rounds
+    # Nothing to wait for between rounds, unless what ended decides whether, or how long, others run.
+    if method in WITHOUT_HISTORY and schedule == "rounds" and not budget and prune == "none":
         return replace(search, sizes=(trials,))
     full, rest = divmod(trials, parallel)
     return replace(search, sizes=(parallel,) * full + (rest,) * (rest > 0))
@@ -161,15 +162,17 @@ def read_update(section: Section) -> Search | None:
 
 
 def _grid_search(section: Section, search: Search) -> Search:
-    for key in ("rounds", "parallel", "schedule"):
+    size = "a grid has as many trials as the space has points; remove this key "
+    size += "(limits.jobs_per_region says how many run at a time)"
+    once = "a grid's trials are all proposed before any of them has ended; remove this key, or choose another method"
+    contradicting = dict.fromkeys(("rounds", "parallel", "schedule"), size) | {"budget": once}
+    if search.prune != "none":
+        contradicting["prune"] = once
+    for key, text in contradicting.items():
         # A region may ask for a grid below a study that searches in rounds: only its own keys contradict it.
         if section.has(key) and section.where(key)[:-1] == section.where("method")[:-1]:
-            section.problems.add(
-                section.where(key),
-                "a grid has as many trials as the space has points; remove this key "
-                "(limits.jobs_per_region says how many run at a time)",
-            )
-    search = replace(search, schedule="rounds")
+            section.problems.add(section.where(key), text)
+    search = replace(search, schedule="rounds", budget=0, prune="none")
     try:
         trials = grid_trials(search)
     except ValueError as error:

@@ -18,6 +18,7 @@ from workflows.tuning.domain import Domain, domain_of
 
 KINDS = "{real: [low, high]}, {int: [low, high]}, {choice: [a, b]} or one fixed value"
 LISTED = 1_000_000  # points of a grid that are looked at one by one
+WIDEST = 1e300  # log scale: beyond, its ends' ratio is no number
 SAMPLES = 20  # points on which constraints are tried before anything is proposed
 
 
@@ -129,6 +130,9 @@ def _read_range(section: Section, name: str, kind: str) -> Real | Integer | None
     low, high = numbers
     if log and low <= 0:
         section.problems.add(section.where(kind), f"seen {[low, high]}, but a log scale starts above 0")
+        return None
+    if log and high / low > WIDEST:
+        section.problems.add(section.where(kind), f"seen {[low, high]}, legal: at most 300 decades on a log scale")
         return None
     for key, given in (("log", log), ("points", points)):
         if step is not None and given:

@@ -121,7 +121,7 @@ def _region(folder: RegionFolder, jobs: Counter[str], dag: condor.DagState | Non
         slug=spec.slug,
         planned=spec.search.trials,
         done=done,
-        failed=sum(not settled.ok for settled in history.settled.values()),
+        failed=sum(not settled.ok and settled.status != "pruned" for settled in history.settled.values()),
         running=jobs["running"] + jobs["transferring"],
         idle=jobs["idle"],
         held=jobs["held"],

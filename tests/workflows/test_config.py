@@ -63,6 +63,25 @@ def test_searches_that_do_not_learn_wait_for_nobody(tmp_path, method):
     assert load_config(write_study(tmp_path, text)).regions[0].search.sizes == (4,)
 
 
+@pytest.mark.parametrize("key", ["budget: 1h", "prune: asha", "prune: median"])
+@pytest.mark.parametrize("method", ["random", "sobol"])
+def test_searches_that_do_not_learn_keep_their_rounds_where_something_depends_on_what_ended(tmp_path, method, key):
+    text = STUDY.replace("method: bayes", f"method: {method}\n  {key}")
+    assert load_config(write_study(tmp_path, text)).regions[0].search.sizes == (2, 2)
+
+
+@pytest.mark.parametrize("key", ["budget: 1h", "prune: asha"])
+def test_a_grid_has_no_budget_and_prunes_nothing(tmp_path, key):
+    space = "{hidden: {choice: [2, 4]}, learning_rate: 0.01}"
+    own = STUDY.replace("data/germany.nc}", f"data/germany.nc, search: {{method: grid, {key}, space: {space}}}}}")
+    [problem] = problems_of(tmp_path, own)
+    assert "proposed before any" in problem and key.partition(":")[0] in problem
+    above = STUDY.replace("method: bayes", f"method: bayes\n  {key}")
+    above = above.replace("data/germany.nc}", f"data/germany.nc, search: {{method: grid, space: {space}}}}}")
+    search = load_config(write_study(tmp_path, above)).regions[1].search
+    assert (search.budget, search.prune) == (0, "none")
+
+
 def test_conditions_steps_and_constraints(tmp_path):
     space = """\
     hidden: {int: [2, 8], step: 2, when: {optimizer: adam}, default: 5}
@@ -159,6 +178,7 @@ HIDDEN = "hidden: {int: [2, 8], log: true}"
         ("rounds: 2", "give_up_after: -1", ["search.give_up_after", "a whole number from 0"]),
         ("[1e-3, 1e-1]", "[.nan, 1]", ["learning_rate.real", "finite"]),
         ("[1e-3, 1e-1]", "[-1, 1e-1]", ["learning_rate"]),
+        ("[1e-3, 1e-1]", "[1e-160, 1e160]", ["learning_rate.real", "300 decades"]),
         ("learning_rate: {real: [1e-3, 1e-1], log: true}", "optimizer: {choice: [adam, adamx]}", ["'adamx'"]),
         ("job: {cpus: 1", "job: {requirements: TARGET.GPUs > 1, cpus: 1", ["job.requirements", "mentions GPUs"]),
         ("job: {cpus: 1", "job: {memory_max: 1MB, cpus: 1", ["memory_max", "not larger"]),

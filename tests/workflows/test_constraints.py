@@ -17,6 +17,7 @@ NAMES = ("hidden", "layers", "optimizer", "shared")
         ("optimizer not in ('sgd', 'momentum')", {"optimizer": "momentum"}, False),
         ("hidden / layers > 1", {"hidden": 1, "layers": 0}, False),
         ("(0 - hidden) ** 0.5 < 1", {"hidden": 4}, False),
+        ("(0 - hidden) ** 0.5 != 1", {"hidden": 4}, False),
         ("hidden ** 9999 < 1", {"hidden": 4}, False),
         ("hidden * layers <= 4", {"hidden": 100}, True),  # layers is inactive
         ("not shared", {"shared": True}, False),
@@ -44,6 +45,7 @@ def test_what_holds(text, point, holds):
         ("hidden << 3 > 1", "not allowed"),
         ("(lambda: 1) == hidden", "not allowed"),
         ("hidden == b'x'", "not allowed"),
+        ("~" * 490 + "hidden < 1", "nested too deeply"),
     ],
 )
 def test_what_is_refused(text, words):
@@ -56,3 +58,10 @@ def test_texts_are_not_numbers():
         parse_constraint("optimizer * 10 > 3", NAMES).check({"optimizer": "sgd"})
     with pytest.raises(ValueError, match="not supported"):
         parse_constraint("optimizer > 3", NAMES).check({"optimizer": "sgd"})
+
+
+@pytest.mark.parametrize("text", ["(2 - hidden) ** 0.5 < 9", "hidden / layers < 3", "hidden ** hidden ** hidden < 1"])
+def test_what_cannot_be_computed_everywhere_makes_sense_all_the_same(text):
+    constraint = parse_constraint(text, NAMES)
+    for hidden in (1, 3, 999):
+        constraint.check({"hidden": hidden, "layers": 0})

@@ -68,6 +68,15 @@ def test_what_a_rescue_runs_again_may_turn_out_well(journal):
     assert journal.read().outcome(1).value == 0.3 and journal.read().outcome(None).ok
 
 
+def test_the_time_of_an_outcome_that_is_replaced_is_not_forgotten(journal):
+    settle(journal, 1, "machine", None, seconds=20.0)
+    settle(journal, 1, "removed", None, seconds=5.0)
+    settle(journal, 1, value=0.3, seconds=3.0)
+    settle(journal, 1, value=0.4, seconds=100.0)
+    history = journal.read()
+    assert (history.settled[1].seconds, history.attempt_seconds) == (3.0, 25.0)
+
+
 def test_best_is_the_earliest_of_equals_in_either_direction(journal):
     for trial, value in enumerate([0.2, 0.7, 0.7, 0.1]):
         settle(journal, trial, value=value)

@@ -9,9 +9,10 @@ from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.test_propose_and_settle import END, FINAL, finish, trial_of
 from tests.workflows.test_rundir import create
 from workflows.journal import Journal
-from workflows.names import NodeName
+from workflows.names import NodeName, RunFolder
 from workflows.propose import prepare_final, prepare_trial, spent
 from workflows.settle import JobEnd, settle_trial
+from workflows.status import read_status
 
 NODES = [NodeName("germany", number) for number in range(6)]
 
@@ -92,3 +93,5 @@ def test_a_pruned_trial_is_no_winner_but_something_to_learn_from(lanes):
     history = Journal(folder.journal).read()
     assert history.best(False).trial == 0
     assert history.outcome(1).status == "pruned"
+    status = read_status(RunFolder(folder.path.parents[1]), None).regions[1]
+    assert (status.done, status.failed) == (2, 0)

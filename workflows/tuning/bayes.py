@@ -14,7 +14,7 @@ from workflows.tuning.encoding import Array, Encoding
 from workflows.tuning.gaussian import Data, Posterior, Process
 from workflows.tuning.search import Search
 from workflows.tuning.sharing import Neighbour, Observation
-from workflows.tuning.told import Told, tell
+from workflows.tuning.told import Told, most_telling, tell
 
 COSTED = 200  # the latest observations, which decide what a trial costs
 NEAR, SAME = 3, 1e-4  # points of neighbours that are looked at; coordinates this close are those of one point
@@ -76,6 +76,21 @@ def ask(
     return points
 
 
+def recommend(domain: Domain, history: Sequence[Observation], seed: int) -> Point | None:
+    """Return the point that the model takes for the best of those that succeeded: not the luckiest one.
+
+    None when none succeeded.
+    """
+    kept = most_telling(history)
+    if not any(o.loss is not None for o in kept):
+        return None
+    told = tell(domain, kept)
+    means = _fit(told.data, np.random.Generator(np.random.PCG64(seed))).predict(told.data.features)[0][0]
+    return min(
+        ((mean, o.point) for mean, o in zip(means, kept, strict=True) if o.loss is not None), key=lambda m: m[0]
+    )[1]
+
+
 def _fit(data: Data, random: np.random.Generator) -> Process:
     """Return the process after `data` with the most probable hyperparameters.
 
@@ -110,7 +125,8 @@ def _anchors(means: Array, told: Told) -> tuple[Array, Array]:
     Also those of them that neighbours tried and the region did not.
     """
     own, others = means[: told.own], means[told.own :]
-    chosen = [*np.argsort(own, kind="stable")[:3], *np.argmin(told.data.targets[: told.own], keepdims=True)[: told.own]]
+    seen = told.data.targets[: told.own]
+    chosen = [*np.argsort(own, kind="stable")[:3], *np.argsort(seen, kind="stable")[:1]]
     rows = told.rows[: told.own]
     near = told.rows[told.own :][np.argsort(others, kind="stable")[:NEAR]]
     fresh = near[[not (np.abs(rows - row).max(axis=1) < SAME).any() for row in near]].reshape(-1, told.rows.shape[1])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from workflows.space import Point, Value, seed_of
 from workflows.study import Search
 from workflows.tuning.domain import Domain, domain_of, identity
-from workflows.tuning.sharing import BLOCK, MOST_BLOCKS, Observation, Shared, from_block
+from workflows.tuning.sharing import Observation, Shared, from_block, index_in_sequence
 
 INITIAL_SHARE = 0.25  # of all trials are spread over the space before the first model is fitted,
 INITIAL_MOST = 8  # but not more than these
@@ -113,8 +113,7 @@ class _Task:
         """Return where in the sequence the point of trial `number` stands."""
         if self.shared is None:
             return number
-        turn, place = divmod(number, BLOCK)
-        return (turn * MOST_BLOCKS + self.shared.block) * BLOCK + place
+        return index_in_sequence(number, self.search.sizes[0], self.shared.block)
 
     def _spread_point(self, number: int, taken: set[str]) -> dict[str, Value] | None:
         """Return the Sobol point of trial `number`; others stand in for those that are illegal or taken."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator
@@ -78,6 +79,11 @@ class Domain:
                 return point
         left = [point for point in self.all_points() if identity(point) not in taken]
         return left[seed % len(left)] if left else None
+
+    def some(self, count: int, tries: int, seed: int) -> list[dict[str, Value]]:
+        """Return up to `count` legal ones of `tries` random points."""
+        points = (random_point(self.space, seed_of(seed, attempt)) for attempt in range(tries))
+        return list(itertools.islice((point for point in points if self.holds(point)), count))
 
     def sobol(self, index: int, seed: int) -> dict[str, Value]:
         """Return point `index` of the space's Sobol sequence."""

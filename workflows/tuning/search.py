@@ -13,6 +13,7 @@ from workflows.tuning.encoding import Array, Encoding
 from workflows.tuning.minimise import minimise
 
 SCATTERED = 600  # candidates anywhere
+LEGAL, DRAWN = 32, 4000  # as many legal ones among them, if there are as many in so many draws
 NEAR = 60  # candidates around each anchor and for each spread
 SPREADS = (0.2, 0.07, 0.02)
 REFINED = 6  # candidates that are looked at closely
@@ -59,9 +60,8 @@ class Search:
             scattered = self.random.random((SCATTERED, len(self.encoding.space)))
             parts.append(self._spread_choices(scattered))
             if self.domain.constraints:  # chance may find none of a small legal part
-                seed = int(self.random.integers(2**62))
-                legal = [self.domain.random(seed_of(seed, number), set()) for number in range(32)]
-                parts.append(self.encoding.coordinates(point for point in legal if point is not None))
+                legal = self.domain.some(LEGAL, DRAWN, int(self.random.integers(2**62)))
+                parts.append(self.encoding.coordinates(legal))
         for anchor in anchors:
             parts += [self._mutate(np.tile(anchor, (NEAR, 1)), spread * min(reach, 1.0)) for spread in SPREADS]
         return self.encoding.snap(np.concatenate(parts))

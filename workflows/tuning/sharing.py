@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from workflows.space import Point
 
-BLOCK, MOST_BLOCKS = 16, 4096  # points of the Sobol sequence that belong to a region, and regions
+MOST_BLOCKS = 4096  # regions whose blocks lie side by side
 START_LEAST, START_MOST = 2, 8
 
 
@@ -58,3 +58,16 @@ def from_block(number: int, parallel: int, shared: Shared) -> bool:
     if any(neighbour.earlier and neighbour.history for neighbour in shared.neighbours):
         return number < first and number % 2 == 1
     return number < first or (number < 2 * first and number % 2 == 1)
+
+
+def index_in_sequence(number: int, parallel: int, block: int) -> int:
+    """Return which point of the common sequence belongs to trial `number` of a region.
+
+    The first trials of all regions together are the sequence's beginning, and each region's are neighbours in it.
+
+    >>> [index_in_sequence(number, 4, block) for block in (0, 1) for number in range(4)]
+    [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+    size = 1 << (start(parallel) - 1).bit_length()
+    turn, place = divmod(number, size)
+    return (turn * MOST_BLOCKS + block) * size + place

@@ -12,6 +12,10 @@ from workflows.tuning.domain import Domain
 if TYPE_CHECKING:
     from workflows.tuning.sharing import Observation
 
+LARGEST = 1e100  # of losses: scikit-learn squares them
+CANDIDATES, FEWEST = 10_000, 50
+SAMPLE = 500  # points that say how many are legal
+
 
 def ask(
     domain: Domain, history: Sequence[Observation], pending: Sequence[Point], n: int, seed: int
@@ -26,13 +30,15 @@ def ask(
         return []
     from skopt import Optimizer  # 1.7 s: only where it is asked for
 
-    losses = [observation.loss for observation in history if observation.loss is not None]
-    told = [max(losses) if o.loss is None else o.loss for o in history] + [min(losses)] * len(pending)
+    losses = [None if o.loss is None else min(max(o.loss, -LARGEST), LARGEST) for o in history]
+    known = [loss for loss in losses if loss is not None]
+    told = [max(known) if loss is None else loss for loss in losses] + [min(known)] * len(pending)
     points = [*(observation.point for observation in history), *pending]
     optimizer = Optimizer(
         [_dimension(parameter) for parameter in free],
         n_initial_points=1,
         random_state=seed % 2**32,
+        acq_optimizer_kwargs={"n_points": _candidates(domain, seed)},
         space_constraint=(lambda row: domain.holds(_point(domain, row))) if domain.constraints else None,
     )
     with warnings.catch_warnings():
@@ -40,6 +46,16 @@ def ask(
         optimizer.tell([_row(free, point) for point in points], told)
         asked = optimizer.ask(n_points=n, strategy="cl_min")
     return [_point(domain, row) for row in asked]
+
+
+def _candidates(domain: Domain, seed: int) -> int:
+    """Return how many points are to be compared: scikit-optimize's 10,000, or as many as are legal of so many.
+
+    It draws until it has enough legal ones, which takes minutes where few are.
+    """
+    if not domain.constraints:
+        return CANDIDATES
+    return max(CANDIDATES * len(domain.some(SAMPLE, SAMPLE, seed)) // SAMPLE, FEWEST)
 
 
 def _dimension(parameter: Parameter) -> Any:

@@ -7,6 +7,7 @@ random linear map with a digital shift.
 from __future__ import annotations
 
 import random
+from functools import cache
 
 BITS = 30
 # Of the second dimension and those after it: the primitive polynomial's bits, and the initial direction numbers.
@@ -30,16 +31,22 @@ def sobol_point(dimensions: int, index: int, seed: int) -> list[float]:
     gray = index ^ (index >> 1)
     point = []
     for dimension in range(dimensions):
-        generator = random.Random(f"{seed} {dimension}")  # noqa: S311 (not for secrets)
         if dimension >= DIMENSIONS:
             point.append(random.Random(f"{seed} {dimension} {index}").random())  # noqa: S311
             continue
-        digits = 0
-        for bit, column in enumerate(_scrambled(_columns(dimension), generator)):
+        columns, digits = _dimension(dimension, seed)
+        for bit, column in enumerate(columns):
             if gray >> bit & 1:
                 digits ^= column
-        point.append((digits ^ generator.getrandbits(BITS)) / 2**BITS)
+        point.append(digits / 2**BITS)
     return point
+
+
+@cache  # thousands of points are asked for at once
+def _dimension(dimension: int, seed: int) -> tuple[list[int], int]:
+    """Return the scrambled generator matrix of one dimension, and its digital shift."""
+    generator = random.Random(f"{seed} {dimension}")  # noqa: S311 (not for secrets)
+    return _scrambled(_columns(dimension), generator), generator.getrandbits(BITS)
 
 
 def _columns(dimension: int) -> list[int]:

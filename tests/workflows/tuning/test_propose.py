@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from workflows.space import Choice, Integer, Real, grid_point
 from workflows.study import Search
-from workflows.tuning import Observation, propose
+from workflows.tuning import Observation, domain, propose, skopt_method, sobol
 from workflows.tuning.dispatch import initial_trials
 
 SPACE = (
@@ -71,6 +71,28 @@ def test_constraints_are_never_broken(method):
     assert all(o.point["optimizer"] != "sgd" for o in history)
 
 
+def test_a_small_legal_part_is_searched_without_countless_draws(monkeypatch):
+    drawn = []
+    space = (Real("x", 0.0, 1.0), Real("y", 0.0, 1.0))
+    random_point = domain.random_point
+    monkeypatch.setattr(domain, "random_point", lambda *of: drawn.append(of) or random_point(*of))
+    history = [Observation({"x": 0.001 * n, "y": 0.002}, abs(n - 4.5)) for n in range(8)]
+    search = Search("bayes", space, (4,) * 8, constraints=("x + y < 0.02",))
+    points = propose(search, history, [], 4, 1)
+    assert len(points) == 4 and all(p["x"] + p["y"] < 0.02 for p in points)
+    assert len(drawn) <= 4 * 4000
+
+
+def test_scikit_optimize_compares_fewer_candidates_where_few_points_are_legal():
+    space = (Real("x", 0.0, 1.0), Real("y", 0.0, 1.0))
+
+    def candidates(*constraints):
+        search = Search("skopt", space, (4,), constraints=constraints)
+        return skopt_method._candidates(domain.domain_of(search), 1)
+
+    assert candidates() == 10_000 and 4000 < candidates("x < 0.5") < 6000 and candidates("x + y < 0.01") == 50
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_small_spaces_are_searched_without_repeats_to_their_end(method):
     space = (Choice("a", (1, 2)), Integer("b", 1, 3), Choice("c", (True, 1), when=(("a", (2,)),)))
@@ -111,6 +133,14 @@ def test_random_and_sobol_points_do_not_depend_on_how_they_are_asked_for():
         assert identities(run(method, 6, 6)) == identities(run(method, 6, 2))
 
 
+def test_the_sobol_matrices_are_made_once(monkeypatch):
+    made = []
+    columns = sobol._columns
+    monkeypatch.setattr(sobol, "_columns", lambda dimension: made.append(dimension) or columns(dimension))
+    propose(Search("sobol", SPACE, (50,)), [], [], 50, seed=987)
+    assert made == [0, 1, 2, 3]
+
+
 def test_sobol_fills_the_space_evenly():
     space = (Real("x", 0.0, 1.0), Real("y", 0.0, 1.0))
     points = [o.point for o in run("sobol", 16, 4, space=space, objective=lambda p: 0.0)]
@@ -134,6 +164,7 @@ def test_the_model_finds_more_than_chance():
         ("bayes", 1e308),
         ("skopt", None),
         ("skopt", math.inf),
+        ("skopt", 1e308),
     ],
 )
 def test_failures_of_every_kind_are_survived(method, bad):
