@@ -45,12 +45,14 @@ class Sizes:
         Shape(41, 4, 8, slots=16, shortest=5 * MINUTE),
     )
     seeds: int = 20
+    goals: bool = True  # they are for the full sizes
 
 
 QUICK = Sizes(
     pool=(Shape(1, 2, 2, slots=2, shortest=1),),
     simulated=(Shape(1, 4, 8, slots=4, shortest=5 * MINUTE), Shape(41, 4, 8, slots=40, shortest=5 * MINUTE)),
     seeds=3,
+    goals=False,
 )
 
 
@@ -88,7 +90,12 @@ class Lanes:
                          f"{again.busy:.1%} in {again.seconds:,.0f} s")  # fmt: skip
             notes.append(f"  delays: {_delays(found.delays)}")
             notes += [f"  means of the parts: {_parts(found.parts)}"] if found.parts else []
-        return _row(f"on the pool: {shape}", uses["lanes"], uses["rounds"], "\n".join(notes))
+        return self._row(f"on the pool: {shape}", uses["lanes"], uses["rounds"], "\n".join(notes))
+
+    def _row(self, workload: str, lanes: Use, rounds: Use, note: str) -> Row:
+        name = f"slots busy with lanes (peer: rounds), {workload}"
+        goal = GOAL if self.sizes.goals else None
+        return Row(name, 100 * lanes.busy, 100 * rounds.busy, "%", goal, note, higher=True)
 
     def _delay_rows(self, ran: Ran) -> Iterator[Row]:
         yield Row("end of a trial to its lane's next one in the queue, mean", ran.delays.manager, None, "s")
@@ -104,17 +111,12 @@ class Lanes:
             lanes, rounds = (mean_use(uses[schedule]) for schedule in SCHEDULES)
             spread = ", ".join(f"{s} {_range(found)}" for s, found in uses.items())
             note = f"lanes: {_described(lanes)}\nrounds: {_described(rounds)}\n{self.sizes.seeds} seeds: {spread}"
-            yield _row(f"simulated: {shape}", lanes, rounds, f"{note}\n{_delays(self.delays)} between two trials")
+            yield self._row(f"simulated: {shape}", lanes, rounds, f"{note}\n{_delays(self.delays)} between two trials")
 
     def _simulated(self, shape: Shape, schedule: str, seed: int) -> Use:
         regions = plans(shape, schedule)
         spans = simulate(regions, durations(regions, shape.shortest, seed), shape.slots, self.delays)
         return use_of(spans, shape.slots)
-
-
-def _row(workload: str, lanes: Use, rounds: Use, note: str) -> Row:
-    return Row(f"slots busy with lanes (peer: rounds), {workload}", 100 * lanes.busy, 100 * rounds.busy, "%", GOAL,
-               note, higher=True)  # fmt: skip
 
 
 def _described(use: Use) -> str:

@@ -93,7 +93,10 @@ def worker(seconds: Mapping[NodeName, float]) -> str:
 def _case(node: NodeName, seconds: float) -> str:
     value = round(random.Random(str(node)).random(), 6)  # noqa: S311
     metrics = {"ndcg@5": value, "p@10": value / 2, "ndcg@20": value}
-    result = Result(str(node), Status.OK, "", value, metrics, dict(metrics), {}, (value,), 1, 1, 8, round(seconds, 3))
+    result = Result(
+        str(node), Status.OK, value=value, metrics=metrics, baseline=metrics, curve=(value,), best_epoch=1, epochs=1,
+        examples=8, seconds=round(seconds, 3),
+    )  # fmt: skip
     one_line = result_to_json(result).replace("\n", " ")
     return f"{node}) seconds={seconds:.3f} result={shlex.quote(one_line)} ;;"
 
