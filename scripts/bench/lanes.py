@@ -89,7 +89,8 @@ class Lanes:
             notes.append(f"{schedule}: {_described(uses[schedule])}; simulated with the same trials and delays: "
                          f"{again.busy:.1%} in {again.seconds:,.0f} s")  # fmt: skip
             notes.append(f"  delays: {_delays(found.delays)}")
-            notes += [f"  means of the parts: {_parts(found.parts)}"] if found.parts else []
+            if found.parts and shape.regions * shape.lanes <= shape.slots:  # else a start waits for a slot
+                notes.append(f"  means of the parts: {_parts(found.parts)}")
         return self._row(f"on the pool: {shape}", uses["lanes"], uses["rounds"], "\n".join(notes))
 
     def _row(self, workload: str, lanes: Use, rounds: Use, note: str) -> Row:
