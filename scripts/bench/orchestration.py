@@ -185,7 +185,7 @@ class Orchestration:
         pools.submit(pool, dag)
         pools.wait_for(lambda: _started(log) >= shape.trials, 40 * shape.rounds, "the last round")
         times = pools.read_events(log)
-        _add_journals(RunFolder(dag.parent), times)
+        add_journals(RunFolder(dag.parent), times)
         return [
             pools.barrier(before, after)
             for index, before, after in pools.rounds_of(times, shape.parallel)
@@ -250,7 +250,7 @@ def _started(log: Path) -> int:
     return int(done.stdout or 0)
 
 
-def _add_journals(run: RunFolder, times: dict[str, pools.Times]) -> None:
+def add_journals(run: RunFolder, times: dict[str, pools.Times]) -> None:
     """Take from the journals when each trial was proposed and settled."""
     for journal in run.path.glob("regions/*/trials.jsonl"):
         for line in journal.read_text(encoding="utf-8").splitlines():

@@ -46,10 +46,10 @@ SCRIPT_RUN = re.compile(
 
 
 @contextmanager
-def pool_up(name: str, suite: str, area: Path, gpus: int = 0) -> Iterator[Pool]:
+def pool_up(name: str, suite: str, area: Path, gpus: int = 0, settings: str = POOL_CONFIG) -> Iterator[Pool]:
     """Start an embedded pool of this benchmark, and remove it at the end."""
     config = area / f"{name}.conf"
-    config.write_text(POOL_CONFIG, encoding="utf-8")
+    config.write_text(settings, encoding="utf-8")
     up = [*REGIONDAG, "pool", "up", "--name", name, "--suite", suite, "--config", config]
     try:
         done = subprocess.run(

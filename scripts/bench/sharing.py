@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""How many trials a country needs when it learns from the others, on the retail example. See README.md in this folder.
+
+With --only a part of the runs is made and nothing is kept but they: the next call goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import harness
+from harness import Row, measure_groups, number, table, to_json
+from retail_data import read_shop
+from sharing_run import OFF
+from sharing_runs import Area, Key, Run
+from sharing_stats import BATCH, Scale, Values, curve, mean_regrets, mean_values, needed, scales
+from sharing_work import LARGEST, LARGEST_TRAIN, Kept, costs
+
+from nnlib.contract import slug_of
+
+BENCH = "sharing"
+AREA = harness.WORK / BENCH
+SHARING = ("warm", "model")
+BUDGETS = (8, 12, 16, 24, 32)
+GOAL = 16  # trials, for what a country alone has after 32
+SOME_CUSTOMERS = 10
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """All sizes and numbers of repeats."""
+
+    trials: int = 32
+    seeds: int = 3
+    countries: tuple[str, ...] = ()  # all of them, if empty
+    workers: int = 1
+    goals: bool = True  # they are for the full sizes
+
+
+QUICK = Sizes(trials=8, seeds=1, countries=("italy", "norway", "sweden"), goals=False)
+
+
+class SharingBench:
+    """The rows, and the runs that they are made of."""
+
+    def __init__(self, sizes: Sizes, area: Area) -> None:
+        self.sizes = sizes
+        self.area = area
+        self.runs: list[Run] = []
+
+    @property
+    def keys(self) -> list[Key]:
+        """Return all runs, every way of sharing of a seed before the next seed."""
+        return [self.key(share, seed) for seed, share in product(range(self.sizes.seeds), (OFF, *SHARING))]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run is there."""
+        return len(self.runs) == len(self.keys)
+
+    def key(self, share: str, seed: int) -> Key:
+        """Return the name of a run."""
+        return Key(share, seed, self.sizes.trials, self.sizes.countries)
+
+    def fill(self, only: Sequence[str]) -> None:
+        """Make the runs that are missing."""
+        for text in self.area.fill([key for key in self.keys if key.share in only], self.sizes.workers):
+            print(text, file=sys.stderr, flush=True)
+        self.runs = self.area.all(self.keys)
+
+    def rows(self) -> Iterator[Row]:
+        """Return the rows of the runs that are there; only seeds count of which all three runs are."""
+        by = scales(self._of(OFF), [run.values for run in self.runs])
+        shared = {share: self._of(share) for share in SHARING}
+        for share, runs in shared.items():
+            yield self._needed(share, "regret", mean_regrets(self._of(OFF), by), mean_regrets(runs, by),
+                               GOAL if self.sizes.goals else None, self._note(share, by))  # fmt: skip
+        for share, runs in shared.items():
+            alone, together = ([-value for value in mean_values(side)] for side in (self._of(OFF), runs))
+            yield self._needed(share, "ndcg@20", alone, together)
+        for share, runs in shared.items():
+            larger = {slug: scale for slug, scale in by.items() if slug in self._larger()}
+            what = f"regret in the {len(larger)} countries with {SOME_CUSTOMERS} customers or more"
+            yield self._needed(share, what, mean_regrets(self._of(OFF), larger), mean_regrets(runs, larger))
+        for share, budget in product(SHARING, BUDGETS):
+            if budget <= self.sizes.trials:
+                at = budget // BATCH - 1
+                ours, peer = (mean_regrets(side, by)[at] for side in (shared[share], self._of(OFF)))
+                yield Row(f"mean regret after {budget} trials: {share} (peer: off)", ours, peer, "")
+        for share in (OFF, *SHARING):
+            spent = [run for run in self.runs if run.key.share == share]
+            seconds = statistics.fmean(run.proposing for run in spent)
+            yield Row(f"proposals of a run of {len(by)} countries: CPU, {share}", seconds, None, "s")
+
+    def _of(self, share: str) -> list[Values]:
+        seeds = Counter(run.key.seed for run in self.runs)
+        whole = {seed for seed, count in seeds.items() if count == 1 + len(SHARING)}
+        return [run.values for run in self.runs if run.key.share == share and run.key.seed in whole]
+
+    def _needed(
+        self,
+        share: str,
+        what: str,
+        alone: Sequence[float],
+        together: Sequence[float],
+        goal: float | None = None,
+        note: str = "",
+    ) -> Row:
+        """Return the row of the trials until a falling curve is where that of countries alone ends."""
+        trials, ours = self.sizes.trials, needed(together, alone[-1])
+        never = "" if ours else f" (more than {trials})"
+        name = f"trials until the mean {what} is what countries alone have after {trials}: {share}{never}"
+        return Row(name, ours or trials + BATCH, trials, "trials", goal, note)
+
+    def _note(self, share: str, by: dict[str, Scale]) -> str:
+        pairs = zip(self._of(OFF), self._of(share), strict=True)
+        each = [needed(mean_regrets([ours], by), mean_regrets([alone], by)[-1]) for alone, ours in pairs]
+        spent = [f"{slug} {number(found, 's')}" for slug, found in costs(Kept(self.area.folder).found).items()]
+        settings = ", ".join(f"{name} {value}" for name, value in LARGEST_TRAIN.items())
+        lines = [
+            f"seeds: {', '.join(str(found or f'more than {self.sizes.trials}') for found in each)}",
+            f"{len(by)} of {len(self._of(OFF)[0])} countries: in the others nothing is better than the median of how "
+            "countries alone start",
+            f"{LARGEST} with {settings}, in the space of the others",
+            f"a trial's CPU, mean: {', '.join(spent)}",
+        ]
+        return "\n".join(lines)
+
+    def _larger(self) -> set[str]:
+        counts = Counter(slug_of(str(region)) for region in read_shop().regions)
+        return {slug for slug, count in counts.items() if count >= SOME_CUSTOMERS}
+
+    def to_json(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """Return the form in which results are kept: besides the rows all curves."""
+        by = scales(self._of(OFF), [run.values for run in self.runs])
+        ways = (OFF, *SHARING)
+        return {
+            **to_json(BENCH, rows),
+            "notes": {row.workload: row.note for row in rows if row.note},
+            "tuner": self.area.stamp,
+            "seeds": list(range(self.sizes.seeds)),
+            "seconds": costs(Kept(self.area.folder).found),
+            "scales": {slug: [_digits(scale.best), _digits(scale.usual)] for slug, scale in by.items()},
+            "mean regrets": {way: list(map(_digits, mean_regrets(self._of(way), by))) for way in ways},
+            "curves": {
+                way: {
+                    slug: [list(map(_digits, curve(run[slug]))) for run in self._of(way)] for slug in self._of(way)[0]
+                }
+                for way in ways
+            },
+        }
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _text(raw: dict[str, Any]) -> str:
+    """Return JSON in which a list of numbers is one line."""
+    text = json.dumps(raw, ensure_ascii=False, indent=1)
+    return re.sub(r"\[\s+([-\d.e,\s]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
+
+
+def options(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="scripts/bench/sharing.py", allow_abbrev=False)
+    parser.add_argument("--quick", action="store_true", help="three countries, under a minute; nothing is kept")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to FILE")
+    parser.add_argument("--only", choices=(OFF, *SHARING), help="make only these runs; nothing else is kept")
+    parser.add_argument("--seeds", type=int, help=f"seeds 0 ... N - 1; {Sizes().seeds} without this")
+    parser.add_argument("--area", type=Path, default=AREA, help=f"where runs are kept; {AREA} without this")
+    parser.add_argument("--workers", type=int, choices=(1, 2), default=1, help="runs at the same time")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make the runs that are missing and print; keep the results when nothing is missing from them."""
+    arguments = options(argv)
+    sizes = QUICK if arguments.quick else Sizes()
+    sizes = replace(sizes, seeds=arguments.seeds or sizes.seeds, workers=arguments.workers)
+    with tempfile.TemporaryDirectory() as scratch:
+        bench = SharingBench(sizes, Area(Path(scratch) if arguments.quick else arguments.area))
+        bench.fill((arguments.only,) if arguments.only else (OFF, *SHARING))
+        if not bench.complete:
+            print(f"{len(bench.runs)} of {len(bench.keys)} runs are there", file=sys.stderr)
+            return 1
+        rows = measure_groups({"rows": bench.rows}, None)
+        text = _text(bench.to_json(rows))
+    print(table(rows))
+    if arguments.json:
+        arguments.json.write_text(text, encoding="utf-8")
+    if not arguments.quick and not arguments.only and sizes.seeds >= Sizes().seeds:
+        (harness.RESULTS / f"{BENCH}.json").write_text(text, encoding="utf-8")
+    return int(any(row.met is False or row.ours is None for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
