@@ -149,8 +149,8 @@ class Trainer:
     In the folder `checkpoint` the training is saved every five minutes and at Ctrl-C; the same call goes on from there.
     What is saved stays until `Network.save` has written the network, or until the next `fit`; a folder with the
     checkpoint of another training is refused.
-    `progress` shows every epoch on stderr. After `fit`, `history` has what every epoch gave. NnlibError lists every
-    setting outside its range.
+    `progress` shows every epoch on stderr. After `fit`, `history` has what every epoch gave, and `start` what was taken
+    over from another model, in words. NnlibError lists every setting outside its range.
     """
 
     def __init__(
@@ -201,12 +201,12 @@ class Trainer:
         """Return the network trained on `inputs` (n, units) and `targets` (n, units); the one given stays as it is.
 
         A network with weights goes on from them; one without starts from those of `init`, a trained network or a model
-        file, as far as it has layers of the same names and units, which are found by their names; `start` says what
-        was taken over. Without `targets` those in `inputs` are taken, if it is a file or a
-        dict that has them, else the inputs are the targets (an autoencoder). `valid` is (inputs, targets), or what has
-        both; with it the epoch whose `metric` is best there is returned, else the last. Metrics are p@K, recall@K,
-        ndcg@K, map@K and mrr@K for sparse targets, and loss, which is minimized. Items of an example's own input are
-        not ranked where inputs and outputs have the same items, unless they are the targets themselves.
+        file, as far as it has layers of the same names, and units, which are found by theirs. Without `targets` those
+        in `inputs` are taken, if it is a file or a dict that has them, else the inputs are the targets (an
+        autoencoder). `valid` is (inputs, targets), or what has both; with it the epoch whose `metric` is best there is
+        returned, else the last. Metrics are p@K, recall@K, ndcg@K, map@K and mrr@K for sparse targets, and loss, which
+        is minimized. Items of an example's own input are not ranked where inputs and outputs have the same items,
+        unless they are the targets themselves.
         """
         spec = self.network.spec
         learned = _part(spec, inputs, targets)
