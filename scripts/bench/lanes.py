@@ -17,6 +17,8 @@ from harness import Row, finish, measure_groups, number, options, work_area
 from lanes_pool import Ran
 from lanes_simulation import Delays, Shape, Use, durations, mean_use, plans, simulate, use_of
 
+from workflows.names import NodeName
+
 BENCH = "lanes"
 POOL, SUITE = "bench-lanes", "trixie"
 GOAL = 95.0  # per cent of the slots' time
@@ -76,15 +78,15 @@ class Lanes:
                 ran = {s: lanes_pool.run_study(pool, folder, shape, s, seconds) for s in SCHEDULES}
                 if not index:
                     self.delays = ran["lanes"].delays
-                yield self._pool_row(shape, ran)
+                yield self._pool_row(shape, ran, seconds)
                 if not index:
                     yield from self._delay_rows(ran["lanes"])
 
-    def _pool_row(self, shape: Shape, ran: dict[str, Ran]) -> Row:
+    def _pool_row(self, shape: Shape, ran: dict[str, Ran], seconds: dict[NodeName, float]) -> Row:
         notes, uses = [], {}
         for schedule, found in ran.items():
             uses[schedule] = use_of(found.spans, shape.slots)
-            lengths = {node: span.end - span.begin for node, span in found.spans.items()}
+            lengths = seconds | {node: span.end - span.begin for node, span in found.spans.items()}
             again = use_of(simulate(plans(shape, schedule), lengths, shape.slots, found.delays), shape.slots)
             notes.append(f"{schedule}: {_described(uses[schedule])}; simulated with the same trials and delays: "
                          f"{again.busy:.1%} in {again.seconds:,.0f} s")  # fmt: skip

@@ -92,7 +92,8 @@ def simulate(
 ) -> dict[NodeName, Span]:
     """Run every node as soon as its parents ended, its delay is over and a slot is free; who is ready first goes first.
 
-    Raises ValueError if the graph has a cycle.
+    When all trials of a region are taken, its other nodes do nothing, as PRE skips them: they have no span. Raises
+    ValueError if the graph has a cycle.
     """
     order = {node: number for number, node in enumerate(node for region in regions for node in region.nodes())}
     children: dict[NodeName, list[NodeName]] = {}
@@ -106,18 +107,23 @@ def simulate(
     free = [0.0] * slots
     ended: dict[NodeName, float] = {}
     spans: dict[NodeName, Span] = {}
+    left = {region.region.slug: region.region.search.trials for region in regions}
     while ready:  # whatever is added later is not ready before the one that is taken now
         queued, _, node = heapq.heappop(ready)
-        begin = max(queued, free[0]) + delays.start
-        spans[node] = Span(begin, begin + seconds[node])
-        heapq.heapreplace(free, spans[node].end)
+        end = queued
+        if node.number is None or left[node.slug]:
+            left[node.slug] -= node.number is not None
+            begin = max(queued, free[0]) + delays.start
+            end = begin + seconds[node]
+            spans[node] = Span(begin, end)
+            heapq.heapreplace(free, end)
         for child in children.get(node, ()):
             waits[child] -= 1
-            ended[child] = max(ended.get(child, 0.0), spans[node].end)  # who is taken last need not end last
+            ended[child] = max(ended.get(child, 0.0), end)  # who is taken last need not end last
             if not waits[child]:
                 heapq.heappush(ready, (ended[child] + delays.manager, order[child], child))
-    if len(spans) < len(order):
-        raise ValueError(f"{len(order) - len(spans)} of {len(order)} nodes wait for each other")
+    if any(waits.values()):
+        raise ValueError(f"{sum(map(bool, waits.values()))} of {len(order)} nodes wait for each other")
     return spans
 
 
