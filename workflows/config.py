@@ -95,7 +95,7 @@ def _regions_from_files(problems: Problems, raw: dict[str, Any], folder: Path) -
             f"no file matches {pattern!r} (relative to {folder}); `nnlib import` writes data/REGION.train.nc and so on",
         )
     place: KeyPath = ("regions", "from")
-    return [({"name": stem.name, "data": f"{stem}.nc"}, place) for stem in sorted(stems)]
+    return [({"name": stem.name, "data": f"{stem.relative_to(folder)}.nc"}, place) for stem in sorted(stems)]
 
 
 def _stem(path: Path) -> Path:

@@ -50,6 +50,16 @@ def test_regions_from_files(tmp_path):
     assert [region.name for region in load_config(write_study(tmp_path, text)).regions] == ["germany", "uk"]
 
 
+@pytest.mark.parametrize("pattern", ["data/*.nc", "../here/data/*.nc"])
+def test_files_are_found_beside_a_study_that_is_given_by_a_relative_path(tmp_path, monkeypatch, pattern):
+    text = re.sub(r"regions:.*?(?=network:)", f"regions: {{from: {pattern}}}\n", STUDY, flags=re.DOTALL)
+    write_study(tmp_path / "here", text)
+    monkeypatch.chdir(tmp_path)
+    config = load_config(Path("here/study.yaml"))
+    assert [region.name for region in config.regions] == ["germany", "uk"]
+    assert all(file.is_file() for region in config.regions for file in region.data.values())
+
+
 def test_grid_counts_its_points_and_a_region_may_leave_the_rounds(tmp_path):
     space = "{hidden: {choice: [2, 4]}, learning_rate: {real: [1e-3, 1e-1], log: true, points: 3}}"
     text = STUDY.replace("data/germany.nc}", f"data/germany.nc, search: {{method: grid, space: {space}}}}}")
