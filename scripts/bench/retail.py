@@ -1,11 +1,15 @@
-"""One network for 41 countries: P@10 on purchases that it has not seen, beside popularity, neighbours and EASE.
+"""Networks for 41 countries: P@10 on purchases that they have not seen, beside popularity, neighbours and EASE.
 
     python scripts/bench/retail.py [--quick] [--part valid|test] [--seeds 1 2] [--json FILE]
 
 The network learns baskets: an example is a customer on one of his shopping days. Its input are the items he has, each
 with a weight that falls with its age (60 days), the season and the country; its target are the items of the day, and
 with less weight those that he bought later. One linear layer leads from all inputs to all items: with most of the
-input dropped (denoising), each item is learned from the others. Everything was chosen on the validation part.
+input dropped (denoising), each item is learned from the others.
+
+Three ways: one network for all countries (pooled); one for each, from its own data alone; and one for each that starts
+from the pooled weights and learns on from its own data, with what is bought later as its only targets. Everything was
+chosen on the validation part, the learning rate by country; 0 there keeps the pooled network.
 """
 
 from __future__ import annotations
@@ -13,7 +17,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +27,15 @@ import scipy.sparse as sp
 from harness import Row, finish
 from numpy.typing import NDArray
 from retail_baselines import BASELINES
-from retail_data import Scores, Shop, asked, precision, read_shop
+from retail_data import Inputs, Shop, asked, precision, read_shop
+from retail_tuned import RATES, Learned, Precisions, chosen, per_country, scores_of, small
 
-from nnlib import Network, Predictor, Trainer
+from nnlib import DivergedError, Network, NnlibError, Trainer
 
+COSINE = "item-item cosine"
 GOAL = 0.0711  # the best of EASE, by the data's page
 AGED_EASE = "aged EASE 1000"
+OWN, POOLED, FINE = "own data only", "pooled", "pooled, then fine-tuned"
 SHOWN = ("United Kingdom", "Germany", "France", "Spain", "Belgium")
 AGE, AHEAD = 60.0, 90.0  # days after which an owned, or a later item counts 1/e
 LATER = 0.5  # weight of an item bought right after the day
@@ -62,23 +70,33 @@ SETTINGS = {
     "schedule": "cosine",
     "warmup": 0.5,
 }
+TUNED = {"epochs": 1, "warmup": 0.0}  # from the pooled weights on
+FEW = 5000  # examples: with fewer a country's own network learns better from smaller steps
+OWN_FEW = {"batch": 32, "learning_rate": 0.01}
+SLOWER = (1.0, 0.1, 0.01)  # times the learning rate, one after the other while the training diverges
 
 
 Aged = tuple[NDArray[np.int64], NDArray[np.float64]]  # items and what each counts
-Inputs = dict[str, Any]  # data set -> sparse or dense matrix, a row an example
 
 
-def examples(shop: Shop, part: str) -> tuple[Inputs, sp.csr_array]:
-    """Return inputs and targets of every customer on each of his last 50 days before `part`."""
+def examples(shop: Shop, part: str, ahead_alone: bool = False) -> Learned:
+    """Return inputs and targets of every customer on each of his last 50 days before `part`.
+
+    With `ahead_alone` only items that he bought later are targets, with full weight, and days without any are left out.
+    """
+    weight = 1.0 if ahead_alone else LATER
     inputs, targets, days, who = [], [], [], []
     for number, (customer, end) in enumerate(zip(shop.customers, shop.histories(part), strict=True)):
         items, bought = customer.items[:end], customer.days[:end]
         for day in np.unique(bought)[-50:]:
             past, later = bought <= day, bought > day
-            age, ahead = np.exp((bought[past] - day) / AGE), LATER * np.exp((day - bought[later]) / AHEAD)
+            if ahead_alone and not later.any():
+                continue
+            age, ahead = np.exp((bought[past] - day) / AGE), weight * np.exp((day - bought[later]) / AHEAD)
             inputs.append((items[past][age > LEAST], age[age > LEAST]))
-            wanted = np.concatenate([items[bought == day], items[later][ahead > LEAST]])
-            values = np.concatenate([np.ones(np.count_nonzero(bought == day)), ahead[ahead > LEAST]])
+            today = (bought == day) & (not ahead_alone)
+            wanted = np.concatenate([items[today], items[later][ahead > LEAST]])
+            values = np.concatenate([np.ones(np.count_nonzero(today)), ahead[ahead > LEAST]])
             targets.append((wanted, values))
             days.append(day)
             who.append(number)
@@ -118,13 +136,60 @@ def season(shop: Shop, days: NDArray[np.int64]) -> NDArray[np.float32]:
     return np.maximum(0, 1 - np.abs(days[:, None] - knots) / SEASON).astype(np.float32)
 
 
-def trained(shop: Shop, part: str, seed: int) -> Scores:
-    """Train the network on everything before `part` and return its scores."""
-    inputs, wanted = examples(shop, part)
-    trainer = Trainer(Network.from_json(NETWORK), **SETTINGS, seed=seed, progress=True)
-    predictor = Predictor(trainer.fit(inputs, {"output": wanted}))
-    asked = questions(shop, part)
-    return lambda rows: predictor.outputs({name: values[rows] for name, values in asked.items()})
+class Pooled:
+    """The network of all countries, trained on what is before `part`, and what it becomes in each country."""
+
+    def __init__(self, shop: Shop, part: str, seed: int) -> None:
+        self.shop, self.part, self.seed, self.questions = shop, part, seed, questions(shop, part)
+        inputs, wanted = examples(shop, part)
+        self.network = self.trainer().fit(inputs, {"output": wanted})
+        self.ahead = examples(shop, part, ahead_alone=True)
+
+    def trainer(self, **changes: Any) -> Trainer:
+        """Return what trains a new network."""
+        return Trainer(Network.from_json(NETWORK), **(SETTINGS | changes), seed=self.seed, progress=not changes)
+
+    def precision(self) -> Precisions:
+        """Return P@10 of every customer by the one network."""
+        return precision(self.shop, self.part, scores_of(self.network, self.questions))
+
+    def tuned(self, rates: Mapping[str, float]) -> Precisions:
+        """Return P@10 of every customer, when each country learns on at its rate; at 0 it keeps the pooled network."""
+
+        def fit(country: str, inputs: Inputs, wanted: sp.csr_array) -> Network:
+            if not rates[country]:
+                return self.network
+            trainer = self.trainer(**TUNED, learning_rate=rates[country])
+            try:
+                return trainer.fit(inputs, {"output": wanted}, init=self.network)
+            except DivergedError:
+                return self.network
+
+        return per_country(self.shop, self.part, self.ahead, self.questions, fit)
+
+    def own(self) -> Precisions:
+        """Return P@10 of every customer by a network from the data of his country alone."""
+
+        def fit(country: str, inputs: Inputs, wanted: sp.csr_array) -> Network:
+            changes = OWN_FEW if wanted.shape[0] < FEW else {"learning_rate": SETTINGS["learning_rate"]}
+            for slower in SLOWER:
+                with suppress(DivergedError):
+                    trainer = self.trainer(**(changes | {"learning_rate": changes["learning_rate"] * slower}))
+                    return trainer.fit(inputs, {"output": wanted})
+            raise NnlibError(f"{country}: its own network diverges at every learning rate")
+
+        return per_country(self.shop, self.part, examples(self.shop, self.part), self.questions, fit)
+
+
+def ways(shop: Shop, part: str, seed: int) -> dict[str, Precisions]:
+    """Return P@10 of every customer by the three ways to train; learning rates are chosen on the validation part."""
+    before, few = Pooled(shop, "valid", seed), small(shop)
+    everywhere = np.unique(shop.regions).tolist()
+    validated = {rate: before.tuned({name: rate * (name not in few) for name in everywhere}) for rate in RATES}
+    rates = chosen(shop, {0.0: before.precision()} | validated)
+    print(f"seed {seed}: " + ", ".join(f"{name} {rate:g}" for name, rate in rates.items() if rate), file=sys.stderr)
+    pooled = before if part == "valid" else Pooled(shop, part, seed)
+    return {OWN: pooled.own(), POOLED: pooled.precision(), FINE: pooled.tuned(rates)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -148,7 +213,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     found[AGED_EASE] = precision(shop, arguments.part, BASELINES["EASE 1000"](shop, history, aged))
     for seed in arguments.seeds:
         begin = time.perf_counter()
-        found[f"network, seed {seed}"] = precision(shop, arguments.part, trained(shop, arguments.part, seed))
+        for way, values in ways(shop, arguments.part, seed).items():
+            found[f"{way}, seed {seed}"] = values
         print(f"seed {seed}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     print_table(shop, ask, found)
     arguments.quick = arguments.quick or arguments.part != "test"
@@ -165,25 +231,22 @@ def print_table(shop: Shop, ask: NDArray[np.bool_], found: dict[str, NDArray[np.
 
 
 def result_rows(shop: Shop, ask: NDArray[np.bool_], found: dict[str, NDArray[np.float64]]) -> list[Row]:
-    """Return the network's mean over the seeds beside the best EASE, for all customers and by country."""
-    ours = np.mean([values for name, values in found.items() if name.startswith("network")], axis=0)
-    peers = {name: values for name, values in found.items() if name.startswith("EASE")}
-    best = max(peers, key=lambda name: peers[name][ask].mean())
-    lines = [
-        Row(f"P@10, 41 countries (peer: {best})", _mean(ours, ask), _mean(peers[best], ask), "", GOAL, higher=True)
-    ]
-    lines.append(
-        Row(
-            "P@10, 41 countries (peer: EASE 1000 asked with the same ages)",
-            _mean(ours, ask),
-            _mean(found[AGED_EASE], ask),
-            "",
-            higher=True,
-        )
+    """Return the fine-tuned networks' mean over the seeds beside all else, for all customers and by country."""
+    ours, pooled, own = (
+        np.mean([values for name, values in found.items() if name.startswith(f"{way}, seed")], axis=0)
+        for way in (FINE, POOLED, OWN)
     )
-    for region in SHOWN:
-        part = ask & (shop.regions == region)
-        lines.append(Row(f"P@10, {region}", _mean(ours, part), _mean(peers[best], part), "", higher=True))
+    ridges = {name: values for name, values in found.items() if name.startswith("EASE")}
+    best = max(ridges, key=lambda name: ridges[name][ask].mean())
+    peers = {best: ridges[best], "EASE 1000 asked with the same ages": found[AGED_EASE]}
+    peers |= {name: found[name] for name in found if name == COSINE} | {POOLED: pooled, OWN: own}
+    lines = []
+    for place in ("41 countries", *SHOWN):
+        part = ask if place not in SHOWN else ask & (shop.regions == place)
+        for name, values in peers.items():
+            goal = GOAL if name == best and part is ask else None
+            label = f"P@10, {place} (peer: {name})"
+            lines.append(Row(label, _mean(ours, part), _mean(values, part), "", goal, higher=True))
     return lines
 
 

@@ -8,6 +8,7 @@ import gzip
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -84,15 +85,17 @@ def _rows(file: Iterator[str]) -> Iterator[tuple[str, str, str, str]]:
         yield row["region"], row["customer"], row["item"], row["date"]
 
 
+Inputs = dict[str, Any]  # data set -> sparse or dense matrix, a row an example
 Scores = Callable[[NDArray[np.int64]], NDArray[np.float32]]  # numbers of customers -> scores (b, items)
 
 
-def precision(shop: Shop, part: str, scores: Scores) -> NDArray[np.float64]:
-    """Return P@10 of every customer that `part` asks something of; items of the history are not ranked."""
+def precision(shop: Shop, part: str, scores: Scores, customers: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+    """Return P@10 of all customers or of some, 0 where `part` asks nothing; items of the history are not ranked."""
     history, wanted = shop.history(part), shop.matrix(shop.histories(part), shop.wanted(part))
+    customers = np.arange(len(shop.customers)) if customers is None else customers
     found = []
-    for low in range(0, len(shop.customers), 512):
-        rows = np.arange(low, min(low + 512, len(shop.customers)))
+    for low in range(0, len(customers), 512):
+        rows = customers[low : low + 512]
         table = np.array(scores(rows), dtype=np.float32)
         table[history[rows].toarray() > 0] = -np.inf
         best = np.argsort(-table, axis=1, kind="stable")[:, :K]
