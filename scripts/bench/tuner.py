@@ -40,6 +40,7 @@ class Sizes:
     problems: tuple[str, ...] = tuple(problems())
     methods: tuple[str, ...] = tuple(METHODS)
     seeds: int = 10
+    skopt_seeds: int = 10  # scikit-optimize takes as long as all others together
     cpu_problems: tuple[str, ...] = ("branin2", "hart6", "nn8")
     regions: int = 41
     skopt_regions: int = 3
@@ -77,7 +78,8 @@ class TunerBench:
     def keys(self) -> list[Key]:
         """Return all runs, every problem and seed of a method before the next method."""
         sizes = self.sizes
-        return [Key(p, m, s) for m, s, p in product(sizes.methods, range(sizes.seeds), sizes.problems)]
+        seeds = {m: min(sizes.seeds, sizes.skopt_seeds) if m == SKOPT else sizes.seeds for m in sizes.methods}
+        return [Key(p, m, s) for m in sizes.methods for s, p in product(range(seeds[m]), sizes.problems)]
 
     def regret(self) -> Iterator[Row]:
         """Make the runs that are missing; then two rows for each peer and budget."""
@@ -165,6 +167,7 @@ def options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--method", nargs="+", choices=tuple(METHODS), help="only these tuners")
     parser.add_argument("--problem", nargs="+", choices=tuple(problems()), help="only these problems")
     parser.add_argument("--seeds", type=int, help=f"seeds 0 ... N - 1 of each problem; {Sizes().seeds} without this")
+    parser.add_argument("--skopt-seeds", type=int, help="as many for scikit-optimize, whose runs take the longest")
     parser.add_argument("--area", type=Path, default=AREA, help=f"where runs are kept; {AREA} without this")
     parser.add_argument("--workers", type=int, choices=(1, 2), default=1, help="runs at the same time")
     return parser.parse_args(argv)
@@ -178,6 +181,7 @@ def sizes_of(arguments: argparse.Namespace) -> Sizes:
         problems=tuple(arguments.problem or sizes.problems),
         methods=tuple(arguments.method or sizes.methods),
         seeds=arguments.seeds or sizes.seeds,
+        skopt_seeds=arguments.skopt_seeds or sizes.skopt_seeds,
         workers=arguments.workers,
     )
 
