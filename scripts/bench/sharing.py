@@ -120,7 +120,8 @@ class SharingBench:
         """Return the row of the trials until a falling curve is where that of countries alone ends."""
         trials, ours = self.sizes.trials, needed(together, alone[-1])
         never = "" if ours else f" (more than {trials})"
-        name = f"trials until the mean {what} is what countries alone have after {trials}: {share}{never}"
+        seeds = f"{len(self._of(OFF))} seed{'s' * (len(self._of(OFF)) > 1)}"
+        name = f"trials until the mean {what} is what countries alone have after {trials}: {share}{never}; {seeds}"
         return Row(name, ours or trials + BATCH, trials, "trials", goal, note)
 
     def _note(self, share: str, by: dict[str, Scale]) -> str:

@@ -106,8 +106,13 @@ def test_rows_of_kept_runs(bench, sharing, monkeypatch, area):
     measured.runs = [runs.Run(measured.key(share, 0), {"a": found}, 1.0, 2.0) for share, found in values.items()]
     rows = {row.workload: row for row in measured.rows()}
     name = "trials until the mean regret is what countries alone have after 8: "
-    assert (rows[f"{name}warm"].ours, rows[f"{name}warm"].peer, rows[f"{name}warm"].met) == (4, 8, True)
-    never = rows[f"{name}model (more than 8)"]
+    seed = "; 1 seed"
+    assert (rows[f"{name}warm{seed}"].ours, rows[f"{name}warm{seed}"].peer, rows[f"{name}warm{seed}"].met) == (
+        4,
+        8,
+        True,
+    )
+    never = rows[f"{name}model (more than 8){seed}"]
     assert (never.ours, never.ratio) == (12, pytest.approx(8 / 12))
     assert rows["mean regret after 8 trials: model (peer: off)"].ours == pytest.approx(1)
     raw = measured.to_json(list(rows.values()))
