@@ -89,8 +89,9 @@ class SharingBench:
         for share, runs in shared.items():
             alone, together = ([-value for value in mean_values(side)] for side in (self._of(OFF), runs))
             yield self._needed(share, "ndcg@20", alone, together)
+        some = self._larger()
+        larger = {slug: scale for slug, scale in by.items() if slug in some}
         for share, runs in shared.items():
-            larger = {slug: scale for slug, scale in by.items() if slug in self._larger()}
             what = f"regret in the {len(larger)} countries with {SOME_CUSTOMERS} customers or more"
             yield self._needed(share, what, mean_regrets(self._of(OFF), larger), mean_regrets(runs, larger))
         for share, budget in product(SHARING, BUDGETS):
