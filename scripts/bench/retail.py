@@ -224,10 +224,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def print_table(shop: Shop, ask: NDArray[np.bool_], found: dict[str, NDArray[np.float64]]) -> None:
     """Print P@10 of everything for all customers and for the largest countries."""
-    print(f"{'P@10':<26}" + "".join(f"{region:>16}" for region in ("all", *SHOWN)))
+    print(f"{'P@10':<32}" + "".join(f"{region:>16}" for region in ("all", *SHOWN)))
     for name, values in found.items():
         parts = [values[ask].mean(), *(values[ask & (shop.regions == region)].mean() for region in SHOWN)]
-        print(f"{name:<26}" + "".join(f"{part:>16.4f}" for part in parts))
+        print(f"{name:<32}" + "".join(f"{part:>16.4f}" for part in parts))
 
 
 def result_rows(shop: Shop, ask: NDArray[np.bool_], found: dict[str, NDArray[np.float64]]) -> list[Row]:
