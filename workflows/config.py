@@ -15,7 +15,7 @@ from workflows.names import PARTS
 from workflows.schema import Layer, Problems, Section
 from workflows.space import ends
 from workflows.starts import StartReader, merged_parts
-from workflows.study import POOLED, Config, Region
+from workflows.study import POOLED, TRAIN_SETTINGS, Config, Region
 from workflows.yamlfile import Document, KeyPath, load_yaml
 
 T = TypeVar("T")
@@ -220,7 +220,7 @@ class _RegionReader:
         used = spec.placeholders(raw_network)
         space = section.section("search").section("space")
         names = {name for layer in space.layers for name in layer.value}
-        settings = sections.TRAIN_SETTINGS
+        settings = TRAIN_SETTINGS
         for name in sorted(set(used) - names):
             hint = schema.nearest(name, names)
             self.problems.add(where, f"{region.network}: {used[name]}: ${name} is not in search.space{hint}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from nnlib.contract import (
     INIT_FILE,
@@ -17,7 +17,6 @@ from nnlib.contract import (
     RESULT_FILE,
     TRIAL_FILE,
     Role,
-    TrainSettings,
     Trial,
     trial_to_json,
     write_atomically,
@@ -31,10 +30,8 @@ from workflows.observations import observations
 from workflows.pruning import rungs
 from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 from workflows.space import Value, seed_of, with_defaults
-from workflows.study import Search
+from workflows.study import TRAIN_SETTINGS, Search
 from workflows.tuning import propose
-
-TRAIN_SETTINGS = frozenset(field.name for field in fields(TrainSettings))
 
 
 def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:

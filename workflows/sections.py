@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from nnlib import spec
@@ -15,7 +15,7 @@ from workflows.pruning import KINDS as PRUNING
 from workflows.schema import Layer, Section
 from workflows.space import Space, ends
 from workflows.spacesection import grid_trials, read_constraints, read_space, small_size
-from workflows.study import GIVE_UP_AFTER, Job, Limits, Search
+from workflows.study import GIVE_UP_AFTER, TRAIN_SETTINGS, Job, Limits, Search
 
 METHODS = ("grid", "random", "sobol", "skopt", "bayes")
 WITHOUT_HISTORY = ("random", "sobol")  # methods by which no trial depends on another one's outcome
@@ -24,7 +24,6 @@ SCHEDULES = ("rounds", "lanes")
 SHARING = ("off", "warm", "model")
 BELOW_ONE = 1 - 1e-9  # for numbers in [0, 1)
 SMALLEST = 1 << 20  # of memory and disk; HTCondor counts memory in MB
-TRAIN_SETTINGS = frozenset(field.name for field in fields(TrainSettings))
 
 
 def read_limits(section: Section) -> Limits:

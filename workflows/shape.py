@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
-from nnlib.contract import TrainSettings
 from workflows.constraints import parse_constraints
 from workflows.space import Choice, Parameter, Value, When
-from workflows.study import Search
+from workflows.study import TRAIN_SETTINGS, Search
 
 # What these keys of a network hold says how it is trained; its weights mean the same whatever it is.
 NO_SHAPE = frozenset(
@@ -19,7 +18,6 @@ NO_SHAPE = frozenset(
         *("DeltaBoost", "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy"),
     )
 )
-TRAIN_SETTINGS = frozenset(field.name for field in fields(TrainSettings))
 
 
 def shaping(raw_network: Any) -> tuple[str, ...]:

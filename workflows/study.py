@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from nnlib.contract import Metric, TrainSettings
@@ -12,6 +12,7 @@ from workflows.names import MAX_TRIALS
 from workflows.space import Space
 
 HOUR = 3600
+TRAIN_SETTINGS = frozenset(setting.name for setting in fields(TrainSettings))
 GIVE_UP_AFTER = 8
 SPARE = 1 / 3  # of a lane's trials: how many more it may take from others
 POOLED = "pooled"  # name and slug of the region that is trained on the data of all others
