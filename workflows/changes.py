@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 from nnlib.contract import sha256_of
 from workflows.errors import RegiondagError
 from workflows.journal import Journal
 from workflows.names import NETWORK_FILE, RunFolder, data_file
+from workflows.report import read_manifest
 from workflows.study import Region
 
 
-def last_finished(region: Region, earlier: Sequence[RunFolder]) -> RunFolder | None:
-    """Return the newest of the runs (the newest first) in which the region came to its end with a champion."""
+def unchanged_regions(regions: Iterable[Region], earlier: Sequence[RunFolder]) -> dict[str, RunFolder]:
+    """Return the regions whose data and network are, by SHA-256, those with which they were last finished, and where.
+
+    `earlier` are the study's runs, the newest first. A region of merged data is never among them: it has none of its
+    own.
+    """
+    manifest = cache(read_manifest)  # of a run, for all its regions
+    found = {}
+    for region in regions:
+        last = None if region.merged else _last_finished(region, earlier)
+        if last is not None and _is_unchanged(region, manifest(last)["sha256"]):
+            found[region.slug] = last
+    return found
+
+
+def _last_finished(region: Region, earlier: Sequence[RunFolder]) -> RunFolder | None:
+    """Return the newest of the runs in which the region came to its end with a champion."""
     return next((run for run in earlier if _is_finished(run, region.slug)), None)
-
-
-def is_unchanged(region: Region, run: RunFolder) -> bool:
-    """Return whether the region's data and network are, by SHA-256, those of `run`."""
-    sources = {NETWORK_FILE: region.network, **{data_file(part): file for part, file in region.data.items()}}
-    then = _digests(run, region.slug, known=sources)
-    return set(then) == set(sources) and all(then[name] == sha256_of(file) for name, file in sources.items())
 
 
 def _is_finished(run: RunFolder, slug: str) -> bool:
@@ -32,9 +41,10 @@ def _is_finished(run: RunFolder, slug: str) -> bool:
     return final is not None and final.ok
 
 
-def _digests(run: RunFolder, slug: str, known: Mapping[str, object]) -> dict[str, str]:
-    """Return the digests of the region's data and network in a run; of other inputs, such as a champion, none."""
-    manifest = json.loads(run.manifest.read_text(encoding="utf-8"))
-    start = f"regions/{slug}/"
-    inside = {path.removeprefix(start): digest for path, digest in manifest["sha256"].items() if path.startswith(start)}
-    return {name: digest for name, digest in inside.items() if name in known or name.startswith("data.")}
+def _is_unchanged(region: Region, digests: Mapping[str, str]) -> bool:
+    """Return whether the region's data and network, though not its other inputs, have the digests of a run."""
+    sources = {NETWORK_FILE: region.network, **{data_file(part): file for part, file in region.data.items()}}
+    start = f"regions/{region.slug}/"
+    inside = {path.removeprefix(start): digest for path, digest in digests.items() if path.startswith(start)}
+    then = {name: digest for name, digest in inside.items() if name in sources or name.startswith("data.")}
+    return set(then) == set(sources) and all(then[name] == sha256_of(file) for name, file in sources.items())

@@ -6,10 +6,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from nnlib.contract import Metric
 from workflows.errors import RegiondagError
@@ -17,34 +16,26 @@ from workflows.journal import Journal
 from workflows.names import RegionFolder, RunFolder
 from workflows.observations import observations
 from workflows.regionspec import read_spec
+from workflows.study import Region
 from workflows.tuning import Neighbour, Observation
+from workflows.tuning.sharing import best_and_first
 
 RUNS = 3  # the newest ones that have trials of a region
 MOST = 60  # trials of each: the best ones and the first ones, half and half
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """What is looked for: a region and its metric; values of another metric say nothing."""
+def find_earlier(runs: Sequence[RunFolder], regions: Iterable[Region]) -> dict[str, str]:
+    """Return the text of each region's file, from `runs`, the newest first.
 
-    slug: str
-    metric: Metric
-
-
-def find_earlier(runs: Sequence[RunFolder], regions: Iterable[Earlier]) -> dict[str, str]:
-    """Return the text of each region's file, from `runs`, the newest first; regions without trials have none."""
+    Regions that do not share have none, and those without trials by the same metric: other values say nothing.
+    """
     found = {}
     for region in regions:
-        lines: list[str] = []
-        used = 0
-        for run in runs:
-            told = _trials_of(run.region(region.slug), region.metric)
-            if told and used < RUNS:
-                used += 1
-                lines += [_line(run.path.name, observed) for observed in told]
-        if lines:
-            found[region.slug] = "".join(lines)
-    return found
+        if region.search.share != "off":
+            tried = ((run, _trials_of(run.region(region.slug), region.metric)) for run in runs)
+            newest = itertools.islice(((run, told) for run, told in tried if told), RUNS)
+            found[region.slug] = "".join(_line(run.path.name, observed) for run, told in newest for observed in told)
+    return {slug: text for slug, text in found.items() if text}
 
 
 def read_earlier(folder: RegionFolder) -> list[Neighbour]:
@@ -72,12 +63,7 @@ def _trials_of(folder: RegionFolder, metric: Metric) -> list[Observation]:
         return []
     if spec.metric != metric:
         return []
-    told = list(observations(history, metric, sorted(history.proposals)).values())
-    if len(told) <= MOST:
-        return told
-    best = sorted(range(len(told)), key=lambda n: math.inf if (loss := told[n].loss) is None else loss)[: MOST // 2]
-    first = [n for n in range(len(told)) if n not in best][: MOST - len(best)]
-    return [told[n] for n in sorted([*best, *first])]
+    return best_and_first(list(observations(history, metric, sorted(history.proposals)).values()), MOST)
 
 
 def _line(run: str, observed: Observation) -> str:

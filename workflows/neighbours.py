@@ -5,7 +5,6 @@ Journals of other regions are read without their locks: a line that is being wri
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from workflows.earlier import read_earlier
@@ -36,7 +35,7 @@ def _siblings(folder: RegionFolder, spec: RegionSpec) -> Iterator[Neighbour]:
             continue
         try:
             sibling, history = read_spec(other.spec), Journal(other.journal).read()
-        except (RegiondagError, json.JSONDecodeError):
+        except RegiondagError:
             continue  # its own scripts say what is wrong with it
         if sibling.metric == spec.metric and sibling.search.share != "off":
             told = observations(history, sibling.metric, sorted(history.proposals))

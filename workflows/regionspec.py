@@ -61,18 +61,7 @@ def spec_of(
 
 def spec_to_json(spec: RegionSpec) -> str:
     """Return `spec` as JSON text."""
-    search = {
-        "method": spec.search.method,
-        "space": [parameter_to_json(parameter) for parameter in spec.search.space],
-        "sizes": spec.search.sizes,
-        "constraints": spec.search.constraints,
-        "acquisition": spec.search.acquisition,
-        "give_up_after": spec.search.give_up_after,
-        "schedule": spec.search.schedule,
-        "budget": spec.search.budget,
-        "prune": spec.search.prune,
-        "share": spec.search.share,
-    }
+    search = asdict(spec.search) | {"space": [parameter_to_json(parameter) for parameter in spec.search.space]}
     raw = {
         "study": spec.study,
         "name": spec.name,
@@ -113,18 +102,8 @@ def read_spec(path: Path) -> RegionSpec:
 
 
 def _read_search(raw: Mapping[str, Any]) -> Search:
-    return Search(
-        method=raw["method"],
-        space=tuple(map(parameter_from_json, raw["space"])),
-        sizes=tuple(raw["sizes"]),
-        constraints=tuple(raw["constraints"]),
-        acquisition=raw["acquisition"],
-        give_up_after=raw["give_up_after"],
-        schedule=raw["schedule"],
-        budget=raw["budget"],
-        prune=raw["prune"],
-        share=raw["share"],
-    )
+    space = tuple(map(parameter_from_json, raw["space"]))
+    return Search(**{**raw, "space": space, "sizes": tuple(raw["sizes"]), "constraints": tuple(raw["constraints"])})
 
 
 def hopeless(history: History, spec: RegionSpec) -> str:

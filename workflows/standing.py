@@ -22,9 +22,9 @@ class Standing:
     sha256: str
 
 
-def find_standing(runs: Path, study: str, slugs: Iterable[str]) -> dict[str, Standing]:
-    """Return each region's champion of the newest run below `runs` that has a whole one."""
-    earlier = earlier_runs(runs, study)
+def find_standing(earlier: Iterable[RunFolder], slugs: Iterable[str]) -> dict[str, Standing]:
+    """Return each region's champion of the first of the `earlier` runs that has a whole one."""
+    earlier = list(earlier)
     found: dict[str, Standing] = {}
     for slug in slugs:
         for run in earlier:

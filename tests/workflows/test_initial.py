@@ -16,7 +16,7 @@ from workflows.names import NodeName
 from workflows.propose import prepare_final, prepare_trial
 from workflows.report import summarise
 from workflows.settle import settle_final, settle_trial
-from workflows.standing import find_standing
+from workflows.standing import earlier_runs, find_standing
 
 NEIGHBOUR = STUDY.replace("germany.nc}", "germany.nc, init: neighbour, neighbour: United Kingdom}")
 FIRST, FINAL = NodeName("germany", 0), NodeName("germany", None)
@@ -94,7 +94,7 @@ def test_the_first_point_of_all_takes_the_shape_of_the_model(study_file, tmp_pat
     finish(folder, FINAL)
     settle_final(folder, FINAL, END)
     study_file.write_text(NEIGHBOUR)
-    run = create(study_file, tmp_path / "runs", find_standing(tmp_path / "runs", "tiny", ["germany"]))
+    run = create(study_file, tmp_path / "runs", find_standing(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]))
     hidden = win(run.region("united-kingdom"), "united-kingdom")["hyperparameters"]["hidden"]
     raw = json.loads(run.region("germany").spec.read_text())
     assert raw["first"][0]["hidden"] in range(2, 9)
@@ -164,7 +164,7 @@ def test_tomorrows_trainings_start_from_todays_champion(study_file, tmp_path):
     champion = win(today.region("germany"), "germany")
     assert "init.nc" not in today.region("germany").submit_files[0].read_text()
     assert trial_of(today.region("germany"), FIRST).init is None
-    run = create(study_file, tmp_path / "runs", find_standing(tmp_path / "runs", "tiny", ["germany"]))
+    run = create(study_file, tmp_path / "runs", find_standing(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]))
     tomorrow = run.region("germany")
     assert all("regions/germany/init.nc" in path.read_text() for path in tomorrow.submit_files)
     prepare_trial(tomorrow, FIRST)

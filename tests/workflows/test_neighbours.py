@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from nnlib.contract import Result, Status, result_to_json
+from nnlib.contract import Metric, Result, Status, result_to_json
 from tests.workflows.conftest import STUDY, write_study
 from workflows.cli import main
-from workflows.earlier import MOST, RUNS, Earlier, find_earlier, read_earlier
+from workflows.earlier import MOST, RUNS, find_earlier, read_earlier
 from workflows.errors import RegiondagError
 from workflows.journal import Journal
 from workflows.names import NodeName, RunFolder
@@ -128,13 +129,12 @@ def test_long_runs_many_runs_and_other_metrics(study, capsys):
         events += [("proposed", {"trial": trial, "point": {"hidden": 2, "learning_rate": 0.001 + trial * 1e-5}})]
         events += [("settled", {"trial": trial, "status": "ok", "value": trial / 1000})]
     Journal(folder.journal).append_all(events)
-    wanted = [Earlier("germany", spec.metric)]
-    lines = [json.loads(line) for line in find_earlier([run] * (RUNS + 2), wanted)["germany"].splitlines()]
+    lines = [json.loads(line) for line in find_earlier([run] * (RUNS + 2), [spec])["germany"].splitlines()]
     assert len(lines) == RUNS * MOST
     losses = [line["loss"] for line in lines[:MOST]]
     assert min(losses) == -(2 * MOST - 1) / 1000 and -0.0 in losses  # the best ones, and the first ones
-    assert find_earlier([run], [Earlier("germany", read_spec(folder.spec).metric.__class__("p@10"))]) == {}
-    assert find_earlier([run, RunFolder(run.path / "nowhere")], [Earlier("elsewhere", spec.metric)]) == {}
+    assert find_earlier([run], [replace(spec, metric=Metric("p@10"))]) == {}
+    assert find_earlier([run, RunFolder(run.path / "nowhere")], [replace(spec, slug="elsewhere")]) == {}
 
 
 def test_a_damaged_file_of_earlier_trials_says_what_to_do(study, capsys):

@@ -16,7 +16,7 @@ from workflows.propose import prepare_final, prepare_trial
 from workflows.regionspec import read_spec
 from workflows.report import summarise, to_markdown, write_report
 from workflows.settle import JobEnd, settle_final, settle_trial
-from workflows.standing import find_standing
+from workflows.standing import earlier_runs, find_standing
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_tomorrows_model_has_to_beat_the_standing_champion(study_file, tmp_path,
     prepare_final(folder, FINAL)
     finish(folder, FINAL, 0.5)
     settle_final(folder, FINAL, END)
-    standing = find_standing(tmp_path / "runs", "tiny", ["germany", "united-kingdom"])
+    standing = find_standing(earlier_runs(tmp_path / "runs", "tiny"), ["germany", "united-kingdom"])
     assert list(standing) == ["germany"]
     run = create(study_file, tmp_path / "runs", standing)
     tomorrow = run.region("germany")
@@ -218,7 +218,7 @@ def tomorrow_of(study_file, tmp_path, folder, new_data=True):
     settle_final(folder, FINAL, END)
     if new_data:
         write_region(tmp_path / "data", "germany", users=9)
-    run = create(study_file, tmp_path / "runs", find_standing(tmp_path / "runs", "tiny", ["germany"]))
+    run = create(study_file, tmp_path / "runs", find_standing(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]))
     return run.region("germany")
 
 
@@ -301,7 +301,7 @@ def test_a_region_that_keeps_its_champion_reports_the_champions_figures(study_fi
     prepare_final(folder, FINAL)
     finish(folder, FINAL, 0.5)
     settle_final(folder, FINAL, END)
-    run = create(study_file, tmp_path / "runs", find_standing(tmp_path / "runs", "tiny", ["germany"]))
+    run = create(study_file, tmp_path / "runs", find_standing(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]))
     tomorrow = run.region("germany")
     play_trials(tomorrow, [0.1, 0.2, 0.3, 0.4])
     prepare_final(tomorrow, FINAL)
@@ -317,7 +317,7 @@ def test_a_damaged_champion_is_not_carried_on(folder, tmp_path):
     finish(folder, FINAL)
     settle_final(folder, FINAL, END)
     folder.champion_model.write_bytes(b"torn")
-    assert find_standing(tmp_path / "runs", "tiny", ["germany"]) == {}
+    assert find_standing(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]) == {}
 
 
 def test_when_no_trial_succeeded_the_region_fails_and_says_why(folder, run):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from workflows.names import RunFolder
     from workflows.standing import Standing
@@ -45,13 +45,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Check the study, then write the run directory."""
     from workflows.config import load_config
     from workflows.datacheck import check_data, training_examples
+    from workflows.standing import earlier_runs
     from workflows.starts import choose_neighbours, describe_starts
 
     config = load_config(arguments.study)
     config = choose_neighbours(config, training_examples(config, check_data(config)))
     slugs = [region.slug for region in config.regions]
-    standing = _standing(arguments.champions, runs_folder(arguments), config.name, slugs)
-    created = make_run(config, arguments, standing)
+    earlier = earlier_runs(runs_folder(arguments), config.name)
+    standing = _standing(arguments.champions, earlier, slugs)
+    created = make_run(config, arguments, earlier, standing)
     if not arguments.quiet:
         for line in describe_starts(config, standing):
             print(line, file=sys.stderr)
@@ -66,20 +68,30 @@ def runs_folder(arguments: argparse.Namespace) -> Path:
 
 
 def make_run(
-    config: Config, arguments: argparse.Namespace, standing: Mapping[str, Standing], pool: str | None = None
+    config: Config,
+    arguments: argparse.Namespace,
+    earlier: Sequence[RunFolder],
+    standing: Mapping[str, Standing],
+    pool: str | None = None,
 ) -> RunFolder:
-    """Write the run directory of `config`, for the version of the pool called `pool`, and print its path."""
-    from workflows.earlier import Earlier, find_earlier
+    """Write the run directory of `config`, for the version of the pool called `pool`, and print its path.
+
+    `earlier` are the study's runs so far, the newest first; `standing` the champions among them that have to be beaten.
+    """
+    from workflows.earlier import find_earlier
     from workflows.rundir import create_run
-    from workflows.standing import earlier_runs
     from workflows.terminal import progress_bar
 
-    runs = runs_folder(arguments)
-    sharing = [Earlier(region.slug, region.metric) for region in config.regions if region.search.share != "off"]
-    earlier = find_earlier(earlier_runs(runs, config.name) if sharing else [], sharing)
     version = _version(arguments.htcondor, pool)
     with progress_bar("regions") as progress:
-        created = create_run(config, runs, htcondor=version, standing=standing, progress=progress, earlier=earlier)
+        created = create_run(
+            config,
+            runs_folder(arguments),
+            htcondor=version,
+            standing=standing,
+            progress=progress,
+            earlier=find_earlier(earlier, config.regions),
+        )
     print(created.path, flush=True)
     return created
 
@@ -112,12 +124,12 @@ def _version(wanted: str | None, pool_name: str | None) -> tuple[int, int, int]:
     return version
 
 
-def _standing(wanted: str | None, runs: Path, study: str, slugs: list[str]) -> dict[str, Standing]:
+def _standing(wanted: str | None, earlier: Sequence[RunFolder], slugs: list[str]) -> dict[str, Standing]:
     from workflows.names import RunFolder
     from workflows.standing import find_standing, standing_of
 
     if wanted == "none":
         return {}
     if wanted is None:
-        return find_standing(runs, study, slugs)
+        return find_standing(earlier, slugs)
     return standing_of(RunFolder(Path(wanted)), slugs)

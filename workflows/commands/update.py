@@ -57,9 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not regions:
         _say("nothing new: no run made (--all makes one)")
         return 0
-    standing = find_standing(runs, config.name, [region.slug for region in regions])
+    standing = find_standing(earlier, [region.slug for region in regions])
     config = _for_update(config, regions, standing)
-    created = generate.make_run(config, arguments, standing, arguments.pool)
+    created = generate.make_run(config, arguments, earlier, standing, arguments.pool)
     if arguments.submit and pool is not None:
         from workflows.submission import submit_dag
 
@@ -100,13 +100,9 @@ def _check_ended(pool: Pool | None, earlier: Sequence[RunFolder]) -> None:
 
 def _new_regions(config: Config, earlier: Sequence[RunFolder]) -> tuple[Region, ...]:
     """Return the regions that have something new, and those from which they start; say which are left out."""
-    from workflows.changes import is_unchanged, last_finished
+    from workflows.changes import unchanged_regions
 
-    unchanged = {}
-    for region in config.regions:
-        last = None if region.merged else last_finished(region, earlier)
-        if last is not None and is_unchanged(region, last):
-            unchanged[region.slug] = last
+    unchanged = unchanged_regions(config.regions, earlier)
     new = {region.slug for region in config.regions if not region.merged} - set(unchanged)
     sources = {region.start.source for region in config.regions if region.slug in new}
     for region in config.regions:

@@ -136,11 +136,12 @@ class _Task:
             return []
         from threadpoolctl import threadpool_limits
 
-        from workflows.tuning.told import ranked_neighbours
+        from workflows.tuning.told import compare
 
         with threadpool_limits(1):
-            ranked = ranked_neighbours(self.domain, self.history, self.shared.neighbours)
-        best = {identity(n.best): n.best for n in ranked if identity(n.best) not in taken}
+            compared = compare(self.domain, self.history, self.shared.neighbours)
+        ranked = [neighbour.best for neighbour, _, _ in compared.neighbours]
+        best = {identity(point): point for point in ranked if identity(point) not in taken}
         return list(best.values())[:slots]
 
     def _ask(self, pending: Sequence[Point], n: int) -> list[dict[str, Value]]:

@@ -10,7 +10,7 @@ import numpy as np
 from workflows.tuning.domain import Domain
 from workflows.tuning.encoding import Array, Encoding
 from workflows.tuning.gaussian import Data
-from workflows.tuning.sharing import Neighbour, Observation
+from workflows.tuning.sharing import Neighbour, Observation, best_and_first, worst_last
 from workflows.tuning.similarity import similarities
 
 MOST = 400  # observations the model is fitted to: the best ones and the latest ones, half and half
@@ -18,6 +18,14 @@ OTHERS, OTHERS_LEAST = 240, 40  # less one's own, but at least so many: observat
 EACH = 24  # of them, from one neighbour: its best ones and its first ones, half and half
 LARGEST = 1e300  # losses beyond are as bad
 SIMILAR = 0.15  # what is less alike is left out
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The trials of one region."""
+
+    rows: Array  # coordinates
+    data: Data
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,42 +37,47 @@ class Told:
     own: int
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A region's own trials, and its neighbours with theirs and their similarity, the most similar first."""
+
+    own: Part
+    neighbours: tuple[tuple[Neighbour, Part, float], ...]
+
+
+def compare(domain: Domain, history: Sequence[Observation], neighbours: Sequence[Neighbour]) -> Compared:
+    """Return what the model sees of a region and of the neighbours that are like it."""
+    encoding = Encoding(domain.space)
+    own, others = _part(encoding, most_telling(history)), usable(domain, neighbours)
+    if not others:
+        return Compared(own, ())
+    parts = [_part(encoding, best_and_first(neighbour.history, EACH)) for neighbour in others]
+    alike = similarities(own.data, [part.data for part in parts], [neighbour.earlier for neighbour in others])
+    order = [int(number) for number in np.argsort(-alike, kind="stable") if alike[number] >= SIMILAR]
+    return Compared(own, tuple((others[number], parts[number], float(alike[number])) for number in order))
+
+
 def tell(domain: Domain, history: Sequence[Observation], neighbours: Sequence[Neighbour] = ()) -> Told:
     """Return what the model is fitted to. Neighbours come in by their similarity, the most similar first."""
-    encoding = Encoding(domain.space)
-    rows, own = _rows(encoding, most_telling(history))
-    others = usable(domain, neighbours)
-    if not others:
-        return Told(own, rows, len(rows))
-    found = [_rows(encoding, _few(neighbour.history)) for neighbour in others]
-    alike = similarities(own, [data for _, data in found], [neighbour.earlier for neighbour in others])
-    room = max(OTHERS - len(rows), OTHERS_LEAST)
-    taken = []
-    for number in np.argsort(-alike, kind="stable"):
-        if alike[number] >= SIMILAR and len(found[number][0]) <= room:
-            taken.append(int(number))
-            room -= len(found[number][0])
-    parts = [(rows, own), *(found[number] for number in taken)]
+    compared = compare(domain, history, neighbours)
+    own = compared.own
+    room = max(OTHERS - len(own.rows), OTHERS_LEAST)
+    taken, similarity = [own], [1.0]
+    for _, part, alike in compared.neighbours:
+        if len(part.rows) <= room:
+            taken.append(part)
+            similarity.append(alike)
+            room -= len(part.rows)
+    if len(taken) == 1:
+        return Told(own.data, own.rows, len(own.rows))
     data = Data(
-        features=np.concatenate([part.features for _, part in parts]),
-        targets=np.concatenate([part.targets for _, part in parts]),
-        groups=encoding.groups,
-        sources=np.repeat(np.arange(len(parts)), [len(part.targets) for _, part in parts]),
-        similarity=np.array([1.0, *alike[taken]]),
+        features=np.concatenate([part.data.features for part in taken]),
+        targets=np.concatenate([part.data.targets for part in taken]),
+        groups=own.data.groups,
+        sources=np.repeat(np.arange(len(taken)), [len(part.rows) for part in taken]),
+        similarity=np.array(similarity),
     )
-    return Told(data, np.concatenate([part for part, _ in parts]), len(rows))
-
-
-def ranked_neighbours(
-    domain: Domain, history: Sequence[Observation], neighbours: Sequence[Neighbour]
-) -> list[Neighbour]:
-    """Return the similar neighbours, the most similar first."""
-    encoding = Encoding(domain.space)
-    own = _rows(encoding, most_telling(history))[1]
-    others = usable(domain, neighbours)
-    found = [_rows(encoding, _few(neighbour.history))[1] for neighbour in others]
-    alike = similarities(own, found, [neighbour.earlier for neighbour in others])
-    return [others[n] for n in np.argsort(-alike, kind="stable") if alike[n] >= SIMILAR]
+    return Told(data, np.concatenate([part.rows for part in taken]), len(own.rows))
 
 
 def usable(domain: Domain, neighbours: Sequence[Neighbour]) -> list[Neighbour]:
@@ -109,24 +122,11 @@ def most_telling(history: Sequence[Observation]) -> list[Observation]:
         return list(history)
     latest = len(history) - MOST // 2
 
-    best = sorted(range(latest), key=lambda index: _badness(history, index))[: MOST // 2]
+    best = sorted(range(latest), key=lambda index: worst_last(history, index))[: MOST // 2]
     return [history[index] for index in sorted(best)] + list(history[latest:])
 
 
-def _few(history: Sequence[Observation]) -> list[Observation]:
-    """Return a neighbour's best trials and its first ones, which are spread over the space."""
-    if len(history) <= EACH:
-        return list(history)
-    best = sorted(range(len(history)), key=lambda index: _badness(history, index))[: EACH // 2]
-    first = [index for index in range(len(history)) if index not in best][: EACH - len(best)]
-    return [history[index] for index in sorted([*best, *first])]
-
-
-def _badness(history: Sequence[Observation], index: int) -> tuple[bool, float, int]:
-    loss = history[index].loss
-    return loss is None, 0.0 if loss is None else loss, index
-
-
-def _rows(encoding: Encoding, history: Sequence[Observation]) -> tuple[Array, Data]:
+def _part(encoding: Encoding, history: Sequence[Observation]) -> Part:
     rows = encoding.coordinates(o.point for o in history)
-    return rows, Data(encoding.features(rows) * encoding.weights, warp([o.loss for o in history]), encoding.groups)
+    features = encoding.features(rows) * encoding.weights
+    return Part(rows, Data(features, warp([o.loss for o in history]), encoding.groups))
