@@ -24,8 +24,8 @@ from harness import Row, measure_groups, number, table, to_json
 from retail_data import read_shop
 from sharing_run import OFF
 from sharing_runs import Area, Key, Run
-from sharing_stats import BATCH, Scale, Values, curve, mean_regrets, mean_values, needed, scales
-from sharing_work import LARGEST, LARGEST_TRAIN, Kept, costs
+from sharing_stats import BATCH, Curves, Scale, mean_regrets, mean_worths, needed, scales
+from sharing_work import JUDGES, LARGEST, LARGEST_TRAIN, RANGES, Kept, costs
 
 from nnlib.contract import slug_of
 
@@ -81,13 +81,13 @@ class SharingBench:
 
     def rows(self) -> Iterator[Row]:
         """Return the rows of the runs that are there; only seeds count of which all three runs are."""
-        by = scales(self._of(OFF), [run.values for run in self.runs])
+        by = self._scales()
         shared = {share: self._of(share) for share in SHARING}
         for share, runs in shared.items():
             yield self._needed(share, "regret", mean_regrets(self._of(OFF), by), mean_regrets(runs, by),
                                GOAL if self.sizes.goals else None, self._note(share, by))  # fmt: skip
         for share, runs in shared.items():
-            alone, together = ([-value for value in mean_values(side)] for side in (self._of(OFF), runs))
+            alone, together = ([-worth for worth in mean_worths(side)] for side in (self._of(OFF), runs))
             yield self._needed(share, "ndcg@20", alone, together)
         some = self._larger()
         larger = {slug: scale for slug, scale in by.items() if slug in some}
@@ -104,10 +104,17 @@ class SharingBench:
             seconds = statistics.fmean(run.proposing for run in spent)
             yield Row(f"proposals of a run of {len(by)} countries: CPU, {share}", seconds, None, "s")
 
-    def _of(self, share: str) -> list[Values]:
+    def _whole(self) -> list[Run]:
+        """Return the runs of seeds of which all are there."""
         seeds = Counter(run.key.seed for run in self.runs)
-        whole = {seed for seed, count in seeds.items() if count == 1 + len(SHARING)}
-        return [run.values for run in self.runs if run.key.share == share and run.key.seed in whole]
+        return [run for run in self.runs if seeds[run.key.seed] == 1 + len(SHARING)]
+
+    def _of(self, share: str) -> list[Curves]:
+        return [run.worths for run in self._whole() if run.key.share == share]
+
+    def _scales(self) -> dict[str, Scale]:
+        alone = [run.values for run in self._whole() if run.key.share == OFF]
+        return scales(alone, [run.worths for run in self.runs])
 
     def _needed(
         self,
@@ -135,6 +142,7 @@ class SharingBench:
             f"{len(by)} of {len(self._of(OFF)[0])} countries: in the others nothing is better than the median of how "
             "countries alone start",
             f"{LARGEST} with {settings}, in the space of the others",
+            f"worth: mean of seeds {', '.join(map(str, JUDGES))}; ranges: {' '.join(RANGES.split())}",
             f"a trial's CPU, mean: {', '.join(spent)}",
         ]
         return "\n".join(lines)
@@ -145,7 +153,7 @@ class SharingBench:
 
     def to_json(self, rows: Sequence[Row]) -> dict[str, Any]:
         """Return the form in which results are kept: besides the rows all curves."""
-        by = scales(self._of(OFF), [run.values for run in self.runs])
+        by = self._scales()
         ways = (OFF, *SHARING)
         return {
             **to_json(BENCH, rows),
@@ -156,9 +164,7 @@ class SharingBench:
             "scales": {slug: [_digits(scale.best), _digits(scale.usual)] for slug, scale in by.items()},
             "mean regrets": {way: list(map(_digits, mean_regrets(self._of(way), by))) for way in ways},
             "curves": {
-                way: {
-                    slug: [list(map(_digits, curve(run[slug]))) for run in self._of(way)] for slug in self._of(way)[0]
-                }
+                way: {slug: [list(map(_digits, run[slug])) for run in self._of(way)] for slug in self._of(way)[0]}
                 for way in ways
             },
         }

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sharing_work import BATCH, STUDY, Kept, regions
+from sharing_stats import BATCH, incumbents
+from sharing_work import STUDY, Kept, regions
 
 from workflows.space import Value, seed_of
 from workflows.study import Region
@@ -45,7 +46,13 @@ def run(countries: Sequence[Region], kept: Kept, seed: int) -> dict[str, Any]:
                 histories[region.slug].append(Observation(point, loss, found.seconds))
         print(f"{countries[0].search.share} {seed}: {done + BATCH} trials", file=sys.stderr, flush=True)
     values = {slug: [None if o.loss is None else -o.loss for o in history] for slug, history in histories.items()}
-    return {"values": values, "proposing": round(proposing, 2), "training": round(training, 2)}
+    worths = {r.slug: curve(r, histories[r.slug], values[r.slug], kept) for r in countries}
+    return {"values": values, "worths": worths, "proposing": round(proposing, 2), "training": round(training, 2)}
+
+
+def curve(region: Region, history: Sequence[Observation], values: Sequence[float | None], kept: Kept) -> list[float]:
+    """Return what the point with the best value is worth after each batch; 0 where all diverged."""
+    return [0.0 if best is None else kept.worth(region, history[best].point) for best in incumbents(values)]
 
 
 def asked(countries: Sequence[Region], number: int, histories: Histories, seed: int) -> list[dict[str, Value]]:

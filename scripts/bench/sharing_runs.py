@@ -12,7 +12,7 @@ from pathlib import Path
 
 import harness
 from harness import NotMeasuredError, measure
-from sharing_stats import Values
+from sharing_stats import Curves, Values
 from sharing_work import digest, make_study, stamp
 
 FOLDER = Path(__file__).resolve().parent
@@ -21,6 +21,7 @@ OUR_SOURCES = (
     "workflows/space.py",
     "workflows/constraints.py",
     "scripts/bench/sharing_run.py",
+    "scripts/bench/sharing_stats.py",
     "scripts/bench/sharing_work.py",
 )
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -39,10 +40,11 @@ class Key:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run gave: the value of every trial by country, in order, and CPU seconds."""
+    """What a run gave: the value of every trial by country, in order, what came of them, and CPU seconds."""
 
     key: Key
     values: Values
+    worths: Curves
     proposing: float
     training: float
 
@@ -67,7 +69,7 @@ class Area:
             return None
         if raw["stamp"] != self.stamp:
             return None
-        return Run(key, raw["values"], raw["proposing"], raw["training"])
+        return Run(key, raw["values"], raw["worths"], raw["proposing"], raw["training"])
 
     def all(self, keys: Iterable[Key]) -> list[Run]:
         """Return the runs that are there."""

@@ -4,9 +4,10 @@ A row of `theta` holds log length scales, log amplitude and log noise. Their pri
 space's diagonal, little noise. Rows are fitted and asked together, as arrays with one more axis.
 
 Observations of other sources, such as other regions, count by their similarity s: source j's objective is taken for
-s_j f + sqrt(1 - s_j^2) g_j with f the region's own and g_j one of its own, all of one kernel. So the covariance of
-points of two sources is s_j s_k times the kernel, of one source the kernel itself (the intrinsic coregionalisation
-model of Bonilla et al. 2007 with one factor, which is the region that asks).
+r_j (s_j f + sqrt(1 - s_j^2) g_j) with f the region's own and g_j one of its own, all of one kernel. So the covariance
+of points of two sources is r_j s_j r_k s_k times the kernel, of one source r_j^2 times it (the intrinsic
+coregionalisation model of Bonilla et al. 2007 with one factor, which is the region that asks). The scales r_j and how
+the sources' noise variances relate are given.
 """
 
 from __future__ import annotations
@@ -37,20 +38,32 @@ class Data:
     groups: NDArray[np.intp]
     sources: NDArray[np.intp] | None = None  # of each point; 0: the region itself. None: all are its own
     similarity: Array | None = None  # of each source with the region itself, -1 to 1; that of source 0 is 1
+    scales: Array | None = None  # of each source's objective, that of source 0 is 1; None: all are
+    noises: Array | None = None  # what the noise's variance is multiplied by, for each source; None: 1
 
     @property
     def toward(self) -> Array:
-        """Each point's similarity with the region itself."""
+        """How much of each point's objective is the region's own."""
         if self.sources is None or self.similarity is None:
             return np.ones(len(self.targets))
-        return np.asarray(self.similarity[self.sources])
+        scales = 1.0 if self.scales is None else self.scales
+        return np.asarray((scales * self.similarity)[self.sources])
 
     @property
     def shares(self) -> Array:
         """What the kernel of each pair of points is multiplied by."""
         if self.sources is None:
             return np.ones((1, 1))
-        return np.where(self.sources[:, None] == self.sources, 1.0, np.outer(self.toward, self.toward))
+        scale = np.ones(len(self.targets)) if self.scales is None else self.scales[self.sources]
+        same = self.sources[:, None] == self.sources
+        return np.where(same, np.outer(scale, scale), np.outer(self.toward, self.toward))
+
+    @property
+    def noisy(self) -> Array:
+        """What the noise's variance is multiplied by, for each point."""
+        if self.sources is None or self.noises is None:
+            return np.ones(len(self.targets))
+        return np.asarray(self.noises[self.sources])
 
     def take(self, chosen: NDArray[np.intp]) -> Data:
         """Return some of the points."""
@@ -100,6 +113,7 @@ class Posterior:
         self.targets = data.targets
         self.squares = data.squares()
         self.shares = np.broadcast_to(data.shares, (len(data.targets),) * 2).ravel()
+        self.noisy = data.noisy
         self.prior = prior_of(data.parameters)
 
     def energy(self, theta: Array) -> Array:
@@ -124,9 +138,10 @@ class Posterior:
         slope *= amplitude[:, None] * (5 / 3) * (1 + SQRT5 * distance) * decay
         gradient = np.empty_like(theta)
         gradient[:, :-2] = 0.5 * (slope @ self.squares.T) * np.exp(-2 * theta[:, :-2])
-        trace = np.einsum("kii->k", pull)
-        signal = np.einsum("kij,kij->k", pull, covariance) - trace * (noise + JITTER)
-        gradient[:, -2], gradient[:, -1] = 0.5 * signal, 0.5 * trace * noise
+        diagonal = np.einsum("kii->ki", pull)
+        chance = noise * (diagonal @ self.noisy)
+        signal = np.einsum("kij,kij->k", pull, covariance) - chance - JITTER * diagonal.sum(axis=1)
+        gradient[:, -2], gradient[:, -1] = 0.5 * signal, 0.5 * chance
         gradient += (theta - self.prior.mean) / self.prior.sd**2
         return np.where(good, fit + self._prior_energy(theta), np.inf), gradient
 
@@ -144,7 +159,7 @@ class Posterior:
         kernel = np.exp(theta[:, -2:-1]) * (1 + SQRT5 * distance + (5 / 3) * distance**2) * decay
         kernel *= self.shares
         covariance = kernel.reshape(len(theta), count, count)
-        covariance[:, np.arange(count), np.arange(count)] += np.exp(theta[:, -1:]) + JITTER
+        covariance[:, np.arange(count), np.arange(count)] += np.exp(theta[:, -1:]) * self.noisy + JITTER
         return covariance, distance, decay
 
     def _prior_energy(self, theta: Array) -> Array:
@@ -156,12 +171,13 @@ class Process:
 
     def __init__(self, data: Data, theta: Array) -> None:
         self.scale = np.exp(-theta[:, :-2])[:, data.groups]  # (rows, features)
-        self.amplitude, self.noise = np.exp(theta[:, -2]), np.exp(theta[:, -1])
+        self.amplitude, noise = np.exp(theta[:, -2]), np.exp(theta[:, -1])
+        self.noise = noise if data.noises is None else noise * data.noises[0]  # of the region's own points
         self.inputs = data.features * self.scale[:, None, :]
         self.toward = np.ones(1)  # of all points
         covariance = self._kernel(self.inputs) * data.shares
         count = len(data.targets)
-        covariance[:, np.arange(count), np.arange(count)] += self.noise[:, None] + JITTER
+        covariance[:, np.arange(count), np.arange(count)] += noise[:, None] * data.noisy + JITTER
         lower, _ = cholesky(covariance)
         self.whiten = np.linalg.inv(lower)
         self.toward = data.toward

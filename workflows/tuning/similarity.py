@@ -4,11 +4,13 @@ The similarity s of two regions is that of `gaussian`: how much of the one's obj
 a grid the likelihood of both regions' trials together is averaged over a few usual kernels. How common each value
 is among the neighbours is learned as well (empirical Bayes: a mixture over the grid, fitted by expectation
 maximisation), so that families of regions that have nothing to do with each other are told apart after few trials.
+
+How much of a region's targets is chance comes first, from its own trials: of a region with a handful of customers it
+may be nearly all, of another nearly nothing. What is chance cannot agree, and says nothing against a similarity.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -24,44 +26,87 @@ USUAL = np.array([0.25, 0.10, 0.15, 0.20, 0.20, 0.10])  # before anything was se
 USUAL_EARLIER = np.array([0.10, 0.05, 0.10, 0.20, 0.30, 0.25])  # and of a run of the same region before this one
 STRENGTH = 4.0  # neighbours that this is worth
 STEPS = 8
-LENGTHS, NOISES = (0.5, 1.0, 2.0), (math.exp(-5.0), math.exp(-2.0))  # times the usual length scale; variances
+LENGTHS = (0.5, 1.0, 2.0)  # times the usual length scale
+NOISES = np.array([0.005, 0.05, 0.2, 0.5, 0.8])  # parts of the targets' variance
 MOST = 40  # of each region's trials
 
 
-def similarities(own: Data, others: Sequence[Data], earlier: Sequence[bool]) -> Array:
+def noises(regions: Sequence[Data]) -> Array:
+    """Return which part of the variance of each region's targets is chance, 0 to 1.
+
+    Targets have mean 0 and deviation 1. How common each value of a grid is, is learned from all of the regions.
+    """
+    logs = np.array([_by_noise(region.take(np.arange(len(region.targets))[-MOST:])) for region in regions])
+    usual = np.full(logs.shape, 1 / len(NOISES))
+    return np.asarray(np.round(_mixed(usual, logs) @ NOISES, 3))
+
+
+def similarities(own: Data, others: Sequence[Data], earlier: Sequence[bool], chance: Array) -> Array:
     """Return each neighbour's similarity, 0 to 1; without trials of one's own what is usual.
 
     `own` and `others` hold targets of mean 0 and deviation 1. Which of the neighbours are runs of the same region
-    says `earlier`.
+    says `earlier`; `chance` is what `noises` says of the region itself and then of the others.
     """
-    usual = np.array([USUAL_EARLIER if same else USUAL for same in earlier]).reshape(len(others), len(GRID))
+    if not others:
+        return np.zeros(0)
+    usual = np.array([USUAL_EARLIER if same else USUAL for same in earlier])
     if not len(own.targets):
         return np.asarray(np.round(usual @ GRID, 3))
-    logs = np.array([_log_likelihoods(own, other) for other in others]).reshape(usual.shape)
-    likelihoods = np.exp(logs - logs.max(axis=1, keepdims=True, initial=-np.inf))
+    pairs = zip(others, chance[1:], strict=True)
+    logs = np.array([_by_similarity(own, other, chance[0], theirs) for other, theirs in pairs])
+    return np.asarray(np.round(_mixed(usual, logs) @ GRID, 3))
+
+
+def _mixed(usual: Array, logs: Array) -> Array:
+    """Return the probability of each value of a grid (columns) for each region (rows), given its log likelihoods.
+
+    Expectation maximisation: how common the values are moves from what is usual to what the regions say.
+    """
+    likelihoods = np.exp(logs - logs.max(axis=1, keepdims=True))
     odds = usual
     for _ in range(STEPS):
         shares = odds * likelihoods
         shares /= shares.sum(axis=1, keepdims=True)
-        learned = (STRENGTH * usual + shares.sum(axis=0)) / (STRENGTH + len(others))
+        learned = (STRENGTH * usual + shares.sum(axis=0)) / (STRENGTH + len(logs))
         odds = learned / learned.sum(axis=1, keepdims=True)
-    return np.asarray(np.round(shares @ GRID, 3)) if len(others) else np.zeros(0)
+    return np.asarray(shares)
 
 
-def _log_likelihoods(own: Data, other: Data) -> Array:
+def _by_noise(data: Data) -> Array:
+    """Return the log likelihood of a region's targets for each noise of the grid."""
+    if not len(data.targets):
+        return np.zeros(len(NOISES))
+    part = NOISES[:, None, None]
+    return _log_likelihoods((1 - part) * _kernels(data)[:, None] + part * np.eye(len(data.targets)), data.targets)
+
+
+def _by_similarity(own: Data, other: Data, mine: float, theirs: float) -> Array:
     """Return the log likelihood of both regions' targets for each similarity of the grid."""
     features = np.concatenate([own.features[-MOST:], other.features[:MOST]])
     targets = np.concatenate([own.targets[-MOST:], other.targets[:MOST]])
     side = np.arange(len(targets)) < len(own.targets[-MOST:])
-    squares = Data(features, targets, own.groups).squares().sum(axis=0)
-    usual = math.exp(-2 * prior_of(own.parameters).mean[0])
-    shared = np.where(side[:, None] == side, 1.0, GRID[:, None, None])
-    logs = []
-    for length, noise in itertools.product(LENGTHS, NOISES):
-        distance = SQRT5 * np.sqrt(usual / length**2 * squares)
-        kernel = ((1 + distance + distance**2 / 3) * np.exp(-distance)).reshape(len(targets), -1)
-        lower, _ = cholesky(kernel * shared + noise * np.eye(len(targets)))
-        white = np.linalg.solve(lower, np.broadcast_to(targets[:, None], (len(GRID), len(targets), 1)))[..., 0]
-        logs.append(-0.5 * (white**2).sum(axis=1) - np.log(np.einsum("kii->ki", lower)).sum(axis=1))
+    chance = np.where(side, mine, theirs)
+    signal = np.sqrt(1 - chance)
+    shared = np.where(side[:, None] == side, 1.0, GRID[:, None, None]) * np.outer(signal, signal)
+    kernels = _kernels(Data(features, targets, own.groups))
+    return _log_likelihoods(kernels[:, None] * shared + np.diag(chance), targets)
+
+
+def _kernels(data: Data) -> Array:
+    """Return the correlations of all pairs of points, for each of the lengths."""
+    squares = data.squares().sum(axis=0)
+    usual = math.exp(-2 * prior_of(data.parameters).mean[0])
+    distance = SQRT5 * np.sqrt(usual / np.array(LENGTHS)[:, None] ** 2 * squares)
+    kernels = (1 + distance + distance**2 / 3) * np.exp(-distance)
+    return np.asarray(kernels.reshape(len(LENGTHS), len(data.targets), -1))
+
+
+def _log_likelihoods(covariances: Array, targets: Array) -> Array:
+    """Return the log of the mean likelihood over lengths (the first axis), for each value of a grid (the second)."""
+    count = len(targets)
+    lower, _ = cholesky(covariances.reshape(-1, count, count))
+    white = np.linalg.solve(lower, np.broadcast_to(targets[:, None], (len(lower), count, 1)))[..., 0]
+    logs = -0.5 * (white**2).sum(axis=1) - np.log(np.einsum("kii->ki", lower)).sum(axis=1)
+    logs = logs.reshape(len(covariances), -1)
     top = np.max(logs)
-    return np.asarray(np.log(np.exp(np.array(logs) - top).mean(axis=0) + 1e-300) + top)
+    return np.asarray(np.log(np.exp(logs - top).mean(axis=0) + 1e-300) + top)

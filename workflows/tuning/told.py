@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from workflows.tuning.domain import Domain
 from workflows.tuning.encoding import Array, Encoding
-from workflows.tuning.gaussian import Data
+from workflows.tuning.gaussian import NOISE_CENTRE, Data
 from workflows.tuning.sharing import Neighbour, Observation, best_and_first, worst_last
-from workflows.tuning.similarity import similarities
+from workflows.tuning.similarity import noises, similarities
 
 MOST = 400  # observations the model is fitted to: the best ones and the latest ones, half and half
 OTHERS, OTHERS_LEAST = 240, 40  # less one's own, but at least so many: observations of others
@@ -26,6 +27,7 @@ class Part:
 
     rows: Array  # coordinates
     data: Data
+    noise: float = 0.0  # the part of the targets' variance that is chance; only known where regions are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A region's own trials, and its neighbours with theirs and their similarity, the most similar first."""
+    """A region's own trials, and its neighbours with theirs and their similarity, the most telling first."""
 
     own: Part
     neighbours: tuple[tuple[Neighbour, Part, float], ...]
@@ -52,13 +54,20 @@ def compare(domain: Domain, history: Sequence[Observation], neighbours: Sequence
     if not others:
         return Compared(own, ())
     parts = [_part(encoding, best_and_first(neighbour.history, EACH)) for neighbour in others]
-    alike = similarities(own.data, [part.data for part in parts], [neighbour.earlier for neighbour in others])
-    order = [int(number) for number in np.argsort(-alike, kind="stable") if alike[number] >= SIMILAR]
+    chance = noises([part.data for part in [own, *parts]])
+    own, *parts = [replace(part, noise=float(noise)) for part, noise in zip([own, *parts], chance, strict=True)]
+    earlier = [neighbour.earlier for neighbour in others]
+    alike = similarities(own.data, [part.data for part in parts], earlier, chance)
+    telling = alike * np.sqrt(1 - chance[1:])  # how a neighbour's values correlate with the region's objective
+    order = [int(number) for number in np.argsort(-telling, kind="stable") if alike[number] >= SIMILAR]
     return Compared(own, tuple((others[number], parts[number], float(alike[number])) for number in order))
 
 
 def tell(domain: Domain, history: Sequence[Observation], neighbours: Sequence[Neighbour] = ()) -> Told:
-    """Return what the model is fitted to. Neighbours come in by their similarity, the most similar first."""
+    """Return what the model is fitted to, the most telling neighbours first.
+
+    Targets have deviation 1, so where more of them is chance the objective's scale is smaller.
+    """
     compared = compare(domain, history, neighbours)
     own = compared.own
     room = max(OTHERS - len(own.rows), OTHERS_LEAST)
@@ -70,12 +79,15 @@ def tell(domain: Domain, history: Sequence[Observation], neighbours: Sequence[Ne
             room -= len(part.rows)
     if len(taken) == 1:
         return Told(own.data, own.rows, len(own.rows))
+    chance = np.array([part.noise for part in taken])
     data = Data(
         features=np.concatenate([part.data.features for part in taken]),
         targets=np.concatenate([part.data.targets for part in taken]),
         groups=own.data.groups,
         sources=np.repeat(np.arange(len(taken)), [len(part.rows) for part in taken]),
         similarity=np.array(similarity),
+        scales=np.sqrt((1 - chance) / (1 - own.noise)),
+        noises=chance / math.exp(NOISE_CENTRE),
     )
     return Told(data, np.concatenate([part.rows for part in taken]), len(own.rows))
 

@@ -15,10 +15,10 @@ from workflows.study import Search
 from workflows.tuning import Neighbour, Observation, Shared, propose
 from workflows.tuning.domain import domain_of
 from workflows.tuning.encoding import Encoding
-from workflows.tuning.gaussian import Data, Posterior, Process
+from workflows.tuning.gaussian import NOISE_CENTRE, Data, Posterior, Process
 from workflows.tuning.sharing import index_in_sequence
-from workflows.tuning.similarity import similarities
-from workflows.tuning.told import EACH, tell
+from workflows.tuning.similarity import noises, similarities
+from workflows.tuning.told import EACH, compare, tell
 
 SPACE = (
     Real("learning_rate", 1e-4, 1e-1, log=True),
@@ -144,10 +144,13 @@ def test_similar_and_opposite_families_are_told_apart():
     assert (told.data.similarity[1:] > 0.6).all()
 
 
-def data(objective, count, start):
+def data(objective, count, start, noise=0.0):
+    """Return trials of which `noise` is the part that is chance, as targets of mean 0 and deviation 1."""
     encoding = Encoding(SPACE)
     history = tried(objective, count, start)
     targets = np.array([o.loss for o in history])
+    chance = np.random.default_rng(start).standard_normal(count)
+    targets = math.sqrt(1 - noise) * targets / targets.std() + math.sqrt(noise) * chance
     rows = encoding.coordinates(o.point for o in history)
     return Data(encoding.features(rows) * encoding.weights, (targets - targets.mean()) / targets.std(), encoding.groups)
 
@@ -155,13 +158,37 @@ def data(objective, count, start):
 def test_similarity_grows_with_what_is_known():
     few, many = data(loss, 4, 0), data(loss, 16, 0)
     alike, unlike = data(loss, 16, 500), data(opposite, 16, 900)
-    early, late = (similarities(own, [alike, unlike], [False, False]) for own in (few, many))
+    early, late = (similarities(own, [alike, unlike], [False] * 2, np.full(3, 0.01)) for own in (few, many))
     assert late[0] > 0.8 > 0.2 > late[1]
     assert abs(early[0] - early[1]) < late[0] - late[1]
-    assert similarities(few, [], []).shape == (0,)
+    assert similarities(few, [], [], np.zeros(1)).shape == (0,)
     nothing = Data(np.zeros((0, few.features.shape[1])), np.zeros(0), few.groups)
-    unknown = similarities(nothing, [alike, alike], [False, True])
+    unknown = similarities(nothing, [alike, alike], [False, True], noises([nothing, alike, alike]))
     assert 0.4 < unknown[0] < unknown[1] < 0.9
+
+
+def test_what_is_chance_is_seen_and_does_not_speak_against_a_similarity():
+    regions = [data(loss, 24, 0), data(loss, 24, 500), data(loss, 24, 900, noise=0.7), data(opposite, 24, 1300)]
+    chance = noises(regions)
+    assert chance[2] > 0.5 > 0.1 > max(chance[0], chance[1], chance[3])
+    alike, noisy, unlike = similarities(regions[0], regions[1:], [False] * 3, chance)
+    assert alike > 0.8 and noisy > 0.6 and unlike < 0.2
+    blind = similarities(regions[0], regions[1:], [False] * 3, np.full(4, 0.01))
+    assert blind[1] < 0.3 < noisy
+
+
+def test_a_neighbour_that_is_mostly_chance_comes_last():
+    rows = tried(loss, 20, 500)
+    chance = 0.15 * np.random.default_rng(1).standard_normal(20)
+    noisy = Neighbour("noisy", [Observation(o.point, o.loss + float(e)) for o, e in zip(rows, chance, strict=True)])
+    [clear] = neighbours(loss)
+    compared = compare(domain_of(search("model")), tried(loss, 20, 1000), [noisy, clear])
+    assert [neighbour.name for neighbour, _, _ in compared.neighbours] == [clear.name, "noisy"]
+    (_, first, _), (_, last, _) = compared.neighbours
+    assert max(compared.own.noise, first.noise) < 0.2 < 0.5 < last.noise
+    told = tell(domain_of(search("model")), tried(loss, 20, 1000), [noisy, clear])
+    assert told.data.noises * math.exp(NOISE_CENTRE) == pytest.approx([compared.own.noise, first.noise, last.noise])
+    assert told.data.scales[2] < 0.8 < told.data.scales[1]
 
 
 def test_the_model_of_several_sources_is_the_textbooks():
@@ -172,6 +199,8 @@ def test_the_model_of_several_sources_is_the_textbooks():
         own.groups,
         np.repeat([0, 1], [6, 5]),
         np.array([1.0, 0.7]),
+        scales=np.array([1.0, 0.5]),
+        noises=np.array([3.0, 9.0]),
     )
     theta = np.array([[*[-0.3] * own.parameters, 0.2, -4.0]])
     scale = np.exp(-theta[0, :-2])[both.groups]
@@ -181,15 +210,20 @@ def test_the_model_of_several_sources_is_the_textbooks():
         return math.exp(0.2) * (1 + distance + distance**2 / 3) * np.exp(-distance)
 
     covariance = kernel(both.features, both.features)
-    covariance[:6, 6:] *= 0.7
-    covariance[6:, :6] *= 0.7
-    covariance += np.eye(11) * (math.exp(-4) + 1e-8)
+    covariance[:6, 6:] *= 0.7 * 0.5
+    covariance[6:, :6] *= 0.7 * 0.5
+    covariance[6:, 6:] *= 0.5**2
+    covariance += np.diag(np.repeat([3.0, 9.0], [6, 5]) * math.exp(-4) + 1e-8)
     there = own.features[:3] * 0.9 + 0.05
-    cross = kernel(there, both.features) * np.repeat([1.0, 0.7], [6, 5])
+    cross = kernel(there, both.features) * np.repeat([1.0, 0.7 * 0.5], [6, 5])
     means, deviations = Process(both, theta).predict(there)
     assert means[0] == pytest.approx(cross @ np.linalg.solve(covariance, both.targets))
     rest = math.exp(0.2) - np.einsum("ij,ji->i", cross, np.linalg.solve(covariance, cross.T))
     assert deviations[0] == pytest.approx(np.sqrt(rest))
+    believed = Process(both, theta)
+    believed.believe(there[:1])
+    seen = rest[0] + 3.0 * math.exp(-4) + 1e-8  # a believed point has the noise of the region's own
+    assert believed.predict(there[:1])[1][0] == pytest.approx(np.sqrt(rest[0] - rest[0] ** 2 / seen))
     energy, gradient = Posterior(both).energy_and_gradient(theta)
     moves = np.eye(theta.shape[1]) * 1e-5
     ups, downs = (Posterior(both).energy(theta + sign * moves) for sign in (1, -1))
