@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import lanes_pool
@@ -92,7 +92,7 @@ class Lanes:
                          f"{again.busy:.1%} in {again.seconds:,.0f} s")  # fmt: skip
             notes.append(f"  delays: {_delays(found.delays)}")
             if found.parts and shape.regions * shape.lanes <= shape.slots:  # else a start waits for a slot
-                notes.append(f"  means of the parts: {_parts(found.parts)}")
+                notes.append(f"  means of the parts: {found.parts}")
         return self._row(f"on the pool: {shape}", uses["lanes"], uses["rounds"], "\n".join(notes))
 
     def _row(self, workload: str, lanes: Use, rounds: Use, note: str) -> Row:
@@ -135,10 +135,6 @@ def _range(uses: list[Use]) -> str:
 
 def _delays(delays: Delays) -> str:
     return f"manager {number(delays.manager, 's')}, start {number(delays.start, 's')}"
-
-
-def _parts(one: pools.Barrier) -> str:
-    return ", ".join(f"{field.name} {number(getattr(one, field.name), 's')}" for field in fields(one))
 
 
 def main() -> int:

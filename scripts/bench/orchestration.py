@@ -8,13 +8,13 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import orchestration_inputs as inputs
 import orchestration_pool as pools
-from harness import NotMeasuredError, Row, disk_mb, finish, in_turn, measure, measure_groups, number, options, work_area
+from harness import NotMeasuredError, Row, disk_mb, finish, in_turn, measure, measure_groups, options, work_area
 
 from workflows.names import RunFolder
 from workflows.pool import Pool
@@ -170,8 +170,8 @@ class Orchestration:
         note = "\n".join(
             [
                 f"whole: {_range([one.total for one in ours])}; without scripts: {_range([one.total for one in peer])}",
-                "medians of the parts, ours: " + _parts(pools.median_of(ours)),
-                "medians of the parts, peer: " + _parts(pools.median_of(peer)),
+                f"medians of the parts, ours: {pools.median_of(ours)}",
+                f"medians of the parts, peer: {pools.median_of(peer)}",
                 "means of DAGMan's whole-second stamps: "
                 + ", ".join(f"{kind} {seconds:.1f} s" for kind, seconds in scripts.items()),
                 "rounds that a model proposes; the event log has milliseconds; the pool scans its logs every second",
@@ -262,10 +262,6 @@ def add_journals(run: RunFolder, times: dict[str, pools.Times]) -> None:
 
 def _range(seconds: list[float]) -> str:
     return f"{min(seconds):.1f} to {max(seconds):.1f} s"
-
-
-def _parts(one: pools.Barrier) -> str:
-    return ", ".join(f"{field.name} {number(getattr(one, field.name), 's')}" for field in fields(one))
 
 
 def main() -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness import NotMeasuredError
+from harness import NotMeasuredError, number
 
 from workflows.names import parse_node
 from workflows.pool import Pool, require_pool
@@ -162,6 +162,9 @@ class Barrier:
     def total(self) -> float:
         """The whole barrier."""
         return sum(getattr(self, field.name) for field in fields(self))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{field.name} {number(getattr(self, field.name), 's')}" for field in fields(self))
 
 
 @dataclass

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import harness
-from harness import NotMeasuredError, measure
+import kept_runs
+from harness import NotMeasuredError
 from sharing_stats import Curves, Values
 from sharing_work import digest, make_study, stamp
 
@@ -24,7 +23,6 @@ OUR_SOURCES = (
     "scripts/bench/sharing_stats.py",
     "scripts/bench/sharing_work.py",
 )
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 TIME_LIMIT = 7200  # seconds for a run
 
 
@@ -63,13 +61,8 @@ class Area:
 
     def find(self, key: Key) -> Run | None:
         """Return a kept run; None if there is none, or one of other sources."""
-        try:
-            raw = json.loads(self._file(key).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        if raw["stamp"] != self.stamp:
-            return None
-        return Run(key, raw["values"], raw["worths"], raw["proposing"], raw["training"])
+        raw = kept_runs.find(self._file(key), self.stamp)
+        return raw and Run(key, raw["values"], raw["worths"], raw["proposing"], raw["training"])
 
     def all(self, keys: Iterable[Key]) -> list[Run]:
         """Return the runs that are there."""
@@ -77,25 +70,18 @@ class Area:
 
     def fill(self, keys: Iterable[Key], workers: int) -> Iterator[str]:
         """Make the runs that are missing, and say of each how it ended."""
-        missing = [key for key in keys if self.find(key) is None]
-        with ThreadPoolExecutor(workers) as pool:
-            for number, text in enumerate(pool.map(self._make, missing), start=1):
-                yield f"{number} of {len(missing)}: {text}"
+        return kept_runs.fill([key for key in keys if self.find(key) is None], self._make, workers)
 
     def _make(self, key: Key) -> str:
         name = f"{key.share} {key.seed}"
         before = self.stamp
         words = [self.folder, key.share, str(key.seed), str(key.trials), *key.countries]
-        env = ONE_THREAD | {"PYTHONPATH": str(harness.REPOSITORY)}
         try:
-            found = measure([sys.executable, FOLDER / "sharing_run.py", *words], timeout=TIME_LIMIT, env=env)
+            found = kept_runs.measured([sys.executable, FOLDER / "sharing_run.py", *words], TIME_LIMIT)
         except NotMeasuredError as error:
             return f"{name}: {error}"
-        raw = {"stamp": before, **json.loads(found.output)}
-        file = self._file(key)
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps(raw), encoding="utf-8")
-        part.replace(file)
+        raw = json.loads(found.output)
+        kept_runs.keep(self._file(key), before, raw)
         return f"{name}: proposals {raw['proposing']:.0f} s, trainings {raw['training']:.0f} s of CPU"
 
     def _file(self, key: Key) -> Path:

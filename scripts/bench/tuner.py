@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from harness import Row, measure, measure_groups, table, to_json
+import kept_runs
+from harness import Row, measure_groups, table, to_json
 from tuner_cost import PROPOSALS, TRIALS
 from tuner_peers import BUDGETS, GP_SAMPLER, METHODS, OURS, RANDOM, SKOPT, TPE
 from tuner_problems import problems
-from tuner_runs import FOLDER, ONE_THREAD, Area, Key, Run, version
+from tuner_runs import FOLDER, Area, Key, Run, version
 from tuner_stats import Comparison, compare, medians_text, published
 
 BENCH = "tuner"
@@ -141,8 +142,7 @@ class TunerBench:
 
     def _cost(self, method: str, region: int, neighbours: int = 0) -> tuple[float, float]:
         words = [method, str(region), str(self.sizes.trials), str(PROPOSALS), str(neighbours)]
-        env = ONE_THREAD | {"PYTHONPATH": str(harness.REPOSITORY)}
-        found = measure([sys.executable, FOLDER / "tuner_cost.py", *words], env=env)
+        found = kept_runs.measured([sys.executable, FOLDER / "tuner_cost.py", *words])
         return float(found.output), found.peak_mb
 
     def to_json(self, rows: Sequence[Row]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import sys
 import sysconfig
 import venv
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -17,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from harness import NotMeasuredError, measure
+import kept_runs
+from harness import NotMeasuredError
 from train_cpu_turns import ENVIRONMENT as TORCH_ENVIRONMENT
 from train_cpu_turns import TORCH, torch_python
 from tuner_peers import OPTUNAS, OURS, SKOPT
@@ -28,7 +28,6 @@ ENVIRONMENT = TORCH_ENVIRONMENT.with_name("bench-optuna")
 OPTUNA = "5.0.0"
 SHARED = ("numpy", "scipy", "scikit-learn")  # in the same versions there, so that the problems are the same
 OUR_SOURCES = ("workflows/tuning/**/*.py", "workflows/space.py", "workflows/constraints.py")
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 TIME_LIMIT = 1800  # seconds for a run
 
 
@@ -59,11 +58,8 @@ class Area:
 
     def find(self, key: Key) -> Run | None:
         """Return a kept run; None if there is none, or one of another version of the problem or the tuner."""
-        try:
-            raw = json.loads(self._file(key).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        if raw["stamp"] != stamp(key.problem, key.method):
+        raw = kept_runs.find(self._file(key), stamp(key.problem, key.method))
+        if raw is None:
             return None
         best = {int(budget): value for budget, value in raw["best"].items()}
         return Run(key, best, raw["seconds"], raw["peak_mb"])
@@ -74,28 +70,18 @@ class Area:
 
     def fill(self, keys: Iterable[Key], workers: int) -> Iterator[str]:
         """Make the runs that are missing, and say of each how it ended."""
-        missing = [key for key in keys if self.find(key) is None]
-        with ThreadPoolExecutor(workers) as pool:
-            for number, text in enumerate(pool.map(self._make, missing), start=1):
-                yield f"{number} of {len(missing)}: {text}"
+        return kept_runs.fill([key for key in keys if self.find(key) is None], self._make, workers)
 
     def _make(self, key: Key) -> str:
         name = f"{key.problem} {key.method} {key.seed}"
         before = stamp(key.problem, key.method)
+        words = [key.problem, key.method, str(key.seed)]
         try:
-            found = measure(
-                [python_of(key.method), FOLDER / "tuner_run.py", key.problem, key.method, str(key.seed)],
-                timeout=TIME_LIMIT,
-                env=ONE_THREAD | {"PYTHONPATH": str(harness.REPOSITORY)},
-            )
+            found = kept_runs.measured([python_of(key.method), FOLDER / "tuner_run.py", *words], TIME_LIMIT)
         except NotMeasuredError as error:
             return f"{name}: {error}"
-        raw: dict[str, Any] = {"stamp": before, **json.loads(found.output), "peak_mb": round(found.peak_mb, 1)}
-        file = self._file(key)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps(raw), encoding="utf-8")
-        part.replace(file)
+        raw: dict[str, Any] = {**json.loads(found.output), "peak_mb": round(found.peak_mb, 1)}
+        kept_runs.keep(self._file(key), before, raw)
         return f"{name}: {raw['best']}, {raw['seconds']:.1f} s"
 
     def _file(self, key: Key) -> Path:

@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 from tests.workflows.conftest import write_region
+from workflows.space import Integer
 
 
 @pytest.fixture
@@ -49,6 +50,7 @@ def test_every_country_gets_the_example_s_network_and_space(work, area):
         "learning_rate",
         "l2",
     ]
+    assert norway.search.space[0] == Integer("hidden", 8, 512, log=True)
     assert norway.metric.name == "ndcg@20"
 
 
@@ -59,10 +61,25 @@ def test_a_run_is_the_same_again_and_trains_nothing_twice(bench, work, area, mon
     first = run(countries, work.Kept(area), seed=1)
     assert {slug: len(values) for slug, values in first["values"].items()} == {"norway": 12, work.LARGEST: 12}
     assert all(0 <= value <= 1 for values in first["values"].values() for value in values)
+    assert {slug: len(worths) for slug, worths in first["worths"].items()} == {"norway": 3, work.LARGEST: 3}
     monkeypatch.setattr(work, "train", None)
     kept = work.Kept(area)
-    assert run(countries, kept, seed=1)["values"] == first["values"]
+    again = run(countries, kept, seed=1)
+    assert (again["values"], again["worths"]) == (first["values"], first["worths"])
     assert set(work.costs(kept.found)) == {"norway", work.LARGEST}
+
+
+def test_a_point_is_worth_the_mean_of_trainings_with_other_seeds(work, area, monkeypatch):
+    [norway] = work.regions(area / "study.yaml", "off", 8, ["norway"])
+    seen = []
+
+    def train(region, point):
+        seen.append(region.train.seed)
+        return work.Trained(None if region.train.seed == work.JUDGES[0] else 0.4, 1.0)
+
+    monkeypatch.setattr(work, "train", train)
+    assert work.Kept(area).worth(norway, {"hidden": 8}) == pytest.approx(0.3)
+    assert seen == list(work.JUDGES) and norway.train.seed not in seen
 
 
 def test_a_torn_line_of_results_is_passed_over(work, area):
@@ -75,22 +92,29 @@ def test_a_run_of_other_sources_is_made_again(bench, area):
     runs = bench("sharing_runs")
     kept, key = runs.Area(area), runs.Key("warm", 0, 8)
     assert kept.find(key) is None
-    raw = {"stamp": kept.stamp, "values": {"norway": [0.1] * 8}, "proposing": 1.0, "training": 2.0}
+    found = {"values": {"norway": [0.1] * 8}, "worths": {"norway": [0.1] * 2}, "proposing": 1.0, "training": 2.0}
+    raw = {"stamp": kept.stamp, **found}
     (area / "warm-0-8-run.json").write_text(json.dumps(raw))
-    assert kept.all([key, runs.Key("off", 0, 8)]) == [runs.Run(key, raw["values"], 1.0, 2.0)]
+    assert kept.all([key, runs.Key("off", 0, 8)]) == [runs.Run(key, **found)]
     (area / "warm-0-8-run.json").write_text(json.dumps(raw | {"stamp": "other"}))
     assert kept.find(key) is None
 
 
+def test_the_best_trial_after_each_batch(stats):
+    assert stats.incumbents([0.2, None, 0.4, 0.2, 0.4, None, 0.6, 0.5]) == [2, 6]
+    assert stats.incumbents([None] * 4 + [0.0, None, 0.0, 0.0]) == [None, 4]
+
+
 def test_regret_goes_from_the_start_of_countries_alone_to_the_best_known(stats):
-    alone = {"a": [0.2, None, 0.4, 0.2, 0.2, 0.2, 0.6, 0.0], "flat": [0.0] * 8}
-    shared = {"a": [0.2, 0.2, 0.2, 0.2, 0.6, 1.0, 0.2, 0.2], "flat": [0.0] * 8}
-    by = stats.scales([alone], [alone, shared])
+    values = {"a": [0.2, None, 0.4, 0.2, 0.2, 0.2, 0.6, 0.0], "flat": [0.0] * 8}
+    alone = {"a": [0.4, 0.8], "flat": [0.0, 0.0]}
+    shared = {"a": [0.2, 1.0], "flat": [0.0, 0.0]}
+    by = stats.scales([values], [alone, shared])
     assert by == {"a": stats.Scale(best=1.0, usual=0.2)}
-    assert stats.mean_regrets([alone], by) == pytest.approx([0.75, 0.5])
+    assert stats.mean_regrets([alone], by) == pytest.approx([0.75, 0.25])
     assert stats.mean_regrets([shared], by) == pytest.approx([1.0, 0.0])
-    assert stats.mean_regrets([alone, shared], by) == pytest.approx([0.875, 0.25])
-    assert stats.mean_values([alone]) == pytest.approx([0.2, 0.3])
+    assert stats.mean_regrets([alone, shared], by) == pytest.approx([0.875, 0.125])
+    assert stats.mean_worths([alone]) == pytest.approx([0.2, 0.4])
 
 
 def test_trials_needed_come_in_whole_batches(stats):
@@ -102,8 +126,10 @@ def test_rows_of_kept_runs(bench, sharing, monkeypatch, area):
     runs = bench("sharing_runs")
     measured = sharing.SharingBench(sharing.Sizes(trials=8, seeds=1), runs.Area(area))
     monkeypatch.setattr(sharing.SharingBench, "_larger", lambda self: {"a"})
-    values = {"off": [0.2] * 7 + [0.4], "warm": [0.2, 0.2, 0.2, 0.4] * 2, "model": [0.2] * 8}
-    measured.runs = [runs.Run(measured.key(share, 0), {"a": found}, 1.0, 2.0) for share, found in values.items()]
+    worths = {"off": [0.2, 0.4], "warm": [0.4, 0.4], "model": [0.2, 0.2]}
+    measured.runs = [
+        runs.Run(measured.key(share, 0), {"a": [0.2] * 8}, {"a": found}, 1.0, 2.0) for share, found in worths.items()
+    ]
     rows = {row.workload: row for row in measured.rows()}
     name = "trials until the mean regret is what countries alone have after 8: "
     seed = "; 1 seed"

@@ -187,7 +187,7 @@ def measured(runs, monkeypatch):
         found = {"best": {"28": 0.5, "60": 0.25}, "seconds": 2.0}
         return runs.harness.Measured(1.0, 50.0, json.dumps({"problem": problem, **found}))
 
-    monkeypatch.setattr(runs, "measure", measure)
+    monkeypatch.setattr(runs.kept_runs, "measure", measure)
     return calls
 
 
