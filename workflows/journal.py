@@ -4,7 +4,8 @@ Two events matter, and the first of each per trial counts, so that a script DAGM
     {"event": "proposed", "trial": 7, "point": {...}}
     {"event": "settled", "trial": 7, "status": "ok", "value": 0.07, ...}
 (an outcome that is nobody's last word, such as a fault of the machine, is replaced by a later one)
-`"trial": null` is the final training. `{"event": "attempt"}` notes a run that is tried again.
+`"trial": null` is the final training. `{"event": "attempt"}` notes a run that is tried again, and
+`{"event": "won", "trial": 7, "of": 24}` whose point the final training gets, after so many outcomes.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class History:
     proposals: dict[int, Proposal] = field(default_factory=dict)
     settled: dict[int, Settled] = field(default_factory=dict)
     settled_at: dict[int, float] = field(default_factory=dict)  # Unix time
+    won: tuple[int, int] | None = None  # which trial's point the final training gets, and of how many outcomes
     final: Settled | None = None
     attempts: int = 0
     attempt_seconds: float = 0.0
@@ -101,6 +103,10 @@ class History:
         sign = 1.0 if minimize else -1.0
         done = [(sign * s.value, trial) for trial, s in self.settled.items() if s.ok and s.value is not None]
         return self.settled[min(done)[1]] if done else None
+
+    def winner(self, minimize: bool) -> Settled | None:
+        """Return the trial whose point the final training has, or else would have by the values alone."""
+        return self.settled.get(self.won[0]) if self.won else self.best(minimize)
 
 
 class Journal:
@@ -175,6 +181,8 @@ class Journal:
             elif event == "settled":
                 record["curve"] = tuple(record.get("curve", ()))
                 history.settle(Settled(**record), when)
+            elif event == "won":
+                history.won = int(record["trial"]), int(record["of"])
             elif event == "attempt":
                 history.attempts += 1
                 history.attempt_seconds += float(record.get("seconds", 0.0))

@@ -17,14 +17,15 @@ def reason_to_keep(
 ) -> str:
     """Return why the standing champion is kept, or an empty text when the new model takes its place.
 
-    The new model must beat the standing one on the test part, and the best trial of its run must not have been worse
-    on the validation part. A part on which the standing champion could not be scored by the study's metric is no bar.
+    The new model must beat the standing one on the test part, and the winning trial of its run must not have been
+    worse on the validation part. A part on which the standing champion could not be scored by the study's metric is no
+    bar.
     """
     name = metric.name
     if name in standing_valid and valid is not None and _better(standing_valid[name], valid, metric.minimize):
         return (
             f"kept: on the validation data the standing champion reaches {name} {standing_valid[name]:.4f}, "
-            f"the best trial {valid:.4f}"
+            f"the winning trial {valid:.4f}"
         )
     if name in standing_test and not _better(test[name], standing_test[name], metric.minimize):
         return (

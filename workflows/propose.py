@@ -31,7 +31,7 @@ from workflows.pruning import rungs
 from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 from workflows.space import Value, seed_of, with_defaults
 from workflows.study import TRAIN_SETTINGS, Search
-from workflows.tuning import propose
+from workflows.tuning import propose, ranked
 
 
 def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
@@ -124,36 +124,50 @@ def _batch(spec: RegionSpec, history: History, number: int) -> tuple[range, list
 
 
 def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
-    """Write trial.json of the final training: the best trial's hyperparameters, for its best number of epochs.
+    """Write trial.json of the final training: the winning trial's hyperparameters, for its best number of epochs.
 
     Returns False when the region has its champion already.
     """
     spec = read_spec(folder.spec)
-    history = Journal(folder.journal).read()
-    if history.outcome(None) and folder.champion_metrics.exists():
-        return False
-    with Journal(folder.journal).locked():
+    journal = Journal(folder.journal)
+    with journal.locked():
+        history = journal.read()
+        if history.outcome(None) and folder.champion_metrics.exists():
+            return False
         spec = started(folder, spec)
-    best = history.best(spec.metric.minimize)
-    if best is None or best.trial is None:
-        reasons = sorted({f"{s.status}: {s.reason}" for s in history.settled.values()})[:3]
-        raise GiveUpError(
-            f"region {spec.name!r}: no trial succeeded, so there is nothing to train; {'; '.join(reasons)}"
-        )
-    trial = _trial(spec, node, Role.FINAL, history.proposals[best.trial].point, spec.final_parts)
+        winner = _winner(folder, spec, journal, history)
+    trial = _trial(spec, node, Role.FINAL, history.proposals[winner].point, spec.final_parts)
     standing = folder.standing_model.name if folder.standing_model.exists() else None
     _write_trial(
         folder,
         node,
         replace(
             trial,
-            train=replace(trial.train, epochs=max(best.best_epoch, 1), stop_after=0),
+            train=replace(trial.train, epochs=max(history.settled[winner].best_epoch, 1), stop_after=0),
             test_file=data_file("test"),
             champion=standing,
             sha256={**trial.sha256, **_digests(spec, ["test"], standing)},
         ),
     )
     return True
+
+
+def _winner(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History) -> int:
+    """Return the winning trial, and note it: what other regions know by then must not change it in a second try."""
+    if history.won and history.won[1] == len(history.settled):
+        return history.won[0]
+    told = observations(history, spec.metric, sorted(history.proposals))
+    shared = read_shared(folder, spec)
+    seed = seed_of(spec.train.seed, spec.slug, "winner")
+    order = [list(told)[number] for number in ranked(spec.search, list(told.values()), seed, shared)]
+    winner = next((trial for trial in order if history.settled[trial].ok), None)  # pruned ones have not been to the end
+    if winner is None:
+        reasons = sorted({f"{s.status}: {s.reason}" for s in history.settled.values()})[:3]
+        raise GiveUpError(
+            f"region {spec.name!r}: no trial succeeded, so there is nothing to train; {'; '.join(reasons)}"
+        )
+    journal.append("won", trial=winner, of=len(history.settled))
+    return winner
 
 
 def _trial(spec: RegionSpec, node: NodeName, role: Role, point: Mapping[str, Value], parts: tuple[str, ...]) -> Trial:

@@ -30,7 +30,7 @@ class RegionSummary:
     test: Mapping[str, float]  # of the champion, new or standing, on this run's test set
     challenger: Mapping[str, float]  # of the model that did not beat the standing champion
     popularity: Mapping[str, float]
-    validation: float | None  # best trial's metric on the validation part
+    validation: float | None  # winning trial's metric on the validation part
     trials: Mapping[str, int]  # planned, run, ok, failed, pruned
     hours: float
     model: str
@@ -96,7 +96,7 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
     champion: dict[str, Any] = {}
     if final and final.ok and folder.champion_metrics.exists():
         champion = json.loads(folder.champion_metrics.read_text(encoding="utf-8"))
-    best = history.best(spec.metric.minimize)
+    winner = history.winner(spec.metric.minimize)
     status, reason = _status(spec, history, final)
     metrics = final.metrics if final else {}
     return RegionSummary(
@@ -108,7 +108,7 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
         test=final.standing if final and status == "kept" else metrics,
         challenger=metrics if status == "kept" else {},
         popularity=final.baseline if final else {},
-        validation=best.value if best else None,
+        validation=winner.value if winner else None,
         trials=_count(spec, history),
         hours=round(_seconds(history) / HOUR, 4),
         model=str(folder.champion_model) if champion else "",

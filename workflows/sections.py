@@ -22,6 +22,7 @@ WITHOUT_HISTORY = ("random", "sobol")  # methods by which no trial depends on an
 ACQUISITIONS = ("improvement", "improvement_per_second")
 SCHEDULES = ("rounds", "lanes")
 SHARING = ("off", "warm", "model")
+WINNERS = ("observed", "model")
 BELOW_ONE = 1 - 1e-9  # for numbers in [0, 1)
 SMALLEST = 1 << 20  # of memory and disk; HTCondor counts memory in MB
 
@@ -110,6 +111,7 @@ def read_search(section: Section) -> Search:
     rounds = section.whole("rounds", 6, 1, MAX_TRIALS)
     parallel = section.whole("parallel", 4, 1, MAX_TRIALS)
     space = _read_space(section)
+    share = _share(section, method)
     search = Search(
         method,
         space,
@@ -120,7 +122,8 @@ def read_search(section: Section) -> Search:
         schedule=schedule,
         budget=budget,
         prune=prune,
-        share=_share(section, method),
+        share=share,
+        winner=section.choice("winner", "model" if share == "model" else "observed", WINNERS),
     )
     section.finish()
     if method == "grid":

@@ -151,13 +151,13 @@ def _success(result: Result, node: NodeName) -> Settled:
 
 def _judged(final: Settled, history: History, metric: Metric) -> Settled:
     """Say whether the final model takes the standing champion's place; where it does not, the reason says why."""
-    best = history.best(metric.minimize)
+    winner = history.winner(metric.minimize)
     first = history.settled.get(0)  # the trial that measured the standing champion on the validation part
     reason = reason_to_keep(
         metric,
         test=final.metrics,
         standing_test=final.standing,
-        valid=best.value if best else None,
+        valid=winner.value if winner else None,
         standing_valid=first.standing if first else {},
     )
     return replace(final, promoted=not reason, reason=reason or final.reason)

@@ -36,6 +36,7 @@ class Search:
     budget: int = 0  # seconds of training after which nothing new is proposed; 0: no limit
     prune: str = "none"  # one of `pruning.KINDS`
     share: str = "off"  # or warm, model: what a region takes from others and from earlier runs
+    winner: str = "observed"  # or model: by whose word the last training gets a trial's point
 
     @property
     def trials(self) -> int:

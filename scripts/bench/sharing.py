@@ -32,6 +32,15 @@ from nnlib.contract import slug_of
 BENCH = "sharing"
 AREA = harness.WORK / BENCH
 SHARING = ("warm", "model")
+# Ways of finding a country's point: how it shares, and by whose word the winner is chosen.
+WAYS = {
+    OFF: (OFF, "observed"),
+    "warm": ("warm", "observed"),
+    "model": ("model", "model"),
+    "model, winner: observed": ("model", "observed"),
+    "off, winner: model": (OFF, "model"),
+}
+TOGETHER = ("warm", "model", "model, winner: observed")
 BUDGETS = (8, 12, 16, 24, 32)
 GOAL = 16  # trials, for what a country alone has after 32
 SOME_CUSTOMERS = 10
@@ -82,23 +91,23 @@ class SharingBench:
     def rows(self) -> Iterator[Row]:
         """Return the rows of the runs that are there; only seeds count of which all three runs are."""
         by = self._scales()
-        shared = {share: self._of(share) for share in SHARING}
-        for share, runs in shared.items():
-            yield self._needed(share, "regret", mean_regrets(self._of(OFF), by), mean_regrets(runs, by),
-                               GOAL if self.sizes.goals else None, self._note(share, by))  # fmt: skip
-        for share, runs in shared.items():
-            alone, together = ([-worth for worth in mean_worths(side)] for side in (self._of(OFF), runs))
-            yield self._needed(share, "ndcg@20", alone, together)
+        for way in TOGETHER:
+            goal = GOAL if self.sizes.goals and way in SHARING else None
+            yield self._needed(way, OFF, "regret", self._regrets(way, by), self._regrets(OFF, by), goal)
+        chosen = "off, winner: model"
+        yield self._needed("model", chosen, "regret", self._regrets("model", by), self._regrets(chosen, by))
+        for way in TOGETHER:
+            ours, alone = ([-worth for worth in mean_worths(self._of(side))] for side in (way, OFF))
+            yield self._needed(way, OFF, "ndcg@20", ours, alone)
         some = self._larger()
         larger = {slug: scale for slug, scale in by.items() if slug in some}
-        for share, runs in shared.items():
+        for way in TOGETHER:
             what = f"regret in the {len(larger)} countries with {SOME_CUSTOMERS} customers or more"
-            yield self._needed(share, what, mean_regrets(self._of(OFF), larger), mean_regrets(runs, larger))
-        for share, budget in product(SHARING, BUDGETS):
+            yield self._needed(way, OFF, what, self._regrets(way, larger), self._regrets(OFF, larger))
+        for way, budget in product([way for way in WAYS if way != OFF], BUDGETS):
             if budget <= self.sizes.trials:
-                at = budget // BATCH - 1
-                ours, peer = (mean_regrets(side, by)[at] for side in (shared[share], self._of(OFF)))
-                yield Row(f"mean regret after {budget} trials: {share} (peer: off)", ours, peer, "")
+                ours, peer = (self._regrets(side, by)[budget // BATCH - 1] for side in (way, OFF))
+                yield Row(f"mean regret after {budget} trials: {way} (peer: off)", ours, peer, "")
         for share in (OFF, *SHARING):
             spent = [run for run in self.runs if run.key.share == share]
             seconds = statistics.fmean(run.proposing for run in spent)
@@ -109,31 +118,31 @@ class SharingBench:
         seeds = Counter(run.key.seed for run in self.runs)
         return [run for run in self.runs if seeds[run.key.seed] == 1 + len(SHARING)]
 
-    def _of(self, share: str) -> list[Curves]:
-        return [run.worths for run in self._whole() if run.key.share == share]
+    def _of(self, way: str) -> list[Curves]:
+        share, rule = WAYS[way]
+        return [run.worths[rule] for run in self._whole() if run.key.share == share]
+
+    def _regrets(self, way: str, by: dict[str, Scale]) -> list[float]:
+        return mean_regrets(self._of(way), by)
 
     def _scales(self) -> dict[str, Scale]:
         alone = [run.values for run in self._whole() if run.key.share == OFF]
-        return scales(alone, [run.worths for run in self.runs])
+        return scales(alone, [curves for run in self._whole() for curves in run.worths.values()])
 
     def _needed(
-        self,
-        share: str,
-        what: str,
-        alone: Sequence[float],
-        together: Sequence[float],
-        goal: float | None = None,
-        note: str = "",
+        self, way: str, peer: str, what: str, ours: Sequence[float], alone: Sequence[float], goal: float | None = None
     ) -> Row:
         """Return the row of the trials until a falling curve is where that of countries alone ends."""
-        trials, ours = self.sizes.trials, needed(together, alone[-1])
-        never = "" if ours else f" (more than {trials})"
+        trials, found = self.sizes.trials, needed(ours, alone[-1])
+        never = "" if found else f" (more than {trials})"
         seeds = f"{len(self._of(OFF))} seed{'s' * (len(self._of(OFF)) > 1)}"
-        name = f"trials until the mean {what} is what countries alone have after {trials}: {share}{never}; {seeds}"
-        return Row(name, ours or trials + BATCH, trials, "trials", goal, note)
+        other = "" if peer == OFF else f" ({peer})"
+        name = f"trials until the mean {what} is what countries alone{other} have after {trials}: {way}{never}; {seeds}"
+        return Row(name, found or trials + BATCH, trials, "trials", goal, self._note(way) if goal else "")
 
-    def _note(self, share: str, by: dict[str, Scale]) -> str:
-        pairs = zip(self._of(OFF), self._of(share), strict=True)
+    def _note(self, way: str) -> str:
+        by = self._scales()
+        pairs = zip(self._of(OFF), self._of(way), strict=True)
         each = [needed(mean_regrets([ours], by), mean_regrets([alone], by)[-1]) for alone, ours in pairs]
         spent = [f"{slug} {number(found, 's')}" for slug, found in costs(Kept(self.area.folder).found).items()]
         settings = ", ".join(f"{name} {value}" for name, value in LARGEST_TRAIN.items())
@@ -154,7 +163,6 @@ class SharingBench:
     def to_json(self, rows: Sequence[Row]) -> dict[str, Any]:
         """Return the form in which results are kept: besides the rows all curves."""
         by = self._scales()
-        ways = (OFF, *SHARING)
         return {
             **to_json(BENCH, rows),
             "notes": {row.workload: row.note for row in rows if row.note},
@@ -162,10 +170,10 @@ class SharingBench:
             "seeds": list(range(self.sizes.seeds)),
             "seconds": costs(Kept(self.area.folder).found),
             "scales": {slug: [_digits(scale.best), _digits(scale.usual)] for slug, scale in by.items()},
-            "mean regrets": {way: list(map(_digits, mean_regrets(self._of(way), by))) for way in ways},
+            "mean regrets": {way: list(map(_digits, self._regrets(way, by))) for way in WAYS},
             "curves": {
                 way: {slug: [list(map(_digits, run[slug])) for run in self._of(way)] for slug in self._of(way)[0]}
-                for way in ways
+                for way in WAYS
             },
         }
 

@@ -9,15 +9,17 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from sharing_stats import BATCH, incumbents
+from sharing_stats import BATCH
 from sharing_work import STUDY, Kept, regions
 
-from workflows.space import Value, seed_of
+from workflows.space import Point, Value, seed_of
 from workflows.study import Region
-from workflows.tuning import Neighbour, Observation, Shared, propose
+from workflows.tuning import Neighbour, Observation, Shared, propose, ranked
 
 OFF = "off"
 Histories = dict[str, list[Observation]]
@@ -31,8 +33,9 @@ def main() -> None:
 
 
 def run(countries: Sequence[Region], kept: Kept, seed: int) -> dict[str, Any]:
-    """Tune all countries, batch after batch, and return the values of all trials and the seconds that it took."""
+    """Tune all countries, batch after batch; return the values of all trials, what came of them, and the seconds."""
     histories: Histories = {region.slug: [] for region in countries}
+    worths: dict[str, dict[str, list[float]]] = {rule: {r.slug: [] for r in countries} for rule in rules(countries[0])}
     proposing = training = 0.0
     for done in range(0, countries[0].search.trials, BATCH):
         begin = time.process_time()
@@ -44,25 +47,42 @@ def run(countries: Sequence[Region], kept: Kept, seed: int) -> dict[str, Any]:
                 training += found.seconds
                 loss = None if found.value is None else -found.value
                 histories[region.slug].append(Observation(point, loss, found.seconds))
+        for (number, region), rule in product(enumerate(countries), worths):
+            best = winner(countries, number, histories, seed, rule)
+            worths[rule][region.slug].append(0.0 if best is None else kept.worth(region, best))
         print(f"{countries[0].search.share} {seed}: {done + BATCH} trials", file=sys.stderr, flush=True)
     values = {slug: [None if o.loss is None else -o.loss for o in history] for slug, history in histories.items()}
-    worths = {r.slug: curve(r, histories[r.slug], values[r.slug], kept) for r in countries}
     return {"values": values, "worths": worths, "proposing": round(proposing, 2), "training": round(training, 2)}
 
 
-def curve(region: Region, history: Sequence[Observation], values: Sequence[float | None], kept: Kept) -> list[float]:
-    """Return what the point with the best value is worth after each batch; 0 where all diverged."""
-    return [0.0 if best is None else kept.worth(region, history[best].point) for best in incumbents(values)]
+def rules(region: Region) -> tuple[str, ...]:
+    """Return the ways of choosing the winner that are looked at: the usual one of the way of sharing first."""
+    return {OFF: ("observed", "model"), "warm": ("observed",), "model": ("model", "observed")}[region.search.share]
 
 
 def asked(countries: Sequence[Region], number: int, histories: Histories, seed: int) -> list[dict[str, Value]]:
     """Return the next batch of country `number`; alone, each has a seed of its own, as PRE scripts give it."""
     region = countries[number]
-    history = histories[region.slug]
-    if region.search.share == OFF:
-        return propose(region.search, history, (), BATCH, seed_of(seed, region.slug))
-    others = tuple(Neighbour(slug, found) for slug, found in histories.items() if slug != region.slug)
-    return propose(region.search, history, (), BATCH, seed_of(seed), Shared(number, others))
+    alone = region.search.share == OFF
+    mixed = seed_of(seed, region.slug) if alone else seed_of(seed)
+    return propose(
+        region.search, histories[region.slug], (), BATCH, mixed, None if alone else others(number, histories)
+    )
+
+
+def winner(countries: Sequence[Region], number: int, histories: Histories, seed: int, rule: str) -> Point | None:
+    """Return the point with which country `number` would train its last model; None where all diverged."""
+    region, history = countries[number], histories[countries[number].slug]
+    order = ranked(
+        replace(region.search, winner=rule), history, seed_of(seed, region.slug, "winner"), others(number, histories)
+    )
+    return history[order[0]].point if order else None
+
+
+def others(number: int, histories: Histories) -> Shared:
+    """Return what country `number` may know of the others."""
+    found = [Neighbour(slug, history) for slug, history in histories.items()]
+    return Shared(number, tuple(found[:number] + found[number + 1 :]))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -42,7 +42,7 @@ class Run:
 
     key: Key
     values: Values
-    worths: Curves
+    worths: Mapping[str, Curves]  # by the way the winner was chosen, the usual one first
     proposing: float
     training: float
 

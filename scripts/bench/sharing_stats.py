@@ -27,17 +27,6 @@ class Scale:
         return (self.best - worth) / (self.best - self.usual)
 
 
-def incumbents(values: Sequence[float | None]) -> list[int | None]:
-    """Return which trial is the best one after each batch, the first of equals; None where all diverged."""
-    best: int | None = None
-    found = []
-    for number, value in enumerate(values):
-        if value is not None and (best is None or value > (values[best] or 0.0)):
-            best = number
-        found.append(best)
-    return found[BATCH - 1 :: BATCH]
-
-
 def scales(alone: Sequence[Values], curves: Sequence[Curves]) -> dict[str, Scale]:
     """Return every country's scale: the best worth of all runs, and the median of how runs without sharing start.
 

@@ -61,7 +61,10 @@ def test_a_run_is_the_same_again_and_trains_nothing_twice(bench, work, area, mon
     first = run(countries, work.Kept(area), seed=1)
     assert {slug: len(values) for slug, values in first["values"].items()} == {"norway": 12, work.LARGEST: 12}
     assert all(0 <= value <= 1 for values in first["values"].values() for value in values)
-    assert {slug: len(worths) for slug, worths in first["worths"].items()} == {"norway": 3, work.LARGEST: 3}
+    usual = {"off": "observed", "warm": "observed", "model": "model"}[share]
+    assert next(iter(first["worths"])) == usual
+    for worths in first["worths"].values():
+        assert {slug: len(curve) for slug, curve in worths.items()} == {"norway": 3, work.LARGEST: 3}
     monkeypatch.setattr(work, "train", None)
     kept = work.Kept(area)
     again = run(countries, kept, seed=1)
@@ -92,17 +95,17 @@ def test_a_run_of_other_sources_is_made_again(bench, area):
     runs = bench("sharing_runs")
     kept, key = runs.Area(area), runs.Key("warm", 0, 8)
     assert kept.find(key) is None
-    found = {"values": {"norway": [0.1] * 8}, "worths": {"norway": [0.1] * 2}, "proposing": 1.0, "training": 2.0}
+    found = {
+        "values": {"norway": [0.1] * 8},
+        "worths": {"observed": {"norway": [0.1] * 2}},
+        "proposing": 1.0,
+        "training": 2.0,
+    }
     raw = {"stamp": kept.stamp, **found}
     (area / "warm-0-8-run.json").write_text(json.dumps(raw))
     assert kept.all([key, runs.Key("off", 0, 8)]) == [runs.Run(key, **found)]
     (area / "warm-0-8-run.json").write_text(json.dumps(raw | {"stamp": "other"}))
     assert kept.find(key) is None
-
-
-def test_the_best_trial_after_each_batch(stats):
-    assert stats.incumbents([0.2, None, 0.4, 0.2, 0.4, None, 0.6, 0.5]) == [2, 6]
-    assert stats.incumbents([None] * 4 + [0.0, None, 0.0, 0.0]) == [None, 4]
 
 
 def test_regret_goes_from_the_start_of_countries_alone_to_the_best_known(stats):
@@ -126,10 +129,13 @@ def test_rows_of_kept_runs(bench, sharing, monkeypatch, area):
     runs = bench("sharing_runs")
     measured = sharing.SharingBench(sharing.Sizes(trials=8, seeds=1), runs.Area(area))
     monkeypatch.setattr(sharing.SharingBench, "_larger", lambda self: {"a"})
-    worths = {"off": [0.2, 0.4], "warm": [0.4, 0.4], "model": [0.2, 0.2]}
-    measured.runs = [
-        runs.Run(measured.key(share, 0), {"a": [0.2] * 8}, {"a": found}, 1.0, 2.0) for share, found in worths.items()
-    ]
+    found = {"off": [0.2, 0.4], "warm": [0.4, 0.4], "model": [0.2, 0.2], "model, winner: observed": [0.3, 0.4]}
+    found["off, winner: model"] = [0.2, 0.2]
+    worths = {share: {} for share in ("off", "warm", "model")}
+    for way, curve in found.items():
+        share, rule = sharing.WAYS[way]
+        worths[share][rule] = {"a": curve}
+    measured.runs = [runs.Run(measured.key(share, 0), {"a": [0.1] * 8}, by, 1.0, 2.0) for share, by in worths.items()]
     rows = {row.workload: row for row in measured.rows()}
     name = "trials until the mean regret is what countries alone have after 8: "
     seed = "; 1 seed"
@@ -140,7 +146,10 @@ def test_rows_of_kept_runs(bench, sharing, monkeypatch, area):
     )
     never = rows[f"{name}model (more than 8){seed}"]
     assert (never.ours, never.ratio) == (12, pytest.approx(8 / 12))
-    assert rows["mean regret after 8 trials: model (peer: off)"].ours == pytest.approx(1)
+    assert rows[f"{name}model, winner: observed{seed}"].ours == 8
+    by_model = "trials until the mean regret is what countries alone (off, winner: model) have after 8: model; 1 seed"
+    assert rows[by_model].ours == 4
+    assert rows["mean regret after 8 trials: model (peer: off)"].ours == pytest.approx(2 / 3)
     raw = measured.to_json(list(rows.values()))
     assert raw["curves"]["off"] == {"a": [[0.2, 0.4]]}
     assert "[0.2, 0.4]" in sharing._text(raw)

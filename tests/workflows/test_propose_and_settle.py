@@ -268,7 +268,7 @@ def test_what_is_worse_on_the_new_validation_data_is_not_promoted(study_file, tm
     assert row.status == status
     if status == "kept":
         assert row.reason == "kept: on the validation data the standing champion reaches ndcg@5 0.4100, " \
-            "the best trial 0.4000"  # fmt: skip
+            "the winning trial 0.4000"  # fmt: skip
         assert "Germany: kept: on the validation data" in to_markdown(summarise(RunFolder(tomorrow.path.parents[1])))
 
 

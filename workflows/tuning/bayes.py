@@ -77,6 +77,22 @@ def ask(
     return points
 
 
+def beliefs(
+    domain: Domain, history: Sequence[Observation], seed: int, neighbours: Sequence[Neighbour] = ()
+) -> Array | None:
+    """Return what the model takes each trial's loss to be, chance left out; None where there is nothing to fit it to.
+
+    On a scale of its own, on which less is better.
+    """
+    told = tell(domain, history, neighbours)
+    if len(told.rows) < 2 or not domain.free:
+        return None
+    process = _fit(told.data, np.random.Generator(np.random.PCG64(seed)))
+    encoding = Encoding(domain.space)
+    features = encoding.features(encoding.coordinates(o.point for o in history)) * encoding.weights
+    return np.asarray(process.predict(features)[0].mean(axis=0))
+
+
 def _fit(data: Data, random: np.random.Generator) -> Process:
     """Return the process after `data` with the most probable hyperparameters.
 

@@ -32,20 +32,44 @@ def propose(
     `shared` is what the region knows of others; it says nothing where `search.share` is off. All regions of a study
     then have one `seed`, and each its own block.
     """
-    if search.share == "off":
-        shared = None
-    elif shared is not None:
-        shared = replace(shared, neighbours=tuple(replace(n, history=_finite(n.history)) for n in shared.neighbours))
-    task = _Task(search, domain_of(search), _finite(history), tuple(pending), seed, shared)
+    task = _Task(search, domain_of(search), _finite(history), tuple(pending), seed, _usable(search, shared))
     if search.method == "grid":
         taken = task.taken()
         return list(itertools.islice((p for p in task.domain.grid() if identity(p) not in taken), n))
     return task.next(n)
 
 
+def ranked(search: Search, history: Sequence[Observation], seed: int, shared: Shared | None = None) -> list[int]:
+    """Return the successful trials of `history` as numbers, that with the best point first, the earliest of equals.
+
+    By the losses that were observed, or by what a model takes them to be, as `search.winner` says: it has seen the
+    points around them too, and what others found there, so it is not taken in by luck.
+    """
+    history = _finite(history)
+    values = [math.inf if o.loss is None else o.loss for o in history]
+    done = [number for number, o in enumerate(history) if o.loss is not None]
+    if search.winner == "model":
+        from threadpoolctl import threadpool_limits
+
+        from workflows.tuning import bayes
+
+        usable = _usable(search, shared)
+        with threadpool_limits(1):
+            found = bayes.beliefs(domain_of(search), history, seed, usable.neighbours if usable else ())
+        values = values if found is None else [float(value) for value in found]
+    return sorted(done, key=values.__getitem__)
+
+
 def initial_trials(search: Search) -> int:
     """Return how many trials are spread over the space before a model takes over."""
     return min(max(math.ceil(INITIAL_SHARE * search.trials), 2), INITIAL_MOST)
+
+
+def _usable(search: Search, shared: Shared | None) -> Shared | None:
+    """Return what a region may know of others; nothing where it shares nothing."""
+    if shared is None or search.share == "off":
+        return None
+    return replace(shared, neighbours=tuple(replace(n, history=_finite(n.history)) for n in shared.neighbours))
 
 
 def _finite(history: Sequence[Observation]) -> list[Observation]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from workflows.space import Choice, Integer, Real, legal, random_point
 from workflows.study import Search
-from workflows.tuning import Neighbour, Observation, Shared, propose
+from workflows.tuning import Neighbour, Observation, Shared, propose, ranked
 from workflows.tuning.domain import domain_of
 from workflows.tuning.encoding import Encoding
 from workflows.tuning.gaussian import NOISE_CENTRE, Data, Posterior, Process
@@ -189,6 +190,32 @@ def test_a_neighbour_that_is_mostly_chance_comes_last():
     told = tell(domain_of(search("model")), tried(loss, 20, 1000), [noisy, clear])
     assert told.data.noises * math.exp(NOISE_CENTRE) == pytest.approx([compared.own.noise, first.noise, last.noise])
     assert told.data.scales[2] < 0.8 < told.data.scales[1]
+
+
+def test_the_winner_by_the_model_is_not_the_luckiest():
+    history = tried(loss, 16, 1000)
+    order = ranked(search("model"), history, 1)
+    assert order == sorted(range(16), key=lambda number: history[number].loss)
+    worst = order[-1]
+    history[worst] = replace(history[worst], loss=-0.01)  # luck: better than any point can be
+    history[order[1]] = replace(history[order[1]], loss=None)
+    assert ranked(search("model"), history, 1)[0] == worst
+    by_model = replace(search("model"), winner="model")
+    found = ranked(by_model, history, 1, Shared(0, neighbours(loss, loss)))
+    assert found[0] == order[0] != worst
+    assert order[1] not in found and len(found) == 15
+    assert ranked(by_model, history, 1, Shared(0, neighbours(loss, loss))) == found
+
+
+@pytest.mark.parametrize("winner", ["observed", "model"])
+def test_a_winner_of_few_or_failed_trials(winner):
+    by = replace(search("model"), winner=winner)
+    assert ranked(by, [], 1) == []
+    failed = [Observation(o.point, loss) for o, loss in zip(tried(loss, 3), (None, math.nan, math.inf), strict=True)]
+    assert ranked(by, failed, 1, Shared(0, neighbours(loss))) == []
+    [one] = tried(loss, 1)
+    assert ranked(by, [one], 1) == [0]
+    assert ranked(by, [*failed, one], 1) == [3]
 
 
 def test_the_model_of_several_sources_is_the_textbooks():
