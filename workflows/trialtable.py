@@ -21,7 +21,7 @@ PRUNED = "pruned"
 SORTS = ("trial", "value", "seconds")
 CSV_COLUMNS = (
     *("study", "run", "region", "slug", "trial", "status", "metric", "minimize", "value"),
-    *("epochs", "best_epoch", "seconds", "settled", "reason"),
+    *("epochs", "best_epoch", "seconds", "settled", "reason", "won"),
 )
 
 
@@ -44,6 +44,7 @@ class TrialRow:
     metrics: Mapping[str, float]
     curve: tuple[float, ...]  # the metric after each epoch
     settled: float | None  # Unix time
+    won: bool  # its hyperparameters are those of the final training
 
     @property
     def ok(self) -> bool:
@@ -120,6 +121,7 @@ def _row(spec: RegionSpec, history: History, number: int) -> TrialRow:
         metrics=known.metrics,
         curve=curve,
         settled=history.settled_at.get(number) or None,
+        won=history.won is not None and history.won[0] == number,
     )
 
 
@@ -169,7 +171,7 @@ def table(rows: Iterable[TrialRow]) -> list[list[str]]:
         [
             plain(row.region),
             str(row.trial),
-            plain(row.status),
+            plain(row.status) + " (won)" * row.won,
             *(short(row.value) if metric == row.metric else "-" for metric in metrics),
             *(short(row.hyperparameters.get(name)) for name in names),
             short(row.epochs),

@@ -85,6 +85,17 @@ def test_best_is_the_earliest_of_equals_in_either_direction(journal):
     assert journal.read().best(minimize=True).trial == 3
 
 
+def test_the_winner_is_the_one_that_was_noted_or_else_the_best(journal):
+    for trial, value in enumerate([0.2, 0.7, 0.4]):
+        settle(journal, trial, value=value)
+    assert journal.read().winner(minimize=False).trial == 1
+    for trial, of in ((0, 2), (2, 3)):
+        journal.append("won", trial=trial, of=of)
+    for history in (journal.read(), journal.read_outcomes()):
+        assert history.won == (2, 3) and history.winner(minimize=False).trial == 2
+    assert Journal(journal.path.with_name("none.jsonl")).read().winner(minimize=True) is None
+
+
 @given(st.data())
 def test_torn_at_any_byte_it_still_reads_and_takes_the_next_line(tmp_path_factory, data):
     journal = Journal(tmp_path_factory.mktemp("j") / "trials.jsonl")

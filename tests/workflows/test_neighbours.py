@@ -15,9 +15,10 @@ from workflows.errors import RegiondagError
 from workflows.journal import Journal
 from workflows.names import NodeName, RunFolder
 from workflows.neighbours import read_shared
-from workflows.propose import prepare_trial
+from workflows.propose import prepare_final, prepare_trial
 from workflows.regionspec import read_spec
 from workflows.settle import JobEnd, settle_trial
+from workflows.tuning import ranked
 
 SHARING = STUDY.replace("  parallel: 2\n", "  parallel: 2\n  share: model\n")
 
@@ -142,6 +143,38 @@ def test_a_damaged_file_of_earlier_trials_says_what_to_do(study, capsys):
     run.region("germany").earlier.write_text('{"run": "x", "point": {}\n')
     with pytest.raises(RegiondagError, match=r"earlier\.jsonl.*remove the file"):
         read_earlier(run.region("germany"))
+
+
+def test_in_a_study_that_shares_the_model_of_all_regions_names_the_winner(study, capsys, monkeypatch):
+    run = generate(study, capsys)
+    assert read_spec(run.region("germany").spec).search.winner == "model"
+    play(run, "united-kingdom", [0.3, 0.2, 0.25, 0.1])
+    play(run, "germany", [0.3, 0.5, 0.4, 0.1])
+    seen = []
+
+    def spy(search, history, seed, shared):
+        seen.append(([o.loss for o in history], [n.name for n in shared.neighbours]))
+        return ranked(search, history, seed, shared)
+
+    monkeypatch.setattr("workflows.propose.ranked", spy)
+    assert prepare_final(run.region("germany"), NodeName("germany", None))
+    assert seen == [([-0.3, -0.5, -0.4, -0.1], ["united-kingdom"])]
+    winner, of = Journal(run.region("germany").journal).read().won
+    assert winner in range(4) and of == 4
+    assert main(["study", "show", str(run.path), "Germany"]) == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "(won)" in line]
+    assert f" {winner} " in line.partition("ok (won)")[0]
+
+
+def test_who_names_the_winner(tmp_path, capsys):
+    spec = read_spec(generate(write_study(tmp_path / "a", STUDY), capsys).region("germany").spec)
+    assert spec.search.winner == "observed"
+    text = SHARING.replace("share: model", "share: model\n  winner: observed")
+    spec = read_spec(generate(write_study(tmp_path / "b", text), capsys).region("germany").spec)
+    assert spec.search.winner == "observed"
+    text = STUDY.replace("  parallel: 2\n", "  parallel: 2\n  winner: luckiest\n")
+    assert main(["validate", str(write_study(tmp_path / "c", text))]) == 2
+    assert "observed or model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

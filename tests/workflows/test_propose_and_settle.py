@@ -176,6 +176,33 @@ def test_the_winner_is_trained_for_its_best_epochs_and_tested(folder):
     assert trial.champion is None
 
 
+def test_the_winner_is_chosen_once_for_the_same_outcomes(folder, run, monkeypatch):
+    play_trials(folder, [0.1, 0.4, 0.3, 0.2])
+    monkeypatch.setattr("workflows.propose.ranked", lambda search, history, seed, shared: [2, 1, 0, 3])
+    prepare_final(folder, FINAL)
+    first = (folder.trial(FINAL) / "trial.json").read_bytes(), folder.journal.read_bytes()
+    # other regions know more by the time of the second try
+    monkeypatch.setattr("workflows.propose.ranked", lambda search, history, seed, shared: [3, 2, 1, 0])
+    prepare_final(folder, FINAL)
+    assert ((folder.trial(FINAL) / "trial.json").read_bytes(), folder.journal.read_bytes()) == first
+    assert trial_of(folder, FINAL).hyperparameters == trial_of(folder, NodeName("germany", 2)).hyperparameters
+    assert summarise(run).regions[1].validation == 0.3
+    Journal(folder.journal).append("settled", trial=4, status="diverged", reason="")
+    prepare_final(folder, FINAL)
+    assert Journal(folder.journal).read().won == (3, 5)
+
+
+def test_a_pruned_trial_never_wins(folder):
+    play_trials(folder, [0.1, 0.2, 0.3])
+    node = NodeName("germany", 3)
+    prepare_trial(folder, node)
+    result = Result(str(node), Status.PRUNED, reason="worse than others", value=0.9, curve=(0.9,), seconds=1.0)
+    (folder.trial(node) / "result.json").write_text(result_to_json(result))
+    settle_trial(folder, node, JobEnd(0, 0, 2))
+    prepare_final(folder, FINAL)
+    assert Journal(folder.journal).read().won == (2, 4)
+
+
 def test_a_first_champion_is_promoted(folder, run):
     play_trials(folder, [0.1, 0.4, 0.3, 0.2])
     prepare_final(folder, FINAL)
