@@ -93,6 +93,15 @@ class Section:
         found = [layer for layer in self.layers if key in layer.value]
         return (*(found or self.layers[-1:])[0].path, key)
 
+    def contradicts(self, key: str, other: str) -> bool:
+        """Return whether `key` was given by somebody who could see `other`: beside it, or in a layer before its own."""
+        for layer in self.layers:
+            if key in layer.value:
+                return True
+            if other in layer.value:
+                return False
+        return False
+
     def read(self, key: str, default: T, check: Callable[[Any], T], legal: str) -> T:
         """Return `check(value)`; a ValueError of `check` becomes a problem that names what is `legal`."""
         value = self.raw(key)

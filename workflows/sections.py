@@ -144,7 +144,7 @@ def read_search(section: Section) -> Search:
 def _share(section: Section, method: str) -> str:
     share = section.choice("share", "off", SHARING)
     legal = {"bayes": SHARING, "skopt": ("off", "warm")}.get(method, ("off",))
-    if share not in legal and section.where("share")[:-1] == section.where("method")[:-1]:
+    if share not in legal and section.contradicts("share", "method"):
         section.problems.add(section.where("share"), f"{share} is not legal with method {method}: {', '.join(legal)}")
     return share if share in legal else "off"
 
@@ -171,8 +171,8 @@ def _grid_search(section: Section, search: Search) -> Search:
     if search.prune != "none":
         contradicting["prune"] = once
     for key, text in contradicting.items():
-        # A region may ask for a grid below a study that searches in rounds: only its own keys contradict it.
-        if section.has(key) and section.where(key)[:-1] == section.where("method")[:-1]:
+        # A region may ask for a grid below a study that searches in rounds: the study's keys do not contradict it.
+        if section.contradicts(key, "method"):
             section.problems.add(section.where(key), text)
     search = replace(search, schedule="rounds", budget=0, prune="none")
     try:

@@ -236,6 +236,28 @@ def test_the_network_is_tried_at_both_ends_of_every_range(tmp_path):
         load_config(study)
 
 
+@pytest.mark.parametrize(
+    ("method", "key", "word"),
+    [("grid", "rounds: 3", "as many trials as the space has points"), ("sobol", "share: model", "legal with method")],
+)
+def test_a_key_that_the_method_further_up_has_no_use_for_is_a_mistake(tmp_path, method, key, word):
+    study = STUDY.replace("method: bayes\n  rounds: 2\n  parallel: 2", f"method: {method}")
+    for range_, values in (("{int: [2, 8], log: true}", "[2, 8]"), ("{real: [1e-3, 1e-1], log: true}", "[0.1, 0.01]")):
+        study = study.replace(range_, f"{{choice: {values}}}")
+    load_config(write_study(tmp_path, study))
+    for text in (f"{study}update: {{{key}}}\n", study.replace("germany.nc}", f"germany.nc, search: {{{key}}}}}")):
+        problems = problems_of(tmp_path, text)
+        assert problems and all(word in problem for problem in problems)
+
+
+def test_a_key_of_the_study_that_a_regions_method_has_no_use_for_is_passed_over(tmp_path):
+    text = STUDY.replace("  parallel: 2\n", "  parallel: 2\n  share: model\n")
+    text = text.replace("germany.nc}", "germany.nc, search: {method: sobol}}")
+    uk, germany = load_config(write_study(tmp_path, text)).regions
+    assert (uk.search.share, germany.search.share) == ("model", "off")
+    assert (uk.search.winner, germany.search.winner) == ("model", "observed")
+
+
 def test_a_grid_too_large_to_list_is_counted_all_the_same(tmp_path):
     text = STUDY.replace("method: bayes\n  rounds: 2\n  parallel: 2", "method: grid").replace(
         "[2, 8]", "[2, 9007199254740991]"
