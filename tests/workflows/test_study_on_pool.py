@@ -112,8 +112,8 @@ def test_a_study_to_its_champions(pool, run_area, capsys):
     assert "4/4" in capsys.readouterr().out
 
 
-def test_lanes_and_pruning(pool, run_area, capsys):
-    text = STUDY.replace("method: bayes", "method: bayes\n  schedule: lanes\n  prune: asha").replace(
+def test_lanes_pruning_and_sharing(pool, run_area, capsys):
+    text = STUDY.replace("method: bayes", "method: bayes\n  schedule: lanes\n  prune: asha\n  share: model").replace(
         "rounds: 2", "rounds: 3"
     )
     run = generate(run_area, capsys, text.replace("epochs: 2", "epochs: 4"))
@@ -122,8 +122,11 @@ def test_lanes_and_pruning(pool, run_area, capsys):
     for row in summary(run)["regions"]:
         trials = row["trials"]
         assert row["status"] == "promoted" and trials["run"] == trials["ok"] + trials["pruned"] == 6
-        proposals = Journal(run.region(row["slug"]).journal).read().proposals
-        assert len({tuple(proposal.point.values()) for proposal in proposals.values()}) == 6
+        history = Journal(run.region(row["slug"]).journal).read()
+        assert len({tuple(proposal.point.values()) for proposal in history.proposals.values()}) == 6
+        winner, of = history.won
+        assert of == 6 and history.settled[winner].ok
+        assert row["hyperparameters"] == history.proposals[winner].point
 
 
 def test_small_regions_start_from_a_model_of_all(pool, run_area, capsys):
