@@ -132,18 +132,21 @@ class SharingBench:
     def _needed(
         self, way: str, peer: str, what: str, ours: Sequence[float], alone: Sequence[float], goal: float | None = None
     ) -> Row:
-        """Return the row of the trials until a falling curve is where that of countries alone ends."""
-        trials, found = self.sizes.trials, needed(ours, alone[-1])
+        """Return the row of the trials until a curve is where that of countries alone is at its lowest.
+
+        Not where that one ends: alone, small countries go after luck, and more trials make their winners worse.
+        """
+        trials, found = self.sizes.trials, needed(ours, min(alone))
         never = "" if found else f" (more than {trials})"
         seeds = f"{len(self._of(OFF))} seed{'s' * (len(self._of(OFF)) > 1)}"
-        other = "" if peer == OFF else f" ({peer})"
-        name = f"trials until the mean {what} is what countries alone{other} have after {trials}: {way}{never}; {seeds}"
+        others = "countries alone" if peer == OFF else f"countries alone ({peer})"
+        name = f"trials until the mean {what} is as good as the best of {others} in {trials}: {way}{never}; {seeds}"
         return Row(name, found or trials + BATCH, trials, "trials", goal, self._note(way) if goal else "")
 
     def _note(self, way: str) -> str:
         by = self._scales()
         pairs = zip(self._of(OFF), self._of(way), strict=True)
-        each = [needed(mean_regrets([ours], by), mean_regrets([alone], by)[-1]) for alone, ours in pairs]
+        each = [needed(mean_regrets([ours], by), min(mean_regrets([alone], by))) for alone, ours in pairs]
         spent = [f"{slug} {number(found, 's')}" for slug, found in costs(Kept(self.area.folder).found).items()]
         settings = ", ".join(f"{name} {value}" for name, value in LARGEST_TRAIN.items())
         lines = [
