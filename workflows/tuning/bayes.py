@@ -43,7 +43,7 @@ def ask(
 ) -> list[dict[str, Value]]:
     """Return up to `n` points that differ from all of `history` and `pending`; fewer when the search finds no more.
 
-    Without two successes, of one's own or of a similar neighbour, it finds none.
+    Without two trials, of one's own or of a similar neighbour, it finds none.
     """
     encoding = Encoding(domain.space)
     if not domain.free:

@@ -107,7 +107,7 @@ def prior_of(parameters: int) -> Prior:
 
 
 class Posterior:
-    """The (unnormalised) posterior of theta, for minimising and sampling."""
+    """The (unnormalised) posterior of theta, for minimising."""
 
     def __init__(self, data: Data) -> None:
         self.targets = data.targets

@@ -6,7 +6,8 @@ is among the neighbours is learned as well (empirical Bayes: a mixture over the 
 maximisation), so that families of regions that have nothing to do with each other are told apart after few trials.
 
 How much of a region's targets is chance comes first, from its own trials: of a region with a handful of customers it
-may be nearly all, of another nearly nothing. What is chance cannot agree, and says nothing against a similarity.
+may be nearly all, of another nearly nothing. What is chance cannot agree, and says nothing against a similarity. Nor do
+targets that are all equal: where the few customers buy nothing of what is recommended, every point is worth 0.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ MOST = 40  # of each region's trials
 def noises(regions: Sequence[Data]) -> Array:
     """Return which part of the variance of each region's targets is chance, 0 to 1.
 
-    Targets have mean 0 and deviation 1. How common each value of a grid is, is learned from all of the regions.
+    Targets have mean 0 and deviation 1, or are all 0. How common each value of a grid is, is learned from all regions.
     """
     logs = np.array([_by_noise(region.take(np.arange(len(region.targets))[-MOST:])) for region in regions])
     usual = np.full(logs.shape, 1 / len(NOISES))
@@ -44,14 +45,12 @@ def noises(regions: Sequence[Data]) -> Array:
 def similarities(own: Data, others: Sequence[Data], earlier: Sequence[bool], chance: Array) -> Array:
     """Return each neighbour's similarity, 0 to 1; without trials of one's own what is usual.
 
-    `own` and `others` hold targets of mean 0 and deviation 1. Which of the neighbours are runs of the same region
-    says `earlier`; `chance` is what `noises` says of the region itself and then of the others.
+    `own` and `others` hold targets of mean 0 and deviation 1, or that are all 0. Which of the neighbours are runs of
+    the same region says `earlier`; `chance` is what `noises` says of the region itself and then of the others.
     """
     if not others:
         return np.zeros(0)
     usual = np.array([USUAL_EARLIER if same else USUAL for same in earlier])
-    if not len(own.targets):
-        return np.asarray(np.round(usual @ GRID, 3))
     pairs = zip(others, chance[1:], strict=True)
     logs = np.array([_by_similarity(own, other, chance[0], theirs) for other, theirs in pairs])
     return np.asarray(np.round(_mixed(usual, logs) @ GRID, 3))
@@ -74,7 +73,7 @@ def _mixed(usual: Array, logs: Array) -> Array:
 
 def _by_noise(data: Data) -> Array:
     """Return the log likelihood of a region's targets for each noise of the grid."""
-    if not len(data.targets):
+    if not data.targets.any():
         return np.zeros(len(NOISES))
     part = NOISES[:, None, None]
     return _log_likelihoods((1 - part) * _kernels(data)[:, None] + part * np.eye(len(data.targets)), data.targets)
@@ -82,6 +81,8 @@ def _by_noise(data: Data) -> Array:
 
 def _by_similarity(own: Data, other: Data, mine: float, theirs: float) -> Array:
     """Return the log likelihood of both regions' targets for each similarity of the grid."""
+    if not own.targets.any() or not other.targets.any():
+        return np.zeros(len(GRID))
     features = np.concatenate([own.features[-MOST:], other.features[:MOST]])
     targets = np.concatenate([own.targets[-MOST:], other.targets[:MOST]])
     side = np.arange(len(targets)) < len(own.targets[-MOST:])

@@ -66,10 +66,13 @@ def compare(domain: Domain, history: Sequence[Observation], neighbours: Sequence
 def tell(domain: Domain, history: Sequence[Observation], neighbours: Sequence[Neighbour] = ()) -> Told:
     """Return what the model is fitted to, the most telling neighbours first.
 
-    Targets have deviation 1, so where more of them is chance the objective's scale is smaller.
+    Targets have deviation 1, so where more of them is chance the objective's scale is smaller. Of a region whose own
+    trials are all equal the model is told those of others alone: that they are equal prefers none of them.
     """
     compared = compare(domain, history, neighbours)
     own = compared.own
+    if compared.neighbours and not own.data.targets.any():
+        own = Part(own.rows[:0], own.data.take(np.arange(0)), own.noise)
     room = max(OTHERS - len(own.rows), OTHERS_LEAST)
     taken, similarity = [own], [1.0]
     for _, part, alike in compared.neighbours:

@@ -178,6 +178,22 @@ def test_what_is_chance_is_seen_and_does_not_speak_against_a_similarity():
     assert blind[1] < 0.3 < noisy
 
 
+def test_regions_in_which_all_is_equal_learn_from_others_all_the_same():
+    few, others = data(loss, 4, 0), [data(loss, 24, 500), data(loss, 24, 900)]
+    before = similarities(replace(few, targets=np.zeros(0), features=few.features[:0]), others, [False] * 2, np.ones(3))
+    for count in (4, 24):
+        flat = data(loss, count, 0)
+        flat = replace(flat, targets=np.zeros(count))
+        chance = noises([flat, *others])
+        assert chance[0] > chance[1]  # nothing speaks for values without chance
+        assert similarities(flat, others, [False] * 2, chance) == pytest.approx(before)
+        assert (similarities(others[0], [flat], [False], chance[:2]) > 0.4).all()
+    history = [Observation(o.point, 0.0) for o in tried(loss, 24, 1000)]
+    by_model = replace(search("model"), winner="model")
+    best = ranked(by_model, history, 1, Shared(0, neighbours(loss, loss)))[0]
+    assert loss(history[best].point) <= sorted(loss(o.point) for o in history)[3]
+
+
 def test_a_neighbour_that_is_mostly_chance_comes_last():
     rows = tried(loss, 20, 500)
     chance = 0.15 * np.random.default_rng(1).standard_normal(20)
