@@ -12,6 +12,7 @@ from nnlib.contract import slug_of
 from workflows import schema, sections
 from workflows.errors import ConfigError
 from workflows.names import PARTS
+from workflows.pruning import fewest_epochs
 from workflows.schema import Layer, Problems, Section
 from workflows.space import ends
 from workflows.starts import StartReader, merged_parts
@@ -164,7 +165,7 @@ class _RegionReader:
         return [*regions, (replace(pooled, merged=merged_parts(region for region, _ in regions)), (POOLED,))]
 
     def _region(self, name: str, slug: str, data: dict[str, Path], raw: dict[str, Any], section: Section) -> Region:
-        return Region(
+        region = Region(
             name=name,
             slug=slug,
             data=data,
@@ -175,6 +176,20 @@ class _RegionReader:
             job=self._once(("job",), raw, section, lambda s: sections.read_job(s.section("job"))),
             update=self._once(("search", "update"), raw, section, sections.read_update),
         )
+        self._check_pruning(section, region)
+        return region
+
+    def _check_pruning(self, section: Section, region: Region) -> None:
+        """Trainings must be long enough for the way of pruning."""
+        for key, search in (("search", region.search), ("update", region.update)):
+            if search is None or any(parameter.name == "epochs" for parameter in search.space):
+                continue
+            fewest, below = fewest_epochs(search.prune), section.section(key)
+            if region.train.epochs < fewest and below.has("prune"):
+                text = (
+                    f"{search.prune} ends no training of train.epochs: {region.train.epochs}, legal: at least {fewest}"
+                )
+                self.problems.add(below.where("prune"), text)
 
     def _once(self, keys: tuple[str, ...], raw: dict[str, Any], section: Section, read: Callable[[Section], T]) -> T:
         """Read what the region overrides anew, and what it does not only for the first region."""

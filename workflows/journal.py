@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nnlib.contract import check_figures
 from workflows.errors import RegiondagError
 from workflows.space import Value
 
@@ -98,6 +99,11 @@ class History:
         known = self.settled.get(trial)
         return known if known and known.status not in OPEN else None
 
+    @property
+    def ended(self) -> int:
+        """Number of trials of which the outcome is known for good."""
+        return sum(self.outcome(trial) is not None for trial in self.settled)
+
     def best(self, minimize: bool) -> Settled | None:
         """Return the best successful trial, the earliest of equals."""
         sign = 1.0 if minimize else -1.0
@@ -106,7 +112,7 @@ class History:
 
     def winner(self, minimize: bool) -> Settled | None:
         """Return the trial whose point the final training has, or else would have by the values alone."""
-        return self.settled.get(self.won[0]) if self.won else self.best(minimize)
+        return (self.settled.get(self.won[0]) if self.won else None) or self.best(minimize)
 
 
 class Journal:
@@ -179,10 +185,9 @@ class Journal:
             if event == "proposed":
                 history.proposals.setdefault(record["trial"], Proposal(**record))
             elif event == "settled":
-                record["curve"] = tuple(record.get("curve", ()))
-                history.settle(Settled(**record), when)
+                history.settle(_settled(record), when)
             elif event == "won":
-                history.won = int(record["trial"]), int(record["of"])
+                history.won = _number(record["trial"]), _number(record["of"])
             elif event == "attempt":
                 history.attempts += 1
                 history.attempt_seconds += float(record.get("seconds", 0.0))
@@ -191,6 +196,21 @@ class Journal:
                 f"{self.path}:{number}: not a line of a journal ({error}); was the file edited? "
                 "Remove the line, or restore the file"
             ) from error
+
+
+def _settled(record: Mapping[str, Any]) -> Settled:
+    """Return the outcome; ValueError or TypeError where a figure is none."""
+    value = record.get("value")
+    if value is not None:
+        check_figures([value])
+    check_figures([*record.get("curve", ()), record.get("seconds", 0.0), record.get("best_epoch", 0)])
+    return Settled(**{**record, "curve": tuple(record.get("curve", ()))})
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"seen {value!r}, legal: a whole number")
+    return value
 
 
 def _end_of_last_line(path: Path, block: int = 1 << 16) -> int:

@@ -1,7 +1,7 @@
 """PRE: propose hyperparameters and write the node's trial.json.
 
 May run twice for one node (retries, rescue DAGs) and then changes nothing more: the journal holds one proposal per
-trial, and trial.json comes out the same.
+trial, and trial.json comes out the same but for the table of rungs, which is of what is known by then.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
 
 def _winner(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History) -> int:
     """Return the winning trial, and note it: what other regions know by then must not change it in a second try."""
-    if history.won and history.won[1] == len(history.settled):
+    if history.won and history.won[1] == history.ended and history.won[0] in history.settled:
         return history.won[0]
     told = observations(history, spec.metric, sorted(history.proposals))
     shared = read_shared(folder, spec)
@@ -162,11 +162,11 @@ def _winner(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: H
     order = [list(told)[number] for number in ranked(spec.search, list(told.values()), seed, shared)]
     winner = next((trial for trial in order if history.settled[trial].ok), None)  # pruned ones have not been to the end
     if winner is None:
-        reasons = sorted({f"{s.status}: {s.reason}" for s in history.settled.values()})[:3]
+        reasons = sorted({f"{s.status}: {s.reason}" for s in history.settled.values()})[:3] or ["none has ended"]
         raise GiveUpError(
             f"region {spec.name!r}: no trial succeeded, so there is nothing to train; {'; '.join(reasons)}"
         )
-    journal.append("won", trial=winner, of=len(history.settled))
+    journal.append("won", trial=winner, of=history.ended)
     return winner
 
 

@@ -1,7 +1,7 @@
 """Which trials are worth going on with: what a metric must have reached after some epochs. Pure.
 
-A trial gets its table when it is proposed, from the curves of the trials before it; its job compares the best value so
-far with it after each epoch and ends itself, so that no process has to watch (see `nnlib.train`).
+A trial gets its table when its job is prepared, from the curves known by then; the job compares the best value so far
+with it after each epoch and ends itself, so that no process has to watch (see `nnlib.train`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ KINDS = ("none", "median", "asha")
 FIRST_EPOCH = 3  # of `median`: before it curves say little
 FEWEST_CURVES = 5  # to compare with, of `median`
 REDUCTION = 3  # of `asha`: one trial in so many goes on at each rung
+
+
+def fewest_epochs(kind: str) -> int:
+    """Return how many epochs a training needs for any of its trials to be ended early."""
+    return {"median": FIRST_EPOCH + 1, "asha": 2}.get(kind, 1)
 
 
 def rungs(kind: str, curves: Sequence[Curve], epochs: int, minimize: bool) -> list[Rung]:

@@ -15,6 +15,7 @@ from workflows.yamlfile import Document, KeyPath
 T = TypeVar("T")
 
 _MISSING = object()
+REGIONAL = ("regions", "pooled")  # what stands below them is of one region
 
 BIDIRECTIONAL_CONTROLS = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -94,13 +95,16 @@ class Section:
         return (*(found or self.layers[-1:])[0].path, key)
 
     def contradicts(self, key: str, other: str) -> bool:
-        """Return whether `key` was given by somebody who could see `other`: beside it, or in a layer before its own."""
-        for layer in self.layers:
-            if key in layer.value:
-                return True
-            if other in layer.value:
-                return False
-        return False
+        """Return whether `key` was given by somebody who could see `other`: beside it, or in a layer before its own.
+
+        A layer of the whole study cannot see what one of its regions says.
+        """
+        given, seen = (next((layer for layer in self.layers if name in layer.value), None) for name in (key, other))
+        if given is None or seen is None:
+            return given is not None
+        if seen.path[0] in REGIONAL and given.path[0] != seen.path[0]:
+            return False
+        return self.layers.index(given) <= self.layers.index(seen)
 
     def read(self, key: str, default: T, check: Callable[[Any], T], legal: str) -> T:
         """Return `check(value)`; a ValueError of `check` becomes a problem that names what is `legal`."""

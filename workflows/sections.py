@@ -45,9 +45,11 @@ def read_metric(section: Section) -> Metric:
         section.problems.add(section.where("minimize"), "stands beside `metric`; give one of the two")
     key = "minimize" if section.has("minimize") else "metric"
     if key == "minimize":
-        name = section.read(key, "loss", _loss, "loss; p@K, recall@K and ndcg@K are better when large: metric: ndcg@20")
+        name = section.read(
+            key, "loss", _loss, "loss; p@K, recall@K, ndcg@K, map@K and mrr@K are better when large: metric: ndcg@20"
+        )
     else:
-        legal = "p@K, recall@K or ndcg@K; the loss is better when small: minimize: loss"
+        legal = "p@K, recall@K, ndcg@K, map@K or mrr@K; the loss is better when small: minimize: loss"
         name = section.read(key, Metric().name, _ranking_metric, legal)
     return Metric(name, minimize=key == "minimize")
 
@@ -117,7 +119,7 @@ def read_search(section: Section) -> Search:
         space,
         (parallel,) * rounds,
         constraints=read_constraints(section, space),
-        acquisition=section.choice("acquisition", "improvement", ACQUISITIONS),
+        acquisition=_acquisition(section, method),
         give_up_after=section.whole("give_up_after", GIVE_UP_AFTER, 0, MAX_TRIALS),
         schedule=schedule,
         budget=budget,
@@ -147,6 +149,17 @@ def _share(section: Section, method: str) -> str:
     if share not in legal and section.contradicts("share", "method"):
         section.problems.add(section.where("share"), f"{share} is not legal with method {method}: {', '.join(legal)}")
     return share if share in legal else "off"
+
+
+def _acquisition(section: Section, method: str) -> str:
+    acquisition = section.choice("acquisition", ACQUISITIONS[0], ACQUISITIONS)
+    if acquisition == ACQUISITIONS[0] or method == "bayes":
+        return acquisition
+    if section.contradicts("acquisition", "method"):
+        section.problems.add(
+            section.where("acquisition"), f"{acquisition} is not legal with method {method}: only bayes"
+        )
+    return ACQUISITIONS[0]
 
 
 def read_update(section: Section) -> Search | None:

@@ -18,7 +18,6 @@ from workflows.space import Value
 
 RUNNING = "running"  # proposed, not settled: its job waits or runs, or its DAG was stopped
 PRUNED = "pruned"
-SORTS = ("trial", "value", "seconds")
 CSV_COLUMNS = (
     *("study", "run", "region", "slug", "trial", "status", "metric", "minimize", "value"),
     *("epochs", "best_epoch", "seconds", "settled", "reason", "won"),
@@ -126,7 +125,7 @@ def _row(spec: RegionSpec, history: History, number: int) -> TrialRow:
 
 
 def sort_rows(rows: Sequence[TrialRow], by: str) -> list[TrialRow]:
-    """Return the rows in the order of `SORTS`: as they are, the best value first, or the longest first.
+    """Return the rows `by` trial (as they are), value (the best first) or seconds (the longest first).
 
     Values of different metrics are not compared: each metric's trials stand together. Rows without what is sorted by
     come last.

@@ -78,7 +78,7 @@ def test_searches_that_do_not_learn_wait_for_nobody(tmp_path, method):
 @pytest.mark.parametrize("key", ["budget: 1h", "prune: asha", "prune: median"])
 @pytest.mark.parametrize("method", ["random", "sobol"])
 def test_searches_that_do_not_learn_keep_their_rounds_where_something_depends_on_what_ended(tmp_path, method, key):
-    text = STUDY.replace("method: bayes", f"method: {method}\n  {key}")
+    text = STUDY.replace("method: bayes", f"method: {method}\n  {key}").replace("epochs: 2", "epochs: 4")
     assert load_config(write_study(tmp_path, text)).regions[0].search.sizes == (2, 2)
 
 
@@ -248,6 +248,35 @@ def test_a_key_that_the_method_further_up_has_no_use_for_is_a_mistake(tmp_path, 
     for text in (f"{study}update: {{{key}}}\n", study.replace("germany.nc}", f"germany.nc, search: {{{key}}}}}")):
         problems = problems_of(tmp_path, text)
         assert problems and all(word in problem for problem in problems)
+
+
+@pytest.mark.parametrize("method", ["grid", "sobol"])
+def test_what_an_update_says_for_all_does_not_contradict_the_method_of_one_region(tmp_path, method):
+    keys = "rounds: 3" if method == "grid" else "share: warm"
+    space = "{hidden: {choice: [2, 4]}, learning_rate: {choice: [0.1, 0.01]}}"
+    text = STUDY.replace("germany.nc}", f"germany.nc, search: {{method: {method}, space: {space}}}}}")
+    config = load_config(write_study(tmp_path, f"{text}update: {{{keys}}}\n"))
+    assert [region.search.method for region in config.regions] == ["bayes", method]
+
+
+@pytest.mark.parametrize("method", ["skopt", "sobol", "random"])
+def test_what_only_bayes_can_take_into_account_is_a_mistake_elsewhere(tmp_path, method):
+    text = STUDY.replace("method: bayes", f"method: {method}\n  acquisition: improvement_per_second")
+    (problem,) = problems_of(tmp_path, text)
+    assert f"not legal with method {method}" in problem and "search.acquisition" in problem
+
+
+@pytest.mark.parametrize(("kind", "fewest"), [("median", 4), ("asha", 2)])
+def test_pruning_needs_trainings_that_it_can_end(tmp_path, kind, fewest):
+    text = STUDY.replace("method: bayes", f"method: bayes\n  prune: {kind}")
+    (problem,) = problems_of(tmp_path, text.replace("epochs: 2", f"epochs: {fewest - 1}"))
+    assert f"train.epochs: {fewest - 1}, legal: at least {fewest}" in problem and "search.prune" in problem
+    load_config(write_study(tmp_path, text.replace("epochs: 2", f"epochs: {fewest}")))
+
+
+def test_all_metrics_that_are_legal_are_named(tmp_path):
+    (problem,) = problems_of(tmp_path, STUDY.replace("metric: ndcg@5", "metric: auc@5"))
+    assert "map@K" in problem.partition("legal")[2] and "mrr@K" in problem
 
 
 def test_a_key_of_the_study_that_a_regions_method_has_no_use_for_is_passed_over(tmp_path):

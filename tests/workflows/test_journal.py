@@ -125,6 +125,26 @@ def _append_some(path, first):
         settle(journal, trial)
 
 
+@pytest.mark.parametrize(
+    "line",
+    ['{"event": "settled", "trial": 0, "status": "ok", "value": "0.3"}',
+     '{"event": "settled", "trial": 0, "status": "ok", "value": NaN}',
+     '{"event": "settled", "trial": 0, "status": "ok", "value": 0.3, "curve": [null]}',
+     '{"event": "won", "trial": "first", "of": 2}'],
+)  # fmt: skip
+def test_a_figure_that_is_none_is_an_error_with_its_line(journal, line):
+    settle(journal, 1, value=0.4)
+    journal.path.write_text(journal.path.read_text() + line + "\n")
+    with pytest.raises(RegiondagError, match=r"trials\.jsonl:2: .*legal"):
+        journal.read()
+
+
+def test_a_winner_that_never_was_is_passed_over(journal):
+    settle(journal, 1, value=0.4)
+    journal.append("won", trial=99, of=1)
+    assert journal.read().winner(minimize=False).trial == 1
+
+
 def test_many_processes_at_once(journal):
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_append_some, args=(journal.path, 20 * i)) for i in range(4)]

@@ -24,7 +24,9 @@ def lanes(tmp_path):
 
     def make(*keys: str):
         search = "\n  ".join(["method: bayes", "schedule: lanes", *keys])
-        text = STUDY.replace("method: bayes", search).replace("rounds: 2", "rounds: 3")
+        text = (
+            STUDY.replace("method: bayes", search).replace("rounds: 2", "rounds: 3").replace("epochs: 2", "epochs: 4")
+        )
         return create(write_study(tmp_path, text), tmp_path / "runs").region("germany")
 
     return make

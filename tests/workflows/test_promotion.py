@@ -46,7 +46,7 @@ def test_two_models_never_beat_each_other(metric, one, other, valid_one, valid_o
     ("metric", "values", "words"),
     [
         (Metric(), (0.5, 0.6, 0.4, 0.3), ["test", "0.6000", "0.5000"]),
-        (Metric(), (0.7, 0.6, 0.2, 0.3), ["validation", "0.3000", "best trial 0.2000"]),
+        (Metric(), (0.7, 0.6, 0.2, 0.3), ["validation", "0.3000", "winning trial 0.2000"]),
         (Metric("loss", minimize=True), (0.5, 0.6, 0.4, 0.3), ["validation", "loss 0.3000"]),
         (Metric("loss", minimize=True), (0.7, 0.6, 0.3, 0.3), ["test"]),
     ],

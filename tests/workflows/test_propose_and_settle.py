@@ -192,6 +192,34 @@ def test_the_winner_is_chosen_once_for_the_same_outcomes(folder, run, monkeypatc
     assert Journal(folder.journal).read().won == (3, 5)
 
 
+def test_the_winner_is_chosen_anew_when_an_open_trial_has_run_after_all(folder):
+    play_trials(folder, [0.1, 0.4, 0.3])
+    node = NodeName("germany", 3)
+    prepare_trial(folder, node)
+    settle_trial(folder, node, JobEnd(75, 2, 2))  # a fault of the machine
+    prepare_final(folder, FINAL)
+    assert Journal(folder.journal).read().won == (1, 3)
+    prepare_trial(folder, node)
+    finish(folder, node, 0.9)
+    settle_trial(folder, node, END)
+    prepare_final(folder, FINAL)
+    assert Journal(folder.journal).read().won == (3, 4)
+
+
+@pytest.mark.parametrize("value", ['"0.3"', "NaN", "true", "1e999", "[0.3]"])
+@pytest.mark.parametrize("key", ["value", "seconds", "best_epoch"])
+def test_a_figure_that_is_none_is_no_result(folder, key, value):
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    finish(folder, node)
+    file = folder.trial(node) / "result.json"
+    raw = json.loads(file.read_text()) | {key: "HERE"}
+    file.write_text(json.dumps(raw).replace('"HERE"', value))
+    with pytest.raises(TryAgainError):
+        settle_trial(folder, node, JobEnd(0, 0, 2))
+    assert settle_trial(folder, node, JobEnd(0, 2, 2)).status == "machine"
+
+
 def test_a_pruned_trial_never_wins(folder):
     play_trials(folder, [0.1, 0.2, 0.3])
     node = NodeName("germany", 3)

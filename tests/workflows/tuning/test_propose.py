@@ -158,6 +158,7 @@ def test_random_and_sobol_points_do_not_depend_on_how_they_are_asked_for():
 def test_the_sobol_matrices_are_made_once(monkeypatch):
     made = []
     columns = sobol._columns
+    sobol._dimension.cache_clear()  # of whatever ran before
     monkeypatch.setattr(sobol, "_columns", lambda dimension: made.append(dimension) or columns(dimension))
     propose(Search("sobol", SPACE, (50,)), [], [], 50, seed=987)
     assert made == [0, 1, 2, 3]
