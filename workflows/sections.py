@@ -13,7 +13,7 @@ from workflows import schema
 from workflows.names import MAX_TRIALS
 from workflows.pruning import KINDS as PRUNING
 from workflows.schema import Layer, Section
-from workflows.space import Space, ends
+from workflows.space import Space, ends, grid_values
 from workflows.spacesection import grid_trials, read_constraints, read_space, small_size
 from workflows.study import GIVE_UP_AFTER, TRAIN_SETTINGS, Job, Limits, Search
 
@@ -188,14 +188,27 @@ def _grid_search(section: Section, search: Search) -> Search:
         if section.contradicts(key, "method"):
             section.problems.add(section.where(key), text)
     search = replace(search, schedule="rounds", budget=0, prune="none")
-    try:
-        trials = grid_trials(search)
-    except ValueError as error:
-        section.problems.add(section.where("space"), str(error))
-        return replace(search, sizes=(1,))
+    trials = _grid_trials(section, search)
     if trials > MAX_TRIALS:
         section.problems.add(section.where("space"), f"{trials:,} points, legal: at most {MAX_TRIALS:,}")
     return replace(search, sizes=(max(min(trials, MAX_TRIALS), 1),))
+
+
+def _grid_trials(section: Section, search: Search) -> int:
+    """Return how many points the grid has; 1 after noting why it cannot be said."""
+    known = len(section.problems.found)
+    for parameter in search.space:
+        try:
+            grid_values(parameter)
+        except ValueError as error:
+            section.problems.add(section.section("space").where(parameter.name), str(error))
+    if len(section.problems.found) > known:
+        return 1
+    try:
+        return grid_trials(search)
+    except ValueError as error:
+        section.problems.add(section.where("space"), str(error))
+        return 1
 
 
 def _read_space(section: Section) -> Space:

@@ -178,7 +178,7 @@ def grid_values(parameter: Parameter) -> Sequence[Value]:
     if parameter.step is not None:
         return tuple(level(parameter, index) for index in range(levels(parameter) or 1))
     if points is None:
-        raise ValueError(f"a grid needs `points: N`, `step: S` (or a choice) for the real parameter {parameter.name!r}")
+        raise ValueError("a grid needs `points: N`, `step: S` (or a choice) for a real parameter")
     if points == 1:
         return (parameter.low,)
     steps = (_interpolate(parameter.low, parameter.high, i / (points - 1), parameter.log) for i in range(points))
