@@ -196,16 +196,15 @@ def _grid_search(section: Section, search: Search) -> Search:
 
 def _grid_trials(section: Section, search: Search) -> int:
     """Return how many points the grid has; 1 after noting why it cannot be said."""
-    known = len(section.problems.found)
+    countable = True
     for parameter in search.space:
         try:
             grid_values(parameter)
         except ValueError as error:
             section.problems.add(section.section("space").where(parameter.name), str(error))
-    if len(section.problems.found) > known:
-        return 1
+            countable = False
     try:
-        return grid_trials(search)
+        return grid_trials(search) if countable else 1
     except ValueError as error:
         section.problems.add(section.where("space"), str(error))
         return 1

@@ -274,6 +274,12 @@ def test_pruning_needs_trainings_that_it_can_end(tmp_path, kind, fewest):
     load_config(write_study(tmp_path, text.replace("epochs: 2", f"epochs: {fewest}")))
 
 
+def test_a_range_that_a_grid_cannot_count_is_named(tmp_path):
+    text = STUDY.replace("method: bayes\n  rounds: 2\n  parallel: 2", "method: grid")
+    (problem,) = problems_of(tmp_path, text)
+    assert "search.space.learning_rate: a grid needs" in problem and ":12:" in problem
+
+
 def test_all_metrics_that_are_legal_are_named(tmp_path):
     (problem,) = problems_of(tmp_path, STUDY.replace("metric: ndcg@5", "metric: auc@5"))
     assert "map@K" in problem.partition("legal")[2] and "mrr@K" in problem
