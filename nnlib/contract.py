@@ -12,7 +12,7 @@ import math
 import numbers
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -191,21 +191,22 @@ def result_from_json(text: str) -> Result:
     """Read what `result_to_json` wrote; ContractError when it is empty, torn or of another version."""
     raw = _object(text, RESULT_FILE)
     try:
-        if raw.get("value") is not None:
-            check_figures([raw["value"]])
-        check_figures([*raw.get("curve", ()), raw.get("seconds", 0.0), raw.get("best_epoch", 0)])
-        for name in ("metrics", "baseline", "champion"):
-            check_figures(raw.get(name, {}).values())
+        check_figures(raw)
         return Result(**{**raw, "status": Status(raw["status"]), "curve": tuple(raw.get("curve", ()))})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ContractError(f"{RESULT_FILE}: not a result of version {CONTRACT_VERSION}: {error}") from error
 
 
-def check_figures(values: Iterable[Any]) -> None:
-    """Raise ValueError unless all are finite numbers."""
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ValueError(f"seen {value!r}, legal: a finite number")
+def check_figures(raw: Mapping[str, Any]) -> None:
+    """Raise ValueError unless all figures of a result, or of a journal's record of one, are finite numbers."""
+    figures = [*raw.get("curve", ()), raw.get("seconds", 0.0), raw.get("best_epoch", 0)]
+    if raw.get("value") is not None:
+        figures.append(raw["value"])
+    for name in ("metrics", "baseline", "champion", "standing"):
+        figures += raw.get(name, {}).values()
+    for figure in figures:
+        if isinstance(figure, bool) or not isinstance(figure, int | float) or not math.isfinite(figure):
+            raise ValueError(f"seen {figure!r}, legal: a finite number")
 
 
 def slug_of(name: str) -> str:

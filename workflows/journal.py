@@ -185,7 +185,9 @@ class Journal:
             if event == "proposed":
                 history.proposals.setdefault(record["trial"], Proposal(**record))
             elif event == "settled":
-                history.settle(_settled(record), when)
+                check_figures(record)
+                record["curve"] = tuple(record.get("curve", ()))
+                history.settle(Settled(**record), when)
             elif event == "won":
                 history.won = _number(record["trial"]), _number(record["of"])
             elif event == "attempt":
@@ -196,15 +198,6 @@ class Journal:
                 f"{self.path}:{number}: not a line of a journal ({error}); was the file edited? "
                 "Remove the line, or restore the file"
             ) from error
-
-
-def _settled(record: Mapping[str, Any]) -> Settled:
-    """Return the outcome; ValueError or TypeError where a figure is none."""
-    value = record.get("value")
-    if value is not None:
-        check_figures([value])
-    check_figures([*record.get("curve", ()), record.get("seconds", 0.0), record.get("best_epoch", 0)])
-    return Settled(**{**record, "curve": tuple(record.get("curve", ()))})
 
 
 def _number(value: Any) -> int:

@@ -159,7 +159,8 @@ def _winner(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: H
     told = observations(history, spec.metric, sorted(history.proposals))
     shared = read_shared(folder, spec)
     seed = seed_of(spec.train.seed, spec.slug, "winner")
-    order = [list(told)[number] for number in ranked(spec.search, list(told.values()), seed, shared)]
+    trials = list(told)
+    order = (trials[number] for number in ranked(spec.search, list(told.values()), seed, shared))
     winner = next((trial for trial in order if history.settled[trial].ok), None)  # pruned ones have not been to the end
     if winner is None:
         reasons = sorted({f"{s.status}: {s.reason}" for s in history.settled.values()})[:3] or ["none has ended"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,8 @@ class Standing:
     sha256: str
 
 
-def find_standing(earlier: Iterable[RunFolder], slugs: Iterable[str]) -> dict[str, Standing]:
+def find_standing(earlier: Sequence[RunFolder], slugs: Iterable[str]) -> dict[str, Standing]:
     """Return each region's champion of the first of the `earlier` runs that has a whole one."""
-    earlier = list(earlier)
     found: dict[str, Standing] = {}
     for slug in slugs:
         for run in earlier:
