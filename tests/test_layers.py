@@ -43,6 +43,9 @@ LAYERS = (
         "report",
         "changes",
         "nightly",
+        "aws",
+        "bake",
+        "fleet",
     },
     {"importance", "optunaexport"},
     {"plots"},
@@ -62,9 +65,24 @@ THIRD_PARTY = {
     "optuna": "workflows/optunaexport.py",
     "matplotlib": "workflows/plots.py",
     "sklearn": "workflows/importance.py",
+    "boto3": "workflows/aws.py",
+    "botocore": "workflows/aws.py",
 }
 FROM_NNLIB = {"nnlib", "nnlib.contract", "nnlib.spec", "nnlib.datafile", "nnlib.merge", "nnlib.errors"}
-HEAVY = {"numpy", "scipy", "skopt", "sklearn", "jinja2", "htcondor2", "netCDF4", "rich", "yaml", "optuna", "matplotlib"}
+HEAVY = {
+    "numpy",
+    "scipy",
+    "skopt",
+    "sklearn",
+    "jinja2",
+    "htcondor2",
+    "netCDF4",
+    "rich",
+    "yaml",
+    "optuna",
+    "matplotlib",
+    "boto3",
+}
 
 
 def imports(path: Path) -> set[str]:

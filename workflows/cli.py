@@ -16,13 +16,27 @@ from typing import Protocol, cast
 from workflows import __version__
 from workflows.errors import RegiondagError
 
-COMMANDS = ("init", "validate", "generate", "update", "doctor", "submit", "status", "report", "study", "pool")
+COMMANDS = (
+    "init",
+    "validate",
+    "generate",
+    "update",
+    "doctor",
+    "submit",
+    "status",
+    "report",
+    "study",
+    "pool",
+    "bake",
+    "fleet",
+)
 
 INTERRUPTED = 130
 BUG = 3
 
 EPILOG = """exit codes: 0 done, 1 failed for a reason that is printed, 2 wrong arguments or study.yaml,
-3 a bug (with its traceback), 5 no pool, 6 the run would not work on this pool, 130 Ctrl-C"""
+3 a bug (with its traceback), 5 no pool, 6 the run would not work on this pool, 7 a worker image cannot be built or
+failed its test, 8 AWS refused or cannot be reached, 130 Ctrl-C"""
 
 
 class Command(Protocol):

@@ -5,6 +5,8 @@ RegiondagError            1   something expected went wrong; the message says wh
 |-- ConfigError           2   study.yaml is wrong: all problems at once
 |-- PoolError             5   no pool, a dead one, or one that cannot be started here
 |-- PreflightError        6   the run would not match or not parse on this pool
+|-- BakeError             7   a worker image that cannot be built, or that failed its test
+|-- AwsError              8   AWS refused, or cannot be reached
 |-- GiveUpError           4   PRE and POST scripts: the region cannot go on, no retry helps
 `-- TryAgainError        75   POST script: the machine's fault, DAGMan retries the node
 Ctrl-C exits 130; anything else is a bug and exits 3.
@@ -45,6 +47,18 @@ class PreflightError(RegiondagError):
     """The run directory would not work on this pool."""
 
     exit_code = 6
+
+
+class BakeError(RegiondagError):
+    """A worker image cannot be built, or did not do what a worker must."""
+
+    exit_code = 7
+
+
+class AwsError(RegiondagError):
+    """AWS refused, or cannot be reached."""
+
+    exit_code = 8
 
 
 class GiveUpError(RegiondagError):

@@ -1,0 +1,65 @@
+"""AWS's services, and their refusals as messages. The only module that imports boto3.
+
+Credentials, profiles and endpoints are found as every AWS tool finds them: environment, ~/.aws, the machine's role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from workflows.errors import AwsError
+
+RETRIES = 8  # of throttled and failed calls, with growing pauses between them
+
+
+def client(service: str, region: str | None = None, connections: int = 10) -> Any:
+    """Return a client of an AWS service; `region` None means the one that the environment or the profile gives."""
+    try:
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+    except ImportError:
+        raise AwsError("AWS needs boto3; install it with: pip install 'regiondag[aws]'") from None
+    config = Config(
+        retries={"mode": "standard", "max_attempts": RETRIES}, max_pool_connections=connections, connect_timeout=10
+    )
+    try:
+        return boto3.session.Session(region_name=region).client(service, config=config)
+    except (BotoCoreError, ValueError) as error:
+        raise AwsError(f"cannot use AWS's {service}: {error}; {_advice(error)}") from None
+
+
+@contextmanager
+def explained(doing: str) -> Iterator[None]:
+    """Turn what AWS refuses, and a way that does not lead to it, into an AwsError that says what was being done."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        code = error_code(error)
+        message = error.response.get("Error", {}).get("Message", "")
+        hint = "; the policy of these credentials does not allow it" if code in REFUSALS else ""
+        raise AwsError(f"{doing}: AWS answers {code}: {message}{hint}") from None
+    except BotoCoreError as error:
+        raise AwsError(f"{doing}: {error}; {_advice(error)}") from None
+
+
+REFUSALS = ("UnauthorizedOperation", "AccessDenied", "AccessDeniedException")
+
+
+def error_code(error: Exception) -> str:
+    """Return the code of a ClientError of botocore, such as `InvalidAMIName.Duplicate`; empty for other errors."""
+    response = getattr(error, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))
+
+
+def _advice(error: Exception) -> str:
+    name = type(error).__name__
+    if "Region" in name:
+        return "give the AWS region, for instance: --region eu-central-1"
+    if "Credential" in name or "Token" in name or "Profile" in name:
+        return "check with: aws sts get-caller-identity"
+    return "check the network and try again"

@@ -1,0 +1,114 @@
+"""A baked image as it lies on disk: a folder with the raw disk, what is in it, and whether it was seen working.
+
+disk.raw        the disk: GPT, boots by BIOS and by UEFI
+manifest.json   what went into it; `hash` names that, not the bits of the disk
+bake.log        all output of the build
+tested.json     written by `regiondag bake test` once everything passed
+ami/            journals of uploads, one per AWS region
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nnlib.contract import write_atomically
+from workflows.errors import UsageError
+
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What an image was made of. Equal inputs give an equal `hash`."""
+
+    suite: str
+    htcondor: str
+    python: str
+    kernel: str
+    driver: str  # none, closed or open
+    driver_version: str  # empty without a driver
+    pci_option: str  # the sentence that ami/provision/pci-option.sh recorded
+    recipe: str  # hash of the files and options of the recipe
+    packages: Mapping[str, str]  # Debian package or wheel: version
+
+    @property
+    def hash(self) -> str:
+        """Return the sha256, in hex, of everything above."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """The record of a passed `regiondag bake test`."""
+
+    disk_sha256: str
+    manifest_hash: str
+    date: str  # ISO 8601, UTC
+    boots: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskImage:
+    """A baked image."""
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def disk(self) -> Path:
+        """The raw disk."""
+        return self.folder / "disk.raw"
+
+    def tested(self) -> Tested | None:
+        """Return the record of its last passed test, or None; it may be of an earlier disk: compare the sha256."""
+        try:
+            values = json.loads((self.folder / "tested.json").read_text(encoding="utf-8"))
+            return Tested(**{**values, "boots": tuple(values["boots"])})
+        except (FileNotFoundError, ValueError, TypeError, KeyError):
+            return None
+
+
+def read_disk_image(path: Path) -> DiskImage:
+    """Return the image in the folder `path`, or whose disk is the file `path`."""
+    folder = path.parent if path.is_file() else path
+    try:
+        values = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        values.pop("hash")
+        manifest = Manifest(**values)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(
+            f"{path}: no image that regiondag baked: {folder}/manifest.json cannot be read ({error}); "
+            "`regiondag bake image` makes one and prints its folder"
+        ) from None
+    image = DiskImage(folder, manifest)
+    if not image.disk.is_file():
+        raise UsageError(f"{folder}: disk.raw is missing; bake the image again")
+    return image
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write manifest.json."""
+    _write(folder / "manifest.json", {**asdict(manifest), "hash": manifest.hash})
+
+
+def write_tested(image: DiskImage, tested: Tested) -> None:
+    """Write tested.json."""
+    _write(image.folder / "tested.json", asdict(tested))
+
+
+def file_sha256(path: Path) -> str:
+    """Return the sha256 of a file, in hex."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _write(path: Path, values: Mapping[str, Any]) -> None:
+    write_atomically(path, json.dumps(values, indent=1, sort_keys=True) + "\n")

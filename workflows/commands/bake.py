@@ -1,0 +1,61 @@
+"""`regiondag bake`: the GPU worker's image, from nothing to an AMI."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+HELP = "bake the GPU worker's disk image, boot it to see it work, make an AMI of it"
+
+DESCRIPTION = """\
+One recipe (ami/provision) makes the worker's image; the same files make the embedded pool's root folder.
+`image` writes a raw disk that boots by BIOS and by UEFI, `test` boots it here and waits until it has joined a pool and
+run a job, `ami` uploads a tested image to EC2. Only `ami` needs an AWS account."""
+
+EPILOG = """examples:
+  regiondag bake image
+  regiondag bake test
+  regiondag bake ami --region eu-central-1"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs and their arguments."""
+    parser.epilog = EPILOG
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    ami = _add_verb(verbs, "ami", _ami, "upload a tested image and register it as an AMI")
+    _add_image(ami)
+    ami.add_argument("--region", help="AWS region (default: that of the environment or the profile)")
+    ami.add_argument("--name", help="name of the AMI (default: regiondag-SUITE-DRIVER-HASH)")
+    ami.add_argument("--connections", type=int, default=16, metavar="N", help="blocks uploaded at a time (default 16)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the chosen verb."""
+    return int(arguments.verb(arguments))
+
+
+def _add_verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, verb: object, text: str
+) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+    parser.set_defaults(verb=verb)
+    return parser
+
+
+def _add_image(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("image", type=Path, metavar="IMAGE", help="folder that `regiondag bake image` printed")
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _ami(arguments: argparse.Namespace) -> int:
+    from workflows.bake.ami import make_ami
+    from workflows.bake.artifact import read_disk_image
+
+    image = read_disk_image(arguments.image)
+    print(make_ami(image, arguments.region, arguments.name, arguments.connections, _tell))
+    return 0
