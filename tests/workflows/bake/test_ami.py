@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.workflows.aws_policy import check_policy, check_wide_resources
 from tests.workflows.bake.conftest import BLOCK, MANIFEST, make_image, write_disk
 from tests.workflows.fake_aws import REGION, Answer, Call, FakeAws, ebs_error, ec2_error, environment, tags_of
 from workflows import aws as aws_module
@@ -30,6 +31,7 @@ NAME = f"regiondag-trixie-closed-{MANIFEST.hash[:12]}"
 KEY = f"arn:aws:kms:{REGION}:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 ROOT = Path(__file__).parents[3]
 MANY = 24
+POLICY = ROOT / "ami" / "policies" / "bake.json"
 
 
 def upload(image: DiskImage, said: list[str] | None = None, **options: object) -> str:
@@ -475,6 +477,20 @@ def wait_for_blocks(aws: FakeAws, number: int) -> None:
     while aws.count("PutSnapshotBlock") < number:
         assert time.monotonic() < until
         time.sleep(0.005)
+
+
+def test_the_policy_allows_every_call_and_nothing_else(aws, image):
+    """All calls there are: an upload that ends badly, another disk in its place, a second look."""
+    aws.faults.append(failing(-1, ebs_error("InternalServerException", status=500), "CompleteSnapshot"))
+    with pytest.raises(AwsError):
+        upload(image)
+    aws.faults.clear()
+    write_disk(image.disk, {1: b"x"}, BLOCK * 2)
+    write_tested(image, artifact.Tested(file_sha256(image.disk), MANIFEST.hash, "2026-11-22T11:00:00Z", ()))
+    upload(image)
+    upload(image)
+    check_policy(POLICY, {call.name for call in aws.calls}, {"ec2:CreateTags"})
+    check_wide_resources(POLICY)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
