@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 COMPONENT = Path(__file__).parents[2] / "ami" / "image-builder.yml"
+SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") or "shellcheck"
 ACTIONS = {"ExecuteBash": {"commands"}, "S3Download": {"source", "destination"}}
 
 
@@ -71,7 +75,7 @@ def test_its_scripts_are_sound_shell(component):
         text = "#!/bin/bash\n" + re.sub(r"\{\{ (\w+) \}\}", r"\1", script) + "\n"
         # SC2086: $flag is empty or one word. SC2050: a parameter stands where a constant seems to be.
         done = subprocess.run(
-            ["shellcheck", "--exclude=SC2086,SC2050", "-"], input=text, capture_output=True, text=True, check=False
+            [SHELLCHECK, "--exclude=SC2086,SC2050", "-"], input=text, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout
 
