@@ -1,6 +1,6 @@
 # The worker's AMI, made on EC2 by the recipe that also makes the local image: for those who bake in the cloud already.
 #
-#   pip download --no-deps --only-binary=:all: -r provision/requirements.txt -d wheels
+#   sh wheels.sh
 #   packer init .
 #   packer build -var region=eu-central-1 -var 'ssh_from=["203.0.113.7/32"]' -var driver=closed .
 #

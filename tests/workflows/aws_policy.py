@@ -17,8 +17,8 @@ def statements(path: Path) -> list[dict[str, Any]]:
     for statement in document["Statement"]:
         assert set(statement) - {"Condition"} == {"Sid", "Effect", "Action", "Resource"}, statement
         assert statement["Effect"] == "Allow"
-        assert isinstance(statement["Action"], list)
-        assert isinstance(statement["Resource"], list)
+        for key in ("Action", "Resource"):
+            statement[key] = [statement[key]] if isinstance(statement[key], str) else statement[key]
     names = [statement["Sid"] for statement in document["Statement"]]
     assert len(set(names)) == len(names)
     return list(document["Statement"])
