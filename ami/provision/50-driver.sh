@@ -44,7 +44,7 @@ upstream() { echo "$1" | sed 's/^[0-9]*://; s/-[^-]*$//'; }
 
 require_package() { # PACKAGE COMPONENT
     [ -z "$(candidate "$1")" ] || return 0
-    seen=$(apt-cache policy | sed -n 's/.*[ ,]c=\([^,]*\).*/\1/p' | sort -u | tr '\n' ' ')
+    seen=$(apt-cache policy | sed -n 's/.*[ ,]c=\([^,]*\).*/\1/p' | sort -u | paste -sd ' ')
     fail "no package $1 in the apt sources of this root (their components: ${seen:-none}); it belongs to Debian's" \
         "component $2: add \`contrib non-free non-free-firmware\` after \`main\` in /etc/apt/sources.list or" \
         "/etc/apt/sources.list.d, run apt-get update, and start again; or bake with --driver none"
@@ -79,15 +79,21 @@ install_driver() {
     # shellcheck disable=SC2086 # two packages
     apt-get install -y --no-install-recommends "$headers" $programs nvidia-persistenced "$module_package" ||
         say "apt-get failed ($?)"
-    if command -v dkms >/dev/null && ! nvidia_module "$kernel" >/dev/null; then
-        # Its package builds for the running kernel and what dkms takes for installed; this is for ours.
+    if command -v dkms >/dev/null && ! nvidia_module "$kernel" >/dev/null && [ -z "$(build_log)" ]; then
+        # The package built for another kernel alone, that which runs.
         dkms autoinstall -k "$kernel" || say "dkms failed ($?)"
     fi
 }
 
+# dkms's log of a build for our kernel that failed; of one that did not, it is moved elsewhere.
+build_log() {
+    find "$root/var/lib/dkms" -path '*/build/make.log' -exec grep -lF "for kernel $kernel " {} + 2>/dev/null |
+        head -n 1
+}
+
 # Print why the module did not build, and what can be done about it.
 explain_failure() {
-    log=$(find "$root/var/lib/dkms" -name make.log -printf '%T@ %p\n' 2>/dev/null | sort -n | tail -n 1 | cut -d ' ' -f 2-)
+    log=$(build_log)
     {
         if [ -z "$log" ]; then
             echo "50-driver: dkms left no make.log; apt's messages above say why"

@@ -25,8 +25,11 @@ nvidia_module() {
     return 1
 }
 
-# Have 80-validate.sh write KEY=VALUE into /etc/regiondag-image.
+# Have 80-validate.sh write KEY=VALUE into /etc/regiondag-image, in place of an earlier run's.
 record() {
+    recorded=$root/var/lib/regiondag/recorded
     mkdir -p "$root/var/lib/regiondag"
-    echo "$1" >>"$root/var/lib/regiondag/recorded"
+    touch "$recorded"
+    sed -i "/^${1%%=*}=/d" "$recorded"
+    echo "$1" >>"$recorded"
 }

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PROVISION = ROOT / "ami" / "provision"
 LIBEXEC = PROVISION / "files" / "usr" / "local" / "libexec" / "regiondag"
@@ -39,7 +41,9 @@ def load(name: str) -> ModuleType:
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module  # dataclasses look there
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", True)  # the folder is what an image gets
+        spec.loader.exec_module(module)
     return module
 
 

@@ -139,10 +139,10 @@ def test_a_gpu_without_a_driver(gpu_options, machine, capsys):
 
 
 def test_a_module_that_does_not_load(gpu_options, machine, capsys):
-    program(machine / "bin", "modprobe", "echo \"modprobe: ERROR: could not insert 'nvidia': No such device\" >&2; exit 1")
+    program(machine / "bin", "modprobe", "echo \"modprobe: ERROR: could not insert 'nvidia': No device\" >&2; exit 1")
     assert main(gpu_options, machine) == 1
     assert (
-        "regiondag-gpu: ERROR: modprobe nvidia: exit code 1: modprobe: ERROR: could not insert 'nvidia': No such device; "
+        "regiondag-gpu: ERROR: modprobe nvidia: exit code 1: modprobe: ERROR: could not insert 'nvidia': No device; "
         "the kernel's reason: journalctl -k"
     ) in capsys.readouterr().out
 

@@ -107,7 +107,9 @@ def test_an_option_with_a_longer_name_is_another(tmp_path, bin_folder):
     assert run("pci-option.sh", "yes", KERNEL, path=bin_folder).stdout.startswith("ignored:")
 
 
-def step(tmp_path: Path, bin_folder: Path, kernel: str = KERNEL, **environment: str) -> subprocess.CompletedProcess[str]:
+def step(
+    tmp_path: Path, bin_folder: Path, kernel: str = KERNEL, **environment: str
+) -> subprocess.CompletedProcess[str]:
     program(bin_folder, "update-initramfs", f'echo "$*" >>{tmp_path}/initramfs')
     if kernel:
         folder = tmp_path / "root/lib/modules" / kernel

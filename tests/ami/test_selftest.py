@@ -180,7 +180,11 @@ def test_what_is_no_result(selftest, text):
     assert selftest.judge(text, 1).failure.startswith("the GPU check printed what cannot be understood (")
 
 
-@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    )
+)
 def test_no_output_breaks_the_judge(values):
     selftest = sys.modules.get("regiondag_selftest") or load("selftest")
     found = selftest.judge(json.dumps(values), 1)
@@ -258,7 +262,7 @@ def test_a_file_that_cannot_be_written_is_an_error(selftest, machine, capsys):
 def test_an_older_result_is_replaced_as_a_whole(selftest, machine):
     folder = machine / "run/regiondag"
     folder.mkdir(parents=True)
-    (folder / "selftest.config").write_text("SelfTest = \"failed: long ago\"\nOther = 1\n" * 100)
+    (folder / "selftest.config").write_text('SelfTest = "failed: long ago"\nOther = 1\n' * 100)
     assert run(selftest, machine)[1]["SelfTest"] == '"passed"'
     assert "Other" not in (folder / "selftest.config").read_text()
 
