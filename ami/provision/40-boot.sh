@@ -4,6 +4,10 @@
 set -eu
 [ "$OUTLET" = disk ] || exit 0
 
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=ami/provision/common.sh
+. "$here/common.sh"
+
 if [ "$(dpkg --print-architecture)" != amd64 ]; then
     echo "40-boot: seen $(dpkg --print-architecture), the disk image is made for amd64 only" >&2
     exit 1
@@ -22,10 +26,10 @@ INITRD=No apt-get install -y --no-install-recommends \
     systemd-sysv systemd-resolved udev dbus kmod iproute2 zstd linux-image-cloud-amd64 initramfs-tools \
     cloud-init cloud-guest-utils dhcpcd-base e2fsprogs openssh-server
 
-kernel=$(find /lib/modules -mindepth 1 -maxdepth 1 -printf '%f\n' | sort --version-sort | tail -n 1)
+kernel=$(image_kernel)
 # The worker is never upgraded in place; its kernel, its driver and its initramfs stay as they were baked together.
 apt-mark hold linux-image-cloud-amd64 "linux-image-$kernel" >/dev/null
-echo "KERNEL=$kernel" >>"$RECORDED"
+record "KERNEL=$kernel"
 
 echo "LABEL=regiondag-root / ext4 defaults,x-systemd.growfs 0 1" >/etc/fstab
 

@@ -9,8 +9,8 @@
 set -eu
 
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=ami/provision/kernel.sh
-. "$here/kernel.sh"
+# shellcheck source=ami/provision/common.sh
+. "$here/common.sh"
 
 say() { echo "50-driver: $*"; }
 fail() {
@@ -122,24 +122,6 @@ CHOICES
     fail "no NVIDIA module for the image's kernel $kernel ($DRIVER driver); the reason is above"
 }
 
-# Put the wheels of requirements-gpu.txt where the image's Python finds them; as 30-python.sh does, without pip.
-install_cupy() {
-    wheels=$(readlink -f "$here/../wheels")
-    python=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-    packages=$root/usr/local/lib/python$python/dist-packages
-    mkdir -p "$packages"
-    grep -E '^[a-z]' "$here/requirements-gpu.txt" | while IFS= read -r line; do
-        name=$(echo "${line%%==*}" | tr - _)
-        for wheel in "$wheels/$name-${line##*==}"-*.whl; do
-            [ -e "$wheel" ] || fail "no wheel of $line in $wheels; fetch what belongs to requirements-gpu.txt with:" \
-                "pip download --no-deps --only-binary=:all: --implementation cp --python-version $python" \
-                "--platform manylinux2014_x86_64 -r requirements-gpu.txt -d wheels"
-            python3 -m zipfile -e "$wheel" "$packages"
-        done
-    done
-    python3 -m compileall -q "$packages/cupy" "$packages/cupyx" "$packages/cupy_backends" "$packages/cuda"
-}
-
 # Neither import nor compiling needs a GPU; the first boot's self-test does the rest.
 check_cupy() {
     CUPY_CACHE_IN_MEMORY=1 "$root/usr/local/libexec/regiondag/python" - <<'PYTHON' ||
@@ -200,7 +182,7 @@ fi
 if [ -e "$root/usr/lib/systemd/system/nvidia-persistenced.service" ]; then
     systemctl enable nvidia-persistenced.service
 fi
-install_cupy
+sh "$here/unpack-wheels.sh" "$here/requirements-gpu.txt"
 check_cupy
 # An upgrade of one without the other would leave a machine without its GPU.
 hold

@@ -5,8 +5,8 @@
 set -eu
 
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=ami/provision/kernel.sh
-. "$here/kernel.sh"
+# shellcheck source=ami/provision/common.sh
+. "$here/common.sh"
 
 file=$root/etc/modprobe.d/regiondag-nvidia.conf
 kernel=$(image_kernel)
@@ -25,11 +25,6 @@ if [ "${PCI_OPTION:-yes}" = yes ]; then
     } >"$file"
 else
     rm -f "$file"
-fi
-
-# The initramfs has a copy of modprobe.d.
-if [ -n "$kernel" ] && command -v update-initramfs >/dev/null; then
-    update-initramfs -u -k "$kernel"
 fi
 
 record "PCI_OPTION=\"$found\""

@@ -33,6 +33,5 @@ suite=$(. /etc/os-release; echo "${VERSION_CODENAME:-unknown}")
     echo "HTCONDOR=${version%%[-+]*}"
     echo "PYTHON=$(python3 -c 'import platform; print(platform.python_version())')"
     echo "SUITE=$suite"
-    echo "OUTLET=$OUTLET"
-    cat "$RECORDED"
+    cat /var/lib/regiondag/recorded
 } >/etc/regiondag-image

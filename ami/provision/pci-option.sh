@@ -14,8 +14,8 @@
 set -eu
 
 here=$(dirname "$(readlink -f "$0")")
-# shellcheck source=ami/provision/kernel.sh
-. "$here/kernel.sh"
+# shellcheck source=ami/provision/common.sh
+. "$here/common.sh"
 
 wanted=${1:-} kernel=${2:-}
 case "$wanted" in

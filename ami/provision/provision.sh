@@ -36,12 +36,11 @@ done
 case $OUTLET in folder | disk | instance) ;; *) wrong "--outlet: seen '$OUTLET', legal: folder, disk or instance" ;; esac
 case $DRIVER in none | closed | open) ;; *) wrong "--driver: seen '$DRIVER', legal: none, closed or open" ;; esac
 
-# What steps want remembered about the image, as KEY=VALUE lines; 80-validate.sh puts them into /etc/regiondag-image.
-RECORDED=/var/lib/regiondag/recorded
-mkdir -p "$(dirname "$RECORDED")"
-: >"$RECORDED"
+# shellcheck source=ami/provision/common.sh
+. "$here/common.sh"
+record "OUTLET=$OUTLET"
 
-export OUTLET DRIVER PCI_OPTION RECORDED DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+export OUTLET DRIVER PCI_OPTION DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 
 for step in "$here"/[0-9][0-9]-*.sh; do
     name=$(basename "$step" .sh)

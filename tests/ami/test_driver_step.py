@@ -41,7 +41,7 @@ class Root:
         self.wheels = folder / "recipe/wheels"
         self.wheels.mkdir(parents=True)
         (folder / "recipe/provision").mkdir()
-        for name in ("50-driver.sh", "kernel.sh", "requirements-gpu.txt"):
+        for name in ("50-driver.sh", "common.sh", "unpack-wheels.sh", "requirements-gpu.txt"):
             (folder / "recipe/provision" / name).write_bytes((PROVISION / name).read_bytes())
         self.step = folder / "recipe/provision/50-driver.sh"
         self.kernel(KERNEL)
@@ -300,8 +300,10 @@ def test_a_missing_wheel(root):
     root.builds("nvidia-current")
     root.add_wheels()
     next(root.wheels.glob("cupy_cuda12x*")).unlink()
-    sentence = refused(root, "closed")
-    assert sentence.startswith(f"no wheel of cupy-cuda12x==14.2.0 in {root.wheels}; ")
+    done = root.run("closed")
+    assert done.returncode == 1
+    sentence = done.stderr.splitlines()[-1]
+    assert sentence.startswith(f"unpack-wheels: ERROR: no wheel of cupy-cuda12x==14.2.0 in {root.wheels}; ")
     assert "pip download --no-deps --only-binary=:all: --implementation cp --python-version 3." in sentence
 
 

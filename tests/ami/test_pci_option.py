@@ -128,7 +128,6 @@ def test_the_step_sets_the_option_for_every_name(tmp_path, bin_folder):
     assert {line for line in lines if not line.startswith("#")} == {
         f"options {name} NVreg_CheckPCIConfigSpace=0" for name in ("nvidia", "nvidia-current", "nvidia-current-open")
     }
-    assert (tmp_path / "initramfs").read_text() == f"-u -k {KERNEL}\n"
     recorded = (tmp_path / "root/var/lib/regiondag/recorded").read_text()
     assert recorded == f'PCI_OPTION="{sentence}"\n'
     read_back = subprocess.run(
@@ -152,7 +151,17 @@ def test_the_step_without_a_driver_sets_it_all_the_same(tmp_path, bin_folder):
     done = step(tmp_path, bin_folder, kernel="")
     assert (done.returncode, done.stdout) == (0, f"55-pci-option: {NO_DRIVER}\n")
     assert (tmp_path / "root/etc/modprobe.d/regiondag-nvidia.conf").exists()
-    assert not (tmp_path / "initramfs").exists()
+
+
+@pytest.mark.parametrize(("there", "call"), [(True, f"-u -k {KERNEL}\n"), (False, f"-c -k {KERNEL}\n")])
+def test_the_initramfs_is_rebuilt_or_made_for_the_images_kernel(tmp_path, bin_folder, there, call):
+    step(tmp_path, bin_folder)
+    if there:
+        (tmp_path / "root/boot").mkdir()
+        (tmp_path / f"root/boot/initrd.img-{KERNEL}").touch()
+    done = run("65-initramfs.sh", path=bin_folder, REGIONDAG_ROOT=str(tmp_path / "root"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "initramfs").read_text() == call
 
 
 def test_the_step_can_be_skipped_and_takes_back_an_earlier_run(tmp_path, bin_folder):

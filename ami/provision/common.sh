@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# What 50-driver.sh and 55-pci-option.sh must agree on: the image's kernel, and what NVIDIA's module is called. Sourced.
+# What steps must agree on: the image's kernel, what NVIDIA's module is called, what is remembered. Sourced.
 
 # Before every path of the image; tests set it.
 root=${REGIONDAG_ROOT:-}
