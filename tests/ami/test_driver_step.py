@@ -116,7 +116,8 @@ class Root:
 
     def recorded(self) -> list[str]:
         path = self.folder / "var/lib/regiondag/recorded"
-        return path.read_text().splitlines() if path.exists() else []
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line for line in lines if not line.startswith("WHEEL_")]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from typing import Any
 
 from nnlib.contract import write_atomically
 from workflows.bake import serial
-from workflows.bake.imds import MetadataServer
+from workflows.bake.imds import MetadataServer, instance_tree
 from workflows.bake.machine import Acceleration, Firmware, Machine, running
 from workflows.bake.payload import FOR_EVER, write_job
 from workflows.errors import BakeError, PoolError, RegiondagError
@@ -53,18 +53,26 @@ class Plan:
 
 @dataclass(frozen=True)
 class Bench:
-    """The manager and the metadata service that a machine is booted beside."""
+    """The manager that machines are booted beside."""
 
     plan: Plan
     folder: Path
     pool: Pool
-    metadata: MetadataServer
     token: str
     started: float
 
     def tell(self, text: str) -> None:
         """Print a line of progress."""
         print(f"[{time.monotonic() - self.started:4.0f} s] {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Boot:
+    """A machine that runs, and the metadata service that it asks."""
+
+    machine: Machine
+    process: subprocess.Popen[bytes]
+    metadata: MetadataServer
 
 
 def main(argv: list[str]) -> int:
@@ -96,8 +104,7 @@ def _bench(plan: Plan, folder: Path) -> Iterator[Bench]:
     wishes = lifecycle.Wishes(plan.suite, 0, (("bake test", settings),))
     pool = lifecycle.up(POOL, wishes, _silent)
     try:
-        with MetadataServer(METADATA, 80) as metadata:
-            yield Bench(plan, folder, pool, metadata, _new_token(pool), started)
+        yield Bench(plan, folder, pool, _new_token(pool), started)
     finally:
         lifecycle.down(POOL, _silent)
 
@@ -113,17 +120,17 @@ def _new_token(pool: Pool) -> str:
 
 def _live_and_be_drained(bench: Bench) -> dict[str, Any]:
     """BIOS: join, run a training, be told of a spot interruption during the next one, save it, power off."""
-    with _booted(bench, "bios", idle_seconds=600) as (machine, process):
-        seconds = _wait_until_joined(bench, machine, process)
+    with _booted(bench, "bios", idle_seconds=600) as boot:
+        seconds = _wait_until_joined(bench, boot)
         _submit(bench, "first", epochs=3)
-        _wait(bench, machine, process, "a job that asks for a GPU has ended", 180, lambda: _ended("first"))
+        _wait(bench, boot, "a job that asks for a GPU has ended", 180, lambda: _ended("first"))
         _check_first_job()
         _submit(bench, "second", FOR_EVER)
-        _wait(bench, machine, process, "a long training is under way", 120, lambda: _event("second", "001"))
+        _wait(bench, boot, "a long training is under way", 120, lambda: _event("second", "001"))
         time.sleep(3 if bench.plan.acceleration == "kvm" else 15)  # for it to have something to lose
         told = time.monotonic()
         notice = {"action": "terminate", "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 120))}
-        bench.metadata.set("meta-data/spot/instance-action", json.dumps(notice))
+        boot.metadata.set("meta-data/spot/instance-action", json.dumps(notice))
         bench.tell("spot notice: the machine will be taken away in 120 seconds")
         _wait(
             bench,
@@ -135,20 +142,20 @@ def _live_and_be_drained(bench: Bench) -> dict[str, Any]:
         )
         saved = time.monotonic() - told
         _check_checkpoint()
-        _wait_until_off(bench, machine, process, NOTICE_SECONDS)
+        _wait_until_off(bench, boot, NOTICE_SECONDS)
         off = time.monotonic() - told
-    _check_console(bench, machine)
+    _check_console(boot)
     return {"firmware": "bios", "advertised": seconds, "checkpoint_safe": round(saved, 1), "off": round(off, 1)}
 
 
 def _live_and_be_idle(bench: Bench) -> dict[str, Any]:
     """UEFI: join, get nothing to do, power off."""
-    with _booted(bench, "uefi", IDLE_SECONDS) as (machine, process):
-        seconds = _wait_until_joined(bench, machine, process)
+    with _booted(bench, "uefi", IDLE_SECONDS) as boot:
+        seconds = _wait_until_joined(bench, boot)
         joined = time.monotonic()
-        _wait_until_off(bench, machine, process, IDLE_SECONDS + 180)
+        _wait_until_off(bench, boot, IDLE_SECONDS + 180)
         off = time.monotonic() - joined
-    _check_console(bench, machine)
+    _check_console(boot)
     return {"firmware": "uefi", "advertised": seconds, "idle_until_off": round(off, 1)}
 
 
@@ -156,14 +163,15 @@ LIVES: Mapping[Firmware, Callable[[Bench], dict[str, Any]]] = {"bios": _live_and
 
 
 @contextmanager
-def _booted(bench: Bench, firmware: Firmware, idle_seconds: int) -> Iterator[tuple[Machine, subprocess.Popen[bytes]]]:
-    bench.metadata.clear("meta-data/spot/instance-action")
-    bench.metadata.set("meta-data/instance-id", INSTANCES[firmware])
-    bench.metadata.user_data = render_user_data(worker_settings(bench.token, idle_seconds, bench.plan.worker)).encode()
+def _booted(bench: Bench, firmware: Firmware, idle_seconds: int) -> Iterator[Boot]:
+    user_data = render_user_data(worker_settings(bench.token, idle_seconds, bench.plan.worker))
     machine = Machine(Path(bench.plan.disk), bench.folder, firmware, bench.plan.acceleration)
     bench.tell(f"booting by {firmware.upper()} ({machine.acceleration})")
-    with running(machine) as process:
-        yield machine, process
+    with (
+        MetadataServer(instance_tree(INSTANCES[firmware]), user_data.encode(), METADATA, 80) as metadata,
+        running(machine) as process,
+    ):
+        yield Boot(machine, process, metadata)
 
 
 def worker_settings(token: str, idle_seconds: int, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,8 +191,9 @@ def worker_settings(token: str, idle_seconds: int, changes: Mapping[str, Any]) -
     }
 
 
-def _wait_until_joined(bench: Bench, machine: Machine, process: subprocess.Popen[bytes]) -> float:
+def _wait_until_joined(bench: Bench, boot: Boot) -> float:
     """Return the seconds from power-on to a slot that offers a GPU."""
+    machine = boot.machine
     began = time.monotonic()
     slots: list[dict[str, Any]] = []
 
@@ -196,7 +205,7 @@ def _wait_until_joined(bench: Bench, machine: Machine, process: subprocess.Popen
         slots[:] = json.loads(done.stdout or "[]")
         return bool(slots)
 
-    _wait(bench, machine, process, "advertised", bench.plan.join_seconds, advertised)
+    _wait(bench, boot, "advertised", bench.plan.join_seconds, advertised)
     seconds = round(time.monotonic() - began, 1)
     _check_slot(machine, slots[0])
     return seconds
@@ -260,40 +269,33 @@ def _check_checkpoint() -> None:
         raise BakeError("the training was stopped by the spot notice, and its checkpoint did not come back")
 
 
-def _wait_until_off(bench: Bench, machine: Machine, process: subprocess.Popen[bytes], seconds: float) -> None:
+def _wait_until_off(bench: Bench, boot: Boot, seconds: float) -> None:
     until = time.monotonic() + seconds
-    while process.poll() is None:
+    while boot.process.poll() is None:
         if time.monotonic() > until:
-            raise _failure(machine, f"did not power off within {seconds:.0f} s")
+            raise _failure(boot.machine, f"did not power off within {seconds:.0f} s")
         time.sleep(0.5)
     bench.tell("powered off by itself")
 
 
-def _wait(
-    bench: Bench,
-    machine: Machine,
-    process: subprocess.Popen[bytes],
-    what: str,
-    seconds: float,
-    happened: Callable[[], bool],
-) -> None:
+def _wait(bench: Bench, boot: Boot, what: str, seconds: float, happened: Callable[[], bool]) -> None:
     """Wait until something has happened; raise with what the console says where it does not, or the machine ends."""
     until = time.monotonic() + seconds
     while not happened():
-        if process.poll() is not None:
-            raise _failure(machine, f"ended (qemu: {process.returncode}) before: {what}")
+        if boot.process.poll() is not None:
+            raise _failure(boot.machine, f"ended (qemu: {boot.process.returncode}) before: {what}")
         if time.monotonic() > until:
-            raise _failure(machine, f"not within {seconds:.0f} s: {what}")
+            raise _failure(boot.machine, f"not within {seconds:.0f} s: {what}")
         time.sleep(1)
     bench.tell(what)
 
 
-def _check_console(bench: Bench, machine: Machine) -> None:
-    text = _console(machine)
+def _check_console(boot: Boot) -> None:
+    text = _console(boot.machine)
     if found := [*serial.faults(text), *serial.errors(text)]:
-        raise _failure(machine, "complained while it booted: " + "; ".join(found))
-    if bench.metadata.without_token:
-        raise _failure(machine, f"asked the metadata service without a token: {bench.metadata.without_token}")
+        raise _failure(boot.machine, "complained while it booted: " + "; ".join(found))
+    if boot.metadata.asked_without_token:
+        raise _failure(boot.machine, "asked the metadata service without a session token (IMDSv1)")
 
 
 def _console(machine: Machine) -> str:
