@@ -42,12 +42,23 @@ def explained(doing: str) -> Iterator[None]:
         code = error_code(error)
         message = error.response.get("Error", {}).get("Message", "")
         hint = "; the policy of these credentials does not allow it" if code in REFUSALS else ""
-        raise AwsError(f"{doing}: AWS answers {code}: {message}{hint}") from None
+        raise AwsError(f"{doing}: AWS answers {code}: {message}{hint}", temporary=code in BUSY) from None
     except BotoCoreError as error:
-        raise AwsError(f"{doing}: {error}; {_advice(error)}") from None
+        raise AwsError(f"{doing}: {error}; {_advice(error)}", temporary=_is_network(error)) from None
 
 
 REFUSALS = ("UnauthorizedOperation", "AccessDenied", "AccessDeniedException")
+BUSY = (
+    *("RequestLimitExceeded", "Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException"),
+    *("ServiceUnavailable", "Unavailable", "InternalError", "InternalFailure", "InternalServiceError"),
+)
+
+
+def _is_network(error: Exception) -> bool:
+    from botocore.exceptions import ConnectionError as NoConnection
+    from botocore.exceptions import HTTPClientError
+
+    return isinstance(error, (NoConnection, HTTPClientError))
 
 
 def error_code(error: Exception) -> str:
