@@ -134,8 +134,7 @@ def _live_and_be_drained(bench: Bench) -> dict[str, Any]:
         bench.tell("spot notice: the machine will be taken away in 120 seconds")
         _wait(
             bench,
-            machine,
-            process,
+            boot,
             "the training was stopped and sent back",
             120,
             lambda: _event("second", "004"),

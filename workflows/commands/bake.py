@@ -41,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ami.add_argument("--region", help="AWS region (default: that of the environment or the profile)")
     ami.add_argument("--name", help="name of the AMI (default: regiondag-SUITE-DRIVER-HASH)")
     ami.add_argument("--connections", type=int, default=16, metavar="N", help="blocks uploaded at a time (default 16)")
+    ami.add_argument("--encrypted", action="store_true", help="encrypt the snapshot with the account's default key")
+    ami.add_argument("--kms-key", metavar="ARN", default="", help="encrypt it with this KMS key")
+    ami.add_argument("--dry-run", action="store_true", help="print what would be made; upload and register nothing")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -73,9 +76,14 @@ def _image(arguments: argparse.Namespace) -> int:
 
 
 def _ami(arguments: argparse.Namespace) -> int:
-    from workflows.bake.ami import make_ami
+    from workflows.bake.ami import describe_ami, make_ami
     from workflows.bake.artifact import read_disk_image
+    from workflows.bake.snapshot import Encryption
 
     image = read_disk_image(arguments.image)
-    print(make_ami(image, arguments.region, arguments.name, arguments.connections, _tell))
+    encryption = Encryption(arguments.encrypted or bool(arguments.kms_key), arguments.kms_key)
+    if arguments.dry_run:
+        print(describe_ami(image, arguments.region, arguments.name, _tell, encryption))
+    else:
+        print(make_ami(image, arguments.region, arguments.name, arguments.connections, _tell, encryption))
     return 0

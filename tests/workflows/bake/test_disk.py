@@ -96,7 +96,7 @@ def test_a_file_that_is_no_disk_is_said_to_be_none(tmp_path: Path) -> None:
 def test_a_tool_that_fails_is_quoted(tmp_path: Path) -> None:
     root = make_root(tmp_path)
     (root / "boot/regiondag/BOOTX64.EFI").write_bytes(bytes(20 << 20))  # too large for its partition
-    with (tmp_path / "log").open("w") as log, pytest.raises(BakeError, match="(?s)mcopy failed with 1:.*full"):
+    with (tmp_path / "log").open("w") as log, pytest.raises(BakeError, match=r"(?s)mcopy failed with 1:.*full"):
         disk.make_disk(root, tmp_path / "disk.raw", log)
 
 
