@@ -42,14 +42,18 @@ def explained(doing: str) -> Iterator[None]:
     except ClientError as error:
         code = error_code(error)
         message = error.response.get("Error", {}).get("Message", "")
-        raise AwsError(f"{doing}: AWS answers {code}: {message}{_hint(code)}") from None
+        raise AwsError(f"{doing}: AWS answers {code}: {message}{_hint(code)}", temporary=code in BUSY) from None
     except (BotoCoreError, ResponseParserError) as error:  # the latter: not AWS answers, but a proxy, say
-        raise AwsError(f"{doing}: {error}; {_advice(error)}") from None
+        raise AwsError(f"{doing}: {error}; {_advice(error)}", temporary=_is_network(error)) from None
 
 
 REFUSALS = ("UnauthorizedOperation", "AccessDenied", "AccessDeniedException")
 EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "AuthFailure", "UnrecognizedClientException")
 QUOTAS = ("LimitExceeded", "QuotaExceeded")  # parts of the codes, of which every service has its own
+BUSY = (
+    *("RequestLimitExceeded", "Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException"),
+    *("ServiceUnavailable", "Unavailable", "InternalError", "InternalFailure", "InternalServiceError"),
+)
 
 
 def _hint(code: str) -> str:
@@ -62,6 +66,13 @@ def _hint(code: str) -> str:
     if any(part in code for part in QUOTAS):
         return "; a quota of this account: remove what is not needed, or ask for more with AWS's Service Quotas"
     return ""
+
+
+def _is_network(error: Exception) -> bool:
+    from botocore.exceptions import ConnectionError as NoConnection
+    from botocore.exceptions import HTTPClientError
+
+    return isinstance(error, (NoConnection, HTTPClientError))
 
 
 def error_code(error: Exception) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from workflows.clauses import split_conjunction
 from workflows.errors import PoolError
+from workflows.fleet.demand import Request, Worker
 from workflows.pool import Pool
 
 JOB_STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "transferring", 7: "suspended"}
@@ -116,6 +117,53 @@ def query_status(pool: Pool, cluster: int) -> str | None:
     """Return the status of one job, or None when it is not in the queue."""
     ads = _query_queue(pool, f"ClusterId == {cluster}", ["JobStatus"])
     return JOB_STATUS.get(ads[0]["JobStatus"], "unknown") if ads else None
+
+
+def query_gpu_requests(pool: Pool) -> list[Request]:
+    """Return what each idle job in the queue asks for that asks for GPUs."""
+    constraint = "JobStatus == 1 && JobUniverse == 5 && (RequestGPUs ?: 0) > 0"
+    # RequestMemory and RequestDisk are usually expressions of what the job used when it ran before.
+    used = ["MemoryUsage", "ResidentSetSize", "ImageSize", "DiskUsage", "ExecutableSize"]
+    ads = _query_queue(pool, constraint, ["RequestGPUs", "RequestCpus", "RequestMemory", *used])
+    return [Request(*(_number(ad, name) for name in ("RequestGPUs", "RequestCpus", "RequestMemory"))) for ad in ads]
+
+
+def query_workers(pool: Pool, fleet: str) -> dict[str, Worker]:
+    """Return the workers of a fleet that have joined the pool, by EC2 instance."""
+    import classad2
+
+    projection = ["Name", "SlotType", "State", "GPUs", "TotalSlotGPUs", "EC2InstanceID"]
+    with _asking(pool, "workers") as htcondor2:
+        constraint = f"RegiondagFleet =?= {classad2.quote(fleet)}"
+        ads = htcondor2.Collector().query(htcondor2.AdType.Startd, constraint, projection)
+    return sum_slots(ads)
+
+
+def sum_slots(ads: Iterable[Any]) -> dict[str, Worker]:
+    """Add up the slots of each instance: a partitionable one says what it has and has left, its parts are claims."""
+    workers: dict[str, Worker] = {}
+    for ad in ads:
+        instance = ad.get("EC2InstanceID")
+        if not isinstance(instance, str):
+            continue
+        before = workers.get(instance, Worker(instance, 0, 0, 0))
+        claimed = ad.get("State") == "Claimed"
+        gpus, kind = _number(ad, "GPUs"), ad.get("SlotType")
+        if kind == "Partitionable":
+            total = max(_number(ad, "TotalSlotGPUs"), gpus)
+            workers[instance] = Worker(instance, before.gpus + total, before.free_gpus + gpus, before.jobs)
+        elif kind == "Dynamic":
+            workers[instance] = Worker(instance, before.gpus, before.free_gpus, before.jobs + claimed)
+        else:
+            free = 0 if claimed else gpus
+            workers[instance] = Worker(instance, before.gpus + gpus, before.free_gpus + free, before.jobs + claimed)
+    return workers
+
+
+def _number(ad: Any, name: str) -> int:
+    """Return a number of an ad that may be missing or an expression; 0 where it has no value."""
+    value = ad.eval(name) if name in ad else 0
+    return int(value) if type(value) in (int, float) else 0  # `undefined` is an enum of whole numbers
 
 
 def _query_queue(pool: Pool, constraint: str, projection: list[str]) -> list[ClassAd]:

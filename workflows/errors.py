@@ -56,9 +56,13 @@ class BakeError(RegiondagError):
 
 
 class AwsError(RegiondagError):
-    """AWS refused, or cannot be reached."""
+    """AWS refused, or cannot be reached; `temporary` where the same call may work in a minute."""
 
     exit_code = 8
+
+    def __init__(self, text: str, *, temporary: bool = False) -> None:
+        super().__init__(text)
+        self.temporary = temporary
 
 
 class GiveUpError(RegiondagError):

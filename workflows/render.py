@@ -1,8 +1,9 @@
-"""Render the files HTCondor reads. The only module that imports Jinja2; syntax is quoted by `submit_syntax`."""
+"""Render what HTCondor and workers read. The only module that imports Jinja2; syntax is quoted by `submit_syntax`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ def _refuse_silent_values(value: Any) -> Any:
     if isinstance(value, str) and ("\n" in value or "\r" in value):
         raise submit_syntax.QuotingError(f"{value!r} holds a line break")
     return value
+
+
+def _json_text(value: Any) -> str:
+    """Return JSON in printable ASCII on one line; so written, it is YAML as well."""
+    return json.dumps(value, ensure_ascii=True, sort_keys=True).replace("\x7f", "\\u007f")
 
 
 def _larger_memory(job: Job) -> list[str]:
@@ -62,6 +68,7 @@ def _environment() -> jinja2.Environment:
     ):
         environment.filters[quote.__name__] = quote
     environment.filters["supports"] = features.supports
+    environment.filters["json_text"] = _json_text
     return environment
 
 
@@ -169,3 +176,8 @@ class Renderer:
 def render_nightly(**values: Any) -> str:
     """Return the submit file of the job that updates a study at the times of a crontab line."""
     return _environment().get_template("nightly.sub.j2").render(**values)
+
+
+def render_user_data(worker: Mapping[str, Any]) -> str:
+    """Return the cloud-config that writes `worker` to /etc/regiondag/worker.json of an instance."""
+    return _environment().get_template("fleet/user-data.j2").render(worker=worker)

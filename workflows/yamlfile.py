@@ -47,24 +47,27 @@ for _tag, _pattern, _first in (
     _Loader.add_implicit_resolver(f"{CORE_TAGS}{_tag}", re.compile(_pattern), _first)
 
 
-def load_yaml(path: Path) -> Document:
-    """Read and parse `path`; ConfigError with file, line and column when that cannot be done."""
+def load_yaml(path: Path, what: str = "study", hint: str = "`regiondag init retail DIR` writes an example") -> Document:
+    """Read and parse `path`; ConfigError with file, line and column when that cannot be done.
+
+    `what` the file must hold and the `hint` how to come by one are only used in messages.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError([f"{path}: no such file; `regiondag init retail DIR` writes an example"]) from None
+        raise ConfigError([f"{path}: no such file; {hint}"]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError([f"{path}: cannot be read as UTF-8 text: {error}"]) from error
-    return parse_yaml(text, str(path))
+    return parse_yaml(text, str(path), what)
 
 
-def parse_yaml(text: str, file: str) -> Document:
-    """Parse YAML text; `file` is only used in messages."""
+def parse_yaml(text: str, file: str, what: str = "study") -> Document:
+    """Parse YAML text; `file` and `what` it must hold are only used in messages."""
     try:
         loader = _Loader(text)
         root = loader.get_single_node()
         if root is None:
-            raise ConfigError([f"{file}: empty; it must hold a study"])
+            raise ConfigError([f"{file}: empty; it must hold a {what}"])
         reader = _Reader(loader, file)
         return Document(file, reader.value(root, ()), reader.lines)
     except yaml.MarkedYAMLError as error:

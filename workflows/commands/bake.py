@@ -19,10 +19,22 @@ EPILOG = """examples:
   regiondag bake ami --region eu-central-1"""
 
 
+SUITES = ("trixie", "forky")
+DRIVERS = ("none", "closed", "open")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their arguments."""
     parser.epilog = EPILOG
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    image = _add_verb(verbs, "image", _image, "make the disk image, or find it in the cache, and print its folder")
+    image.add_argument(
+        "--suite", choices=SUITES, default="trixie", help="Debian release (default trixie: HTCondor 23.9)"
+    )
+    image.add_argument("--driver", choices=DRIVERS, default="none", help="NVIDIA's kernel module (default none)")
+    image.add_argument("--skip-pci-option", action="store_true", help="leave out NVreg_CheckPCIConfigSpace=0")
+    image.add_argument("--rebuild", action="store_true", help="bake it anew, with today's packages")
 
     ami = _add_verb(verbs, "ami", _ami, "upload a tested image and register it as an AMI")
     _add_image(ami)
@@ -53,6 +65,14 @@ def _add_image(parser: argparse.ArgumentParser) -> None:
 
 def _tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def _image(arguments: argparse.Namespace) -> int:
+    from workflows.bake.image import Wishes, ensure_disk_image
+
+    wishes = Wishes(arguments.suite, arguments.driver, not arguments.skip_pci_option)
+    print(ensure_disk_image(wishes, _tell, arguments.rebuild).folder)
+    return 0
 
 
 def _ami(arguments: argparse.Namespace) -> int:

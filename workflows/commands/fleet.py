@@ -3,16 +3,190 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workflows.errors import UsageError
+
+if TYPE_CHECKING:
+    from workflows.fleet.config import Fleet
+    from workflows.fleet.verbs import Outlet, PoolView
+    from workflows.pool import Pool
 
 HELP = "start, grow, shrink and look at GPU workers on EC2"
 
-DESCRIPTION = "GPU workers on EC2 that join an HTCondor pool."
+DESCRIPTION = """\
+GPU workers on EC2 that join an HTCondor pool. A fleet is described by one file; what belongs to it is found by its
+tag (regiondag:fleet), so that any machine with the same file can go on where another one stopped.
+Workers power off by themselves when they are idle; no command but `down --now` ends a running job."""
+
+EPILOG = """examples:
+  regiondag fleet up --dry-run
+  regiondag fleet up
+  regiondag fleet scale --watch
+  regiondag fleet scale --workers 4
+  regiondag fleet status
+  regiondag fleet down"""
+
+DEFAULT_FILE = "fleet.yaml"
+WATCH_SECONDS = 60.0
+LEAST_SECONDS = 15.0  # what EC2 started shows in its listings after some seconds
+TIMEOUT = "2h"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their arguments."""
+    parser.epilog = EPILOG
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    up = _add_verb(verbs, "up", _up, "make the launch template and start the fewest workers")
+    scale = _add_verb(verbs, "scale", _scale, "start the workers that the idle jobs in the queue ask for")
+    scale.add_argument("--workers", type=int, metavar="N", help="have N workers, whatever the queue asks for")
+    scale.add_argument(
+        "--watch",
+        type=float,
+        nargs="?",
+        const=WATCH_SECONDS,
+        metavar="SECONDS",
+        help=f"look again and again until Ctrl-C (default: every {WATCH_SECONDS:g} seconds)",
+    )
+    down = _add_verb(verbs, "down", _down, "let the workers finish, end them, and remove what is left")
+    down.add_argument("--now", action="store_true", help="end the workers at once, with the jobs they run")
+    down.add_argument("--timeout", default=TIMEOUT, metavar="TIME", help=f"wait so long at most (default: {TIMEOUT})")
+    for verb in (up, scale, down):
+        verb.add_argument("--dry-run", action="store_true", help="say what would be done and what an hour of it costs")
+
+    status = _add_verb(verbs, "status", _status, "show the workers: what they do and what they cost")
+    status.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the chosen verb."""
-    raise NotImplementedError
+    return int(arguments.verb(arguments))
+
+
+def _add_verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, verb: object, text: str
+) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+    parser.add_argument(
+        "--file", type=Path, default=Path(DEFAULT_FILE), help=f"what the fleet is (default: {DEFAULT_FILE})"
+    )
+    parser.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
+    parser.set_defaults(verb=verb)
+    return parser
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _outlet() -> Outlet:
+    from workflows.fleet.verbs import Outlet
+    from workflows.terminal import print_table
+
+    return Outlet(_tell, _say, print_table)
+
+
+def _client(fleet: Fleet) -> object:
+    from workflows import aws
+
+    return aws.client("ec2", fleet.region)
+
+
+def _view(pool: Pool, fleet: Fleet) -> PoolView:
+    from workflows import condor
+    from workflows.fleet.verbs import PoolView
+
+    return PoolView(
+        pool.name, pool.version, lambda: condor.query_gpu_requests(pool), lambda: condor.query_workers(pool, fleet.name)
+    )
+
+
+def _view_if_any(name: str | None, fleet: Fleet) -> PoolView | None:
+    from workflows.pool import find_pool
+
+    pool = find_pool(name)
+    return _view(pool, fleet) if pool else None
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    from workflows.fleet import verbs
+    from workflows.fleet.config import load_fleet
+
+    fleet = load_fleet(arguments.file)
+    verbs.up(_client(fleet), fleet, _outlet(), arguments.dry_run)
+    return 0
+
+
+def _scale(arguments: argparse.Namespace) -> int:
+    from workflows.fleet import verbs
+    from workflows.fleet.config import load_fleet
+    from workflows.pool import require_pool
+
+    if arguments.workers is not None and arguments.watch is not None:
+        raise UsageError("--workers sets the number once, --watch follows the queue; give one of the two")
+    if arguments.workers is not None and arguments.workers < 0:
+        raise UsageError(f"--workers {arguments.workers}: the number of workers cannot be negative")
+    if arguments.watch is not None and not LEAST_SECONDS <= arguments.watch <= 86400:
+        raise UsageError(f"--watch {arguments.watch:g}: legal are {LEAST_SECONDS:g} to 86400 seconds")
+    if arguments.watch is not None and arguments.dry_run:
+        raise UsageError("--dry-run says what one look would start; leave out --watch")
+    fleet = load_fleet(arguments.file)
+    client, out = _client(fleet), _outlet()
+    if arguments.workers is not None:
+        view = _view_if_any(arguments.pool, fleet)
+        verbs.set_number(client, fleet, out, view, arguments.workers, arguments.dry_run)
+        return 0
+
+    def step() -> None:
+        verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), arguments.dry_run)
+
+    if arguments.watch is None:
+        step()
+    else:
+        verbs.watch(step, arguments.watch, _tell)
+    return 0
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    from workflows.fleet import verbs
+    from workflows.fleet.config import load_fleet
+    from workflows.schema import duration
+
+    try:
+        timeout = duration(arguments.timeout)
+    except ValueError:
+        raise UsageError(f"--timeout {arguments.timeout}: legal is a duration such as 30m, 2h or 1d") from None
+    fleet = load_fleet(arguments.file)
+    view = _view_if_any(arguments.pool, fleet)
+    verbs.down(_client(fleet), fleet, _outlet(), view, now=arguments.now, timeout=timeout, dry_run=arguments.dry_run)
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from workflows.fleet import status, verbs
+    from workflows.fleet.config import load_fleet
+    from workflows.terminal import print_table
+
+    fleet = load_fleet(arguments.file)
+    seen = verbs.look(_client(fleet), fleet, _outlet(), _view_if_any(arguments.pool, fleet))
+    if arguments.json:
+        print(status.as_json(seen))
+        return 0
+    if seen.rows:
+        print_table(f"fleet {seen.fleet} in {seen.region}", status.HEADINGS, status.table_rows(seen))
+    print(status.total(seen))
+    for one in seen.orphans:
+        _tell(
+            f"{one} runs but has not joined the pool {seen.pool}; its console says why: "
+            f"aws ec2 get-console-output --latest --output text --region {seen.region} --instance-id {one}"
+        )
+    if seen.pool is None:
+        _tell("no pool answers here, so jobs and slots are not known (--pool NAME)")
+    return 0

@@ -1,0 +1,138 @@
+"""fleet.yaml: what is read, and what is said of mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workflows.errors import ConfigError
+from workflows.fleet.config import load_fleet
+
+ROOT = Path(__file__).parents[3]
+
+GOOD = """\
+fleet: demo
+region: eu-central-1
+manager: 10.0.0.5:9618
+token: {secret: pool/token}
+instances: [g5.xlarge]
+subnets: [subnet-1a]
+security_groups: [sg-1a]
+instance_profile: worker
+workers: {max: 3}
+"""
+
+
+def load(tmp_path: Path, text: str):
+    path = tmp_path / "fleet.yaml"
+    path.write_text(text)
+    return load_fleet(path)
+
+
+def problems(tmp_path: Path, text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    return [text.removeprefix(f"{tmp_path}/fleet.yaml:") for text in caught.value.problems]
+
+
+def test_the_example_is_legal():
+    fleet = load_fleet(ROOT / "ami" / "fleet.example.yaml")
+    assert fleet.name == "demo"
+    assert fleet.token == ("ssm", "/regiondag/pool-token")
+    assert (fleet.minimum, fleet.maximum, fleet.disk_gb) == (0, 4, 30)
+    assert fleet.prices == {"g5.xlarge": 1.258}
+    assert fleet.settings == {"MaxJobRetirementTime": "7200"}
+
+
+def test_what_is_not_given_has_a_default(tmp_path):
+    fleet = load(tmp_path, GOOD)
+    assert (fleet.image, fleet.purchase, fleet.minimum, fleet.disk_gb) == ("latest", "spot", 0, 30)
+    assert (fleet.idle_minutes, fleet.join_minutes, fleet.domain) == (15, 15, "")
+    assert fleet.purchases == ("spot",)
+    assert load(tmp_path, GOOD + "purchase: spot-then-on-demand\n").purchases == ("spot", "on-demand")
+    assert load(tmp_path, GOOD + "disk: 1500MB\n").disk_gb == 2
+
+
+def test_every_mistake_is_said_at_once(tmp_path):
+    text = """\
+fleet: Demo
+region: europe
+manager: "a b"
+token: {ssm: "a b"}
+instances: [g5.xlarge, g5.xlarge]
+subnets: subnet-1a
+security_groups: [sg-zz]
+instance_profile: worker
+workers: {min: 5, max: 3}
+idle_minutes: -1
+disk: 30
+prices: {g5.xlarge: -1}
+settings: {"A B": 1}
+purchas: spot
+"""
+    found = problems(tmp_path, text)
+    assert [line.split(": ")[1] for line in found] == [
+        "fleet",
+        "region",
+        "manager",
+        "token.ssm",
+        "instances",
+        "subnets",
+        "security_groups",
+        "workers.min",
+        "idle_minutes",
+        "disk",
+        "prices.g5.xlarge",
+        "settings",
+        "purchas",
+    ]
+    assert found[0] == "1: fleet: seen 'Demo', legal: 1 to 60 lower-case letters, digits or '-'"
+    assert "g5.xlarge stands there twice" in found[4]
+    assert "did you mean 'purchase'" in found[-1]
+
+
+def test_a_price_is_of_an_instance_type_of_the_fleet(tmp_path):
+    (line,) = problems(tmp_path, GOOD + "prices: {g6.xlarge: 1}\n")
+    assert line.startswith("10: prices.g6.xlarge: unknown key; did you mean 'g5.xlarge'?")
+
+
+def test_everything_needed_is_named(tmp_path):
+    found = problems(tmp_path, "purchase: spot\n")
+    missing = [line.split(": ")[1] for line in found if "missing: " in line]
+    assert sorted(missing) == sorted(
+        [
+            *("fleet", "region", "manager", "token", "instances", "subnets", "security_groups"),
+            *("instance_profile", "workers.max"),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "token", ["{text: eyJhbGciOi}", "eyJhbGciOi", "{ssm: a, text: eyJhbGciOi}", "{file: eyJhbGciOi}"]
+)
+def test_a_token_in_the_file_is_refused_and_not_repeated(tmp_path, token):
+    found = problems(tmp_path, GOOD.replace("{secret: pool/token}", token))
+    assert len(found) == 1
+    assert "eyJ" not in found[0]
+    if "text:" in token:
+        assert "user data can be read by every job" in found[0]
+        assert "aws ssm put-parameter --type SecureString" in found[0]
+    else:
+        assert "{ssm: /path/of/a/parameter} or {secret: name-of-a-secret}" in found[0]
+
+
+@pytest.mark.parametrize("value", ['"a\\nb"', '"\\u202e"', "[1]", ""])
+def test_a_setting_is_one_line(tmp_path, value):
+    (line,) = problems(tmp_path, GOOD + f"settings:\n  START: {value}\n")
+    assert "START" in line
+    assert "is no value on one line" in line
+
+
+def test_no_file_says_where_an_example_is(tmp_path):
+    with pytest.raises(ConfigError, match=r"no such file; copy and edit the example .*fleet\.example\.yaml"):
+        load_fleet(tmp_path / "fleet.yaml")
+    with pytest.raises(ConfigError, match="empty; it must hold a fleet"):
+        load(tmp_path, "")
+    with pytest.raises(ConfigError, match="a fleet is a mapping of keys to values, seen a list"):
+        load(tmp_path, "[1]")

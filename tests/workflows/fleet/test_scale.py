@@ -1,0 +1,136 @@
+"""From queue, pool and EC2 to a number; and which workers go when there are too many."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import classad2
+import pytest
+
+from tests.workflows.fleet.conftest import REGION
+from workflows import aws
+from workflows.condor import sum_slots
+from workflows.fleet.checks import look_up
+from workflows.fleet.demand import Request, Worker
+from workflows.fleet.ec2 import Instance
+from workflows.fleet.lifecycle import surplus
+from workflows.fleet.prices import Prices
+from workflows.fleet.scale import decide
+from workflows.fleet.status import age, as_json, assemble, table_rows, total
+
+NOW = 1_000_000.0
+JOB = Request(1, 1, 1000)
+
+
+def instance(name: str, minutes: float = 60, **changes: object) -> Instance:
+    made = Instance(name, "g5.xlarge", f"{REGION}a", "running", "spot", NOW - 60 * minutes, draining=False)
+    return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def decided(fleet):
+    ground = look_up(aws.client("ec2", REGION), fleet)
+    fleet = dataclasses.replace(fleet, minimum=0, maximum=4)
+    return lambda alive, workers, requests: decide(
+        fleet, ground, alive, {w.instance: w for w in workers}, requests, NOW
+    )
+
+
+def test_jobs_that_find_a_free_or_booting_worker_start_nothing(decided):
+    alive = [instance("i-1"), instance("i-2", minutes=1), instance("i-3")]
+    workers = [Worker("i-1", 1, 1, 0), Worker("i-3", 1, 0, 1)]
+    assert decided(alive, workers, [JOB, JOB]).missing == 0
+    decision = decided(alive, workers, [JOB] * 3)
+    assert (decision.running, decision.wanted, decision.missing) == (3, 4, 1)
+    assert decision.summary == "3 idle GPU jobs, 1 GPUs unclaimed, 1 workers booting, 3 running: 4 wanted"
+    assert decided(alive, workers, [JOB] * 9).wanted == 4
+
+
+def test_nothing_waits_nothing_starts_and_nothing_is_stopped(decided):
+    assert decided([], [], []).wanted == 0
+    assert decided([instance("i-1")], [Worker("i-1", 1, 1, 0)], []).wanted == 1
+
+
+def test_a_draining_worker_serves_nobody_but_costs(decided):
+    alive = [instance(f"i-{n}", draining=True) for n in range(3)]
+    workers = [Worker(one.id, 1, 1, 0) for one in alive]
+    assert decided(alive, workers, [JOB] * 5).missing == 1
+
+
+def test_one_that_never_joined_is_not_waited_for(decided):
+    decision = decided([instance("i-1", minutes=16)], [], [JOB])
+    assert decision.missing == 1
+    assert "never joined the pool: i-1" in decision.notes[0]
+    assert "aws ec2 get-console-output --latest --region eu-central-1 --instance-id i-1" in decision.notes[0]
+
+
+def test_jobs_that_no_worker_can_run_start_nothing_and_are_named(decided):
+    decision = decided([], [], [Request(2, 1, 1), Request(1, 64, 1), JOB])
+    assert decision.missing == 1
+    assert decision.notes[0].startswith(
+        "2 idle GPU jobs ask for more than every worker of this fleet has (1 GPUs, 4 CPUs"
+    )
+
+
+def test_the_idle_go_first_then_the_youngest():
+    alive = [instance("old", 50), instance("busy", 5), instance("young", 10), instance("gone", 1, draining=True)]
+    workers = {"busy": Worker("busy", 1, 0, 1), "old": Worker("old", 1, 1, 0), "young": Worker("young", 1, 1, 0)}
+    assert [one.id for one in surplus(alive, workers, 1)] == ["young", "old"]
+    assert [one.id for one in surplus(alive, workers, 0)] == ["young", "old", "busy"]
+    assert surplus(alive, workers, 3) == []
+
+
+def test_slots_are_added_up_by_instance():
+    def ad(**values: object) -> classad2.ClassAd:
+        return classad2.ClassAd({"EC2InstanceID": "i-1", **values})
+
+    ads = [
+        ad(SlotType="Partitionable", TotalSlotGPUs=4, GPUs=2, State="Unclaimed"),
+        ad(SlotType="Dynamic", GPUs=1, State="Claimed"),
+        ad(SlotType="Dynamic", GPUs=1, State="Claimed"),
+        ad(SlotType="Static", GPUs=1, State="Unclaimed", EC2InstanceID="i-2"),
+        ad(SlotType="Static", GPUs=1, State="Claimed", EC2InstanceID="i-2"),
+        ad(SlotType="Partitionable", TotalSlotGPUs=classad2.ExprTree("undefined"), EC2InstanceID="i-3"),
+        classad2.ClassAd({"SlotType": "Partitionable", "GPUs": 8}),
+    ]
+    assert sum_slots(ads) == {
+        "i-1": Worker("i-1", 4, 2, 2),
+        "i-2": Worker("i-2", 2, 1, 1),
+        "i-3": Worker("i-3", 0, 0, 0),
+    }
+
+
+def test_status_tells_states_apart():
+    alive = [
+        instance("i-1", minutes=62),
+        instance("i-2", minutes=2),
+        instance("i-3", minutes=20),
+        instance("i-4", draining=True),
+        instance("i-5", minutes=0, state="pending", purchase="on-demand"),
+    ]
+    workers = {"i-1": Worker("i-1", 4, 1, 3), "i-4": Worker("i-4", 1, 0, 1)}
+    prices = Prices({}, {("g5.xlarge", f"{REGION}a"): 0.5})
+    seen = assemble(("demo", REGION, "default"), alive, workers, prices, 15, NOW)
+    assert [row.state for row in seen.rows] == ["joined", "booting", "never joined", "draining", "pending"]
+    assert seen.orphans == ("i-3",)
+    assert table_rows(seen)[0] == (
+        *("i-1", "g5.xlarge", "spot", f"{REGION}a", "joined", "1h02m", "3", "1", "3", "0.5000"),
+    )
+    assert table_rows(seen)[4][-4:] == ("-", "-", "-", "unknown")
+    assert total(seen) == "5 workers, $2.00 an hour, and 1 of unknown price"
+    assert '"dollars_per_hour": null' in as_json(seen)
+    blind = assemble(("demo", REGION, None), alive, {}, prices, 15, NOW)
+    assert blind.orphans == ()
+    assert [row.state for row in blind.rows] == ["running", "running", "running", "draining", "pending"]
+    assert total(assemble(("demo", REGION, None), [], {}, prices, 15, NOW)) == "no workers"
+
+
+def test_ages():
+    assert [age(seconds) for seconds in (0, 59, 60, 3599, 3600, 86400 + 7200)] == [
+        "0m",
+        "0m",
+        "1m",
+        "59m",
+        "1h00m",
+        "1d02h",
+    ]

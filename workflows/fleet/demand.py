@@ -1,0 +1,96 @@
+"""How many workers the queue asks for. Pure: what HTCondor and EC2 said goes in, a number comes out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one idle job asks for."""
+
+    gpus: int
+    cpus: int
+    memory_mb: int
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One instance as the pool sees it: the sum of its slots."""
+
+    instance: str
+    gpus: int
+    free_gpus: int
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a worker has, at the least, whichever of the fleet's instance types it is."""
+
+    gpus: int
+    cpus: int
+    memory_mb: int
+
+
+# Of an instance's memory: the rest is the kernel's and HTCondor's own.
+FOR_JOBS = 0.9
+
+
+def fits(request: Request, size: Size) -> bool:
+    """Return whether a job can run on an empty worker."""
+    return request.gpus <= size.gpus and request.cpus <= size.cpus and request.memory_mb <= FOR_JOBS * size.memory_mb
+
+
+def missing(requests: Mapping[int, int], free: Iterable[int], each: int) -> int:
+    """Return how many workers with `each` GPUs must be added so that every job finds its GPUs.
+
+    `requests` counts jobs by GPUs asked for; a job's GPUs must be on one machine, so they are packed, the largest
+    first, into what is `free` on the machines that exist (or boot), then into new ones.
+    Requests for more than `each` are not counted.
+
+    >>> missing({1: 5}, [1, 1], 1)
+    3
+    >>> missing({3: 2, 1: 2}, [2], 4)
+    2
+    """
+    bins = Counter(gpus for gpus in free if gpus > 0)  # how many machines have so many GPUs left
+    added = 0
+    for gpus in sorted((size for size in requests if 0 < size <= each), reverse=True):
+        left = requests[gpus]
+        for room in sorted(bins):  # the fullest machine that still has room, so that large gaps stay
+            if room < gpus or not bins[room] or not left:
+                continue
+            left -= _put(bins, room, gpus, left)
+        per_worker = each // gpus
+        new = -(-left // per_worker)
+        added += new
+        bins[each] += new
+        _put(bins, each, gpus, left)
+    return added
+
+
+def _put(bins: Counter[int], room: int, gpus: int, jobs: int) -> int:
+    """Put jobs on the machines with `room` GPUs left; return how many of the jobs found a place."""
+    per_machine = room // gpus
+    full, rest = divmod(min(jobs, bins[room] * per_machine), per_machine)
+    bins[room] -= full + (rest > 0)
+    bins[room - per_machine * gpus] += full
+    if rest:
+        bins[room - rest * gpus] += 1
+    return full * per_machine + rest
+
+
+def wanted(
+    requests: Mapping[int, int], free: Iterable[int], each: int, running: int, minimum: int, maximum: int
+) -> int:
+    """Return how many workers there should be: never fewer than run, for idle ones power off by themselves.
+
+    `free` are the GPUs that are unclaimed on each worker, all of them on one that still boots.
+
+    >>> wanted({1: 10}, [1], 1, running=3, minimum=0, maximum=8)
+    8
+    """
+    return max(running, minimum, min(running + missing(requests, free, each), maximum))

@@ -1,0 +1,210 @@
+"""Ask and tell EC2 about one fleet. Every call says what it was doing when AWS refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.aws import error_code, explained
+from workflows.errors import AwsError
+from workflows.fleet.template import DRAIN_TAG, FLEET_TAG, PEACEFUL, of_fleet, tags
+
+ALIVE = ("pending", "running", "stopping", "stopped")  # what costs money and does not end by itself
+ENDING = "shutting-down"
+FLEETS_AT_ONCE = 25  # delete_fleets takes no more of type `instant`
+TAGS_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance of the fleet."""
+
+    id: str
+    type: str
+    zone: str
+    state: str
+    purchase: str  # spot or on-demand
+    launched: float  # Unix time
+    draining: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A launch template of the fleet, and what its newest version was made of."""
+
+    id: str
+    name: str
+    version: int
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why EC2 did not start a worker of one type in one subnet."""
+
+    code: str
+    message: str
+    where: str
+
+
+def pages(client: Any, operation: str, key: str, **arguments: Any) -> list[Any]:
+    """Return the items of all pages of a `describe` call."""
+    return [item for page in client.get_paginator(operation).paginate(**arguments) for item in page[key]]
+
+
+def instances(client: Any, name: str, states: Sequence[str] = ALIVE) -> list[Instance]:
+    """Return the fleet's instances in these states, the oldest first."""
+    filters = [*of_fleet(name), {"Name": "instance-state-name", "Values": list(states)}]
+    with explained(f"listing the instances of fleet {name}"):
+        reservations = pages(client, "describe_instances", "Reservations", Filters=filters)
+    found = [_instance(raw) for reservation in reservations for raw in reservation["Instances"]]
+    return sorted(found, key=lambda instance: (instance.launched, instance.id))
+
+
+def _instance(raw: dict[str, Any]) -> Instance:
+    tagged = {tag["Key"]: tag["Value"] for tag in raw.get("Tags", [])}
+    return Instance(
+        id=raw["InstanceId"],
+        type=raw["InstanceType"],
+        zone=raw.get("Placement", {}).get("AvailabilityZone", ""),
+        state=raw["State"]["Name"],
+        purchase=raw.get("InstanceLifecycle", "on-demand"),
+        launched=raw["LaunchTime"].timestamp(),
+        draining=tagged.get(DRAIN_TAG) == PEACEFUL,
+    )
+
+
+def templates(client: Any, name: str) -> dict[str, Template]:
+    """Return the fleet's launch templates by name."""
+    with explained(f"listing the launch templates of fleet {name}"):
+        found = pages(client, "describe_launch_templates", "LaunchTemplates", Filters=of_fleet(name))
+        return {raw["LaunchTemplateName"]: _template(client, raw) for raw in found}
+
+
+def _template(client: Any, raw: dict[str, Any]) -> Template:
+    answer = client.describe_launch_template_versions(LaunchTemplateId=raw["LaunchTemplateId"], Versions=["$Latest"])
+    newest = answer["LaunchTemplateVersions"][0]
+    return Template(
+        raw["LaunchTemplateId"],
+        raw["LaunchTemplateName"],
+        int(newest["VersionNumber"]),
+        str(newest.get("VersionDescription", "")),
+    )
+
+
+def refuse_foreign_template(client: Any, fleet: str, name: str) -> None:
+    """Raise AwsError if a launch template has the name that this fleet needs, but is not the fleet's."""
+    by_name = [{"Name": "launch-template-name", "Values": [name]}]
+    with explained(f"looking for the launch template {name}"):
+        found = pages(client, "describe_launch_templates", "LaunchTemplates", Filters=by_name)
+    for raw in found:
+        tagged = {tag["Key"]: tag["Value"] for tag in raw.get("Tags", [])}
+        if tagged.get(FLEET_TAG) != fleet:
+            raise AwsError(
+                f"the launch template {name} ({raw['LaunchTemplateId']}) exists and is not of fleet {fleet}: it lacks "
+                f"the tag {FLEET_TAG}={fleet}. It is left as it is; choose another name for the fleet, or remove it"
+            )
+
+
+def create_template(client: Any, fleet: str, name: str, data: dict[str, Any], description: str) -> Template:
+    """Create a launch template, tagged from its first moment."""
+    with explained(f"creating the launch template {name}"):
+        raw = client.create_launch_template(
+            LaunchTemplateName=name,
+            VersionDescription=description,
+            LaunchTemplateData=data,
+            TagSpecifications=[{"ResourceType": "launch-template", "Tags": tags(fleet)}],
+        )["LaunchTemplate"]
+    return Template(raw["LaunchTemplateId"], name, 1, description)
+
+
+def new_version(client: Any, template: Template, data: dict[str, Any], description: str) -> Template:
+    """Add a version to a launch template; workers that run keep what they were started with."""
+    with explained(f"adding a version to the launch template {template.name}"):
+        raw = client.create_launch_template_version(
+            LaunchTemplateId=template.id, VersionDescription=description, LaunchTemplateData=data
+        )["LaunchTemplateVersion"]
+    return Template(template.id, template.name, int(raw["VersionNumber"]), description)
+
+
+def delete_template(client: Any, template: Template) -> None:
+    """Delete a launch template; its instances go on. One that is gone already, EC2 may still have listed."""
+    with explained(f"deleting the launch template {template.name}"):
+        try:
+            client.delete_launch_template(LaunchTemplateId=template.id)
+        except Exception as error:
+            if not error_code(error).endswith("NotFound"):
+                raise
+
+
+def start(client: Any, request: dict[str, Any]) -> tuple[list[str], list[Failure]]:
+    """Start workers; return the ids of those that EC2 gave, and why it gave no more."""
+    with explained("starting workers"):
+        answer = client.create_fleet(**request)
+    started = [one for group in answer.get("Instances", []) for one in group.get("InstanceIds", [])]
+    failures = []
+    for error in answer.get("Errors", []):
+        asked = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+        where = " in ".join(filter(None, (asked.get("InstanceType"), asked.get("SubnetId"))))
+        failures.append(Failure(error.get("ErrorCode", "unknown"), error.get("ErrorMessage", ""), where))
+    return started, failures
+
+
+def drain(client: Any, ids: Sequence[str]) -> None:
+    """Ask workers to take no more jobs, finish those they run, and power off."""
+    for begin in range(0, len(ids), TAGS_AT_ONCE):
+        with explained("asking workers to drain"):
+            client.create_tags(
+                Resources=list(ids[begin : begin + TAGS_AT_ONCE]), Tags=[{"Key": DRAIN_TAG, "Value": PEACEFUL}]
+            )
+
+
+def terminate(client: Any, ids: Sequence[str]) -> None:
+    """End instances at once."""
+    if ids:
+        with explained("ending instances"):
+            client.terminate_instances(InstanceIds=list(ids))
+
+
+def fleet_ids(client: Any, name: str) -> list[str]:
+    """Return the ids of the EC2 fleets; describe_fleets does not list those of type `instant`, their tags do."""
+    filters = [
+        {"Name": "resource-type", "Values": ["fleet"]},
+        {"Name": "key", "Values": [FLEET_TAG]},
+        {"Name": "value", "Values": [name]},
+    ]
+    with explained(f"listing the EC2 fleets of {name}"):
+        return sorted(tag["ResourceId"] for tag in pages(client, "describe_tags", "Tags", Filters=filters))
+
+
+def delete_fleets(client: Any, ids: Sequence[str]) -> None:
+    """Delete EC2 fleets of type `instant`, which ends whatever of them still runs: only for those that ended."""
+    for begin in range(0, len(ids), FLEETS_AT_ONCE):
+        with explained("deleting EC2 fleets"):
+            client.delete_fleets(FleetIds=list(ids[begin : begin + FLEETS_AT_ONCE]), TerminateInstances=True)
+
+
+def leftovers(client: Any, name: str) -> list[str]:
+    """Return a line for everything that carries the fleet's tag and may cost money."""
+    filters = of_fleet(name)
+    left = [f"instance {one.id} ({one.state})" for one in instances(client, name, (*ALIVE, ENDING))]
+    with explained(f"looking for what fleet {name} left behind"):
+        volumes = pages(client, "describe_volumes", "Volumes", Filters=filters)
+        interfaces = pages(client, "describe_network_interfaces", "NetworkInterfaces", Filters=filters)
+        snapshots = pages(client, "describe_snapshots", "Snapshots", Filters=filters, OwnerIds=["self"])
+    left += [f"volume {raw['VolumeId']} ({raw['State']})" for raw in volumes if raw["State"] not in ("deleting",)]
+    left += [f"network interface {raw['NetworkInterfaceId']} ({raw['Status']})" for raw in interfaces]
+    left += [f"snapshot {raw['SnapshotId']} ({raw['State']})" for raw in snapshots]
+    left += [f"launch template {template.name}" for template in templates(client, name).values()]
+    return left
+
+
+def not_nitro(client: Any, types: Iterable[str]) -> set[str]:
+    """Return which instance types do not see tags that they get after their start."""
+    names = sorted(set(types))
+    if not names:
+        return set()
+    with explained("looking up instance types"):
+        found = pages(client, "describe_instance_types", "InstanceTypes", InstanceTypes=names)
+    return {raw["InstanceType"] for raw in found if raw.get("Hypervisor") == "xen"}

@@ -1,0 +1,89 @@
+"""Decide how many workers there should be, from the queue, the pool and EC2. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from workflows.fleet.checks import Ground
+from workflows.fleet.config import Fleet
+from workflows.fleet.demand import Request, Worker, fits, wanted
+from workflows.fleet.ec2 import Instance
+
+DEFAULT_JOIN_MINUTES = 15  # where fleet.yaml gives workers all the time they want
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What runs, what is wanted, and what a person should know."""
+
+    running: int
+    wanted: int
+    summary: str
+    notes: tuple[str, ...]
+
+    @property
+    def missing(self) -> int:
+        """How many workers to start."""
+        return max(0, self.wanted - self.running)
+
+
+def has_not_joined(instance: Instance, workers: Mapping[str, Worker], join_minutes: int, now: float) -> bool:
+    """Return whether an instance should have joined the pool by now, and has not."""
+    minutes = join_minutes or DEFAULT_JOIN_MINUTES
+    return instance.id not in workers and now - instance.launched > 60 * minutes
+
+
+def decide(
+    fleet: Fleet,
+    ground: Ground,
+    alive: Sequence[Instance],
+    workers: Mapping[str, Worker],
+    requests: Sequence[Request],
+    now: float,
+) -> Decision:
+    """Return how many workers the idle jobs ask for.
+
+    A worker that drains takes no more jobs, and one that should have joined long ago never will: neither can serve
+    an idle job, but both run and cost, so they count towards `workers.max`.
+    """
+    size = ground.size
+    fitting = Counter(request.gpus for request in requests if fits(request, size))
+    free, booting, lost = [], 0, []
+    for instance in alive:
+        worker = workers.get(instance.id)
+        if instance.draining:
+            continue
+        if worker:
+            free.append(worker.free_gpus)
+        elif has_not_joined(instance, workers, fleet.join_minutes, now):
+            lost.append(instance.id)
+        else:
+            booting += 1
+            kind = ground.kinds.get(instance.type)
+            free.append(kind.size.gpus if kind else size.gpus)
+    number = wanted(fitting, free, size.gpus, len(alive), fleet.minimum, fleet.maximum)
+    summary = (
+        f"{sum(fitting.values())} idle GPU jobs, {sum(worker.free_gpus for worker in workers.values())} GPUs "
+        f"unclaimed, {booting} workers booting, {len(alive)} running: {number} wanted"
+    )
+    return Decision(len(alive), number, summary, tuple(_notes(fleet, ground, requests, fitting, lost)))
+
+
+def _notes(
+    fleet: Fleet, ground: Ground, requests: Sequence[Request], fitting: Mapping[int, int], lost: Sequence[str]
+) -> list[str]:
+    size, notes = ground.size, []
+    refused = len(requests) - sum(fitting.values())
+    if refused:
+        notes.append(
+            f"{refused} idle GPU jobs ask for more than every worker of this fleet has ({size.gpus} GPUs, {size.cpus} "
+            f"CPUs, {size.memory_mb} MB): nothing is started for them. Larger `instances` would run them"
+        )
+    if lost:
+        notes.append(
+            f"running, but never joined the pool: {', '.join(lost)}. Their consoles say why: "
+            f"aws ec2 get-console-output --latest --region {fleet.region} --instance-id {lost[0]}"
+        )
+    return notes

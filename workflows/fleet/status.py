@@ -1,0 +1,128 @@
+"""What runs in a fleet, what it does and what it costs. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from workflows.fleet.demand import Worker
+from workflows.fleet.ec2 import Instance
+from workflows.fleet.prices import Prices
+from workflows.fleet.scale import has_not_joined
+
+HEADINGS = ("instance", "type", "bought", "zone", "state", "age", "GPUs claimed", "unclaimed", "jobs", "$/h")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One instance. What only the pool knows is None where there is no pool to ask, or it does not know the worker."""
+
+    instance: str
+    type: str
+    purchase: str
+    zone: str
+    state: str
+    age_seconds: int
+    gpus_claimed: int | None
+    gpus_unclaimed: int | None
+    jobs: int | None
+    dollars_per_hour: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetStatus:
+    """A fleet at one moment."""
+
+    fleet: str
+    region: str
+    pool: str | None
+    rows: tuple[Row, ...]
+    orphans: tuple[str, ...]  # instances that should have joined by now and have not
+
+
+def assemble(
+    names: tuple[str, str, str | None],
+    alive: Sequence[Instance],
+    workers: Mapping[str, Worker],
+    prices: Prices,
+    join_minutes: int,
+    now: float,
+) -> FleetStatus:
+    """Put together what EC2 and the pool say; `names`: of the fleet, its region, the pool (None: none was asked)."""
+    fleet, region, pool = names
+    orphans = (
+        tuple(one.id for one in alive if has_not_joined(one, workers, join_minutes, now)) if pool is not None else ()
+    )
+    rows = tuple(_row(one, workers.get(one.id), pool, one.id in orphans, prices, now) for one in alive)
+    return FleetStatus(fleet, region, pool, rows, orphans)
+
+
+def _row(instance: Instance, worker: Worker | None, pool: str | None, orphan: bool, prices: Prices, now: float) -> Row:
+    state = instance.state
+    if state == "running" and pool is not None:
+        state = "never joined" if orphan else "joined" if worker else "booting"
+    if instance.draining and instance.state in ("pending", "running"):
+        state = "draining"
+    return Row(
+        instance=instance.id,
+        type=instance.type,
+        purchase=instance.purchase,
+        zone=instance.zone,
+        state=state,
+        age_seconds=max(0, int(now - instance.launched)),
+        gpus_claimed=worker.gpus - worker.free_gpus if worker else None,
+        gpus_unclaimed=worker.free_gpus if worker else None,
+        jobs=worker.jobs if worker else None,
+        dollars_per_hour=prices.of(instance.type, instance.zone, instance.purchase),
+    )
+
+
+def as_json(status: FleetStatus) -> str:
+    """Return one JSON object."""
+    return json.dumps(dataclasses.asdict(status), indent=1)
+
+
+def table_rows(status: FleetStatus) -> list[tuple[str, ...]]:
+    """Return the rows under HEADINGS."""
+    return [
+        (
+            row.instance,
+            row.type,
+            row.purchase,
+            row.zone,
+            row.state,
+            age(row.age_seconds),
+            _shown(row.gpus_claimed),
+            _shown(row.gpus_unclaimed),
+            _shown(row.jobs),
+            "unknown" if row.dollars_per_hour is None else f"{row.dollars_per_hour:.4f}",
+        )
+        for row in status.rows
+    ]
+
+
+def _shown(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def age(seconds: int) -> str:
+    """Return a duration as people say it.
+
+    >>> age(3720), age(90), age(190000)
+    ('1h02m', '1m', '2d04h')
+    """
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if days:
+        return f"{days}d{hours % 24:02}h"
+    return f"{hours}h{minutes % 60:02}m" if hours else f"{minutes}m"
+
+
+def total(status: FleetStatus) -> str:
+    """Return the last line: how many workers, and what an hour of them costs."""
+    known = [row.dollars_per_hour for row in status.rows if row.dollars_per_hour is not None]
+    unknown = len(status.rows) - len(known)
+    cost = f"${sum(known):.2f} an hour" + (f", and {unknown} of unknown price" if unknown else "")
+    many = len(status.rows)
+    return f"{many} worker{'' if many == 1 else 's'}, {cost}" if many else "no workers"

@@ -1,0 +1,275 @@
+"""`regiondag fleet`'s verbs, one function each. HTCondor is asked through what the command hands in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.errors import AwsError, PoolError, RegiondagError, UsageError
+from workflows.fleet import ec2, lifecycle
+from workflows.fleet.checks import Ground, look_up
+from workflows.fleet.config import Fleet
+from workflows.fleet.demand import Request, Worker
+from workflows.fleet.ec2 import Instance
+from workflows.fleet.prices import Prices, estimate, find_prices, price_rows
+from workflows.fleet.scale import decide
+from workflows.fleet.status import FleetStatus, assemble
+
+Text = Callable[[str], None]
+Table = Callable[[str, Sequence[str], Sequence[Sequence[str]]], None]
+
+PRICE_HEADINGS = ("type", "zone", "bought", "$/h")
+NOT_ALL = "instances only: disks, addresses and traffic come on top"
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """Where words go: `tell` to stderr, `say` and `table` to stdout."""
+
+    tell: Text
+    say: Text
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """How to ask the HTCondor pool; each call asks anew."""
+
+    name: str
+    version: tuple[int, ...]
+    requests: Callable[[], list[Request]]
+    workers: Callable[[], dict[str, Worker]]
+
+
+# --- up ----------------------------------------------------------------------------------------------------
+
+
+def up(client: Any, fleet: Fleet, out: Outlet, dry_run: bool) -> None:
+    """Make the launch templates right and start what is missing to `workers.min`."""
+    ground = _ground(client, fleet, out)
+    alive = ec2.instances(client, fleet.name)
+    missing = max(0, fleet.minimum - len(alive))
+    if dry_run:
+        found = ec2.templates(client, fleet.name)
+        for name in lifecycle.outdated(found, fleet, ground):
+            if name not in found:
+                ec2.refuse_foreign_template(client, fleet.name, name)
+            out.say(f"would {'add a version to' if name in found else 'create'} the launch template {name}")
+        _preview(client, fleet, ground, out, missing)
+        return
+    found = lifecycle.ensure_templates(client, fleet, ground, out.tell)
+    if missing:
+        _start(client, fleet, ground, found, missing, out)
+    many = len(alive) + missing
+    more = "" if fleet.minimum else "; `regiondag fleet scale` starts what the queue asks for"
+    out.tell(f"fleet {fleet.name} is up: {many} worker{'' if many == 1 else 's'} of {fleet.maximum} at most{more}")
+    if fleet.minimum and fleet.idle_minutes:
+        out.tell(f"a worker that is idle for {fleet.idle_minutes} minutes powers off, also one of these")
+
+
+def _ground(client: Any, fleet: Fleet, out: Outlet) -> Ground:
+    ground = look_up(client, fleet)
+    for note in ground.notes:
+        out.tell(f"note: {note}")
+    return ground
+
+
+def _start(client: Any, fleet: Fleet, ground: Ground, found: dict[str, ec2.Template], count: int, out: Outlet) -> None:
+    started = lifecycle.start(client, fleet, ground, found, count)
+    for one in started.ids:
+        out.say(one)
+    if started.ids:
+        many = len(started.ids)
+        out.tell(f"{many} worker{'s' if many > 1 else ''} started; each joins the pool about a minute after its start")
+    lifecycle.require(started)
+
+
+def _preview(client: Any, fleet: Fleet, ground: Ground, out: Outlet, count: int) -> None:
+    """Print what an hour of `count` more workers costs."""
+    prices = find_prices(client, fleet, list(ground.kinds), fleet.purchases, out.tell)
+    kinds = " or ".join(ground.kinds)
+    out.say(f"would start {count} worker{'' if count == 1 else 's'} ({fleet.purchase}) of type {kinds}")
+    out.table(
+        f"fleet {fleet.name}, image {ground.image.id}", PRICE_HEADINGS, price_rows(ground, prices, fleet.purchases)
+    )
+    for many, text in ((count, "these"), (fleet.maximum, "all that workers.max allows")):
+        cost = estimate(ground, prices, fleet.purchases, many)
+        out.say(f"an hour of {text} ({many}): {cost}")
+    out.say(NOT_ALL)
+
+
+# --- scale -------------------------------------------------------------------------------------------------
+
+
+def scale(client: Any, fleet: Fleet, out: Outlet, pool: PoolView, dry_run: bool) -> None:
+    """Start what the queue asks for."""
+    ground = _ground(client, fleet, out)
+    _refuse_other_series(ground, pool)
+    workers, requests = pool.workers(), pool.requests()
+    alive = ec2.instances(client, fleet.name)
+    decision = decide(fleet, ground, alive, workers, requests, time.time())
+    out.tell(decision.summary)
+    for note in decision.notes:
+        out.tell(f"note: {note}")
+    _grow(client, fleet, ground, out, decision.missing, dry_run)
+
+
+def _refuse_other_series(ground: Ground, pool: PoolView) -> None:
+    """Workers of another HTCondor series refuse to join: they would be paid for, over and over, for nothing."""
+    ours = ground.image.htcondor.split(".")[:2]
+    theirs = [str(part) for part in pool.version[:2]]
+    if ours != [""] and ours != theirs:
+        raise AwsError(
+            f"the image {ground.image.id} has HTCondor {'.'.join(ours)}, the pool {pool.name} {'.'.join(theirs)}; "
+            "workers of another series never match. Bake an image of the pool's series, or name one with `image`"
+        )
+
+
+def _grow(client: Any, fleet: Fleet, ground: Ground, out: Outlet, count: int, dry_run: bool) -> None:
+    found = ec2.templates(client, fleet.name)
+    if not found and not dry_run:
+        raise AwsError(f"fleet {fleet.name} is not up in {fleet.region}; make it with: regiondag fleet up")
+    old = lifecycle.outdated(found, fleet, ground)
+    if absent := [name for name in old if name not in found and not dry_run]:
+        raise AwsError(f"the launch template {absent[0]} is missing; `regiondag fleet up` makes it")
+    if old and not dry_run:
+        out.tell(
+            f"note: {fleet.file} or its image has changed since `regiondag fleet up`; new workers are as before it"
+        )
+    if dry_run:
+        _preview(client, fleet, ground, out, count)
+    elif count:
+        _start(client, fleet, ground, found, count, out)
+
+
+def watch(step: Callable[[], object], seconds: float, tell: Text, pause: Callable[[float], None] = time.sleep) -> None:
+    """Repeat `step` for ever. What may pass by itself -- a busy AWS, a network, a pool that restarts -- is survived."""
+    first = True
+    while True:
+        try:
+            step()
+        except (AwsError, PoolError) as error:
+            # What no waiting cures: a refusal of AWS, and no pool from the start.
+            if not getattr(error, "temporary", isinstance(error, PoolError) and not first):
+                raise
+            tell(f"{error}\nlooking again in {seconds:g} seconds")
+        first = False
+        pause(seconds)
+
+
+def set_number(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, number: int, dry_run: bool) -> None:
+    """Bring the fleet to `number` workers: start those missing, or drain the surplus, idle ones first."""
+    if number > fleet.maximum:
+        raise UsageError(f"--workers {number}: {fleet.file} allows {fleet.maximum} at most (workers.max)")
+    alive = ec2.instances(client, fleet.name)
+    staying = [one for one in alive if not one.draining]
+    if number >= len(staying):
+        room = max(0, fleet.maximum - len(alive))
+        missing = min(number - len(staying), room)
+        if missing < number - len(staying):
+            out.tell(f"note: {len(alive) - len(staying)} workers still drain and count towards workers.max")
+        _grow(client, fleet, _ground(client, fleet, out), out, missing, dry_run)
+        return
+    workers = pool.workers() if pool else {}
+    if pool is None:
+        out.tell("note: there is no pool to ask which workers are idle; the youngest are drained first")
+    going = lifecycle.surplus(alive, workers, number)
+    for one in going:
+        jobs = workers[one.id].jobs if one.id in workers else 0
+        out.say(f"{'would drain' if dry_run else 'drains'} {one.id} ({one.type}, {jobs} running jobs)")
+    if not dry_run:
+        ec2.drain(client, [one.id for one in going])
+        out.tell("they take no more jobs, finish those they run, and power off")
+        _warn_of_deaf(client, going, out)
+
+
+def _warn_of_deaf(client: Any, going: Sequence[Instance], out: Outlet) -> None:
+    deaf = ec2.not_nitro(client, (one.type for one in going))
+    for one in going:
+        if one.type in deaf:
+            out.tell(f"note: {one.id} ({one.type}) does not see new tags; it ends when it has been idle long enough")
+
+
+# --- down --------------------------------------------------------------------------------------------------
+
+
+def down(
+    client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, *, now: bool, timeout: float, dry_run: bool
+) -> None:
+    """Let the fleet go: drained, or with `now` at once; then remove what is left of it."""
+    if dry_run:
+        _preview_down(client, fleet, out, pool, now)
+        return
+    lifecycle.close(client, fleet, out.tell)
+    if now:
+        alive = ec2.instances(client, fleet.name)
+        jobs = _jobs(alive, _workers(pool, out))
+        out.tell(f"{len(alive)} instances end now, with {jobs}; their jobs go back to the queue")
+        ec2.terminate(client, [one.id for one in alive])
+    elif lifecycle.drain_all(client, fleet, out.tell):
+        out.tell("workers take no more jobs, finish those they run, and power off (Ctrl-C leaves them at that)")
+
+    def progress(left: Sequence[Instance]) -> str:
+        return f"{len(left)} still there, with {_jobs(left, _workers(pool, out))}"
+
+    if not lifecycle.wait(client, fleet, timeout, progress, out.tell):
+        left = ec2.instances(client, fleet.name)
+        for one in left:
+            out.say(f"{one.id} {one.type} {one.state}")
+        raise RegiondagError(
+            f"{len(left)} instances of fleet {fleet.name} still run; nothing was ended by force. They end with their "
+            "jobs; `regiondag fleet down` goes on waiting, `regiondag fleet down --now` ends them and their jobs"
+        )
+    left_behind = lifecycle.clean_up(client, fleet, out.tell)
+    for line in left_behind:
+        out.say(line)
+    if left_behind:
+        raise RegiondagError(
+            f"fleet {fleet.name} has ended, but the above carries its tag and may cost money; "
+            "`regiondag fleet down` looks again"
+        )
+    out.tell(f"fleet {fleet.name} is gone: no instance, volume, snapshot or network interface carries its tag")
+
+
+def _workers(pool: PoolView | None, out: Outlet) -> dict[str, Worker] | None:
+    """Return the workers that the pool knows; None without a pool, or when it does not answer: `down` goes on."""
+    try:
+        return pool.workers() if pool else None
+    except PoolError as error:
+        out.tell(f"note: {error}")
+        return None
+
+
+def _jobs(alive: Sequence[Instance], workers: dict[str, Worker] | None) -> str:
+    if workers is None:
+        return "an unknown number of running jobs (no pool answers)"
+    jobs = sum(workers[one.id].jobs for one in alive if one.id in workers)
+    return f"{jobs} running job{'' if jobs == 1 else 's'}"
+
+
+def _preview_down(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, now: bool) -> None:
+    alive = ec2.instances(client, fleet.name)
+    prices = find_prices(client, fleet, sorted({one.type for one in alive}), {one.purchase for one in alive}, out.tell)
+    jobs = _jobs(alive, _workers(pool, out))
+    out.say(f"would {'end at once' if now else 'drain'} {len(alive)} instances, with {jobs}")
+    for one in alive:
+        price = prices.of(one.type, one.zone, one.purchase)
+        cost = "unknown" if price is None else f"${price:.4f}"
+        out.say(f"  {one.id} {one.type} {one.purchase} {one.zone} {one.state}: {cost} an hour")
+    for template in ec2.templates(client, fleet.name).values():
+        out.say(f"would delete the launch template {template.name}")
+
+
+# --- status ------------------------------------------------------------------------------------------------
+
+
+def look(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None) -> FleetStatus:
+    """Return what runs, what it does and what it costs."""
+    alive = ec2.instances(client, fleet.name, (*ec2.ALIVE, ec2.ENDING))
+    workers = _workers(pool, out)
+    kinds, purchases = sorted({one.type for one in alive}), {one.purchase for one in alive}
+    prices = find_prices(client, fleet, kinds, purchases, out.tell) if alive else Prices({}, {})
+    asked = pool.name if pool and workers is not None else None
+    return assemble((fleet.name, fleet.region, asked), alive, workers or {}, prices, fleet.join_minutes, time.time())
