@@ -47,7 +47,7 @@ mkdir -p /boot/grub /boot/regiondag
 cat >/boot/grub/grub.cfg <<GRUB
 set timeout=0
 search --no-floppy --label regiondag-root --set=root
-linux /boot/vmlinuz-$kernel root=LABEL=regiondag-root ro console=tty0 console=ttyS0,115200n8 nvme_core.io_timeout=4294967295
+linux /boot/vmlinuz-$kernel root=LABEL=regiondag-root ro console=tty0 console=ttyS0,115200n8 loglevel=5 systemd.show_status=1 nvme_core.io_timeout=4294967295
 initrd /boot/initrd.img-$kernel
 boot
 GRUB

@@ -21,8 +21,8 @@ for unit in "$here"/files/etc/systemd/system/*.service; do
 done
 systemctl enable condor nftables
 # Nothing here is brought up to date behind a running training's back; a new image is baked instead.
-for timer in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer man-db.timer e2scrub_all.timer; do
-    systemctl disable "$timer" 2>/dev/null || true
+for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service; do
+    systemctl disable "$unit" 2>/dev/null || true
 done
 
 # Nobody logs in with a password: root's is locked, and cloud-init puts keys where EC2 was given one.

@@ -16,3 +16,8 @@ rm -rf /root/.ssh /root/.cache /root/.bash_history /home/*/.ssh /home/*/.cache /
 rm -rf /var/lib/cloud /var/log/condor/* /var/log/journal/* /var/log/cloud-init* /var/tmp/* /etc/regiondag
 find /var/log -type f -exec truncate --size 0 {} +
 rm -rf /var/lib/apt/lists/*
+
+# What systemd would do at the first start because /usr is new to it, and has nothing to do with the machine.
+ldconfig
+journalctl --update-catalog
+/usr/lib/systemd/systemd-update-done

@@ -35,6 +35,9 @@ FLEET = "bake-test"
 POOL = "bake"
 INSTANCES: Mapping[Firmware, str] = {"bios": "i-0000000000000b105", "uefi": "i-00000000000000ef1"}
 
+# What a worker must advertise.
+WANTED: Mapping[str, Any] = {"HAS_GPU": True, "PartitionableSlot": True, "RegiondagFleet": FLEET, "SelfTest": "no GPU"}
+
 NOTICE_SECONDS = 120  # what EC2 leaves between a spot notice and the end
 IDLE_SECONDS = 20
 
@@ -200,8 +203,8 @@ def _wait_until_joined(bench: Bench, boot: Boot) -> float:
         if found := serial.errors(_console(machine)):
             raise _failure(machine, "refused to join: " + "; ".join(found))
         constraint = f'EC2InstanceID == "{INSTANCES[machine.firmware]}"'
-        done = bench.pool.run(["condor_status", "-json", "-constraint", constraint], cwd=ROOT, capture_output=True)
-        slots[:] = json.loads(done.stdout or "[]")
+        argv = ["condor_status", "-constraint", constraint, "-af:Vt", *WANTED, "Disk", "MachineMaxVacateTime"]
+        slots[:] = parse_slots(bench.pool.run(argv, cwd=ROOT, capture_output=True).stdout)
         return bool(slots)
 
     _wait(bench, boot, "advertised", bench.plan.join_seconds, advertised)
@@ -210,16 +213,30 @@ def _wait_until_joined(bench: Bench, boot: Boot) -> float:
     return seconds
 
 
+def parse_slots(text: str) -> list[dict[str, Any]]:
+    """Return the values that condor_status -af:Vt printed; None for what is undefined.
+
+    >>> parse_slots('true\\ttrue\\t"bake-test"\\t"no GPU"\\t5000\\tundefined\\n')[0]["SelfTest"]
+    'no GPU'
+    """
+    names = (*WANTED, "Disk", "MachineMaxVacateTime")
+    rows = (line.split("\t") for line in text.splitlines() if line.strip())
+    return [{name: _value(cell) for name, cell in zip(names, row, strict=True)} for row in rows]
+
+
+def _value(cell: str) -> Any:
+    return None if cell in ("undefined", "error") else json.loads(cell)
+
+
 def _check_slot(machine: Machine, slot: Mapping[str, Any]) -> None:
-    wanted = {"HAS_GPU": True, "PartitionableSlot": True, "RegiondagFleet": FLEET, "SelfTest": "no GPU"}
-    for name, value in wanted.items():
-        if slot.get(name) != value:
-            raise _failure(machine, f"advertises {name} = {slot.get(name)!r}, wanted {value!r}")
+    for name, value in WANTED.items():
+        if slot[name] != value:
+            raise _failure(machine, f"advertises {name} = {slot[name]!r}, wanted {value!r}")
     if slot["Disk"] * 1024 <= machine.disk.stat().st_size:
         raise _failure(machine, f"its root file system did not grow: the slot offers {slot['Disk'] >> 10} MB")
-    vacate = slot.get("MachineMaxVacateTime", 600)
-    if isinstance(vacate, int) and vacate >= NOTICE_SECONDS:
-        raise _failure(machine, f"gives jobs {vacate} s to save themselves; a spot notice leaves 120 s")
+    vacate = slot["MachineMaxVacateTime"]
+    if not isinstance(vacate, int) or vacate >= NOTICE_SECONDS:
+        raise _failure(machine, f"gives jobs {vacate!r} s to save themselves; a spot notice leaves {NOTICE_SECONDS} s")
 
 
 def _job_folder(name: str) -> Path:

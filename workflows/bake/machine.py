@@ -53,7 +53,7 @@ class Machine:
 def qemu_argv(machine: Machine) -> list[str]:
     """Return the call that boots a machine with 2 processors and 2 GB; it ends when the machine powers off."""
     argv = ["qemu-system-x86_64", "-machine", "q35", "-smp", "2", "-m", "2048", *PROCESSORS[machine.acceleration]]
-    argv += ["-display", "none", "-monitor", "none", "-serial", f"file:{machine.serial}", "-no-reboot"]
+    argv += ["-display", "none", "-vga", "none", "-monitor", "none", "-serial", f"file:{machine.serial}", "-no-reboot"]
     argv += ["-drive", f"file={machine.overlay},format=qcow2,if=none,id=root,cache=unsafe"]
     argv += ["-device", "nvme,drive=root,serial=vol0123456789abcdef0,bootindex=0"]
     argv += ["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"]

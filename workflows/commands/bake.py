@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from workflows.errors import UsageError
+
 HELP = "bake the GPU worker's disk image, boot it to see it work, make an AMI of it"
 
 DESCRIPTION = """\
@@ -36,6 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     image.add_argument("--skip-pci-option", action="store_true", help="leave out NVreg_CheckPCIConfigSpace=0")
     image.add_argument("--rebuild", action="store_true", help="bake it anew, with today's packages")
 
+    test = _add_verb(verbs, "test", _test, "boot an image here and put it through a worker's life")
+    _add_image(test)
+    test.add_argument("--acceleration", choices=("kvm", "tcg"), help="of qemu (default: kvm where it works)")
+    test.add_argument(
+        "--manager-suite", choices=SUITES, help="Debian release of the manager to join (default: the image's own)"
+    )
+
     ami = _add_verb(verbs, "ami", _ami, "upload a tested image and register it as an AMI")
     _add_image(ami)
     ami.add_argument("--region", help="AWS region (default: that of the environment or the profile)")
@@ -60,7 +69,22 @@ def _add_verb(
 
 
 def _add_image(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("image", type=Path, metavar="IMAGE", help="folder that `regiondag bake image` printed")
+    parser.add_argument(
+        "image",
+        type=Path,
+        nargs="?",
+        metavar="IMAGE",
+        help="folder that `regiondag bake image` printed (default: the one that it makes without options)",
+    )
+
+
+def _default_image() -> Path:
+    from workflows.bake.image import Wishes, image_path
+
+    path = image_path(Wishes())
+    if not path.exists():
+        raise UsageError("no image is baked by today's recipe; first: regiondag bake image")
+    return path
 
 
 def _tell(text: str) -> None:
@@ -75,12 +99,24 @@ def _image(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _test(arguments: argparse.Namespace) -> int:
+    from workflows.bake.artifact import read_disk_image
+    from workflows.bake.boottest import boot_test
+
+    image = read_disk_image(arguments.image or _default_image())
+    tested = boot_test(image, _tell, arguments.acceleration, arguments.manager_suite)
+    for boot in tested.boots:
+        print(" ".join(f"{name}={value}" for name, value in boot.items()))
+    _tell(f"passed; it is written down in {image.folder}/tested.json")
+    return 0
+
+
 def _ami(arguments: argparse.Namespace) -> int:
     from workflows.bake.ami import describe_ami, make_ami
     from workflows.bake.artifact import read_disk_image
     from workflows.bake.snapshot import Encryption
 
-    image = read_disk_image(arguments.image)
+    image = read_disk_image(arguments.image or _default_image())
     encryption = Encryption(arguments.encrypted or bool(arguments.kms_key), arguments.kms_key)
     if arguments.dry_run:
         print(describe_ami(image, arguments.region, arguments.name, _tell, encryption))

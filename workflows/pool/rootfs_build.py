@@ -41,10 +41,12 @@ STEPS = (
 # An ordinary user's PATH often lacks the folders of mkfs and its kin.
 SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
-# Debian packages of programs that are not called like them.
+# Debian packages of programs, and of files, that are not called like them.
 PACKAGES = {
+    "/usr/share/OVMF/OVMF_CODE_4M.fd": "ovmf",
     "bwrap": "bubblewrap",
     "debugfs": "e2fsprogs",
+    "ip": "iproute2",
     "mcopy": "mtools",
     "mkfs.ext4": "e2fsprogs",
     "mkfs.vfat": "dosfstools",
@@ -224,9 +226,13 @@ def check_tools(cache: Path) -> None:
         )
 
 
+def _is_there(name: str) -> bool:
+    return Path(name).exists() if name.startswith("/") else shutil.which(name, path=SEARCH) is not None
+
+
 def install_tools(names: Iterable[str]) -> None:
     """Install host programs that are missing, where root may; else say how."""
-    missing = sorted({PACKAGES.get(name, name) for name in names if shutil.which(name, path=SEARCH) is None})
+    missing = sorted({PACKAGES.get(name, name) for name in names if not _is_there(name)})
     if not missing:
         return
     if "mmdebstrap" in missing and not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():
