@@ -51,8 +51,9 @@ def read_answer(output: str) -> Answer:
     theirs, ours = (_version(output, word) for word in ("Remote", "Local"))
     if theirs and ours and re.search(r"^Authorized: +TRUE", output, re.MULTILINE):
         return Answer("welcome", theirs=theirs, ours=ours)
-    lines = [line.strip() for line in output.splitlines() if line.strip() and "failed!" not in line]
-    text = "; ".join(lines)[:400] or "condor_ping says nothing"
+    # Without its "ERROR:", which on the console stands for what somebody must look after.
+    lines = [line.strip().removeprefix("ERROR: ") for line in output.splitlines() if "failed!" not in line]
+    text = "; ".join(filter(None, lines))[:400] or "condor_ping says nothing"
     refused = any(word in text for word in ("AUTHENTICATE:", "DENIED", "SECMAN:2010", "Authorized:"))
     return Answer("refused" if refused else "unreachable", text)
 

@@ -2,8 +2,9 @@
 # Powers the machine off when HTCondor has ended by itself: DEFAULT_MASTER_SHUTDOWN_SCRIPT of an idle worker.
 #
 # After STARTD_NOCLAIM_SHUTDOWN seconds without a claim the startd ends the master with SIGTERM, and the master, its
-# daemons gone, becomes this program: as root, without arguments, in its own process (seen with 23.9.6). That happens
-# at every orderly end of the master, so also when systemd stops or restarts condor.service; then the machine stays on.
+# daemons gone, becomes this program: as root, without arguments, in its own process (seen with 23.9.6 and 25.14.1).
+# That happens at every orderly end of the master, so also when systemd stops or restarts condor.service; then the
+# machine stays on.
 set -eu
 
 say() {

@@ -184,9 +184,9 @@ def _run(command: list[str]) -> str:
         return f"{command[0]} did not end within {COMMAND_SECONDS} s"
     except OSError as error:
         return f"{command[0]}: {error.strerror}"
-    return (
-        "" if done.returncode == 0 else f"{' '.join(command)}: {' '.join((done.stderr or done.stdout).split())[:300]}"
-    )
+    if done.returncode == 0 and "ERROR" not in done.stderr:  # a refused condor_off may still exit with 0
+        return ""
+    return f"{' '.join(command)}: {' '.join((done.stderr or done.stdout).split())[:300]}"
 
 
 def _power_off() -> int:
