@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,13 +145,17 @@ def _scale(arguments: argparse.Namespace) -> int:
         verbs.set_number(client, fleet, out, view, arguments.workers, arguments.dry_run)
         return 0
 
-    def step() -> None:
-        verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), arguments.dry_run)
-
     if arguments.watch is None:
-        step()
-    else:
-        verbs.watch(step, arguments.watch, _tell)
+        verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), arguments.dry_run)
+        return 0
+    tell, next_round = verbs.only_news(_tell)
+    out = replace(out, tell=tell)
+
+    def step() -> None:
+        next_round()
+        verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), dry_run=False)
+
+    verbs.watch(step, arguments.watch, tell)
     return 0
 
 

@@ -12,6 +12,13 @@ from workflows.fleet.template import DRAIN_TAG, FLEET_TAG, PEACEFUL, of_fleet, t
 
 ALIVE = ("pending", "running", "stopping", "stopped")  # what costs money and does not end by itself
 ENDING = "shutting-down"
+NO_CAPACITY = (
+    "InsufficientInstanceCapacity",
+    "UnfulfillableCapacity",
+    "InsufficientHostCapacity",
+    "InsufficientCapacity",
+)
+NO_QUOTA = ("MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded")
 FLEETS_AT_ONCE = 25  # delete_fleets takes no more of type `instant`
 TAGS_AT_ONCE = 500
 
@@ -141,7 +148,13 @@ def delete_template(client: Any, template: Template) -> None:
 def start(client: Any, request: dict[str, Any]) -> tuple[list[str], list[Failure]]:
     """Start workers; return the ids of those that EC2 gave, and why it gave no more."""
     with explained("starting workers"):
-        answer = client.create_fleet(**request)
+        try:
+            answer = client.create_fleet(**request)
+        except Exception as error:
+            code = error_code(error)
+            if code not in (*NO_CAPACITY, *NO_QUOTA):
+                raise
+            return [], [Failure(code, str(error), "")]
     started = [one for group in answer.get("Instances", []) for one in group.get("InstanceIds", [])]
     failures = []
     for error in answer.get("Errors", []):

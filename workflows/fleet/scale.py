@@ -50,12 +50,12 @@ def decide(
     """
     size = ground.size
     fitting = Counter(request.gpus for request in requests if fits(request, size))
-    free, booting, lost = [], 0, []
+    free, booting, lost, draining = [], 0, [], 0
     for instance in alive:
         worker = workers.get(instance.id)
         if instance.draining:
-            continue
-        if worker:
+            draining += 1
+        elif worker:
             free.append(worker.free_gpus)
         elif has_not_joined(instance, workers, fleet.join_minutes, now):
             lost.append(instance.id)
@@ -63,7 +63,8 @@ def decide(
             booting += 1
             kind = ground.kinds.get(instance.type)
             free.append(kind.size.gpus if kind else size.gpus)
-    number = wanted(fitting, free, size.gpus, len(alive), fleet.minimum, fleet.maximum)
+    fewest = min(fleet.minimum + draining, fleet.maximum)
+    number = wanted(fitting, free, size.gpus, len(alive), fewest, fleet.maximum)
     summary = (
         f"{sum(fitting.values())} idle GPU jobs, {sum(worker.free_gpus for worker in workers.values())} GPUs "
         f"unclaimed, {booting} workers booting, {len(alive)} running: {number} wanted"

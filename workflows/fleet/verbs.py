@@ -50,7 +50,12 @@ def up(client: Any, fleet: Fleet, out: Outlet, dry_run: bool) -> None:
     """Make the launch templates right and start what is missing to `workers.min`."""
     ground = _ground(client, fleet, out)
     alive = ec2.instances(client, fleet.name)
-    missing = max(0, fleet.minimum - len(alive))
+    staying = [one for one in alive if not one.draining]
+    if len(staying) < len(alive):
+        out.tell(
+            f"note: {len(alive) - len(staying)} workers drain and will end; they count towards workers.max until then"
+        )
+    missing = max(0, min(fleet.minimum - len(staying), fleet.maximum - len(alive)))
     if dry_run:
         found = ec2.templates(client, fleet.name)
         for name in lifecycle.outdated(found, fleet, ground):
@@ -62,7 +67,7 @@ def up(client: Any, fleet: Fleet, out: Outlet, dry_run: bool) -> None:
     found = lifecycle.ensure_templates(client, fleet, ground, out.tell)
     if missing:
         _start(client, fleet, ground, found, missing, out)
-    many = len(alive) + missing
+    many = len(staying) + missing
     more = "" if fleet.minimum else "; `regiondag fleet scale` starts what the queue asks for"
     out.tell(f"fleet {fleet.name} is up: {many} worker{'' if many == 1 else 's'} of {fleet.maximum} at most{more}")
     if fleet.minimum and fleet.idle_minutes:
@@ -144,6 +149,24 @@ def _grow(client: Any, fleet: Fleet, ground: Ground, out: Outlet, count: int, dr
         _start(client, fleet, ground, found, count, out)
 
 
+def only_news(tell: Text) -> tuple[Text, Callable[[], None]]:
+    """Return a `tell` that leaves out what was said in the round before, and how to begin the next round."""
+    before: set[str] = set()
+    now: set[str] = set()
+
+    def tell_news(text: str) -> None:
+        if text not in before:
+            tell(text)
+        now.add(text)
+
+    def next_round() -> None:
+        before.clear()
+        before.update(now)
+        now.clear()
+
+    return tell_news, next_round
+
+
 def watch(step: Callable[[], object], seconds: float, tell: Text, pause: Callable[[float], None] = time.sleep) -> None:
     """Repeat `step` for ever. What may pass by itself -- a busy AWS, a network, a pool that restarts -- is survived."""
     first = True
@@ -166,11 +189,14 @@ def set_number(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, nu
     alive = ec2.instances(client, fleet.name)
     staying = [one for one in alive if not one.draining]
     if number >= len(staying):
+        ground = _ground(client, fleet, out)
+        if pool:
+            _refuse_other_series(ground, pool)
         room = max(0, fleet.maximum - len(alive))
         missing = min(number - len(staying), room)
         if missing < number - len(staying):
             out.tell(f"note: {len(alive) - len(staying)} workers still drain and count towards workers.max")
-        _grow(client, fleet, _ground(client, fleet, out), out, missing, dry_run)
+        _grow(client, fleet, ground, out, missing, dry_run)
         return
     workers = pool.workers() if pool else {}
     if pool is None:

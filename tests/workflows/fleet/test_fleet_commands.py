@@ -100,6 +100,27 @@ def test_everything_is_tagged_from_its_first_moment(cloud, run):
         assert kinds == ({"fleet", "instance"} if operation == "CreateFleet" else {"launch-template"})
 
 
+def test_up_replaces_workers_that_drain(cloud, run, capsys):
+    assert run("up") == 0
+    assert run("scale", "--workers", "0") == 0
+    capsys.readouterr()
+    assert run("up") == 0
+    assert len(cloud.ids()) == 4
+    assert "2 workers drain and will end; they count towards workers.max until then" in capsys.readouterr().err
+    assert run("up") == 0
+    assert len(cloud.ids()) == 4
+
+
+def test_no_capacity_as_an_error_of_the_whole_call(cloud, run, capsys):
+    cloud.refuse("CreateFleet", "InsufficientInstanceCapacity", "none at all")
+    assert run("up") == 8
+    said = capsys.readouterr().err
+    assert "0 of 2 workers started" in said
+    assert "none at all -- AWS has no such machine free there now" in said.replace(
+        "An error occurred (InsufficientInstanceCapacity) when calling the CreateFleet operation: ", ""
+    )
+
+
 def test_a_changed_file_makes_a_new_version_and_new_workers_use_it(cloud, run, fleet_file):
     assert run("up") == 0
     fleet_file.write_text(fleet_text(cloud, workers="{min: 3, max: 4}", idle_minutes="30"))
@@ -351,6 +372,7 @@ def test_watching_survives_what_passes_and_ends_with_ctrl_c(cloud, run, capsys, 
     assert "0 of 2 workers started" in said
     assert "the pool does not answer" in said
     assert said.count("looking again in 20 seconds") == 4
+    assert said.count("9 idle GPU jobs, 0 GPUs unclaimed, 2 workers booting, 2 running: 4 wanted") == 2
     assert len(cloud.ids()) == 4
 
 
@@ -359,6 +381,15 @@ def _raise(error: Exception) -> Callable[..., None]:
         raise error
 
     return raising
+
+
+def test_what_was_just_said_is_not_said_again():
+    said: list[str] = []
+    tell, next_round = verbs.only_news(said.append)
+    for text in ("a", "a", "b", "a"):
+        next_round()
+        tell(text)
+    assert said == ["a", "b", "a"]
 
 
 @pytest.mark.parametrize("error", [AwsError("refused"), PoolError("no pool")])
