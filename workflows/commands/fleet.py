@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
-    up = _add_verb(verbs, "up", _up, "make the launch template and start the fewest workers")
+    up = _add_verb(verbs, "up", _up, "make the launch templates and start as many workers as workers.min says")
     scale = _add_verb(verbs, "scale", _scale, "start the workers that the idle jobs in the queue ask for")
     scale.add_argument("--workers", type=int, metavar="N", help="have N workers, whatever the queue asks for")
     scale.add_argument(
@@ -105,7 +105,10 @@ def _view(pool: Pool, fleet: Fleet) -> PoolView:
     from workflows.fleet.verbs import PoolView
 
     return PoolView(
-        pool.name, pool.version, lambda: condor.query_gpu_requests(pool), lambda: condor.query_workers(pool, fleet.name)
+        pool.name,
+        pool.version,
+        lambda: condor.query_gpu_requests(pool, fleet.name),
+        lambda: condor.query_workers(pool, fleet.name),
     )
 
 

@@ -14,6 +14,7 @@ class Request:
     gpus: int
     cpus: int
     memory_mb: int
+    refused: bool = False  # workers of the fleet run, and the job matches none of them even when it is empty
 
 
 @dataclass(frozen=True, slots=True)

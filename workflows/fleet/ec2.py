@@ -191,11 +191,17 @@ def fleet_ids(client: Any, name: str) -> list[str]:
         return sorted(tag["ResourceId"] for tag in pages(client, "describe_tags", "Tags", Filters=filters))
 
 
-def delete_fleets(client: Any, ids: Sequence[str]) -> None:
-    """Delete EC2 fleets of type `instant`, which ends whatever of them still runs: only for those that ended."""
+def delete_fleets(client: Any, ids: Sequence[str]) -> int:
+    """Delete EC2 fleets of type `instant`, which ends whatever of them still runs: only for those that ended.
+
+    Return how many were deleted; tags of fleets that are gone already stay listed for a while.
+    """
+    deleted = 0
     for begin in range(0, len(ids), FLEETS_AT_ONCE):
         with explained("deleting EC2 fleets"):
-            client.delete_fleets(FleetIds=list(ids[begin : begin + FLEETS_AT_ONCE]), TerminateInstances=True)
+            answer = client.delete_fleets(FleetIds=list(ids[begin : begin + FLEETS_AT_ONCE]), TerminateInstances=True)
+        deleted += len(answer.get("SuccessfulFleetDeletions", []))
+    return deleted
 
 
 def leftovers(client: Any, name: str) -> list[str]:

@@ -201,10 +201,9 @@ def wait(client: Any, fleet: Fleet, timeout: float, progress: Progress, tell: Te
 
 def clean_up(client: Any, fleet: Fleet, tell: Tell, patience: float = LEFT_SECONDS, poll: float = 5.0) -> list[str]:
     """Delete the EC2 fleets of instances that have ended; return what still carries the fleet's tag."""
-    fleets = ec2.fleet_ids(client, fleet.name)
-    ec2.delete_fleets(client, fleets)
-    if fleets:
-        tell(f"{len(fleets)} EC2 fleet request{'s' if len(fleets) > 1 else ''} deleted")
+    deleted = ec2.delete_fleets(client, ec2.fleet_ids(client, fleet.name))
+    if deleted:
+        tell(f"{deleted} EC2 fleet request{'s' if deleted > 1 else ''} deleted")
     end = time.monotonic() + patience
     while (left := ec2.leftovers(client, fleet.name)) and time.monotonic() < end:
         time.sleep(poll)

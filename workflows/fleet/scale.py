@@ -49,7 +49,7 @@ def decide(
     an idle job, but both run and cost, so they count towards `workers.max`.
     """
     size = ground.size
-    fitting = Counter(request.gpus for request in requests if fits(request, size))
+    fitting = Counter(request.gpus for request in requests if fits(request, size) and not request.refused)
     free, booting, lost, draining = [], 0, [], 0
     for instance in alive:
         worker = workers.get(instance.id)
@@ -76,10 +76,16 @@ def _notes(
     fleet: Fleet, ground: Ground, requests: Sequence[Request], fitting: Mapping[int, int], lost: Sequence[str]
 ) -> list[str]:
     size, notes = ground.size, []
-    refused = len(requests) - sum(fitting.values())
+    large = sum(not fits(request, size) for request in requests)
+    refused = len(requests) - large - sum(fitting.values())
     if refused:
         notes.append(
-            f"{refused} idle GPU jobs ask for more than every worker of this fleet has ({size.gpus} GPUs, {size.cpus} "
+            f"{refused} idle GPU jobs match none of the workers that run, even when they are idle: nothing is started "
+            "for them. `condor_q -better-analyze JOB` says why"
+        )
+    if large:
+        notes.append(
+            f"{large} idle GPU jobs ask for more than every worker of this fleet has ({size.gpus} GPUs, {size.cpus} "
             f"CPUs, {size.memory_mb} MB): nothing is started for them. Larger `instances` would run them"
         )
     if lost:

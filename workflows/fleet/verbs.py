@@ -231,14 +231,14 @@ def down(
     lifecycle.close(client, fleet, out.tell)
     if now:
         alive = ec2.instances(client, fleet.name)
-        jobs = _jobs(alive, _workers(pool, out))
+        jobs = _jobs(alive, _workers(pool, out.tell))
         out.tell(f"{len(alive)} instances end now, with {jobs}; their jobs go back to the queue")
         ec2.terminate(client, [one.id for one in alive])
     elif lifecycle.drain_all(client, fleet, out.tell):
         out.tell("workers take no more jobs, finish those they run, and power off (Ctrl-C leaves them at that)")
 
     def progress(left: Sequence[Instance]) -> str:
-        return f"{len(left)} still there, with {_jobs(left, _workers(pool, out))}"
+        return f"{len(left)} still there, with {_jobs(left, _workers(pool, lambda _: None))}"
 
     if not lifecycle.wait(client, fleet, timeout, progress, out.tell):
         left = ec2.instances(client, fleet.name)
@@ -259,12 +259,12 @@ def down(
     out.tell(f"fleet {fleet.name} is gone: no instance, volume, snapshot or network interface carries its tag")
 
 
-def _workers(pool: PoolView | None, out: Outlet) -> dict[str, Worker] | None:
+def _workers(pool: PoolView | None, tell: Text) -> dict[str, Worker] | None:
     """Return the workers that the pool knows; None without a pool, or when it does not answer: `down` goes on."""
     try:
         return pool.workers() if pool else None
     except PoolError as error:
-        out.tell(f"note: {error}")
+        tell(f"note: {error}")
         return None
 
 
@@ -278,7 +278,7 @@ def _jobs(alive: Sequence[Instance], workers: dict[str, Worker] | None) -> str:
 def _preview_down(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, now: bool) -> None:
     alive = ec2.instances(client, fleet.name)
     prices = find_prices(client, fleet, sorted({one.type for one in alive}), {one.purchase for one in alive}, out.tell)
-    jobs = _jobs(alive, _workers(pool, out))
+    jobs = _jobs(alive, _workers(pool, out.tell))
     out.say(f"would {'end at once' if now else 'drain'} {len(alive)} instances, with {jobs}")
     for one in alive:
         price = prices.of(one.type, one.zone, one.purchase)
@@ -294,7 +294,7 @@ def _preview_down(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None,
 def look(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None) -> FleetStatus:
     """Return what runs, what it does and what it costs."""
     alive = ec2.instances(client, fleet.name, (*ec2.ALIVE, ec2.ENDING))
-    workers = _workers(pool, out)
+    workers = _workers(pool, out.tell)
     kinds, purchases = sorted({one.type for one in alive}), {one.purchase for one in alive}
     prices = find_prices(client, fleet, kinds, purchases, out.tell) if alive else Prices({}, {})
     asked = pool.name if pool and workers is not None else None

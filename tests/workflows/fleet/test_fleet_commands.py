@@ -40,7 +40,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> FakePool:
     found = Pool("default", "installed", (23, 9, 6))
     monkeypatch.setattr(pools, "find_pool", lambda name=None: found)
     monkeypatch.setattr(pools, "require_pool", lambda name=None: found)
-    monkeypatch.setattr(condor, "query_gpu_requests", lambda pool: list(fake.requests))
+    monkeypatch.setattr(condor, "query_gpu_requests", lambda pool, fleet: list(fake.requests))
     monkeypatch.setattr(condor, "query_workers", lambda pool, fleet: dict(fake.workers))
     return fake
 
@@ -97,7 +97,7 @@ def test_everything_is_tagged_from_its_first_moment(cloud, run):
         assert all(tagged(raw)[TAG] == "demo" for raw in found)
     for operation in ("CreateLaunchTemplate", "CreateFleet"):
         kinds = {spec["ResourceType"] for spec in cloud.arguments(operation)["TagSpecifications"]}
-        assert kinds == ({"fleet", "instance"} if operation == "CreateFleet" else {"launch-template"})
+        assert kinds == {"fleet" if operation == "CreateFleet" else "launch-template"}
 
 
 def test_up_replaces_workers_that_drain(cloud, run, capsys):

@@ -12,6 +12,7 @@ from tests.workflows.fleet.conftest import fleet_text
 from workflows import condor
 from workflows import pool as pools
 from workflows.cli import main
+from workflows.fleet.config import load_fleet
 from workflows.fleet.demand import Request
 from workflows.pool import Pool
 
@@ -46,7 +47,7 @@ def called(cloud, tmp_path, monkeypatch) -> set[str]:
     found = Pool("default", "installed", (23, 9, 6))
     monkeypatch.setattr(pools, "find_pool", lambda name=None: found)
     monkeypatch.setattr(pools, "require_pool", lambda name=None: found)
-    monkeypatch.setattr(condor, "query_gpu_requests", lambda pool: [Request(1, 1, 1)] * 9)
+    monkeypatch.setattr(condor, "query_gpu_requests", lambda pool, fleet: [Request(1, 1, 1)] * 9)
     monkeypatch.setattr(condor, "query_workers", lambda pool, fleet: {})
     path = tmp_path / "fleet.yaml"
 
@@ -125,3 +126,11 @@ def test_a_worker_may_read_the_token_and_nothing_else():
         assert isinstance(resources, str)
         assert resources.split(":", 5)[5].startswith(("parameter/regiondag/", "secret:regiondag/"))
         assert "/*" not in resources.split(":", 5)[5]
+
+
+def test_the_examples_token_and_role_are_those_of_the_policies():
+    fleet = load_fleet(POLICIES.parent / "fleet.example.yaml")
+    resources = {statement["Resource"].split(":", 5)[5] for statement in statements("worker.json")}
+    assert f"parameter{fleet.token[1]}" in resources
+    (handed,) = (one for one in statements("fleet.json") if one["Action"] == "iam:PassRole")
+    assert handed["Resource"].endswith(f"role/{fleet.instance_profile}")
