@@ -157,10 +157,10 @@ def start(client: Any, request: dict[str, Any]) -> tuple[list[str], list[Failure
             return [], [Failure(code, str(error), "")]
     started = [one for group in answer.get("Instances", []) for one in group.get("InstanceIds", [])]
     failures = []
-    for error in answer.get("Errors", []):
-        asked = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+    for failed in answer.get("Errors", []):
+        asked = failed.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
         where = " in ".join(filter(None, (asked.get("InstanceType"), asked.get("SubnetId"))))
-        failures.append(Failure(error.get("ErrorCode", "unknown"), error.get("ErrorMessage", ""), where))
+        failures.append(Failure(failed.get("ErrorCode", "unknown"), failed.get("ErrorMessage", ""), where))
     return started, failures
 
 
