@@ -21,7 +21,7 @@ def test_the_wheel_holds_templates_scripts_examples_and_recipe(tmp_path):
     wanted = {
         *(f"workflows/templates/{path.relative_to(ROOT / 'templates')}" for path in (ROOT / "templates").rglob("*.*")),
         *(f"workflows/scripts/dag/{path.name}" for path in (ROOT / "scripts" / "dag").iterdir()),
-        *(f"workflows/ami/provision/{path.name}" for path in (ROOT / "ami" / "provision").iterdir()),
+        *(f"workflows/{path.relative_to(ROOT)}" for path in (ROOT / "ami").rglob("*") if path.is_file()),
         *(f"workflows/examples/retail/{path.name}" for path in (ROOT / "workflows/examples/retail").iterdir()),
         *(f"nnlib/kernels/{path.name}" for path in (ROOT / "kernels").iterdir()),
         *(f"nnlib/gpu/{path.name}" for path in (ROOT / "nnlib" / "gpu").glob("*.py")),

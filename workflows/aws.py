@@ -35,23 +35,37 @@ def client(service: str, region: str | None = None, connections: int = 10) -> An
 def explained(doing: str) -> Iterator[None]:
     """Turn what AWS refuses, and a way that does not lead to it, into an AwsError that says what was being done."""
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
     try:
         yield
     except ClientError as error:
         code = error_code(error)
         message = error.response.get("Error", {}).get("Message", "")
-        hint = "; the policy of these credentials does not allow it" if code in REFUSALS else ""
-        raise AwsError(f"{doing}: AWS answers {code}: {message}{hint}", temporary=code in BUSY) from None
-    except BotoCoreError as error:
+        raise AwsError(f"{doing}: AWS answers {code}: {message}{_hint(code)}", temporary=code in BUSY) from None
+    except (BotoCoreError, ResponseParserError) as error:  # the latter: not AWS answers, but a proxy, say
         raise AwsError(f"{doing}: {error}; {_advice(error)}", temporary=_is_network(error)) from None
 
 
 REFUSALS = ("UnauthorizedOperation", "AccessDenied", "AccessDeniedException")
+EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "AuthFailure", "UnrecognizedClientException")
+QUOTAS = ("LimitExceeded", "QuotaExceeded")  # parts of the codes, of which every service has its own
 BUSY = (
     *("RequestLimitExceeded", "Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException"),
     *("ServiceUnavailable", "Unavailable", "InternalError", "InternalFailure", "InternalServiceError"),
 )
+
+
+def _hint(code: str) -> str:
+    if code in REFUSALS:
+        return "; the policy of these credentials does not allow it"
+    if code in EXPIRED:
+        return "; renew the credentials and check them with: aws sts get-caller-identity"
+    if code == "RequestLimitExceeded":
+        return "; too many calls at the moment: wait a minute"
+    if any(part in code for part in QUOTAS):
+        return "; a quota of this account: remove what is not needed, or ask for more with AWS's Service Quotas"
+    return ""
 
 
 def _is_network(error: Exception) -> bool:
@@ -65,6 +79,12 @@ def error_code(error: Exception) -> str:
     """Return the code of a ClientError of botocore, such as `InvalidAMIName.Duplicate`; empty for other errors."""
     response = getattr(error, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))
+
+
+def was_repeated(error: Exception) -> bool:
+    """Whether botocore had sent a refused request before, so that the first may have been heard."""
+    response = getattr(error, "response", None) or {}
+    return bool(response.get("ResponseMetadata", {}).get("RetryAttempts"))
 
 
 def _advice(error: Exception) -> str:

@@ -3,7 +3,10 @@
 set -eu
 
 /usr/local/libexec/regiondag/python - <<'PYTHON'
+import os
 import netCDF4, numpy, scipy, sklearn, skopt, yaml, jinja2
+if os.environ["OUTLET"] != "folder":
+    import numba
 optimizer = skopt.Optimizer([(0.0, 1.0)], n_initial_points=1, random_state=1)
 optimizer.tell(optimizer.ask(), 0.5)
 if "openblas" not in open("/proc/self/maps").read():
@@ -14,6 +17,15 @@ for tool in condor_master condor_submit_dag condor_dagman condor_q condor_status
     command -v "$tool" >/dev/null || { echo "80-validate: $tool is missing" >&2; exit 1; }
 done
 
+if [ "$OUTLET" != folder ]; then
+    here=$(dirname "$(readlink -f "$0")")
+    for unit in condor.service nftables.service $(cd "$here/files/etc/systemd/system" && ls -- *.service); do
+        systemctl is-enabled --quiet "$unit" || { echo "80-validate: $unit is not enabled" >&2; exit 1; }
+    done
+    # Reads what HTCondor will read; a mistake in a file of config.d shows here, not at the first boot.
+    condor_config_val -verbose HAS_GPU STARTD_ATTRS >/dev/null || { echo "80-validate: HTCondor's configuration is wrong" >&2; exit 1; }
+fi
+
 version=$(dpkg-query --show --showformat '${Version}' condor)
 # shellcheck source=/dev/null
 suite=$(. /etc/os-release; echo "${VERSION_CODENAME:-unknown}")
@@ -21,4 +33,5 @@ suite=$(. /etc/os-release; echo "${VERSION_CODENAME:-unknown}")
     echo "HTCONDOR=${version%%[-+]*}"
     echo "PYTHON=$(python3 -c 'import platform; print(platform.python_version())')"
     echo "SUITE=$suite"
+    cat /var/lib/regiondag/recorded
 } >/etc/regiondag-image

@@ -1,17 +1,52 @@
 #!/bin/sh
 # Turn a plain Debian root into a regiondag machine: HTCondor and a Python that trains and proposes.
 #
-# usage: provision.sh            as root inside that root (a chroot, a container or the booted machine)
-# exits: 0 done, else the code of the step that failed; its name is the last "provision:" line
+# usage: provision.sh [--outlet folder|disk|instance] [--driver none|closed|open] [--skip-pci-option]
+#   as root inside that root (a chroot, a container or the booted machine)
+#   --outlet   folder: programs only, nothing that boots (default; the embedded pool)
+#              disk: all that a machine needs to boot, for an image made from nothing
+#              instance: a Debian that has booted already and becomes a worker (Packer, EC2 Image Builder)
+#   --driver   NVIDIA's kernel module: none (default), closed or open
+#   --skip-pci-option   leave out NVreg_CheckPCIConfigSpace=0
+# exits: 0 done, 2 wrong arguments, else the code of the step that failed; its name is the last "provision:" line
 #
 # Needs no cloud and starts no service. Every step can run again; a second run changes nothing.
 # The embedded pool's root folder, the disk image and the AMI are all made by this script.
 set -eu
 
 here=$(dirname "$(readlink -f "$0")")
-export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+OUTLET=folder DRIVER=none PCI_OPTION=yes
+wrong() {
+    echo "provision.sh: $1" >&2
+    sed -n '4,10s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+}
+while [ $# -gt 0 ]; do
+    case $1 in
+        --outlet | --driver)
+            [ $# -ge 2 ] || wrong "$1 needs a value"
+            if [ "$1" = --outlet ]; then OUTLET=$2; else DRIVER=$2; fi
+            shift
+            ;;
+        --skip-pci-option) PCI_OPTION=no ;;
+        *) wrong "seen '$1'" ;;
+    esac
+    shift
+done
+case $OUTLET in folder | disk | instance) ;; *) wrong "--outlet: seen '$OUTLET', legal: folder, disk or instance" ;; esac
+case $DRIVER in none | closed | open) ;; *) wrong "--driver: seen '$DRIVER', legal: none, closed or open" ;; esac
+
+# shellcheck source=ami/provision/common.sh
+. "$here/common.sh"
+record "OUTLET=$OUTLET"
+
+export OUTLET DRIVER PCI_OPTION DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 
 for step in "$here"/[0-9][0-9]-*.sh; do
-    echo "provision: $(basename "$step" .sh)"
+    name=$(basename "$step" .sh)
+    case $OUTLET,$name in
+        folder,[4-7]*) continue ;; # steps 40 to 79 are for machines that boot
+    esac
+    echo "provision: $name"
     sh "$step"
 done

@@ -19,16 +19,31 @@ EPILOG = """examples:
   regiondag bake ami --region eu-central-1"""
 
 
+SUITES = ("trixie", "forky")
+DRIVERS = ("none", "closed", "open")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their arguments."""
     parser.epilog = EPILOG
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    image = _add_verb(verbs, "image", _image, "make the disk image, or find it in the cache, and print its folder")
+    image.add_argument(
+        "--suite", choices=SUITES, default="trixie", help="Debian release (default trixie: HTCondor 23.9)"
+    )
+    image.add_argument("--driver", choices=DRIVERS, default="none", help="NVIDIA's kernel module (default none)")
+    image.add_argument("--skip-pci-option", action="store_true", help="leave out NVreg_CheckPCIConfigSpace=0")
+    image.add_argument("--rebuild", action="store_true", help="bake it anew, with today's packages")
 
     ami = _add_verb(verbs, "ami", _ami, "upload a tested image and register it as an AMI")
     _add_image(ami)
     ami.add_argument("--region", help="AWS region (default: that of the environment or the profile)")
     ami.add_argument("--name", help="name of the AMI (default: regiondag-SUITE-DRIVER-HASH)")
     ami.add_argument("--connections", type=int, default=16, metavar="N", help="blocks uploaded at a time (default 16)")
+    ami.add_argument("--encrypted", action="store_true", help="encrypt the snapshot with the account's default key")
+    ami.add_argument("--kms-key", metavar="ARN", default="", help="encrypt it with this KMS key")
+    ami.add_argument("--dry-run", action="store_true", help="print what would be made; upload and register nothing")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -52,10 +67,23 @@ def _tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def _image(arguments: argparse.Namespace) -> int:
+    from workflows.bake.image import Wishes, ensure_disk_image
+
+    wishes = Wishes(arguments.suite, arguments.driver, not arguments.skip_pci_option)
+    print(ensure_disk_image(wishes, _tell, arguments.rebuild).folder)
+    return 0
+
+
 def _ami(arguments: argparse.Namespace) -> int:
-    from workflows.bake.ami import make_ami
+    from workflows.bake.ami import describe_ami, make_ami
     from workflows.bake.artifact import read_disk_image
+    from workflows.bake.snapshot import Encryption
 
     image = read_disk_image(arguments.image)
-    print(make_ami(image, arguments.region, arguments.name, arguments.connections, _tell))
+    encryption = Encryption(arguments.encrypted or bool(arguments.kms_key), arguments.kms_key)
+    if arguments.dry_run:
+        print(describe_ami(image, arguments.region, arguments.name, _tell, encryption))
+    else:
+        print(make_ami(image, arguments.region, arguments.name, arguments.connections, _tell, encryption))
     return 0

@@ -28,6 +28,8 @@ from workflows.resources import resource_dir
 SUITES = {"trixie": "23.9", "forky": "25.14"}
 
 IMAGE_FILE = "etc/regiondag-image"
+# provision.sh leaves these out for a root folder.
+FOR_MACHINES = re.compile(r"[4-7]\d-|95-scan|scan\.py|pci-option|requirements-")
 UNUSED_SECONDS = 30 * 24 * 3600
 
 
@@ -41,13 +43,14 @@ class Image:
 
 
 def recipe_files() -> list[Path]:
-    """Return every file of the recipe."""
-    return sorted(path for path in (resource_dir("ami") / "provision").rglob("*") if path.is_file())
+    """Return the files of the recipe that a root folder is made with: not those for machines that boot."""
+    provision = resource_dir("ami") / "provision"
+    return [path for path in sorted(provision.iterdir()) if path.is_file() and not FOR_MACHINES.match(path.name)]
 
 
-def recipe_hash(files: Iterable[Path], suite: str, machine: str) -> str:
+def recipe_hash(files: Iterable[Path], *options: str) -> str:
     """Return twelve digits that change with anything that changes the image."""
-    digest = hashlib.sha256(f"{suite} {machine}".encode())
+    digest = hashlib.sha256(" ".join(options).encode())
     for path in files:
         digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
@@ -63,7 +66,7 @@ def ensure_image(suite: str, tell: Tell, rebuild: bool = False) -> Image:
     path = image_path(suite)
     if rebuild or not path.is_dir():
         make_dir(path.parent)
-        with _only_one(path.parent / f"rootfs-{suite}.lock", tell), interruptible():
+        with only_one(path.parent / f"rootfs-{suite}.lock", tell), interruptible():
             if rebuild or not path.is_dir():  # another process may have built it meanwhile
                 _build(path, suite, tell)
     os.utime(path)
@@ -130,7 +133,8 @@ def _build(path: Path, suite: str, tell: Tell) -> None:
 
 
 @contextlib.contextmanager
-def _only_one(path: Path, tell: Tell) -> Iterator[None]:
+def only_one(path: Path, tell: Tell) -> Iterator[None]:
+    """Let one build at a time run; say so where another one has to be waited for."""
     with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,7 +15,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -26,6 +27,9 @@ IN_IMAGE = "/usr/local/share/regiondag"
 # Of the host's apt settings these decide whether packages can be fetched at all.
 APT_SETTINGS = re.compile(r"Acquire::(Check-Valid-Until|Check-Date|Retries|https?::(Proxy|CAInfo)) ")
 
+# Names of platforms whose wheels run on every Debian from 13 on.
+PLATFORMS = tuple(f"manylinux{name}_x86_64" for name in ("_2_28", "_2_27", "_2_24", "_2_17", "2014"))
+
 # Lines of the build's output that are worth a line on the terminal, and what to say.
 STEPS = (
     (re.compile(r"^I: running apt-get update"), "reading Debian's package lists"),
@@ -34,11 +38,43 @@ STEPS = (
     (re.compile(r"^I: creating tarball"), "packing"),
 )
 
+# An ordinary user's PATH often lacks the folders of mkfs and its kin.
+SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+# Debian packages of programs that are not called like them.
+PACKAGES = {
+    "bwrap": "bubblewrap",
+    "debugfs": "e2fsprogs",
+    "mcopy": "mtools",
+    "mkfs.ext4": "e2fsprogs",
+    "mkfs.vfat": "dosfstools",
+    "nsenter": "util-linux",
+    "qemu-img": "qemu-utils",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "sfdisk": "fdisk",
+    "unshare": "util-linux",
+}
+
 Tell = Callable[[str], None]
 
 
+@dataclass(frozen=True)
+class Target:
+    """What is to be built: by default the embedded pool's root folder."""
+
+    options: tuple[str, ...] = ()  # of provision.sh
+    components: str = "main"  # of Debian; NVIDIA's driver is in non-free
+    owners: bool = False  # whether files keep their owners, so that the folder can become a disk
+
+
 def mmdebstrap_argv(
-    suite: str, root: bool, recipe: Path, wheels: Path, settings: Iterable[str], sources: Iterable[str]
+    suite: str,
+    root: bool,
+    recipe: Path,
+    wheels: Path,
+    settings: Iterable[str],
+    sources: Iterable[str],
+    target: Target = Target(),
 ) -> list[str]:
     """Return the call that writes the image as a tar file to its standard output."""
     slim = (recipe / "slim.dpkg.cfg").read_text().splitlines()
@@ -46,13 +82,13 @@ def mmdebstrap_argv(
     return [
         "mmdebstrap",
         f"--mode={'root' if root else 'unshare'}",
-        *("--variant=apt", "--format=tar"),
+        *("--variant=apt", "--format=tar", f"--components={target.components.replace(' ', ',')}"),
         '--aptopt=Acquire::Languages "none"',
         *(f"--aptopt={setting}" for setting in settings),
         *(f"--dpkgopt={line}" for line in slim),
         f'--customize-hook=mkdir -p "$1{IN_IMAGE}"',
         f"--customize-hook={copy}",
-        f'--customize-hook=chroot "$1" sh {IN_IMAGE}/provision/provision.sh',
+        f'--customize-hook=chroot "$1" sh {IN_IMAGE}/provision/provision.sh {shlex.join(target.options)}'.rstrip(),
         *(suite, "-", *sources),
     ]
 
@@ -62,7 +98,7 @@ def apt_settings(dump: str) -> list[str]:
     return [line.rstrip(";") for line in dump.splitlines() if APT_SETTINGS.match(line)]
 
 
-def debian_sources(targets: str, suite: str) -> list[str]:
+def debian_sources(targets: str, suite: str, components: str = "main") -> list[str]:
     """Return apt lines for `suite` on the mirrors of a Debian host; empty means mmdebstrap's own choice.
 
     `targets` holds lines of origin, release and URI, from `apt-get indextargets`.
@@ -73,43 +109,50 @@ def debian_sources(targets: str, suite: str) -> list[str]:
         if origin == "Debian":
             suffix = next((part for part in ("-security", "-updates", "-backports") if release.endswith(part)), "")
             if suffix != "-backports":
-                lines.append(f"deb {uri} {suite}{suffix} main")
+                lines.append(f"deb {uri} {suite}{suffix} {components}")
     unique = list(dict.fromkeys(lines))
-    return unique if any(line.endswith(f" {suite} main") for line in unique) else []
+    return unique if any(line.endswith(f" {suite} {components}") for line in unique) else []
 
 
-def fetch_wheels(requirements: Path, target: Path, output: IO[str]) -> None:
-    """Fetch what Debian does not package, with the pip and the package index of this Python."""
+def fetch_wheels(requirements: Path, target: Path, output: IO[str], python: str = "") -> None:
+    """Fetch what Debian does not package, with the pip and the package index of this Python.
+
+    `python` is the version, such as 3.13, of the Python that wheels with compiled code are for.
+    """
     argv = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     argv += ["--requirement", str(requirements), "--dest", str(target)]
+    if python:
+        argv += ["--python-version", python, "--implementation", "cp"]
+        argv += [option for platform in PLATFORMS for option in ("--platform", platform)]
     if subprocess.run(argv, stdout=output, stderr=output, check=False).returncode != 0:
         raise PoolError(
             f"cannot fetch the wheels of {requirements}; it needs pip ({sys.executable} -m ensurepip) and a route to "
-            f"its package index\n{_last_lines(Path(output.name))}"
+            f"its package index\n{last_lines(Path(output.name))}"
         )
 
 
-def run_mmdebstrap(suite: str, recipe: Path, work: Path, output: IO[str], step: Tell) -> None:
-    """Make `work`/root; all output goes to `output`, the steps of it to `step`."""
+def run_mmdebstrap(
+    suite: str, recipe: Path, work: Path, output: IO[str], step: Tell, target: Target = Target()
+) -> None:
+    """Make `work`/root; all output goes to `output`, the steps of it to `step`.
+
+    Its files are the caller's, or `owners`: then an ordinary user needs `as_owner` for whatever looks into it.
+    """
     root = os.geteuid() == 0
-    argv = mmdebstrap_argv(
-        suite,
-        root,
-        recipe,
-        work / "wheels",
-        apt_settings(_host_output("apt-config", "dump")),
-        debian_sources(_host_output("apt-get", "indextargets", "--format", "$(ORIGIN)|$(RELEASE)|$(REPO_URI)"), suite),
-    )
     (work / "root").mkdir()
     (work / "tmp").mkdir()
     # As an ordinary user mmdebstrap works as another uid, which may not enter the caller's home folder.
     environment = {**os.environ, "TMPDIR": str(work / "tmp") if root else "/var/tmp"}  # noqa: S108
-    owner = "--same-owner" if root else "--no-same-owner"
-    unpack = ["tar", "--extract", "--numeric-owner", owner, "--directory", str(work / "root"), "--exclude=./dev/*"]
+    unpack = ["tar", "--extract", "--numeric-owner", "--directory", str(work / "root"), "--exclude=./dev/*"]
+    if target.owners:
+        (work / "root").chmod(0o777)  # for whom as_owner works as
+        unpack = as_owner([*unpack, "--same-owner"])
+    else:
+        unpack.append("--same-owner" if root else "--no-same-owner")
     with (
         # Groups of their own: when interrupted, mmdebstrap hangs up on its whole group, which would be us.
         subprocess.Popen(
-            argv,
+            _host_argv(suite, recipe, work, target),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -133,8 +176,20 @@ def run_mmdebstrap(suite: str, recipe: Path, work: Path, output: IO[str], step: 
     if build.returncode or tar.returncode:
         raise PoolError(
             f"building the root folder failed (mmdebstrap {build.returncode}, tar {tar.returncode}); it said:\n"
-            + _last_lines(Path(output.name))
+            + last_lines(Path(output.name))
         )
+
+
+def as_owner(argv: Sequence[str]) -> list[str]:
+    """Return the call that runs `argv` with the rights over files that kept their owners."""
+    return list(argv) if os.geteuid() == 0 else ["mmdebstrap", "--unshare-helper", *argv]
+
+
+def _host_argv(suite: str, recipe: Path, work: Path, target: Target) -> list[str]:
+    indexes = _host_output("apt-get", "indextargets", "--format", "$(ORIGIN)|$(RELEASE)|$(REPO_URI)")
+    settings = apt_settings(_host_output("apt-config", "dump"))
+    sources = debian_sources(indexes, suite, target.components)
+    return mmdebstrap_argv(suite, os.geteuid() == 0, recipe, work / "wheels", settings, sources, target)
 
 
 def _interrupt(build: subprocess.Popen[str]) -> None:
@@ -171,15 +226,14 @@ def check_tools(cache: Path) -> None:
 
 def install_tools(names: Iterable[str]) -> None:
     """Install host programs that are missing, where root may; else say how."""
-    packages = {"bwrap": "bubblewrap", "nsenter": "util-linux", "unshare": "util-linux"}
-    missing = sorted({packages.get(name, name) for name in names if shutil.which(name) is None})
+    missing = sorted({PACKAGES.get(name, name) for name in names if shutil.which(name, path=SEARCH) is None})
     if not missing:
         return
     if "mmdebstrap" in missing and not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():
         missing.append("debian-archive-keyring")  # Ubuntu does not bring Debian's keys
     argv = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise PoolError(f"the embedded pool needs {', '.join(missing)}; install with:\n  sudo {shlex.join(argv)}")
+        raise PoolError(f"this needs {', '.join(missing)}; install with:\n  sudo {shlex.join(argv)}")
     print(f"installing {', '.join(missing)}: {shlex.join(argv)}", file=sys.stderr)
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -206,5 +260,6 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _last_lines(path: Path, count: int = 12) -> str:
+def last_lines(path: Path, count: int = 12) -> str:
+    """Return the end of a log, indented."""
     return "\n".join(f"  {line}" for line in path.read_text(errors="replace").splitlines()[-count:])

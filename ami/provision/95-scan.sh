@@ -1,0 +1,5 @@
+#!/bin/sh
+# The last look: an image that holds a secret, or what should differ between machines, is not finished.
+set -eu
+[ "$OUTLET" != folder ] || exit 0
+exec python3 "$(dirname "$(readlink -f "$0")")/scan.py" /

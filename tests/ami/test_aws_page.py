@@ -1,0 +1,53 @@
+"""The page for newcomers to AWS: every command of ours in it exists, and so does every file."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from workflows.cli import build_parser
+
+AMI = Path(__file__).parents[2] / "ami"
+PAGE = (AMI / "aws.md").read_text()
+BLOCKS = re.findall(r"(?:^    .*\n)+", PAGE, flags=re.M)
+TYPED = re.sub(r"( |^)#.*", "", "".join(BLOCKS), flags=re.M)  # without comments
+OURS = sorted({found.strip() for found in re.findall(r"\bregiondag ((?:[a-z]+ )[^\n#)|&;]*)", TYPED)})
+
+
+def test_the_page_is_short():
+    assert PAGE.count("\n") < 200
+
+
+@pytest.mark.parametrize("command", OURS)
+def test_every_command_of_ours_exists(command):
+    words = shlex.split(command.replace('"$image"', "IMAGE").replace("$run", "RUN"))
+    assert build_parser().parse_args(words).run
+
+
+def test_every_file_that_it_names_is_here():
+    named = set(re.findall(r"file://(policies/[\w.-]+)|`((?:policies/)?[\w-]+\.(?:json|hcl|yml|yaml|pkr\.hcl))`", PAGE))
+    files = {one or other for one, other in named}
+    policies = {path.name for path in (AMI / "policies").glob("*.json")}
+    for name in files - {"fleet.yaml"}:
+        assert (AMI / name).is_file() or name in policies, name
+
+
+def test_the_trust_document_is_json():
+    (text,) = re.findall(r"^    ec2='(.*)'$", PAGE, flags=re.M)
+    assert json.loads(text)["Statement"][0]["Principal"] == {"Service": "ec2.amazonaws.com"}
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_what_is_to_be_typed_is_sound_shell(block):
+    done = subprocess.run(["sh", "-n"], input=block, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_port_is_open_to_the_world():
+    assert "0.0.0.0/0" not in PAGE
+    assert re.findall(r"--port (\d+)", PAGE) == ["9618", "22"]

@@ -1,0 +1,117 @@
+"""`regiondag bake test`: start the test in a network of its own, keep its record.
+
+The network holds three: a manager with an embedded pool's root folder, a stand-in for EC2's metadata service, and the
+machine under test. Nothing of it can be reached from outside, and nothing outside from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from workflows.bake.artifact import DiskImage, Tested, file_sha256, write_tested
+from workflows.bake.contents import missing_from
+from workflows.bake.inside import Plan
+from workflows.bake.machine import TOOLS, Acceleration, best_acceleration
+from workflows.dirs import cache_dir
+from workflows.errors import BakeError
+from workflows.pool.rootfs import ensure_image
+from workflows.pool.rootfs_build import Tell, install_tools
+from workflows.pool.sandbox import detect_mode
+
+KILLED_SECONDS = 15
+
+
+def boot_test(
+    image: DiskImage,
+    tell: Tell,
+    acceleration: Acceleration | None = None,
+    manager_suite: str | None = None,
+    worker: Mapping[str, Any] | None = None,
+) -> Tested:
+    """Boot `image` twice, by BIOS and by UEFI, and put it through a worker's life; write and return the record.
+
+    `worker` changes what its user data says. Raises BakeError with the reason where the image is no good.
+    """
+    install_tools([*TOOLS, "bwrap", "nsenter", "debugfs"])
+    detect_mode()
+    if missing := missing_from(image.disk):
+        raise BakeError(f"{image.disk} lacks {', '.join(missing)}; bake it again with: regiondag bake image --rebuild")
+    suite = manager_suite or image.manifest.suite
+    ensure_image(suite, tell)
+    (image.folder / "tested.json").unlink(missing_ok=True)
+    digest = file_sha256(image.disk)
+    with _work_folder(image) as work:
+        plan = Plan(str(image.disk.resolve()), suite, acceleration or best_acceleration(), worker=worker or {})
+        (work / "plan.json").write_text(json.dumps(asdict(plan)), encoding="utf-8")
+        _run(work)
+        boots = json.loads((work / "result.json").read_text(encoding="utf-8"))
+    record = Tested(digest, image.manifest.hash, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), tuple(boots))
+    write_tested(image, record)
+    return record
+
+
+def unshare_argv(user_id: int) -> list[str]:
+    """Return the call that gives a program a network and processes of its own; all of them end with it."""
+    user = [] if user_id == 0 else ["--user", "--map-root-user"]
+    return ["unshare", *user, "--net", "--pid", "--fork", "--kill-child=KILL", "--mount", "--mount-proc", "--"]
+
+
+def _run(work: Path) -> None:
+    argv = [*unshare_argv(os.geteuid()), sys.executable, "-m", "workflows.bake.inside", str(work / "plan.json")]
+    code = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{code}:{os.environ.get('PYTHONPATH', '')}".rstrip(":")}
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+    said: list[str] = []
+    try:
+        assert process.stderr  # noqa: S101 - for mypy: a pipe
+        for line in process.stderr:
+            if line.startswith("["):
+                print(line, end="", file=sys.stderr, flush=True)
+            else:
+                said.append(line.rstrip("\n"))
+        process.wait()
+    except BaseException:
+        process.terminate()
+        try:
+            process.wait(KILLED_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        raise
+    if process.returncode != 0:
+        raise BakeError("\n".join(said) or f"the test ended with {process.returncode} and said nothing")
+
+
+@contextmanager
+def _work_folder(image: DiskImage) -> Iterator[Path]:
+    """Give a folder for consoles, manager and disks; after a failure its logs are kept beside the image."""
+    work = Path(tempfile.mkdtemp(prefix=".testing-", dir=cache_dir()))
+    (work / "home").mkdir()
+    (work / "home/cache").symlink_to(cache_dir())
+    logs = image.folder / "test-logs"
+    shutil.rmtree(logs, ignore_errors=True)
+    try:
+        yield work
+    except BakeError as error:
+        _keep_logs(work, logs)
+        raise BakeError(str(error).replace(str(work), str(logs))) from None
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _keep_logs(work: Path, logs: Path) -> None:
+    logs.mkdir()
+    condor = work / "home/state/pools/bake/var/log/condor"
+    for path in (*work.glob("*.log"), *(condor.glob("*Log") if condor.is_dir() else ())):
+        shutil.copy2(path, logs / path.name)

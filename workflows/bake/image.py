@@ -1,0 +1,183 @@
+"""Bake the worker's disk image, or find it in the cache: equal inputs give the same folder."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from workflows.bake.artifact import DiskImage, Manifest, read_disk_image, write_manifest
+from workflows.bake.disk import TOOLS, make_disk
+from workflows.dirs import cache_dir, make_dir
+from workflows.errors import BakeError, PoolError
+from workflows.pool.rootfs import IMAGE_FILE, SUITES, only_one
+from workflows.pool.rootfs_build import (
+    Target,
+    Tell,
+    as_owner,
+    check_tools,
+    fetch_wheels,
+    install_tools,
+    interruptible,
+    run_mmdebstrap,
+)
+from workflows.resources import resource_dir
+
+# The Python of each Debian release, for which wheels are fetched.
+PYTHONS = {"trixie": "3.13", "forky": "3.14"}
+DRIVERS = ("none", "closed", "open")
+FREE = "main"
+NOT_FREE = "main contrib non-free non-free-firmware"  # where Debian keeps NVIDIA's driver
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What an image is to be."""
+
+    suite: str = "trixie"
+    driver: str = "none"
+    pci_option: bool = True
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The arguments of provision.sh."""
+        skip = () if self.pci_option else ("--skip-pci-option",)
+        return ("--outlet", "disk", "--driver", self.driver, *skip)
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """The lists of wheels that it needs."""
+        gpu = ("requirements-gpu.txt",) if self.driver != "none" else ()
+        return ("requirements.txt", "requirements-worker.txt", *gpu)
+
+
+def recipe_hash(wishes: Wishes) -> str:
+    """Return sixteen digits that change with any file or option of the recipe."""
+    folder = resource_dir("ami") / "provision"
+    digest = hashlib.sha256(" ".join((wishes.suite, *wishes.options)).encode())
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix != ".pyc":
+            digest.update(f"\0{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    digest.update(Path(__file__).with_name("disk.py").read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def image_path(wishes: Wishes) -> Path:
+    """Return where the image is, or will be, by today's recipe."""
+    return cache_dir() / f"image-{wishes.suite}-{wishes.driver}-{recipe_hash(wishes)}"
+
+
+def ensure_disk_image(wishes: Wishes, tell: Tell, rebuild: bool = False) -> DiskImage:
+    """Return the image; bake it if there is none, or if `rebuild` asks for today's packages."""
+    path = image_path(wishes)
+    if rebuild or not (path / "manifest.json").is_file():
+        make_dir(path.parent)
+        with only_one(path.parent / f"image-{wishes.suite}.lock", tell), interruptible():
+            if rebuild or not (path / "manifest.json").is_file():
+                _bake(path, wishes, tell)
+    else:
+        tell(f"nothing has changed since this image was baked; --rebuild bakes it with today's packages: {path}")
+    return read_disk_image(path)
+
+
+def _bake(path: Path, wishes: Wishes, tell: Tell) -> None:
+    check_tools(cache_dir())
+    install_tools(TOOLS)
+    started = time.monotonic()
+    log = path.with_name(f"{path.name}.log")
+
+    def step(text: str) -> None:
+        tell(f"[{time.monotonic() - started:4.0f} s] {text}")
+
+    gpu = f", NVIDIA's {wishes.driver} driver (its module takes some minutes)" if wishes.driver != "none" else ""
+    tell(f"baking Debian {wishes.suite} with HTCondor {SUITES[wishes.suite]}{gpu} in {path}")
+    with _work_folder(path) as work:
+        try:
+            with log.open("w", encoding="utf-8") as output:
+                image = _make(work, wishes, output, step)
+            manifest = _manifest(work, wishes)
+        except (BakeError, PoolError) as error:
+            raise BakeError(f"{error}\nall of its output is in {log}") from None
+        log.replace(image / "bake.log")
+        write_manifest(image, manifest)
+        if path.exists():
+            path.rename(path.with_name(f".old-{path.name}"))
+        image.rename(path)
+        shutil.rmtree(path.with_name(f".old-{path.name}"), ignore_errors=True)
+    disk = path / "disk.raw"
+    used = disk.stat().st_blocks * 512 >> 20
+    step(f"done: {disk.stat().st_size >> 20} MB, of which {used} MB are used")
+
+
+def _make(work: Path, wishes: Wishes, output: IO[str], step: Tell) -> Path:
+    recipe = resource_dir("ami") / "provision"
+    step("fetching Python wheels")
+    for name in wishes.requirements:
+        fetch_wheels(recipe / name, work / "wheels", output, PYTHONS[wishes.suite])
+    target = Target(wishes.options, FREE if wishes.driver == "none" else NOT_FREE, owners=True)
+    run_mmdebstrap(wishes.suite, recipe, work, output, step, target)
+    step("writing the disk")
+    image = work / "image"
+    image.mkdir()
+    make_disk(work / "root", image / "disk.raw", output)
+    return image
+
+
+def _manifest(work: Path, wishes: Wishes) -> Manifest:
+    recorded = read_recorded((work / "root" / IMAGE_FILE).read_text(encoding="utf-8"))
+    packages = dict(installed((work / "root/var/lib/dpkg/status").read_text(encoding="utf-8")))
+    wheels = {key.removeprefix("WHEEL_"): value for key, value in recorded.items() if key.startswith("WHEEL_")}
+    return Manifest(
+        suite=recorded["SUITE"],
+        htcondor=recorded["HTCONDOR"],
+        python=recorded["PYTHON"],
+        kernel=recorded["KERNEL"],
+        driver=recorded["DRIVER"],
+        driver_version=recorded.get("DRIVER_VERSION", ""),
+        pci_option=recorded["PCI_OPTION"],
+        recipe=recipe_hash(wishes),
+        packages=packages | wheels,
+    )
+
+
+def read_recorded(text: str) -> dict[str, str]:
+    """Return the KEY=VALUE lines of /etc/regiondag-image; quotes around a value are left out."""
+    pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return {key: value.strip('"') for key, value in pairs}
+
+
+def installed(status: str) -> Iterator[tuple[str, str]]:
+    """Yield name and version of every installed package in the text of /var/lib/dpkg/status."""
+    for paragraph in status.split("\n\n"):
+        fields = dict(re.findall(r"^(Package|Version|Status): (.*)$", paragraph, re.M))
+        if fields.get("Status", "").endswith(" installed"):
+            yield fields["Package"], fields["Version"]
+
+
+@contextlib.contextmanager
+def _work_folder(path: Path) -> Iterator[Path]:
+    """Give a folder for the build that is gone afterwards: in the cache, or where whoever builds may enter."""
+    base = path.parent if os.geteuid() == 0 else Path("/var/tmp")  # noqa: S108 - mkdtemp makes a folder of its own
+    _remove(base.glob(f".baking-{os.getuid()}-*"))  # of builds that were killed, for we hold the lock
+    work = Path(tempfile.mkdtemp(prefix=f".baking-{os.getuid()}-", dir=base))
+    work.chmod(0o711)
+    try:
+        yield work
+    finally:
+        _remove([work])
+
+
+def _remove(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        if (folder / "root").exists():
+            subprocess.run(as_owner(["rm", "-rf", str(folder / "root")]), capture_output=True, check=False)
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,104 @@
+"""A virtual machine that boots an image: qemu with an NVMe disk and a network card, dressed as an EC2 instance."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from workflows.errors import BakeError
+from workflows.pool.rootfs_build import SEARCH
+
+Firmware = Literal["bios", "uefi"]
+Acceleration = Literal["kvm", "tcg"]
+
+OVMF = "/usr/share/OVMF/OVMF_CODE_4M.fd"
+TOOLS = ("qemu-system-x86_64", "qemu-img", "ip", "unshare", OVMF)
+PROBE_SECONDS = 4
+DISK_GIGABYTES = 6  # larger than the image, so that the root file system has to grow
+
+
+# The host's processor, but for a register that cannot be set where the host is virtual itself; or an emulated one.
+PROCESSORS: Mapping[Acceleration, tuple[str, ...]] = {
+    "kvm": ("-accel", "kvm", "-cpu", "host,arch-capabilities=off"),
+    "tcg": ("-accel", "tcg,thread=multi", "-cpu", "max"),
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine to boot; the image itself is never written to."""
+
+    disk: Path
+    folder: Path  # for what the machine writes
+    firmware: Firmware
+    acceleration: Acceleration
+    uuid: str = "ec2e1916-9099-7caf-fd21-012345abcdef"  # EC2's begin with ec2, by which cloud-init knows it
+
+    @property
+    def serial(self) -> Path:
+        """What the machine wrote on its serial console."""
+        return self.folder / f"serial-{self.firmware}.log"
+
+    @property
+    def overlay(self) -> Path:
+        """The disk as the machine changed it."""
+        return self.folder / f"disk-{self.firmware}.qcow2"
+
+
+def qemu_argv(machine: Machine) -> list[str]:
+    """Return the call that boots a machine with 2 processors and 2 GB; it ends when the machine powers off."""
+    argv = ["qemu-system-x86_64", "-machine", "q35", "-smp", "2", "-m", "2048", *PROCESSORS[machine.acceleration]]
+    argv += ["-display", "none", "-monitor", "none", "-serial", f"file:{machine.serial}", "-no-reboot"]
+    argv += ["-drive", f"file={machine.overlay},format=qcow2,if=none,id=root,cache=unsafe"]
+    argv += ["-device", "nvme,drive=root,serial=vol0123456789abcdef0,bootindex=0"]
+    argv += ["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"]
+    product = f"manufacturer=Amazon EC2,product=g5.xlarge,uuid={machine.uuid},serial={machine.uuid}"
+    argv += ["-smbios", f"type=1,{product}"]
+    if machine.firmware == "uefi":
+        argv += ["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={OVMF}"]
+    return argv
+
+
+def best_acceleration() -> Acceleration:
+    """Return kvm where a machine really gets through its BIOS with it: /dev/kvm may be there, and of no use."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return "tcg"
+    argv = ["qemu-system-x86_64", "-machine", "q35", "-nodefaults", "-display", "none", *PROCESSORS["kvm"]]
+    argv += ["-chardev", "stdio,id=log", "-device", "isa-debugcon,iobase=0x402,chardev=log"]
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=PROBE_SECONDS)
+        said = done.stdout
+    except subprocess.TimeoutExpired as error:  # it waits for something to boot from, and goes on waiting
+        said = error.stdout or b""
+    return "kvm" if b"No bootable device" in said else "tcg"
+
+
+@contextlib.contextmanager
+def running(machine: Machine) -> Iterator[subprocess.Popen[bytes]]:
+    """Boot a machine; whatever happens, it does not run any more afterwards."""
+    environment = {**os.environ, "PATH": SEARCH}
+    overlay = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(machine.disk.resolve())]
+    made = subprocess.run(
+        [*overlay, str(machine.overlay), f"{DISK_GIGABYTES}G"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    if made.returncode != 0:
+        raise BakeError(f"cannot make a disk for the test: {made.stderr.strip()}")
+    with (machine.folder / "qemu.log").open("ab") as log:
+        process = subprocess.Popen(
+            qemu_argv(machine), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        machine.overlay.unlink(missing_ok=True)
