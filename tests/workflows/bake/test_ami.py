@@ -400,6 +400,39 @@ def test_a_completion_whose_answer_was_lost(aws, image):
     assert aws.count("PutSnapshotBlock") == 4
 
 
+def test_a_completion_that_is_repeated_because_its_answer_was_lost(aws, image):
+    def heard_but_not_answered(call: Call) -> Answer | None:
+        if call.action == "CompleteSnapshot" and call.snapshot not in aws.completing:
+            aws.completing[call.snapshot] = 2
+            return ebs_error("InternalServerException", status=500)
+        return None
+
+    aws.faults.append(heard_but_not_answered)
+    upload(image)
+    assert aws.count("CompleteSnapshot") == 2
+
+
+def test_a_snapshot_that_stays_pending(aws, image, monkeypatch):
+    monkeypatch.setattr(snapshots, "PATIENCE", 0.0)
+    aws.looks_until_complete = 1000
+    with pytest.raises(AwsError, match=r"snap-\w+ has been pending at \d+% .*the same command goes on from there"):
+        upload(image)
+    aws.looks_until_complete = 0
+    aws.completing = dict.fromkeys(aws.completing, 0)
+    upload(image)
+    assert aws.count("PutSnapshotBlock") == 4
+
+
+def test_a_left_over_snapshot_that_an_ami_uses_is_none(aws, image):
+    """Its AMI was registered, and a kill came before that was written down."""
+    with open_journal(journal_of(image)) as journal:
+        journal.append("begin", disk="ab" * 32, token="once", encryption="")  # noqa: S106
+        journal.append("snapshot", id="snap-0123456789abcdef0")
+    aws.faults.append(failing(1, ec2_error("InvalidSnapshot.InUse"), "DeleteSnapshot"))
+    upload(image)
+    assert read_journal(journal_of(image)).leftovers == []
+
+
 def test_a_completion_that_aws_refuses_is_no_success(aws, image):
     aws.faults.append(failing(1, ebs_error("ValidationException", "wrong checksum"), "CompleteSnapshot"))
     with pytest.raises(AwsError, match=r"completing snap-\w+: AWS answers ValidationException: wrong checksum"):
@@ -453,6 +486,26 @@ def test_a_dry_run_changes_nothing(aws, image, capsys):
 def test_mistakes_of_the_command_line(aws, image, capsys, arguments, code, message):
     assert main(["bake", "ami", str(image.folder), "--region", REGION, *arguments]) == code
     assert message in capsys.readouterr().err
+
+
+def test_without_credentials(aws, image, capsys, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name)
+    assert main(["bake", "ami", str(image.folder), "--region", REGION]) == 8
+    assert "check with: aws sts get-caller-identity" in capsys.readouterr().err
+
+
+def test_an_answer_that_is_not_from_aws(aws, image, capsys):
+    aws.faults.append(lambda call: (407, {"Content-Type": "text/html"}, b"<html><br>log in first</html>"))
+    assert main(["bake", "ami", str(image.folder), "--region", REGION]) == 8
+    assert "check the network and try again" in capsys.readouterr().err
+
+
+def test_without_a_network(aws, image, capsys, monkeypatch):
+    monkeypatch.setattr(aws_module, "RETRIES", 1)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert main(["bake", "ami", str(image.folder), "--region", REGION]) == 8
+    assert "looking for an AMI called" in capsys.readouterr().err
 
 
 def test_without_a_region(aws, image, capsys):
