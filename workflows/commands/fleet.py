@@ -129,7 +129,7 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _scale(arguments: argparse.Namespace) -> int:
-    from workflows.fleet import verbs
+    from workflows.fleet import verbs, watch
     from workflows.fleet.config import load_fleet
     from workflows.pool import require_pool
 
@@ -151,14 +151,14 @@ def _scale(arguments: argparse.Namespace) -> int:
     if arguments.watch is None:
         verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), arguments.dry_run)
         return 0
-    tell, next_round = verbs.only_news(_tell)
+    tell, next_round = watch.only_news(_tell)
     out = replace(out, tell=tell)
 
     def step() -> None:
         next_round()
         verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), dry_run=False)
 
-    verbs.watch(step, arguments.watch, tell)
+    watch.watch(step, arguments.watch, tell)
     return 0
 
 

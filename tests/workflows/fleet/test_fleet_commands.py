@@ -16,7 +16,7 @@ from workflows import aws, condor
 from workflows import pool as pools
 from workflows.cli import main
 from workflows.errors import AwsError, PoolError
-from workflows.fleet import lifecycle, verbs
+from workflows.fleet import lifecycle, verbs, watch
 from workflows.fleet.demand import Request, Worker
 from workflows.pool import Pool
 
@@ -362,8 +362,8 @@ def test_watching_survives_what_passes_and_ends_with_ctrl_c(cloud, run, capsys, 
             raise KeyboardInterrupt
 
     cloud.refuse("DescribeImages", "RequestLimitExceeded")
-    original = verbs.watch
-    monkeypatch.setattr(verbs, "watch", lambda step, seconds, tell: original(step, seconds, tell, pause))
+    original = watch.watch
+    monkeypatch.setattr(watch, "watch", lambda step, seconds, tell: original(step, seconds, tell, pause))
     assert run("scale", "--watch", "20") == 130
     said = capsys.readouterr().err
     assert pauses == [20.0] * 5
@@ -385,7 +385,7 @@ def _raise(error: Exception) -> Callable[..., None]:
 
 def test_what_was_just_said_is_not_said_again():
     said: list[str] = []
-    tell, next_round = verbs.only_news(said.append)
+    tell, next_round = watch.only_news(said.append)
     for text in ("a", "a", "b", "a"):
         next_round()
         tell(text)
@@ -395,7 +395,7 @@ def test_what_was_just_said_is_not_said_again():
 @pytest.mark.parametrize("error", [AwsError("refused"), PoolError("no pool")])
 def test_watching_ends_with_what_no_waiting_cures(error):
     with pytest.raises(type(error)):
-        verbs.watch(_raise(error), 20, print, _raise(AssertionError("it waited")))
+        watch.watch(_raise(error), 20, print, _raise(AssertionError("it waited")))
 
 
 # --- down --------------------------------------------------------------------------------------------------
