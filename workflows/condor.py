@@ -119,13 +119,30 @@ def query_status(pool: Pool, cluster: int) -> str | None:
     return JOB_STATUS.get(ads[0]["JobStatus"], "unknown") if ads else None
 
 
-def query_gpu_requests(pool: Pool) -> list[Request]:
-    """Return what each idle job in the queue asks for that asks for GPUs."""
+def query_gpu_requests(pool: Pool, fleet: str) -> list[Request]:
+    """Return what each idle job in the queue asks for that asks for GPUs, and whether the fleet's workers refuse it."""
     constraint = "JobStatus == 1 && JobUniverse == 5 && (RequestGPUs ?: 0) > 0"
-    # RequestMemory and RequestDisk are usually expressions of what the job used when it ran before.
-    used = ["MemoryUsage", "ResidentSetSize", "ImageSize", "DiskUsage", "ExecutableSize"]
-    ads = _query_queue(pool, constraint, ["RequestGPUs", "RequestCpus", "RequestMemory", *used])
-    return [Request(*(_number(ad, name) for name in ("RequestGPUs", "RequestCpus", "RequestMemory"))) for ad in ads]
+    asked = ["RequestGPUs", "RequestCpus", "RequestMemory"]
+    # RequestMemory is usually an expression of what the job used when it ran before.
+    used = ["MemoryUsage", "ResidentSetSize", "ImageSize", "ExecutableSize", "DiskUsage"]
+    ads = _query_queue(pool, constraint, ["ClusterId", "ProcId", "Requirements", *asked, *used])
+    slots = [slot for slot in query_slots(pool) if slot.get("RegiondagFleet") == fleet] if ads else []
+    alike: dict[tuple[object, ...], list[ClassAd]] = {}
+    for ad in ads:
+        numbers = tuple(_number(ad, name) for name in asked)
+        alike.setdefault((*numbers, str(ad.lookup("Requirements"))), []).append(ad)
+    requests = []
+    for jobs in alike.values():
+        gpus, cpus, memory = (_number(jobs[0], name) for name in asked)
+        refused = bool(slots) and not _matches_any(pool, jobs[0], slots)
+        requests += [Request(gpus, cpus, memory, refused)] * len(jobs)
+    return requests
+
+
+def _matches_any(pool: Pool, job: ClassAd, slots: Sequence[ClassAd]) -> bool:
+    """Return whether a job that is known by its number matches a slot; one that has left the queue does."""
+    found = _query_queue(pool, f"ClusterId == {job['ClusterId']} && ProcId == {job['ProcId']}", [])
+    return not found or bool(match(found[0], slots).matching)
 
 
 def query_workers(pool: Pool, fleet: str) -> dict[str, Worker]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
-    up = _add_verb(verbs, "up", _up, "make the launch template and start the fewest workers")
+    up = _add_verb(verbs, "up", _up, "make the launch templates and start as many workers as workers.min says")
     scale = _add_verb(verbs, "scale", _scale, "start the workers that the idle jobs in the queue ask for")
     scale.add_argument("--workers", type=int, metavar="N", help="have N workers, whatever the queue asks for")
     scale.add_argument(
@@ -104,7 +105,10 @@ def _view(pool: Pool, fleet: Fleet) -> PoolView:
     from workflows.fleet.verbs import PoolView
 
     return PoolView(
-        pool.name, pool.version, lambda: condor.query_gpu_requests(pool), lambda: condor.query_workers(pool, fleet.name)
+        pool.name,
+        pool.version,
+        lambda: condor.query_gpu_requests(pool, fleet.name),
+        lambda: condor.query_workers(pool, fleet.name),
     )
 
 
@@ -125,7 +129,7 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _scale(arguments: argparse.Namespace) -> int:
-    from workflows.fleet import verbs
+    from workflows.fleet import verbs, watch
     from workflows.fleet.config import load_fleet
     from workflows.pool import require_pool
 
@@ -144,13 +148,17 @@ def _scale(arguments: argparse.Namespace) -> int:
         verbs.set_number(client, fleet, out, view, arguments.workers, arguments.dry_run)
         return 0
 
-    def step() -> None:
-        verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), arguments.dry_run)
-
     if arguments.watch is None:
-        step()
-    else:
-        verbs.watch(step, arguments.watch, _tell)
+        verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), arguments.dry_run)
+        return 0
+    tell, next_round = watch.only_news(_tell)
+    out = replace(out, tell=tell)
+
+    def step() -> None:
+        next_round()
+        verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), dry_run=False)
+
+    watch.watch(step, arguments.watch, tell)
     return 0
 
 

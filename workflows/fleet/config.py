@@ -25,8 +25,8 @@ MOST_MINUTES = 7 * 24 * 60
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 REGION = re.compile(r"[a-z]{2,5}(-[a-z]+)+-[0-9]+")
 IMAGE = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})")
-HOST = re.compile(r"([A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
-DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
+HOST = re.compile(rf"(?:{DOMAIN.pattern}|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{{1,5}}))?")
 INSTANCE_TYPE = re.compile(r"[a-z][a-z0-9-]*\.[a-z0-9-]+")
 SUBNET = re.compile(r"subnet-[0-9a-f]+")
 SECURITY_GROUP = re.compile(r"sg-[0-9a-f]+")
@@ -34,6 +34,7 @@ PROFILE = re.compile(r"[A-Za-z0-9+=,.@_-]{1,128}|arn:aws[a-z-]*:iam::[0-9]{12}:i
 PARAMETER = re.compile(r"[A-Za-z0-9_./-]{1,1011}")
 SECRET = re.compile(r"[A-Za-z0-9/_+=.@:-]{1,512}")
 KNOB = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+NOT_KNOBS = ("use", "include", "if", "elif", "else", "endif", "error", "warning")  # HTCondor's own words in its files
 
 TOKEN = "{ssm: /path/of/a/parameter} or {secret: name-of-a-secret}"  # noqa: S105 (what is legal, not a token)
 NO_TEXT = (
@@ -105,7 +106,7 @@ def _read(section: Section, path: Path, lines: Mapping[str, int]) -> Fleet:
         name=_needed(section, "fleet", NAME, "1 to 60 lower-case letters, digits or '-'"),
         region=_needed(section, "region", REGION, "an AWS region such as eu-central-1"),
         image=section.read("image", LATEST, _matching(re.compile(f"{LATEST}|{IMAGE.pattern}")), "latest, or ami-..."),
-        manager=_needed(section, "manager", HOST, "the address of the pool's central manager: HOST or HOST:PORT"),
+        manager=_manager(section),
         domain=section.read("domain", "", _matching(DOMAIN), "a domain such as pool.example"),
         token=_token(section),
         instances=instances,
@@ -136,6 +137,15 @@ def _needed(section: Section, key: str, pattern: re.Pattern[str], legal: str) ->
     if not section.has(key):
         section.problems.add((key,), f"missing: {legal}")
     return section.read(key, "", _matching(pattern), legal)
+
+
+def _manager(section: Section) -> str:
+    legal = "the address of the pool's central manager: HOST or HOST:PORT"
+    value = _needed(section, "manager", HOST, legal)
+    found = HOST.fullmatch(value)
+    if found and found["port"] and not 0 < int(found["port"]) < 65536:
+        section.problems.add(("manager",), f"seen {value!r}: ports are 1 to 65535")
+    return value
 
 
 def _list(section: Section, key: str, pattern: re.Pattern[str], legal: str) -> tuple[str, ...]:
@@ -198,8 +208,9 @@ def _settings(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError
     for name, text in value.items():
-        if not KNOB.fullmatch(name):
+        if not KNOB.fullmatch(name) or name.lower() in NOT_KNOBS:
             raise ValueError(f"{name!r} is no name of a setting")
-        if not isinstance(text, str | int | float) or schema.holds_control_character(str(text)):
+        line = str(text)
+        if not isinstance(text, str | int | float) or not line.isprintable() or line.rstrip().endswith("\\"):
             raise ValueError(f"{name}: {text!r} is no value on one line")
     return {name: str(text) for name, text in value.items()}

@@ -14,6 +14,7 @@ class Request:
     gpus: int
     cpus: int
     memory_mb: int
+    refused: bool = False  # workers of the fleet run, and the job matches none of them even when it is empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,8 @@ def missing(requests: Mapping[int, int], free: Iterable[int], each: int) -> int:
     """Return how many workers with `each` GPUs must be added so that every job finds its GPUs.
 
     `requests` counts jobs by GPUs asked for; a job's GPUs must be on one machine, so they are packed, the largest
-    first, into what is `free` on the machines that exist (or boot), then into new ones.
+    first, into what is `free` on the machines that exist (or boot), then into new ones. That is as few as can be for
+    requests of 1, 2, 4 and 8 GPUs, and nearly so for others.
     Requests for more than `each` are not counted.
 
     >>> missing({1: 5}, [1, 1], 1)

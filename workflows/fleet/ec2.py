@@ -12,6 +12,13 @@ from workflows.fleet.template import DRAIN_TAG, FLEET_TAG, PEACEFUL, of_fleet, t
 
 ALIVE = ("pending", "running", "stopping", "stopped")  # what costs money and does not end by itself
 ENDING = "shutting-down"
+NO_CAPACITY = (
+    "InsufficientInstanceCapacity",
+    "UnfulfillableCapacity",
+    "InsufficientHostCapacity",
+    "InsufficientCapacity",
+)
+NO_QUOTA = ("MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded")
 FLEETS_AT_ONCE = 25  # delete_fleets takes no more of type `instant`
 TAGS_AT_ONCE = 500
 
@@ -141,13 +148,19 @@ def delete_template(client: Any, template: Template) -> None:
 def start(client: Any, request: dict[str, Any]) -> tuple[list[str], list[Failure]]:
     """Start workers; return the ids of those that EC2 gave, and why it gave no more."""
     with explained("starting workers"):
-        answer = client.create_fleet(**request)
+        try:
+            answer = client.create_fleet(**request)
+        except Exception as error:
+            code = error_code(error)
+            if code not in (*NO_CAPACITY, *NO_QUOTA):
+                raise
+            return [], [Failure(code, str(error), "")]
     started = [one for group in answer.get("Instances", []) for one in group.get("InstanceIds", [])]
     failures = []
-    for error in answer.get("Errors", []):
-        asked = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+    for failed in answer.get("Errors", []):
+        asked = failed.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
         where = " in ".join(filter(None, (asked.get("InstanceType"), asked.get("SubnetId"))))
-        failures.append(Failure(error.get("ErrorCode", "unknown"), error.get("ErrorMessage", ""), where))
+        failures.append(Failure(failed.get("ErrorCode", "unknown"), failed.get("ErrorMessage", ""), where))
     return started, failures
 
 
@@ -178,11 +191,17 @@ def fleet_ids(client: Any, name: str) -> list[str]:
         return sorted(tag["ResourceId"] for tag in pages(client, "describe_tags", "Tags", Filters=filters))
 
 
-def delete_fleets(client: Any, ids: Sequence[str]) -> None:
-    """Delete EC2 fleets of type `instant`, which ends whatever of them still runs: only for those that ended."""
+def delete_fleets(client: Any, ids: Sequence[str]) -> int:
+    """Delete EC2 fleets of type `instant`, which ends whatever of them still runs: only for those that ended.
+
+    Return how many were deleted; tags of fleets that are gone already stay listed for a while.
+    """
+    deleted = 0
     for begin in range(0, len(ids), FLEETS_AT_ONCE):
         with explained("deleting EC2 fleets"):
-            client.delete_fleets(FleetIds=list(ids[begin : begin + FLEETS_AT_ONCE]), TerminateInstances=True)
+            answer = client.delete_fleets(FleetIds=list(ids[begin : begin + FLEETS_AT_ONCE]), TerminateInstances=True)
+        deleted += len(answer.get("SuccessfulFleetDeletions", []))
+    return deleted
 
 
 def leftovers(client: Any, name: str) -> list[str]:

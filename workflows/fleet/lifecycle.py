@@ -21,16 +21,15 @@ Progress = Callable[[Sequence[Instance]], str]
 
 POLL_SECONDS = 15.0
 LEFT_SECONDS = 60.0  # a volume goes some seconds after its instance
-QUOTA = "ask for more under Service Quotas, Amazon EC2: {}; new accounts have none for GPUs"
-NO_CAPACITY = "AWS has no such machine free there now: add instance types, or subnets in other zones, or try later"
+TRY_LATER = "AWS has no such machine free there now: add instance types, or subnets in other zones, or try later"
+QUOTA = (
+    "ask for more under Service Quotas, Amazon EC2, All G and VT (or P) Spot Instance Requests, or Running On-Demand G "
+    "and VT (or P) instances; new accounts have none for GPUs"
+)
 POLICY = "ami/policies/fleet.json lists what these credentials must be allowed"
 HINTS = {
-    "InsufficientInstanceCapacity": NO_CAPACITY,
-    "UnfulfillableCapacity": NO_CAPACITY,
-    "InsufficientHostCapacity": NO_CAPACITY,
-    "MaxSpotInstanceCountExceeded": QUOTA.format("All G and VT (or P) Spot Instance Requests"),
-    "VcpuLimitExceeded": QUOTA.format("Running On-Demand G and VT (or P) instances"),
-    "InstanceLimitExceeded": QUOTA.format("Running On-Demand G and VT (or P) instances"),
+    **dict.fromkeys(ec2.NO_CAPACITY, TRY_LATER),
+    **dict.fromkeys(ec2.NO_QUOTA, QUOTA),
     "InsufficientFreeAddressesInSubnet": "that subnet has no free address: give subnets with more",
     "UnauthorizedOperation": POLICY,
     "AccessDenied": POLICY,
@@ -38,7 +37,6 @@ HINTS = {
         "an administrator must run once: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
     ),
 }
-PASSING = {code for code, hint in HINTS.items() if hint == NO_CAPACITY or hint.startswith("ask for more")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ def start(client: Any, fleet: Fleet, ground: Ground, found: Mapping[str, Templat
         ids += started
         failures += failed
         reasons += explain(failed, purchase)
-    passing = not failures or any(failure.code in PASSING for failure in failures)
+    passing = not failures or any(failure.code in (*ec2.NO_CAPACITY, *ec2.NO_QUOTA) for failure in failures)
     return Started(tuple(ids), count, tuple(reasons), passing)
 
 
@@ -203,10 +201,9 @@ def wait(client: Any, fleet: Fleet, timeout: float, progress: Progress, tell: Te
 
 def clean_up(client: Any, fleet: Fleet, tell: Tell, patience: float = LEFT_SECONDS, poll: float = 5.0) -> list[str]:
     """Delete the EC2 fleets of instances that have ended; return what still carries the fleet's tag."""
-    fleets = ec2.fleet_ids(client, fleet.name)
-    ec2.delete_fleets(client, fleets)
-    if fleets:
-        tell(f"{len(fleets)} EC2 fleet request{'s' if len(fleets) > 1 else ''} deleted")
+    deleted = ec2.delete_fleets(client, ec2.fleet_ids(client, fleet.name))
+    if deleted:
+        tell(f"{deleted} EC2 fleet request{'s' if deleted > 1 else ''} deleted")
     end = time.monotonic() + patience
     while (left := ec2.leftovers(client, fleet.name)) and time.monotonic() < end:
         time.sleep(poll)

@@ -49,13 +49,13 @@ def decide(
     an idle job, but both run and cost, so they count towards `workers.max`.
     """
     size = ground.size
-    fitting = Counter(request.gpus for request in requests if fits(request, size))
-    free, booting, lost = [], 0, []
+    fitting = Counter(request.gpus for request in requests if fits(request, size) and not request.refused)
+    free, booting, lost, draining = [], 0, [], 0
     for instance in alive:
         worker = workers.get(instance.id)
         if instance.draining:
-            continue
-        if worker:
+            draining += 1
+        elif worker:
             free.append(worker.free_gpus)
         elif has_not_joined(instance, workers, fleet.join_minutes, now):
             lost.append(instance.id)
@@ -63,7 +63,8 @@ def decide(
             booting += 1
             kind = ground.kinds.get(instance.type)
             free.append(kind.size.gpus if kind else size.gpus)
-    number = wanted(fitting, free, size.gpus, len(alive), fleet.minimum, fleet.maximum)
+    fewest = min(fleet.minimum + draining, fleet.maximum)
+    number = wanted(fitting, free, size.gpus, len(alive), fewest, fleet.maximum)
     summary = (
         f"{sum(fitting.values())} idle GPU jobs, {sum(worker.free_gpus for worker in workers.values())} GPUs "
         f"unclaimed, {booting} workers booting, {len(alive)} running: {number} wanted"
@@ -75,10 +76,16 @@ def _notes(
     fleet: Fleet, ground: Ground, requests: Sequence[Request], fitting: Mapping[int, int], lost: Sequence[str]
 ) -> list[str]:
     size, notes = ground.size, []
-    refused = len(requests) - sum(fitting.values())
+    large = sum(not fits(request, size) for request in requests)
+    refused = len(requests) - large - sum(fitting.values())
     if refused:
         notes.append(
-            f"{refused} idle GPU jobs ask for more than every worker of this fleet has ({size.gpus} GPUs, {size.cpus} "
+            f"{refused} idle GPU jobs match none of the workers that run, even when they are idle: nothing is started "
+            "for them. `condor_q -better-analyze JOB` says why"
+        )
+    if large:
+        notes.append(
+            f"{large} idle GPU jobs ask for more than every worker of this fleet has ({size.gpus} GPUs, {size.cpus} "
             f"CPUs, {size.memory_mb} MB): nothing is started for them. Larger `instances` would run them"
         )
     if lost:

@@ -122,7 +122,8 @@ def fleet_request(
             }
         ],
         "TargetCapacitySpecification": {"TotalTargetCapacity": count, "DefaultTargetCapacityType": purchase},
-        "TagSpecifications": [{"ResourceType": kind, "Tags": tags(name)} for kind in ("fleet", "instance")],
+        # The launch template tags all that an instance is made of.
+        "TagSpecifications": [{"ResourceType": "fleet", "Tags": tags(name)}],
     }
     if purchase == SPOT:
         request["SpotOptions"] = {

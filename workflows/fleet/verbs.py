@@ -50,7 +50,12 @@ def up(client: Any, fleet: Fleet, out: Outlet, dry_run: bool) -> None:
     """Make the launch templates right and start what is missing to `workers.min`."""
     ground = _ground(client, fleet, out)
     alive = ec2.instances(client, fleet.name)
-    missing = max(0, fleet.minimum - len(alive))
+    staying = [one for one in alive if not one.draining]
+    if len(staying) < len(alive):
+        out.tell(
+            f"note: {len(alive) - len(staying)} workers drain and will end; they count towards workers.max until then"
+        )
+    missing = max(0, min(fleet.minimum - len(staying), fleet.maximum - len(alive)))
     if dry_run:
         found = ec2.templates(client, fleet.name)
         for name in lifecycle.outdated(found, fleet, ground):
@@ -62,7 +67,7 @@ def up(client: Any, fleet: Fleet, out: Outlet, dry_run: bool) -> None:
     found = lifecycle.ensure_templates(client, fleet, ground, out.tell)
     if missing:
         _start(client, fleet, ground, found, missing, out)
-    many = len(alive) + missing
+    many = len(staying) + missing
     more = "" if fleet.minimum else "; `regiondag fleet scale` starts what the queue asks for"
     out.tell(f"fleet {fleet.name} is up: {many} worker{'' if many == 1 else 's'} of {fleet.maximum} at most{more}")
     if fleet.minimum and fleet.idle_minutes:
@@ -144,21 +149,6 @@ def _grow(client: Any, fleet: Fleet, ground: Ground, out: Outlet, count: int, dr
         _start(client, fleet, ground, found, count, out)
 
 
-def watch(step: Callable[[], object], seconds: float, tell: Text, pause: Callable[[float], None] = time.sleep) -> None:
-    """Repeat `step` for ever. What may pass by itself -- a busy AWS, a network, a pool that restarts -- is survived."""
-    first = True
-    while True:
-        try:
-            step()
-        except (AwsError, PoolError) as error:
-            # What no waiting cures: a refusal of AWS, and no pool from the start.
-            if not getattr(error, "temporary", isinstance(error, PoolError) and not first):
-                raise
-            tell(f"{error}\nlooking again in {seconds:g} seconds")
-        first = False
-        pause(seconds)
-
-
 def set_number(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, number: int, dry_run: bool) -> None:
     """Bring the fleet to `number` workers: start those missing, or drain the surplus, idle ones first."""
     if number > fleet.maximum:
@@ -166,11 +156,14 @@ def set_number(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, nu
     alive = ec2.instances(client, fleet.name)
     staying = [one for one in alive if not one.draining]
     if number >= len(staying):
+        ground = _ground(client, fleet, out)
+        if pool:
+            _refuse_other_series(ground, pool)
         room = max(0, fleet.maximum - len(alive))
         missing = min(number - len(staying), room)
         if missing < number - len(staying):
             out.tell(f"note: {len(alive) - len(staying)} workers still drain and count towards workers.max")
-        _grow(client, fleet, _ground(client, fleet, out), out, missing, dry_run)
+        _grow(client, fleet, ground, out, missing, dry_run)
         return
     workers = pool.workers() if pool else {}
     if pool is None:
@@ -205,14 +198,14 @@ def down(
     lifecycle.close(client, fleet, out.tell)
     if now:
         alive = ec2.instances(client, fleet.name)
-        jobs = _jobs(alive, _workers(pool, out))
+        jobs = _jobs(alive, _workers(pool, out.tell))
         out.tell(f"{len(alive)} instances end now, with {jobs}; their jobs go back to the queue")
         ec2.terminate(client, [one.id for one in alive])
     elif lifecycle.drain_all(client, fleet, out.tell):
         out.tell("workers take no more jobs, finish those they run, and power off (Ctrl-C leaves them at that)")
 
     def progress(left: Sequence[Instance]) -> str:
-        return f"{len(left)} still there, with {_jobs(left, _workers(pool, out))}"
+        return f"{len(left)} still there, with {_jobs(left, _workers(pool, lambda _: None))}"
 
     if not lifecycle.wait(client, fleet, timeout, progress, out.tell):
         left = ec2.instances(client, fleet.name)
@@ -233,12 +226,12 @@ def down(
     out.tell(f"fleet {fleet.name} is gone: no instance, volume, snapshot or network interface carries its tag")
 
 
-def _workers(pool: PoolView | None, out: Outlet) -> dict[str, Worker] | None:
+def _workers(pool: PoolView | None, tell: Text) -> dict[str, Worker] | None:
     """Return the workers that the pool knows; None without a pool, or when it does not answer: `down` goes on."""
     try:
         return pool.workers() if pool else None
     except PoolError as error:
-        out.tell(f"note: {error}")
+        tell(f"note: {error}")
         return None
 
 
@@ -252,7 +245,7 @@ def _jobs(alive: Sequence[Instance], workers: dict[str, Worker] | None) -> str:
 def _preview_down(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, now: bool) -> None:
     alive = ec2.instances(client, fleet.name)
     prices = find_prices(client, fleet, sorted({one.type for one in alive}), {one.purchase for one in alive}, out.tell)
-    jobs = _jobs(alive, _workers(pool, out))
+    jobs = _jobs(alive, _workers(pool, out.tell))
     out.say(f"would {'end at once' if now else 'drain'} {len(alive)} instances, with {jobs}")
     for one in alive:
         price = prices.of(one.type, one.zone, one.purchase)
@@ -268,7 +261,7 @@ def _preview_down(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None,
 def look(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None) -> FleetStatus:
     """Return what runs, what it does and what it costs."""
     alive = ec2.instances(client, fleet.name, (*ec2.ALIVE, ec2.ENDING))
-    workers = _workers(pool, out)
+    workers = _workers(pool, out.tell)
     kinds, purchases = sorted({one.type for one in alive}), {one.purchase for one in alive}
     prices = find_prices(client, fleet, kinds, purchases, out.tell) if alive else Prices({}, {})
     asked = pool.name if pool and workers is not None else None

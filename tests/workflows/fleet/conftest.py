@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from botocore.awsrequest import AWSResponse
+from botocore.loaders import JSONFileLoader
 from moto import mock_aws
 from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
 from moto.ec2.models.fleets import Fleet as MotoFleet
@@ -76,6 +78,15 @@ def price_list(dollars: float) -> bytes:
     """Return the price list's answer for one product."""
     terms = {"OnDemand": {"a": {"priceDimensions": {"b": {"unit": "Hrs", "pricePerUnit": {"USD": str(dollars)}}}}}}
     return json.dumps({"FormatVersion": "aws_v1", "PriceList": [json.dumps({"terms": terms})]}).encode()
+
+
+_load_file = functools.cache(JSONFileLoader().load_file)
+
+
+@pytest.fixture(autouse=True)
+def models_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading botocore's description of EC2 takes longer than most tests."""
+    monkeypatch.setattr(JSONFileLoader, "load_file", lambda self, path: _load_file(path))
 
 
 @pytest.fixture

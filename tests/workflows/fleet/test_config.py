@@ -122,7 +122,7 @@ def test_a_token_in_the_file_is_refused_and_not_repeated(tmp_path, token):
         assert "{ssm: /path/of/a/parameter} or {secret: name-of-a-secret}" in found[0]
 
 
-@pytest.mark.parametrize("value", ['"a\\nb"', '"\\u202e"', "[1]", ""])
+@pytest.mark.parametrize("value", ['"a\\nb"', '"\\u202e"', '"\\x7f"', "a\\\\", "[1]", ""])
 def test_a_setting_is_one_line(tmp_path, value):
     (line,) = problems(tmp_path, GOOD + f"settings:\n  START: {value}\n")
     assert "START" in line
@@ -136,3 +136,14 @@ def test_no_file_says_where_an_example_is(tmp_path):
         load(tmp_path, "")
     with pytest.raises(ConfigError, match="a fleet is a mapping of keys to values, seen a list"):
         load(tmp_path, "[1]")
+
+
+@pytest.mark.parametrize("name", ["use", "Include", "1A", "A-B"])
+def test_a_setting_has_a_name_that_htcondor_takes(tmp_path, name):
+    (line,) = problems(tmp_path, GOOD + f"settings:\n  {name}: 1\n")
+    assert f"'{name}' is no name of a setting" in line
+
+
+def test_a_port_is_a_port(tmp_path):
+    (line,) = problems(tmp_path, GOOD.replace("9618", "99999"))
+    assert line == "3: manager: seen '10.0.0.5:99999': ports are 1 to 65535"

@@ -16,7 +16,7 @@ from workflows import aws, condor
 from workflows import pool as pools
 from workflows.cli import main
 from workflows.errors import AwsError, PoolError
-from workflows.fleet import lifecycle, verbs
+from workflows.fleet import lifecycle, verbs, watch
 from workflows.fleet.demand import Request, Worker
 from workflows.pool import Pool
 
@@ -40,7 +40,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> FakePool:
     found = Pool("default", "installed", (23, 9, 6))
     monkeypatch.setattr(pools, "find_pool", lambda name=None: found)
     monkeypatch.setattr(pools, "require_pool", lambda name=None: found)
-    monkeypatch.setattr(condor, "query_gpu_requests", lambda pool: list(fake.requests))
+    monkeypatch.setattr(condor, "query_gpu_requests", lambda pool, fleet: list(fake.requests))
     monkeypatch.setattr(condor, "query_workers", lambda pool, fleet: dict(fake.workers))
     return fake
 
@@ -97,7 +97,28 @@ def test_everything_is_tagged_from_its_first_moment(cloud, run):
         assert all(tagged(raw)[TAG] == "demo" for raw in found)
     for operation in ("CreateLaunchTemplate", "CreateFleet"):
         kinds = {spec["ResourceType"] for spec in cloud.arguments(operation)["TagSpecifications"]}
-        assert kinds == ({"fleet", "instance"} if operation == "CreateFleet" else {"launch-template"})
+        assert kinds == {"fleet" if operation == "CreateFleet" else "launch-template"}
+
+
+def test_up_replaces_workers_that_drain(cloud, run, capsys):
+    assert run("up") == 0
+    assert run("scale", "--workers", "0") == 0
+    capsys.readouterr()
+    assert run("up") == 0
+    assert len(cloud.ids()) == 4
+    assert "2 workers drain and will end; they count towards workers.max until then" in capsys.readouterr().err
+    assert run("up") == 0
+    assert len(cloud.ids()) == 4
+
+
+def test_no_capacity_as_an_error_of_the_whole_call(cloud, run, capsys):
+    cloud.refuse("CreateFleet", "InsufficientInstanceCapacity", "none at all")
+    assert run("up") == 8
+    said = capsys.readouterr().err
+    assert "0 of 2 workers started" in said
+    assert "none at all -- AWS has no such machine free there now" in said.replace(
+        "An error occurred (InsufficientInstanceCapacity) when calling the CreateFleet operation: ", ""
+    )
 
 
 def test_a_changed_file_makes_a_new_version_and_new_workers_use_it(cloud, run, fleet_file):
@@ -341,8 +362,8 @@ def test_watching_survives_what_passes_and_ends_with_ctrl_c(cloud, run, capsys, 
             raise KeyboardInterrupt
 
     cloud.refuse("DescribeImages", "RequestLimitExceeded")
-    original = verbs.watch
-    monkeypatch.setattr(verbs, "watch", lambda step, seconds, tell: original(step, seconds, tell, pause))
+    original = watch.watch
+    monkeypatch.setattr(watch, "watch", lambda step, seconds, tell: original(step, seconds, tell, pause))
     assert run("scale", "--watch", "20") == 130
     said = capsys.readouterr().err
     assert pauses == [20.0] * 5
@@ -351,6 +372,7 @@ def test_watching_survives_what_passes_and_ends_with_ctrl_c(cloud, run, capsys, 
     assert "0 of 2 workers started" in said
     assert "the pool does not answer" in said
     assert said.count("looking again in 20 seconds") == 4
+    assert said.count("9 idle GPU jobs, 0 GPUs unclaimed, 2 workers booting, 2 running: 4 wanted") == 2
     assert len(cloud.ids()) == 4
 
 
@@ -361,10 +383,19 @@ def _raise(error: Exception) -> Callable[..., None]:
     return raising
 
 
+def test_what_was_just_said_is_not_said_again():
+    said: list[str] = []
+    tell, next_round = watch.only_news(said.append)
+    for text in ("a", "a", "b", "a"):
+        next_round()
+        tell(text)
+    assert said == ["a", "b", "a"]
+
+
 @pytest.mark.parametrize("error", [AwsError("refused"), PoolError("no pool")])
 def test_watching_ends_with_what_no_waiting_cures(error):
     with pytest.raises(type(error)):
-        verbs.watch(_raise(error), 20, print, _raise(AssertionError("it waited")))
+        watch.watch(_raise(error), 20, print, _raise(AssertionError("it waited")))
 
 
 # --- down --------------------------------------------------------------------------------------------------

@@ -72,6 +72,13 @@ def test_jobs_that_no_worker_can_run_start_nothing_and_are_named(decided):
     )
 
 
+def test_jobs_that_the_workers_refuse_start_no_more_of_them(decided):
+    picky = dataclasses.replace(JOB, refused=True)
+    decision = decided([instance("i-1")], [Worker("i-1", 1, 0, 1)], [picky, picky, JOB])
+    assert decision.missing == 1
+    assert decision.notes[0].startswith("2 idle GPU jobs match none of the workers that run, even when they are idle")
+
+
 def test_the_idle_go_first_then_the_youngest():
     alive = [instance("old", 50), instance("busy", 5), instance("young", 10), instance("gone", 1, draining=True)]
     workers = {"busy": Worker("busy", 1, 0, 1), "old": Worker("old", 1, 1, 0), "young": Worker("young", 1, 1, 0)}
