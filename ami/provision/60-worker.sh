@@ -4,8 +4,8 @@ set -eu
 
 here=$(dirname "$(readlink -f "$0")")
 
-# curl signs the request for the pool's token; nftables keeps jobs away from the role's credentials.
-apt-get install -y --no-install-recommends ca-certificates curl nftables pciutils
+# nftables keeps jobs away from the credentials of the machine's role.
+apt-get install -y --no-install-recommends ca-certificates nftables pciutils
 
 cp --recursive --no-preserve=ownership,mode "$here/files/." /
 find "$here/files" -type f -printf '/%P\n' | while read -r file; do

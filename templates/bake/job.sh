@@ -1,8 +1,16 @@
 #!/bin/sh
 # On the machine under test: a job must not reach the metadata service, or it could take the credentials of its role.
-metadata=http://169.254.169.254/latest/api/token
-if curl --silent --max-time 3 --request PUT --header "X-aws-ec2-metadata-token-ttl-seconds: 60" "$metadata" >/dev/null; then
-    echo "a job can reach the metadata service, and with it the credentials of the worker's role" >&2
-    exit 9
-fi
+/usr/local/libexec/regiondag/python - <<'PYTHON' || exit 9
+import sys
+import urllib.request
+
+request = urllib.request.Request("http://169.254.169.254/latest/api/token", method="PUT")
+request.add_header("X-aws-ec2-metadata-token-ttl-seconds", "60")
+try:
+    urllib.request.urlopen(request, timeout=3)
+except OSError as error:
+    print("the metadata service is out of a job's reach:", error)
+else:
+    sys.exit("a job can reach the metadata service, and with it the credentials of the worker's role")
+PYTHON
 exec sh ./train.sh "$1" gpu

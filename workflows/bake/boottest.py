@@ -26,7 +26,7 @@ from workflows.bake.machine import TOOLS, Acceleration, best_acceleration
 from workflows.dirs import cache_dir
 from workflows.errors import BakeError
 from workflows.pool.rootfs import ensure_image
-from workflows.pool.rootfs_build import Tell, install_tools
+from workflows.pool.rootfs_build import Tell, install_tools, interruptible
 from workflows.pool.sandbox import detect_mode
 
 KILLED_SECONDS = 15
@@ -51,7 +51,7 @@ def boot_test(
     ensure_image(suite, tell)
     (image.folder / "tested.json").unlink(missing_ok=True)
     digest = file_sha256(image.disk)
-    with _work_folder(image) as work:
+    with interruptible(), _work_folder(image) as work:
         plan = Plan(str(image.disk.resolve()), suite, acceleration or best_acceleration(), worker=worker or {})
         (work / "plan.json").write_text(json.dumps(asdict(plan)), encoding="utf-8")
         _run(work)
@@ -96,7 +96,10 @@ def _run(work: Path) -> None:
 @contextmanager
 def _work_folder(image: DiskImage) -> Iterator[Path]:
     """Give a folder for consoles, manager and disks; after a failure its logs are kept beside the image."""
-    work = Path(tempfile.mkdtemp(prefix=".testing-", dir=cache_dir()))
+    for stale in cache_dir().glob(".testing-*"):  # of tests that were killed
+        if not Path("/proc", stale.name.split("-")[1]).exists():
+            shutil.rmtree(stale, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(prefix=f".testing-{os.getpid()}-", dir=cache_dir()))
     (work / "home").mkdir()
     (work / "home/cache").symlink_to(cache_dir())
     logs = image.folder / "test-logs"

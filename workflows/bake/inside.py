@@ -38,6 +38,9 @@ INSTANCES: Mapping[Firmware, str] = {"bios": "i-0000000000000b105", "uefi": "i-0
 # What a worker must advertise.
 WANTED: Mapping[str, Any] = {"HAS_GPU": True, "PartitionableSlot": True, "RegiondagFleet": FLEET, "SelfTest": "no GPU"}
 
+# What a worker's token is good for, as ami/aws.md has people make it.
+AUTHORIZATIONS = ("READ", "DAEMON", "ADVERTISE_STARTD", "ADVERTISE_MASTER")
+
 NOTICE_SECONDS = 120  # what EC2 leaves between a spot notice and the end
 IDLE_SECONDS = 20
 
@@ -115,6 +118,7 @@ def _bench(plan: Plan, folder: Path) -> Iterator[Bench]:
 def _new_token(pool: Pool) -> str:
     """Return a token that lets one worker in, for an hour."""
     argv = ["condor_token_create", "-identity", f"condor@{DOMAIN}", "-lifetime", "3600"]
+    argv += [word for level in AUTHORIZATIONS for word in ("-authz", level)]
     done = pool.run(argv, cwd=ROOT, capture_output=True)
     if done.returncode != 0:
         raise PoolError(f"the test's manager makes no token: {done.stderr.strip()}")
