@@ -5,7 +5,7 @@ set -eu
 here=$(dirname "$(readlink -f "$0")")
 
 # Manuals and translations are a third of a small image and nobody reads them on a worker.
-install -D -m 644 "$here/slim.dpkg.cfg" /etc/dpkg/dpkg.cfg.d/regiondag-slim
+[ "${OUTLET:-folder}" = machine ] || install -D -m 644 "$here/slim.dpkg.cfg" /etc/dpkg/dpkg.cfg.d/regiondag-slim
 
 if ! ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1; then
     apt-get update

@@ -4,22 +4,31 @@ set -eu
 
 here=$(dirname "$(readlink -f "$0")")
 
-# nftables keeps jobs away from the credentials of the machine's role.
-apt-get install -y --no-install-recommends ca-certificates nftables pciutils
+# Of a machine that is to stay itself the firewall, SSH and the logs are its owner's business.
+theirs='^/etc/(nftables|ssh|cloud|systemd/journald)'
+if [ "$OUTLET" != machine ]; then
+    theirs='^$'
+    # nftables keeps jobs away from the credentials of the machine's role.
+    apt-get install -y --no-install-recommends nftables
+fi
+apt-get install -y --no-install-recommends ca-certificates pciutils
 
-cp --recursive --no-preserve=ownership,mode "$here/files/." /
-find "$here/files" -type f -printf '/%P\n' | while read -r file; do
+find "$here/files" -type f -not -name '*.pyc' -printf '/%P\n' | grep -Ev "$theirs" | while read -r file; do
     case $file in
-        /usr/local/libexec/*) chmod 755 "$file" ;;
-        *) chmod 644 "$file" ;;
+        /usr/local/libexec/*) mode=755 ;;
+        *) mode=644 ;;
     esac
+    install -D -m "$mode" "$here/files$file" "$file"
 done
 
 for unit in "$here"/files/etc/systemd/system/*.service; do
     [ -e "$unit" ] || continue
     systemctl enable "$(basename "$unit")"
 done
-systemctl enable condor nftables
+systemctl enable condor
+[ "$OUTLET" != machine ] || exit 0
+
+systemctl enable nftables
 # Nothing here is brought up to date behind a running training's back; a new image is baked instead.
 for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service; do
     systemctl disable "$unit" 2>/dev/null || true

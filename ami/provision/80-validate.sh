@@ -19,7 +19,7 @@ done
 
 if [ "$OUTLET" != folder ]; then
     here=$(dirname "$(readlink -f "$0")")
-    for unit in condor.service nftables.service $(cd "$here/files/etc/systemd/system" && ls -- *.service); do
+    for unit in condor.service $(cd "$here/files/etc/systemd/system" && ls -- *.service); do
         systemctl is-enabled --quiet "$unit" || { echo "80-validate: $unit is not enabled" >&2; exit 1; }
     done
     # Reads what HTCondor will read; a mistake in a file of config.d shows here, not at the first boot.

@@ -3,9 +3,10 @@
 set -eu
 
 apt-get clean
-rm -rf /var/cache/debconf/*-old /var/lib/dpkg/*-old /var/log/apt /var/log/dpkg.log /var/log/alternatives.log
 rm -rf /usr/local/share/regiondag/wheels /var/lib/regiondag
+[ "$OUTLET" != machine ] || exit 0
 
+rm -rf /var/cache/debconf/*-old /var/lib/dpkg/*-old /var/log/apt /var/log/dpkg.log /var/log/alternatives.log
 [ "$OUTLET" != folder ] || exit 0
 
 # Every machine makes its own identity and its own keys at its first start; tokens come with its user data.

@@ -1,11 +1,13 @@
 #!/bin/sh
 # Turn a plain Debian root into a regiondag machine: HTCondor and a Python that trains and proposes.
 #
-# usage: provision.sh [--outlet folder|disk|instance] [--driver none|closed|open] [--skip-pci-option]
+# usage: provision.sh [--outlet folder|disk|instance|machine] [--driver none|closed|open] [--skip-pci-option]
 #   as root inside that root (a chroot, a container or the booted machine)
 #   --outlet   folder: programs only, nothing that boots (default; the embedded pool)
 #              disk: all that a machine needs to boot, for an image made from nothing
-#              instance: a Debian that has booted already and becomes a worker (Packer, EC2 Image Builder)
+#              instance: a Debian that has booted already and becomes an image (Packer, EC2 Image Builder);
+#                        it loses its keys, its logs and its identity
+#              machine: a Debian that has booted already and becomes a worker itself; it keeps all it has
 #   --driver   NVIDIA's kernel module: none (default), closed or open
 #   --skip-pci-option   leave out NVreg_CheckPCIConfigSpace=0
 # exits: 0 done, 2 wrong arguments, else the code of the step that failed; its name is the last "provision:" line
@@ -18,7 +20,7 @@ here=$(dirname "$(readlink -f "$0")")
 OUTLET=folder DRIVER=none PCI_OPTION=yes
 wrong() {
     echo "provision.sh: $1" >&2
-    sed -n '4,10s/^# \{0,1\}//p' "$0" >&2
+    sed -n '4,12s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 while [ $# -gt 0 ]; do
@@ -33,7 +35,10 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-case $OUTLET in folder | disk | instance) ;; *) wrong "--outlet: seen '$OUTLET', legal: folder, disk or instance" ;; esac
+case $OUTLET in
+    folder | disk | instance | machine) ;;
+    *) wrong "--outlet: seen '$OUTLET', legal: folder, disk, instance or machine" ;;
+esac
 case $DRIVER in none | closed | open) ;; *) wrong "--driver: seen '$DRIVER', legal: none, closed or open" ;; esac
 
 # shellcheck source=ami/provision/common.sh
