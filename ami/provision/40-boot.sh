@@ -23,7 +23,7 @@ printf '%s\n' nvme virtio_pci virtio_blk virtio_scsi xen_blkfront hv_storvsc vmw
 # dhcpcd-base is what cloud-init asks for an address with before the network is up; zstd packs the initramfs.
 # openssh-server is what condor_ssh_to_job starts.
 INITRD=No apt-get install -y --no-install-recommends \
-    systemd-sysv systemd-resolved udev dbus kmod iproute2 zstd linux-image-cloud-amd64 initramfs-tools \
+    systemd-sysv systemd-resolved libnss-myhostname udev dbus kmod iproute2 zstd linux-image-cloud-amd64 initramfs-tools \
     cloud-init cloud-guest-utils dhcpcd-base e2fsprogs openssh-server
 
 kernel=$(image_kernel)
@@ -31,7 +31,8 @@ kernel=$(image_kernel)
 apt-mark hold linux-image-cloud-amd64 "linux-image-$kernel" >/dev/null
 record "KERNEL=$kernel"
 
-echo "LABEL=regiondag-root / ext4 defaults,x-systemd.growfs 0 1" >/etc/fstab
+# Not checked at boot: a worker's disk lives as long as the worker, and ext4 has its journal.
+echo "LABEL=regiondag-root / ext4 defaults,x-systemd.growfs 0 0" >/etc/fstab
 
 cat >/etc/systemd/network/50-regiondag.network <<'NETWORK'
 [Match]
@@ -41,13 +42,17 @@ Type=ether
 DHCP=yes
 NETWORK
 systemctl enable systemd-networkd systemd-resolved ssh
+# What Debian mounts and loads for desktops and for debugging.
+systemctl mask --quiet modprobe@configfs.service modprobe@drm.service modprobe@efi_pstore.service \
+    modprobe@fuse.service sys-fs-fuse-connections.mount sys-kernel-config.mount sys-kernel-debug.mount \
+    sys-kernel-tracing.mount dev-hugepages.mount systemd-binfmt.service
 
 # The boot loader's images are made here, by the GRUB of the same release; who writes the disk puts them in place.
 mkdir -p /boot/grub /boot/regiondag
 cat >/boot/grub/grub.cfg <<GRUB
 set timeout=0
 search --no-floppy --label regiondag-root --set=root
-linux /boot/vmlinuz-$kernel root=LABEL=regiondag-root ro console=tty0 console=ttyS0,115200n8 loglevel=5 systemd.show_status=1 nvme_core.io_timeout=4294967295
+linux /boot/vmlinuz-$kernel root=LABEL=regiondag-root ro console=tty0 console=ttyS0,115200n8 loglevel=5 systemd.show_status=1 fsck.mode=skip nvme_core.io_timeout=4294967295
 initrd /boot/initrd.img-$kernel
 boot
 GRUB

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from workflows.bake.disk import ROOT_START, SECTOR
 from workflows.errors import BakeError
-from workflows.pool.rootfs_build import SEARCH
+from workflows.pool.rootfs_build import search_path
 
 # Without one of these a machine cannot be a worker; no need to boot it to see that.
 NEEDED = (
@@ -38,7 +38,7 @@ def debugfs(disk: Path, requests: list[str], write: bool = False) -> str:
         text=True,
         errors="replace",
         check=False,
-        env={"PATH": SEARCH},
+        env={"PATH": search_path()},
     )
     answers = done.stdout + done.stderr
     if done.returncode != 0 or "Bad magic number" in answers or "while trying to open" in answers:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from workflows.errors import BakeError
-from workflows.pool.rootfs_build import SEARCH, as_owner, last_lines
+from workflows.pool.rootfs_build import as_owner, last_lines, search_path
 
 SECTOR = 512
 MIB = 1 << 20
@@ -100,7 +100,7 @@ def _run(argv: Sequence[str], output: IO[str], given: str | None = None, pass_fd
         text=True,
         check=False,
         pass_fds=pass_fds,
-        env={"PATH": SEARCH, "LC_ALL": "C.UTF-8", "MTOOLS_SKIP_CHECK": "1"},
+        env={"PATH": search_path(), "LC_ALL": "C.UTF-8", "MTOOLS_SKIP_CHECK": "1"},
     )
     output.write(f"$ {' '.join(argv)}\n{done.stdout}{done.stderr}")
     output.flush()

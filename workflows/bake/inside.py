@@ -192,6 +192,9 @@ def worker_settings(token: str, idle_seconds: int, changes: Mapping[str, Any]) -
         "settings": {
             "GPU_DISCOVERY_EXTRA": "$(GPU_DISCOVERY_EXTRA) -simulate:2,1",
             "STARTD_NOCLAIM_SHUTDOWN": str(idle_seconds),
+            "NO_DNS": "True",  # nobody answers here, and every name would take its time-out
+            "DEFAULT_DOMAIN_NAME": DOMAIN,
+            "UPDATE_INTERVAL": "10",  # it is then that HTCondor looks whether a machine was idle for long enough
         },
         **changes,
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from workflows.errors import BakeError
-from workflows.pool.rootfs_build import SEARCH
+from workflows.pool.rootfs_build import search_path
 
 Firmware = Literal["bios", "uefi"]
 Acceleration = Literal["kvm", "tcg"]
@@ -81,7 +81,7 @@ def best_acceleration() -> Acceleration:
 @contextlib.contextmanager
 def running(machine: Machine) -> Iterator[subprocess.Popen[bytes]]:
     """Boot a machine; whatever happens, it does not run any more afterwards."""
-    environment = {**os.environ, "PATH": SEARCH}
+    environment = {**os.environ, "PATH": search_path()}
     overlay = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", str(machine.disk.resolve())]
     made = subprocess.run(
         [*overlay, str(machine.overlay), f"{DISK_GIGABYTES}G"],
