@@ -25,7 +25,7 @@ from workflows.bake.inside import Plan
 from workflows.bake.machine import TOOLS, Acceleration, best_acceleration
 from workflows.dirs import cache_dir
 from workflows.errors import BakeError
-from workflows.pool.rootfs import ensure_image
+from workflows.pool.rootfs import SUITES, ensure_image
 from workflows.pool.rootfs_build import Tell, install_tools, interruptible
 from workflows.pool.sandbox import detect_mode
 
@@ -48,6 +48,7 @@ def boot_test(
     if missing := missing_from(image.disk):
         raise BakeError(f"{image.disk} lacks {', '.join(missing)}; bake it again with: regiondag bake image --rebuild")
     suite = manager_suite or image.manifest.suite
+    check_series(image, suite)
     ensure_image(suite, tell)
     (image.folder / "tested.json").unlink(missing_ok=True)
     digest = file_sha256(image.disk)
@@ -59,6 +60,15 @@ def boot_test(
     record = Tested(digest, image.manifest.hash, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), tuple(boots))
     write_tested(image, record)
     return record
+
+
+def check_series(image: DiskImage, suite: str) -> None:
+    """Refuse a manager that this image would refuse: a worker of another series advertises, and never matches."""
+    if not image.manifest.htcondor.startswith(f"{SUITES[suite]}."):
+        raise BakeError(
+            f"this image has HTCondor {image.manifest.htcondor}, and the manager of {suite} {SUITES[suite]}: its "
+            f"workers would refuse to join. Bake one of the manager's series: regiondag bake image --suite {suite}"
+        )
 
 
 def unshare_argv(user_id: int) -> list[str]:
