@@ -1,0 +1,122 @@
+"""The recipe as a whole: its options, its order, and what its steps must not do to a machine that stays itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROVISION = Path(__file__).resolve().parents[2] / "ami/provision"
+ALL = [path.stem for path in sorted(PROVISION.glob("[0-9][0-9]-*.sh"))]
+FOR_MACHINES = [name for name in ALL if "40" <= name[:2] <= "79"]
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """The recipe with steps that only say what they were told."""
+    folder = tmp_path / "provision"
+    folder.mkdir()
+    for name in ("provision.sh", "common.sh"):
+        (folder / name).write_bytes((PROVISION / name).read_bytes())
+    for name in ALL:
+        (folder / f"{name}.sh").write_text('echo "$OUTLET $DRIVER $PCI_OPTION"\n')
+    return folder
+
+
+def run(recipe: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], "REGIONDAG_ROOT": str(recipe.parent / "root")}
+    argv = ["sh", recipe / "provision.sh", *words]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+
+
+def steps(done: subprocess.CompletedProcess[str]) -> list[str]:
+    assert done.returncode == 0, done.stderr
+    return re.findall(r"^provision: (.*)$", done.stdout, re.M)
+
+
+def test_a_root_folder_gets_no_step_for_machines(recipe: Path) -> None:
+    assert len(FOR_MACHINES) == 6
+    assert steps(run(recipe)) == [name for name in ALL if name not in FOR_MACHINES]
+
+
+@pytest.mark.parametrize("outlet", ["disk", "instance", "machine"])
+def test_machines_get_every_step_with_its_options(recipe: Path, outlet: str) -> None:
+    done = run(recipe, "--outlet", outlet, "--driver", "closed", "--skip-pci-option")
+    assert steps(done) == ALL
+    assert done.stdout.count(f"{outlet} closed no\n") == len(ALL)
+    recorded = recipe.parent / "root/var/lib/regiondag/recorded"
+    assert recorded.read_text() == f"OUTLET={outlet}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "seen"),
+    [
+        (["--outlet", "cloud"], "--outlet: seen 'cloud', legal: folder, disk, instance or machine"),
+        (["--driver", "nouveau"], "--driver: seen 'nouveau', legal: none, closed or open"),
+        (["--driver"], "--driver needs a value"),
+        (["--help me"], "seen '--help me'"),
+    ],
+)
+def test_wrong_words_say_what_is_legal(recipe: Path, words: list[str], seen: str) -> None:
+    done = run(recipe, *words)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"provision.sh: {seen}\nusage: provision.sh ")
+    assert "--skip-pci-option" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_step_that_fails_ends_it_and_is_the_last_that_is_named(recipe: Path) -> None:
+    (recipe / "30-python.sh").write_text("exit 7\n")
+    done = run(recipe)
+    assert done.returncode == 7
+    assert done.stdout.splitlines()[-1] == "provision: 30-python"
+
+
+def worker_step(tmp_path: Path, outlet: str) -> tuple[list[str], list[str]]:
+    """Run 60-worker.sh with fakes; return where it put files, and which other programs it called."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("apt-get", "systemctl", "passwd", "install"):
+        (tools / tool).write_text(f'#!/bin/sh\necho "{tool} $*" >>{tmp_path}/calls\n')
+        (tools / tool).chmod(0o755)
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "OUTLET": outlet}
+    subprocess.run(["sh", PROVISION / "60-worker.sh"], check=True, env=environment)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    files = [call.split()[-1] for call in calls if call.startswith("install ")]
+    return files, [call for call in calls if not call.startswith("install ")]
+
+
+def test_an_image_gets_all_files_and_its_doors_are_closed(tmp_path: Path) -> None:
+    files, calls = worker_step(tmp_path, "disk")
+    there = {f"/{path.relative_to(PROVISION / 'files')}" for path in (PROVISION / "files").rglob("*") if path.is_file()}
+    assert set(files) == {name for name in there if not name.endswith(".pyc")}
+    assert "passwd --lock root" in calls
+    assert "systemctl enable nftables" in calls
+    for unit in (PROVISION / "files/etc/systemd/system").glob("*.service"):
+        assert f"systemctl enable {unit.name}" in calls
+
+
+def test_a_machine_that_stays_itself_keeps_firewall_ssh_logs_and_root(tmp_path: Path) -> None:
+    files, calls = worker_step(tmp_path, "machine")
+    assert not [name for name in files if re.match(r"/etc/(nftables|ssh|cloud|systemd/journald)", name)]
+    assert "/usr/local/libexec/regiondag/join.py" in files
+    assert "/etc/condor/config.d/50-regiondag-worker.config" in files
+    assert not [call for call in calls if "passwd" in call or "nftables" in call or "disable" in call]
+    assert "systemctl enable regiondag-join.service" in calls
+
+
+def test_nothing_of_a_machine_that_stays_itself_is_cleaned_away(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("apt-get", "rm", "find", "ldconfig", "journalctl"):
+        (tools / tool).write_text(f'#!/bin/sh\necho "{tool} $*" >>{tmp_path}/calls\n')
+        (tools / tool).chmod(0o755)
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "OUTLET": "machine"}
+    subprocess.run(["sh", PROVISION / "90-clean.sh"], check=True, env=environment)
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        "apt-get clean",
+        "rm -rf /usr/local/share/regiondag/wheels /var/lib/regiondag",
+    ]
