@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,9 @@ def query_gpu_requests(pool: Pool, fleet: str) -> list[Request]:
     # RequestMemory is usually an expression of what the job used when it ran before.
     used = ["MemoryUsage", "ResidentSetSize", "ImageSize", "ExecutableSize", "DiskUsage"]
     ads = _query_queue(pool, constraint, ["ClusterId", "ProcId", "Requirements", *asked, *used])
-    slots = [slot for slot in query_slots(pool) if slot.get("RegiondagFleet") == fleet] if ads else []
+    # Those that drain refuse every job, and say nothing about the workers that would be started.
+    all_slots = query_slots(pool) if ads else []
+    slots = [slot for slot in all_slots if slot.get("RegiondagFleet") == fleet and not _drains(slot)]
     alike: dict[tuple[object, ...], list[ClassAd]] = {}
     for ad in ads:
         numbers = tuple(_number(ad, name) for name in asked)
@@ -139,6 +141,11 @@ def query_gpu_requests(pool: Pool, fleet: str) -> list[Request]:
     return requests
 
 
+def _drains(slot: Any) -> bool:
+    """Return whether a worker's regiondag-watch has told it to take no more jobs."""
+    return "RegiondagDrain" in slot
+
+
 def _matches_any(pool: Pool, job: ClassAd, slots: Sequence[ClassAd]) -> bool:
     """Return whether a job that is known by its number matches a slot; one that has left the queue does."""
     found = _query_queue(pool, f"ClusterId == {job['ClusterId']} && ProcId == {job['ProcId']}", [])
@@ -149,7 +156,7 @@ def query_workers(pool: Pool, fleet: str) -> dict[str, Worker]:
     """Return the workers of a fleet that have joined the pool, by EC2 instance."""
     import classad2
 
-    projection = ["Name", "SlotType", "State", "GPUs", "TotalSlotGPUs", "EC2InstanceID"]
+    projection = ["Name", "SlotType", "State", "GPUs", "TotalSlotGPUs", "EC2InstanceID", "RegiondagDrain"]
     with _asking(pool, "workers") as htcondor2:
         constraint = f"RegiondagFleet =?= {classad2.quote(fleet)}"
         ads = htcondor2.Collector().query(htcondor2.AdType.Startd, constraint, projection)
@@ -168,12 +175,13 @@ def sum_slots(ads: Iterable[Any]) -> dict[str, Worker]:
         gpus, kind = _number(ad, "GPUs"), ad.get("SlotType")
         if kind == "Partitionable":
             total = max(_number(ad, "TotalSlotGPUs"), gpus)
-            workers[instance] = Worker(instance, before.gpus + total, before.free_gpus + gpus, before.jobs)
+            now = replace(before, gpus=before.gpus + total, free_gpus=before.free_gpus + gpus)
         elif kind == "Dynamic":
-            workers[instance] = Worker(instance, before.gpus, before.free_gpus, before.jobs + claimed)
+            now = replace(before, jobs=before.jobs + claimed)
         else:
             free = 0 if claimed else gpus
-            workers[instance] = Worker(instance, before.gpus + gpus, before.free_gpus + free, before.jobs + claimed)
+            now = Worker(instance, before.gpus + gpus, before.free_gpus + free, before.jobs + claimed)
+        workers[instance] = replace(now, draining=before.draining or _drains(ad))
     return workers
 
 

@@ -75,8 +75,12 @@ install_driver() {
     fi
 
     say "the $DRIVER driver, $module_package $(candidate "$module_package"), for kernel $kernel; building takes minutes"
+    # A machine that stays itself gets new kernels; with their headers dkms builds the module for each.
+    if [ "${OUTLET:-}" = machine ]; then
+        programs="$programs $(first_candidate "linux-headers-${kernel#*-}")"
+    fi
     # apt fails when the module does not build; what follows says why better than it does.
-    # shellcheck disable=SC2086 # two packages
+    # shellcheck disable=SC2086 # several packages
     apt-get install -y --no-install-recommends "$headers" $programs nvidia-persistenced "$module_package" ||
         say "apt-get failed ($?)"
     if command -v dkms >/dev/null && ! nvidia_module "$kernel" >/dev/null && [ -z "$(build_log)" ]; then
@@ -184,8 +188,9 @@ if [ -e "$root/usr/lib/systemd/system/nvidia-persistenced.service" ]; then
 fi
 sh "$here/unpack-wheels.sh" "$here/requirements-gpu.txt"
 check_cupy
-# An upgrade of one without the other would leave a machine without its GPU.
-hold
+# An upgrade of one without the other would leave a machine without its GPU. One that stays itself must go on getting
+# its kernel's security updates.
+[ "${OUTLET:-}" = machine ] || hold
 
 record "DRIVER=$DRIVER"
 record "DRIVER_VERSION=$version"

@@ -43,6 +43,13 @@ case $DRIVER in none | closed | open) ;; *) wrong "--driver: seen '$DRIVER', leg
 
 # shellcheck source=ami/provision/common.sh
 . "$here/common.sh"
+# Meant for a root that is being made. On a machine that runs they would take its boot loader, its keys and its logs.
+case $OUTLET in
+    folder | disk)
+        [ ! -d "$root/run/systemd/system" ] ||
+            wrong "this machine has booted, and --outlet $OUTLET would spoil it; --outlet machine lets it stay itself"
+        ;;
+esac
 record "OUTLET=$OUTLET"
 
 export OUTLET DRIVER PCI_OPTION DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8

@@ -19,9 +19,8 @@ sed -n 's/^\([A-Za-z0-9][A-Za-z0-9._-]*\).*==\([^ ;]*\).*/\1 \2/p' "$1" | while 
     pattern=$(printf '%s' "$name" | tr -s '_.-' '_' | sed 's/_/[-_.]/g')
     wheel=$(find "$wheels" -maxdepth 1 -iname "$pattern-$version-*.whl" 2>/dev/null | head -n 1)
     if [ -z "$wheel" ]; then
-        echo "unpack-wheels: ERROR: no wheel of $name==$version in $wheels; fetch what belongs to $(basename "$1") with:" \
-            "pip download --no-deps --only-binary=:all: --implementation cp --python-version $python" \
-            "--platform manylinux2014_x86_64 --platform manylinux_2_28_x86_64 -r $(basename "$1") -d wheels" >&2
+        echo "unpack-wheels: ERROR: no wheel of $name==$version in $wheels; wheels.sh beside the recipe's folder" \
+            "fetches what $(basename "$1") names, with pip and as who you are, not as root: ./wheels.sh $python" >&2
         exit 1
     fi
     # A wheel is a zip file of what belongs into dist-packages.

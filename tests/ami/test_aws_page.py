@@ -48,6 +48,13 @@ def test_what_is_to_be_typed_is_sound_shell(block):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("page", ["aws.md", "README.md"])
+def test_a_workers_token_does_not_open_the_queue(page):
+    """DAEMON implies WRITE, and a worker of 23.9 joins, runs jobs and is reached by CCB without it."""
+    levels = re.findall(r"-authz (\w+)", (AMI / page).read_text())
+    assert levels == ["READ", "ADVERTISE_STARTD", "ADVERTISE_MASTER"]
+
+
 def test_no_port_is_open_to_the_world():
     assert "0.0.0.0/0" not in PAGE
     assert re.findall(r"--port (\d+)", PAGE) == ["9618", "22"]

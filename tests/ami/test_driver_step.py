@@ -97,7 +97,7 @@ class Root:
                 wheel.writestr(f"{folder}/__init__.py", "")
         (self.wheels / "cupy_cuda12x-14.2.0-py3-none-any.whl").unlink()
 
-    def run(self, driver: str) -> subprocess.CompletedProcess[str]:
+    def run(self, driver: str, outlet: str = "disk") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["sh", str(self.step)],
             capture_output=True,
@@ -106,6 +106,7 @@ class Root:
             env={
                 "PATH": f"{self.bin}:{os.environ['PATH']}",
                 "REGIONDAG_ROOT": str(self.folder),
+                "OUTLET": outlet,
                 **({"DRIVER": driver} if driver else {}),
             },
         )
@@ -165,6 +166,16 @@ def test_closed(root):
     assert done.stdout.splitlines()[-1] == f"50-driver: nvidia-current 550.163.01 for kernel {KERNEL}"
     assert "CuPy works" in done.stdout
     assert list(root.folder.glob("usr/local/lib/python3.*/dist-packages/cupy/__init__.py"))
+
+
+def test_a_machine_that_stays_itself_goes_on_getting_kernels(root):
+    """Nobody would see for months that its kernel had no security updates any more."""
+    root.builds("nvidia-current")
+    root.add_wheels()
+    root.offer(**{"linux-headers-cloud-amd64": "6.12.117-1"})
+    assert root.run("closed", "machine").returncode == 0
+    assert " linux-headers-cloud-amd64 " in root.called("apt-get")[0]
+    assert root.called("apt-mark") == []
 
 
 def test_a_second_run_installs_nothing(root):
@@ -305,7 +316,8 @@ def test_a_missing_wheel(root):
     assert done.returncode == 1
     sentence = done.stderr.splitlines()[-1]
     assert sentence.startswith(f"unpack-wheels: ERROR: no wheel of cupy-cuda12x==14.2.0 in {root.wheels}; ")
-    assert "pip download --no-deps --only-binary=:all: --implementation cp --python-version 3." in sentence
+    assert "wheels.sh beside the recipe's folder" in sentence
+    assert "./wheels.sh 3." in sentence
 
 
 def test_a_cupy_that_does_not_work(root):

@@ -149,6 +149,31 @@ def test_without_ec2_it_joins_as_well(host, imds, console):
     assert "EC2InstanceID" not in (host.root / join.CONFIG_FILE).read_text()
 
 
+def test_a_fleets_worker_asks_again_which_instance_it_is(host, imds, console):
+    """Without that the fleet takes it for one that never joined, and starts another in its place."""
+    host.worker["fleet"] = "day"
+    imds.fail(503)
+    host.before_nap = lambda: imds.fail(503 if len(host.naps) < 2 else None)
+    assert host.join() == 0
+    assert host.naps == [5, 5, 5]
+    assert "do not say" not in console()
+    assert 'EC2InstanceID = "i-0123456789abcdef0"' in (host.root / join.CONFIG_FILE).read_text()
+    host.before_nap = lambda: None
+    imds.fail(503)
+    assert host.join() == 0
+    assert "the slots of this machine do not say which instance it is" in console()
+    assert 'RegiondagFleet = "day"' in (host.root / join.CONFIG_FILE).read_text()
+
+
+def test_a_fleet_does_not_pay_for_ever_for_a_worker_without_a_pool(host, imds, console):
+    imds.set("meta-data/tags/instance/regiondag:fleet", "day")
+    assert host.start() == 1
+    assert (host.offs, host.now) == (1, 900)
+    assert host.join('{"manager": "a b"}') == 1
+    assert host.offs == 2
+    assert "powers off in 15 minutes" in console()
+
+
 def test_no_user_data(host, console):
     assert host.start() == 1
     text = console()

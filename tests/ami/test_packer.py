@@ -209,6 +209,14 @@ def test_packer_makes_an_ami_of_it_and_leaves_nothing_else(tmp_path):
         check_policy(POLICY, {call.name for call in aws.calls}, UNSEEN)
 
 
+def test_the_tag_by_which_machines_may_be_ended_cannot_be_put_on_others():
+    tagging = [one for one in statements(POLICY) if one["Action"] == ["ec2:CreateTags"]]
+    assert any("instance/" in resource for one in tagging for resource in one["Resource"])
+    for one in tagging:
+        if any("instance/" in resource for resource in one["Resource"]):
+            assert one["Condition"] == {"StringEquals": {"ec2:CreateAction": "RunInstances"}}
+
+
 def test_the_policy_changes_nothing_without_naming_it():
     check_wide_resources(POLICY)
     keys = [one["Resource"] for one in statements(POLICY) if "ec2:CreateKeyPair" in one["Action"]]

@@ -124,7 +124,7 @@ def _up(arguments: argparse.Namespace) -> int:
     from workflows.fleet.config import load_fleet
 
     fleet = load_fleet(arguments.file)
-    verbs.up(_client(fleet), fleet, _outlet(), arguments.dry_run)
+    verbs.up(_client(fleet), fleet, _outlet(), _view_if_any(arguments.pool, fleet), arguments.dry_run)
     return 0
 
 

@@ -15,6 +15,7 @@ from workflows.fleet.template import Pool
 
 IMAGE_TAG = "regiondag"  # every image that regiondag baked has a tag whose key begins so
 HTCONDOR_TAG = "regiondag:htcondor"
+DRIVER_TAG = "regiondag:driver"
 MOST_POOLS = 300  # overrides that create_fleet takes
 
 
@@ -30,6 +31,7 @@ class Image:
     boot_mode: str
     ena: bool
     htcondor: str  # its version, empty where the image does not say
+    driver: str  # NVIDIA's: none, closed or open, with its version; empty where the image does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,9 @@ def look_up(client: Any, fleet: Fleet) -> Ground:
     kinds = _kinds(client, fleet, findings)
     for kind in kinds.values():
         _check_kind(kind, image, fleet, findings)
+    if image and image.driver == "none":
+        text = f"{image.id} has no NVIDIA driver, so its workers would cost and offer no GPU; bake one with"
+        findings.problem("image", f"{text}: regiondag bake image --driver closed")
     if image and image.size_gb > fleet.disk_gb:
         findings.problem("disk", f"{fleet.disk_gb}GB is smaller than the image {image.id}: {image.size_gb}GB")
     zones = {raw["SubnetId"]: str(raw["AvailabilityZone"]) for raw in _one_per_zone(subnets, findings)}
@@ -120,6 +125,7 @@ def _why_not(found: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any
 def _image_of(raw: Mapping[str, Any]) -> Image:
     root = str(raw.get("RootDeviceName", ""))
     disks = [disk for disk in raw.get("BlockDeviceMappings", []) if disk.get("DeviceName") == root]
+    tagged = {tag["Key"]: tag["Value"] for tag in raw.get("Tags", [])}
     return Image(
         id=raw["ImageId"],
         name=str(raw.get("Name", "")),
@@ -128,7 +134,8 @@ def _image_of(raw: Mapping[str, Any]) -> Image:
         architecture=str(raw.get("Architecture", "x86_64")),
         boot_mode=str(raw.get("BootMode", "legacy-bios")),
         ena=bool(raw.get("EnaSupport", False)),
-        htcondor=next((tag["Value"] for tag in raw.get("Tags", []) if tag["Key"] == HTCONDOR_TAG), ""),
+        htcondor=tagged.get(HTCONDOR_TAG, ""),
+        driver=tagged.get(DRIVER_TAG, ""),
     )
 
 

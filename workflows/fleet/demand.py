@@ -25,6 +25,7 @@ class Worker:
     gpus: int
     free_gpus: int
     jobs: int
+    draining: bool = False  # it says so itself, also where EC2 and not the fleet asked for it
 
 
 @dataclass(frozen=True, slots=True)

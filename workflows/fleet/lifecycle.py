@@ -152,6 +152,17 @@ def surplus(alive: Sequence[Instance], workers: Mapping[str, Worker], number: in
     return sorted(staying, key=key)[: max(0, len(staying) - number)]
 
 
+def tell_of_deaf(client: Any, asked: Sequence[Instance], tell: Tell) -> None:
+    """Name the workers that cannot hear that they shall drain."""
+    deaf = ec2.not_nitro(client, (one.type for one in asked))
+    for one in asked:
+        if one.type in deaf:
+            tell(
+                f"note: {one.id} ({one.type}) does not see new tags: it ends when it has been idle long enough, or by "
+                "`regiondag fleet down --now`"
+            )
+
+
 # --- down --------------------------------------------------------------------------------------------------
 
 
@@ -169,10 +180,7 @@ def drain_all(client: Any, fleet: Fleet, tell: Tell) -> list[Instance]:
     running = [one for one in alive if one.id not in stopped]
     ec2.terminate(client, stopped)
     ec2.drain(client, [one.id for one in running if not one.draining])
-    deaf = ec2.not_nitro(client, (one.type for one in running))
-    for one in running:
-        if one.type in deaf:
-            tell(f"{one.id} ({one.type}) does not see new tags: it ends when it has been idle long enough, or by --now")
+    tell_of_deaf(client, running, tell)
     return running
 
 

@@ -53,7 +53,7 @@ def decide(
     free, booting, lost, draining = [], 0, [], 0
     for instance in alive:
         worker = workers.get(instance.id)
-        if instance.draining:
+        if instance.draining or (worker and worker.draining):
             draining += 1
         elif worker:
             free.append(worker.free_gpus)

@@ -46,9 +46,9 @@ class PoolView:
 # --- up ----------------------------------------------------------------------------------------------------
 
 
-def up(client: Any, fleet: Fleet, out: Outlet, dry_run: bool) -> None:
+def up(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, dry_run: bool) -> None:
     """Make the launch templates right and start what is missing to `workers.min`."""
-    ground = _ground(client, fleet, out)
+    ground = _ground(client, fleet, out, pool)
     alive = ec2.instances(client, fleet.name)
     staying = [one for one in alive if not one.draining]
     if len(staying) < len(alive):
@@ -74,10 +74,12 @@ def up(client: Any, fleet: Fleet, out: Outlet, dry_run: bool) -> None:
         out.tell(f"a worker that is idle for {fleet.idle_minutes} minutes powers off, also one of these")
 
 
-def _ground(client: Any, fleet: Fleet, out: Outlet) -> Ground:
+def _ground(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None) -> Ground:
     ground = look_up(client, fleet)
     for note in ground.notes:
         out.tell(f"note: {note}")
+    if pool:
+        _refuse_other_series(ground, pool)
     return ground
 
 
@@ -110,8 +112,7 @@ def _preview(client: Any, fleet: Fleet, ground: Ground, out: Outlet, count: int)
 
 def scale(client: Any, fleet: Fleet, out: Outlet, pool: PoolView, dry_run: bool) -> None:
     """Start what the queue asks for."""
-    ground = _ground(client, fleet, out)
-    _refuse_other_series(ground, pool)
+    ground = _ground(client, fleet, out, pool)
     workers, requests = pool.workers(), pool.requests()
     alive = ec2.instances(client, fleet.name)
     decision = decide(fleet, ground, alive, workers, requests, time.time())
@@ -156,9 +157,7 @@ def set_number(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, nu
     alive = ec2.instances(client, fleet.name)
     staying = [one for one in alive if not one.draining]
     if number >= len(staying):
-        ground = _ground(client, fleet, out)
-        if pool:
-            _refuse_other_series(ground, pool)
+        ground = _ground(client, fleet, out, pool)
         room = max(0, fleet.maximum - len(alive))
         missing = min(number - len(staying), room)
         if missing < number - len(staying):
@@ -175,14 +174,7 @@ def set_number(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, nu
     if not dry_run:
         ec2.drain(client, [one.id for one in going])
         out.tell("they take no more jobs, finish those they run, and power off")
-        _warn_of_deaf(client, going, out)
-
-
-def _warn_of_deaf(client: Any, going: Sequence[Instance], out: Outlet) -> None:
-    deaf = ec2.not_nitro(client, (one.type for one in going))
-    for one in going:
-        if one.type in deaf:
-            out.tell(f"note: {one.id} ({one.type}) does not see new tags; it ends when it has been idle long enough")
+        lifecycle.tell_of_deaf(client, going, out.tell)
 
 
 # --- down --------------------------------------------------------------------------------------------------

@@ -58,6 +58,16 @@ def test_an_unknown_image(cloud, tmp_path):
     assert "eu-central-1" in line
 
 
+def test_an_image_without_a_driver_is_not_paid_for(cloud, tmp_path):
+    tag = {"Key": "regiondag:driver", "Value": "none"}
+    cloud.ec2.create_tags(Resources=[cloud.image], Tags=[tag])
+    (line,) = problems(cloud, tmp_path)
+    assert f"image: {cloud.image} has no NVIDIA driver" in line
+    assert line.endswith("regiondag bake image --driver closed")
+    cloud.ec2.create_tags(Resources=[cloud.image], Tags=[{**tag, "Value": "closed 550.163.01"}])
+    assert look(cloud, tmp_path).image.driver == "closed 550.163.01"
+
+
 def test_an_image_of_somebody_else(cloud, tmp_path):
     other = cloud.ec2.register_image(Name="of somebody else", RootDeviceName="/dev/xvda")["ImageId"]
     (line,) = problems(cloud, tmp_path, image=other)

@@ -42,7 +42,7 @@ def test_the_example_is_legal():
     assert fleet.token == ("ssm", "/regiondag/pool-token")
     assert (fleet.minimum, fleet.maximum, fleet.disk_gb) == (0, 4, 30)
     assert fleet.prices == {"g5.xlarge": 1.258}
-    assert fleet.settings == {"MaxJobRetirementTime": "7200"}
+    assert fleet.settings == {"MachineMaxVacateTime": "60"}
 
 
 def test_what_is_not_given_has_a_default(tmp_path):

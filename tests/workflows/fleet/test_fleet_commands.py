@@ -16,7 +16,7 @@ from workflows import aws, condor
 from workflows import pool as pools
 from workflows.cli import main
 from workflows.errors import AwsError, PoolError
-from workflows.fleet import lifecycle, verbs, watch
+from workflows.fleet import ec2, lifecycle, verbs, watch
 from workflows.fleet.demand import Request, Worker
 from workflows.pool import Pool
 
@@ -290,13 +290,24 @@ def test_scale_says_that_the_file_has_changed(cloud, run, capsys, fleet_file):
 
 
 def test_workers_of_another_htcondor_are_not_started(cloud, run, capsys, pool, monkeypatch):
-    assert run("up") == 0
     newer = Pool("default", "installed", (25, 14, 1))
-    monkeypatch.setattr(pools, "require_pool", lambda name=None: newer)
+    for name in ("find_pool", "require_pool"):
+        monkeypatch.setattr(pools, name, lambda name=None: newer)
     pool.requests = [JOB] * 9
-    assert run("scale") == 8
-    assert f"the image {cloud.image} has HTCondor 23.9, the pool default 25.14; workers of" in capsys.readouterr().err
-    assert len(cloud.ids()) == 2
+    for words in (("up",), ("scale",), ("scale", "--workers", "1")):
+        assert run(*words) == 8
+        assert f"the image {cloud.image} has HTCondor 23.9, the pool default 25.14; workers" in capsys.readouterr().err
+    assert cloud.versions() == []
+    assert cloud.ids() == []
+
+
+def test_workers_that_cannot_hear_of_draining_are_named(cloud, run, capsys, monkeypatch):
+    assert run("up") == 0
+    monkeypatch.setattr(ec2, "not_nitro", lambda client, types: set(types))
+    assert run("scale", "--workers", "1") == 0
+    assert "does not see new tags: it ends when it has been idle long enough, or by `regiondag" in (
+        capsys.readouterr().err
+    )
 
 
 def test_a_number_by_hand_grows_and_drains_idle_ones_first(cloud, run, capsys, pool):

@@ -88,6 +88,9 @@ def test_jobs_that_the_workers_refuse(pool, run_area):
             assert query_gpu_requests(pool, "other") == [job] * 4
         with advertised(pool, run_area, [("slot1", "i-1", "demo", picky)]):
             assert query_gpu_requests(pool, "demo") == [refused] * 4
+        # One that drains refuses everything, which says nothing about a new worker.
+        with advertised(pool, run_area, [("slot1", "i-1", "demo", picky + 'RegiondagDrain = "notice"\n')]):
+            assert query_gpu_requests(pool, "demo") == [job] * 4
     finally:
         shell(pool, "condor_rm -constraint 'JobBatchName =?= \"fleet-test\"'", run_area)
 
@@ -130,3 +133,6 @@ def test_slots_of_a_fleets_workers(pool, run_area):
     with advertised(pool, run_area, slots):
         assert query_workers(pool, "demo") == {"i-1": Worker("i-1", 4, 3, 1)}
         assert query_workers(pool, 'x" || true || "') == {}
+    drains = [(*one[:3], one[3] + '\nRegiondagDrain = "notice"') for one in slots[:2]]
+    with advertised(pool, run_area, drains):
+        assert query_workers(pool, "demo") == {"i-1": Worker("i-1", 4, 3, 1, draining=True)}

@@ -57,6 +57,13 @@ def test_a_draining_worker_serves_nobody_but_costs(decided):
     assert decided(alive, workers, [JOB] * 5).missing == 1
 
 
+def test_a_worker_that_drains_because_ec2_asked_for_it_is_known_by_its_slots(decided):
+    """A rebalance recommendation sets no tag: the worker alone knows of it."""
+    alive = [instance("i-1")]
+    assert decided(alive, [Worker("i-1", 4, 3, 1)], [JOB]).missing == 0
+    assert decided(alive, [Worker("i-1", 4, 3, 1, draining=True)], [JOB]).missing == 1
+
+
 def test_one_that_never_joined_is_not_waited_for(decided):
     decision = decided([instance("i-1", minutes=16)], [], [JOB])
     assert decision.missing == 1

@@ -40,6 +40,7 @@ FLEET_TAG = "meta-data/tags/instance/regiondag:fleet"
 
 FIRST_PAUSE = 5.0
 LONGEST_PAUSE = 60.0
+METADATA_TRIES = 4
 GROWTH = 1.5
 TELL_EVERY = 60.0
 
@@ -79,15 +80,16 @@ def join(machine: Machine) -> int:
     worker = None
     try:
         worker = read_worker_file(machine.root)
-        attributes = _ask_metadata(machine.metadata)
+        attributes = _ask_metadata(machine, worker)
         config = workerfile.pool_config(worker, attributes, SHUTDOWN)
         write(machine.root / CONFIG_FILE, config, 0o644)
         _join_until(machine, worker, started)
     except HopelessError as error:
         for line in str(error).splitlines():
             machine.tell(f"ERROR: {line}")
-        if worker is not None and worker.join_minutes:
-            _give_up(machine, started + 60 * worker.join_minutes)
+        minutes = _minutes_of_fleet(machine) if worker is None else worker.join_minutes
+        if minutes:
+            _give_up(machine, started + 60 * minutes)
         return 1
     idle = f"powers off after {worker.idle_minutes:g} idle minutes" if worker.idle_minutes else "never powers off"
     machine.tell(f"the manager {worker.manager} takes this machine; it {idle}")
@@ -124,14 +126,30 @@ def write(path: Path, text: str, mode: int) -> None:
     new.rename(path)
 
 
-def _ask_metadata(metadata: Metadata) -> dict[str, str]:
-    """Return what slots advertise about the instance; nothing on a machine that is none."""
+def _ask_metadata(machine: Machine, worker: workerfile.WorkerFile) -> dict[str, str]:
+    """Return what slots advertise about the instance; nothing on a machine that is none.
+
+    A worker of a fleet is an instance, and one whose slots do not say which would count as lost: it asks again.
+    """
+    for left in range(METADATA_TRIES - 1 if worker.fleet else 0, -1, -1):
+        try:
+            found = {name: machine.metadata.get(path) for name, path in ATTRIBUTES.items()}
+            found["RegiondagFleet"] = machine.metadata.get(FLEET_TAG)
+            return {name: value.strip() for name, value in found.items() if value}
+        except MetadataError as error:
+            if left:
+                machine.sleep(FIRST_PAUSE)
+            elif worker.fleet:
+                machine.tell(f"{error}; the slots of this machine do not say which instance it is")
+    return {}
+
+
+def _minutes_of_fleet(machine: Machine) -> float:
+    """Return how long a machine without a usable worker.json stays on: for ever, unless a fleet pays for it."""
     try:
-        found = {name: metadata.get(path) for name, path in ATTRIBUTES.items()}
-        found["RegiondagFleet"] = metadata.get(FLEET_TAG)
+        return workerfile.JOIN_MINUTES if machine.metadata.get(FLEET_TAG) else 0
     except MetadataError:
-        return {}
-    return {name: value.strip() for name, value in found.items() if value}
+        return 0
 
 
 def _join_until(machine: Machine, worker: workerfile.WorkerFile, started: float) -> None:
