@@ -180,7 +180,7 @@ library=$(upstream "$(dpkg-query --show --showformat '${Version}' libcuda1)")
         "than the other: leave only one of them with NVIDIA's packages"
 
 # regiondag-gpu.service loads the module, after it has chosen its options; Debian's list would come before it.
-if [ -e "$root/etc/modules-load.d/nvidia.conf" ]; then
+if [ "${OUTLET:-}" != machine ] && [ -e "$root/etc/modules-load.d/nvidia.conf" ]; then
     ln -sfn /dev/null "$root/etc/modules-load.d/nvidia.conf"
 fi
 if [ -e "$root/usr/lib/systemd/system/nvidia-persistenced.service" ]; then

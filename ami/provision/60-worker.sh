@@ -4,8 +4,8 @@ set -eu
 
 here=$(dirname "$(readlink -f "$0")")
 
-# Of a machine that is to stay itself the firewall, SSH and the logs are its owner's business.
-theirs='^/etc/(nftables|ssh|cloud|systemd/journald)'
+# Of a machine that is to stay itself the firewall, SSH, the logs and its graphics are its owner's business.
+theirs='^/etc/(nftables|ssh|cloud|systemd/journald|modprobe\.d/regiondag-boot)'
 if [ "$OUTLET" != machine ]; then
     theirs='^$'
     # nftables keeps jobs away from the credentials of the machine's role.

@@ -38,7 +38,7 @@ def steps(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def test_a_root_folder_gets_no_step_for_machines(recipe: Path) -> None:
-    assert len(FOR_MACHINES) == 6
+    assert len(FOR_MACHINES) == 7
     assert steps(run(recipe)) == [name for name in ALL if name not in FOR_MACHINES]
 
 
@@ -101,7 +101,7 @@ def test_an_image_gets_all_files_and_its_doors_are_closed(tmp_path: Path) -> Non
 
 def test_a_machine_that_stays_itself_keeps_firewall_ssh_logs_and_root(tmp_path: Path) -> None:
     files, calls = worker_step(tmp_path, "machine")
-    assert not [name for name in files if re.match(r"/etc/(nftables|ssh|cloud|systemd/journald)", name)]
+    assert not [name for name in files if re.match(r"/etc/(nftables|ssh|cloud|systemd/journald|modprobe)", name)]
     assert "/usr/local/libexec/regiondag/join.py" in files
     assert "/etc/condor/config.d/50-regiondag-worker.config" in files
     assert not [call for call in calls if "passwd" in call or "nftables" in call or "disable" in call]

@@ -19,7 +19,7 @@ from workflows.bake.artifact import DiskImage, Manifest, read_disk_image, write_
 from workflows.bake.disk import TOOLS, make_disk
 from workflows.dirs import cache_dir, make_dir
 from workflows.errors import BakeError, PoolError
-from workflows.pool.rootfs import IMAGE_FILE, SUITES, only_one
+from workflows.pool.rootfs import IMAGE_FILE, SUITES, UNUSED_SECONDS, only_one
 from workflows.pool.rootfs_build import (
     Target,
     Tell,
@@ -34,7 +34,6 @@ from workflows.resources import resource_dir
 
 # The Python of each Debian release, for which wheels are fetched.
 PYTHONS = {"trixie": "3.13", "forky": "3.14"}
-DRIVERS = ("none", "closed", "open")
 FREE = "main"
 NOT_FREE = "main contrib non-free non-free-firmware"  # where Debian keeps NVIDIA's driver
 
@@ -84,9 +83,22 @@ def ensure_disk_image(wishes: Wishes, tell: Tell, rebuild: bool = False) -> Disk
         with only_one(path.parent / f"image-{wishes.suite}.lock", tell), interruptible():
             if rebuild or not (path / "manifest.json").is_file():
                 _bake(path, wishes, tell)
+            _remove_unused(keep=path)
     else:
+        os.utime(path)
         tell(f"nothing has changed since this image was baked; --rebuild bakes it with today's packages: {path}")
     return read_disk_image(path)
+
+
+def _remove_unused(keep: Path) -> None:
+    """Remove images that nobody has asked for in a month: each edit of the recipe leaves one, of a gigabyte and more.
+
+    One that was uploaded stays: its journal knows the snapshot.
+    """
+    oldest = time.time() - UNUSED_SECONDS
+    for path in keep.parent.glob("image-*"):
+        if path.is_dir() and path != keep and path.stat().st_mtime < oldest and not (path / "ami").exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _bake(path: Path, wishes: Wishes, tell: Tell) -> None:

@@ -39,7 +39,7 @@ INSTANCES: Mapping[Firmware, str] = {"bios": "i-0000000000000b105", "uefi": "i-0
 WANTED: Mapping[str, Any] = {"HAS_GPU": True, "PartitionableSlot": True, "RegiondagFleet": FLEET, "SelfTest": "no GPU"}
 
 # What a worker's token is good for, as ami/aws.md has people make it.
-AUTHORIZATIONS = ("READ", "DAEMON", "ADVERTISE_STARTD", "ADVERTISE_MASTER")
+AUTHORIZATIONS = ("READ", "ADVERTISE_STARTD", "ADVERTISE_MASTER")
 
 NOTICE_SECONDS = 120  # what EC2 leaves between a spot notice and the end
 IDLE_SECONDS = 20
@@ -148,6 +148,8 @@ def _live_and_be_drained(bench: Bench) -> dict[str, Any]:
         )
         saved = time.monotonic() - told
         _check_checkpoint()
+        # It would go on on the next machine, which is to have nothing to do.
+        bench.pool.run(["condor_rm", "-all"], cwd=ROOT, capture_output=True, check=True)
         _wait_until_off(bench, boot, NOTICE_SECONDS)
         off = time.monotonic() - told
     _check_console(boot)

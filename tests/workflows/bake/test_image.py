@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,25 @@ def test_a_cached_image_is_found_and_not_baked_again(
     out, err = capsys.readouterr()
     assert out == f"{path}\n"
     assert "--rebuild bakes it with today's packages" in err
+
+
+def test_images_that_nobody_asked_for_in_a_month_are_removed_but_for_uploaded_ones(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bake(path: Path, *_: object) -> None:
+        make_image(path)
+
+    monkeypatch.setattr(baking, "_bake", bake)
+    path = baking.image_path(Wishes())
+    path.parent.mkdir(parents=True)
+    for name in ("old", "uploaded", "new"):
+        make_image(path.with_name(f"image-{name}"))
+    path.with_name("image-uploaded").joinpath("ami").mkdir()
+    for name in ("old", "uploaded"):
+        os.utime(path.with_name(f"image-{name}"), (0, 0))
+    assert main(["bake", "image"]) == 0
+    assert {each.name for each in path.parent.glob("image-*") if each.is_dir()} == {
+        path.name,
+        "image-uploaded",
+        "image-new",
+    }
