@@ -12,6 +12,7 @@ rm -rf /var/cache/debconf/*-old /var/lib/dpkg/*-old /var/log/apt /var/log/dpkg.l
 # Every machine makes its own identity and its own keys at its first start; tokens come with its user data.
 : >/etc/machine-id
 rm -f /var/lib/dbus/machine-id /var/lib/systemd/random-seed /var/lib/systemd/credential.secret
+rm -f /var/lib/dkms/mok.* # with which dkms signed the driver's module; whoever has it can sign others
 rm -f /etc/ssh/ssh_host_* /etc/condor/tokens.d/* /etc/condor/passwords.d/*
 rm -rf /root/.ssh /root/.cache /root/.bash_history /home/*/.ssh /home/*/.cache /home/*/.bash_history
 rm -rf /var/lib/cloud /var/log/condor/* /var/log/journal/* /var/log/cloud-init* /var/tmp/* /etc/regiondag

@@ -58,6 +58,7 @@ def test_a_clean_root_has_no_findings(root: Path) -> None:
         ("var/log/condor/StartLog", "hello", "a log"),
         ("var/lib/systemd/random-seed", "x", "random seed"),
         ("etc/app.conf", "-----BEGIN OPENSSH PRIVATE KEY-----\nabc", "a private key"),
+        ("var/lib/dkms/mok.key", "-----BEGIN PRIVATE KEY-----\nabc", "a private key"),
         ("opt/deploy.sh", "export AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE", "an AWS access key"),
         ("usr/local/etc/x.ini", "aws_secret_access_key = wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY", "an AWS secret key"),
         ("srv/token", JWT, "a token"),
