@@ -137,7 +137,7 @@ def query_gpu_requests(pool: Pool, fleet: str) -> list[Request]:
     for jobs in alike.values():
         gpus, cpus, memory = (_number(jobs[0], name) for name in asked)
         refused = bool(slots) and not _matches_any(pool, jobs[0], slots)
-        requests += [Request(gpus, cpus, memory, refused)] * len(jobs)
+        requests += [Request(gpus, cpus, memory, refused, f"{ad['ClusterId']}.{ad['ProcId']}") for ad in jobs]
     return requests
 
 

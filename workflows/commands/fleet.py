@@ -152,11 +152,11 @@ def _scale(arguments: argparse.Namespace) -> int:
         verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), arguments.dry_run)
         return 0
     tell, next_round = watch.only_news(_tell)
-    out = replace(out, tell=tell)
+    out, recall = replace(out, tell=tell), watch.recalling()
 
     def step() -> None:
         next_round()
-        verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), dry_run=False)
+        verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), dry_run=False, recall=recall)
 
     watch.watch(step, arguments.watch, tell)
     return 0
@@ -178,7 +178,7 @@ def _down(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from workflows.fleet import status, verbs
+    from workflows.fleet import scale, status, verbs
     from workflows.fleet.config import load_fleet
     from workflows.terminal import print_table
 
@@ -191,10 +191,7 @@ def _status(arguments: argparse.Namespace) -> int:
         print_table(f"fleet {seen.fleet} in {seen.region}", status.HEADINGS, status.table_rows(seen))
     print(status.total(seen))
     for one in seen.orphans:
-        _tell(
-            f"{one} runs but has not joined the pool {seen.pool}; its console says why: "
-            f"aws ec2 get-console-output --latest --output text --region {seen.region} --instance-id {one}"
-        )
+        _tell(f"{one} runs but has not joined the pool {seen.pool}; {scale.console(seen.region, one)}")
     if seen.pool is None:
         _tell("no pool answers here, so jobs and slots are not known (--pool NAME)")
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,7 @@ class Request:
     cpus: int
     memory_mb: int
     refused: bool = False  # workers of the fleet run, and the job matches none of them even when it is empty
+    job: str = field(default="", compare=False)  # its number in the queue
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,14 @@ class Decision:
         return max(0, self.wanted - self.running)
 
 
+def console(region: str, instance: str) -> str:
+    """Return how to learn why a worker did not join; the manager has neither the AWS CLI nor these permissions."""
+    return (
+        "its console, read on a machine with the AWS CLI and your own credentials, says why: "
+        f"aws ec2 get-console-output --latest --output text --region {region} --instance-id {instance} | grep regiondag"
+    )
+
+
 def has_not_joined(instance: Instance, workers: Mapping[str, Worker], join_minutes: int, now: float) -> bool:
     """Return whether an instance should have joined the pool by now, and has not."""
     minutes = join_minutes or DEFAULT_JOIN_MINUTES
@@ -90,7 +98,6 @@ def _notes(
         )
     if lost:
         notes.append(
-            f"running, but never joined the pool: {', '.join(lost)}. Their consoles say why: "
-            f"aws ec2 get-console-output --latest --region {fleet.region} --instance-id {lost[0]}"
+            f"running, but never joined the pool: {', '.join(lost)}. Of {lost[0]}: {console(fleet.region, lost[0])}"
         )
     return notes

@@ -13,9 +13,11 @@ from workflows.fleet.checks import Ground, look_up
 from workflows.fleet.config import Fleet
 from workflows.fleet.demand import Request, Worker
 from workflows.fleet.ec2 import Instance
+from workflows.fleet.memory import Memory, advise
 from workflows.fleet.prices import Prices, estimate, find_prices, price_rows
 from workflows.fleet.scale import decide
 from workflows.fleet.status import FleetStatus, assemble
+from workflows.fleet.watch import Recall
 
 Text = Callable[[str], None]
 Table = Callable[[str, Sequence[str], Sequence[Sequence[str]]], None]
@@ -110,16 +112,19 @@ def _preview(client: Any, fleet: Fleet, ground: Ground, out: Outlet, count: int)
 # --- scale -------------------------------------------------------------------------------------------------
 
 
-def scale(client: Any, fleet: Fleet, out: Outlet, pool: PoolView, dry_run: bool) -> None:
-    """Start what the queue asks for."""
+def scale(
+    client: Any, fleet: Fleet, out: Outlet, pool: PoolView, dry_run: bool, recall: Recall = lambda *_: Memory()
+) -> None:
+    """Start what the queue asks for; `recall` adds to what is seen what earlier looks showed, if there were any."""
     ground = _ground(client, fleet, out, pool)
     workers, requests = pool.workers(), pool.requests()
     alive = ec2.instances(client, fleet.name)
-    decision = decide(fleet, ground, alive, workers, requests, time.time())
+    advice = advise(recall(alive, workers, requests), requests, ground.size, fleet.region)
+    decision = decide(fleet, ground, alive, workers, advice.requests, time.time())
     out.tell(decision.summary)
-    for note in decision.notes:
+    for note in (*decision.notes, *advice.notes):
         out.tell(f"note: {note}")
-    _grow(client, fleet, ground, out, decision.missing, dry_run)
+    _grow(client, fleet, ground, out, 0 if advice.halt else decision.missing, dry_run)
 
 
 def _refuse_other_series(ground: Ground, pool: PoolView) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from workflows.errors import AwsError, PoolError
+from workflows.fleet.demand import Request, Worker
+from workflows.fleet.ec2 import Instance
+from workflows.fleet.memory import Memory, remember
 
 Text = Callable[[str], None]
+Recall = Callable[[Sequence[Instance], Mapping[str, Worker], Sequence[Request]], Memory]
 
 
 def only_news(tell: Text) -> tuple[Text, Callable[[], None]]:
@@ -26,6 +30,18 @@ def only_news(tell: Text) -> tuple[Text, Callable[[], None]]:
         now.clear()
 
     return tell_news, next_round
+
+
+def recalling() -> Recall:
+    """Return what adds a look to all looks before it; a look that then fails to start workers has still been one."""
+    memory = Memory()
+
+    def recall(alive: Sequence[Instance], workers: Mapping[str, Worker], requests: Sequence[Request]) -> Memory:
+        nonlocal memory
+        memory = remember(memory, alive, workers, requests)
+        return memory
+
+    return recall
 
 
 def watch(step: Callable[[], object], seconds: float, tell: Text, pause: Callable[[float], None] = time.sleep) -> None:

@@ -409,6 +409,100 @@ def test_watching_ends_with_what_no_waiting_cures(error):
         watch.watch(_raise(error), 20, print, _raise(AssertionError("it waited")))
 
 
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]]:
+    """`--watch` does the next thing in the list between two looks; Ctrl-C comes after the last."""
+    events: list[Callable[[], object]] = []
+
+    def pause(seconds: float) -> None:
+        if not events:
+            raise KeyboardInterrupt
+        events.pop(0)()
+
+    original = watch.watch
+    monkeypatch.setattr(watch, "watch", lambda step, seconds, tell: original(step, seconds, tell, pause))
+    yield events
+    assert not events
+
+
+def test_watching_stops_paying_for_workers_that_never_join(cloud, run, capsys, pool, fleet_file, looks):
+    fleet_file.write_text(fleet_text(cloud, workers="{min: 0, max: 1}"))
+    assert run("up") == 0
+    pool.requests = [JOB]
+    ended: list[str] = []
+    started: list[int] = []
+
+    def end() -> None:
+        ended.extend(cloud.ids())
+        cloud.ec2.terminate_instances(InstanceIds=cloud.ids())
+
+    def count() -> None:
+        started.append(cloud.names().count("CreateFleet"))
+
+    def by_hand() -> None:
+        assert run("scale", "--workers", "1") == 0
+        pool.join(*cloud.ids(), jobs=1)
+
+    looks += [count, end, count, end, count, count, by_hand, end, count]
+    assert run("scale", "--watch") == 130
+    said = capsys.readouterr().err
+    assert started == [1, 2, 2, 2, 4]  # the third by hand; it joined, so that the fourth was started again
+    assert said.count("the last 2 workers that ended had never joined the pool, so no more are started") == 1
+    assert f"--region {REGION} --instance-id {ended[1]} | grep regiondag; correct it, then start the watch" in said
+
+
+def test_watching_stops_paying_for_jobs_that_every_worker_refuses(cloud, run, capsys, pool, fleet_file, looks):
+    fleet_file.write_text(fleet_text(cloud, workers="{min: 0, max: 1}"))
+    assert run("up") == 0
+    pool.requests = [Request(1, 1, 1000, job="7.0")]
+    started: list[int] = []
+
+    def refuse() -> None:
+        pool.join(*cloud.ids())
+        pool.requests = [Request(1, 1, 1000, refused=True, job="7.0")]
+
+    def idle_out() -> None:
+        pool.workers.clear()
+        pool.requests = [Request(1, 1, 1000, job="7.0")]
+        cloud.ec2.terminate_instances(InstanceIds=cloud.ids())
+        started.append(cloud.names().count("CreateFleet"))
+
+    def submit() -> None:
+        started.append(cloud.names().count("CreateFleet"))
+        pool.requests.append(Request(1, 1, 1000, job="8.0"))
+
+    looks += [refuse, idle_out, refuse, idle_out, lambda: None, submit]
+    assert run("scale", "--watch") == 130
+    assert started == [1, 2, 2]
+    assert cloud.names().count("CreateFleet") == 3
+    assert capsys.readouterr().err.count("1 idle GPU jobs were refused by 2 or more workers that have ended since") == 1
+
+
+def test_a_look_that_fails_to_start_workers_is_remembered(cloud, run, capsys, pool, fleet_file, looks):
+    """EC2 gives one of the workers asked for, every time, and that one never joins."""
+    fleet_file.write_text(fleet_text(cloud, workers="{min: 0, max: 4}"))
+    assert run("up") == 0
+    pool.requests = [JOB] * 4
+    tags = [{"ResourceType": "instance", "Tags": [{"Key": TAG, "Value": "demo"}]}]
+
+    def one() -> tuple[int, bytes]:
+        made = cloud.ec2.run_instances(ImageId=cloud.image, MinCount=1, MaxCount=1, TagSpecifications=tags)
+        item = f"<item><instanceIds><item>{made['Instances'][0]['InstanceId']}</item></instanceIds></item>"
+        return 200, f"<CreateFleetResponse><fleetInstanceSet>{item}</fleetInstanceSet></CreateFleetResponse>".encode()
+
+    def end_the_oldest() -> None:
+        cloud.ec2.terminate_instances(InstanceIds=cloud.ids()[:1])
+
+    cloud.answers["CreateFleet"] = one
+    looks += [lambda: None, *[end_the_oldest] * 3]
+    assert run("scale", "--watch") == 130
+    said = capsys.readouterr().err
+    assert "1 of 3 workers started" in said
+    assert "the last 2 workers that ended had never joined the pool" in said
+    assert cloud.names().count("CreateFleet") == 3
+    assert cloud.ids() == []
+
+
 # --- down --------------------------------------------------------------------------------------------------
 
 
@@ -556,6 +650,7 @@ def test_status_points_at_workers_that_never_joined(cloud, run, capsys, monkeypa
     assert run("status") == 0
     said = capsys.readouterr()
     assert said.out.count("never joined") == 2
+    assert "on a machine with the AWS CLI and your own credentials" in said.err
     assert f"aws ec2 get-console-output --latest --output text --region {REGION} --instance-id i-" in said.err
 
 

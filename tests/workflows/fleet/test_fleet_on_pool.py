@@ -82,7 +82,9 @@ def test_jobs_that_the_workers_refuse(pool, run_area):
     job = Request(1, 2, 3072)
     refused = dataclasses.replace(job, refused=True)
     try:
-        assert query_gpu_requests(pool, "demo") == [job] * 4
+        unasked = query_gpu_requests(pool, "demo")
+        assert unasked == [job] * 4
+        assert {one.job for one in unasked} == set(job_numbers(pool))
         with advertised(pool, run_area, [("slot1", "i-1", "demo", free)]):
             assert sorted(query_gpu_requests(pool, "demo"), key=repr) == [job] * 2 + [refused] * 2
             assert query_gpu_requests(pool, "other") == [job] * 4
@@ -111,6 +113,10 @@ def advertised(pool: Pool, folder: Path, slots: Sequence[tuple[str, str, str, st
             (folder / f"{number}.query").write_text(query)
             shell(pool, f"condor_advertise -tcp INVALIDATE_STARTD_ADS {number}.query", folder)
         wait_for(lambda: len(query_slot_names(pool)) == before)
+
+
+def job_numbers(pool: Pool) -> list[str]:
+    return shell(pool, "condor_q -constraint 'JobBatchName =?= \"fleet-test\"' -af:j JobStatus", Path("/")).split()[::2]
 
 
 def query_slot_names(pool: Pool) -> list[str]:

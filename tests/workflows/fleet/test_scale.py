@@ -68,7 +68,8 @@ def test_one_that_never_joined_is_not_waited_for(decided):
     decision = decided([instance("i-1", minutes=16)], [], [JOB])
     assert decision.missing == 1
     assert "never joined the pool: i-1" in decision.notes[0]
-    assert "aws ec2 get-console-output --latest --region eu-central-1 --instance-id i-1" in decision.notes[0]
+    assert "on a machine with the AWS CLI and your own credentials" in decision.notes[0]
+    assert f"get-console-output --latest --output text --region {REGION} --instance-id i-1 | grep" in decision.notes[0]
 
 
 def test_jobs_that_no_worker_can_run_start_nothing_and_are_named(decided):
