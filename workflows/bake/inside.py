@@ -41,6 +41,7 @@ WANTED: Mapping[str, Any] = {"HAS_GPU": True, "PartitionableSlot": True, "Region
 # What a worker's token is good for, as ami/aws.md has people make it.
 AUTHORIZATIONS = ("READ", "ADVERTISE_STARTD", "ADVERTISE_MASTER")
 
+JOIN_SECONDS = 300  # from power-on
 NOTICE_SECONDS = 120  # what EC2 leaves between a spot notice and the end
 IDLE_SECONDS = 20
 
@@ -53,8 +54,12 @@ class Plan:
     suite: str  # of the manager
     acceleration: Acceleration
     firmwares: tuple[Firmware, ...] = ("bios", "uefi")
-    join_seconds: int = 300  # until which the worker must have joined
     worker: Mapping[str, Any] = field(default_factory=dict)  # settings of worker.json that are to differ
+
+    @property
+    def patience(self) -> int:
+        """How many times as long as usual things may take: who emulates processors shares them with others."""
+        return 1 if self.acceleration == "kvm" else 4
 
 
 @dataclass(frozen=True)
@@ -216,7 +221,7 @@ def _wait_until_joined(bench: Bench, boot: Boot) -> float:
         slots[:] = parse_slots(bench.pool.run(argv, cwd=ROOT, capture_output=True).stdout)
         return bool(slots)
 
-    _wait(bench, boot, "advertised", bench.plan.join_seconds, advertised)
+    _wait(bench, boot, "advertised", JOIN_SECONDS, advertised)
     seconds = round(time.monotonic() - began, 1)
     _check_slot(machine, slots[0])
     return seconds
@@ -295,6 +300,7 @@ def _check_checkpoint() -> None:
 
 
 def _wait_until_off(bench: Bench, boot: Boot, seconds: float) -> None:
+    seconds *= bench.plan.patience
     until = time.monotonic() + seconds
     while boot.process.poll() is None:
         if time.monotonic() > until:
@@ -305,6 +311,7 @@ def _wait_until_off(bench: Bench, boot: Boot, seconds: float) -> None:
 
 def _wait(bench: Bench, boot: Boot, what: str, seconds: float, happened: Callable[[], bool]) -> None:
     """Wait until something has happened; raise with what the console says where it does not, or the machine ends."""
+    seconds *= bench.plan.patience
     until = time.monotonic() + seconds
     while not happened():
         if boot.process.poll() is not None:
