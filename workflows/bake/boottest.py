@@ -6,6 +6,7 @@ machine under test. Nothing of it can be reached from outside, and nothing outsi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -81,24 +82,24 @@ def _run(work: Path) -> None:
     argv = [*unshare_argv(os.geteuid()), sys.executable, "-m", "workflows.bake.inside", str(work / "plan.json")]
     code = Path(__file__).resolve().parents[2]
     environment = {**os.environ, "PYTHONPATH": f"{code}:{os.environ.get('PYTHONPATH', '')}".rstrip(":")}
-    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
     said: list[str] = []
-    try:
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", env=environment
+    ) as process:
         assert process.stderr  # noqa: S101 - for mypy: a pipe
-        for line in process.stderr:
-            if line.startswith("["):
-                print(line, end="", file=sys.stderr, flush=True)
-            else:
-                said.append(line.rstrip("\n"))
-        process.wait()
-    except BaseException:
-        process.terminate()
         try:
-            process.wait(KILLED_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
+            for line in process.stderr:
+                if line.startswith("["):
+                    print(line, end="", file=sys.stderr, flush=True)
+                else:
+                    said.append(line.rstrip("\n"))
             process.wait()
-        raise
+        except BaseException:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(KILLED_SECONDS)
+            process.kill()
+            raise
     if process.returncode != 0:
         raise BakeError("\n".join(said) or f"the test ended with {process.returncode} and said nothing")
 
