@@ -22,6 +22,9 @@ from typing import IO
 
 from workflows.errors import PoolError
 
+# tar ends at the archive's end, before the padding after it; whoever still writes that would die of a broken pipe.
+DRAINING = ("sh", "-c", '"$@"; code=$?; cat >/dev/null; exit $code', "sh")
+
 IN_IMAGE = "/usr/local/share/regiondag"
 DPKG = "/etc/dpkg/dpkg.cfg.d"
 HURRY = f"{DPKG}/regiondag-build"
@@ -155,7 +158,7 @@ def run_mmdebstrap(
     environment = {**os.environ, "TMPDIR": str(work / "tmp") if root else "/var/tmp"}  # noqa: S108
     unpack = ["tar", "--extract", "--numeric-owner", "--directory", str(work / "root"), "--exclude=./dev/*"]
     if in_place:
-        unpack = ["cat"]  # of nothing
+        unpack = ["true"]
     elif target.owners:
         (work / "root").chmod(0o777)  # for whom as_owner works as
         unpack = as_owner([*unpack, "--same-owner"])
@@ -173,7 +176,7 @@ def run_mmdebstrap(
             env=environment,
             process_group=0,
         ) as build,
-        subprocess.Popen(unpack, stdin=build.stdout, stderr=output, process_group=0) as tar,
+        subprocess.Popen([*DRAINING, *unpack], stdin=build.stdout, stderr=output, process_group=0) as tar,
     ):
         assert build.stdout and build.stderr  # noqa: S101 - for mypy: both are pipes
         build.stdout.close()

@@ -323,3 +323,20 @@ def test_help_does_not_import_heavy_libraries():
         "sys.exit(any(name in sys.modules for name in ('htcondor2', 'platformdirs', 'numpy')))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_what_follows_the_end_of_an_archive_is_read_too(tmp_path: Path) -> None:
+    """A megabyte of padding, more than a pipe holds: the writer would die of SIGPIPE were it left unread."""
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "out").mkdir()
+    subprocess.run(["tar", "--create", "--file", tmp_path / "a.tar", "--directory", tmp_path, "file"], check=True)
+    padded = (tmp_path / "a.tar").read_bytes() + bytes(1 << 20)
+    argv = [*rootfs_build.DRAINING, "tar", "--extract", "--directory", str(tmp_path / "out")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE) as unpack:
+        assert unpack.stdin
+        unpack.stdin.write(padded)
+        unpack.stdin.close()
+    assert unpack.returncode == 0
+    assert (tmp_path / "out/file").read_text() == "x"
+    failing = subprocess.run([*rootfs_build.DRAINING, "false"], input=padded, check=False)
+    assert failing.returncode == 1
