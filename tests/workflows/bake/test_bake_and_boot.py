@@ -1,6 +1,7 @@
 """The real thing: bake the worker's image, look into it, boot it, and boot it wrongly. Takes minutes.
 
-`scripts/test` runs these last, and alone: an emulated machine needs both cores. `scripts/test --no-boot` leaves them out.
+`scripts/test` runs these last, and alone, for an emulated machine needs both cores; `scripts/test --no-boot` leaves
+them out.
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.bake import boottest, inside, machine, payload
+from workflows.bake import advertised, boottest, inside, machine, payload
 from workflows.bake.machine import Acceleration, Firmware, Machine, qemu_argv
-from workflows.errors import BakeError
 
 
 def argv(firmware: Firmware, acceleration: Acceleration, folder: Path = Path("/f")) -> str:
@@ -64,9 +63,9 @@ def test_a_worker_under_test_has_a_simulated_gpu_and_can_be_told_otherwise() -> 
 
 
 def test_slots_are_read_from_condor_status() -> None:
-    assert inside.parse_slots("") == []
+    assert advertised.parse_slots("") == []
     line = 'true\ttrue\t"bake-test"\t"no GPU"\t5300000\tundefined\n'
-    assert inside.parse_slots(line) == [
+    assert advertised.parse_slots(line) == [
         {
             "HAS_GPU": True,
             "PartitionableSlot": True,
@@ -78,7 +77,7 @@ def test_slots_are_read_from_condor_status() -> None:
     ]
 
 
-GOOD = {**inside.WANTED, "Disk": 5_000_000, "MachineMaxVacateTime": 75}
+GOOD = {**advertised.WANTED, "Disk": 5_000_000, "MachineMaxVacateTime": 75}
 
 
 @pytest.mark.parametrize(
@@ -91,13 +90,9 @@ GOOD = {**inside.WANTED, "Disk": 5_000_000, "MachineMaxVacateTime": 75}
         ({"MachineMaxVacateTime": None}, "gives jobs None s"),
     ],
 )
-def test_a_slot_that_is_not_a_workers_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
-    disk = tmp_path / "disk.raw"
-    disk.write_bytes(b"x" * 4096)
-    booted = Machine(disk, tmp_path, "bios", "tcg")
-    inside._check_slot(booted, GOOD)
-    with pytest.raises(BakeError, match=message):
-        inside._check_slot(booted, {**GOOD, **change})
+def test_a_slot_that_is_not_a_workers_is_refused(change: dict[str, object], message: str) -> None:
+    assert advertised.check_slot(GOOD, disk_bytes=4096) == ""
+    assert advertised.check_slot({**GOOD, **change}, disk_bytes=4096).startswith(message)
 
 
 def test_an_ordinary_user_gets_a_user_namespace_of_its_own() -> None:
@@ -131,7 +126,7 @@ def test_the_payload_is_a_training_that_works_here(tmp_path: Path) -> None:
 @given(st.text(alphabet='abc\t\n"{}:,0', max_size=40))
 def test_no_answer_of_condor_status_is_taken_for_a_slot_by_chance(text: str) -> None:
     try:
-        slots = inside.parse_slots(text)
+        slots = advertised.parse_slots(text)
     except ValueError:
         return
-    assert all(set(slot) == {*inside.WANTED, "Disk", "MachineMaxVacateTime"} for slot in slots)
+    assert all(set(slot) == set(advertised.QUERIED) for slot in slots)
