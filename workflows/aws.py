@@ -5,11 +5,16 @@ Credentials, profiles and endpoints are found as every AWS tool finds them: envi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from workflows.errors import AwsError
+
+# Tags of every AMI that regiondag makes; the snapshots have them too.
+MANIFEST_TAG = "regiondag:manifest"  # the hash of the image's manifest
+HTCONDOR_TAG = "regiondag:htcondor"  # its version
+DRIVER_TAG = "regiondag:driver"  # NVIDIA's: none, closed or open, with its version
 
 RETRIES = 8  # of throttled and failed calls, with growing pauses between them
 
@@ -94,3 +99,13 @@ def _advice(error: Exception) -> str:
     if "Credential" in name or "Token" in name or "Profile" in name:
         return "check with: aws sts get-caller-identity"
     return "check the network and try again"
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return tags as AWS's calls take them."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+def tags_of(raw: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tags of what an answer of EC2 describes."""
+    return {tag["Key"]: tag["Value"] for tag in raw.get("Tags", ())}

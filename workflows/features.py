@@ -8,6 +8,9 @@ from __future__ import annotations
 
 Version = tuple[int, int, int]
 
+# Debian releases whose HTCondor the project builds root folders and images with, and its series.
+SUITES = {"trixie": "23.9", "forky": "25.14"}
+
 OLDEST: Version = (23, 9, 0)
 
 FIRST_VERSION: dict[str, Version] = {

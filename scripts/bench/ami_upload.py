@@ -16,7 +16,8 @@ from pathlib import Path
 
 from harness import Measured, NotMeasuredError, Row, finish, in_turn, measure, measure_groups, options, work_area
 
-from workflows.bake.artifact import DiskImage, Manifest, Tested, file_sha256, write_manifest, write_tested
+from nnlib.contract import sha256_of
+from workflows.bake.artifact import DiskImage, Manifest, Tested, write_manifest, write_tested
 
 BENCH = "ami_upload"
 PEER = Path(__file__).with_name("ami_upload_peer.py")
@@ -83,7 +84,7 @@ def _make_image(folder: Path, size: int) -> DiskImage:
         for begin in range(0, size, 1 << 20):
             file.write(os.urandom(min(1 << 20, size - begin)))
     write_manifest(folder, manifest)
-    write_tested(image, Tested(file_sha256(image.disk), manifest.hash, "2026-11-22T00:00:00Z", ()))
+    write_tested(image, Tested(sha256_of(image.disk), manifest.hash, "2026-11-22T00:00:00Z", ()))
     return image
 
 

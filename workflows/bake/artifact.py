@@ -19,8 +19,6 @@ from typing import Any
 from nnlib.contract import write_atomically
 from workflows.errors import UsageError
 
-CHUNK = 1 << 20
-
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -99,15 +97,6 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def write_tested(image: DiskImage, tested: Tested) -> None:
     """Write tested.json."""
     _write(image.folder / "tested.json", asdict(tested))
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file, in hex."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _write(path: Path, values: Mapping[str, Any]) -> None:

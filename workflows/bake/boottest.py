@@ -20,13 +20,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from workflows.bake.artifact import DiskImage, Tested, file_sha256, write_tested
+from nnlib.contract import sha256_of
+from workflows.bake.artifact import DiskImage, Tested, write_tested
 from workflows.bake.contents import missing_from
 from workflows.bake.inside import Plan
 from workflows.bake.machine import TOOLS, Acceleration, best_acceleration
 from workflows.dirs import cache_dir
 from workflows.errors import BakeError
-from workflows.pool.rootfs import SUITES, ensure_image
+from workflows.features import SUITES
+from workflows.pool.rootfs import ensure_image
 from workflows.pool.rootfs_build import Tell, install_tools, interruptible
 from workflows.pool.sandbox import detect_mode
 
@@ -52,7 +54,7 @@ def boot_test(
     check_series(image, suite)
     ensure_image(suite, tell)
     (image.folder / "tested.json").unlink(missing_ok=True)
-    digest = file_sha256(image.disk)
+    digest = sha256_of(image.disk)
     with interruptible(), _work_folder(image) as work:
         plan = Plan(str(image.disk.resolve()), suite, acceleration or best_acceleration(), worker=worker or {})
         (work / "plan.json").write_text(json.dumps(asdict(plan)), encoding="utf-8")

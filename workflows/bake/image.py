@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import shutil
@@ -15,11 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from nnlib.contract import sha256_of
 from workflows.bake.artifact import DiskImage, Manifest, read_disk_image, write_manifest
 from workflows.bake.disk import TOOLS, make_disk
 from workflows.dirs import cache_dir, make_dir
 from workflows.errors import BakeError, PoolError
-from workflows.pool.rootfs import IMAGE_FILE, SUITES, UNUSED_SECONDS, only_one
+from workflows.features import SUITES
+from workflows.pool.rootfs import IMAGE_FILE, only_one, recipe_hash, unused
 from workflows.pool.rootfs_build import (
     Target,
     Tell,
@@ -59,20 +60,17 @@ class Wishes:
         return ("requirements.txt", "requirements-worker.txt", *gpu)
 
 
-def recipe_hash(wishes: Wishes) -> str:
-    """Return sixteen digits that change with any file or option of the recipe."""
+def image_hash(wishes: Wishes) -> str:
+    """Return twelve digits that change with any file or option of the recipe, and with how the disk is made."""
     folder = resource_dir("ami") / "provision"
-    digest = hashlib.sha256(" ".join((wishes.suite, *wishes.options)).encode())
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.suffix != ".pyc":
-            digest.update(f"\0{path.relative_to(folder)}\0".encode() + path.read_bytes())
-    digest.update(Path(__file__).with_name("disk.py").read_bytes())
-    return digest.hexdigest()[:16]
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
+    maker = sha256_of(Path(__file__).with_name("disk.py"))
+    return recipe_hash(files, wishes.suite, *wishes.options, maker, base=folder)
 
 
 def image_path(wishes: Wishes) -> Path:
     """Return where the image is, or will be, by today's recipe."""
-    return cache_dir() / f"image-{wishes.suite}-{wishes.driver}-{recipe_hash(wishes)}"
+    return cache_dir() / f"image-{wishes.suite}-{wishes.driver}-{image_hash(wishes)}"
 
 
 def ensure_disk_image(wishes: Wishes, tell: Tell, rebuild: bool = False) -> DiskImage:
@@ -95,9 +93,8 @@ def _remove_unused(keep: Path) -> None:
 
     One that was uploaded stays: its journal knows the snapshot.
     """
-    oldest = time.time() - UNUSED_SECONDS
-    for path in keep.parent.glob("image-*"):
-        if path.is_dir() and path != keep and path.stat().st_mtime < oldest and not (path / "ami").exists():
+    for path in unused("image-*", [keep]):
+        if not (path / "ami").exists():
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -156,7 +153,7 @@ def _manifest(work: Path, wishes: Wishes) -> Manifest:
         driver=recorded["DRIVER"],
         driver_version=recorded.get("DRIVER_VERSION", ""),
         pci_option=recorded["PCI_OPTION"],
-        recipe=recipe_hash(wishes),
+        recipe=image_hash(wishes),
         packages=packages | wheels,
     )
 

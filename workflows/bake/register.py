@@ -13,7 +13,6 @@ from workflows.bake.artifact import Manifest
 from workflows.errors import AwsError, UsageError
 
 ROOT_DEVICE = "/dev/xvda"
-MANIFEST_TAG = "regiondag:manifest"  # every AMI and snapshot of `regiondag bake ami` has it; its value is the hash
 SHORT_HASH = 12  # characters of the manifest's hash in a default name
 POLL = 5.0  # seconds
 PATIENCE = 600.0  # seconds for a registered AMI to become available; it takes a few as a rule
@@ -45,18 +44,13 @@ def ami_tags(name: str, manifest: Manifest, disk_sha256: str) -> dict[str, str]:
     """Return the tags of AMI and snapshot."""
     return {
         "Name": name,
-        MANIFEST_TAG: manifest.hash,
+        aws.MANIFEST_TAG: manifest.hash,
         "regiondag:disk": disk_sha256,
         "regiondag:suite": manifest.suite,
-        "regiondag:htcondor": manifest.htcondor,
-        "regiondag:driver": " ".join(filter(None, (manifest.driver, manifest.driver_version))),
+        aws.HTCONDOR_TAG: manifest.htcondor,
+        aws.DRIVER_TAG: " ".join(filter(None, (manifest.driver, manifest.driver_version))),
         "regiondag:kernel": manifest.kernel,
     }
-
-
-def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return tags as AWS's calls take them."""
-    return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
 def description(manifest: Manifest) -> str:
@@ -87,7 +81,7 @@ def register_arguments(name: str, manifest: Manifest, tags: Mapping[str, str], s
                 "Ebs": {"SnapshotId": snapshot, "VolumeType": "gp3", "DeleteOnTermination": True},
             }
         ],
-        "TagSpecifications": [{"ResourceType": "image", "Tags": tag_list(tags)}],
+        "TagSpecifications": [{"ResourceType": "image", "Tags": aws.tag_list(tags)}],
     }
 
 
@@ -102,10 +96,10 @@ def find_ami(ec2: Any, name: str) -> Ami | None:
 
 
 def _ami(raw: Mapping[str, Any]) -> Ami:
-    tags = {tag["Key"]: tag["Value"] for tag in raw.get("Tags", ())}
+    tags = aws.tags_of(raw)
     disks = [mapping["Ebs"] for mapping in raw.get("BlockDeviceMappings", ()) if "Ebs" in mapping]
     encrypted = bool(disks) and all(disk.get("Encrypted", False) for disk in disks)
-    return Ami(raw["ImageId"], raw.get("State", ""), tags.get(MANIFEST_TAG, ""), encrypted)
+    return Ami(raw["ImageId"], raw.get("State", ""), tags.get(aws.MANIFEST_TAG, ""), encrypted)
 
 
 def check_free(ami: Ami | None, name: str, manifest: Manifest, encrypted: bool) -> None:

@@ -19,7 +19,6 @@ from typing import Any
 from workflows import aws
 from workflows.bake.blocks import BLOCK, Disk, read_block
 from workflows.bake.parallel import in_parallel
-from workflows.bake.register import tag_list
 from workflows.bake.upload_journal import Attempt, UploadJournal
 from workflows.errors import AwsError, BakeError, UsageError
 from workflows.terminal import progress_bar
@@ -152,7 +151,7 @@ class Uploader:
         arguments = {
             "VolumeSize": disk.gib,
             "Description": labels.description,
-            "Tags": tag_list(labels.tags),
+            "Tags": aws.tag_list(labels.tags),
             "Timeout": TIMEOUT,
             **encryption.arguments,
         }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
+from workflows.commands.verbs import add_verb, run_verb, tell
 from workflows.errors import UsageError
+from workflows.features import SUITES
 
 HELP = "bake the GPU worker's disk image, boot it to see it work, make an AMI of it"
 
@@ -21,7 +22,6 @@ EPILOG = """examples:
   regiondag bake ami --region eu-central-1"""
 
 
-SUITES = ("trixie", "forky")
 DRIVERS = ("none", "closed", "open")
 
 
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
-    image = _add_verb(verbs, "image", _image, "make the disk image, or find it in the cache, and print its folder")
+    image = add_verb(verbs, "image", _image, "make the disk image, or find it in the cache, and print its folder")
     image.add_argument(
         "--suite", choices=SUITES, default="trixie", help="Debian release (default trixie: HTCondor 23.9)"
     )
@@ -38,14 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     image.add_argument("--skip-pci-option", action="store_true", help="leave out NVreg_CheckPCIConfigSpace=0")
     image.add_argument("--rebuild", action="store_true", help="bake it anew, with today's packages")
 
-    test = _add_verb(verbs, "test", _test, "boot an image here and put it through a worker's life")
+    test = add_verb(verbs, "test", _test, "boot an image here and put it through a worker's life")
     _add_image(test)
     test.add_argument("--acceleration", choices=("kvm", "tcg"), help="of qemu (default: kvm where it works)")
     test.add_argument(
         "--manager-suite", choices=SUITES, help="Debian release of the manager to join (default: the image's own)"
     )
 
-    ami = _add_verb(verbs, "ami", _ami, "upload a tested image and register it as an AMI")
+    ami = add_verb(verbs, "ami", _ami, "upload a tested image and register it as an AMI")
     _add_image(ami)
     ami.add_argument("--region", help="AWS region (default: that of the environment or the profile)")
     ami.add_argument("--name", help="name of the AMI (default: regiondag-SUITE-DRIVER-HASH)")
@@ -55,17 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ami.add_argument("--dry-run", action="store_true", help="print what would be made; upload and register nothing")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run the chosen verb."""
-    return int(arguments.verb(arguments))
-
-
-def _add_verb(
-    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, verb: object, text: str
-) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
-    parser.set_defaults(verb=verb)
-    return parser
+run = run_verb
 
 
 def _add_image(parser: argparse.ArgumentParser) -> None:
@@ -87,15 +77,11 @@ def _default_image() -> Path:
     return path
 
 
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def _image(arguments: argparse.Namespace) -> int:
     from workflows.bake.image import Wishes, ensure_disk_image
 
     wishes = Wishes(arguments.suite, arguments.driver, not arguments.skip_pci_option)
-    print(ensure_disk_image(wishes, _tell, arguments.rebuild).folder)
+    print(ensure_disk_image(wishes, tell, arguments.rebuild).folder)
     return 0
 
 
@@ -104,10 +90,10 @@ def _test(arguments: argparse.Namespace) -> int:
     from workflows.bake.boottest import boot_test
 
     image = read_disk_image(arguments.image or _default_image())
-    tested = boot_test(image, _tell, arguments.acceleration, arguments.manager_suite)
+    tested = boot_test(image, tell, arguments.acceleration, arguments.manager_suite)
     for boot in tested.boots:
         print(" ".join(f"{name}={value}" for name, value in boot.items()))
-    _tell(f"passed; it is written down in {image.folder}/tested.json")
+    tell(f"passed; it is written down in {image.folder}/tested.json")
     return 0
 
 
@@ -119,7 +105,7 @@ def _ami(arguments: argparse.Namespace) -> int:
     image = read_disk_image(arguments.image or _default_image())
     encryption = Encryption(arguments.encrypted or bool(arguments.kms_key), arguments.kms_key)
     if arguments.dry_run:
-        print(describe_ami(image, arguments.region, arguments.name, _tell, encryption))
+        print(describe_ami(image, arguments.region, arguments.name, tell, encryption))
     else:
-        print(make_ami(image, arguments.region, arguments.name, arguments.connections, _tell, encryption))
+        print(make_ami(image, arguments.region, arguments.name, arguments.connections, tell, encryption))
     return 0

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workflows.commands.verbs import add_verb, run_verb, tell
 from workflows.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,25 +62,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     status.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run the chosen verb."""
-    return int(arguments.verb(arguments))
+run = run_verb
 
 
 def _add_verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, verb: object, text: str
 ) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+    parser = add_verb(verbs, name, verb, text)
     parser.add_argument(
         "--file", type=Path, default=Path(DEFAULT_FILE), help=f"what the fleet is (default: {DEFAULT_FILE})"
     )
     parser.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
-    parser.set_defaults(verb=verb)
     return parser
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _say(text: str) -> None:
@@ -91,7 +84,7 @@ def _outlet() -> Outlet:
     from workflows.fleet.verbs import Outlet
     from workflows.terminal import print_table
 
-    return Outlet(_tell, _say, print_table)
+    return Outlet(tell, _say, print_table)
 
 
 def _client(fleet: Fleet) -> object:
@@ -151,14 +144,14 @@ def _scale(arguments: argparse.Namespace) -> int:
     if arguments.watch is None:
         verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), arguments.dry_run)
         return 0
-    tell, next_round = watch.only_news(_tell)
-    out, recall = replace(out, tell=tell), watch.recalling()
+    news, next_round = watch.only_news(tell)
+    out, recall = replace(out, tell=news), watch.recalling()
 
     def step() -> None:
         next_round()
         verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), dry_run=False, recall=recall)
 
-    watch.watch(step, arguments.watch, tell)
+    watch.watch(step, arguments.watch, news)
     return 0
 
 
@@ -191,7 +184,7 @@ def _status(arguments: argparse.Namespace) -> int:
         print_table(f"fleet {seen.fleet} in {seen.region}", status.HEADINGS, status.table_rows(seen))
     print(status.total(seen))
     for one in seen.orphans:
-        _tell(f"{one} runs but has not joined the pool {seen.pool}; {scale.console(seen.region, one)}")
+        tell(f"{one} runs but has not joined the pool {seen.pool}; {scale.console(seen.region, one)}")
     if seen.pool is None:
-        _tell("no pool answers here, so jobs and slots are not known (--pool NAME)")
+        tell("no pool answers here, so jobs and slots are not known (--pool NAME)")
     return 0

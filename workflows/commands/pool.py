@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workflows.commands.verbs import add_verb, run_verb, tell
 from workflows.errors import PoolError, UsageError
+from workflows.features import SUITES
 
 if TYPE_CHECKING:
     from workflows.pool.lifecycle import Wishes
@@ -24,8 +26,6 @@ EPILOG = """examples:
   regiondag pool exec -- condor_status
   regiondag pool logs startd --follow
   regiondag pool down"""
-
-SUITES = ("trixie", "forky")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,22 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     logs.add_argument("--follow", action="store_true", help="go on with what is written from now on")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run the chosen verb."""
-    return int(arguments.verb(arguments))
+run = run_verb
 
 
 def _add_verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, verb: object, text: str
 ) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+    parser = add_verb(verbs, name, verb, text)
     parser.add_argument("--name", help="which embedded pool (default: $REGIONDAG_POOL, else 'default')")
-    parser.set_defaults(verb=verb)
     return parser
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _up(arguments: argparse.Namespace) -> int:
@@ -80,15 +73,15 @@ def _up(arguments: argparse.Namespace) -> int:
     wishes = _wishes(arguments)
     nothing_asked = arguments.name is None and wishes == lifecycle.Wishes() and not arguments.rebuild
     if nothing_asked and not find_pool(arguments.name or "default") and (installed := installed_pool()):
-        _tell(f"HTCondor {_dotted(installed.version)} is installed and running here; regiondag uses it")
-        _tell("for an embedded pool beside it give it a name: regiondag pool up --name test")
+        tell(f"HTCondor {_dotted(installed.version)} is installed and running here; regiondag uses it")
+        tell("for an embedded pool beside it give it a name: regiondag pool up --name test")
         return 0
     if wishes.simulated_gpus is None and Path("/dev/nvidia0").exists():
-        _tell("this machine's GPUs are not passed on: the embedded pool offers CPU slots only; see --simulate-gpus")
-    pool = lifecycle.up(arguments.name, wishes, _tell, arguments.rebuild)
+        tell("this machine's GPUs are not passed on: the embedded pool offers CPU slots only; see --simulate-gpus")
+    pool = lifecycle.up(arguments.name, wishes, tell, arguments.rebuild)
     plural = "" if pool.simulated_gpus == 1 else "s"
     gpus = f", {pool.simulated_gpus} simulated GPU{plural}" if pool.simulated_gpus else ""
-    _tell(f"the pool {pool.name!r} is up: HTCondor {_dotted(pool.version)}{gpus}")
+    tell(f"the pool {pool.name!r} is up: HTCondor {_dotted(pool.version)}{gpus}")
     return 0
 
 
@@ -116,7 +109,7 @@ def _down(arguments: argparse.Namespace) -> int:
 
     if arguments.name is None and read_state(chosen_name(None)) is None and installed_pool():
         raise PoolError("the HTCondor installed on this machine is not regiondag's to stop; see: systemctl stop condor")
-    lifecycle.down(arguments.name, _tell, arguments.purge)
+    lifecycle.down(arguments.name, tell, arguments.purge)
     return 0
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workflows.commands.verbs import add_verb, run_verb
 from workflows.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,15 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, verb: object, text: str
 ) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+    parser = add_verb(verbs, name, verb, text)
     parser.add_argument("run_directory", type=Path, metavar="RUN")
-    parser.set_defaults(verb=verb)
     return parser
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Run the chosen verb."""
-    return int(arguments.verb(arguments))
+run = run_verb
 
 
 def _read(arguments: argparse.Namespace) -> tuple[RunFolder, RunTrials]:

@@ -6,16 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workflows.aws import error_code, explained
+from workflows.aws import DRIVER_TAG, HTCONDOR_TAG, error_code, explained, tags_of
 from workflows.errors import ConfigError
 from workflows.fleet.config import LATEST, Fleet
 from workflows.fleet.demand import Size
-from workflows.fleet.ec2 import pages
+from workflows.fleet.ec2 import is_nitro, pages
 from workflows.fleet.template import Pool
 
 IMAGE_TAG = "regiondag"  # every image that regiondag baked has a tag whose key begins so
-HTCONDOR_TAG = "regiondag:htcondor"
-DRIVER_TAG = "regiondag:driver"
 MOST_POOLS = 300  # overrides that create_fleet takes
 
 
@@ -105,7 +103,7 @@ def _image(client: Any, fleet: Fleet, findings: _Findings) -> Image | None:
     except LookupError as error:
         findings.problem("image", f"seen {fleet.image!r}: {error} (in {fleet.region})")
         return None
-    ours = [raw for raw in found if any(tag["Key"].startswith(IMAGE_TAG) for tag in raw.get("Tags", []))]
+    ours = [raw for raw in found if any(key.startswith(IMAGE_TAG) for key in tags_of(raw))]
     usable = [raw for raw in ours if raw.get("State", "available") == "available"]
     if not usable:
         findings.problem("image", f"seen {fleet.image!r}: {_why_not(found, ours)}; `regiondag bake ami` makes one")
@@ -125,7 +123,7 @@ def _why_not(found: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any
 def _image_of(raw: Mapping[str, Any]) -> Image:
     root = str(raw.get("RootDeviceName", ""))
     disks = [disk for disk in raw.get("BlockDeviceMappings", []) if disk.get("DeviceName") == root]
-    tagged = {tag["Key"]: tag["Value"] for tag in raw.get("Tags", [])}
+    tagged = tags_of(raw)
     return Image(
         id=raw["ImageId"],
         name=str(raw.get("Name", "")),
@@ -212,7 +210,7 @@ def kind_of(raw: Mapping[str, Any]) -> Kind:
         architectures=tuple(raw.get("ProcessorInfo", {}).get("SupportedArchitectures", ())),
         boot_modes=tuple(raw.get("SupportedBootModes", ())),
         purchases=tuple(raw.get("SupportedUsageClasses", ())),
-        nitro=raw.get("Hypervisor") != "xen",
+        nitro=is_nitro(raw),
     )
 
 

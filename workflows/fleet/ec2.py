@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.aws import error_code, explained
+from workflows.aws import error_code, explained, tag_list, tags_of
 from workflows.errors import AwsError
 from workflows.fleet.template import DRAIN_TAG, FLEET_TAG, PEACEFUL, of_fleet, tags
 
@@ -70,7 +70,6 @@ def instances(client: Any, name: str, states: Sequence[str] = ALIVE) -> list[Ins
 
 
 def _instance(raw: dict[str, Any]) -> Instance:
-    tagged = {tag["Key"]: tag["Value"] for tag in raw.get("Tags", [])}
     return Instance(
         id=raw["InstanceId"],
         type=raw["InstanceType"],
@@ -78,7 +77,7 @@ def _instance(raw: dict[str, Any]) -> Instance:
         state=raw["State"]["Name"],
         purchase=raw.get("InstanceLifecycle", "on-demand"),
         launched=raw["LaunchTime"].timestamp(),
-        draining=tagged.get(DRAIN_TAG) == PEACEFUL,
+        draining=tags_of(raw).get(DRAIN_TAG) == PEACEFUL,
     )
 
 
@@ -106,8 +105,7 @@ def refuse_foreign_template(client: Any, fleet: str, name: str) -> None:
     with explained(f"looking for the launch template {name}"):
         found = pages(client, "describe_launch_templates", "LaunchTemplates", Filters=by_name)
     for raw in found:
-        tagged = {tag["Key"]: tag["Value"] for tag in raw.get("Tags", [])}
-        if tagged.get(FLEET_TAG) != fleet:
+        if tags_of(raw).get(FLEET_TAG) != fleet:
             raise AwsError(
                 f"the launch template {name} ({raw['LaunchTemplateId']}) exists and is not of fleet {fleet}: it lacks "
                 f"the tag {FLEET_TAG}={fleet}. It is left as it is; choose another name for the fleet, or remove it"
@@ -168,9 +166,7 @@ def drain(client: Any, ids: Sequence[str]) -> None:
     """Ask workers to take no more jobs, finish those they run, and power off."""
     for begin in range(0, len(ids), TAGS_AT_ONCE):
         with explained("asking workers to drain"):
-            client.create_tags(
-                Resources=list(ids[begin : begin + TAGS_AT_ONCE]), Tags=[{"Key": DRAIN_TAG, "Value": PEACEFUL}]
-            )
+            client.create_tags(Resources=list(ids[begin : begin + TAGS_AT_ONCE]), Tags=tag_list({DRAIN_TAG: PEACEFUL}))
 
 
 def terminate(client: Any, ids: Sequence[str]) -> None:
@@ -226,4 +222,9 @@ def not_nitro(client: Any, types: Iterable[str]) -> set[str]:
         return set()
     with explained("looking up instance types"):
         found = pages(client, "describe_instance_types", "InstanceTypes", InstanceTypes=names)
-    return {raw["InstanceType"] for raw in found if raw.get("Hypervisor") == "xen"}
+    return {raw["InstanceType"] for raw in found if not is_nitro(raw)}
+
+
+def is_nitro(raw: Mapping[str, Any]) -> bool:
+    """Return whether an instance type, as EC2 describes it, is of the Nitro system: there new tags are seen inside."""
+    return raw.get("Hypervisor") != "xen"

@@ -57,11 +57,11 @@ class Started:
 # --- up ----------------------------------------------------------------------------------------------------
 
 
-def wanted_templates(fleet: Fleet, ground: Ground) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Return the launch templates this file makes: name: (how workers are bought, data)."""
+def wanted_templates(fleet: Fleet, ground: Ground) -> dict[str, dict[str, Any]]:
+    """Return the launch templates this file makes, by name."""
     image = ground.image
     return {
-        template_name(fleet.name, purchase): (purchase, template_data(fleet, image.id, image.root_device, purchase))
+        template_name(fleet.name, purchase): template_data(fleet, image.id, image.root_device, purchase)
         for purchase in fleet.purchases
     }
 
@@ -70,7 +70,7 @@ def outdated(found: Mapping[str, Template], fleet: Fleet, ground: Ground) -> lis
     """Return the names of the launch templates that are missing, or that another file or image made."""
     return [
         name
-        for name, (_, data) in wanted_templates(fleet, ground).items()
+        for name, data in wanted_templates(fleet, ground).items()
         if name not in found or found[name].description != template_hash(data)
     ]
 
@@ -78,10 +78,11 @@ def outdated(found: Mapping[str, Template], fleet: Fleet, ground: Ground) -> lis
 def ensure_templates(client: Any, fleet: Fleet, ground: Ground, tell: Tell) -> dict[str, Template]:
     """Create the launch templates, or give them a new version where the file or the image changed."""
     found = ec2.templates(client, fleet.name)
-    for name in wanted_templates(fleet, ground).keys() - found.keys():
+    wanted = wanted_templates(fleet, ground)
+    for name in wanted.keys() - found.keys():
         ec2.refuse_foreign_template(client, fleet.name, name)  # before anything is created
     for name in outdated(found, fleet, ground):
-        _, data = wanted_templates(fleet, ground)[name]
+        data = wanted[name]
         if name in found:
             found[name] = ec2.new_version(client, found[name], data, template_hash(data))
             tell(f"launch template {name}: version {found[name].version}; workers that run keep what they have")

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workflows.aws import tag_list
 from workflows.errors import ConfigError
 from workflows.fleet.config import SPOT, Fleet
 from workflows.render import render_user_data
@@ -22,7 +23,7 @@ Pool = tuple[str, str]  # instance type, subnet
 
 def tags(name: str) -> list[dict[str, str]]:
     """Return the tags of everything that belongs to a fleet."""
-    return [{"Key": FLEET_TAG, "Value": name}, {"Key": "Name", "Value": f"regiondag-{name}"}]
+    return tag_list({FLEET_TAG: name, "Name": f"regiondag-{name}"})
 
 
 def of_fleet(name: str) -> list[dict[str, Any]]:

@@ -21,11 +21,9 @@ from pathlib import Path
 
 from workflows.dirs import cache_dir, make_dir
 from workflows.errors import PoolError
+from workflows.features import SUITES
 from workflows.pool.rootfs_build import Tell, check_tools, fetch_wheels, interruptible, run_mmdebstrap
 from workflows.resources import resource_dir
-
-# Debian releases whose HTCondor series the project supports.
-SUITES = {"trixie": "23.9", "forky": "25.14"}
 
 IMAGE_FILE = "etc/regiondag-image"
 # provision.sh leaves these out for a root folder.
@@ -48,11 +46,12 @@ def recipe_files() -> list[Path]:
     return [path for path in sorted(provision.iterdir()) if path.is_file() and not FOR_MACHINES.match(path.name)]
 
 
-def recipe_hash(files: Iterable[Path], *options: str) -> str:
-    """Return twelve digits that change with anything that changes the image."""
+def recipe_hash(files: Iterable[Path], *options: str, base: Path | None = None) -> str:
+    """Return twelve digits that change with anything that changes the image; files have their names below `base`."""
     digest = hashlib.sha256(" ".join(options).encode())
     for path in files:
-        digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
+        name = path.relative_to(base) if base else path.name
+        digest.update(f"\0{name}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 
 
@@ -75,11 +74,16 @@ def ensure_image(suite: str, tell: Tell, rebuild: bool = False) -> Image:
 
 def remove_old_images(keep: Iterable[Path], now: float | None = None) -> None:
     """Remove root folders that no pool was started in for a month: every edit of the recipe leaves one behind."""
+    for path in unused("rootfs-*-*", keep, now):
+        _remove(path)
+        path.with_name(f"{path.name}.log").unlink(missing_ok=True)
+
+
+def unused(pattern: str, keep: Iterable[Path], now: float | None = None) -> list[Path]:
+    """Return the folders of the cache that nobody has asked for in a month, but for those to `keep`."""
     oldest = (time.time() if now is None else now) - UNUSED_SECONDS
-    for path in cache_dir().glob("rootfs-*-*"):
-        if path.is_dir() and path not in keep and path.stat().st_mtime < oldest:
-            _remove(path)
-            path.with_name(f"{path.name}.log").unlink(missing_ok=True)
+    folders = (path for path in cache_dir().glob(pattern) if path.is_dir() and path not in keep)
+    return [path for path in folders if path.stat().st_mtime < oldest]
 
 
 def read_image(path: Path) -> Image:

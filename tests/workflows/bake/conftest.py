@@ -10,10 +10,11 @@ import botocore.session
 import pytest
 from botocore.loaders import create_loader
 
+from nnlib.contract import sha256_of
 from tests.workflows.fake_aws import FakeAws, environment, serve
 from workflows import aws as aws_module
 from workflows.bake import register, snapshot
-from workflows.bake.artifact import DiskImage, Manifest, Tested, file_sha256, write_manifest, write_tested
+from workflows.bake.artifact import DiskImage, Manifest, Tested, write_manifest, write_tested
 
 MANIFEST = Manifest(
     suite="trixie",
@@ -44,7 +45,7 @@ def make_image(folder: Path, blocks: dict[int, bytes], size: int, manifest: Mani
     image = DiskImage(folder, manifest)
     write_disk(image.disk, blocks, size)
     write_manifest(folder, manifest)
-    write_tested(image, Tested(file_sha256(image.disk), manifest.hash, "2026-11-22T10:00:00Z", ()))
+    write_tested(image, Tested(sha256_of(image.disk), manifest.hash, "2026-11-22T10:00:00Z", ()))
     return image
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from nnlib.contract import sha256_of
 from tests.workflows.aws_policy import check_policy, check_wide_resources
 from tests.workflows.bake.conftest import BLOCK, MANIFEST, make_image, write_disk
 from tests.workflows.fake_aws import REGION, Answer, Call, FakeAws, ebs_error, ec2_error, environment, tags_of
@@ -21,7 +22,7 @@ from workflows import aws as aws_module
 from workflows.bake import artifact
 from workflows.bake import snapshot as snapshots
 from workflows.bake.ami import describe_ami, make_ami
-from workflows.bake.artifact import DiskImage, file_sha256, write_tested
+from workflows.bake.artifact import DiskImage, write_tested
 from workflows.bake.snapshot import Encryption
 from workflows.bake.upload_journal import open_journal, read_journal
 from workflows.cli import main
@@ -88,7 +89,7 @@ def test_snapshot_and_ami_are_tagged_when_they_are_made(aws, image):
     assert tags == {
         "Name": NAME,
         "regiondag:manifest": MANIFEST.hash,
-        "regiondag:disk": file_sha256(image.disk),
+        "regiondag:disk": sha256_of(image.disk),
         "regiondag:suite": "trixie",
         "regiondag:htcondor": "23.9.6",
         "regiondag:driver": "closed 550.163.01",
@@ -201,7 +202,7 @@ def test_a_disk_that_changed_after_its_test_is_refused(aws, image):
 
 
 def test_a_test_of_another_manifest_is_refused(aws, image):
-    write_tested(image, artifact.Tested(file_sha256(image.disk), "cd" * 32, "2026-11-22T10:00:00Z", ()))
+    write_tested(image, artifact.Tested(sha256_of(image.disk), "cd" * 32, "2026-11-22T10:00:00Z", ()))
     with pytest.raises(BakeError, match="was of manifest cdcdcdcdcdcd, and this is"):
         upload(image)
     assert aws.calls == []
@@ -345,7 +346,7 @@ def test_the_journal_of_another_disk_is_not_used_and_its_snapshot_is_deleted(aws
     aws.faults.clear()
     left = the_snapshot(aws)
     write_disk(image.disk, {1: os.urandom(BLOCK)}, 4 * BLOCK)
-    write_tested(image, artifact.Tested(file_sha256(image.disk), MANIFEST.hash, "2026-11-22T11:00:00Z", ()))
+    write_tested(image, artifact.Tested(sha256_of(image.disk), MANIFEST.hash, "2026-11-22T11:00:00Z", ()))
     aws.calls.clear()
     upload(image)
     assert [call.number for call in aws.calls if call.action == "PutSnapshotBlock"] == [1]
@@ -539,7 +540,7 @@ def test_the_policy_allows_every_call_and_nothing_else(aws, image):
         upload(image)
     aws.faults.clear()
     write_disk(image.disk, {1: b"x"}, BLOCK * 2)
-    write_tested(image, artifact.Tested(file_sha256(image.disk), MANIFEST.hash, "2026-11-22T11:00:00Z", ()))
+    write_tested(image, artifact.Tested(sha256_of(image.disk), MANIFEST.hash, "2026-11-22T11:00:00Z", ()))
     upload(image)
     upload(image)
     check_policy(POLICY, {call.name for call in aws.calls}, {"ec2:CreateTags"})

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from nnlib.contract import sha256_of
 from workflows.bake import boottest, contents
-from workflows.bake.artifact import DiskImage, file_sha256, read_disk_image
+from workflows.bake.artifact import DiskImage, read_disk_image
 from workflows.bake.image import Wishes, ensure_disk_image
 from workflows.cli import main
 from workflows.errors import BakeError
@@ -76,7 +77,7 @@ def test_a_workers_life(image: DiskImage, capsys: pytest.CaptureFixture[str]) ->
     assert main(["bake", "test", str(image.folder)]) == 0
     tested = image.tested()
     assert tested
-    assert tested.disk_sha256 == file_sha256(image.disk)
+    assert tested.disk_sha256 == sha256_of(image.disk)
     by_bios, by_uefi = tested.boots
     assert by_bios["firmware"] == "bios"
     assert 0 < by_bios["checkpoint_safe"] <= by_bios["off"]

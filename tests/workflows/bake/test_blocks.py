@@ -9,9 +9,9 @@ import os
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nnlib.contract import sha256_of
 from tests.workflows.bake.conftest import write_disk
 from workflows.bake import blocks
-from workflows.bake.artifact import file_sha256
 from workflows.bake.blocks import BLOCK, ZEROS, read_block, read_disk, used_blocks
 from workflows.bake.snapshot import linear_checksum
 
@@ -26,7 +26,7 @@ def test_a_disk_is_the_sum_of_its_blocks(tmp_path_factory, parts, size):
     write_disk(path, parts, size)
     plain = path.read_bytes()
     disk = read_disk(path)
-    assert (disk.size, disk.sha256) == (size, file_sha256(path))
+    assert (disk.size, disk.sha256) == (size, sha256_of(path))
     expected = {}
     for number in range(-(-size // BLOCK)):
         block = plain[number * BLOCK : (number + 1) * BLOCK].ljust(BLOCK, b"\0")

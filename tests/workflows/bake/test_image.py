@@ -41,15 +41,15 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_hash_follows_recipe_and_options_and_nothing_else(recipe: Path) -> None:
-    first = baking.recipe_hash(Wishes())
-    assert first == baking.recipe_hash(Wishes())
+    first = baking.image_hash(Wishes())
+    assert first == baking.image_hash(Wishes())
     (recipe / "README.md").write_text("edited\n")
     (recipe / "provision/files/etc/a.pyc").write_text("made by running it\n")
-    assert baking.recipe_hash(Wishes()) == first
-    others = {baking.recipe_hash(Wishes("forky")), baking.recipe_hash(Wishes(driver="closed"))}
-    others.add(baking.recipe_hash(Wishes(pci_option=False)))
+    assert baking.image_hash(Wishes()) == first
+    others = {baking.image_hash(Wishes("forky")), baking.image_hash(Wishes(driver="closed"))}
+    others.add(baking.image_hash(Wishes(pci_option=False)))
     (recipe / "provision/files/etc/a.conf").rename(recipe / "provision/files/etc/b.conf")
-    others.add(baking.recipe_hash(Wishes()))
+    others.add(baking.image_hash(Wishes()))
     assert len(others - {first}) == 4
 
 
