@@ -12,7 +12,19 @@ ROOT = Path(__file__).parents[1]
 
 LAYERS = (
     {"errors", "resources", "dirs", "features"},
-    {"yamlfile", "schema", "space", "study", "names", "clauses", "constraints", "pruning", "crontab", "promotion"},
+    {
+        "attempts",
+        "yamlfile",
+        "schema",
+        "space",
+        "study",
+        "names",
+        "clauses",
+        "constraints",
+        "pruning",
+        "crontab",
+        "promotion",
+    },
     {
         "spacesection",
         "sections",
