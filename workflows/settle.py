@@ -25,7 +25,7 @@ from nnlib.contract import (
     write_atomically,
 )
 from workflows.errors import GiveUpError, TryAgainError
-from workflows.journal import History, Journal, Settled
+from workflows.journal import CANCELLED, History, Journal, Settled
 from workflows.names import NodeName, RegionFolder, data_file
 from workflows.promotion import reason_to_keep
 from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
@@ -65,6 +65,9 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
         known = history.outcome(node.number)
         if known is None:
             known = _outcome(folder.trial(node), node, end)
+            if node.number in history.cancelled and known.value is None:
+                known = Settled(node.number, "removed", CANCELLED, seconds=known.seconds)
+            known = replace(known, result=_digest_of_result(folder.trial(node)))
             _check_worth_another_try(journal, history, node, end, known, spec)
             if node.number is None and known.ok:
                 known = _judged(known, history, spec.metric)
@@ -126,6 +129,11 @@ def _outcome(place: Path, node: NodeName, end: JobEnd) -> Settled:
     if end.exit_code == Exit.OK and result and result.status in ("ok", "pruned") and _has_model(place, node):
         return _success(result, node)
     return Settled(node.number, "machine", reason or _describe(end.exit_code), seconds=seconds)
+
+
+def _digest_of_result(place: Path) -> str:
+    path = place / RESULT_FILE
+    return sha256_of(path) if path.exists() and path.stat().st_size else ""
 
 
 def _has_model(place: Path, node: NodeName) -> bool:
