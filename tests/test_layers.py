@@ -48,6 +48,7 @@ LAYERS = (
         "pooling",
         "terminal",
         "pool",
+        "provenance",
         "rundir",
         "initial",
         "propose",

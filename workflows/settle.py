@@ -71,7 +71,10 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
             _check_worth_another_try(journal, history, node, end, known, spec)
             if node.number is None and known.ok:
                 known = _judged(known, history, spec.metric)
-                _write_champion(folder, node, known, spec)  # before the journal says so: a crash between is repeated
+                won = history.won[0] if history.won else None
+                _write_champion(
+                    folder, node, known, spec, won
+                )  # before the journal says so: a crash between is repeated
             journal.append("settled", **asdict(known))
     if end.dag_removed:
         # DAGMan 23.9 crashes when a node's success readies another one while it is being removed. What is settled is
@@ -189,7 +192,7 @@ def _read_result(path: Path, node: NodeName) -> Result | None:
     return result if result.node == str(node) else None
 
 
-def _write_champion(folder: RegionFolder, node: NodeName, settled: Settled, spec: RegionSpec) -> None:
+def _write_champion(folder: RegionFolder, node: NodeName, settled: Settled, spec: RegionSpec, won: int | None) -> None:
     """Put the better of the new and the standing model into `champion/`; the model first, then what it reached."""
     source = folder.trial(node) / MODEL_FILE if settled.promoted else folder.standing_model
     folder.champion_model.parent.mkdir(exist_ok=True)
@@ -197,14 +200,17 @@ def _write_champion(folder: RegionFolder, node: NodeName, settled: Settled, spec
     shutil.copyfile(source, part)
     part.replace(folder.champion_model)
     if settled.promoted:
-        facts = _champion_facts(folder, node, settled, spec)
+        facts = _champion_facts(folder, node, settled, spec, won)
     else:
         facts = json.loads(folder.standing_metrics.read_text(encoding="utf-8"))
     facts["sha256"] = sha256_of(folder.champion_model)
     write_atomically(folder.champion_metrics, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
-def _champion_facts(folder: RegionFolder, node: NodeName, settled: Settled, spec: RegionSpec) -> dict[str, Any]:
+def _champion_facts(
+    folder: RegionFolder, node: NodeName, settled: Settled, spec: RegionSpec, won: int | None
+) -> dict[str, Any]:
+    made = _read_result(folder.trial(node) / RESULT_FILE, node)
     trial = json.loads((folder.trial(node) / TRIAL_FILE).read_text(encoding="utf-8"))
     settings = {p.name: trial["train"][p.name] for p in spec.search.space if p.name in trial["train"]}
     return {
@@ -218,4 +224,12 @@ def _champion_facts(folder: RegionFolder, node: NodeName, settled: Settled, spec
         "popularity": dict(settled.baseline),
         "inputs": trial["sha256"],
         "validation": spec.sha256[data_file("valid")],  # which it was trained on, too
+        "trial": won,  # whose hyperparameters these are
+        "seed": trial["train"]["seed"],
+        "code": made.code if made else "",
+        "host": made.host if made else "",
+        "machine": dict(made.machine) if made else {},
+        "gpu": dict(made.gpu) if made else {},
+        "backend": made.backend if made else "",
+        "versions": dict(made.versions) if made else {},
     }

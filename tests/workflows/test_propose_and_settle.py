@@ -524,3 +524,16 @@ def test_a_trial_cancelled_before_its_pre_script_is_settled_by_that(folder):
     assert folder.journal.read_text().count('"settled"') == 1
     assert Journal(folder.journal).read().settled[1].reason == "cancelled"
     assert not (folder.trial(node) / "trial.json").exists()
+
+
+def test_a_champion_says_what_made_it(folder):
+    play_trials(folder, [0.1, 0.4, 0.2, 0.3])
+    prepare_final(folder, FINAL)
+    finish(folder, FINAL, 0.5, code="c" * 64, host="w1", machine={"cpu": "EPYC"}, gpu={"name": "H200"}, seed=7)
+    settle_final(folder, FINAL, END)
+    facts = json.loads(folder.champion_metrics.read_text())
+    assert (facts["trial"], facts["run"], facts["seed"]) == (1, folder.path.parents[1].name, 7)
+    assert (facts["code"], facts["host"]) == ("c" * 64, "w1")
+    assert (facts["machine"], facts["gpu"]) == ({"cpu": "EPYC"}, {"name": "H200"})
+    assert facts["inputs"]["data.final.nc"] == sha256_of(folder.path / "data.final.nc")
+    assert facts["sha256"] == sha256_of(folder.champion_model)
