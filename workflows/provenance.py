@@ -14,7 +14,8 @@ from workflows.pool import Pool, read_state
 from workflows.pool.rootfs import IMAGE_FILE
 
 # All that the manager's side computes or renders with, by the names of their packages.
-LIBRARIES = ("numpy", "scipy", "netCDF4", "scikit-optimize", "jinja2", "PyYAML", "htcondor", "platformdirs", "rich")
+LIBRARIES = ("numpy", "scipy", "netCDF4", "scikit-optimize", "jinja2", "PyYAML", "platformdirs", "rich", "htcondor")
+BINDINGS = "htcondor bindings"  # whose version need not be the pool's
 GIT_SECONDS = 20.0
 
 
@@ -23,7 +24,7 @@ def library_versions() -> dict[str, str]:
     found = {"regiondag": __version__, "python": platform.python_version()}
     for name in LIBRARIES:
         try:
-            found[name] = version(name)
+            found[BINDINGS if name == "htcondor" else name] = version(name)
         except PackageNotFoundError:
             continue
     return found

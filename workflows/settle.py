@@ -72,9 +72,8 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
             if node.number is None and known.ok:
                 known = _judged(known, history, spec.metric)
                 won = history.won[0] if history.won else None
-                _write_champion(
-                    folder, node, known, spec, won
-                )  # before the journal says so: a crash between is repeated
+                # Before the journal says so: a crash between the two is repeated.
+                _write_champion(folder, node, known, spec, won)
             journal.append("settled", **asdict(known))
     if end.dag_removed:
         # DAGMan 23.9 crashes when a node's success readies another one while it is being removed. What is settled is

@@ -32,9 +32,8 @@ def test_everything_the_run_needs_is_in_it(study_file, tmp_path):
     run = create(study_file, tmp_path / "runs")
     manifest = json.loads(run.manifest.read_text())
     assert manifest["regions"] == {"united-kingdom": "United Kingdom", "germany": "Germany"}
-    assert (
-        len(manifest["sha256"]) == 2 + 3 + 1 + 2 * 6
-    )  # archives, scripts, study.yaml, region.json, data and network of both
+    # Archives, scripts, study.yaml; of both regions region.json, network, data.
+    assert len(manifest["sha256"]) == 2 + 3 + 1 + 2 * 6
     for name, digest in manifest["sha256"].items():
         assert hashlib.sha256((run.path / name).read_bytes()).hexdigest() == digest
     assert all(os.access(run.path / script, os.X_OK) for script in ("pre.sh", "post.sh", "train.sh"))
