@@ -26,6 +26,7 @@ COMMANDS = (
     "status",
     "report",
     "study",
+    "trial",
     "pool",
     "bake",
     "fleet",

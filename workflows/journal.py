@@ -34,6 +34,7 @@ FAILED = frozenset({"diverged", "removed"})
 CANCELLED = "cancelled"  # the reason of a trial that was removed by `regiondag trial cancel`
 
 # How `append` writes the lines that `read_outcomes` does not parse in full.
+REOPENED = b'{"event": "reopened"'
 _PROPOSED = b'{"event": "proposed"'
 _SETTLED = re.compile(
     rb'\{"event": "settled", "time": ([0-9.]+), "trial": ([0-9]+|null), "status": "(\w+)", '
