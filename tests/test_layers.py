@@ -54,6 +54,7 @@ LAYERS = (
         "initial",
         "propose",
         "settle",
+        "verify",
         "report",
         "changes",
         "nightly",
@@ -82,7 +83,15 @@ THIRD_PARTY = {
     "boto3": "workflows/aws.py",
     "botocore": "workflows/aws.py",
 }
-FROM_NNLIB = {"nnlib", "nnlib.contract", "nnlib.spec", "nnlib.datafile", "nnlib.merge", "nnlib.errors"}
+FROM_NNLIB = {
+    "nnlib",
+    "nnlib.contract",
+    "nnlib.spec",
+    "nnlib.datafile",
+    "nnlib.merge",
+    "nnlib.errors",
+    "nnlib.checkpoint",
+}
 HEAVY = {
     "numpy",
     "scipy",

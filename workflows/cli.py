@@ -27,6 +27,7 @@ COMMANDS = (
     "report",
     "study",
     "trial",
+    "verify",
     "pool",
     "bake",
     "fleet",
