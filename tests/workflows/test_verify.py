@@ -141,7 +141,7 @@ def test_checkpoints_are_checked_by_their_own_digest(run, capsys):
     assert verify(run, capsys)[0] == 0
     raw = path.read_bytes()
     at = raw.index(np.arange(500, 502, dtype="<f4").tobytes())
-    path.write_bytes(raw[:at] + b"\x00" + raw[at + 1 :])
+    path.write_bytes(raw[: at + 2] + b"\x00" + raw[at + 3 :])
     code, lines, _ = verify(run, capsys)
     assert code == 1 and lines[0].startswith(f"{T1}/checkpoint.nc: ") and "SHA-256" in lines[0]
 
