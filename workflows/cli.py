@@ -28,6 +28,7 @@ COMMANDS = (
     "study",
     "trial",
     "verify",
+    "replay",
     "pool",
     "bake",
     "fleet",

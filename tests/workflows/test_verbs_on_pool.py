@@ -69,7 +69,9 @@ def test_cancel_prioritise_and_run_again_while_the_study_runs(pool, run_area, ca
     assert f"job {before.job} leaves slot1" in capsys.readouterr().out
     assert finish(pool, run).exit_code == 0
     log = (run.path / "study.dag.nodes.log").read_text()
-    assert log.count("Job was evicted") == 1 and log.count("Job was aborted") == 1
+    cluster = int(before.job.split(".")[0])
+    assert log.count(f"004 ({cluster:03d}.000.000)") == 1  # evicted, and started again
+    assert log.count("Job was aborted") == 1
     settled = history(run).settled
     assert {n: s.status for n, s in settled.items()} == {0: "ok", 1: "removed", 2: "ok", 3: "removed"}
     assert settled[3].reason == settled[1].reason == "cancelled" and settled[3].seconds < 5
