@@ -1,4 +1,4 @@
-"""Trials trained once more: equal in every bit, refused where something was changed, and different where figures were."""
+"""Trials trained once more: equal in every bit, refused where inputs were changed, different where figures were."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -169,7 +170,7 @@ def test_ctrl_c_leaves_nothing_behind(run, tmp_path):
     trial.write_text(json.dumps(raw | {"train": raw["train"] | {"epochs": 1_000_000, "stop_after": 0}}))
     before |= {str(trial.relative_to(run.path)): trial.read_bytes()}
     argv = [sys.executable, "-m", "workflows", "replay", str(run.path), "Germany", "1"]
-    environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": os.getcwd()}
+    environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(Path.cwd())}
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, env=environment, start_new_session=True)
     deadline = time.monotonic() + 60
     while not any(path.stat().st_size > 1000 for path in temporary.glob(".replay-*/log.jsonl")):
@@ -233,7 +234,7 @@ def test_losses_are_compared_as_parts_of_themselves():
 def test_a_gpu_of_the_same_type_must_give_the_same_bits_beside_any_processor():
     on_gpu = replace(RESULT, backend="cupy", gpu={"name": "H200"}, versions={"cupy": "14", "numpy": "2"})
     record = replace(RECORD, result=on_gpu)
-    other = replace(on_gpu, machine={"cpu": "Xeon"}, versions={"cupy": "14", "numpy": "3"})
+    other = replace(on_gpu, machine={**RESULT.machine, "cpu": "Xeon"}, versions={"cupy": "14", "numpy": "3"})
     assert judged(other, record).equal and judged(other, record).other_kind == ()
     assert judged(replace(other, gpu={"name": "L4"}), record).other_kind == ("GPU H200 then, L4 now",)
 

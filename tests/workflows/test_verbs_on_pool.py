@@ -78,12 +78,28 @@ def test_cancel_prioritise_and_run_again_while_the_study_runs(pool, run_area, ca
     assert history(run).final.ok
 
 
+def check_provenance(run, capsys):
+    """What ran in the pool says where; trained again by the pool's Python it gives the same bits."""
+    folder = run.region("germany")
+    result = json.loads((folder.path / "trials/0000/result.json").read_text())
+    [code] = [sha for name, sha in json.loads(run.manifest.read_text())["sha256"].items() if name.startswith("nnlib-")]
+    assert result["code"] == code and result["machine"]["slot"].startswith("slot1_")
+    assert "SUITE=" in result["machine"]["image"] and "SUITE=" in json.loads(run.manifest.read_text())["image"]
+    assert main(["verify", str(run.path)]) == 0
+    for number in ("0", "final"):
+        assert main(["replay", str(run.path), "Germany", number]) == 0
+        told = capsys.readouterr()
+        assert "inside the pool" in told.err and "the same, bit by bit" in told.out
+    assert [path.name for path in run.path.parent.iterdir()] == [run.path.name]  # no folder of a replay is left
+
+
 def test_trials_that_ended_run_again_when_the_dag_is_submitted_again(pool, run_area, capsys):
     """Once with DAGMan's rescue file, whose nodes are done, and once without one."""
     run = generate(run_area, capsys, ONE)
     submit(run)
     assert finish(pool, run).exit_code == 0
     first = history(run)
+    check_provenance(run, capsys)
     assert trial("rerun", run, 0) == 1
     assert "ended well (ok); --force forgets that" in capsys.readouterr().err
     assert trial("rerun", run, "0", "--force") == 0
@@ -113,6 +129,7 @@ def test_trials_that_ended_run_again_when_the_dag_is_submitted_again(pool, run_a
     last = history(run)
     assert last.reopened == set() and last.final.ok and last.settled_at[1] > again.settled_at[1]
     assert {n: last.settled_at[n] for n in (0, 2, 3)} == {n: again.settled_at[n] for n in (0, 2, 3)}
+    assert main(["verify", str(run.path)]) == 0
 
 
 def test_a_held_job_is_released_and_one_of_a_dag_that_ended_is_cancelled(pool, run_area, capsys):

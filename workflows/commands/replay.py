@@ -18,7 +18,7 @@ DESCRIPTION = """Train a trial, or the final training, once more on this machine
 whose digests are checked, in a folder of its own. What comes out is compared with what the run recorded: its journal,
 result.json, the loss after each epoch and the final model. On the same kind of processor or GPU with the same NumPy and
 SciPy every bit must be equal (a running embedded pool's Python is taken where that is the one with these versions).
-Elsewhere losses within 1 % and ranking metrics within 0.02 pass. Trials that diverged must diverge again, and pruned
+Elsewhere losses within 0.5 % and ranking metrics within 0.01 pass. Trials that diverged must diverge again, and pruned
 ones be pruned. Nothing is written into the run directory. Exit code 0: the same; 1: different, or nothing to compare
 with."""
 MOST_LINES = 20  # of what is different in a model
