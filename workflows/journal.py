@@ -113,6 +113,7 @@ class History:
         self.settled_at.pop(trial, None)
         self.cancelled.discard(trial)
         self.attempt_seconds += before.seconds if before else 0.0
+        self.won = None  # another one may win then
 
     def outcome(self, trial: int | None) -> Settled | None:
         """Return what is known for good of a trial, or of the final training."""

@@ -9,8 +9,8 @@ from typing import Any
 from nnlib.contract import Result
 from workflows.journal import Settled
 
-# Sums of float32 in another order differ in their last bits, and a training carries that on. Measured with other versions
-# of NumPy and SciPy, and with compiled loops: losses 7e-7 of themselves apart, ranking metrics 1e-4. GPUs are further off.
+# Sums of float32 in another order differ in their last bits, and a training carries that on. Measured with other
+# versions of NumPy and SciPy, and with compiled loops: losses 7e-7 of themselves apart, ranking metrics 1e-4.
 LOSS_TOLERANCE = 0.005  # as a part of the loss
 METRIC_TOLERANCE = 0.01  # of ranking metrics, which lie between 0 and 1
 LIBRARIES = ("numpy", "scipy", "cupy", "cuda")
