@@ -36,6 +36,8 @@ LAYERS = (
         "journal",
         "regionspec",
         "trialtable",
+        "trialquery",
+        "replaycheck",
         "firstpoint",
         "observations",
     },
@@ -48,10 +50,13 @@ LAYERS = (
         "pooling",
         "terminal",
         "pool",
+        "provenance",
         "rundir",
         "initial",
         "propose",
         "settle",
+        "verify",
+        "replay",
         "report",
         "changes",
         "nightly",
@@ -61,7 +66,7 @@ LAYERS = (
     },
     {"importance", "optunaexport"},
     {"plots"},
-    {"condor", "preflight", "status", "submission", "node"},
+    {"condor", "preflight", "status", "submission", "trialverbs", "node"},
     {"commands"},
     {"cli"},
     {"__main__"},
@@ -80,7 +85,15 @@ THIRD_PARTY = {
     "boto3": "workflows/aws.py",
     "botocore": "workflows/aws.py",
 }
-FROM_NNLIB = {"nnlib", "nnlib.contract", "nnlib.spec", "nnlib.datafile", "nnlib.merge", "nnlib.errors"}
+FROM_NNLIB = {
+    "nnlib",
+    "nnlib.contract",
+    "nnlib.spec",
+    "nnlib.datafile",
+    "nnlib.merge",
+    "nnlib.errors",
+    "nnlib.checkpoint",
+}
 HEAVY = {
     "numpy",
     "scipy",

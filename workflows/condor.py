@@ -17,6 +17,7 @@ from workflows.pool import Pool
 
 JOB_STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "transferring", 7: "suspended"}
 PROJECTION = ["DAGNodeName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "ClusterId", "ProcId", "RemoteHost"]
+PROJECTION += ["JobPrio"]
 
 ClassAd = Any  # classad2.ClassAd; the bindings have no type information
 
@@ -31,6 +32,7 @@ class QueuedJob:
     hold_reason: str
     since: float  # Unix time of its current status
     machine: str
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ def query_jobs(pool: Pool, dagman_cluster: int) -> list[QueuedJob]:
             hold_reason=str(ad.get("HoldReason", "")) if ad["JobStatus"] == 5 else "",
             since=float(ad.get("EnteredCurrentStatus", 0)),
             machine=str(ad.get("RemoteHost", "")),
+            priority=_number(ad, "JobPrio"),
         )
         for ad in ads
     ]
