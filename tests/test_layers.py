@@ -14,6 +14,7 @@ LAYERS = (
     {"errors", "resources", "dirs", "features"},
     {
         "attempts",
+        "eventtext",
         "yamlfile",
         "schema",
         "space",
@@ -49,6 +50,7 @@ LAYERS = (
         "terminal",
         "pool",
         "rundir",
+        "eventlog",
         "initial",
         "propose",
         "settle",
