@@ -1,4 +1,4 @@
-"""Read what became of a run's jobs from HTCondor's event logs: DAGMan's own, and each region's `jobs.log`.
+"""Read what became of a run's jobs from HTCondor's event logs: each region's `jobs.log`, or else DAGMan's own.
 
 DAGMan's `*.nodes.log` leaves out transfers and lost connections; `jobs.log`, which the submit files name, has all.
 """
@@ -24,12 +24,13 @@ from workflows.eventtext import (
     resources_of,
     slot_of,
 )
-from workflows.names import JOBS_LOG, STUDY_DAG, NodeName, RunFolder, dagman_file, parse_node
+from workflows.names import JOBS_LOG, NodeName, RunFolder, dagman_file, parse_node
 
 SUBMIT, EXECUTE, EVICTED, TERMINATED, IMAGE_SIZE, SHADOW_EXCEPTION, ABORTED = 0, 1, 4, 5, 6, 7, 9
 HELD, RELEASED, DISCONNECTED, RECONNECTED, RECONNECT_FAILED, FILE_TRANSFER = 12, 13, 22, 23, 24, 40
 
 KB_IN_MB = 1024.0
+AT_ONCE = 2.0  # seconds between the end of a job's last transfer and the job's own end; logs have whole seconds
 
 # What is kept of a machine's attributes, by the first name that it has.
 FACTS = {
@@ -40,18 +41,21 @@ FACTS = {
     "life_cycle": ("EC2InstanceLifeCycle",),
 }
 
-Key = tuple[NodeName, str, float]  # node, job and submission: another pool may number its jobs alike
 
+def read_attempts(run: RunFolder, slug: str | None = None) -> list[Attempt]:
+    """Return all tries of all nodes, or of one region's, in the order of their submission.
 
-def read_attempts(run: RunFolder) -> list[Attempt]:
-    """Return all tries of all nodes, in the order of their submission; none where no DAG was ever submitted."""
+    There are none where no DAG was ever submitted.
+    """
     regions = run.path / "regions"
-    shorter = [dagman_file(run.path / STUDY_DAG, "nodes.log"), *sorted(regions.glob("*/*.nodes.log"))]
-    found: dict[Key, Attempt] = {}
-    for log in (*shorter, *sorted(regions.glob(f"*/{JOBS_LOG}"))):  # the latter know more, and win
-        for attempt in attempts_of(parse_events(_read(log))):
-            found[attempt.node, attempt.job, attempt.queued.start] = attempt
-    return sorted(found.values(), key=lambda attempt: attempt.queued.start)
+    logs = sorted(regions.glob(f"*/{JOBS_LOG}"))
+    if not logs:  # a run that was generated before jobs had logs of their own
+        logs = [dagman_file(run.study_dag, "nodes.log"), *sorted(regions.glob("*/*.nodes.log"))]
+    elif slug is not None:
+        logs = [run.region(slug).jobs_log]
+    found = [attempt for log in logs for attempt in attempts_of(parse_events(_read(log)))]
+    wanted = found if slug is None else [attempt for attempt in found if attempt.node.slug == slug]
+    return sorted(wanted, key=lambda attempt: (attempt.queued.start, *map(int, attempt.job.split("."))))
 
 
 def _read(log: Path) -> str:
@@ -73,7 +77,7 @@ def _fold(events: Iterable[Event], jobs: dict[str, _Job]) -> Iterator[_Job]:
             if event.job in jobs:
                 yield jobs.pop(event.job)
             try:
-                jobs[event.job] = _Job(parse_node(node_of(event)), event.job, Span(event.time))
+                jobs[event.job] = _Job(parse_node(node_of(event)), event.job, event.time)
             except ValueError:
                 continue
         elif event.job in jobs:
@@ -82,20 +86,58 @@ def _fold(events: Iterable[Event], jobs: dict[str, _Job]) -> Iterator[_Job]:
 
 
 @dataclass(slots=True)
+class _Start:
+    """One leg, while its events are read: a `Leg` that can be changed, which is ten times as fast."""
+
+    machine: str
+    slot: str
+    facts: Mapping[str, str]
+    begin: float
+    transfer_in: list[float] = field(default_factory=list)  # begin and, once it is known, end
+    end: float | None = None
+    transfer_out: list[float] = field(default_factory=list)
+    ending: str = ""
+    reason: str = ""
+    kept: bool = True
+
+    def close(self, ending: str, time: float, reason: str = "", *, kept: bool = True) -> None:
+        """End the leg, and what lasts no longer than it."""
+        self.end, self.ending, self.reason, self.kept = time, ending, reason, kept
+        _end(self.transfer_in, time)
+        _end(self.transfer_out, time)
+
+    def leg(self) -> Leg:
+        """Return what is known of the leg."""
+        return Leg(
+            self.machine,
+            self.slot,
+            Span(self.begin, self.end),
+            Span(*self.transfer_in) if self.transfer_in else None,
+            Span(*self.transfer_out) if self.transfer_out else None,
+            self.ending,
+            self.reason,
+            self.kept,
+            self.facts,
+        )
+
+
+@dataclass(slots=True)
 class _Job:
     """One job, while its events are read."""
 
     node: NodeName
     job: str
-    queued: Span
-    legs: list[Leg] = field(default_factory=list)
+    submitted: float
+    ended: float | None = None
+    starts: list[_Start] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
     exit_code: int | None = None
     signal: int | None = None
     removed: str = ""
     asked: dict[str, float] = field(default_factory=dict)
     used: dict[str, float] = field(default_factory=dict)
-    transfer_in: Span | None = None  # of the leg that is to come
+    transfer_in: list[float] = field(default_factory=list)  # of the leg that is to come
+    transfers_known: bool = False
     disconnected: float | None = None
     last: tuple[int, float] = (SUBMIT, 0.0)  # code and time of the event before
 
@@ -111,8 +153,8 @@ class _Job:
         return Attempt(
             self.node,
             self.job,
-            self.queued,
-            tuple(self.legs),
+            Span(self.submitted, self.ended),
+            tuple(start.leg() for start in self.starts),
             tuple(self.holds),
             self.exit_code,
             self.signal,
@@ -122,43 +164,51 @@ class _Job:
         )
 
     @property
-    def running(self) -> Leg | None:
+    def running(self) -> _Start | None:
         """The leg that has no end yet."""
-        return self.legs[-1] if self.legs and self.legs[-1].running.end is None else None
+        return self.starts[-1] if self.starts and self.starts[-1].end is None else None
 
     def executes(self, event: Event) -> None:
         """A leg begins; one that is still open has ended without a word, when the machine was last heard of."""
-        self.end_leg("lost", self.last[1], "its end was not logged", kept=False)
+        before = self.running
+        if before is not None:
+            before.close("lost", self.last[1], "its end was not logged", kept=False)
+        slot = slot_of(event)
         facts = _facts(attributes_of(event))
-        leg = Leg(host_of(event), slot_of(event), Span(event.time), self.transfer_in, facts=facts)
-        self.legs.append(leg)
-        self.transfer_in, self.disconnected = None, None
+        self.starts.append(_Start(host_of(event, slot), slot, facts, event.time, self.transfer_in))
+        self.transfer_in, self.disconnected = [], None
 
-    def end_leg(self, ending: str, time: float, reason: str = "", *, kept: bool = True) -> None:
-        """Close the leg that is open, if there is one."""
+    def split_at_checkpoint(self, time: float) -> None:
+        """End the leg where files were sent and the job went on: HTCondor starts it again in its place, unlogged."""
         leg = self.running
-        if leg is None:
-            return
-        self.legs[-1] = replace(
-            leg,
-            running=replace(leg.running, end=time),
-            transfer_in=_ended(leg.transfer_in, time),
-            transfer_out=_ended(leg.transfer_out, time),
-            ending=ending,
-            reason=reason,
-            kept=kept,
-        )
+        if leg is not None and len(leg.transfer_out) == 2 and time - leg.transfer_out[1] > AT_ONCE:
+            leg.close("checkpointed", leg.transfer_out[1])
+            self.starts.append(_Start(leg.machine, leg.slot, leg.facts, leg.transfer_out[1]))
+
+    def cut_short(self, ending: str, time: float, event: Event) -> None:
+        """A leg ends before its job does; what it had done is kept if files came back at its end."""
+        self.measure(event)
+        self.split_at_checkpoint(time)
+        leg = self.running
+        if leg is not None:
+            came_back = brought_back(event) and (len(leg.transfer_out) == 2 or not self.transfers_known)
+            leg.close(ending, time, reason_of(event), kept=came_back)
 
     def evicted(self, event: Event) -> None:
-        """A leg ends before its job does."""
-        self.measure(event)
-        self.end_leg("evicted", event.time, reason_of(event), kept=brought_back(event))
+        """The machine wants its slot back, or the job is about to be held or removed."""
+        self.cut_short("evicted", event.time, event)
+
+    def lost(self, event: Event) -> None:
+        """The machine, or what watched the job there, has gone; it was there until the connection was lost."""
+        self.cut_short("lost", event.time if self.disconnected is None else self.disconnected, event)
 
     def relabel(self, ending: str, reason: str, time: float) -> None:
         """Say why the leg ended that has just been evicted: HTCondor logs the eviction first, then its cause."""
-        self.end_leg(ending, time, reason, kept=False)
-        if self.legs and self.last[0] == EVICTED and self.legs[-1].ending == "evicted":
-            self.legs[-1] = replace(self.legs[-1], ending=ending, reason=self.legs[-1].reason or reason)
+        leg = self.starts[-1] if self.starts else None
+        if leg is not None and leg.end is None:
+            leg.close(ending, time, reason, kept=False)
+        elif leg is not None and self.last[0] == EVICTED and leg.ending == "evicted":
+            leg.ending, leg.reason = ending, leg.reason or reason
 
     def held(self, event: Event) -> None:
         """A hold begins."""
@@ -176,21 +226,17 @@ class _Job:
         """The job has ended by itself."""
         self.measure(event)
         self.exit_code, self.signal = ending_of(event)
-        self.end_leg("done", event.time)
-        self.queued = replace(self.queued, end=event.time)
+        self.split_at_checkpoint(event.time)
+        if self.running is not None:
+            self.running.close("done", event.time)
+        self.ended = event.time
 
     def aborted(self, event: Event) -> None:
         """The job was removed."""
         self.removed = reason_of(event) or "removed"
         self.relabel("removed", self.removed, event.time)
         self.release(event)
-        self.queued = replace(self.queued, end=event.time)
-
-    def lost(self, event: Event) -> None:
-        """The machine, or what watched the job there, has gone; it was there until the connection was lost."""
-        self.measure(event)
-        until = event.time if self.disconnected is None else self.disconnected
-        self.end_leg("lost", until, reason_of(event) or event.title, kept=brought_back(event))
+        self.ended = event.time
 
     def connection(self, event: Event) -> None:
         """The connection to the machine is lost, or there again."""
@@ -198,20 +244,21 @@ class _Job:
 
     def transfers(self, event: Event) -> None:
         """A transfer begins or ends; waiting for its turn is part of neither."""
-        words, leg = event.title.split(), self.running
+        self.transfers_known = True
+        words = event.title.split()
         if words[:1] == ["Started"]:
             if "input" in words:
-                self.transfer_in = Span(event.time)
-            elif leg is not None:
-                self.legs[-1] = replace(leg, transfer_out=Span(event.time))
+                self.transfer_in = [event.time]
+            else:
+                self.split_at_checkpoint(event.time)
+                if self.running is not None:
+                    self.running.transfer_out = [event.time]
         elif words[:1] == ["Finished"]:
-            if "input" not in words:
-                if leg is not None:
-                    self.legs[-1] = replace(leg, transfer_out=_ended(leg.transfer_out, event.time))
-            elif leg is None:
-                self.transfer_in = _ended(self.transfer_in, event.time)
-            else:  # the start is logged before the end of the transfer, at times
-                self.legs[-1] = replace(leg, transfer_in=_ended(leg.transfer_in, event.time))
+            leg = self.running
+            if leg is not None:  # the start of a job is logged before the end of its transfer, at times
+                _end(leg.transfer_in if "input" in words else leg.transfer_out, event.time)
+            elif "input" in words:
+                _end(self.transfer_in, event.time)
 
     def image_size(self, event: Event) -> None:
         """The job's memory was measured."""
@@ -255,12 +302,18 @@ _MEASURED = (
 )
 
 
-def _ended(span: Span | None, time: float) -> Span | None:
-    """Return a span with an end, unless it has one or there is none."""
-    return replace(span, end=time) if span is not None and span.end is None else span
+def _end(span: list[float], time: float) -> None:
+    """Give a span its end, unless it has one or has not begun."""
+    if len(span) == 1:
+        span.append(time)
 
 
 def _facts(attributes: Mapping[str, str]) -> dict[str, str]:
     """Return what is known of the machine, in our own words."""
-    chosen = {fact: [attributes[name] for name in names if attributes.get(name)] for fact, names in FACTS.items()}
-    return {fact: values[0] for fact, values in chosen.items() if values}
+    facts = {}
+    for fact, known in FACTS.items():
+        for name in known:
+            if attributes.get(name):
+                facts[fact] = attributes[name]
+                break
+    return facts

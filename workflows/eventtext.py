@@ -8,7 +8,7 @@ seconds. They are also missing where POST runs on a manager whose Python has non
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,13 +16,16 @@ _HEAD = re.compile(
     r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?) ", re.MULTILINE
 )
 _END = "\n...\n"
+_ANOTHER = ") 2"  # as in every head, and hardly ever below one
 _NODE = re.compile(r'^\s+DAG Node: (\S+)|DAGNodeName = "([^"]+)"', re.MULTILINE)
 _RESOURCE = re.compile(r"^\s+(\w+)(?: \(\w+\))?\s*:([ \t\d.eE+-]+)", re.MULTILINE)
 _TABLE = "Partitionable Resources"
 _CODE = re.compile(r"^\s+Code (-?\d+) Subcode (-?\d+)\s*$", re.MULTILINE)
 _SENT = re.compile(r"^\s+(\d+)  -  Run Bytes Sent By Job$", re.MULTILINE)
 _RETURNED = re.compile(r"\((?:return value|signal) (-?\d+)\)")
-_ATTRIBUTE = re.compile(r'^\t(\w+) = (?:"((?:[^"\\]|\\.)*)"|([^\s\[{].*))$', re.MULTILINE)
+_SLOT = re.compile(r"^\s+SlotName: (\S+)", re.MULTILINE)
+_MEMORY = re.compile(r"^\s+(\d+)  -  MemoryUsage of job \(MB\)", re.MULTILINE)
+_ATTRIBUTE = re.compile(r'^\t((?:EC2|CUDA|GPUs_D)\w+) = (?:"((?:[^"\\]|\\.)*)"|([^\s\[{].*))$', re.MULTILINE)
 _DEVICE = re.compile(r'^\tGPUs_\w+ = \[.*\bDeviceName = "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 _PLAIN_LINE = re.compile(r"^\s+(?!\(\d\)|\d+  -  |Usr |Code -?\d+ Subcode )(\S.*?)\s*$")
 _ESCAPED = re.compile(r"\\(.)")
@@ -58,15 +61,14 @@ class Resource:
 
 def parse_events(text: str) -> Iterator[Event]:
     """Yield the events of a log in its order; what is torn, has no end yet or is no event is passed over."""
-    heads = list(_HEAD.finditer(text))
-    ends = [head.start() for head in heads[1:]] + [len(text)]
-    for head, end in zip(heads, ends, strict=True):
-        stop = text.find(_END, head.end() - 1, end)
-        if stop < 0:
-            continue
-        time = _seconds(head[4])
-        if time is not None:
-            yield Event(int(head[1]), f"{int(head[2])}.{int(head[3])}", time, text[head.end() : stop])
+    *blocks, _unfinished = text.split(_END)
+    for block in blocks:
+        head = _HEAD.match(block)
+        if head is None or block.find(_ANOTHER, head.end()) >= 0:
+            head = max(_HEAD.finditer(block), key=lambda one: one.start(), default=None)  # a crash tore what is before
+        time = _seconds(head[4]) if head else None
+        if head is not None and time is not None:
+            yield Event(int(head[1]), f"{int(head[2])}.{int(head[3])}", time, block[head.end() :])
 
 
 def _seconds(stamp: str) -> float | None:
@@ -83,7 +85,7 @@ def node_of(event: Event) -> str:
 
 
 def attributes_of(event: Event) -> dict[str, str]:
-    """Return the attributes of the machine that the start of a job names, and the GPU's name as `DeviceName`."""
+    """Return what the start of a job says of EC2, CUDA and GPUs, and the first GPU's own name as `DeviceName`."""
     body = event.body
     found = {name: _unquoted(text) if text else plain.strip() for name, text, plain in _ATTRIBUTE.findall(body)}
     device = _DEVICE.search(body)
@@ -94,13 +96,12 @@ def attributes_of(event: Event) -> dict[str, str]:
 
 def slot_of(event: Event) -> str:
     """Return the slot on which a job starts, such as slot1_2@host; empty where the log does not say it."""
-    found = re.search(r"^\s+SlotName: (\S+)", event.body, re.MULTILINE)
+    found = _SLOT.search(event.text)
     return found[1] if found else ""
 
 
-def host_of(event: Event) -> str:
+def host_of(event: Event, slot: str) -> str:
     """Return the machine on which a job starts: the slot's, or the alias of its address."""
-    slot = slot_of(event)
     if "@" in slot:
         return slot.rpartition("@")[2]
     found = re.search(r"[?&]alias=([^&>]+)", event.title) or re.search(r"<([^:>?]+)", event.title)
@@ -164,16 +165,9 @@ def brought_back(event: Event) -> bool:
 
 def memory_of(event: Event) -> float | None:
     """Return the MB that an `Image size` event says a job uses."""
-    found = re.search(r"^\s+(\d+)  -  MemoryUsage of job \(MB\)", event.text, re.MULTILINE)
+    found = _MEMORY.search(event.text)
     return float(found[1]) if found else None
 
 
 def _unquoted(text: str) -> str:
     return _ESCAPED.sub(r"\1", text)
-
-
-def times_of(resources: Mapping[str, Resource]) -> tuple[float | None, float | None]:
-    """Return for how many seconds a job ran, and for how many it had its slot: the rest went into transfers."""
-    return tuple(  # type: ignore[return-value]
-        resources[name].used if name in resources else None for name in ("timeexecute", "timeslotbusy")
-    )
