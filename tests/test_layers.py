@@ -39,7 +39,9 @@ LAYERS = (
         "trialtable",
         "firstpoint",
         "observations",
+        "pricetable",
     },
+    {"usage", "rightsize"},
     {"submit_syntax", "render", "bundle"},
     {
         "standing",
@@ -63,7 +65,7 @@ LAYERS = (
     },
     {"importance", "optunaexport"},
     {"plots"},
-    {"condor", "preflight", "status", "submission", "node"},
+    {"condor", "preflight", "status", "submission", "node", "stats", "explain"},
     {"commands"},
     {"cli"},
     {"__main__"},
