@@ -1,6 +1,6 @@
-"""Read what became of a run's jobs from HTCondor's event logs: each region's `jobs.log`, or else DAGMan's own.
+"""Read what became of a run's jobs from HTCondor's event logs: each node's `job.log`, or else DAGMan's own.
 
-DAGMan's `*.nodes.log` leaves out transfers and lost connections; `jobs.log`, which the submit files name, has all.
+DAGMan's `*.nodes.log` leaves out transfers and lost connections; `job.log`, which the submit files name, has all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from workflows.eventtext import (
     resources_of,
     slot_of,
 )
-from workflows.names import JOBS_LOG, NodeName, RunFolder, dagman_file, parse_node
+from workflows.names import JOB_LOG, NodeName, RunFolder, dagman_file, parse_node
 
 SUBMIT, EXECUTE, EVICTED, TERMINATED, IMAGE_SIZE, SHADOW_EXCEPTION, ABORTED = 0, 1, 4, 5, 6, 7, 9
 HELD, RELEASED, DISCONNECTED, RECONNECTED, RECONNECT_FAILED, FILE_TRANSFER = 12, 13, 22, 23, 24, 40
@@ -48,11 +48,9 @@ def read_attempts(run: RunFolder, slug: str | None = None) -> list[Attempt]:
     There are none where no DAG was ever submitted.
     """
     regions = run.path / "regions"
-    logs = sorted(regions.glob(f"*/{JOBS_LOG}"))
-    if not logs:  # a run that was generated before jobs had logs of their own
+    logs = sorted(regions.glob(f"{slug or '*'}/trials/*/{JOB_LOG}"))
+    if not logs:  # a run that was generated before jobs had logs of their own, or nothing has been submitted
         logs = [dagman_file(run.study_dag, "nodes.log"), *sorted(regions.glob("*/*.nodes.log"))]
-    elif slug is not None:
-        logs = [run.region(slug).jobs_log]
     found = [attempt for log in logs for attempt in attempts_of(parse_events(_read(log)))]
     wanted = found if slug is None else [attempt for attempt in found if attempt.node.slug == slug]
     return sorted(wanted, key=lambda attempt: (attempt.queued.start, *map(int, attempt.job.split("."))))

@@ -27,12 +27,10 @@ DAGMAN_CONFIG = "dagman.config"
 REPORT_SUBMIT = "report.sub"
 TRAIN_SUBMIT = "train.sub"
 FINAL_SUBMIT = "final.sub"
+JOB_LOG = "job.log"  # in a node's folder: HTCondor's events of its jobs
 NETWORK_FILE = "network.json"
 REGION_FILE = "region.json"
 JOURNAL_FILE = "trials.jsonl"
-JOBS_LOG = (
-    "jobs.log"  # of a region: what HTCondor says of its jobs, transfers included, which DAGMan's own logs leave out
-)
 
 PARTS = ("train", "valid", "final", "test")  # of a region's data; `final` is training plus validation data
 
@@ -100,11 +98,6 @@ class RegionFolder:
     def journal(self) -> Path:
         """The append-only record of all trials."""
         return self.path / JOURNAL_FILE
-
-    @property
-    def jobs_log(self) -> Path:
-        """All that HTCondor says of the region's jobs, with the transfers that DAGMan's own logs leave out."""
-        return self.path / JOBS_LOG
 
     @property
     def earlier(self) -> Path:

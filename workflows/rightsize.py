@@ -11,7 +11,7 @@ from workflows.attempts import Attempt
 
 HEAD_ROOM = 1.25
 CUT_OFF = 1.5  # where a job was held for its memory or disk, nobody knows how much it would have used
-STEP = 256.0  # MB
+STEP = 64.0  # MB
 OTHERS = 2.0  # a region that needs more than so many times the median gets lines of its own
 NO_MEMORY, NO_DISK = (34, 102), (34, 104)  # HTCondor's code and subcode of such holds
 
