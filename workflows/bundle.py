@@ -14,9 +14,12 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip can hold
 
 MANAGER_MODULES = (
     "workflows/__init__.py",
+    "workflows/attempts.py",
     "workflows/constraints.py",
     "workflows/earlier.py",
     "workflows/errors.py",
+    "workflows/eventlog.py",
+    "workflows/eventtext.py",
     "workflows/firstpoint.py",
     "workflows/initial.py",
     "workflows/journal.py",

@@ -155,6 +155,7 @@ class Renderer:
             "job.sub.j2",
             title=title,
             folder=folder.path,
+            log=names.JOB_LOG,
             train=self.run.path / "train.sh",
             worker_code=self.worker_code,
             inputs=[*inputs, self.run.path / self.worker_code],
