@@ -79,7 +79,7 @@ def _appearing_at(path: Path) -> Iterator[Path]:
     """Give a folder to write into that becomes `path` when all went well, and is removed otherwise."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.mkdir()
+        part.mkdir(mode=0o700)  # a region's data and models are its owner's business
         yield part
         part.rename(path)
     except OSError as error:
