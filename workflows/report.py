@@ -10,7 +10,7 @@ from typing import Any
 
 from nnlib.contract import write_atomically
 from workflows.errors import RegiondagError
-from workflows.journal import History, Journal, Settled
+from workflows.journal import History, Journal
 from workflows.names import RegionFolder, RunFolder
 from workflows.regionspec import RegionSpec, hopeless, read_spec
 
@@ -34,6 +34,8 @@ class RegionSummary:
     trials: Mapping[str, int]  # planned, run, ok, failed, pruned
     hours: float
     model: str
+    standing: Mapping[str, float] = field(default_factory=dict)  # the standing champion's, on this run's test set
+    last: Mapping[str, float] = field(default_factory=dict)  # the same champion's in the run that made it
     pictures: tuple[str, ...] = ()  # paths from the report's folder, of those that `regiondag study plot` drew
 
     @property
@@ -97,7 +99,7 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
     if final and final.ok and folder.champion_metrics.exists():
         champion = json.loads(folder.champion_metrics.read_text(encoding="utf-8"))
     winner = history.winner(spec.metric.minimize)
-    status, reason = _status(spec, history, final)
+    status, reason = region_status(spec, history)
     metrics = final.metrics if final else {}
     return RegionSummary(
         region=spec.name,
@@ -112,11 +114,24 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
         trials=_count(spec, history),
         hours=round(_seconds(history) / HOUR, 4),
         model=str(folder.champion_model) if champion else "",
+        standing=final.standing if final else {},
+        last=_last_test(folder),
         pictures=pictures,
     )
 
 
-def _status(spec: RegionSpec, history: History, final: Settled | None) -> tuple[str, str]:
+def _last_test(folder: RegionFolder) -> Mapping[str, float]:
+    """Return what the standing champion's own test found; nothing where it does not say so."""
+    try:
+        raw = json.loads(folder.standing_metrics.read_text(encoding="utf-8"))["test"]
+        return {str(name): float(value) for name, value in raw.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def region_status(spec: RegionSpec, history: History) -> tuple[str, str]:
+    """Return how a region stands (promoted, kept, failed or unfinished), and why."""
+    final = history.final
     if final and final.ok:
         return "promoted" if final.promoted else "kept", final.reason
     if final:

@@ -15,7 +15,7 @@ from typing import Any
 from nnlib.contract import sha256_of
 from nnlib.spec import read_json
 from workflows import names
-from workflows.bundle import manager_archive, worker_archive
+from workflows.bundle import archives_of, manager_archive, worker_archive
 from workflows.errors import RegiondagError
 from workflows.features import Version
 from workflows.firstpoint import champion_point
@@ -79,7 +79,7 @@ def _appearing_at(path: Path) -> Iterator[Path]:
     """Give a folder to write into that becomes `path` when all went well, and is removed otherwise."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.mkdir()
+        part.mkdir(mode=0o700)  # a region's data and models are its owner's business
         yield part
         part.rename(path)
     except OSError as error:
@@ -108,7 +108,7 @@ class _Writer:
         self.standing = standing
         self.earlier = earlier
         self.image = image
-        self.archives = (manager_archive(), worker_archive())
+        self.archives = (manager_archive(archives_of(run.path.parent)), worker_archive())
         self.digests: dict[str, str] = {}  # path in the run directory -> SHA-256
         self.known: dict[Path, str] = {}  # input file -> SHA-256, as regions may share files
         self.sources: dict[str, str] = {}  # path in the run directory -> the file it was copied from

@@ -40,6 +40,16 @@ def test_everything_the_run_needs_is_in_it(study_file, tmp_path):
     assert [path.name for path in run.path.parent.iterdir()] == [run.path.name]
 
 
+def test_only_its_owner_may_enter_a_run(study_file, tmp_path):
+    """Whatever the umask: it holds a region's data, its models, and the programs that run as its owner."""
+    before = os.umask(0o002)
+    try:
+        run = create(study_file, tmp_path / "runs")
+    finally:
+        os.umask(before)
+    assert run.path.stat().st_mode & 0o777 == 0o700
+
+
 def test_two_runs_in_one_second_have_two_names(study_file, tmp_path):
     assert len({create(study_file, tmp_path / "runs").path for _ in range(3)}) == 3
 
