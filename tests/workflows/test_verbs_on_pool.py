@@ -32,9 +32,14 @@ def jobs(pool, run):
     return {job.node: job for job in query_jobs(pool, state.cluster)} if state else {}
 
 
-def running(pool, run, *numbers):
-    wanted = {f"germany_t{number:04d}" for number in numbers}
-    wait(pool, run, lambda _: wanted <= {n for n, job in jobs(pool, run).items() if job.status == "running"}, "jobs")
+def running(pool, run, count):
+    """Wait until some jobs run; return the numbers of their trials."""
+
+    def found():
+        return sorted(int(node[-4:]) for node, job in jobs(pool, run).items() if job.status == "running")
+
+    wait(pool, run, lambda _: len(found()) == count, "jobs that run")
+    return found()
 
 
 def shown(run, capsys, *words):
@@ -50,22 +55,25 @@ def test_cancel_prioritise_and_run_again_while_the_study_runs(pool, run_area, ca
     assert trial("cancel", run, 0) == 1
     assert "germany_t0000: is not proposed yet" in capsys.readouterr().err
     submit(run)
-    running(pool, run, 0, 1)
+    moved, ended = running(pool, run, 2)
+    cancelled, left = sorted({0, 1, 2, 3} - {moved, ended})
     rows = shown(run, capsys, "--where", "job == running and priority == 0")
-    assert set(rows) == {0, 1} and "slot1" in rows[0]["queued"]["machine"]
+    assert set(rows) == {moved, ended} and "slot1" in rows[moved]["queued"]["machine"]
     assert main(["study", "show", str(run.path)]) == 0
     assert "priority" in capsys.readouterr().out
-    assert trial("priority", run, 0, 3, "--priority", 7) == 1
+    assert trial("priority", run, moved, cancelled, "--priority", 7) == 1
     told = capsys.readouterr()
-    assert "has priority 7, it had 0" in told.out and "germany_t0003: has no job in the queue" in told.err
-    wait(pool, run, lambda _: jobs(pool, run)["germany_t0000"].priority == 7, "the new priority")
-    assert trial("cancel", run, 1, 3) == 0
+    assert "has priority 7, it had 0" in told.out
+    assert f"germany_t000{cancelled}: has no job in the queue" in told.err
+    wait(pool, run, lambda _: jobs(pool, run)[f"germany_t000{moved}"].priority == 7, "the new priority")
+    assert trial("cancel", run, ended, cancelled) == 0
     told = capsys.readouterr().out
-    assert "germany_t0001: removed, cancelled" in told and "germany_t0003: cancelled: it has no job" in told
-    assert trial("cancel", run, 1) == 1
+    assert f"germany_t000{ended}: removed, cancelled" in told
+    assert f"germany_t000{cancelled}: cancelled: it has no job" in told
+    assert trial("cancel", run, ended) == 1
     assert "has ended already: removed, cancelled" in capsys.readouterr().err
-    before = jobs(pool, run)["germany_t0000"]
-    assert trial("rerun", run, 0) == 0
+    before = jobs(pool, run)[f"germany_t000{moved}"]
+    assert trial("rerun", run, moved) == 0
     assert f"job {before.job} leaves slot1" in capsys.readouterr().out
     assert finish(pool, run).exit_code == 0
     log = (run.path / "study.dag.nodes.log").read_text()
@@ -73,8 +81,11 @@ def test_cancel_prioritise_and_run_again_while_the_study_runs(pool, run_area, ca
     assert log.count(f"004 ({cluster:03d}.000.000)") == 1  # evicted, and started again
     assert log.count("Job was aborted") == 1
     settled = history(run).settled
-    assert {n: s.status for n, s in settled.items()} == {0: "ok", 1: "removed", 2: "ok", 3: "removed"}
-    assert settled[3].reason == settled[1].reason == "cancelled" and settled[3].seconds < 5
+    assert {number: settled[number].status for number in sorted(settled)} == {
+        number: "removed" if number in (ended, cancelled) else "ok" for number in range(4)
+    }
+    assert settled[ended].reason == settled[cancelled].reason == "cancelled"
+    assert settled[cancelled].seconds < 5 and settled[left].ok  # its job left as soon as it had started
     assert history(run).final.ok
 
 
@@ -116,7 +127,8 @@ def test_trials_that_ended_run_again_when_the_dag_is_submitted_again(pool, run_a
     script = run.path / "train.sh"
     good = script.read_text()
     assert trial("rerun", run, "final", "--force") == 0
-    script.write_text(good.replace("#!/bin/sh\n", "#!/bin/sh\nexit 4\n", 1))
+    script.write_text(good.replace('exec "$python" "$1" train', "exit 4 #"))
+    assert "exit 4 #" in script.read_text()
     submit(run)
     assert finish(pool, run).exit_code != 0
     rescue = run.path / "study.dag.rescue001"
@@ -136,7 +148,7 @@ def test_a_held_job_is_released_and_one_of_a_dag_that_ended_is_cancelled(pool, r
     run = generate(run_area, capsys, ONE)
     slow_down(run, 10)
     submit(run)
-    running(pool, run, 0, 1)
+    assert running(pool, run, 2) == [0, 1]
     pool.run(["condor_hold", jobs(pool, run)["germany_t0001"].job], cwd=run.path, check=True, capture_output=True)
     wait(pool, run, lambda _: jobs(pool, run)["germany_t0001"].status == "held", "the hold")
     assert trial("rerun", run, "--where", "job == held") == 0
