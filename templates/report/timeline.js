@@ -107,8 +107,6 @@ function slotTimeline(figure, time, describe, rows) {
       const next = at < 0 ? 0 : step ? at + step : turn > 0 ? time.row.findIndex(other => other > row) : time.row.findIndex(other => other === row - 1);
       if (next >= 0 && next < time.from.length) tell(next);
     });
-    let width = innerWidth;
-    addEventListener("resize", () => { if (width !== innerWidth) { width = innerWidth; show(); } });
   }
 
   return show;
