@@ -25,6 +25,8 @@ COMMANDS = (
     "submit",
     "status",
     "report",
+    "explain",
+    "stats",
     "study",
     "pool",
     "bake",

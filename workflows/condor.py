@@ -17,6 +17,8 @@ from workflows.pool import Pool
 
 JOB_STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "transferring", 7: "suspended"}
 PROJECTION = ["DAGNodeName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "ClusterId", "ProcId", "RemoteHost"]
+HELD = ["HoldReasonCode", "HoldReasonSubCode", "PeriodicRemove", "PeriodicRelease", "NumJobStarts", "QDate"]
+DEMANDS = ["Requirements", "RequestGPUs", "RequestCpus", "RequestMemory", "RequestDisk"]
 
 ClassAd = Any  # classad2.ClassAd; the bindings have no type information
 
@@ -31,6 +33,11 @@ class QueuedJob:
     hold_reason: str
     since: float  # Unix time of its current status
     machine: str
+    queued: float = 0.0
+    starts: int = 0
+    hold_code: int = 0
+    removal: str = ""  # its rule, of a held job
+    released: bool = False  # whether a rule of its own releases it as things stand
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +97,55 @@ def _asking(pool: Pool, what: str) -> Iterator[Any]:
         ) from error
 
 
-def query_slots(pool: Pool) -> list[ClassAd]:
-    """Return the ads of all slots, each with all that it has when nothing runs on it."""
+def query_slots(pool: Pool, *, now: bool = False) -> list[ClassAd]:
+    """Return the ads of all slots, each with all that it has when nothing runs on it, or with what is free `now`."""
     with _asking(pool, "slots") as htcondor2:
         ads = htcondor2.Collector().query(htcondor2.AdType.Startd)
-    return [_as_if_free(ad) for ad in ads if ad.get("SlotType") != "Dynamic"]
+    whole = [ad for ad in ads if ad.get("SlotType") != "Dynamic"]
+    return [ad for ad in whole if ad.get("State") != "Claimed"] if now else [_as_if_free(ad) for ad in whole]
 
 
 def query_jobs(pool: Pool, dagman_cluster: int) -> list[QueuedJob]:
     """Return the jobs of one DAG that are in the queue now."""
-    ads = _query_queue(pool, f"DAGManJobId == {dagman_cluster}", PROJECTION)
-    return [
-        QueuedJob(
-            node=str(ad.get("DAGNodeName", "")),
-            job=f"{ad['ClusterId']}.{ad['ProcId']}",
-            status=JOB_STATUS.get(ad["JobStatus"], "unknown"),
-            hold_reason=str(ad.get("HoldReason", "")) if ad["JobStatus"] == 5 else "",
-            since=float(ad.get("EnteredCurrentStatus", 0)),
-            machine=str(ad.get("RemoteHost", "")),
-        )
-        for ad in ads
-    ]
+    ads = _query_queue(pool, f"DAGManJobId == {dagman_cluster}", [*PROJECTION, *HELD])
+    return [_queued(ad) for ad in ads]
+
+
+def _queued(ad: Any) -> QueuedJob:
+    held = ad["JobStatus"] == 5
+    return QueuedJob(
+        node=str(ad.get("DAGNodeName", "")),
+        job=f"{ad['ClusterId']}.{ad['ProcId']}",
+        status=JOB_STATUS.get(ad["JobStatus"], "unknown"),
+        hold_reason=str(ad.get("HoldReason", "")) if held else "",
+        since=float(ad.get("EnteredCurrentStatus", 0)),
+        machine=str(ad.get("RemoteHost", "")),
+        queued=float(ad.get("QDate", 0)),
+        starts=_number(ad, "NumJobStarts"),
+        hold_code=_number(ad, "HoldReasonCode") if held else 0,
+        removal=str(ad.lookup("PeriodicRemove")) if held and "PeriodicRemove" in ad else "",
+        released=held and "PeriodicRelease" in ad and ad.eval("PeriodicRelease") is True,
+    )
+
+
+def query_idle(pool: Pool, dagman_cluster: int) -> list[tuple[ClassAd, tuple[str, ...]]]:
+    """Return the whole ad of one idle job of each kind of a DAG, and the nodes of that kind."""
+    constraint = f"DAGManJobId == {dagman_cluster} && JobStatus == 1"
+    kinds: dict[tuple[str, ...], list[ClassAd]] = {}
+    for ad in _query_queue(pool, constraint, ["ClusterId", "ProcId", "DAGNodeName", *DEMANDS]):
+        kinds.setdefault(tuple(str(ad.lookup(name)) for name in DEMANDS if name in ad), []).append(ad)
+    found = []
+    for ads in kinds.values():
+        whole = _query_queue(pool, f"ClusterId == {ads[0]['ClusterId']} && ProcId == {ads[0]['ProcId']}", [])
+        if whole:  # else it has left the queue
+            found.append((whole[0], tuple(str(ad.get("DAGNodeName", "")) for ad in ads)))
+    return found
+
+
+def query_hold(pool: Pool, cluster: int) -> str:
+    """Return why a job is held; empty where it is not."""
+    ads = _query_queue(pool, f"ClusterId == {cluster} && JobStatus == 5", ["HoldReason"])
+    return str(ads[0].get("HoldReason", "")) if ads else ""
 
 
 def query_status(pool: Pool, cluster: int) -> str | None:

@@ -27,6 +27,7 @@ DAGMAN_CONFIG = "dagman.config"
 REPORT_SUBMIT = "report.sub"
 TRAIN_SUBMIT = "train.sub"
 FINAL_SUBMIT = "final.sub"
+JOB_LOG = "job.log"  # in a node's folder: HTCondor's events of its jobs
 NETWORK_FILE = "network.json"
 REGION_FILE = "region.json"
 JOURNAL_FILE = "trials.jsonl"

@@ -81,15 +81,18 @@ def _describe_slots(pool: Pool, slots: Sequence[condor.ClassAd]) -> Finding:
 def _matching(subject: str, match: condor.Match) -> Finding:
     if match.matching:
         return Finding(subject, True, f"matches {len(match.matching)} of {match.slots} slots")
+    return Finding(subject, False, mismatch(match))
+
+
+def mismatch(match: condor.Match) -> str:
+    """Say why a job that matches no slot does not."""
     never = [clause for clause in match.clauses if clause.met_by == 0]
     if never:
-        clauses = "; ".join(f"no slot meets {clause.text}" for clause in never)
-        return Finding(subject, False, clauses)
+        return "; ".join(f"no slot meets {clause.text}" for clause in never)
     if match.refused_by_slot:
-        text = f"the START expression of {_some(list(match.refused_by_slot))} refuses the job"
-        return Finding(subject, False, text)
+        return f"the START expression of {_some(list(match.refused_by_slot))} refuses the job"
     clauses = "; ".join(f"{clause.text} (met by {clause.met_by})" for clause in match.clauses)
-    return Finding(subject, False, f"no single slot meets all clauses at once: {clauses}")
+    return f"no single slot meets all clauses at once: {clauses}"
 
 
 def _some(names: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from nnlib.contract import write_atomically
 from workflows.errors import RegiondagError
-from workflows.journal import History, Journal, Settled
+from workflows.journal import History, Journal
 from workflows.names import RegionFolder, RunFolder
 from workflows.regionspec import RegionSpec, hopeless, read_spec
 
@@ -99,7 +99,7 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
     if final and final.ok and folder.champion_metrics.exists():
         champion = json.loads(folder.champion_metrics.read_text(encoding="utf-8"))
     winner = history.winner(spec.metric.minimize)
-    status, reason = _status(spec, history, final)
+    status, reason = region_status(spec, history)
     metrics = final.metrics if final else {}
     return RegionSummary(
         region=spec.name,
@@ -129,7 +129,9 @@ def _last_test(folder: RegionFolder) -> Mapping[str, float]:
         return {}
 
 
-def _status(spec: RegionSpec, history: History, final: Settled | None) -> tuple[str, str]:
+def region_status(spec: RegionSpec, history: History) -> tuple[str, str]:
+    """Return how a region stands (promoted, kept, failed or unfinished), and why."""
+    final = history.final
     if final and final.ok:
         return "promoted" if final.promoted else "kept", final.reason
     if final:

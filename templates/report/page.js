@@ -23,7 +23,8 @@ function fillHead() {
   const figures = [
     ["regions", data.regions.length], ["promoted", having("promoted")], ["kept", having("kept")], ["failed", having("failed")], ["unfinished", having("unfinished")],
     ["trials settled", `${trials} of ${sum(region => region.counts.planned)}`], ["trials failed", sum(region => region.counts.failed)], ["pruned", sum(region => region.counts.pruned)],
-    ["hours of training", digits(sum(region => region.hours), 2)], ["evictions", data.timeline.from.length ? data.evictions : "-"],
+    ["hours of training", digits(sum(region => region.hours), 2)], ["GPU hours", digits(data.gpu_hours, 2) || "-"],
+    ["hours lost on slots", digits(data.lost_hours, 2) || "-"], ["evictions", data.timeline.from.length ? data.evictions : "-"],
     ["cost", data.currency ? money(sum(region => region.cost)) : "-"],
   ];
   byId("totals").replaceChildren(...figures.map(([name, value]) => element("div", {}, element("dt", {textContent: name}), element("dd", {textContent: value}))));

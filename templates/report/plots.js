@@ -9,7 +9,7 @@ const CONFIG = {displaylogo: false, showTips: false, doubleClick: "reset",
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"]};
 
 function layoutOf(more) {
-  const axis = {gridcolor: colour("grid"), linecolor: colour("line"), zeroline: false, automargin: true, ticks: "outside",
+  const axis = {gridcolor: colour("grid"), linecolor: colour("line"), zeroline: false, ticks: "outside",
     tickcolor: colour("line")};
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", height: 340, margin: {l: 56, r: 12, t: 30, b: 44},

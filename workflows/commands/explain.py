@@ -1,0 +1,49 @@
+"""`regiondag explain RUN [REGION|NODE]`: why is this idle, held, slow or failed?"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from pathlib import Path
+
+HELP = "say why a run, a region or a node is idle, held, slow or failed"
+DESCRIPTION = """Without a name: everything about a run that is not fine. With a region's name or slug: that region,
+with each trial that failed. With a node, such as germany_t0007 or germany_final: that one, whatever its state.
+It says which clause of a job's requirements no slot meets, what a hold means and which rule will end it, the last lines
+of a job that failed, what a node waits for, and what became of DAGMan. Without a pool it says what it cannot know."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("run_directory", type=Path, metavar="RUN")
+    parser.add_argument("what", nargs="?", default="", metavar="REGION|NODE", help="a region or a node alone")
+    parser.add_argument("--json", action="store_true", help="print a JSON list of explanations")
+    parser.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the explanations."""
+    from workflows.explain import explain
+    from workflows.names import RunFolder
+    from workflows.pool import find_pool
+
+    folder = RunFolder(arguments.run_directory.resolve())
+    found = explain(folder, find_pool(arguments.pool), arguments.what, arguments.pool)
+    if arguments.json:
+        print(json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False))
+        return 0
+    for one in found:
+        print(_plain(f"{one.subject} [{one.state}] {one.why}"))
+        for line in one.details:
+            print(f"    {_plain(line)}")
+        if one.advice:
+            print(f"  -> {_plain(one.advice)}")
+    if not found:
+        print("Everything is fine: no job is held or idle, none has failed, and DAGMan is at work or done.")
+    return 0
+
+
+def _plain(text: str) -> str:
+    """Return a text without what steers a terminal: reasons are what jobs and machines say."""
+    return "".join(one if one.isprintable() else " " for one in text)
