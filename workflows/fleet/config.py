@@ -22,7 +22,7 @@ GB = 1 << 30
 MOST_WORKERS = 1000
 MOST_MINUTES = 7 * 24 * 60
 
-NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?")
 REGION = re.compile(r"[a-z]{2,5}(-[a-z]+)+-[0-9]+")
 IMAGE = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})")
 DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,252}[A-Za-z0-9])?")
@@ -103,7 +103,7 @@ def _read(section: Section, path: Path, lines: Mapping[str, int]) -> Fleet:
     return Fleet(
         file=path,
         lines=lines,
-        name=_needed(section, "fleet", NAME, "1 to 60 lower-case letters, digits or '-'"),
+        name=_needed(section, "fleet", NAME, "1 to 60 lower-case letters, digits and '-' between them"),
         region=_needed(section, "region", REGION, "an AWS region such as eu-central-1"),
         image=section.read("image", LATEST, _matching(re.compile(f"{LATEST}|{IMAGE.pattern}")), "latest, or ami-..."),
         manager=_manager(section),

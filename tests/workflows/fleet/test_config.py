@@ -87,7 +87,7 @@ purchas: spot
         "settings",
         "purchas",
     ]
-    assert found[0] == "1: fleet: seen 'Demo', legal: 1 to 60 lower-case letters, digits or '-'"
+    assert found[0] == "1: fleet: seen 'Demo', legal: 1 to 60 lower-case letters, digits and '-' between them"
     assert "g5.xlarge stands there twice" in found[4]
     assert "did you mean 'purchase'" in found[-1]
 
@@ -147,3 +147,7 @@ def test_a_setting_has_a_name_that_htcondor_takes(tmp_path, name):
 def test_a_port_is_a_port(tmp_path):
     (line,) = problems(tmp_path, GOOD.replace("9618", "99999"))
     assert line == "3: manager: seen '10.0.0.5:99999': ports are 1 to 65535"
+
+
+def test_a_name_that_the_worker_would_refuse_is_refused_here(tmp_path):
+    assert problems(tmp_path, GOOD.replace("fleet: demo", "fleet: demo-"))[0].startswith("1: fleet: seen 'demo-'")
