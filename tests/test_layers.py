@@ -45,7 +45,7 @@ LAYERS = (
         "pricetable",
     },
     {"usage", "rightsize"},
-    {"submit_syntax", "render", "bundle"},
+    {"submit_syntax", "render", "pageshell", "bundle"},
     {
         "standing",
         "earlier",
@@ -63,6 +63,8 @@ LAYERS = (
         "verify",
         "replay",
         "report",
+        "reportdata",
+        "page",
         "changes",
         "nightly",
         "aws",

@@ -30,6 +30,8 @@ MANAGER_MODULES = (
     "workflows/node.py",
     "workflows/observations.py",
     "workflows/page.py",
+    "workflows/prices.yaml",
+    "workflows/pricetable.py",
     "workflows/promotion.py",
     "workflows/propose.py",
     "workflows/pruning.py",
@@ -57,6 +59,8 @@ MANAGER_MODULES = (
     "workflows/tuning/sobol.py",
     "workflows/tuning/told.py",
     "workflows/trialtable.py",
+    "workflows/usage.py",
+    "workflows/yamlfile.py",
     "nnlib/__init__.py",
     "nnlib/contract.py",
 )

@@ -15,11 +15,13 @@ from typing import Any
 from nnlib.contract import write_atomically
 from workflows.attempts import Attempt
 from workflows.errors import RegiondagError
+from workflows.eventlog import read_attempts
 from workflows.journal import Journal
 from workflows.names import PAGE_LIBRARY, PAGE_SHELL, RunFolder
+from workflows.pricetable import read_prices
 from workflows.regionspec import read_spec
 from workflows.report import Summary
-from workflows.reportdata import Bill, page_data
+from workflows.reportdata import bill_of, page_data
 from workflows.trialtable import trials_of
 
 # Stand in the shell where these go. Base64 holds nothing that could end the element they stand in.
@@ -60,12 +62,22 @@ def packed_shell() -> Shell:
 
 
 def write_page(
-    run: RunFolder, summary: Summary, shell: Shell, attempts: Sequence[Attempt] = (), bill: Bill | None = None
+    run: RunFolder,
+    summary: Summary,
+    shell: Shell,
+    *,
+    prices: Path | None = None,
+    attempts: Sequence[Attempt] | None = None,
 ) -> Path:
-    """Write the page anew and return its path."""
+    """Write the page anew and return its path; `prices` is a table of prices other than the one that is built in.
+
+    `attempts` are what became of the run's jobs, if it is known already; else the event logs are read.
+    """
+    now = time.time()
+    tries = read_attempts(run) if attempts is None else attempts
     folders = [run.region(region.slug) for region in summary.regions]
     trials = [trials_of(read_spec(folder.spec), Journal(folder.journal).read()) for folder in folders]
-    data = page_data(summary, trials, attempts, bill or Bill(), time.time())
+    data = page_data(summary, trials, tries, bill_of(tries, read_prices(prices), now), now)
     run.report.mkdir(exist_ok=True)
     write_atomically(run.page, assemble(shell, data))
     return run.page

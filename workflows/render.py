@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
 from workflows import features, names, submit_syntax
 from workflows.errors import GiveUpError
@@ -182,13 +181,13 @@ def render_page_shell(library: str) -> str:
     """Return the report's page without figures; `library` is the hash by which its policy lets plotly.js run."""
     folder = resource_dir("templates") / "report"
     script = "".join((folder / name).read_text(encoding="utf-8") for name in PAGE_SCRIPTS)
-    script = f"(() => {{\n\"use strict\";\n{script}}})();\n"
+    script = f'(() => {{\n"use strict";\n{script}}})();\n'
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     template = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=True).from_string(
         (folder / "page.html.j2").read_text(encoding="utf-8")
     )
     style = (folder / "page.css").read_text(encoding="utf-8")
-    return template.render(style=Markup(style), script=Markup(script), hashes=[f"sha256-{digest}", library])
+    return template.render(style=style, script=script, hashes=[f"sha256-{digest}", library])
 
 
 def render_nightly(**values: Any) -> str:

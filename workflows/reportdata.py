@@ -14,9 +14,11 @@ from typing import Any
 
 from workflows.attempts import Attempt, Leg, Span
 from workflows.names import NodeName
+from workflows.pricetable import PriceTable
 from workflows.report import RegionSummary, Summary
 from workflows.space import Choice, Parameter, Value
 from workflows.trialtable import RegionTrials, TrialRow
+from workflows.usage import Taken, sum_up, take
 
 DIGITS = 6  # of values and hyperparameters
 CURVE_DIGITS = 4  # of learning curves: less than a pixel of any picture
@@ -47,10 +49,29 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What each region cost, by slug, in a currency; empty where no prices are known."""
+    """What a run took: hours, and each region's cost (None: unknown) by slug in a currency, empty if all is free.
+
+    Machines that do not say what they are cost nothing by the table that is built in.
+    """
 
     currency: str = ""
-    regions: Mapping[str, float] = field(default_factory=dict)
+    regions: Mapping[str, float | None] = field(default_factory=dict)
+    gpu_hours: float | None = None
+    lost_hours: float | None = None  # on slots, to evictions and failures
+
+
+def bill_of(attempts: Sequence[Attempt], prices: PriceTable, now: float) -> Bill:
+    """Sum up what the tries of all jobs took and cost."""
+    if not attempts:
+        return Bill()
+    regions: dict[str, list[Taken]] = {}
+    taken = take(attempts, {}, prices, now)
+    for one in taken:
+        regions.setdefault(one.node.slug, []).append(one)
+    costs = {slug: sum_up(of_region, (), now).cost for slug, of_region in regions.items()}
+    total = sum_up(taken, (), now)
+    currency = "" if all(cost == 0 for cost in costs.values()) else prices.currency
+    return Bill(currency, costs, total.gpu_hours, total.lost_to_eviction + total.lost_to_failure)
 
 
 def page_data(
@@ -67,6 +88,8 @@ def page_data(
         "metric": summary.metric,
         "made": round(made),
         "currency": bill.currency,
+        "gpu_hours": rounded(bill.gpu_hours),
+        "lost_hours": rounded(bill.lost_hours),
         "regions": [
             _region(row, region, machines, bill, texts) for row, region in zip(summary.regions, trials, strict=True)
         ],
@@ -320,7 +343,9 @@ def _of_trials(trials: Iterable[RegionTrials], attempts: Iterable[Attempt]) -> l
     machines = last_machines(attempts)
     failed: list[TrialRow] = [row for region in trials for row in region.rows if row.status not in SETTLED_WELL]
     return [
-        Incident(f"trial {row.status}", row.reason, row.slug, row.trial, machines.get(NodeName(row.slug, row.trial), ""))
+        Incident(
+            f"trial {row.status}", row.reason, row.slug, row.trial, machines.get(NodeName(row.slug, row.trial), "")
+        )
         for row in failed
     ]
 

@@ -134,8 +134,8 @@ def _explain_dag(run: RunFolder, dag: Dag, *, known: bool) -> Explanation | None
         text = f"by its log its job {state.cluster} is {state.status}; whether that is still so is not known"
         return Explanation(name, state.status, text)
     if dag.queued is None:
-        lock = " Its lock is still there; submitting clears it." if dagman_file(dag.path, "lock").exists() else ""
-        text = f"its log has no end, and its job {state.cluster} is not in the queue: DAGMan crashed, or the queue is lost."
+        lock = "; its lock is still there, which submitting clears" if dagman_file(dag.path, "lock").exists() else ""
+        text = f"its log has no end, and job {state.cluster} is not in the queue: DAGMan crashed, or the queue is gone"
         return Explanation(name, "crashed", text + lock, f"to go on: {again}")
     if dag.queued == "held":
         text = (

@@ -135,7 +135,9 @@ def _attempt(
     start = free[slot] + rng.uniform(1, 25)
     legs.append(_leg(rng, slots[slot], start, rng.uniform(30, 300), "done", ""))
     end = free[slot] = legs[-1].running.end or start
-    held = (Hold(Span(submitted, submitted + 4), 13, 2, "Transfer input files failure"),) if rng.random() < 0.004 else ()
+    held = (
+        (Hold(Span(submitted, submitted + 4), 13, 2, "Transfer input files failure"),) if rng.random() < 0.004 else ()
+    )
     used = {"memory_mb": rng.uniform(300, 3000)}
     return Attempt(node, f"{job}.0", Span(submitted, end), tuple(legs), held, code, used=used)
 

@@ -63,7 +63,7 @@ mount -t overlay -o lowerdir=/mnt/lower,upperdir=/mnt/upper,workdir=/mnt/work ov
 
 # On a machine systemd's units run these before HTCondor.
 WORKER_FILE = "/usr/local/sbin/regiondag-worker-file"
-WORKER_BOOT = (f"{PYTHON} /usr/local/libexec/regiondag/join.py",)
+WORKER_BOOT = ("/usr/local/libexec/regiondag/slot-accounts.sh", f"{PYTHON} /usr/local/libexec/regiondag/join.py")
 
 # Machines of this size, and daemons that look more often than a real pool's need to.
 SETTINGS = """# What a machine that is a namespace needs; the role's settings are those of the recipe.
@@ -76,7 +76,13 @@ NEGOTIATOR_INTERVAL = 2
 NEGOTIATOR_MIN_INTERVAL = 2
 NEGOTIATOR_CYCLE_DELAY = 2
 SCHEDD_INTERVAL = 2
+SCHEDD_MIN_INTERVAL = 1
+PERIODIC_EXPR_INTERVAL = 5
 DAGMAN_USER_LOG_SCAN_INTERVAL = 1
+ENABLE_KERNEL_TUNING = False
+# nnlib then trains without a GPU.
+GPU_DISCOVERY_EXTRA = $(GPU_DISCOVERY_EXTRA) -simulate:2,2
+STARTER_JOB_ENVIRONMENT = "NNLIB_SIMULATED_GPUS=1 XDG_CACHE_HOME=/var/cache/regiondag/$(STARTER_SLOT_NAME)"
 """
 
 # What a machine's first process does: a root of its own, then nothing until it is killed. Children that lost their
@@ -89,6 +95,8 @@ mkdir "$place/upper" "$place/work" "$place/root"
 mount -t overlay -o "lowerdir=$image,upperdir=$place/upper,workdir=$place/work" machine "$place/root"
 cd "$place/root"
 mount -t proc proc proc
+mount --bind proc/sys proc/sys # or HTCondor would tune this machine's kernel
+mount -o remount,bind,ro proc/sys
 mount -t sysfs -o ro sysfs sys
 mount -t tmpfs -o mode=755 tmpfs run
 mount -t tmpfs -o mode=1777 tmpfs tmp
@@ -201,8 +209,8 @@ class Lab:
         switch, self._switch = self._switch, None
         if switch is None:
             return
-        assert switch.stdin is not None
-        switch.stdin.close()
+        if switch.stdin is not None:
+            switch.stdin.close()
         switch.wait(30)  # the kernel ends the first process of a process namespace after all others in it
         for started in self._started:
             started.wait(10)

@@ -23,7 +23,8 @@ function fillHead() {
   const figures = [
     ["regions", data.regions.length], ["promoted", having("promoted")], ["kept", having("kept")], ["failed", having("failed")], ["unfinished", having("unfinished")],
     ["trials settled", `${trials} of ${sum(region => region.counts.planned)}`], ["trials failed", sum(region => region.counts.failed)], ["pruned", sum(region => region.counts.pruned)],
-    ["hours of training", digits(sum(region => region.hours), 2)], ["evictions", data.timeline.from.length ? data.evictions : "-"],
+    ["hours of training", digits(sum(region => region.hours), 2)], ["GPU hours", digits(data.gpu_hours, 2) || "-"],
+    ["hours lost on slots", digits(data.lost_hours, 2) || "-"], ["evictions", data.timeline.from.length ? data.evictions : "-"],
     ["cost", data.currency ? money(sum(region => region.cost)) : "-"],
   ];
   byId("totals").replaceChildren(...figures.map(([name, value]) => element("div", {}, element("dt", {textContent: name}), element("dd", {textContent: value}))));
@@ -41,7 +42,7 @@ function overviewColumns(metric) {
     figure("change from last run", region => difference(region.test[metric], region.last[metric]), signed),
     ...["run", "failed", "pruned"].map(count => figure(count === "run" ? "trials run" : count, region => region.counts[count], short)),
     figure("hours", region => region.hours, value => digits(value, 3)),
-    {title: "champion", long: true, get: region => Object.entries(region.hyperparameters).map(([name, value]) => `${name} ${short(value)}`).join(", ")},
+    {title: "champion", get: region => Object.entries(region.hyperparameters).map(([name, value]) => `${name} ${short(value)}`).join(", ")},
     {title: "reason", long: true, get: region => region.reason},
   ];
   if (data.currency) columns.splice(-2, 0, figure(`cost (${data.currency})`, region => region.cost, value => digits(value, 2)));
@@ -221,8 +222,14 @@ async function start() {
   drawn = true;
   redraw();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  addEventListener("beforeprint", redraw);
-  addEventListener("afterprint", redraw);
+  const paper = on => () => { document.documentElement.toggleAttribute("data-paper", on); redraw(); };
+  addEventListener("beforeprint", paper(true));
+  addEventListener("afterprint", paper(false));
+  let width = innerWidth, waiting;
+  addEventListener("resize", () => { // also when an address bar comes and goes, which changes the height alone
+    clearTimeout(waiting);
+    waiting = setTimeout(() => { if (width !== innerWidth) { width = innerWidth; redraw(); } }, 150);
+  });
   tell("");
 }
 

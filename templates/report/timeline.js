@@ -40,6 +40,7 @@ function slotTimeline(figure, time, describe, rows) {
   const legend = element("ul", {className: "legend"});
   figure.querySelector(".plot").before(legend);
   figure.querySelector(".plot").after(readout);
+  const label = row => inert(shortened(row, innerWidth < 600 ? 12 : 32)), longest = () => Math.max(...time.rows.map(row => Math.min(row.length, innerWidth < 600 ? 12 : 32)));
   const full = [-0.01 * end / size, 1.01 * end / size];
   let range = full, plot, at = -1, painting = false;
 
@@ -70,10 +71,10 @@ function slotTimeline(figure, time, describe, rows) {
     }));
     const first = !plot;
     plot = draw([{x: [full[0]], y: [0], mode: "markers", marker: {opacity: 0}, hoverinfo: "skip", showlegend: false}], {
-      height: 60 + count * tall, margin: {l: 60, r: 12, t: 6, b: 44},
+      height: 60 + count * tall, margin: {l: 14 + 5.8 * longest(), r: 12, t: 6, b: 44},
       xaxis: {title: {text: `${unit} since ${moment(time.start)}`}, range},
       yaxis: {range: [count - 0.5, -0.5], showgrid: false, tickfont: {size: 10}, fixedrange: true,
-        tickvals: time.rows.map((_, row) => row).filter(row => row % every === 0), ticktext: time.rows.filter((_, row) => row % every === 0).map(row => inert(shortened(row, innerWidth < 600 ? 12 : 32)))},
+        tickvals: time.rows.map((_, row) => row).filter(row => row % every === 0), ticktext: time.rows.filter((_, row) => row % every === 0).map(label)},
     }, `${count} rows, ${time.from.length} stretches. Drag to zoom, double-click to see all; with the arrow keys from stretch to stretch.`);
     if (first) listen();
     again();
@@ -107,8 +108,6 @@ function slotTimeline(figure, time, describe, rows) {
       const next = at < 0 ? 0 : step ? at + step : turn > 0 ? time.row.findIndex(other => other > row) : time.row.findIndex(other => other === row - 1);
       if (next >= 0 && next < time.from.length) tell(next);
     });
-    let width = innerWidth;
-    addEventListener("resize", () => { if (width !== innerWidth) { width = innerWidth; show(); } });
   }
 
   return show;

@@ -8,10 +8,10 @@ import json
 from pathlib import Path
 
 HELP = "say why a run, a region or a node is idle, held, slow or failed"
-DESCRIPTION = """Without a name: everything about a run that is not fine. With a region's name or slug: that region, with
-each trial that failed. With a node, such as germany_t0007 or germany_final: that one, whatever its state. Says which
-clause of a job's requirements no slot meets, what a hold means and which rule will end it, the last lines of a job that
-failed, what a node waits for, and what became of DAGMan. Without a pool it says what it cannot know."""
+DESCRIPTION = """Without a name: everything about a run that is not fine. With a region's name or slug: that region,
+with each trial that failed. With a node, such as germany_t0007 or germany_final: that one, whatever its state.
+It says which clause of a job's requirements no slot meets, what a hold means and which rule will end it, the last lines
+of a job that failed, what a node waits for, and what became of DAGMan. Without a pool it says what it cannot know."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

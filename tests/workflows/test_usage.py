@@ -1,0 +1,143 @@
+"""Hours, losses, cost and right sizes of made-up jobs."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workflows import rightsize
+from workflows.attempts import Attempt, Hold, Leg, Span
+from workflows.errors import ConfigError
+from workflows.names import NodeName
+from workflows.pricetable import Price, PriceTable, read_prices
+from workflows.rightsize import measure, study_lines
+from workflows.usage import HOUR, busy_share, sum_up, take
+from workflows.yamlfile import parse_yaml
+
+NODE = NodeName("germany", 0)
+SPOT = {"instance_type": "g5.12xlarge", "life_cycle": "spot"}
+PRICES = PriceTable(instances={"g5.12xlarge": Price(4, 8.0, 4.0)})
+
+
+def leg(start: float, end: float | None, slot: str = "slot1_1@a", **values) -> Leg:
+    return Leg(slot.rpartition("@")[2], slot, Span(start, end), **values)
+
+
+def job(*legs: Leg, queued: float = 0.0, node: NodeName = NODE, **values) -> Attempt:
+    end = legs[-1].running.end if legs else None
+    values = {"exit_code": 0, "asked": {"gpus": 1.0, "memory_mb": 4096.0, "disk_mb": 4096.0}} | values
+    return Attempt(node, "1.0", Span(queued, end), legs, **values)
+
+
+def test_an_evicted_and_a_failed_try_are_told_apart():
+    tries = [
+        job(leg(10, 110, ending="evicted", kept=False), leg(200, 300, ending="done"), exit_code=75),
+        job(leg(400, 500, ending="evicted", kept=True), leg(500, 700, ending="done"), queued=350),
+    ]
+    [taken] = take(tries, {NODE: 180.0}, PRICES, 1000)
+    assert (taken.tries, taken.starts, taken.evictions, taken.holds) == (2, 4, 2, 0)
+    assert (taken.slot, taken.gpu, taken.ran) == (500, 500, 300)
+    assert (taken.lost_to_eviction, taken.lost_to_failure) == (100, 100)
+    assert taken.waited == (10, 50) and taken.transfers is None
+    usage = sum_up([taken], tries, 1000)
+    assert usage.overhead == 120 and usage.cost == 0 and usage.wait_median == 30
+
+
+def test_a_slot_is_taken_from_the_first_file_on():
+    one = job(leg(20, 60, ending="done", transfer_in=Span(10, 20), transfer_out=Span(55, 60)), queued=4)
+    [taken] = take([one], {}, PRICES, 100)
+    assert taken.slot == 50 and taken.transfers == 15 and taken.waited == (6,)
+    assert sum_up([taken], [one], 100).transfer_share == pytest.approx(0.3)
+
+
+def test_what_still_runs_counts_up_to_now():
+    [taken] = take([job(leg(10, None), exit_code=None)], {}, PRICES, 40)
+    assert taken.slot == 30 and taken.lost_to_failure == 0 and taken.ran == 0
+
+
+def test_a_job_pays_for_its_share_of_a_machine():
+    spot, dear, unknown, own = (
+        leg(0, HOUR, facts=SPOT),
+        leg(0, HOUR, facts={"instance_type": "g5.12xlarge"}),
+        leg(0, HOUR, facts={"instance_type": "x9.large"}),
+        leg(0, HOUR),
+    )
+    assert [PRICES.of_leg(one, 1) for one in (spot, dear, unknown, own)] == [1.0, 2.0, None, 0.0]
+    assert PRICES.of_leg(dear, 4) == PRICES.of_leg(dear, 9) == 8.0
+    [taken] = take([job(spot)], {}, PRICES, HOUR)
+    assert taken.cost == 1.0 and sum_up([taken], [], HOUR).cost_per_trial == 1.0
+    [taken] = take([job(spot, unknown)], {}, PRICES, HOUR)
+    assert taken.cost is None and sum_up([taken], [], HOUR).cost is None  # unknown, not guessed
+
+
+def test_slots_are_busy_from_their_first_job_to_their_last():
+    jobs = [job(leg(0, 10), leg(30, 40)), job(leg(0, 40, slot="slot1_2@a"))]
+    assert busy_share(jobs, 100) == pytest.approx(60 / 80)
+    assert busy_share([], 100) is None
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9), st.booleans()), max_size=8), st.floats(0, 1e9))
+def test_no_share_is_beyond_bounds_whatever_the_clocks_say(pairs, now):
+    jobs = [job(*(leg(start, end if ended else None, ending="evicted", kept=False) for start, end, ended in pairs))]
+    taken = take(jobs, {NODE: 1.0}, PRICES, now)
+    usage = sum_up(taken, jobs, now)
+    assert usage.busy is None or 0 <= usage.busy <= 1
+    assert 0 <= usage.lost_to_eviction <= usage.slot_hours + 1e-9
+    assert all(wait >= 0 for one in taken for wait in one.waited)
+
+
+def test_the_built_in_prices():
+    table = read_prices()
+    assert table.instances["g5.xlarge"].on_demand == pytest.approx(1.006) and table.other.on_demand == 0
+    assert all(0 < one.spot < one.on_demand for one in table.instances.values())
+    assert table.date and table.source
+
+
+def test_every_mistake_in_prices_is_told_at_once(tmp_path):
+    path = tmp_path / "prices.yaml"
+    path.write_text("sorce: me\ninstances:\n  a.large: {gpus: 0, on_demand: 1}\n  b.large: {spot: 2}\n  c: 7\n")
+    with pytest.raises(ConfigError) as raised:
+        read_prices(path)
+    text = str(raised.value)
+    assert (
+        "sorce" in text
+        and "did you mean 'source'" in text
+        and "a.large" in text
+        and "b.large" in text
+        and ":5:" in text
+    )
+
+
+def test_own_prices(tmp_path):
+    path = tmp_path / "prices.yaml"
+    path.write_text("instances: {a.large: {on_demand: 3}}\nother: {on_demand: 1, gpus: 2}\ncurrency: EUR\n")
+    table = read_prices(path)
+    assert table.instances == {"a.large": Price(1, 3.0, 3.0)} and table.other == Price(2, 1.0, 1.0)
+
+
+def test_doctests():
+    assert doctest.testmod(rightsize).failed == 0
+
+
+def test_sizes_have_head_room():
+    jobs = [
+        job(leg(0, 1), used={"memory_mb": used, "disk_mb": 10.0, "gpu_memory_mb": 2 * used}) for used in (100.0, 900.0)
+    ]
+    sizes = measure(jobs)
+    assert sizes.memory == rightsize.Size(4096, 900, 1152) and sizes.disk == rightsize.Size(4096, 10, 64)
+    assert sizes.gpu_memory == 1800
+    held = job(leg(0, 1), used={"memory_mb": 4000.0}, holds=(Hold(Span(0, 1), 34, 102, "memory"),))
+    assert measure([held]).memory == rightsize.Size(4096, 4000, 6144)
+    assert measure([job()]) == rightsize.Sizes(None, None, None)
+
+
+@given(st.text(min_size=1), st.floats(1, 1e6))
+def test_region_names_are_quoted_for_yaml(name, need):
+    size = rightsize.Sizes(rightsize.Size(1.0, 1.0, 1.0), None, None)
+    large = rightsize.Sizes(rightsize.Size(1.0, 1.0, 100 * need), None, None)
+    lines = study_lines({"a\n": size, "b\n": size, "c\n": size, name: large})
+    raw = parse_yaml("\n".join(lines), "study.yaml").value
+    assert [region["name"] for region in raw["regions"]] == [name] and raw["job"] == {"memory": "1MB"}
