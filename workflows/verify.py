@@ -28,7 +28,7 @@ from workflows.names import NodeName, RegionFolder, RunFolder
 from workflows.regionspec import RegionSpec, read_spec
 from workflows.report import read_manifest
 
-Progress = Callable[[int, int], None]  # files read, files in all
+Progress = Callable[[int, int], None]  # regions read, then files; and how many there are
 CheckpointReader = Callable[[Path], None]  # raises ValueError for one that is damaged
 
 RESTORE = "restore it from a copy"
@@ -67,7 +67,8 @@ def verify(run: RunFolder, progress: Progress, check_checkpoint: CheckpointReade
     manifest = read_manifest(run)
     found: list[Finding | Expected] = list(_manifest(run, manifest))
     outcomes = 0
-    for slug in manifest["regions"]:
+    for done, slug in enumerate(manifest["regions"]):
+        progress(done, len(manifest["regions"]))
         checks = _Region(run, run.region(slug), slug, manifest["sha256"])
         found += checks.run()
         outcomes += checks.outcomes

@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     from workflows.verify import verify
 
     folder = RunFolder(arguments.run_directory.resolve())
-    with progress_bar("files") as progress:
+    with progress_bar("verifying") as progress:
         found = verify(folder, progress, _check_checkpoint)
     for finding in found.findings:
         print(plain(f"{finding.path}: {finding.seen}. {finding.advice[:1].upper()}{finding.advice[1:]}"))
