@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+
+from workflows.pageshell import page_parts
 
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip can hold
 
@@ -27,11 +29,16 @@ MANAGER_MODULES = (
     "workflows/neighbours.py",
     "workflows/node.py",
     "workflows/observations.py",
+    "workflows/page.py",
+    "workflows/prices.yaml",
+    "workflows/pricetable.py",
     "workflows/promotion.py",
     "workflows/propose.py",
     "workflows/pruning.py",
     "workflows/regionspec.py",
     "workflows/report.py",
+    "workflows/reportdata.py",
+    "workflows/schema.py",
     "workflows/settle.py",
     "workflows/shape.py",
     "workflows/space.py",
@@ -51,6 +58,9 @@ MANAGER_MODULES = (
     "workflows/tuning/skopt_method.py",
     "workflows/tuning/sobol.py",
     "workflows/tuning/told.py",
+    "workflows/trialtable.py",
+    "workflows/usage.py",
+    "workflows/yamlfile.py",
     "nnlib/__init__.py",
     "nnlib/contract.py",
 )
@@ -64,10 +74,19 @@ class Archive:
     content: bytes
 
 
-def manager_archive() -> Archive:
-    """Pack what PRE and POST run: standard library, and scikit-optimize where a model is fitted."""
+def manager_archive(earlier: Iterable[Path] = ()) -> Archive:
+    """Pack what PRE and POST run: standard library, and scikit-optimize where a model is fitted.
+
+    The report's page comes along, unless plotly is neither installed nor in one of the `earlier` runs' archives.
+    """
     root = Path(str(files("workflows"))).parent
-    return _archive("regiondag", "workflows.node", ((name, root / name) for name in MANAGER_MODULES))
+    sources = {name: (root / name).read_bytes() for name in MANAGER_MODULES}
+    return _archive("regiondag", "workflows.node", sources | page_parts(earlier))
+
+
+def archives_of(runs: Path) -> list[Path]:
+    """Return the managers' archives of the runs in a folder, those of the newest run first."""
+    return sorted(runs.glob("run-*/regiondag-*.pyz"), reverse=True)
 
 
 def worker_archive() -> Archive:
@@ -77,12 +96,12 @@ def worker_archive() -> Archive:
     packaged = folder / "kernels"
     beside = packaged if packaged.is_dir() else folder.parent / "kernels"
     kernels = {f"nnlib/kernels/{path.name}": path for path in beside.glob("*.cu*")}
-    return _archive("nnlib", "nnlib.cli", (sources | kernels).items())
+    return _archive("nnlib", "nnlib.cli", {name: path.read_bytes() for name, path in (sources | kernels).items()})
 
 
-def _archive(name: str, module: str, sources: Iterable[tuple[str, Path]]) -> Archive:
+def _archive(name: str, module: str, sources: Mapping[str, bytes]) -> Archive:
     main = f"import sys\n\nfrom {module} import main\n\nsys.exit(main())\n"
-    texts = {"__main__.py": main.encode(), **{path: source.read_bytes() for path, source in sources}}
+    texts = {"__main__.py": main.encode(), **sources}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for path in sorted(texts):

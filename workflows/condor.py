@@ -17,6 +17,7 @@ from workflows.pool import Pool
 
 JOB_STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "transferring", 7: "suspended"}
 PROJECTION = ["DAGNodeName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "ClusterId", "ProcId", "RemoteHost"]
+PROJECTION += ["JobPrio", "NumJobStarts"]
 LATER = 7 * 24 * 3600  # seconds after which a rule that waits for time to pass has done so
 DEMANDS = ["Requirements", "RequestGPUs", "RequestCpus", "RequestMemory", "RequestDisk"]
 
@@ -33,6 +34,7 @@ class QueuedJob:
     hold_reason: str
     since: float  # Unix time of its current status
     machine: str
+    priority: int = 0
     starts: int = 0
 
 
@@ -112,7 +114,7 @@ def query_slots(pool: Pool, *, now: bool = False) -> list[ClassAd]:
 
 def query_jobs(pool: Pool, dagman_cluster: int) -> list[QueuedJob]:
     """Return the jobs of one DAG that are in the queue now."""
-    ads = _query_queue(pool, f"DAGManJobId == {dagman_cluster}", [*PROJECTION, "NumJobStarts"])
+    ads = _query_queue(pool, f"DAGManJobId == {dagman_cluster}", PROJECTION)
     return [
         QueuedJob(
             node=str(ad.get("DAGNodeName", "")),
@@ -121,6 +123,7 @@ def query_jobs(pool: Pool, dagman_cluster: int) -> list[QueuedJob]:
             hold_reason=str(ad.get("HoldReason", "")) if ad["JobStatus"] == 5 else "",
             since=float(ad.get("EnteredCurrentStatus", 0)),
             machine=str(ad.get("RemoteHost", "")),
+            priority=_number(ad, "JobPrio"),
             starts=_number(ad, "NumJobStarts"),
         )
         for ad in ads

@@ -31,6 +31,8 @@ JOB_LOG = "job.log"  # in a node's folder: HTCondor's events of its jobs
 NETWORK_FILE = "network.json"
 REGION_FILE = "region.json"
 JOURNAL_FILE = "trials.jsonl"
+PAGE_SHELL = "workflows/page.html"  # in the archive of PRE and POST: the report's page without figures
+PAGE_LIBRARY = "workflows/plotly.min.js.gz"  # and what draws them
 
 PARTS = ("train", "valid", "final", "test")  # of a region's data; `final` is training plus validation data
 
@@ -163,6 +165,11 @@ class RunFolder:
     def report(self) -> Path:
         """Folder of the summary."""
         return self.path / "report"
+
+    @property
+    def page(self) -> Path:
+        """The report as a page for browsers."""
+        return self.report / "index.html"
 
     def pictures(self, slug: str) -> Path:
         """Folder of a region's pictures, in the report."""

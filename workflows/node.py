@@ -10,9 +10,13 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from workflows.errors import RegiondagError
 from workflows.names import REPORT_NODE, SETTLED_BEFORE, RunFolder, parse_node
+
+if TYPE_CHECKING:
+    from workflows.report import Summary
 
 DAG_REMOVED = 4  # $DAG_STATUS while DAGMan obeys a condor_rm of itself
 
@@ -48,6 +52,7 @@ def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
 
         dag_status, *slugs = numbers
         summary = write_report(run)
+        _log(_page(run, summary))
         done = all(region.finished for region in summary.regions if not slugs or region.slug in slugs)
         return 0 if int(dag_status) == 0 and done else 1  # the last node's result is the DAG's own
     from workflows.settle import JobEnd, settle_final, settle_trial
@@ -57,6 +62,18 @@ def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
     exit_code, retry, max_retries, status = map(int, numbers)
     settle(run.region(node.slug), node, JobEnd(exit_code, retry, max_retries, status == DAG_REMOVED))
     return 0
+
+
+def _page(run: RunFolder, summary: Summary) -> str:
+    """Write the report's page, and say what became of it: whatever goes wrong with it is no failure of the DAG."""
+    try:
+        from workflows.page import packed_shell, write_page
+
+        return f"wrote {write_page(run, summary, packed_shell())}"
+    except RegiondagError as error:
+        return f"the report has {error}"
+    except Exception:
+        return f"the report has no page: a bug\n{traceback.format_exc()}"
 
 
 def _log(text: str) -> None:

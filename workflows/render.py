@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +20,7 @@ from workflows.resources import resource_dir
 from workflows.study import Job
 
 MB = 1 << 20
+PAGE_SCRIPTS = ("base.js", "table.js", "plots.js", "timeline.js", "page.js")  # one after the other in one script
 TUNE_OUTPUTS = ("result.json", "log.jsonl")
 FINAL_OUTPUTS = (*TUNE_OUTPUTS, "model.nc")
 
@@ -172,6 +175,19 @@ class Renderer:
 
     def _render(self, template: str, **values: Any) -> Iterator[str]:
         return self.environment.get_template(template).generate(**values)
+
+
+def render_page_shell(library: str) -> str:
+    """Return the report's page without figures; `library` is the hash by which its policy lets plotly.js run."""
+    folder = resource_dir("templates") / "report"
+    script = "".join((folder / name).read_text(encoding="utf-8") for name in PAGE_SCRIPTS)
+    script = f'(() => {{\n"use strict";\n{script}}})();\n'
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    template = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=True).from_string(
+        (folder / "page.html.j2").read_text(encoding="utf-8")
+    )
+    style = (folder / "page.css").read_text(encoding="utf-8")
+    return template.render(style=style, script=script, hashes=[f"sha256-{digest}", library])
 
 
 def render_nightly(**values: Any) -> str:

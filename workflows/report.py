@@ -34,6 +34,8 @@ class RegionSummary:
     trials: Mapping[str, int]  # planned, run, ok, failed, pruned
     hours: float
     model: str
+    standing: Mapping[str, float] = field(default_factory=dict)  # the standing champion's, on this run's test set
+    last: Mapping[str, float] = field(default_factory=dict)  # the same champion's in the run that made it
     pictures: tuple[str, ...] = ()  # paths from the report's folder, of those that `regiondag study plot` drew
 
     @property
@@ -112,8 +114,19 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
         trials=_count(spec, history),
         hours=round(_seconds(history) / HOUR, 4),
         model=str(folder.champion_model) if champion else "",
+        standing=final.standing if final else {},
+        last=_last_test(folder),
         pictures=pictures,
     )
+
+
+def _last_test(folder: RegionFolder) -> Mapping[str, float]:
+    """Return what the standing champion's own test found; nothing where it does not say so."""
+    try:
+        raw = json.loads(folder.standing_metrics.read_text(encoding="utf-8"))["test"]
+        return {str(name): float(value) for name, value in raw.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def region_status(spec: RegionSpec, history: History) -> tuple[str, str]:

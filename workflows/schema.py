@@ -8,9 +8,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from workflows.yamlfile import Document, KeyPath
+if TYPE_CHECKING:  # what needs only a name's letters checked must not need PyYAML
+    from workflows.yamlfile import Document, KeyPath
 
 T = TypeVar("T")
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workflows.names import RunFolder
+    from workflows.report import Summary
 
 HELP = "summarise a run: champions, test metrics, trials, hours"
-DESCRIPTION = """Write report/summary.md and report/summary.json from the regions' journals and print the table.
-The DAG's last node does the same. Exit code 1 when a region has no champion (yet)."""
+DESCRIPTION = """Write report/summary.md and report/summary.json from the regions' journals, print the table, and write
+report/index.html: one page for any browser, offline, with every region, slot, trial and failure. The DAG's last node
+does the same. Exit code 1 when a region has no champion (yet)."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("run_directory", type=Path, metavar="RUN")
     parser.add_argument("--json", action="store_true", help="print summary.json instead of the table")
+    parser.add_argument(
+        "--prices", type=Path, metavar="FILE", help="table of prices (default: the one that is built in)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -33,4 +43,21 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"{region.region}: {region.reason}")
         print(f"Models: {folder.path}/regions/*/champion/model.nc")
         print(f"Report: {folder.report}/summary.md")
+    _write_page(folder, summary, arguments)
     return 0 if summary.finished else 1
+
+
+def _write_page(folder: RunFolder, summary: Summary, arguments: argparse.Namespace) -> None:
+    """Write the page and say where it is, or why there is none: the summary stands without it."""
+    from workflows.bundle import archives_of
+    from workflows.page import NoPageError, shell_of, write_page
+    from workflows.pageshell import page_parts
+
+    try:
+        own = sorted(folder.path.glob("regiondag-*.pyz"))
+        shell = shell_of(page_parts([*own, *archives_of(folder.path.parent)]))
+        page = write_page(folder, summary, shell, prices=arguments.prices)
+    except NoPageError as error:
+        print(f"The report has {error}", file=sys.stderr)
+        return
+    print(f"Page: {page}", file=sys.stderr if arguments.json else sys.stdout)

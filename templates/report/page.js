@@ -1,0 +1,239 @@
+// The page as a whole: reads the figures, fills the sections, keeps what is picked, and redraws for paper and for dark screens.
+
+const SYMBOLS = {promoted: "✓", kept: "=", failed: "✗", unfinished: "…"};
+let data, texts, drawn = false;
+const picked = {region: null, rows: [], trial: null};
+const redraws = []; // of every picture, in the order of the page
+
+const money = value => value === null ? "" : `${value.toFixed(2)} ${data.currency}`;
+const difference = (one, other) => isNumber(one) && isNumber(other) ? one - other : null;
+const nodeName = trial => trial === null ? "final training" : trial < 0 ? "region" : `trial ${trial}`;
+
+function tell(text) {
+  byId("message").textContent = text;
+}
+
+function fillHead() {
+  document.title = `${data.study} - regiondag report`;
+  byId("study").textContent = data.study;
+  byId("origin").textContent = `${data.run}, tuned by ${data.metric} on the validation part, as of ${moment(data.made)}`;
+  const sum = of => data.regions.reduce((all, region) => all + (of(region) ?? 0), 0);
+  const having = status => data.regions.filter(region => region.status === status).length;
+  const trials = sum(region => region.counts.run);
+  const figures = [
+    ["regions", data.regions.length], ["promoted", having("promoted")], ["kept", having("kept")], ["failed", having("failed")], ["unfinished", having("unfinished")],
+    ["trials settled", `${trials} of ${sum(region => region.counts.planned)}`], ["trials failed", sum(region => region.counts.failed)], ["pruned", sum(region => region.counts.pruned)],
+    ["hours of training", digits(sum(region => region.hours), 2)], ["GPU hours", digits(data.gpu_hours, 2) || "-"],
+    ["hours lost on slots", digits(data.lost_hours, 2) || "-"], ["evictions", data.timeline.from.length ? data.evictions : "-"],
+    ["cost", data.currency ? money(sum(region => region.cost)) : "-"],
+  ];
+  byId("totals").replaceChildren(...figures.map(([name, value]) => element("div", {}, element("dt", {textContent: name}), element("dd", {textContent: value}))));
+}
+
+// --- all regions ------------------------------------------------------------------------------------------
+
+function overviewColumns(metric) {
+  const figure = (title, of, show = value => digits(value, 4)) => ({title, number: true, get: region => of(region) ?? null, show: region => show(of(region) ?? null)});
+  const columns = [
+    {title: "region", get: region => region.name, node: region => element("button", {type: "button", className: "link", textContent: region.name, onclick: () => { pickRegion(region); byId("region").scrollIntoView(); }})},
+    {title: "status", get: region => region.status, show: region => `${SYMBOLS[region.status] ?? ""} ${region.status}`},
+    figure(`test ${metric}`, region => region.test[metric]), figure("popularity", region => region.popularity[metric]),
+    figure("standing champion", region => region.standing[metric]),
+    figure("change from last run", region => difference(region.test[metric], region.last[metric]), signed),
+    ...["run", "failed", "pruned"].map(count => figure(count === "run" ? "trials run" : count, region => region.counts[count], short)),
+    figure("hours", region => region.hours, value => digits(value, 3)),
+    {title: "champion", get: region => Object.entries(region.hyperparameters).map(([name, value]) => `${name} ${short(value)}`).join(", ")},
+    {title: "reason", long: true, get: region => region.reason},
+  ];
+  if (data.currency) columns.splice(-2, 0, figure(`cost (${data.currency})`, region => region.cost, value => digits(value, 2)));
+  return columns;
+}
+
+function fillOverview() {
+  const metrics = [...new Set([...data.regions.map(region => region.metric), ...data.regions.flatMap(region => Object.keys(region.test))])];
+  byId("metric").replaceChildren(...metrics.map(metric => new Option(metric, metric)));
+  for (const status of new Set(data.regions.map(region => region.status))) byId("status").add(new Option(status, status));
+  let table;
+  const visible = () => {
+    const wanted = byId("find").value.toLowerCase(), status = byId("status").value;
+    const all = region => [region.name, region.slug, region.reason, JSON.stringify(region.hyperparameters)].join("\n").toLowerCase();
+    return data.regions.filter(region => (!status || region.status === status) && all(region).includes(wanted));
+  };
+  const make = () => {
+    table = makeTable(byId("overview"), {name: "regions", title: "All regions", columns: overviewColumns(byId("metric").value), rows: visible(), picked: region => region === picked.region});
+  };
+  byId("find").oninput = byId("status").onchange = () => table.show(visible());
+  byId("metric").onchange = make;
+  make();
+}
+
+// --- one region -------------------------------------------------------------------------------------------
+
+function pickRegion(region) {
+  Object.assign(picked, {region, rows: trialRows(region), trial: null});
+  byId("pick").value = region.slug;
+  byId("region-title").textContent = `One region: ${region.name}`;
+  byId("trial").replaceChildren(new Option("none picked", ""), ...picked.rows.map(row => new Option(row.trial, row.trial)));
+  const best = bestOf(region, picked.rows);
+  byId("about").textContent = [`${SYMBOLS[region.status] ?? ""} ${region.status}`, region.reason, picked.rows.length ? `${picked.rows.length} trials` : "no trial has been proposed yet",
+    best ? `best ${region.metric} ${short(best.value)} (trial ${best.trial})` : ""].filter(Boolean).join("; ");
+  fillTrials();
+  if (drawn) drawRegion();
+}
+
+function pickTrial(number) {
+  picked.trial = picked.rows.find(row => String(row.trial) === String(number)) ?? null;
+  byId("trial").value = picked.trial ? String(picked.trial.trial) : "";
+  picked.table.mark();
+  drawRegion();
+}
+
+function trialColumns(region) {
+  const number = (title, get, show) => ({title, number: true, get, show});
+  return [
+    {...number("trial", row => row.trial), node: row => element("button", {type: "button", className: "link", textContent: row.trial, title: "mark this trial in the pictures", onclick: () => pickTrial(row.trial)})},
+    {title: "status", get: row => row.status, show: row => row.status + (row.won ? " ★ won" : "")},
+    number(region.metric, row => row.value, row => short(row.value)),
+    ...region.space.map((parameter, index) => ({title: parameter.name, number: !parameter.options, get: row => row.point[index], show: row => short(row.point[index])})),
+    number("epochs", row => row.curve.length || null), number("best epoch", row => row.bestEpoch), number("seconds", row => row.seconds, row => digits(row.seconds, 1)),
+    {title: "settled", get: row => row.settled ? moment(row.settled) : ""},
+    {title: "machine", get: row => row.machine}, {title: "reason", long: true, get: row => row.reason},
+  ];
+}
+
+function fillTrials() {
+  const {region, rows} = picked;
+  picked.table = makeTable(byId("trials"), {name: `${region.slug}-trials`, title: `Trials of ${region.name}`, columns: trialColumns(region), rows, picked: row => row === picked.trial});
+}
+
+function regionTables(kind) {
+  const {region, rows} = picked, heads = ["region", "trial", "status"], first = row => [region.name, row.trial, row.status];
+  if (kind === "curves") return [[...heads, "epoch", region.metric], ...rows.flatMap(row => row.curve.map((value, epoch) => [...first(row), epoch + 1, value]))];
+  if (kind === "parallel") return [[...heads, ...region.space.map(parameter => parameter.name), region.metric], ...rows.filter(worked).map(row => [...first(row), ...row.point, row.value])];
+  let best = null;
+  return [[...heads, region.metric, "best so far", "reason"], ...rows.map(row => {
+    if (worked(row) && (best === null || cost(region, row.value) < cost(region, best))) best = row.value;
+    return [...first(row), row.value, best, row.reason];
+  })];
+}
+
+function prepareRegion() {
+  const figures = [["history", "Tuning history"], ["curves", "Learning curves"], ["parallel", "Parallel coordinates"]].map(([kind, title]) => {
+    const draw = frame(byId(kind), title, kind, () => regionTables(kind));
+    return [kind, draw];
+  });
+  const draws = Object.fromEntries(figures);
+  const listening = new Set();
+  const show = (kind, traces, layout, text) => {
+    const plot = draws[kind](traces, layout, text);
+    if (!traces) listening.delete(plot);
+    else if (!listening.has(plot)) {
+      plot.on("plotly_click", event => event.points[0]?.customdata !== undefined && pickTrial(event.points[0].customdata));
+      listening.add(plot);
+    }
+  };
+  return () => {
+    const {region, rows, trial} = picked, done = rows.filter(worked), failed = rows.filter(isFailure).length;
+    const pruned = rows.filter(row => row.status === "pruned").length;
+    show("history", done.length + failed + pruned ? historyTraces(region, rows, trial) : null, historyLayout(region, rows),
+      done.length + failed + pruned ? `${done.length} values, ${failed} failed (crosses at the foot), ${pruned} pruned (triangles); the star has won or leads. Click a trial to mark it.` : "No trial has ended yet.");
+    const curves = curveTraces(region, rows, trial);
+    show("curves", curves, curveLayout(region, rows), curves ? `${region.metric} on the validation part after each epoch.` : "No trial has a learning curve yet.");
+    const axes = done.length > 1 ? parallelAxes(region, done) : [];
+    show("parallel", axes.length > 1 ? parallelTraces(region, axes, done, trial) : null, axes.length > 1 ? parallelLayout(axes, done, innerWidth < 600) : {},
+      axes.length > 1 ? `${done.length} trials; the better, the darker and the wider.` : "Two values and a hyperparameter that varies are needed.");
+  };
+}
+
+let drawRegion = () => {};
+
+function fillRegions() {
+  byId("pick").replaceChildren(...data.regions.map(region => new Option(region.name, region.slug)));
+  byId("pick").onchange = event => pickRegion(data.regions.find(region => region.slug === event.target.value));
+  const step = by => pickRegion(data.regions[(data.regions.indexOf(picked.region) + by + data.regions.length) % data.regions.length]);
+  byId("before").onclick = () => step(-1);
+  byId("after").onclick = () => step(1);
+  byId("trial").onchange = event => pickTrial(event.target.value);
+  pickRegion(data.regions.find(region => region.trials.trial.length) ?? data.regions[0]);
+}
+
+// --- timeline and failures --------------------------------------------------------------------------------
+
+function stretch(index) {
+  const time = data.timeline, region = data.regions[time.region[index]];
+  const facts = [region ? `${region.name}, ${nodeName(time.trial[index])}` : "", lasting(time.seconds[index]), `from ${moment(time.start + time.from[index])}`, texts[time.ending[index]], texts[time.reason[index]]];
+  return facts.filter(Boolean).join(", ");
+}
+
+function stretches() {
+  const time = data.timeline;
+  return [["slot", "phase", "region", "trial", "start", "seconds", "ending", "reason"], ...time.from.map((from, index) => [
+    time.rows[time.row[index]], PHASES[time.phase[index]].name, data.regions[time.region[index]]?.name ?? "", time.region[index] < 0 ? "" : time.trial[index] ?? "final",
+    moment(time.start + from), time.seconds[index], texts[time.ending[index]], texts[time.reason[index]]])];
+}
+
+function fillTimeline() {
+  if (data.timeline.from.length) redraws.push(slotTimeline(byId("slots"), data.timeline, stretch, stretches));
+  else byId("slots").append(element("p", {className: "quiet", textContent: "No event log of HTCondor tells of a job yet."}));
+}
+
+function fillFailures() {
+  const rows = group => group.region.map((place, at) => ({region: data.regions[place], trial: group.trial[at], machine: texts[group.machine[at]], reason: texts[group.reason[at]], kind: group.kind, cause: group.cause}));
+  const columns = [
+    {title: "region", get: row => row.region.name, node: row => element("button", {type: "button", className: "link", textContent: row.region.name, onclick: () => { pickRegion(row.region); if (row.trial >= 0) pickTrial(row.trial); byId("region").scrollIntoView(); }})},
+    {title: "trial", get: row => row.trial === null ? "final" : row.trial < 0 ? "" : row.trial}, {title: "machine", get: row => row.machine}, {title: "reason", long: true, get: row => row.reason},
+  ];
+  const causes = data.failures.map((group, number) => {
+    const machines = new Set(group.machine.filter(Boolean)).size, regions = new Set(group.region).size, place = element("div");
+    const summary = element("summary", {}, element("b", {textContent: `${group.region.length} × ${group.kind}`}), `: ${group.cause || "no reason given"} (${regions} regions${machines ? `, ${machines} machines` : ""})`);
+    return element("details", {ontoggle: event => { if (event.target.open && !place.hasChildNodes()) makeTable(place, {name: `failure-${number + 1}`, title: group.kind, columns, rows: rows(group)}); }}, summary, place);
+  });
+  const all = () => [["kind", "cause", "region", "trial", "machine", "reason"], ...data.failures.flatMap(rows).map(row => [row.kind, row.cause, ...columns.map(column => column.get(row))])];
+  byId("causes").replaceChildren(...(causes.length ? [...causes, element("div", {className: "below"}, csvButton("failures", all))] : [element("p", {className: "quiet", textContent: "Nothing has failed."})]));
+}
+
+// --- start ------------------------------------------------------------------------------------------------
+
+function redraw() {
+  colours.clear();
+  redraws.forEach(draw => draw());
+}
+
+async function loadLibrary() {
+  const text = await unpacked("library");
+  document.head.append(element("script", {textContent: text}));
+  if (!globalThis.Plotly) throw new Error("plotly.js did not start");
+}
+
+async function start() {
+  data = JSON.parse(await unpacked("data"));
+  texts = data.texts;
+  fillHead();
+  fillOverview();
+  fillRegions();
+  fillFailures();
+  document.querySelector("main").hidden = false;
+  tell("Loading the pictures.");
+  await new Promise(done => setTimeout(done)); // the tables are to be seen first
+  await loadLibrary();
+  fillTimeline();
+  drawRegion = prepareRegion();
+  redraws.push(() => drawRegion());
+  drawn = true;
+  redraw();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  const paper = on => () => { document.documentElement.toggleAttribute("data-paper", on); redraw(); };
+  addEventListener("beforeprint", paper(true));
+  addEventListener("afterprint", paper(false));
+  let width = innerWidth, waiting;
+  addEventListener("resize", () => { // also when an address bar comes and goes, which changes the height alone
+    clearTimeout(waiting);
+    waiting = setTimeout(() => { if (width !== innerWidth) { width = innerWidth; redraw(); } }, 150);
+  });
+  tell("");
+}
+
+start().then(() => { document.documentElement.dataset.ready = "yes"; }, error => {
+  tell(typeof DecompressionStream === "undefined" ? "This page needs a browser of 2023 or later; summary.md beside it has the table." : `The page could not be built: ${error.message}`);
+  console.error(error);
+});
