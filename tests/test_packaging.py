@@ -33,6 +33,7 @@ def test_the_wheel_holds_templates_scripts_examples_and_recipe(tmp_path):
         *(f"nnlib/kernels/{path.name}" for path in (ROOT / "kernels").iterdir()),
         *(f"nnlib/gpu/{path.name}" for path in (ROOT / "nnlib" / "gpu").glob("*.py")),
         "workflows/cli.py",
+        "workflows/prices.yaml",
         "nnlib/contract.py",
     }
     assert wanted <= names, wanted - names

@@ -17,8 +17,8 @@ from workflows.pool import Pool
 
 JOB_STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "transferring", 7: "suspended"}
 PROJECTION = ["DAGNodeName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "ClusterId", "ProcId", "RemoteHost"]
-PROJECTION += ["JobPrio"]
-HELD = ["HoldReasonCode", "HoldReasonSubCode", "PeriodicRemove", "PeriodicRelease", "NumJobStarts", "QDate"]
+PROJECTION += ["JobPrio", "NumJobStarts"]
+LATER = 7 * 24 * 3600  # seconds after which a rule that waits for time to pass has done so
 DEMANDS = ["Requirements", "RequestGPUs", "RequestCpus", "RequestMemory", "RequestDisk"]
 
 ClassAd = Any  # classad2.ClassAd; the bindings have no type information
@@ -35,11 +35,16 @@ class QueuedJob:
     since: float  # Unix time of its current status
     machine: str
     priority: int = 0
-    queued: float = 0.0
     starts: int = 0
-    hold_code: int = 0
-    removal: str = ""  # its rule, of a held job
-    released: bool = False  # whether a rule of its own releases it as things stand
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is known of a hold: its code, the rule that removes the job, and whether another one releases it."""
+
+    code: int
+    removal: str = ""
+    released: str = ""  # now, later, or empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,26 +114,42 @@ def query_slots(pool: Pool, *, now: bool = False) -> list[ClassAd]:
 
 def query_jobs(pool: Pool, dagman_cluster: int) -> list[QueuedJob]:
     """Return the jobs of one DAG that are in the queue now."""
-    ads = _query_queue(pool, f"DAGManJobId == {dagman_cluster}", [*PROJECTION, *HELD])
-    return [_queued(ad) for ad in ads]
+    ads = _query_queue(pool, f"DAGManJobId == {dagman_cluster}", PROJECTION)
+    return [
+        QueuedJob(
+            node=str(ad.get("DAGNodeName", "")),
+            job=f"{ad['ClusterId']}.{ad['ProcId']}",
+            status=JOB_STATUS.get(ad["JobStatus"], "unknown"),
+            hold_reason=str(ad.get("HoldReason", "")) if ad["JobStatus"] == 5 else "",
+            since=float(ad.get("EnteredCurrentStatus", 0)),
+            machine=str(ad.get("RemoteHost", "")),
+            priority=_number(ad, "JobPrio"),
+            starts=_number(ad, "NumJobStarts"),
+        )
+        for ad in ads
+    ]
 
 
-def _queued(ad: Any) -> QueuedJob:
-    held = ad["JobStatus"] == 5
-    return QueuedJob(
-        node=str(ad.get("DAGNodeName", "")),
-        job=f"{ad['ClusterId']}.{ad['ProcId']}",
-        status=JOB_STATUS.get(ad["JobStatus"], "unknown"),
-        hold_reason=str(ad.get("HoldReason", "")) if held else "",
-        since=float(ad.get("EnteredCurrentStatus", 0)),
-        machine=str(ad.get("RemoteHost", "")),
-        priority=_number(ad, "JobPrio"),
-        queued=float(ad.get("QDate", 0)),
-        starts=_number(ad, "NumJobStarts"),
-        hold_code=_number(ad, "HoldReasonCode") if held else 0,
-        removal=str(ad.lookup("PeriodicRemove")) if held and "PeriodicRemove" in ad else "",
-        released=held and "PeriodicRelease" in ad and ad.eval("PeriodicRelease") is True,
-    )
+def query_held(pool: Pool, dagman_cluster: int) -> dict[str, Held]:
+    """Return what is known of the holds of a DAG's jobs, by node."""
+    ads = _query_queue(pool, f"DAGManJobId == {dagman_cluster} && JobStatus == 5", [])
+    return {str(ad.get("DAGNodeName", "")): held_of(ad) for ad in ads}
+
+
+def held_of(ad: ClassAd) -> Held:
+    """Read the ad of a held job. Whether its rule releases it `later` is tried out on a hold that has lasted."""
+    code, removal = _number(ad, "HoldReasonCode"), rule_of(ad, "PeriodicRemove")
+    if "PeriodicRelease" not in ad:
+        return Held(code, removal)
+    if ad.eval("PeriodicRelease") is True:
+        return Held(code, removal, "now")
+    ad["EnteredCurrentStatus"] = _number(ad, "EnteredCurrentStatus") - LATER
+    return Held(code, removal, "later" if ad.eval("PeriodicRelease") is True else "")
+
+
+def rule_of(ad: ClassAd, name: str) -> str:
+    """Return a rule of a job as HTCondor writes it; empty where there is none."""
+    return str(ad.lookup(name)) if name in ad else ""
 
 
 def query_idle(pool: Pool, dagman_cluster: int) -> list[tuple[ClassAd, tuple[str, ...]]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from workflows.attempts import Attempt
+from workflows.condor import Held, QueuedJob
 from workflows.errors import UsageError
 from workflows.eventlog import read_attempts
 from workflows.journal import History, Journal
@@ -131,13 +132,17 @@ class Run:
         mine = [job for job in self.queue.jobs if not slug or job.node.rpartition("_")[0] == slug]
         for job in mine:
             if job.status == "held":
-                yield explain_held(job, self.now)
+                yield self.held(job)
         yield from explain_idle(self.queue, [job.node for job in mine if job.status == "idle"], self.now)
         for job in mine:
             if job.status in ("running", "transferring"):
                 found = self.running(job.node)
                 if slug or found.state == "slow":
                     yield found
+
+    def held(self, job: QueuedJob) -> Explanation:
+        """Explain a job that is held."""
+        return explain_held(job, self.queue.holds.get(job.node, Held(0)), self.now)
 
     def running(self, name: str) -> Explanation:
         """Explain a job that runs."""
@@ -162,7 +167,7 @@ class Run:
         region = self.known(node.slug)
         settled = region.history.final if node.number is None else region.history.settled.get(node.number)
         if job is not None and job.status == "held":
-            yield explain_held(job, self.now)
+            yield self.held(job)
         elif job is not None and job.status == "idle":
             yield from explain_idle(self.queue, [str(node)], self.now)
         elif job is not None:

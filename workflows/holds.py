@@ -54,7 +54,10 @@ KINDS = {
 }
 UNKNOWN = HoldKind("HTCondor held it", f"the reason says why; {_RELEASE}")
 
+BY_THE_USER = 1
+
 _LIMIT = re.compile(r"EnteredCurrentStatus\s*>\s*(\d+)")
+_SPARED = re.compile(r"HoldReasonCode\s+(?:=!=|isnt)\s+(\d+)")
 
 
 def kind_of(code: int) -> HoldKind:
@@ -62,12 +65,20 @@ def kind_of(code: int) -> HoldKind:
     return KINDS.get(code, UNKNOWN)
 
 
-def removed_after(rule: str) -> int | None:
-    """Return after how many seconds on hold a job's periodic_remove takes it away, where the rule says it plainly.
+def removed_after(rule: str, status: int = 5) -> int | None:
+    """Return after how many seconds on hold (5), or idle (1), a job's periodic_remove takes it away, if it says so.
 
     >>> removed_after("JobStatus == 5 && (HoldReasonCode =?= 47 || time() - EnteredCurrentStatus > 3600)")
     3600
     """
-    held = rule.partition("JobStatus == 5")[2]
-    found = _LIMIT.search(held)
+    found = _LIMIT.search(rule.partition(f"JobStatus == {status}")[2])
     return int(found[1]) if found else None
+
+
+def is_spared(rule: str, code: int) -> bool:
+    """Return whether a rule that removes held jobs leaves out those with this code.
+
+    >>> is_spared("JobStatus == 5 && HoldReasonCode =!= 1 && time() - EnteredCurrentStatus > 3600", 1)
+    True
+    """
+    return any(int(spared) == code for spared in _SPARED.findall(rule))

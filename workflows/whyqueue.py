@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from workflows import condor
 from workflows.errors import PoolError
-from workflows.holds import kind_of, removed_after
+from workflows.holds import is_spared, kind_of, removed_after
 from workflows.names import RunFolder, dagman_file
 from workflows.pool import Pool, require_pool
 from workflows.preflight import mismatch
@@ -54,6 +54,7 @@ class Queue:
     slots: tuple[condor.ClassAd, ...] = ()
     free: tuple[condor.ClassAd, ...] = ()  # what is free of them now
     unknown: str = ""
+    holds: Mapping[str, condor.Held] = field(default_factory=dict)  # by node
     by_node: dict[str, condor.QueuedJob] = field(default_factory=dict)
 
     @property
@@ -88,17 +89,18 @@ def _no_pool(name: str | None) -> str:
 
 def _ask(pool: Pool, states: Sequence[tuple[Path, condor.DagState]]) -> Queue:
     dags, jobs, idle = [], [], []
+    holds: dict[str, condor.Held] = {}
     for path, state in states:
         queued = condor.query_status(pool, state.cluster) if state.ended is None else None
         dags.append(Dag(path, state, queued, condor.query_hold(pool, state.cluster) if queued == "held" else ""))
         if state.ended is None:
             jobs += condor.query_jobs(pool, state.cluster)
             idle += condor.query_idle(pool, state.cluster)
+            holds |= condor.query_held(pool, state.cluster)
     slots = condor.query_slots(pool) if idle else []
     free = condor.query_slots(pool, now=True) if idle else []
-    return Queue(
-        tuple(dags), tuple(jobs), tuple(idle), tuple(slots), tuple(free), by_node={job.node: job for job in jobs}
-    )
+    by_node = {job.node: job for job in jobs}
+    return Queue(tuple(dags), tuple(jobs), tuple(idle), tuple(slots), tuple(free), "", holds, by_node)
 
 
 def explain_dags(run: RunFolder, queue: Queue) -> Iterator[Explanation]:
@@ -153,23 +155,32 @@ def _explain_dag(run: RunFolder, dag: Dag, *, known: bool) -> Explanation | None
     return None
 
 
-def explain_held(job: condor.QueuedJob, now: float) -> Explanation:
+def explain_held(job: condor.QueuedJob, held: condor.Held, now: float) -> Explanation:
     """Say why a job is held, for how long, and what ends that."""
-    kind = kind_of(job.hold_code)
-    held = max(now - job.since, 0.0)
-    limit = removed_after(job.removal)
-    if job.released:
-        rule = f"its own rule releases it at HTCondor's next look, within {RULES_EVERY} s"
-    elif limit is None:
-        rule = f"it is removed when this holds: {job.removal}" if job.removal else "no rule of its own removes it"
-    else:
-        left = max(limit - held, 0.0)
-        rule = f"if nothing else happens it is removed in {duration(left)}, and its node counts as removed"
+    kind = kind_of(held.code)
+    since = max(now - job.since, 0.0)
+    reason = job.hold_reason or "no reason is given"
     return Explanation(
         job.node,
         "held",
-        f"{kind.meaning}, {duration(held)} ago: {job.hold_reason or 'no reason is given'} (code {job.hold_code})",
-        f"{kind.advice.replace('JOB', job.job)}; {rule}",
+        f"{kind.meaning}, {duration(since)} ago: {reason} (code {held.code})",
+        f"{kind.advice.replace('JOB', job.job)}; {_ends_hold(held, since)}",
+    )
+
+
+def _ends_hold(held: condor.Held, since: float) -> str:
+    """Say which rule of its own ends a job's hold."""
+    if held.released == "now":
+        return f"its own rule releases it at HTCondor's next look, within {RULES_EVERY} s"
+    if held.released == "later":
+        return "its own rule releases it by itself after a while"
+    limit = removed_after(held.removal)
+    if not held.removal or is_spared(held.removal, held.code):
+        return "no rule of its own ends this"
+    if limit is None:
+        return f"it is removed when this holds: {held.removal}"
+    return (
+        f"if nothing else happens it is removed in {duration(max(limit - since, 0.0))}, and its node counts as removed"
     )
 
 
@@ -182,6 +193,9 @@ def explain_idle(queue: Queue, wanted: Sequence[str], now: float) -> Iterator[Ex
             continue
         waited = max(now - min(job.since for job in jobs), 0.0)
         why, advice = _why_idle(ad, queue)
+        limit = removed_after(condor.rule_of(ad, "PeriodicRemove"), status=1)
+        if limit is not None:
+            advice += f"; a job that is idle for {duration(limit)} is removed"
         before = [f"{job.node} was started {job.starts} times before" for job in jobs if job.starts]
         yield Explanation(some(shown), "idle", f"for {duration(waited)}: {why}", advice, tuple(before[:SHOWN]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import shutil
 import time
@@ -20,6 +21,7 @@ from workflows.names import NodeName, RunFolder
 from workflows.report import read_manifest
 from workflows.whyqueue import Dag, Queue, explain_dags, explain_held
 
+RULE = "JobStatus == 5 && (HoldReasonCode =?= 47 || time() - EnteredCurrentStatus > 3600)"
 RECORDED = Path(__file__).parent / "eventlogs" / "trixie"
 
 
@@ -132,24 +134,42 @@ def test_a_running_job_is_slow_beside_its_region(run):
     assert list(works(run, queued("germany_t0002", "running")).jobs("")) == []
 
 
+def held(code: int, rule: str = "", released: str = "", reason: str = "") -> whyqueue.Explanation:
+    job = queued("germany_t0000", "held", hold_reason=reason)
+    return explain_held(job, condor.Held(code, rule, released), job.since + 600)
+
+
 def test_holds_in_words():
-    job = queued("germany_t0000", "held", hold_code=13, hold_reason="no data.valid.nc", removal=RULE)
-    held = explain_held(job, job.since + 600)
-    assert "could not be sent" in held.why and "no data.valid.nc (code 13)" in held.why
-    assert "condor_release 7.0" in held.advice and "removed in 50 min" in held.advice
-    released = explain_held(queued("x", "held", hold_code=34, released=True), time.time())
-    assert "releases it" in released.advice and "memory" in released.advice
-    odd = explain_held(queued("x", "held", hold_code=999, removal="false"), time.time())
+    found = held(13, RULE, reason="no data.valid.nc")
+    assert "could not be sent" in found.why and "no data.valid.nc (code 13)" in found.why
+    assert "condor_release 7.0" in found.advice and "removed in 50 min" in found.advice
+    assert "next look" in held(34, RULE, "now").advice and "after a while" in held(13, RULE, "later").advice
+    assert "memory" in held(34).advice and "no rule of its own" in held(34).advice
+    odd = held(999, "false")
     assert "HTCondor held it" in odd.why and "when this holds: false" in odd.advice
+    assert (
+        "no rule of its own" in held(1, RULE.replace("(HoldReasonCode =?= 47 ||", "HoldReasonCode =!= 1 && (")).advice
+    )
 
 
-RULE = "JobStatus == 5 && (HoldReasonCode =?= 47 || time() - EnteredCurrentStatus > 3600)"
+@pytest.mark.parametrize(
+    ("release", "since", "expected"),
+    [("false", 10, ""), ("HoldReasonCode =?= 13", 10, "now"), ("time() - EnteredCurrentStatus > 60", 10, "later"),
+     ("time() - EnteredCurrentStatus > 60", 90, "now"), ("NoSuchAttribute > 3", 10, "")],
+)  # fmt: skip
+def test_whether_a_rule_releases_is_tried_out(release, since, expected):
+    text = f"Requirements = true\nHoldReasonCode = 13\nEnteredCurrentStatus = {int(time.time()) - since}\n"
+    ad = condor.parse_ad(f"{text}PeriodicRelease = {release}\nPeriodicRemove = {RULE}")
+    found = condor.held_of(ad)
+    assert (found.code, found.released, removed_after(found.removal)) == (13, expected, 3600)
 
 
 def test_the_limit_of_a_rule_for_holds():
     idle_too = f"(JobStatus == 1 && time() - EnteredCurrentStatus > 7) || ({RULE})"
     assert (removed_after(RULE), removed_after(idle_too), removed_after("JobStatus == 5")) == (3600, 3600, None)
     assert removed_after("(JobStatus == 5 && time() - EnteredCurrentStatus > 60) || JobStatus == 1 && x > 7") == 60
+    assert removed_after(idle_too, status=1) == 7 and removed_after(RULE, status=1) is None
+    assert doctest.testmod(holds).failed == 0
     assert all(kind.meaning and kind.advice for kind in (*holds.KINDS.values(), kind_of(-1)))
 
 
