@@ -1,4 +1,4 @@
-"""Drive a headless Chromium by its DevTools protocol over two pipes: the standard library and the browser are enough."""
+"""Drive a headless Chromium by its DevTools protocol, over two pipes: needs the browser and no package."""
 
 from __future__ import annotations
 

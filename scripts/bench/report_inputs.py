@@ -108,7 +108,7 @@ def _outcome(rng: random.Random, epochs: int, trial: int, point: dict[str, Any])
     return Settled(trial, status, reason, curve[best], metrics, curve=curve, best_epoch=best + 1, seconds=9.0 * ran)
 
 
-def make_attempts(run: RunFolder, shape: Shape) -> list[Attempt]:
+def make_attempts(shape: Shape) -> list[Attempt]:
     """Return the tries of all jobs: slots in turn, some of them evicted, held, or tried again after a fault."""
     rng = random.Random(7)  # noqa: S311 - no secret
     slots = [f"slot1_{number % 8 + 1}@gpu-{number // 8}.example.org" for number in range(shape.slots)]
