@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -121,17 +121,17 @@ class Chromium:
         self.pages: dict[str, Page] = {}
         to_browser, self.send_to = os.pipe()
         self.read_from, from_browser = os.pipe()
-        # The shell gives the pipes the numbers that Chromium wants; a session of its own ends as a whole.
+        # Chromium reads from 3 and writes to 4; the pipes' own numbers must be none of these.
+        ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (to_browser, from_browser)]
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            *((os.POSIX_SPAWN_DUP2, end, number) for number, end in enumerate(ends, start=3)),
+        ]
         words = [program, *FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"]
-        self.process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "sh", *words],
-            pass_fds=(to_browser, from_browser),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        os.close(to_browser)
-        os.close(from_browser)
+        self.process = os.posix_spawn(program, words, os.environ, file_actions=actions, setsid=True)
+        for end in (to_browser, from_browser, *ends):
+            os.close(end)
 
     def call(self, method: str, session: str | None = None, **values: Any) -> dict[str, Any]:
         """Send a command and return its result; events that come before it are given to their pages."""
@@ -175,15 +175,17 @@ class Chromium:
         """End the browser and all that it started."""
         for pipe in (self.send_to, self.read_from):
             os.close(pipe)
+        deadline = time.monotonic() + 5
+        while os.waitpid(self.process, os.WNOHANG) == (0, 0):
+            if time.monotonic() > deadline:
+                os.killpg(self.process, signal.SIGKILL)
+                os.waitpid(self.process, 0)
+                break
+            time.sleep(0.02)
         try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            os.killpg(self.process, signal.SIGKILL)  # helpers that have not noticed
         except ProcessLookupError:
             pass
-        self.process.wait()
 
 
 @contextmanager

@@ -85,9 +85,9 @@ def trials(slug="germany"):
     return trials_of(spec, history)
 
 
-def data(attempts=(), regions=None, bill=Bill()):
+def data(attempts=(), regions=None, bill=None):
     summary = Summary("made up", "/runs/run-1", "ndcg@20", tuple(regions or [region()]))
-    return page_data(summary, [trials(row.slug) for row in summary.regions], attempts, bill, NOW)
+    return page_data(summary, [trials(row.slug) for row in summary.regions], attempts, bill or Bill(), NOW)
 
 
 def test_a_region_without_trials_and_a_run_without_regions_are_shown_too():
