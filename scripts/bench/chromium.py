@@ -42,8 +42,9 @@ def find_chromium() -> str | None:
 class Page:
     """A tab, with what its console said and what it asked the network for."""
 
-    def __init__(self, browser: Chromium, session: str, downloads: Path) -> None:
+    def __init__(self, browser: Chromium, session: str, target: str, downloads: Path) -> None:
         self.browser = browser
+        self.target = target
         self.session = session
         self.downloads = downloads
         self.complaints: list[str] = []
@@ -164,12 +165,18 @@ class Chromium:
         """Open a tab."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = self.pages[session] = Page(self, session, self.folder / "downloads")
+        page = self.pages[session] = Page(self, session, target, self.folder / "downloads")
         for domain in ("Page", "Runtime", "Network", "Log"):
             page.call(f"{domain}.enable")
         self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(page.downloads))
         page.size(width, height)
         return page
+
+    def close_pages(self) -> None:
+        """Close all tabs that were opened here."""
+        for page in self.pages.values():
+            self.call("Target.closeTarget", targetId=page.target)
+        self.pages.clear()
 
     def close(self) -> None:
         """End the browser and all that it started."""
