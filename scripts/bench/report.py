@@ -30,7 +30,7 @@ class Sizes:
     patience: float  # seconds, of one side
 
 
-FULL = Sizes(Shape(), repeats=5, patience=300)
+FULL = Sizes(Shape(), repeats=3, patience=300)
 QUICK = Sizes(Shape(6, 50, 30, 16), repeats=1, patience=60)
 
 
