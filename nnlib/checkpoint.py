@@ -117,20 +117,14 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, 
     netcdf.write(path, netcdf.Content(attributes, variables))
 
 
+def check_whole(path: Path) -> None:
+    """Raise DataError when a checkpoint is not what was written, whatever training it is of."""
+    _whole(path)
+
+
 def load(path: Path, training: str) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
     """Return arrays (flat) and numbers of a checkpoint; DataError says why it cannot be used."""
-    content = netcdf.read(path)
-    form = content.attributes.get("nnlib_checkpoint")
-    if not isinstance(form, int | np.integer) or int(form) != FORMAT:
-        raise ForeignError(f"{path.name}: not a checkpoint of this version of nnlib")
-    arrays = {}
-    for name, variable in content.variables.items():
-        if isinstance(variable.values, tuple) or variable.values.dtype.kind not in "biuf":
-            raise DataError(f"{path.name}: variable {name} is not of numbers")
-        arrays[name] = variable.values
-    owner, text, digest = (_text(path, content, name) for name in ("training", "numbers", "sha256"))
-    if digest != _digest(arrays, text, owner):
-        raise DataError(f"{path.name}: its SHA-256 is not that of its content: torn or changed")
+    arrays, owner, text = _whole(path)
     if owner != training:
         raise ForeignError(f"{path.name}: of another training: other data, network, settings, backend or trial")
     try:
@@ -175,3 +169,20 @@ def _digest(arrays: Mapping[str, NDArray[Any]], text: str, training: str) -> str
         digest.update(f"{name} {array.dtype.str} {array.size}\n".encode())
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+def _whole(path: Path) -> tuple[dict[str, NDArray[Any]], str, str]:
+    """Return arrays, owner and numbers of a file whose SHA-256 is that of its content."""
+    content = netcdf.read(path)
+    form = content.attributes.get("nnlib_checkpoint")
+    if not isinstance(form, int | np.integer) or int(form) != FORMAT:
+        raise ForeignError(f"{path.name}: not a checkpoint of this version of nnlib")
+    arrays = {}
+    for name, variable in content.variables.items():
+        if isinstance(variable.values, tuple) or variable.values.dtype.kind not in "biuf":
+            raise DataError(f"{path.name}: variable {name} is not of numbers")
+        arrays[name] = variable.values
+    owner, text, digest = (_text(path, content, name) for name in ("training", "numbers", "sha256"))
+    if digest != _digest(arrays, text, owner):
+        raise DataError(f"{path.name}: its SHA-256 is not that of its content: torn or changed")
+    return arrays, owner, text

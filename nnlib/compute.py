@@ -96,6 +96,7 @@ class Compute(Protocol):
 
     name: str  # of the backend, as a result has it
     versions: Mapping[str, str]  # of what it computes with, as a result has them
+    device: Mapping[str, str]  # the GPU, as a result has it; empty for processors
 
     def engine(self, network: Network, examples: Examples, settings: TrainSettings) -> Engine:
         """Return a training of `network`, in place, on the examples."""

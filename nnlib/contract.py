@@ -13,7 +13,7 @@ import numbers
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -151,8 +151,16 @@ class Result:
     seconds: float = 0.0
     backend: str = ""
     host: str = ""
+    machine: Mapping[str, str] = field(default_factory=dict)  # cpu, cores, kernel, image, slot, ...
+    gpu: Mapping[str, str] = field(default_factory=dict)  # name, uuid, compute_capability, driver, cuda
+    seed: int | None = None
+    code: str = ""  # SHA-256 of the archive that trained it
+    model: str = ""  # SHA-256 of the final training's model.nc
     versions: Mapping[str, str] = field(default_factory=dict)
     version: int = CONTRACT_VERSION
+
+
+_RESULT_KEYS = frozenset(field.name for field in fields(Result))
 
 
 class ContractError(ValueError):
@@ -188,11 +196,15 @@ def result_to_json(result: Result) -> str:
 
 
 def result_from_json(text: str) -> Result:
-    """Read what `result_to_json` wrote; ContractError when it is empty, torn or of another version."""
+    """Read what `result_to_json` wrote; ContractError when it is empty, torn or of another version.
+
+    Keys that are not known are passed over: an nnlib that says more of a result is of the same version.
+    """
     raw = _object(text, RESULT_FILE)
     try:
         check_figures(raw)
-        return Result(**{**raw, "status": Status(raw["status"]), "curve": tuple(raw.get("curve", ()))})
+        known = {key: value for key, value in raw.items() if key in _RESULT_KEYS}
+        return Result(**{**known, "status": Status(raw["status"]), "curve": tuple(raw.get("curve", ()))})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ContractError(f"{RESULT_FILE}: not a result of version {CONTRACT_VERSION}: {error}") from error
 

@@ -28,6 +28,7 @@ class Cpu:
     def __init__(self, each: Each = one_by_one) -> None:
         self.name, self.each = backend.NAME, each
         self.versions: Mapping[str, str] = {}
+        self.device: Mapping[str, str] = {}
 
     def engine(self, network: Network, examples: Examples, settings: TrainSettings) -> CpuEngine:
         """See `compute.Compute`."""

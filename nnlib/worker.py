@@ -40,6 +40,7 @@ from nnlib.contract import (
     write_atomically,
 )
 from nnlib.errors import CheckpointedError, EvictedError, MachineError, NnlibError
+from nnlib.machine import code_digest, machine_facts
 from nnlib.stop import Stop
 from nnlib.threads import take_over_blas
 
@@ -85,6 +86,9 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
         result,
         seconds=round(time.monotonic() - started, 3),
         host=socket.gethostname(),
+        machine=machine_facts(),
+        seed=trial.train.seed if trial else None,
+        code=code_digest(),
         versions={**result.versions, **ours},
     )
     write_atomically(folder / RESULT_FILE, result_to_json(result))

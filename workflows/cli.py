@@ -28,6 +28,9 @@ COMMANDS = (
     "explain",
     "stats",
     "study",
+    "trial",
+    "verify",
+    "replay",
     "pool",
     "bake",
     "fleet",
@@ -36,9 +39,9 @@ COMMANDS = (
 INTERRUPTED = 130
 BUG = 3
 
-EPILOG = """exit codes: 0 done, 1 failed for a reason that is printed, 2 wrong arguments or study.yaml,
-3 a bug (with its traceback), 5 no pool, 6 the run would not work on this pool, 7 a worker image cannot be built or
-failed its test, 8 AWS refused or cannot be reached, 130 Ctrl-C"""
+EPILOG = """exit codes: 0 done, 1 failed for a reason that is printed, or (verify, replay) not as it was, 2 wrong arguments
+or study.yaml, 3 a bug (with its traceback), 5 no pool, 6 the run would not work on this pool, 7 a worker image cannot
+be built or failed its test, 8 AWS refused or cannot be reached, 130 Ctrl-C"""
 
 
 class Command(Protocol):

@@ -17,6 +17,7 @@ from workflows.pool import Pool
 
 JOB_STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "transferring", 7: "suspended"}
 PROJECTION = ["DAGNodeName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "ClusterId", "ProcId", "RemoteHost"]
+PROJECTION += ["JobPrio"]
 HELD = ["HoldReasonCode", "HoldReasonSubCode", "PeriodicRemove", "PeriodicRelease", "NumJobStarts", "QDate"]
 DEMANDS = ["Requirements", "RequestGPUs", "RequestCpus", "RequestMemory", "RequestDisk"]
 
@@ -33,6 +34,7 @@ class QueuedJob:
     hold_reason: str
     since: float  # Unix time of its current status
     machine: str
+    priority: int = 0
     queued: float = 0.0
     starts: int = 0
     hold_code: int = 0
@@ -120,6 +122,7 @@ def _queued(ad: Any) -> QueuedJob:
         hold_reason=str(ad.get("HoldReason", "")) if held else "",
         since=float(ad.get("EnteredCurrentStatus", 0)),
         machine=str(ad.get("RemoteHost", "")),
+        priority=_number(ad, "JobPrio"),
         queued=float(ad.get("QDate", 0)),
         starts=_number(ad, "NumJobStarts"),
         hold_code=_number(ad, "HoldReasonCode") if held else 0,

@@ -48,9 +48,9 @@ def read_attempts(run: RunFolder, slug: str | None = None) -> list[Attempt]:
     There are none where no DAG was ever submitted.
     """
     regions = run.path / "regions"
-    logs = sorted(regions.glob(f"{slug or '*'}/trials/*/{JOB_LOG}"))
+    logs = list(regions.glob(f"{slug or '*'}/trials/*/{JOB_LOG}"))
     if not logs:  # a run that was generated before jobs had logs of their own, or nothing has been submitted
-        logs = [dagman_file(run.study_dag, "nodes.log"), *sorted(regions.glob("*/*.nodes.log"))]
+        logs = [dagman_file(run.study_dag, "nodes.log"), *regions.glob("*/*.nodes.log")]
     found = [attempt for log in logs for attempt in attempts_of(parse_events(_read(log)))]
     wanted = found if slug is None else [attempt for attempt in found if attempt.node.slug == slug]
     return sorted(wanted, key=lambda attempt: (attempt.queued.start, *map(int, attempt.job.split("."))))
@@ -243,19 +243,18 @@ class _Job:
     def transfers(self, event: Event) -> None:
         """A transfer begins or ends; waiting for its turn is part of neither."""
         self.transfers_known = True
-        words = event.title.split()
-        if words[:1] == ["Started"]:
-            if "input" in words:
-                self.transfer_in = [event.time]
-            else:
-                self.split_at_checkpoint(event.time)
-                if self.running is not None:
-                    self.running.transfer_out = [event.time]
-        elif words[:1] == ["Finished"]:
+        begins, inputs = event.text.startswith("Started"), " input " in event.title
+        if begins and inputs:
+            self.transfer_in = [event.time]
+        elif begins:
+            self.split_at_checkpoint(event.time)
+            if self.running is not None:
+                self.running.transfer_out = [event.time]
+        elif event.text.startswith("Finished"):
             leg = self.running
             if leg is not None:  # the start of a job is logged before the end of its transfer, at times
-                _end(leg.transfer_in if "input" in words else leg.transfer_out, event.time)
-            elif "input" in words:
+                _end(leg.transfer_in if inputs else leg.transfer_out, event.time)
+            elif inputs:
                 _end(self.transfer_in, event.time)
 
     def image_size(self, event: Event) -> None:

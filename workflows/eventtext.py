@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 _HEAD = re.compile(
     r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?) ", re.MULTILINE
@@ -18,7 +19,11 @@ _HEAD = re.compile(
 _END = "\n...\n"
 _ANOTHER = ") 2"  # as in every head, and hardly ever below one
 _NODE = re.compile(r'^\s+DAG Node: (\S+)|DAGNodeName = "([^"]+)"', re.MULTILINE)
-_RESOURCE = re.compile(r"^\s+(\w+)(?: \(\w+\))?\s*:([ \t\d.eE+-]+)", re.MULTILINE)
+_RESOURCE = re.compile(
+    r"^\s+((?i:cpus|disk|gpus|memory|gpusmemory))(?: \(\w+\))?\s*:"
+    r"[ \t]*(\S+)(?:[ \t]+([\d.]\S*)(?:[ \t]+([\d.]\S*))?)?",
+    re.MULTILINE,
+)
 _TABLE = "Partitionable Resources"
 _CODE = re.compile(r"^\s+Code (-?\d+) Subcode (-?\d+)\s*$", re.MULTILINE)
 _SENT = re.compile(r"^\s+(\d+)  -  Run Bytes Sent By Job$", re.MULTILINE)
@@ -71,6 +76,7 @@ def parse_events(text: str) -> Iterator[Event]:
             yield Event(int(head[1]), f"{int(head[2])}.{int(head[3])}", time, block[head.end() :])
 
 
+@lru_cache(maxsize=1024)  # events come in bunches
 def _seconds(stamp: str) -> float | None:
     try:
         return datetime.fromisoformat(stamp).timestamp()
@@ -86,9 +92,8 @@ def node_of(event: Event) -> str:
 
 def attributes_of(event: Event) -> dict[str, str]:
     """Return what the start of a job says of EC2, CUDA and GPUs, and the first GPU's own name as `DeviceName`."""
-    body = event.body
-    found = {name: _unquoted(text) if text else plain.strip() for name, text, plain in _ATTRIBUTE.findall(body)}
-    device = _DEVICE.search(body)
+    found = {name: _unquoted(text) if text else plain.strip() for name, text, plain in _ATTRIBUTE.findall(event.text)}
+    device = None if "GPUs_DeviceName" in found else _DEVICE.search(event.text)
     if device:
         found["DeviceName"] = _unquoted(device[1])
     return found
@@ -109,27 +114,20 @@ def host_of(event: Event, slot: str) -> str:
 
 
 def resources_of(event: Event) -> dict[str, Resource]:
-    """Return the table of resources, by name in lower case: cpus, memory (MB), disk (KB), gpus, timeexecute (s) ...
+    """Return the table of resources, by name in lower case: cpus, memory (MB), disk (KB), gpus, gpusmemory (MB).
 
     A row holds usage, request and what was allocated; usage may be missing, or stand alone.
     """
-    _, found, table = event.text.partition(_TABLE)
+    table = event.text.find(_TABLE)
     resources = {}
-    for name, row in _RESOURCE.findall(table) if found else ():
-        numbers = _numbers(row)
-        if not numbers:
+    for name, *columns in _RESOURCE.findall(event.text, table) if table >= 0 else ():
+        try:
+            numbers = [float(column) for column in columns if column]
+        except ValueError:
             continue
         used = numbers[0] if len(numbers) != 2 else None
-        asked = numbers[-2] if len(numbers) >= 2 else None
-        resources[name.lower()] = Resource(used, asked)
+        resources[name.lower()] = Resource(used, numbers[-2] if len(numbers) >= 2 else None)
     return resources
-
-
-def _numbers(row: str) -> list[float]:
-    try:
-        return [float(word) for word in row.split()]
-    except ValueError:
-        return []
 
 
 def ending_of(event: Event) -> tuple[int | None, int | None]:
@@ -170,4 +168,4 @@ def memory_of(event: Event) -> float | None:
 
 
 def _unquoted(text: str) -> str:
-    return _ESCAPED.sub(r"\1", text)
+    return _ESCAPED.sub(r"\1", text) if "\\" in text else text

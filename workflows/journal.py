@@ -6,6 +6,8 @@ Two events matter, and the first of each per trial counts, so that a script DAGM
 (an outcome that is nobody's last word, such as a fault of the machine, is replaced by a later one)
 `"trial": null` is the final training. `{"event": "attempt"}` notes a run that is tried again, and
 `{"event": "won", "trial": 7, "of": 24}` whose point the final training gets, after so many outcomes.
+`{"event": "cancelled", "trial": 7}`: a person wants it ended; `{"event": "reopened", "trial": 7}`: it is to run again,
+and what was settled before is forgotten. Unknown events and keys are passed over: a newer version wrote them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,10 @@ from workflows.space import Value
 OPEN = frozenset({"bad_input", "machine", "removed"})
 # Those that count as failures of the hyperparameters.
 FAILED = frozenset({"diverged", "removed"})
+CANCELLED = "cancelled"  # the reason of a trial that was removed by `regiondag trial cancel`
 
 # How `append` writes the lines that `read_outcomes` does not parse in full.
+REOPENED = b'{"event": "reopened"'
 _PROPOSED = b'{"event": "proposed"'
 _SETTLED = re.compile(
     rb'\{"event": "settled", "time": ([0-9.]+), "trial": ([0-9]+|null), "status": "(\w+)", '
@@ -61,12 +65,16 @@ class Settled:
     curve: tuple[float, ...] = ()  # the trial's metric after each epoch
     best_epoch: int = 0
     seconds: float = 0.0
+    result: str = ""  # SHA-256 of the result.json that says this, and on what machine it was trained
     promoted: bool = False
 
     @property
     def ok(self) -> bool:
         """Whether there is a value to learn from."""
         return self.status == "ok"
+
+
+_SETTLED_KEYS = frozenset(field.name for field in fields(Settled))
 
 
 @dataclass(slots=True)
@@ -80,9 +88,12 @@ class History:
     final: Settled | None = None
     attempts: int = 0
     attempt_seconds: float = 0.0
+    cancelled: set[int] = field(default_factory=set)
+    reopened: set[int | None] = field(default_factory=set)  # and not settled since
 
     def settle(self, settled: Settled, when: float = 0.0) -> None:
         """Take an outcome in. The first one counts, unless a run of the same node again may turn out better."""
+        self.reopened.discard(settled.trial)
         if settled.trial is None:
             if self.final is None or not self.final.ok:
                 self.final = settled
@@ -91,6 +102,18 @@ class History:
             self.attempt_seconds += before.seconds if before else 0.0  # what is run again was trained for all the same
             self.settled[settled.trial] = settled
             self.settled_at[settled.trial] = when
+
+    def reopen(self, trial: int | None) -> None:
+        """Forget how a trial, or the final training, ended: it is to be run again."""
+        self.reopened.add(trial)
+        if trial is None:
+            self.final = None
+            return
+        before = self.settled.pop(trial, None)
+        self.settled_at.pop(trial, None)
+        self.cancelled.discard(trial)
+        self.attempt_seconds += before.seconds if before else 0.0
+        self.won = None  # another one may win then
 
     def outcome(self, trial: int | None) -> Settled | None:
         """Return what is known for good of a trial, or of the final training."""
@@ -183,13 +206,17 @@ class Journal:
             event = record.pop("event")
             when = float(record.pop("time", 0.0))
             if event == "proposed":
-                history.proposals.setdefault(record["trial"], Proposal(**record))
+                history.proposals.setdefault(record["trial"], Proposal(record["trial"], record["point"]))
             elif event == "settled":
                 check_figures(record)
                 record["curve"] = tuple(record.get("curve", ()))
-                history.settle(Settled(**record), when)
+                history.settle(Settled(**{key: record[key] for key in record.keys() & _SETTLED_KEYS}), when)
             elif event == "won":
                 history.won = _number(record["trial"]), _number(record["of"])
+            elif event == "cancelled":
+                history.cancelled.add(_number(record["trial"]))
+            elif event == "reopened":
+                history.reopen(None if record["trial"] is None else _number(record["trial"]))
             elif event == "attempt":
                 history.attempts += 1
                 history.attempt_seconds += float(record.get("seconds", 0.0))

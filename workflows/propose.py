@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from nnlib.contract import (
     INIT_FILE,
@@ -23,7 +23,7 @@ from nnlib.contract import (
 )
 from workflows.errors import GiveUpError
 from workflows.initial import started
-from workflows.journal import History, Journal
+from workflows.journal import CANCELLED, History, Journal, Settled
 from workflows.names import NETWORK_FILE, NodeName, RegionFolder, data_file
 from workflows.neighbours import read_shared
 from workflows.observations import observations
@@ -38,8 +38,8 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     """Write trial.json of a trial; the first node of a round proposes for the whole round.
 
     Returns False, having done nothing, when the trial's outcome is known: DAGMan lost track of it (a crash, a removal
-    without a rescue file), the journal did not; or when every point of a small space was tried, the budget is spent, or
-    other lanes have taken the last trials.
+    without a rescue file), the journal did not; or when every point of a small space was tried, the budget is spent,
+    other lanes have taken the last trials, or it was cancelled.
     """
     if node.number is None:
         raise ValueError(f"{node} is not a trial")
@@ -48,6 +48,10 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     with journal.locked():
         history = journal.read()
         if history.outcome(node.number):
+            return False
+        if node.number in history.cancelled:
+            if node.number not in history.settled:
+                journal.append("settled", **asdict(Settled(node.number, "removed", CANCELLED)))
             return False
         spec = started(folder, spec)
         if node.number not in history.settled:
@@ -59,12 +63,13 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
             history = journal.read()
         if node.number not in history.proposals:
             return False
-    point = history.proposals[node.number].point
-    trial = _trial(spec, node, Role.TUNE, point, ("train",))
-    curves = [settled.curve for _, settled in sorted(history.settled.items()) if settled.curve]
-    table = rungs(spec.search.prune, curves, trial.train.epochs, spec.metric.minimize)
-    trial = _with_champion(trial, folder, spec)
-    _write_trial(folder, node, replace(trial, valid_file=data_file("valid"), rungs=tuple(table)))
+        point = history.proposals[node.number].point
+        trial = _trial(spec, node, Role.TUNE, point, ("train",))
+        curves = [settled.curve for _, settled in sorted(history.settled.items()) if settled.curve]
+        table = rungs(spec.search.prune, curves, trial.train.epochs, spec.metric.minimize)
+        trial = _with_champion(trial, folder, spec)
+        # Under the lock, too: who cancels the trial later finds the file there.
+        _write_trial(folder, node, replace(trial, valid_file=data_file("valid"), rungs=tuple(table)))
     return True
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import sys
 import time
@@ -15,7 +14,7 @@ from typing import Any
 
 from nnlib.contract import sha256_of
 from nnlib.spec import read_json
-from workflows import __version__, names
+from workflows import names
 from workflows.bundle import archives_of, manager_archive, worker_archive
 from workflows.errors import RegiondagError
 from workflows.features import Version
@@ -23,6 +22,7 @@ from workflows.firstpoint import champion_point
 from workflows.names import RunFolder
 from workflows.plan import Plan, build_plan
 from workflows.pooling import write_merged
+from workflows.provenance import commits, library_versions
 from workflows.regionspec import spec_of, spec_to_json
 from workflows.render import Renderer
 from workflows.resources import resource_dir
@@ -46,10 +46,12 @@ def create_run(
     standing: Mapping[str, Standing],
     progress: Progress,
     earlier: Mapping[str, str] | None = None,
+    image: str = "",
 ) -> RunFolder:
     """Write a new run directory below `runs` and return it; nothing is left of it when that fails.
 
     `standing` and `earlier` are what earlier runs left: champions, and the texts of `find_earlier`; both by slug.
+    `image` is what is known of the pool's image.
     """
     plan = build_plan(without_champions(config, standing))
     runs = runs.resolve()
@@ -62,7 +64,7 @@ def create_run(
         ) from error
     run = _free_name(runs, config.name)
     with _appearing_at(run.path) as part:
-        _Writer(part, run, plan, htcondor, standing, earlier or {}).write(progress)
+        _Writer(part, run, plan, htcondor, standing, earlier or {}, image).write(progress)
     return run
 
 
@@ -77,7 +79,7 @@ def _appearing_at(path: Path) -> Iterator[Path]:
     """Give a folder to write into that becomes `path` when all went well, and is removed otherwise."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.mkdir()
+        part.mkdir(mode=0o700)  # a region's data and models are its owner's business
         yield part
         part.rename(path)
     except OSError as error:
@@ -97,6 +99,7 @@ class _Writer:
         htcondor: Version,
         standing: Mapping[str, Standing],
         earlier: Mapping[str, str],
+        image: str,
     ) -> None:
         self.part = RunFolder(part)
         self.run = run
@@ -104,9 +107,11 @@ class _Writer:
         self.htcondor = htcondor
         self.standing = standing
         self.earlier = earlier
+        self.image = image
         self.archives = (manager_archive(archives_of(run.path.parent)), worker_archive())
         self.digests: dict[str, str] = {}  # path in the run directory -> SHA-256
         self.known: dict[Path, str] = {}  # input file -> SHA-256, as regions may share files
+        self.sources: dict[str, str] = {}  # path in the run directory -> the file it was copied from
 
     def write(self, progress: Progress) -> None:
         for archive in self.archives:
@@ -133,7 +138,7 @@ class _Writer:
         standing = self.standing.get(region.slug)
         if standing:
             copies[folder.standing_model] = standing.model
-            shutil.copyfile(standing.metrics, folder.standing_metrics)
+            self._copy(standing.metrics, folder.standing_metrics)
         for copy, source in copies.items():
             self._copy(source, copy)
         merged = write_merged(region, folder)
@@ -143,6 +148,7 @@ class _Writer:
         shape = () if region.start.random else shaping(read_json(region.network))
         spec = spec_of(self.plan.config.name, region, inside, position, _first_points(region, standing), shape)
         folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
+        self._note(self._inside(folder.spec))
         if region.slug in self.earlier:
             folder.earlier.write_text(self.earlier[region.slug], encoding="utf-8")
 
@@ -152,6 +158,7 @@ class _Writer:
         if source not in self.known:
             self.known[source] = sha256_of(copy)
         self.digests[self._inside(copy)] = self.known[source]
+        self.sources[self._inside(copy)] = str(source.resolve())
 
     def _render(self) -> None:
         manager, worker = self.archives
@@ -178,11 +185,10 @@ class _Writer:
             "trials": self.plan.trials,
             "regions": {region.slug: region.name for region in config.regions},
             "seeds": {region.slug: region.train.seed for region in config.regions},
-            "versions": {
-                "regiondag": __version__,
-                "python": platform.python_version(),
-                "htcondor": ".".join(map(str, self.htcondor)),
-            },
+            "versions": {**library_versions(), "htcondor": ".".join(map(str, self.htcondor))},
+            "git": commits(config.file),
+            "image": self.image,
+            "sources": self.sources,
             "sha256": self.digests,
         }
 

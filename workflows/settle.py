@@ -25,7 +25,7 @@ from nnlib.contract import (
     write_atomically,
 )
 from workflows.errors import GiveUpError, TryAgainError
-from workflows.journal import History, Journal, Settled
+from workflows.journal import CANCELLED, History, Journal, Settled
 from workflows.names import NodeName, RegionFolder, data_file
 from workflows.promotion import reason_to_keep
 from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
@@ -65,10 +65,15 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
         known = history.outcome(node.number)
         if known is None:
             known = _outcome(folder.trial(node), node, end)
+            if node.number in history.cancelled and known.value is None:
+                known = Settled(node.number, "removed", CANCELLED, seconds=known.seconds)
+            known = replace(known, result=_digest_of_result(folder.trial(node)))
             _check_worth_another_try(journal, history, node, end, known, spec)
             if node.number is None and known.ok:
                 known = _judged(known, history, spec.metric)
-                _write_champion(folder, node, known, spec)  # before the journal says so: a crash between is repeated
+                won = history.won[0] if history.won else None
+                # Before the journal says so: a crash between the two is repeated.
+                _write_champion(folder, node, known, spec, won)
             journal.append("settled", **asdict(known))
     if end.dag_removed:
         # DAGMan 23.9 crashes when a node's success readies another one while it is being removed. What is settled is
@@ -128,6 +133,11 @@ def _outcome(place: Path, node: NodeName, end: JobEnd) -> Settled:
     return Settled(node.number, "machine", reason or _describe(end.exit_code), seconds=seconds)
 
 
+def _digest_of_result(place: Path) -> str:
+    path = place / RESULT_FILE
+    return sha256_of(path) if path.exists() and path.stat().st_size else ""
+
+
 def _has_model(place: Path, node: NodeName) -> bool:
     """Return whether the final training brought its model back; trials bring none."""
     model = place / MODEL_FILE
@@ -181,7 +191,7 @@ def _read_result(path: Path, node: NodeName) -> Result | None:
     return result if result.node == str(node) else None
 
 
-def _write_champion(folder: RegionFolder, node: NodeName, settled: Settled, spec: RegionSpec) -> None:
+def _write_champion(folder: RegionFolder, node: NodeName, settled: Settled, spec: RegionSpec, won: int | None) -> None:
     """Put the better of the new and the standing model into `champion/`; the model first, then what it reached."""
     source = folder.trial(node) / MODEL_FILE if settled.promoted else folder.standing_model
     folder.champion_model.parent.mkdir(exist_ok=True)
@@ -189,14 +199,17 @@ def _write_champion(folder: RegionFolder, node: NodeName, settled: Settled, spec
     shutil.copyfile(source, part)
     part.replace(folder.champion_model)
     if settled.promoted:
-        facts = _champion_facts(folder, node, settled, spec)
+        facts = _champion_facts(folder, node, settled, spec, won)
     else:
         facts = json.loads(folder.standing_metrics.read_text(encoding="utf-8"))
     facts["sha256"] = sha256_of(folder.champion_model)
     write_atomically(folder.champion_metrics, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
-def _champion_facts(folder: RegionFolder, node: NodeName, settled: Settled, spec: RegionSpec) -> dict[str, Any]:
+def _champion_facts(
+    folder: RegionFolder, node: NodeName, settled: Settled, spec: RegionSpec, won: int | None
+) -> dict[str, Any]:
+    made = _read_result(folder.trial(node) / RESULT_FILE, node)
     trial = json.loads((folder.trial(node) / TRIAL_FILE).read_text(encoding="utf-8"))
     settings = {p.name: trial["train"][p.name] for p in spec.search.space if p.name in trial["train"]}
     return {
@@ -210,4 +223,12 @@ def _champion_facts(folder: RegionFolder, node: NodeName, settled: Settled, spec
         "popularity": dict(settled.baseline),
         "inputs": trial["sha256"],
         "validation": spec.sha256[data_file("valid")],  # which it was trained on, too
+        "trial": won,  # whose hyperparameters these are
+        "seed": trial["train"]["seed"],
+        "code": made.code if made else "",
+        "host": made.host if made else "",
+        "machine": dict(made.machine) if made else {},
+        "gpu": dict(made.gpu) if made else {},
+        "backend": made.backend if made else "",
+        "versions": dict(made.versions) if made else {},
     }

@@ -6,9 +6,11 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from nnlib.contract import write_atomically
 from workflows import condor
 from workflows.errors import RegiondagError
-from workflows.names import RunFolder, dagman_file
+from workflows.journal import REOPENED, Journal
+from workflows.names import NodeName, RunFolder, dagman_file
 from workflows.pool import Pool
 
 LEAVING = 60.0  # seconds a removed DAGMan gets to write its rescue file and go
@@ -32,7 +34,8 @@ def submit_dag(pool: Pool, run: RunFolder, slugs: Iterable[str], only: str | Non
         # With neither DAGMan nor a job of it in the queue, the lock is that of a DAGMan that crashed. It would make
         # the next one replay the log, and HTCondor 23.9's never ends when the last node is in it.
         dagman_file(dag, "lock").unlink(missing_ok=True)
-    rescued = any(dag.parent.glob(f"{dag.name}.rescue[0-9]*"))
+    reopen_in_rescue_files(run, regions)
+    rescued = bool(_rescue_files(dag))
     # -f overwrites condor_submit_dag's own files of the time before; PRE skips what the journals know
     again = ["-f"] if dagman_file(dag, "condor.sub").exists() and not rescued else []
     return pool.run(["condor_submit_dag", *again, str(dag)], cwd=dag.parent).returncode
@@ -73,6 +76,33 @@ def was_submitted(run: RunFolder, slugs: Iterable[str]) -> bool:
     """Return whether DAGMan ever worked on the run, or on a region of it."""
     dags = (run.study_dag, *(run.region(slug).dag for slug in slugs))
     return any(dagman_file(dag, "dagman.log").exists() for dag in dags)
+
+
+def reopen_in_rescue_files(run: RunFolder, slugs: Iterable[str]) -> None:
+    """Make DAGMan's rescue files, which say what is done, forget nodes that are to be run again."""
+    slugs = list(slugs)
+    dags = (run.study_dag, *(run.region(slug).dag for slug in slugs))
+    newest = [files[-1] for dag in dags if (files := _rescue_files(dag))]
+    if not newest:
+        return
+    again = {f"DONE {node}" for slug in slugs for node in _reopened(run, slug)}
+    for path in newest if again else []:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if line.strip() not in again]
+        if len(kept) < len(lines):
+            write_atomically(path, "".join(kept))
+
+
+def _rescue_files(dag: Path) -> list[Path]:
+    """Return what DAGMan left to go on from, the one that it will use last."""
+    return sorted(dag.parent.glob(f"{dag.name}.rescue[0-9][0-9][0-9]"))
+
+
+def _reopened(run: RunFolder, slug: str) -> list[NodeName]:
+    path = run.region(slug).journal
+    if not path.exists() or REOPENED not in path.read_bytes():  # few journals need to be parsed for this
+        return []
+    return [NodeName(slug, number) for number in Journal(path).read_outcomes().reopened]
 
 
 def _wait_until_gone(pool: Pool, dag: Path) -> int | None:

@@ -27,6 +27,7 @@ class Gpu:
     def __init__(self, runtime: Runtime, threads: int = 1) -> None:
         self._runtime, self._threads = runtime, threads
         self.versions: Mapping[str, str] = runtime.versions
+        self.device: Mapping[str, str] = runtime.device
 
     @classmethod
     @contextmanager

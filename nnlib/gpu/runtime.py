@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -16,6 +18,7 @@ from nnlib.errors import MachineError
 from nnlib.gpu.cubins import kept_in, machine_code, prepare_cupy
 from nnlib.gpu.cublas import Cublas
 from nnlib.gpu.sources import Signature, signatures
+from nnlib.machine import driver_version
 
 Array = Any  # cupy.ndarray
 Graph = Any  # cupy.cuda.Graph
@@ -99,6 +102,21 @@ class Runtime:
             "driver supports cuda": _version(runtime.driverGetVersion()),
             "gpu": properties["name"].decode(),
         }
+
+    @property
+    def device(self) -> dict[str, str]:
+        """What a result says of the GPU itself; what cannot be found out is left out."""
+        runtime = self._cupy.cuda.runtime
+        properties = runtime.getDeviceProperties(self._cupy.cuda.Device().id)
+        capability = f"{properties['major']}.{properties['minor']}" if "major" in properties else ""
+        facts = {
+            "name": properties["name"].decode(),
+            "uuid": _uuid(properties.get("uuid")),
+            "compute_capability": capability,
+            "driver": driver_version(),
+            "cuda": _version(runtime.runtimeGetVersion()),
+        }
+        return {name: value for name, value in facts.items() if value}
 
     @contextmanager
     def faults(self) -> Iterator[None]:
@@ -254,6 +272,15 @@ def _reason(cupy: Any) -> str:
     except Exception as error:  # which error depends on what is missing
         return f"{error}; nvidia-smi shows whether driver and GPU are there"
     return f"CUDA counts {count} GPUs; CUDA_VISIBLE_DEVICES may hide them"
+
+
+def _uuid(found: Any) -> str:
+    """Return a GPU's UUID as nvidia-smi writes it, or HTCondor's shorter one where CuPy says none."""
+    raw = found.get("bytes") if isinstance(found, dict) else found
+    if isinstance(raw, bytes) and len(raw) == 16:
+        return f"GPU-{uuid.UUID(bytes=raw)}"
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0]
+    return visible if visible.startswith("GPU-") else ""
 
 
 def _version(number: int) -> str:

@@ -111,7 +111,7 @@ def write_dagman_log(run: RunFolder, cluster: int) -> None:
     """Write the event log of a DAGMan job that runs, so that `status` asks the queue for its jobs."""
     log = run.study_dag.with_name(f"{run.study_dag.name}.dagman.log")
     events = (("000", SUBMITTED.format(node="")), ("001", EXECUTING))
-    log.write_text("".join(_event(code, cluster, 0, text) for code, text in events), encoding="utf-8")
+    log.write_text("".join(event(code, cluster, 0, text) for code, text in events), encoding="utf-8")
 
 
 def write_event_log(path: Path, jobs: int) -> None:
@@ -119,12 +119,13 @@ def write_event_log(path: Path, jobs: int) -> None:
     with path.open("w", encoding="utf-8") as file:
         for cluster in range(1, jobs + 1):
             node = NodeName(f"region-{cluster // 1000}", cluster % 1000)
-            file.write(_event("000", cluster, cluster, SUBMITTED.format(node=node)))
-            file.write(_event("001", cluster, cluster + 1, EXECUTING))
-            file.write(_event("005", cluster, cluster + 2, TERMINATED))
+            file.write(event("000", cluster, cluster, SUBMITTED.format(node=node)))
+            file.write(event("001", cluster, cluster + 1, EXECUTING))
+            file.write(event("005", cluster, cluster + 2, TERMINATED))
 
 
-def _event(code: str, cluster: int, second: int, text: str) -> str:
+def event(code: str, cluster: int, second: int, text: str) -> str:
+    """Return one event of a job as HTCondor writes it."""
     minutes, seconds = divmod(second % 86400, 60)
     hours, minutes = divmod(minutes, 60)
     stamp = f"2026-01-{1 + second // 86400:02d} {hours:02d}:{minutes:02d}:{seconds:02d}"

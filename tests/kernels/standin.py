@@ -145,7 +145,7 @@ class Cupy:
             memcpy2DAsync=self._copy_rows,
             runtimeGetVersion=lambda: 13000,
             driverGetVersion=lambda: 13000,
-            getDeviceProperties=lambda _: {"name": b"no GPU"},
+            getDeviceProperties=lambda _: {"name": b"no GPU", "uuid": bytes(range(16)), "major": 9, "minor": 0},
         )
         self.cuda = SimpleNamespace(
             Stream=Stream,

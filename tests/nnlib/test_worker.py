@@ -16,7 +16,7 @@ from nnlib_samples import NETWORK
 
 import nnlib
 from nnlib import backend, cli, worker
-from nnlib.contract import Metric, Role, Status, TrainSettings, result_from_json
+from nnlib.contract import Metric, Role, Status, TrainSettings, result_from_json, sha256_of, trial_from_json
 from nnlib.errors import CheckpointedError, EvictedError, MachineError
 from nnlib.step import Step
 from nnlib.threads import BLAS_THREADS
@@ -83,6 +83,9 @@ def test_a_job_of_its_own(make_trial, here):
     assert result.backend == backend.NAME
     assert {"python", "numpy", "scipy", "netCDF4", "nnlib"} <= set(result.versions)
     assert result.host
+    assert {"cpu", "cores", "kernel"} <= set(result.machine) and result.gpu == {}
+    assert (result.seed, result.code) == (trial_from_json(trial.read_text()).train.seed, "")
+    assert result.model == sha256_of(trial.parent / "model.nc")
     assert result.seconds > 0
     assert "epoch 1/6 loss " in stderr
     code, other = here(twin)

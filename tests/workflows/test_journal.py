@@ -153,3 +153,34 @@ def test_many_processes_at_once(journal):
     for worker in workers:
         worker.join()
     assert sorted(journal.read().settled) == list(range(80))
+
+
+def test_what_a_newer_version_wrote_is_passed_over(journal):
+    line = '{"event": "settled", "time": 1.0, "trial": 1, "status": "ok", "reason": "", "value": 0.5, '
+    line += '"host": "w", "promoted": false}'
+    journal.path.write_text(f'{line}\n{{"event": "praised", "time": 2.0, "trial": 1}}\n')
+    for history in (journal.read(), journal.read_outcomes()):
+        assert history.settled[1].value == 0.5
+
+
+def test_what_is_reopened_is_settled_again(journal):
+    settle(journal, 1, value=0.9, seconds=4.0)
+    settle(journal, None, value=0.8)
+    for trial in (1, None):
+        with journal.locked():
+            journal.append("reopened", trial=trial)
+    for history in (journal.read(), journal.read_outcomes()):
+        assert (history.settled, history.final, history.reopened) == ({}, None, {1, None})
+        assert history.outcome(1) is None and history.ended == 0
+    assert journal.read().attempt_seconds == 4.0  # a budget has been spent on it
+    settle(journal, 1, value=0.2)
+    assert journal.read().outcome(1).value == 0.2 and journal.read().reopened == {None}
+
+
+def test_a_trial_that_is_reopened_is_cancelled_no_more(journal):
+    with journal.locked():
+        journal.append("cancelled", trial=1)
+    assert journal.read().cancelled == {1}
+    with journal.locked():
+        journal.append("reopened", trial=1)
+    assert journal.read().cancelled == set()

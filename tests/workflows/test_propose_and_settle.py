@@ -488,3 +488,52 @@ def test_free_text_cannot_break_the_report(run):
     row = replace(summary.regions[0], region="a|b<script>", reason="x\n| y |")
     text = to_markdown(replace(summary, regions=(row,)))
     assert "<script" not in text and "a\\|b" in text and "\n| y" not in text
+
+
+def cancel(folder, number):
+    journal = Journal(folder.journal)
+    with journal.locked():
+        journal.append("cancelled", trial=number)
+
+
+@pytest.mark.parametrize("exit_code", [-1002, 4, 75, 143])
+def test_a_cancelled_trial_is_removed_whatever_its_job_says(folder, exit_code):
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    cancel(folder, 0)
+    settled = settle_trial(folder, node, JobEnd(exit_code, 0, 2))
+    assert (settled.status, settled.reason) == ("removed", "cancelled")
+    assert prepare_trial(folder, node) is False  # a rescue DAG does not run it again
+    assert Journal(folder.journal).read().attempts == 0
+
+
+def test_a_cancelled_trial_that_succeeded_first_counts(folder):
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    finish(folder, node, 0.5)
+    cancel(folder, 0)
+    settled = settle_trial(folder, node, END)
+    assert settled.ok and settled.result == sha256_of(folder.trial(node) / "result.json")
+
+
+def test_a_trial_cancelled_before_its_pre_script_is_settled_by_that(folder):
+    prepare_trial(folder, NodeName("germany", 0))
+    cancel(folder, 1)
+    node = NodeName("germany", 1)
+    assert prepare_trial(folder, node) is prepare_trial(folder, node) is False
+    assert folder.journal.read_text().count('"settled"') == 1
+    assert Journal(folder.journal).read().settled[1].reason == "cancelled"
+    assert not (folder.trial(node) / "trial.json").exists()
+
+
+def test_a_champion_says_what_made_it(folder):
+    play_trials(folder, [0.1, 0.4, 0.2, 0.3])
+    prepare_final(folder, FINAL)
+    finish(folder, FINAL, 0.5, code="c" * 64, host="w1", machine={"cpu": "EPYC"}, gpu={"name": "H200"}, seed=7)
+    settle_final(folder, FINAL, END)
+    facts = json.loads(folder.champion_metrics.read_text())
+    assert (facts["trial"], facts["run"], facts["seed"]) == (1, folder.path.parents[1].name, 7)
+    assert (facts["code"], facts["host"]) == ("c" * 64, "w1")
+    assert (facts["machine"], facts["gpu"]) == ({"cpu": "EPYC"}, {"name": "H200"})
+    assert facts["inputs"]["data.final.nc"] == sha256_of(folder.path / "data.final.nc")
+    assert facts["sha256"] == sha256_of(folder.champion_model)

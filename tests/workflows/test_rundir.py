@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.workflows.test_config import HOSTILE
 from workflows import bundle
 from workflows.config import load_config
 from workflows.errors import ConfigError, RegiondagError
+from workflows.provenance import commit_of, commits
 from workflows.rundir import create_run
 
 
@@ -30,11 +32,22 @@ def test_everything_the_run_needs_is_in_it(study_file, tmp_path):
     run = create(study_file, tmp_path / "runs")
     manifest = json.loads(run.manifest.read_text())
     assert manifest["regions"] == {"united-kingdom": "United Kingdom", "germany": "Germany"}
-    assert len(manifest["sha256"]) == 2 + 3 + 1 + 2 * 5  # archives, scripts, study.yaml, data and network of both
+    # Archives, scripts, study.yaml; of both regions region.json, network, data.
+    assert len(manifest["sha256"]) == 2 + 3 + 1 + 2 * 6
     for name, digest in manifest["sha256"].items():
         assert hashlib.sha256((run.path / name).read_bytes()).hexdigest() == digest
     assert all(os.access(run.path / script, os.X_OK) for script in ("pre.sh", "post.sh", "train.sh"))
     assert [path.name for path in run.path.parent.iterdir()] == [run.path.name]
+
+
+def test_only_its_owner_may_enter_a_run(study_file, tmp_path):
+    """Whatever the umask: it holds a region's data, its models, and the programs that run as its owner."""
+    before = os.umask(0o002)
+    try:
+        run = create(study_file, tmp_path / "runs")
+    finally:
+        os.umask(before)
+    assert run.path.stat().st_mode & 0o777 == 0o700
 
 
 def test_two_runs_in_one_second_have_two_names(study_file, tmp_path):
@@ -109,3 +122,42 @@ def test_the_manager_archive_holds_all_it_imports(study_file, tmp_path):
     done = subprocess.run([sys.executable, "-I", archive, "post", run.path, "report", "2", "1", "0"],
                           capture_output=True, text=True, check=False, cwd=tmp_path)  # fmt: skip
     assert done.returncode == 1 and (run.report / "summary.md").exists(), done.stdout
+
+
+def test_the_manifest_says_what_the_run_was_made_with(study_file, tmp_path):
+    run = create_run(
+        load_config(study_file),
+        tmp_path / "runs",
+        htcondor=(23, 9, 6),
+        standing={},
+        progress=print,
+        image="SUITE=trixie",
+    )
+    manifest = json.loads(run.manifest.read_text())
+    assert manifest["versions"]["htcondor"] == "23.9.6"
+    assert {"regiondag", "python", "numpy", "scipy", "netCDF4", "jinja2", "PyYAML"} <= set(manifest["versions"])
+    assert manifest["image"] == "SUITE=trixie"
+    assert manifest["sources"]["regions/germany/data.test.nc"] == str(tmp_path / "data" / "germany.test.nc")
+    assert "study" not in manifest["git"]
+
+
+def git(folder, *words):
+    identity = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
+    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="no Git")
+def test_a_study_in_a_checkout_names_its_commit_and_what_was_changed(study_file, tmp_path, monkeypatch):
+    git(tmp_path, "init")
+    git(tmp_path, "add", "study.yaml")
+    git(tmp_path, "commit", "-m", "first")
+    marker = tmp_path / "run-by-git"
+    git(tmp_path, "config", "core.fsmonitor", f"touch {marker}")  # of a checkout that somebody else made
+    clean = commits(study_file)["study"]
+    assert len(clean["commit"]) == 40 and clean["dirty"] is False
+    study_file.write_text(STUDY + "\n")
+    assert commits(study_file)["study"] == {"commit": clean["commit"], "dirty": True}
+    assert commit_of(tmp_path / "data", top=True) is None  # a folder in a checkout is not the checkout
+    assert not marker.exists()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commits(study_file) == {}

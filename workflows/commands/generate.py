@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from workflows.names import RunFolder
+    from workflows.pool import Pool
     from workflows.standing import Standing
     from workflows.study import Config
 
@@ -79,10 +80,13 @@ def make_run(
     `earlier` are the study's runs so far, the newest first; `standing` the champions among them that have to be beaten.
     """
     from workflows.earlier import find_earlier
+    from workflows.pool import find_pool
+    from workflows.provenance import pool_image
     from workflows.rundir import create_run
     from workflows.terminal import progress_bar
 
-    version = _version(arguments.htcondor, pool)
+    found = find_pool(pool)
+    version = _version(arguments.htcondor, found)
     with progress_bar("regions") as progress:
         created = create_run(
             config,
@@ -91,6 +95,7 @@ def make_run(
             standing=standing,
             progress=progress,
             earlier=find_earlier(earlier, config.regions),
+            image=pool_image(found),
         )
     print(created.path, flush=True)
     return created
@@ -107,13 +112,11 @@ def say_what_is_next(created: RunFolder) -> None:
     )
 
 
-def _version(wanted: str | None, pool_name: str | None) -> tuple[int, int, int]:
+def _version(wanted: str | None, pool: Pool | None) -> tuple[int, int, int]:
     from workflows.errors import UsageError
     from workflows.features import OLDEST, parse_version
-    from workflows.pool import find_pool
 
     if wanted is None:
-        pool = find_pool(pool_name)
         return pool.version if pool else OLDEST
     try:
         version = parse_version(wanted)

@@ -5,24 +5,31 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workflows.commands.verbs import add_verb, run_verb
-from workflows.errors import UsageError
+from workflows.errors import PoolError, UsageError
 
 if TYPE_CHECKING:
     from workflows.names import RunFolder
+    from workflows.trialquery import Places
     from workflows.trialtable import RunTrials
 
 HELP = "show a run's trials, draw them, or export them to Optuna or CSV"
 
 DESCRIPTION = """Everything here is read from the regions' journals, so it works at any time: before, while and after
-the run is processed, with or without a pool."""
+the run is processed, with or without a pool. While a pool works on the run, `show` also says where each trial's job is.
+To cancel, prioritise or run trials again: regiondag trial."""
+
+WHERE = """only trials for which this holds: hyperparameters, trial, status, value, epochs, seconds, won, job, host and
+priority, compared as in search.constraints; such as "learning_rate < 0.01 and status == ok" """
 
 EPILOG = """examples:
   regiondag study show RUN Germany --sort value
   regiondag study show RUN --failed
+  regiondag study show RUN --where "optimizer == adam and value > 0.1"
   regiondag study plot RUN
   regiondag study export RUN --optuna trials.log && optuna-dashboard trials.log"""
 
@@ -38,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("region", nargs="?", metavar="REGION", help="of this region alone (its name, or its folder's)")
     show.add_argument("--sort", choices=SORTS, default="trial", help="the best value or the longest first")
     show.add_argument("--failed", action="store_true", help="only trials that failed, with their reasons")
+    show.add_argument("--where", metavar="CONDITION", help=WHERE)
+    show.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
     show.add_argument("--json", action="store_true", help="one JSON object on stdout, with every metric")
 
     export = _add_verb(verbs, "export", _export, "write all trials for other programs")
@@ -83,17 +92,44 @@ def _read(arguments: argparse.Namespace) -> tuple[RunFolder, RunTrials]:
 
 def _show(arguments: argparse.Namespace) -> int:
     from workflows.terminal import print_long_table
+    from workflows.trialquery import headings_with_places, parse_query, with_places
     from workflows.trialtable import headings, sort_rows, summary_line, table, to_json
 
-    _, trials = _read(arguments)
+    folder, trials = _read(arguments)
+    places = _places(folder, [region.spec.slug for region in trials.regions], arguments.pool)
     rows = [row for row in sort_rows(trials.rows, arguments.sort) if row.failed or not arguments.failed]
+    if arguments.where is not None:
+        query = parse_query(arguments.where, trials.rows)
+        rows = [row for row in rows if query.matches(row, places.get((row.slug, row.trial)))]
     if arguments.json:
-        print(json.dumps(to_json(trials, rows), ensure_ascii=False))
+        raw = to_json(trials, rows)
+        for row in raw["trials"]:
+            place = places.get((row["slug"], row["trial"]))
+            row["queued"] = None if place is None else asdict(place)
+        print(json.dumps(raw, ensure_ascii=False))
+    elif rows and places:
+        title, columns = summary_line(trials), headings_with_places(headings(rows))
+        print_long_table(title, columns, with_places(rows, table(rows), places))
     elif rows:
         print_long_table(summary_line(trials), headings(rows), table(rows))
     else:
         print(summary_line(trials))
     return 0
+
+
+def _places(folder: RunFolder, slugs: list[str], pool: str | None) -> Places:
+    """Return where jobs are, nothing while no DAG is in progress; says so where that cannot be known."""
+    from workflows.pool import find_pool
+    from workflows.submission import was_submitted
+    from workflows.trialverbs import places_of, queue_of
+
+    if not was_submitted(folder, slugs):
+        return {}
+    try:
+        return places_of(queue_of(folder, slugs, find_pool(pool)))
+    except PoolError as error:
+        _tell(f"where jobs are is not known: {error}")
+        return {}
 
 
 def _export(arguments: argparse.Namespace) -> int:

@@ -188,6 +188,9 @@ def test_a_job_on_a_gpu(make_trial, capsys):
     assert (code, result["status"], result["backend"]) == (0, "ok", "cupy")
     assert result["versions"]["gpu"] == "no GPU"
     assert result["versions"]["cuda"] == "13.0"
+    gpu = {name: value for name, value in result["gpu"].items() if name != "driver"}  # there may be one
+    uuid = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    assert gpu == {"name": "no GPU", "uuid": uuid, "compute_capability": "9.0", "cuda": "13.0"}
 
 
 @pytest.mark.usefixtures("absent", "_signals")

@@ -1,0 +1,27 @@
+"""The benchmark of looking at runs: its made-up event logs are text that the bindings and our own reader take."""
+
+from __future__ import annotations
+
+import json
+
+from tests.workflows.conftest import write_study
+from workflows import condor
+from workflows.cli import main
+from workflows.eventlog import read_attempts
+from workflows.names import JOB_LOG, RunFolder
+
+
+def test_the_logs_are_htcondors_text(bench, tmp_path, capsys):
+    assert main(["generate", str(write_study(tmp_path)), "--htcondor", "25.14"]) == 0
+    run = RunFolder(next(tmp_path.glob("runs/run-*")))
+    slugs = list(json.loads(run.manifest.read_text())["regions"])
+    bench("looking").write_job_logs(run, slugs, settled=4, evicted_share=0.5)
+    attempts = read_attempts(run)
+    assert len(attempts) == 8 and all(one.exit_code == 0 and one.asked["gpus"] == 1 for one in attempts)
+    evicted = [one for one in attempts if len(one.legs) == 2]
+    assert 0 < len(evicted) < 8 and not any(one.legs[0].kept for one in evicted)
+    assert {leg.facts["gpu"] for one in attempts for leg in one.legs} == {"NVIDIA A10G"}
+    for log in run.path.glob(f"regions/*/trials/*/{JOB_LOG}"):
+        events = condor.bindings(None).JobEventLog(str(log)).events(stop_after=0)
+        assert len(list(events)) in (8, 13)
+    capsys.readouterr()

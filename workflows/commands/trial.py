@@ -1,0 +1,127 @@
+"""`regiondag trial`: cancel single trials of a run, run them again, change their priority."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workflows.commands.verbs import add_verb, run_verb, tell
+from workflows.errors import UsageError
+
+if TYPE_CHECKING:
+    from workflows.names import NodeName
+    from workflows.trialverbs import Answer, Queue
+
+HELP = "cancel trials of a run, run them again, change their priority"
+DESCRIPTION = """Trials are numbers, ranges, or `final`; `regiondag study show RUN` lists them, with what their jobs do.
+The DAG goes on meanwhile. The exit code is 1 when one of the trials could not be dealt with."""
+EPILOG = """examples:
+  regiondag study show RUN Germany --where "job == held"
+  regiondag trial cancel RUN Germany 7 9-12
+  regiondag trial rerun RUN Germany --where "status == machine or status == removed"
+  regiondag trial priority RUN Germany 3 --priority 10"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs and their arguments."""
+    parser.epilog = EPILOG
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    cancel = _add_verb(verbs, "cancel", _cancel, "remove a trial's job for good; the trial counts as one that failed")
+    cancel.description = (
+        "Remove a trial's job from the queue. The trial is settled as removed, with the reason `cancelled`, and counts "
+        "as one that failed; the study goes on, and does not run it when the DAG is submitted again. `rerun` undoes it."
+    )
+    rerun = _add_verb(verbs, "rerun", _rerun, "run a trial again: its job now, or when the DAG is submitted again")
+    rerun.description = (
+        "A trial whose job runs starts again (condor_vacate_job), one that is held is released. A trial that has ended "
+        "is run again when the DAG is submitted again, and what it came to before is forgotten; so is the final "
+        "training, since another trial may win then. Trials that were proposed after it keep their hyperparameters."
+    )
+    rerun.add_argument("--force", action="store_true", help="also trials that ended well or were pruned")
+    priority = _add_verb(verbs, "priority", _priority, "change which of the jobs that wait are started first")
+    priority.add_argument(
+        "--priority", type=int, required=True, metavar="N", help="higher ones start first; jobs have 0 at first"
+    )
+    priority.description = (
+        "Set the priority of a trial's job among all jobs of the same user. It is the job's: one that is tried again "
+        "after a fault of the machine, as a new job, has 0 again."
+    )
+
+
+def _add_verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, verb: object, text: str
+) -> argparse.ArgumentParser:
+    parser = add_verb(verbs, name, verb, text)
+    parser.add_argument("run_directory", type=Path, metavar="RUN")
+    parser.add_argument("region", metavar="REGION", help="its name, or its folder's")
+    parser.add_argument("trials", nargs="*", metavar="TRIAL", help="7, 3-5 or final")
+    parser.add_argument("--where", metavar="CONDITION", help="those for which this holds, as in `regiondag study show`")
+    parser.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
+    return parser
+
+
+run = run_verb
+
+
+def _cancel(arguments: argparse.Namespace) -> int:
+    from workflows.trialverbs import cancel
+
+    queue, nodes = _chosen(arguments)
+    return _report(cancel(queue, node) for node in nodes) if nodes else 0
+
+
+def _rerun(arguments: argparse.Namespace) -> int:
+    from workflows.trialverbs import rerun
+
+    queue, nodes = _chosen(arguments)
+    return _report(rerun(queue, node, force=arguments.force) for node in nodes) if nodes else 0
+
+
+def _priority(arguments: argparse.Namespace) -> int:
+    from workflows.pool import require_pool
+    from workflows.trialverbs import prioritise
+
+    require_pool(arguments.pool)
+    queue, nodes = _chosen(arguments)
+    return _report(prioritise(queue, node, arguments.priority) for node in nodes) if nodes else 0
+
+
+def _chosen(arguments: argparse.Namespace) -> tuple[Queue, list[NodeName]]:
+    """Return the region's queue, and the nodes that are meant: those that are named and those that `--where` finds."""
+    from workflows.journal import Journal
+    from workflows.names import NodeName, RunFolder
+    from workflows.pool import find_pool
+    from workflows.regionspec import read_spec
+    from workflows.report import read_manifest
+    from workflows.trialquery import parse_query, parse_trials
+    from workflows.trialtable import find_region, trials_of
+    from workflows.trialverbs import places_of, queue_of
+
+    if not arguments.trials and arguments.where is None:
+        raise UsageError('no trial is named; give numbers, `final`, or --where "status == machine"')
+    folder = RunFolder(arguments.run_directory.resolve())
+    slug = find_region(read_manifest(folder)["regions"], arguments.region)
+    numbers = parse_trials(arguments.trials)
+    queue = queue_of(folder, [slug], find_pool(arguments.pool))
+    if arguments.where is not None:
+        region = folder.region(slug)
+        rows = trials_of(read_spec(region.spec), Journal(region.journal).read()).rows
+        query, places = parse_query(arguments.where, rows), places_of(queue)
+        numbers += [row.trial for row in rows if query.matches(row, places.get((slug, row.trial)))]
+        if not numbers:
+            tell(f"no trial of {arguments.region} meets --where {arguments.where!r}")
+    return queue, [NodeName(slug, number) for number in dict.fromkeys(numbers)]
+
+
+def _report(answers: Iterable[Answer]) -> int:
+    """Say what became of each trial, as it does; the exit code is 1 when one could not be dealt with."""
+    from workflows.trialtable import plain
+
+    failed = 0
+    for answer in answers:
+        print(plain(f"{answer.node}: {answer.text}"), file=sys.stdout if answer.done else sys.stderr, flush=True)
+        failed |= not answer.done
+    return int(failed)

@@ -1,0 +1,45 @@
+"""`regiondag verify RUN`: is everything in a run directory what it was?"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+HELP = "check a run directory against all of its checksums"
+DESCRIPTION = """Compare inputs, scripts, code, champions, models, results and checkpoints with the SHA-256 that
+manifest.json, region.json, metrics.json, the journals and the results have of them, and every outcome in a journal with
+its trial's files. Prints what is wrong and what to do about it, a line for each. Exit code 1 if anything is."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("run_directory", type=Path, metavar="RUN")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check and print."""
+    from workflows.names import RunFolder
+    from workflows.terminal import progress_bar
+    from workflows.trialtable import plain
+    from workflows.verify import verify
+
+    folder = RunFolder(arguments.run_directory.resolve())
+    with progress_bar("files") as progress:
+        found = verify(folder, progress, _check_checkpoint)
+    for finding in found.findings:
+        print(plain(f"{finding.path}: {finding.seen}. {finding.advice[:1].upper()}{finding.advice[1:]}"))
+    told = f"{found.files} files and {found.outcomes} outcomes checked"
+    wrong = len(found.findings)
+    print(f"{told}: {f'{wrong} not as they were' if wrong else 'all as they were'}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _check_checkpoint(path: Path) -> None:
+    from nnlib.checkpoint import check_whole
+    from nnlib.errors import NnlibError
+
+    try:
+        check_whole(path)
+    except NnlibError as error:
+        raise ValueError(str(error)) from error
