@@ -17,6 +17,14 @@ from workflows.pool import NAME_VARIABLE, Pool, known_pools, lifecycle
 settings.register_profile("patient", deadline=None)  # a busy machine is no failure
 settings.load_profile("patient")
 
+
+def find_chromium() -> str | None:
+    """Return the path of a browser that the tests can drive."""
+    return next(
+        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    )
+
+
 SUITE = os.environ.get("REGIONDAG_TEST_SUITE", "trixie")
 
 # One slot with the GPUs and one without, on a machine made to look bigger than it may be.
@@ -33,11 +41,15 @@ RUN_AREAS = Path(__file__).resolve().parents[1] / ".pytest-runs"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests with a pool time for the first of them to build the root folder; skip those that find no GPU."""
+    """Give tests with a pool time to build the root folder; skip those that find no GPU or no browser."""
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not usable():
         for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason="no GPU that CuPy can use"))
+    if not find_chromium() and not os.environ.get("CI"):  # which must not pass over what it cannot test
+        for item in items:
+            if item.get_closest_marker("browser"):
+                item.add_marker(pytest.mark.skip(reason="no Chromium: sudo apt-get install chromium"))
     for item in items:
         if "pool" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(900))

@@ -1,14 +1,14 @@
-"""Drive a headless Chromium by its DevTools protocol over two pipes: the standard library and the browser are enough."""
+"""Drive a headless Chromium by its DevTools protocol, over two pipes: needs the browser and no package."""
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,8 +42,9 @@ def find_chromium() -> str | None:
 class Page:
     """A tab, with what its console said and what it asked the network for."""
 
-    def __init__(self, browser: Chromium, session: str, downloads: Path) -> None:
+    def __init__(self, browser: Chromium, session: str, target: str, downloads: Path) -> None:
         self.browser = browser
+        self.target = target
         self.session = session
         self.downloads = downloads
         self.complaints: list[str] = []
@@ -121,17 +122,17 @@ class Chromium:
         self.pages: dict[str, Page] = {}
         to_browser, self.send_to = os.pipe()
         self.read_from, from_browser = os.pipe()
-        # The shell gives the pipes the numbers that Chromium wants; a session of its own ends as a whole.
+        # Chromium reads from 3 and writes to 4; the pipes' own numbers must be none of these.
+        ends = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in (to_browser, from_browser)]
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            *((os.POSIX_SPAWN_DUP2, end, number) for number, end in enumerate(ends, start=3)),
+        ]
         words = [program, *FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"]
-        self.process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "sh", *words],
-            pass_fds=(to_browser, from_browser),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        os.close(to_browser)
-        os.close(from_browser)
+        self.process = os.posix_spawn(program, words, os.environ, file_actions=actions, setsid=True)
+        for end in (to_browser, from_browser, *ends):
+            os.close(end)
 
     def call(self, method: str, session: str | None = None, **values: Any) -> dict[str, Any]:
         """Send a command and return its result; events that come before it are given to their pages."""
@@ -164,26 +165,34 @@ class Chromium:
         """Open a tab."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = self.pages[session] = Page(self, session, self.folder / "downloads")
+        page = self.pages[session] = Page(self, session, target, self.folder / "downloads")
         for domain in ("Page", "Runtime", "Network", "Log"):
             page.call(f"{domain}.enable")
         self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(page.downloads))
         page.size(width, height)
         return page
 
+    def close_pages(self) -> None:
+        """Close all tabs that were opened here."""
+        for page in self.pages.values():
+            self.call("Target.closeTarget", targetId=page.target)
+        self.pages.clear()
+
     def close(self) -> None:
         """End the browser and all that it started."""
         for pipe in (self.send_to, self.read_from):
             os.close(pipe)
+        deadline = time.monotonic() + 5
+        while os.waitpid(self.process, os.WNOHANG) == (0, 0):
+            if time.monotonic() > deadline:
+                os.killpg(self.process, signal.SIGKILL)
+                os.waitpid(self.process, 0)
+                break
+            time.sleep(0.02)
         try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            os.killpg(self.process, signal.SIGKILL)  # helpers that have not noticed
         except ProcessLookupError:
             pass
-        self.process.wait()
 
 
 @contextmanager

@@ -35,6 +35,7 @@ PACKAGES = (
     "cupy-cuda12x",
     "pandas",
     "pyarrow",
+    "plotly",
 )
 MB = 1 << 20
 
@@ -88,8 +89,14 @@ class Measured:
 Group = Callable[[], Iterable[Row]]  # measures one or more rows
 
 
-def measure(argv: Sequence[str | Path], *, timeout: float = 600, env: Mapping[str, str] | None = None) -> Measured:
-    """Run a program in a process of its own; NotMeasuredError if it fails or takes too long."""
+def measure(
+    argv: Sequence[str | Path],
+    *,
+    timeout: float = 600,
+    env: Mapping[str, str] | None = None,
+    codes: Sequence[int] = (0,),
+) -> Measured:
+    """Run a program in a process of its own; NotMeasuredError if it takes too long, or ends with none of `codes`."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         begin = time.perf_counter()
         process = subprocess.Popen(
@@ -98,7 +105,7 @@ def measure(argv: Sequence[str | Path], *, timeout: float = 600, env: Mapping[st
         usage = _wait(process, begin + timeout, argv)
         seconds = time.perf_counter() - begin
         texts = [_text(file) for file in (output, errors)]
-    if process.returncode:
+    if process.returncode not in codes:
         raise NotMeasuredError(f"{_name(argv)} ended with {process.returncode}: {texts[1][-300:].strip()}")
     return Measured(seconds, usage.ru_maxrss / 1024, texts[0])
 

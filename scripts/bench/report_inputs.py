@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from nnlib.contract import Metric, TrainSettings
 from workflows.attempts import Attempt, Hold, Leg, Span
 from workflows.journal import Journal, Settled
-from workflows.names import NodeName, RunFolder
+from workflows.names import JOB_LOG, NodeName, RunFolder
 from workflows.regionspec import RegionSpec, spec_to_json
 from workflows.space import Choice, Integer, Real, random_point
 from workflows.study import Search
@@ -108,7 +109,7 @@ def _outcome(rng: random.Random, epochs: int, trial: int, point: dict[str, Any])
     return Settled(trial, status, reason, curve[best], metrics, curve=curve, best_epoch=best + 1, seconds=9.0 * ran)
 
 
-def make_attempts(run: RunFolder, shape: Shape) -> list[Attempt]:
+def make_attempts(shape: Shape) -> list[Attempt]:
     """Return the tries of all jobs: slots in turn, some of them evicted, held, or tried again after a fault."""
     rng = random.Random(7)  # noqa: S311 - no secret
     slots = [f"slot1_{number % 8 + 1}@gpu-{number // 8}.example.org" for number in range(shape.slots)]
@@ -149,3 +150,42 @@ def _leg(rng: random.Random, slot: str, start: float, seconds: float, ending: st
     kept = ending == "done" or rng.random() < 0.3
     facts = {"GPU": "NVIDIA L4"}
     return Leg(slot.partition("@")[2], slot, Span(start + 8, end), into, out, ending, reason, kept, facts)
+
+
+# --- the same as HTCondor writes it ------------------------------------------------------------------------
+
+HOST = "<127.0.0.1:9618?addrs=127.0.0.1-9618&alias=worker.local>"
+
+
+def write_logs(run: RunFolder, attempts: Iterable[Attempt]) -> None:
+    """Write each node's event log."""
+    texts: dict[NodeName, list[str]] = {}
+    for attempt in attempts:
+        texts.setdefault(attempt.node, []).extend(_events(attempt))
+    for node, events in texts.items():
+        folder = run.region(node.slug).trial(node)
+        folder.mkdir(parents=True)
+        (folder / JOB_LOG).write_text("".join(events), encoding="utf-8")
+
+
+def _events(attempt: Attempt) -> Iterator[str]:
+    def event(code: int, when: float | None, text: str) -> str:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when))
+        return f"{code:03d} ({int(attempt.job.split('.')[0]):03d}.000.000) {stamp} {text}\n...\n"
+
+    yield event(0, attempt.queued.start, f"Job submitted from host: {HOST}\n    DAG Node: {attempt.node}")
+    for hold in attempt.holds:
+        yield event(12, hold.held.start, f"Job was held.\n\t{hold.reason}\n\tCode {hold.code} Subcode {hold.subcode}")
+        yield event(13, hold.held.end, "Job was released.\n\tvia condor_release (by user condor)")
+    for leg in attempt.legs:
+        into, out = leg.transfer_in, leg.transfer_out
+        yield event(40, into and into.start, "Started transferring input files")
+        yield event(40, into and into.end, "Finished transferring input files")
+        facts = '\tCpus = 1\n\tEC2InstanceType = "g5.xlarge"\n\tGPUs = 1\n\tGPUs_DeviceName = "NVIDIA A10G"'
+        yield event(1, leg.running.start, f"Job executing on host: {HOST}\n\tSlotName: {leg.slot}\n{facts}")
+        if leg.ending == "evicted":
+            yield event(4, leg.running.end, f"Job was evicted.\n\t(0) CPU times\n\tReason: {leg.reason}")
+            continue
+        yield event(40, out and out.start, "Started transferring output files")
+        yield event(40, out and out.end, "Finished transferring output files")
+        yield event(5, leg.running.end, f"Job terminated.\n\t(1) Normal termination (return value {attempt.exit_code})")

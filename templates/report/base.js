@@ -4,7 +4,8 @@
 const byId = id => document.getElementById(id);
 
 async function unpacked(id) {
-  const bytes = Uint8Array.from(atob(byId(id).textContent), letter => letter.charCodeAt(0));
+  const letters = atob(byId(id).textContent), bytes = new Uint8Array(letters.length);
+  for (let at = 0; at < bytes.length; at++) bytes[at] = letters.charCodeAt(at);
   byId(id).textContent = "";
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }

@@ -23,7 +23,7 @@ function fillHead() {
   const figures = [
     ["regions", data.regions.length], ["promoted", having("promoted")], ["kept", having("kept")], ["failed", having("failed")], ["unfinished", having("unfinished")],
     ["trials settled", `${trials} of ${sum(region => region.counts.planned)}`], ["trials failed", sum(region => region.counts.failed)], ["pruned", sum(region => region.counts.pruned)],
-    ["hours of training", digits(sum(region => region.hours), 2)], ["GPU hours", digits(data.gpu_hours, 2) || "-"],
+    ["hours of training", digits(sum(region => region.hours), 2)], ["GPU hours", data.gpu_hours ? digits(data.gpu_hours, 2) : "-"],
     ["hours lost on slots", digits(data.lost_hours, 2) || "-"], ["evictions", data.timeline.from.length ? data.evictions : "-"],
     ["cost", data.currency ? money(sum(region => region.cost)) : "-"],
   ];
@@ -141,7 +141,7 @@ function prepareRegion() {
     show("curves", curves, curveLayout(region, rows), curves ? `${region.metric} on the validation part after each epoch.` : "No trial has a learning curve yet.");
     const axes = done.length > 1 ? parallelAxes(region, done) : [];
     show("parallel", axes.length > 1 ? parallelTraces(region, axes, done, trial) : null, axes.length > 1 ? parallelLayout(axes, done, innerWidth < 600) : {},
-      axes.length > 1 ? `${done.length} trials; the better, the darker and the wider.` : "Two values and a hyperparameter that varies are needed.");
+      axes.length > 1 ? `${done.length} trials; the better, the stronger the line.` : "Two values and a hyperparameter that varies are needed.");
   };
 }
 

@@ -32,7 +32,7 @@ function frame(figure, title, name, rows) {
     caption.textContent = text;
     plot.setAttribute("aria-label", `${title}: ${text}`);
     plot.hidden = !traces;
-    if (traces) Plotly.react(plot, traces, {...layoutOf(layout), width: plot.clientWidth}, CONFIG);
+    if (traces) Plotly.react(plot, traces, {...layoutOf(layout), width: plot.clientWidth}, {...CONFIG, displayModeBar: innerWidth < 600 ? false : "hover"});
     else Plotly.purge(plot);
     return plot;
   };
@@ -90,7 +90,7 @@ function historyTraces(region, rows, picked) {
 function historyLayout(region, rows) {
   const wide = isWide(region, rows.filter(row => row.value !== null).map(row => row.value));
   return {
-    xaxis: {title: {text: "trial"}}, yaxis: {title: {text: inert(region.metric)}, type: wide ? "log" : "linear", domain: [0.08, 1]},
+    xaxis: {title: {text: "trial"}, anchor: "y2"}, yaxis: {title: {text: inert(region.metric)}, type: wide ? "log" : "linear", domain: [0.08, 1]},
     yaxis2: {domain: [0, 0.06], range: [0, 1], showgrid: false, zeroline: false, tickvals: [], fixedrange: true},
   };
 }

@@ -41,25 +41,25 @@ function slotTimeline(figure, time, describe, rows) {
   figure.querySelector(".plot").before(legend);
   figure.querySelector(".plot").after(readout);
   const label = row => inert(shortened(row, innerWidth < 600 ? 12 : 32)), longest = () => Math.max(...time.rows.map(row => Math.min(row.length, innerWidth < 600 ? 12 : 32)));
+  const place = figure.querySelector(".plot"), margin = {l: 0, r: 12, t: 28, b: 44};
   const full = [-0.01 * end / size, 1.01 * end / size];
   let range = full, plot, at = -1, painting = false;
 
   function picture() {
-    const area = plot.querySelector(".nsewdrag").getBoundingClientRect(), dense = devicePixelRatio || 1;
-    const canvas = element("canvas", {width: Math.max(area.width * dense, 1), height: Math.max(area.height * dense, 1)});
+    const dense = devicePixelRatio || 1, width = place.clientWidth - margin.l - margin.r;
+    const canvas = element("canvas", {width: Math.max(width * dense, 1), height: count * tall * dense});
     const context = canvas.getContext("2d"), [low, high] = range.map(value => value * size);
     const across = canvas.width / (high - low), down = canvas.height / count;
     time.from.forEach((from, index) => {
       const x = (from - low) * across, width = time.seconds[index] * across;
       if (x + width >= 0 && x <= canvas.width) paint(context, time.phase[index], Math.max(x, -50), time.row[index] * down, Math.min(x + width, canvas.width + 50) - Math.max(x, -50), down);
     });
-    return canvas.toDataURL();
+    return [{source: canvas.toDataURL(), xref: "x", yref: "y", x: range[0], y: -0.5, sizex: range[1] - range[0], sizey: count, sizing: "stretch", layer: "above"}];
   }
 
   function again() {
     painting = true;
-    const image = {source: picture(), xref: "x", yref: "y", x: range[0], y: -0.5, sizex: range[1] - range[0], sizey: count, sizing: "stretch", layer: "above"};
-    Promise.resolve(Plotly.relayout(plot, {images: [image]})).finally(() => { painting = false; });
+    Promise.resolve(Plotly.relayout(plot, {images: picture()})).finally(() => { painting = false; });
   }
 
   function show() {
@@ -70,14 +70,14 @@ function slotTimeline(figure, time, describe, rows) {
       return element("li", {}, sample, PHASES[phase].name);
     }));
     const first = !plot;
+    margin.l = 14 + 5.8 * longest();
     plot = draw([{x: [full[0]], y: [0], mode: "markers", marker: {opacity: 0}, hoverinfo: "skip", showlegend: false}], {
-      height: 60 + count * tall, margin: {l: 14 + 5.8 * longest(), r: 12, t: 6, b: 44},
+      height: margin.t + count * tall + margin.b, margin, images: picture(),
       xaxis: {title: {text: `${unit} since ${moment(time.start)}`}, range},
       yaxis: {range: [count - 0.5, -0.5], showgrid: false, tickfont: {size: 10}, fixedrange: true,
         tickvals: time.rows.map((_, row) => row).filter(row => row % every === 0), ticktext: time.rows.filter((_, row) => row % every === 0).map(label)},
     }, `${count} rows, ${time.from.length} stretches. Drag to zoom, double-click to see all; with the arrow keys from stretch to stretch.`);
     if (first) listen();
-    again();
   }
 
   function tell(index) {

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""How long the report's page of a large run takes to make and to open, and how large it is. See README.md here."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from chromium import BrowserError, chromium, find_chromium
+from harness import REPOSITORY, NotMeasuredError, Row, finish, measure, measure_groups, options, work_area
+from report_inputs import Shape, make_attempts, write_logs, write_run
+
+BENCH = "report"
+PEER = Path(__file__).with_name("report_peer.py")
+REPORT = (sys.executable, "-m", "workflows", "report")
+MEGABYTE = 1e6
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """All sizes and numbers of repeats."""
+
+    shape: Shape
+    repeats: int
+    patience: float  # seconds, of one side
+
+
+FULL = Sizes(Shape(), repeats=3, patience=300)
+QUICK = Sizes(Shape(6, 50, 30, 16), repeats=1, patience=60)
+
+
+class Report:
+    """The rows, in groups that can be measured alone."""
+
+    def __init__(self, area: Path, sizes: Sizes) -> None:
+        self.area = area
+        self.sizes = sizes
+        self.groups = {"make": self.make, "size": self.size, "open": self.open}
+
+    @cached_property
+    def run(self) -> Path:
+        """A run directory with journals and event logs."""
+        run = write_run(self.area / "run-made-up", self.sizes.shape)
+        write_logs(run, make_attempts(self.sizes.shape))
+        return run.path
+
+    @cached_property
+    def pages(self) -> dict[str, tuple[Path, float, float]]:
+        """Each side's page, with the median of seconds and the most memory that it took to make."""
+        argvs = {
+            "ours": [*REPORT, self.run, "--json"],
+            "peer": [sys.executable, PEER, self.run, self.area / "peer.html"],
+        }
+        paths = {"ours": self.run / "report" / "index.html", "peer": self.area / "peer.html"}
+        runs = {side: [] for side in argvs}
+        for _ in range(self.sizes.repeats):
+            for side, argv in argvs.items():
+                runs[side].append(
+                    measure(argv, timeout=self.sizes.patience, env={"PYTHONPATH": str(REPOSITORY)}, codes=(0, 1))
+                )
+        return {
+            side: (paths[side], statistics.median(run.seconds for run in found), max(run.peak_mb for run in found))
+            for side, found in runs.items()
+        }
+
+    def make(self) -> Iterator[Row]:
+        """From journals and event logs to the page."""
+        (_, ours, our_peak), (_, peer, peer_peak) = self.pages["ours"], self.pages["peer"]
+        yield Row(
+            f"page of {self.sizes.shape}: made in (peer: plotly.io.to_html of the same)", ours, peer, "s", goal=10
+        )
+        yield Row(f"page of {self.sizes.shape}: peak memory", our_peak, peer_peak, "MB")
+
+    def size(self) -> Iterator[Row]:
+        """What has to be sent to a colleague."""
+        ours, peer = (self.pages[side][0].stat().st_size / MEGABYTE for side in ("ours", "peer"))
+        yield Row(f"page of {self.sizes.shape}: size", ours, peer, "MB", goal=6)
+
+    def open(self) -> Iterator[Row]:
+        """From the address to a page that answers: its pictures are drawn."""
+        program = find_chromium()
+        if not program:
+            raise NotMeasuredError("no Chromium: sudo apt-get install chromium")
+        ready = {
+            "ours": "document.documentElement && document.documentElement.dataset.ready",
+            # Its scripts draw while the page is read: when the last one is through, everything is there.
+            "peer": "document.readyState === 'complete' && document.querySelectorAll('.main-svg').length > 0",
+        }
+        seconds: dict[str, list[float]] = {side: [] for side in ready}
+        for _ in range(self.sizes.repeats):
+            for side, found in seconds.items():
+                found.append(self._seconds_to_open(program, self.pages[side][0], ready[side]))
+        ours, peer = (statistics.median(seconds[side]) for side in ("ours", "peer"))
+        yield Row(f"page of {self.sizes.shape}: usable in Chromium after", ours, peer, "s", goal=3)
+
+    def _seconds_to_open(self, program: str, path: Path, ready: str) -> float:
+        """Open a page in a browser that has just started; the browser's own start does not count."""
+        folder = self.area / f"browser-{time.monotonic_ns()}"
+        with chromium(program, folder) as browser:
+            page = browser.page()
+            begin = time.perf_counter()
+            page.open(path.as_uri())
+            try:
+                page.wait(ready, self.sizes.patience)
+            except BrowserError as error:
+                raise NotMeasuredError(str(error)) from error
+            return time.perf_counter() - begin
+
+
+def main() -> int:
+    """Measure and print."""
+    arguments = options(BENCH, Report(Path(), QUICK).groups)
+    with work_area() as area:
+        rows = measure_groups(Report(area, QUICK if arguments.quick else FULL).groups, arguments.only)
+    return finish(BENCH, rows, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

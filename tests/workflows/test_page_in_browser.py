@@ -1,0 +1,308 @@
+"""The report's page in headless Chromium: what is seen, sorted, picked, downloaded, printed, and never fetched."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import time
+
+import pytest
+
+from tests.conftest import find_chromium
+from workflows.page import shell_of, write_page
+from workflows.pageshell import page_parts
+from workflows.report import write_report
+
+pytestmark = [pytest.mark.browser]
+
+READY = "document.documentElement && document.documentElement.dataset.ready"
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)>",
+    "<b onmouseover=alert(2)>b</b> <a href='http://example.org'>a</a>",
+    "=1+1",
+    '-say "hi", ok',
+    "Côte d'Ivoire",
+    "x" * 200,
+    "+1",
+    "@a",
+)
+PLOTS = {"slots", "history", "curves", "parallel"}
+
+
+@pytest.fixture(scope="module")
+def modules():
+    """Modules of scripts/bench: the browser, and a run that is made up."""
+    import importlib
+
+    from tests.bench.conftest import BENCH
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCH))
+        yield importlib.import_module("chromium"), importlib.import_module("report_inputs")
+
+
+@pytest.fixture(scope="module")
+def make(modules, tmp_path_factory):
+    """Make the page of a run that is made up, and return its path."""
+    _, inputs = modules
+
+    def make_page(regions, trials, epochs, names=HOSTILE, attempts=True):
+        shape = inputs.Shape(regions, trials, epochs, slots=5)
+        run = inputs.write_run(tmp_path_factory.mktemp("run") / "run-x", shape, names)
+        tries = inputs.make_attempts(shape) if attempts else []
+        return write_page(run, write_report(run), shell_of(page_parts()), attempts=tries)
+
+    return make_page
+
+
+@pytest.fixture(scope="module")
+def small(make):
+    return make(9, 24, 8)
+
+
+@pytest.fixture(scope="module")
+def browser(modules, tmp_path_factory):
+    chromium, _ = modules
+    program = find_chromium()
+    assert program, "CI is set, but there is no Chromium: sudo apt-get install chromium"
+    with chromium.chromium(program, tmp_path_factory.mktemp("browser")) as started:
+        yield started
+
+
+@pytest.fixture
+def page(browser, small):
+    return shown(browser, small)
+
+
+def shown(browser, path, width=1400):
+    browser.close_pages()
+    page = browser.page(width)
+    page.open(path.as_uri())
+    page.wait(READY)
+    return page
+
+
+def texts(page, selector):
+    return page.run(f"[...document.querySelectorAll({selector!r})].map(e => e.textContent)")
+
+
+def column(page, table, place):
+    return texts(page, f"#{table} tbody td:nth-child({place})")
+
+
+def click(page, selector, text=None):
+    found = f"[...document.querySelectorAll({selector!r})].find(e => {text!r} === 'None' || e.textContent === {text!r})"
+    page.run(found.replace("'None' === 'None'", "true") + ".click()") if text else page.run(
+        f"document.querySelector({selector!r}).click()"
+    )
+
+
+def choose(page, selector, value):
+    page.run(
+        f"(e => {{ e.value = {value!r}; e.dispatchEvent(new Event('change')); }})(document.querySelector({selector!r}))"
+    )
+
+
+def downloaded(page, selector):
+    """Press a CSV button and read the file."""
+    before = set(page.downloads.glob("*.csv"))
+    click(page, selector)
+    deadline = time.monotonic() + 20
+    while not (new := set(page.downloads.glob("*.csv")) - before):
+        assert time.monotonic() < deadline, "nothing was downloaded"
+        page.run("1")
+        time.sleep(0.05)
+    text = new.pop().read_bytes().decode()
+    return text, list(csv.reader(io.StringIO(text, newline="")))
+
+
+# --- what is there -----------------------------------------------------------------------------------------
+
+
+def test_everything_is_drawn_and_nothing_is_fetched(page, small):
+    drawn = page.run("[...document.querySelectorAll('.js-plotly-plot')].map(e => e.closest('figure').id)")
+    assert set(drawn) == PLOTS
+    assert page.run("document.querySelectorAll('#parallel .scatterlayer path.js-line').length") > 10
+    assert page.run("document.querySelector('#slots image').getAttribute('href').length") > 1000
+    assert len(texts(page, "#overview tbody tr")) == 9
+    assert page.complaints == []
+    assert [url for url in page.requests if not url.startswith(("data:", "blob:"))] == [small.as_uri()]
+    assert page.run("document.getElementById('message').textContent") == ""
+
+
+def test_the_network_is_closed_to_whatever_might_run(page):
+    refused = page.run("fetch('https://example.org/').then(() => 'sent', () => 'refused')")
+    assert refused == "refused"
+    ran = page.run(
+        "(() => { const script = document.createElement('script'); script.textContent = 'window.ran = 1';"
+        " document.body.append(script); return window.ran ?? 0; })()"
+    )
+    assert ran == 0
+
+
+def test_names_are_text_wherever_they_stand(page):
+    assert column(page, "overview", 1)[: len(HOSTILE)] == list(HOSTILE)
+    for number, name in enumerate(HOSTILE):
+        choose(page, "#pick", f"region-{number}")
+        assert page.run("document.getElementById('region-title').textContent") == f"One region: {name}"
+    assert page.run("document.querySelectorAll('main img, main a, td b, svg a, [onerror], [onmouseover]').length") == 0
+    assert page.run("document.scripts.length") == 4 and page.complaints == []
+
+
+def test_the_timeline_tells_its_stretches_to_the_keyboard(page):
+    page.run("document.querySelector('#slots .plot').focus()")
+    page.key("ArrowRight")
+    first = texts(page, ".readout")[0]
+    page.key("ArrowRight")
+    assert re.match(r"slot1_\d@gpu-0.example.org: [a-z ]+, ", first) and texts(page, ".readout")[0] != first
+    assert {"training", "transfer in", "transfer out"} <= set(texts(page, ".legend li"))
+
+
+# --- sorting, filtering, picking ---------------------------------------------------------------------------
+
+
+def test_a_heading_sorts_and_sorts_back(page):
+    before = column(page, "overview", 3)
+    click(page, "#overview thead button", "test ndcg@20")
+    falling = [float(text) for text in column(page, "overview", 3) if text]
+    assert falling == sorted(falling, reverse=True) and column(page, "overview", 3)[-1] == ""  # absent values are last
+    click(page, "#overview thead button", "test ndcg@20")
+    assert [float(text) for text in column(page, "overview", 3) if text] == falling[::-1]
+    assert page.run("document.querySelector('#overview th[aria-sort]').getAttribute('aria-sort')") == "ascending"
+    assert sorted(before) == sorted(column(page, "overview", 3))
+
+
+def test_regions_are_found_by_text_and_status(page):
+    page.run("(e => { e.value = 'ivoire'; e.dispatchEvent(new Event('input')); })(document.getElementById('find'))")
+    assert column(page, "overview", 1) == ["Côte d'Ivoire"]
+    page.run("(e => { e.value = ''; e.dispatchEvent(new Event('input')); })(document.getElementById('find'))")
+    choose(page, "#status", "failed")
+    assert set(column(page, "overview", 2)) == {"✗ failed"}
+
+
+def test_another_metric_can_be_shown(page):
+    before = column(page, "overview", 3)
+    choose(page, "#metric", "p@10")
+    assert "test p@10" in texts(page, "#overview th") and column(page, "overview", 3) != before
+
+
+def test_a_region_and_a_trial_are_picked(page):
+    click(page, "#overview tbody button", "Côte d'Ivoire")
+    assert page.run("document.getElementById('pick').value") == "region-4"
+    click(page, "#trials tbody button", "5")
+    assert "picked, trial 5" in texts(
+        page, "#history .legendtext, #curves .legendtext, #parallel .legendtext"
+    ) or texts(page, "tr.picked")
+    assert page.run("document.getElementById('trial').value") == "5"
+    click(page, "#after")
+    assert page.run("document.getElementById('pick').value") == "region-5"
+    assert page.complaints == []
+
+
+# --- tables to take away -----------------------------------------------------------------------------------
+
+
+def test_the_csv_of_regions_is_quoted_and_safe_for_spreadsheets(page):
+    text, [heads, *rows] = downloaded(page, "#overview .csv")
+    assert heads[:3] == ["region", "status", "test ndcg@20"] and text.endswith("\r\n")
+    names = [row[0] for row in rows]
+    assert names[: len(HOSTILE)] == [*HOSTILE[:2], "'=1+1", '\'-say "hi", ok', *HOSTILE[4:6], "'+1", "'@a"]
+    assert all(len(row) == len(heads) for row in rows)
+    change = [row[heads.index("change from last run")] for row in rows]
+    assert any(text.startswith("-") for text in change)  # a number stays a number
+
+
+@pytest.mark.parametrize(
+    ("button", "heads", "least"),
+    [
+        ("#history .csv", ["region", "trial", "status", "ndcg@20", "best so far", "reason"], 24),
+        ("#curves .csv", ["region", "trial", "status", "epoch", "ndcg@20"], 24 * 3),
+        (
+            "#parallel .csv",
+            [
+                "region",
+                "trial",
+                "status",
+                "hidden",
+                "learning_rate",
+                "dropout",
+                "denoising",
+                "optimizer",
+                "momentum",
+                "ndcg@20",
+            ],
+            10,
+        ),
+        ("#slots .csv", ["slot", "phase", "region", "trial", "start", "seconds", "ending", "reason"], 9 * 24),
+        ("#trials .csv", ["trial", "status", "ndcg@20"], 24),
+        ("#causes > .below .csv", ["kind", "cause", "region", "trial", "machine", "reason"], 1),
+    ],
+)
+def test_every_picture_has_its_table(page, button, heads, least):
+    _, [found, *rows] = downloaded(page, button)
+    assert found[: len(heads)] == heads and len(rows) >= least
+    assert all(len(row) == len(found) for row in rows)
+
+
+# --- sizes, colours, paper ---------------------------------------------------------------------------------
+
+
+def test_a_narrow_screen_scrolls_tables_and_not_the_page(browser, small):
+    page = shown(browser, small, width=400)
+    assert page.run("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert page.run("document.querySelector('#overview .scroll').scrollWidth") > 400
+    heights = page.run(
+        "[...document.querySelectorAll('.main-svg:first-child')].map(e => e.getBoundingClientRect().height)"
+    )
+    assert len(heights) == 4 and min(heights) > 100
+    page.size(900)
+    page.wait("document.querySelector('#parallel .main-svg').getBoundingClientRect().width > 700")
+    assert page.run("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+    assert page.complaints == []
+
+
+def test_it_prints_in_light_colours_whatever_the_screen_has(page):
+    page.dark(True)
+    page.wait("getComputedStyle(document.body).backgroundColor === 'rgb(21, 24, 28)'")
+    page.run(
+        "addEventListener('beforeprint', () => { window.printed = [getComputedStyle(document.body).backgroundColor,"
+        " document.querySelector('#parallel .main-svg').getBoundingClientRect().width]; })"
+    )
+    pages = re.findall(rb"/Type\s*/Page\b", page.pdf())
+    assert len(pages) >= 3
+    background, width = page.run("window.printed")
+    assert background == "rgb(255, 255, 255)" and width <= 710
+    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
+
+
+def test_everything_can_be_reached_by_the_keyboard(page):
+    unreachable = page.run(
+        "[...document.querySelectorAll('main button, main summary, .scroll, .plot[role=application]')]"
+        ".filter(e => e.tabIndex < 0).length"
+    )
+    assert unreachable == 0
+    page.run("document.querySelector('#overview thead button').focus()")
+    page.key("Enter", "\r")
+    assert page.run("document.querySelector('#overview th').getAttribute('aria-sort')") == "ascending"
+
+
+# --- other runs --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("regions", "trials", "names"), [(1, 0, ("one",)), (2, 1, ("one", "two"))])
+def test_a_run_that_has_hardly_begun(browser, make, regions, trials, names):
+    page = shown(browser, make(regions, trials, 3, names, attempts=False))
+    assert "No event log" in page.run("document.getElementById('slots').textContent")
+    assert len(texts(page, "#overview tbody tr")) == regions
+    assert page.complaints == []
+
+
+@pytest.mark.slow
+def test_a_run_of_8200_trials(browser, make):
+    path = make(41, 200, 30)
+    assert path.stat().st_size < 6 << 20
+    page = shown(browser, path)
+    assert len(texts(page, "#overview tbody tr")) == 41 and len(texts(page, "#trials tbody tr")) == 200
+    assert set(page.run("[...document.querySelectorAll('.js-plotly-plot')].map(e => e.closest('figure').id)")) == PLOTS
+    assert page.complaints == []
