@@ -80,6 +80,11 @@ def read_manifest(run: RunFolder) -> dict[str, Any]:
     """Read manifest.json; RegiondagError for a folder that is no run directory."""
     try:
         raw: dict[str, Any] = json.loads(run.manifest.read_text(encoding="utf-8"))
+    except PermissionError as error:
+        raise RegiondagError(
+            f"{error.filename} may not be read by you: a run directory is its owner's alone, who can share it with: "
+            f"chmod -R go+rX {run.path}"
+        ) from error
     except (OSError, ValueError) as error:
         raise RegiondagError(
             f"{run.path} is not a run directory ({error}); `regiondag generate study.yaml` makes one"

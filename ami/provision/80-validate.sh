@@ -5,7 +5,7 @@ set -eu
 /usr/local/libexec/regiondag/python - <<'PYTHON'
 import os
 import netCDF4, numpy, scipy, sklearn, skopt, yaml, jinja2
-if os.environ["OUTLET"] != "folder":
+if os.environ["OUTLET"] != "folder" and os.environ["ROLE"] == "worker":
     import numba
 optimizer = skopt.Optimizer([(0.0, 1.0)], n_initial_points=1, random_state=1)
 optimizer.tell(optimizer.ask(), 0.5)
@@ -19,11 +19,16 @@ done
 
 if [ "$OUTLET" != folder ]; then
     here=$(dirname "$(readlink -f "$0")")
-    for unit in condor.service $(cd "$here/files/etc/systemd/system" && ls -- *.service); do
+    case $ROLE in
+        worker) units=$(cd "$here/files/etc/systemd/system" && ls -- *.service) settings="HAS_GPU STARTD_ATTRS" ;;
+        manager) units="" settings="CONDOR_HOST ALLOW_ADVERTISE_STARTD" ;;
+    esac
+    for unit in condor.service $units; do
         systemctl is-enabled --quiet "$unit" || { echo "80-validate: $unit is not enabled" >&2; exit 1; }
     done
     # Reads what HTCondor will read; a mistake in a file of config.d shows here, not at the first boot.
-    condor_config_val -verbose HAS_GPU STARTD_ATTRS >/dev/null || { echo "80-validate: HTCondor's configuration is wrong" >&2; exit 1; }
+    # shellcheck disable=SC2086 # words
+    condor_config_val -verbose $settings >/dev/null || { echo "80-validate: HTCondor's configuration is wrong" >&2; exit 1; }
 fi
 
 version=$(dpkg-query --show --showformat '${Version}' condor)

@@ -1,13 +1,16 @@
 #!/bin/sh
 # Turn a plain Debian root into a regiondag machine: HTCondor and a Python that trains and proposes.
 #
-# usage: provision.sh [--outlet folder|disk|instance|machine] [--driver none|closed|open] [--skip-pci-option]
+# usage: provision.sh [--outlet folder|disk|instance|machine] [--role worker|manager] [--driver none|closed|open]
+#                     [--skip-pci-option]
 #   as root inside that root (a chroot, a container or the booted machine)
 #   --outlet   folder: programs only, nothing that boots (default; the embedded pool)
 #              disk: all that a machine needs to boot, for an image made from nothing
 #              instance: a Debian that has booted already and becomes an image (Packer, EC2 Image Builder);
 #                        it loses its keys, its logs and its identity
-#              machine: a Debian that has booted already and becomes a worker itself; it keeps all it has
+#              machine: a Debian that has booted already and takes the role itself; it keeps all it has
+#   --role     worker: offers itself to a pool (default)
+#              manager: the pool's collector, negotiator and access point; with --outlet machine, without a driver
 #   --driver   NVIDIA's kernel module: none (default), closed or open
 #   --skip-pci-option   leave out NVreg_CheckPCIConfigSpace=0
 # exits: 0 done, 2 wrong arguments, else the code of the step that failed; its name is the last "provision:" line
@@ -17,17 +20,17 @@
 set -eu
 
 here=$(dirname "$(readlink -f "$0")")
-OUTLET=folder DRIVER=none PCI_OPTION=yes
+OUTLET=folder ROLE=worker DRIVER=none PCI_OPTION=yes
 wrong() {
     echo "provision.sh: $1" >&2
-    sed -n '4,12s/^# \{0,1\}//p' "$0" >&2
+    sed -n '4,15s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 while [ $# -gt 0 ]; do
     case $1 in
-        --outlet | --driver)
+        --outlet | --role | --driver)
             [ $# -ge 2 ] || wrong "$1 needs a value"
-            if [ "$1" = --outlet ]; then OUTLET=$2; else DRIVER=$2; fi
+            case $1 in --outlet) OUTLET=$2 ;; --role) ROLE=$2 ;; --driver) DRIVER=$2 ;; esac
             shift
             ;;
         --skip-pci-option) PCI_OPTION=no ;;
@@ -40,6 +43,12 @@ case $OUTLET in
     *) wrong "--outlet: seen '$OUTLET', legal: folder, disk, instance or machine" ;;
 esac
 case $DRIVER in none | closed | open) ;; *) wrong "--driver: seen '$DRIVER', legal: none, closed or open" ;; esac
+case $ROLE,$OUTLET,$DRIVER in
+    worker,*) ;;
+    manager,machine,none) ;;
+    manager,*) wrong "--role manager: seen --outlet $OUTLET --driver $DRIVER, legal: --outlet machine, and no driver" ;;
+    *) wrong "--role: seen '$ROLE', legal: worker or manager" ;;
+esac
 
 # shellcheck source=ami/provision/common.sh
 . "$here/common.sh"
@@ -52,12 +61,14 @@ case $OUTLET in
 esac
 record "OUTLET=$OUTLET"
 
-export OUTLET DRIVER PCI_OPTION DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+export OUTLET ROLE DRIVER PCI_OPTION DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 
 for step in "$here"/[0-9][0-9]-*.sh; do
     name=$(basename "$step" .sh)
-    case $OUTLET,$name in
-        folder,[4-7]*) continue ;; # steps 40 to 79 are for machines that boot
+    case $OUTLET,$ROLE,$name in
+        folder,*,[4-7]*) continue ;; # steps 40 to 79 are for machines that boot
+        *,worker,7*) continue ;;     # of these, 40 to 69 make a worker, 70 to 79 a manager
+        *,manager,[4-6]*) continue ;;
     esac
     echo "provision: $name"
     sh "$step"

@@ -61,6 +61,7 @@ mkdir /mnt/lower /mnt/upper /mnt/work /mnt/both
 mount -t overlay -o lowerdir=/mnt/lower,upperdir=/mnt/upper,workdir=/mnt/work overlay /mnt/both
 """
 
+BOOT = Path(__file__).with_name("several_machines_boot.sh")
 # On a machine systemd's units run these before HTCondor.
 WORKER_FILE = "/usr/local/sbin/regiondag-worker-file"
 WORKER_BOOT = ("/usr/local/libexec/regiondag/slot-accounts.sh", f"{PYTHON} /usr/local/libexec/regiondag/join.py")
@@ -82,50 +83,7 @@ DAGMAN_USER_LOG_SCAN_INTERVAL = 1
 ENABLE_KERNEL_TUNING = False
 # nnlib then trains without a GPU.
 GPU_DISCOVERY_EXTRA = $(GPU_DISCOVERY_EXTRA) -simulate:2,2
-STARTER_JOB_ENVIRONMENT = "NNLIB_SIMULATED_GPUS=1 XDG_CACHE_HOME=/var/cache/regiondag/$(STARTER_SLOT_NAME)"
-"""
-
-# What a machine's first process does: a root of its own, then nothing until it is killed. Children that lost their
-# parent are nobody's to wait for, and the kernel takes them away when nobody cares for SIGCHLD.
-BOOT = r"""
-name=$0 image=$1 code=$2
-place=$image/mnt
-mount -t tmpfs -o mode=755 tmpfs "$place"
-mkdir "$place/upper" "$place/work" "$place/root"
-mount -t overlay -o "lowerdir=$image,upperdir=$place/upper,workdir=$place/work" machine "$place/root"
-cd "$place/root"
-mount -t proc proc proc
-mount --bind proc/sys proc/sys # or HTCondor would tune this machine's kernel
-mount -o remount,bind,ro proc/sys
-mount -t sysfs -o ro sysfs sys
-mount -t tmpfs -o mode=755 tmpfs run
-mount -t tmpfs -o mode=1777 tmpfs tmp
-mount -t tmpfs -o mode=755 tmpfs dev
-mkdir dev/shm dev/pts run/lock run/condor
-for device in null zero full random urandom tty; do
-    : >"dev/$device"
-    mount --bind "/dev/$device" "dev/$device"
-done
-mount -t tmpfs -o mode=1777 tmpfs dev/shm
-mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts
-ln -s pts/ptmx dev/ptmx
-ln -s /proc/self/fd dev/fd
-hostname "$name"
-echo "$name" >etc/hostname
-printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$name" >etc/hosts
-if [ -n "$code" ]; then
-    mkdir -p opt/regiondag
-    mount --bind "$code" opt/regiondag
-    mount -o remount,bind,ro opt/regiondag
-fi
-mkdir old
-pivot_root . old
-umount -l /old
-rmdir /old
-chown condor:condor /run/condor /var/lib/condor 2>/dev/null || true
-trap '' CHLD
-: >/run/booted
-exec sleep infinity
+STARTER_JOB_ENVIRONMENT = "NNLIB_SIMULATED_GPUS=1"
 """
 
 
@@ -219,8 +177,8 @@ class Lab:
 
     def add_machine(self, name: str, code: Path | None = None) -> Machine:
         """Start a machine that runs nothing: no role, no token, HTCondor's programs as Debian has them."""
-        address = f"{NETWORK}.{FIRST + len(self.machines)}"
-        command = ["sh", "-euc", BOOT, name, str(self._image), str(code or "")]
+        address = f"{NETWORK}.{FIRST + len(self._started)}"
+        command = ["sh", str(BOOT), name, str(self._image), str(code or "")]
         into_switch = [*entered(self._switch_pid, "--pid"), *UNSHARE, "--uts", "--ipc", "--", *command]
         started = subprocess.Popen(into_switch, stdin=subprocess.DEVNULL, start_new_session=True)
         self._started.append(started)
@@ -305,7 +263,11 @@ class Lab:
     def wait_for_slots(self, seconds: float = SECONDS) -> None:
         """Return when every worker offers its slot."""
         names = [machine.name for machine in self.workers]
-        until(f"slots of {names}", lambda: all(any(name in slot for slot in self.slots()) for name in names), seconds)
+        until(
+            f"slots of {names}",
+            lambda: all(any(f"@{name}." in slot for slot in self.slots()) for name in names),
+            seconds,
+        )
 
     def save(self, folder: Path) -> None:
         """Copy every machine's HTCondor logs to `folder`/NAME."""

@@ -48,11 +48,14 @@ def test_what_is_to_be_typed_is_sound_shell(block):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", ["aws.md", "README.md"])
-def test_a_workers_token_does_not_open_the_queue(page):
+def test_a_workers_token_does_not_open_the_queue():
     """DAEMON implies WRITE, and a worker of 23.9 joins, runs jobs and is reached by CCB without it."""
-    levels = re.findall(r"-authz (\w+)", (AMI / page).read_text())
-    assert levels == ["READ", "ADVERTISE_STARTD", "ADVERTISE_MASTER"]
+    program = AMI / "provision/manager/usr/local/sbin/regiondag-worker-token"
+    assert re.findall(r"-authz (\w+)", program.read_text()) == ["READ", "ADVERTISE_STARTD", "ADVERTISE_MASTER"]
+    for page in ("aws.md", "README.md"):
+        text = (AMI / page).read_text()
+        assert "sudo regiondag-worker-" in text
+        assert "condor_token_create" not in text
 
 
 def test_no_port_is_open_to_the_world():

@@ -12,6 +12,8 @@ import pytest
 PROVISION = Path(__file__).resolve().parents[2] / "ami/provision"
 ALL = [path.stem for path in sorted(PROVISION.glob("[0-9][0-9]-*.sh"))]
 FOR_MACHINES = [name for name in ALL if "40" <= name[:2] <= "79"]
+FOR_MANAGERS = [name for name in ALL if "70" <= name[:2] <= "79"]
+FOR_WORKERS = [name for name in FOR_MACHINES if name not in FOR_MANAGERS]
 
 
 @pytest.fixture
@@ -38,22 +40,38 @@ def steps(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def test_a_root_folder_gets_no_step_for_machines(recipe: Path) -> None:
-    assert len(FOR_MACHINES) == 7
+    assert (len(FOR_WORKERS), FOR_MANAGERS) == (7, ["70-manager"])
     assert steps(run(recipe)) == [name for name in ALL if name not in FOR_MACHINES]
 
 
 @pytest.mark.parametrize("outlet", ["disk", "instance", "machine"])
-def test_machines_get_every_step_with_its_options(recipe: Path, outlet: str) -> None:
+def test_workers_get_every_step_of_theirs_with_its_options(recipe: Path, outlet: str) -> None:
     done = run(recipe, "--outlet", outlet, "--driver", "closed", "--skip-pci-option")
-    assert steps(done) == ALL
-    assert done.stdout.count(f"{outlet} closed no\n") == len(ALL)
+    expected = [name for name in ALL if name not in FOR_MANAGERS]
+    assert steps(done) == expected
+    assert done.stdout.count(f"{outlet} closed no\n") == len(expected)
     recorded = recipe.parent / "root/var/lib/regiondag/recorded"
     assert recorded.read_text() == f"OUTLET={outlet}\n"
+
+
+def test_a_manager_gets_its_step_and_nothing_that_trains(recipe: Path) -> None:
+    done = run(recipe, "--outlet", "machine", "--role", "manager")
+    assert steps(done) == [name for name in ALL if name not in FOR_WORKERS]
 
 
 @pytest.mark.parametrize(
     ("words", "seen"),
     [
+        (["--role", "submit"], "--role: seen 'submit', legal: worker or manager"),
+        (
+            ["--role", "manager", "--outlet", "disk"],
+            "--role manager: seen --outlet disk --driver none, legal: --outlet machine, and no driver",
+        ),
+        (
+            ["--role", "manager", "--outlet", "machine", "--driver", "open"],
+            "--role manager: seen --outlet machine --driver open, legal: --outlet machine, and no driver",
+        ),
+        (["--role"], "--role needs a value"),
         (["--outlet", "cloud"], "--outlet: seen 'cloud', legal: folder, disk, instance or machine"),
         (["--driver", "nouveau"], "--driver: seen 'nouveau', legal: none, closed or open"),
         (["--driver"], "--driver needs a value"),
@@ -120,3 +138,23 @@ def test_nothing_of_a_machine_that_stays_itself_is_cleaned_away(tmp_path: Path) 
         "apt-get clean",
         "rm -rf /usr/local/share/regiondag/wheels /var/lib/regiondag",
     ]
+
+
+def test_a_managers_step_puts_its_files_and_makes_no_key(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("systemctl", "install"):
+        (tools / tool).write_text(f'#!/bin/sh\necho "{tool} $*" >>{tmp_path}/calls\n')
+        (tools / tool).chmod(0o755)
+    environment = {"PATH": f"{tools}:{os.environ['PATH']}", "OUTLET": "machine", "ROLE": "manager"}
+    subprocess.run(["sh", PROVISION / "70-manager.sh"], check=True, env=environment)
+    *installed, enabled = (tmp_path / "calls").read_text().splitlines()
+    files = [
+        f"/{path.relative_to(PROVISION / 'manager')}" for path in (PROVISION / "manager").rglob("*") if path.is_file()
+    ]
+    assert sorted(line.split()[-1] for line in installed) == sorted(files)
+    assert {line.split()[3] for line in installed if "/sbin/" in line} == {"755"}
+    assert enabled == "systemctl enable condor"
+    for path in (PROVISION / "manager").rglob("*"):
+        assert "passwords.d" not in path.parts
+        assert "tokens.d" not in path.parts

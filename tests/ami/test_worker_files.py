@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import getpass
 import os
 import shutil
 import subprocess
@@ -68,6 +69,40 @@ def test_only_an_htcondor_that_ended_by_itself_powers_off(tmp_path, state, power
     assert done.returncode == 0
     assert ("poweroff" in (tmp_path / "calls").read_text().split()) is powers_off
     assert ("powers off" if powers_off else "stays on") in (tmp_path / "said").read_text()
+
+
+def test_every_slot_gets_an_account_and_a_folder_that_no_other_enters(tmp_path):
+    """More of them than processors: a job may ask for none."""
+    for name, script in (("id", "exit 1"), ("nproc", "echo 2"), ("useradd", ""), ("install", "")):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/calls\n{script}\n')
+        (tmp_path / name).chmod(0o755)
+    script = (PROGRAMS / "slot-accounts.sh").read_text().replace("/etc/condor", str(tmp_path))
+    (tmp_path / "config.d").mkdir()
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-c", script], env=environment, check=True)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    accounts = [call.split()[-1] for call in calls if call.startswith("useradd ")]
+    assert accounts == [f"regiondag-slot{number}" for number in range(1, 19)]
+    folders = [call for call in calls if "/var/cache/regiondag/" in call]
+    assert len(folders) == len(accounts)
+    assert all("-m 700" in call for call in folders)
+    (config,) = (tmp_path / "config.d").iterdir()
+    assert config.name > "50-regiondag-worker.config"
+    assert config.read_text().splitlines()[1:] == [f"SLOT1_{n}_USER = regiondag-slot{n}" for n in range(1, 19)]
+    assert unit(JOIN)["Service"]["ExecStartPre"] == "/usr/local/libexec/regiondag/slot-accounts.sh"
+
+
+def test_a_job_keeps_compiled_code_where_no_other_account_writes(tmp_path):
+    done = subprocess.run(
+        [PROGRAMS / "job.sh", "sh", "-c", 'echo "$1 $XDG_CACHE_HOME $CUPY_CACHE_DIR"; exit 3', "sh", "two words"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    own = f"/var/cache/regiondag/{getpass.getuser()}"
+    assert (done.stdout, done.returncode) == (f"two words {own} {own}/cupy\n", 3)
+    settings = (FILES / "etc/condor/config.d/50-regiondag-worker.config").read_text()
+    assert "\nUSER_JOB_WRAPPER = /usr/local/libexec/regiondag/job.sh\n" in settings
 
 
 def test_the_shutdown_script_is_where_the_settings_say():

@@ -179,6 +179,24 @@ def test_a_folder_that_is_no_run(tmp_path, capsys, command):
     assert "is not a run directory" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["report", "status", "doctor", "submit"])
+def test_somebody_elses_run(tmp_path, capsys, monkeypatch, command):
+    """Made up, for root may read everything."""
+
+    read = Path.read_text
+
+    def denied(path: Path, **options):
+        if path.is_relative_to(tmp_path):
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path, **options)
+
+    monkeypatch.setattr(Path, "read_text", denied)
+    assert main([command, str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "its owner's alone" in said
+    assert f"chmod -R go+rX {tmp_path}" in said
+
+
 def test_a_run_that_was_moved_is_not_submitted(study_file, tmp_path, capsys):
     assert main(["generate", str(study_file)]) == 0
     run = Path(capsys.readouterr().out.strip())

@@ -1,0 +1,20 @@
+#!/bin/sh
+# A manager: the files below manager/. A machine has one role; a worker's settings would end the collector.
+#
+# No key is made here, and none may be in an image: HTCondor's collector makes the pool's at its first start.
+set -eu
+
+here=$(dirname "$(readlink -f "$0")")
+
+if [ -e /etc/condor/config.d/50-regiondag-worker.config ]; then
+    echo "70-manager: this machine is a worker (/etc/condor/config.d/50-regiondag-worker.config); use another one" >&2
+    exit 1
+fi
+find "$here/manager" -type f -printf '/%P\n' | while read -r file; do
+    case $file in
+        */sbin/*) mode=755 ;;
+        *) mode=644 ;;
+    esac
+    install -D -m "$mode" "$here/manager$file" "$file"
+done
+systemctl enable condor

@@ -1,0 +1,337 @@
+"""A manager and two workers, each a machine of its own: a study to its champions, two people, a stranger.
+
+The machines are network namespaces with root folders of their own (scripts/bench/several_machines.py), and run what the
+recipe gives the roles manager and worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.bench import several_machines
+from scripts.bench.several_machines import Lab, Machine, until
+from tests.workflows.conftest import write_study
+
+pytestmark = [pytest.mark.condor, pytest.mark.slow, pytest.mark.timeout(900)]
+
+OWN_WORDS = "what Alice alone may read"
+STUDY_SECONDS = 240
+JOB_SECONDS = 90
+SCHEDD = "manager.pool.example"
+# In nobody's job, queue or slots as somebody else may read them: with one of these a job or machine can be commanded.
+PRIVATE = re.compile(r"^(ClaimIds?|Capability|ChildClaimIds|PairedClaimId|TransferKey|ClaimIdList) =", re.M)
+
+# Alice's job waits with its file in its sandbox, Bob's looks around on the same machine.
+WAITING = "id -u; sleep 600"
+CURIOUS = "id -u; cd /var/lib/condor/execute; ls; cat */secret */.job.ad; touch */touched; cat /proc/[0-9]*/environ"
+JOB = """\
+executable = job.sh
+transfer_input_files = secret
+output = out
+error = err
+log = log
+request_cpus = 1
+request_memory = 16MB
+request_disk = 1MB
+requirements = TARGET.Machine == "{machine}.pool.example"
+should_transfer_files = YES
+queue
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def possible() -> None:
+    if why := several_machines.unusable():
+        pytest.skip(why)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with Lab(workers=2) as lab:
+        for user in ("alice", "bob"):
+            lab.add_user(user)
+        lab.wait_for_slots()
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def stranger(lab: Lab) -> Machine:
+    """A machine on the same network, with HTCondor, that knows where the manager is."""
+    machine = lab.add_machine("stranger")
+    text = f"CONDOR_HOST = {lab.manager.address}\nUID_DOMAIN = pool.example\nTRUST_DOMAIN = pool.example\n"
+    (machine.root / "etc/condor/config.d/90-pool.config").write_text(text)
+    return machine
+
+
+@pytest.fixture(scope="module")
+def alices_job(lab: Lab) -> Iterator[str]:
+    """The number of a job of Alice's that runs on worker1."""
+    job = submit(lab, "alice", WAITING)
+    until("Alice's job to run", lambda: attribute(lab, job, "JobStatus") == "2", JOB_SECONDS)
+    yield job
+    lab.run(lab.manager, ["condor_rm", job], user="alice")
+
+
+def submit(lab: Lab, user: str, script: str) -> str:
+    """Submit a job to worker1 from a private folder; return its number."""
+    folder = f"/home/{user}/job"
+    here = lab.manager.root / folder.lstrip("/")
+    here.mkdir(mode=0o700)
+    (here / "job.sh").write_text(f"#!/bin/sh\n{script}\n")
+    (here / "job.sh").chmod(0o755)
+    (here / "secret").write_text(OWN_WORDS if user == "alice" else "")
+    (here / "job.sub").write_text(JOB.format(machine="worker1"))
+    lab.run(lab.manager, ["chown", "--recursive", f"{user}:", folder], check=True)
+    done = lab.run(lab.manager, ["condor_submit", "-terse", "job.sub"], user, folder, check=True)
+    return done.stdout.split()[0]
+
+
+def attribute(lab: Lab, job: str, name: str) -> str:
+    return lab.run(lab.manager, ["condor_q", "-allusers", job, "-af", name], check=True).stdout.strip()
+
+
+def queue(lab: Lab) -> str:
+    return lab.run(lab.manager, ["condor_q", "-allusers", "-af", "ClusterId"], check=True).stdout
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def run(lab: Lab) -> str:
+    """The run directory of a study of Alice's that has ended."""
+    write_study(lab.manager.root / "home/alice/study")
+    lab.run(lab.manager, ["chown", "--recursive", "alice:", "/home/alice/study"], check=True)
+    run = lab.regiondag(["generate", "study.yaml", "--quiet"], "alice", "/home/alice/study").stdout.strip()
+    assert run.startswith("/home/alice/study/")
+    lab.regiondag(["doctor", run], "alice", "/home/alice")
+    lab.regiondag(["submit", run], "alice", "/home/alice")
+    until("the study to end", lambda: not queue(lab), STUDY_SECONDS)
+    return run
+
+
+def test_a_study_runs_to_its_champions_on_machines_that_share_no_files(lab, run):
+    """Two regions, submitted by an ordinary user: both workers train, and see nothing of the run directory."""
+    status = lab.regiondag(["status", run], "alice", "/home/alice", check=False)
+    here = lab.manager.root / run.lstrip("/")
+    for region in ("united-kingdom", "germany"):
+        metrics = here / "regions" / region / "champion/metrics.json"
+        assert metrics.exists(), said(status) + (here / "manager.log").read_text()[-3000:]
+        assert json.loads(metrics.read_text())["sha256"]
+    assert status.returncode == 0
+    columns = ["-af:t", "LastRemoteHost", "BytesRecvd", "BytesSent"]
+    history = lab.run(lab.manager, ["condor_history", "-constraint", "JobUniverse == 5", *columns], check=True)
+    jobs = [line.split("\t") for line in history.stdout.splitlines()]
+    assert {host.partition("@")[2].partition(".")[0] for host, *_ in jobs} == {"worker1", "worker2"}
+    assert all(float(received) > 0 and float(sent) > 0 for _, received, sent in jobs)
+    for machine in lab.workers:
+        assert not (machine.root / "home/alice").exists()
+        assert not lab.run(machine, ["find", "/", "-xdev", "-name", Path(run).name]).stdout
+
+
+def test_nobody_else_reads_a_run(lab, run):
+    # Home folders are private in Debian; the run is so by itself.
+    lab.run(lab.manager, ["chmod", "755", "/home/alice", "/home/alice/study"], check=True)
+    for command in (["ls", run], ["cat", f"{run}/study.yaml"], ["touch", f"{run}/touched"]):
+        done = lab.run(lab.manager, command, user="bob")
+        assert done.returncode != 0
+        assert "Permission denied" in done.stderr
+    for verb in ("status", "submit"):
+        done = lab.regiondag([verb, run], "bob", "/home/bob", check=False)
+        assert done.returncode == 1
+        assert "its owner's alone" in done.stderr
+
+
+def test_a_second_user_can_do_nothing_to_the_first_ones_jobs(lab, alices_job):
+    commands = (
+        ["condor_rm", alices_job],
+        ["condor_rm", "-all"],
+        ["condor_hold", alices_job],
+        ["condor_vacate_job", alices_job],
+        ["condor_prio", "-p", "20", alices_job],
+        ["condor_qedit", alices_job, "Touched", "True"],
+        ["condor_ssh_to_job", alices_job, "cat", "secret"],
+        ["condor_tail", alices_job],
+        ["condor_off", "-all"],
+        ["condor_drain", "worker1.pool.example"],
+    )
+    for command in commands:
+        assert OWN_WORDS not in said(lab.run(lab.manager, command, user="bob")), command
+    seen = lab.run(lab.manager, ["condor_q", "-allusers", "-long", alices_job], user="bob").stdout
+    slots = lab.run(lab.manager, ["condor_status", "-long"], user="bob").stdout
+    history = lab.run(lab.manager, ["condor_history", "-long"], user="bob").stdout
+    assert not [found[0] for text in (seen, slots, history) for found in PRIVATE.finditer(text)]
+    time.sleep(3)
+    wanted = {"JobStatus": "2", "Touched": "undefined", "JobPrio": "0", "NumShadowStarts": "1"}
+    assert {name: attribute(lab, alices_job, name) for name in wanted} == wanted
+    # The same commands work for whom the job belongs to.
+    lab.run(lab.manager, ["condor_qedit", alices_job, "Noted", "True"], user="alice", check=True)
+    assert attribute(lab, alices_job, "Noted") == "true"
+
+
+def test_jobs_of_two_people_on_one_machine_do_not_meet(lab, alices_job):
+    job = submit(lab, "bob", CURIOUS)
+    until("Bob's job to end", lambda: job not in queue(lab).split(), JOB_SECONDS)
+    out = (lab.manager.root / "home/bob/job/out").read_text()
+    sandboxes = [path for path in (lab.workers[0].root / "var/lib/condor/execute").iterdir() if path.is_dir()]
+    assert any((path / "secret").read_text() == OWN_WORDS for path in sandboxes)
+    assert out.count("dir_") >= 2, "Bob's job was to run beside Alice's"
+    assert OWN_WORDS not in out
+    assert "alice" not in out.lower()
+    accounts = {path.stat().st_uid for path in sandboxes} | {int(out.split()[0])}
+    assert len(accounts) == len(sandboxes) + 1
+    assert not accounts & {0, 65534}
+    assert not [path for path in sandboxes if (path / "touched").exists()]
+
+
+QUESTIONS = (
+    ["condor_status", "-any"],
+    ["condor_status", "-schedd"],
+    ["condor_status", "-direct", "slot1@worker1.pool.example", "-pool", "10.77.0.11"],
+    ["condor_q", "-allusers", "-name", SCHEDD],
+    ["condor_userprio", "-all"],
+    ["condor_who", "-daemons"],
+)
+
+
+def test_a_stranger_gets_nothing(lab, stranger, alices_job):
+    assert reaches(stranger, lab.manager)  # or this test would show nothing
+    learns_nothing(lab, stranger)
+    refused_to_do_anything(lab, stranger, alices_job)
+
+
+def test_a_token_of_another_key_is_worth_nothing(lab, stranger, alices_job):
+    for line in (
+        "install -d -m 700 /etc/condor/passwords.d /etc/condor/tokens.d",
+        "umask 077; head -c 64 /dev/urandom >/etc/condor/passwords.d/POOL",
+        "umask 077; condor_token_create -identity condor@pool.example >/etc/condor/tokens.d/own",
+    ):
+        lab.run(stranger, ["sh", "-c", line], check=True)
+    learns_nothing(lab, stranger)
+    refused_to_do_anything(lab, stranger, alices_job)
+
+
+def test_with_a_workers_token_one_neither_submits_nor_removes(lab, alices_job):
+    """Also when it was made without its limits: the manager's settings know what a worker may do."""
+    worker = lab.workers[0]
+    assert "slot1@worker2.pool.example" in said(lab.run(worker, ["condor_status"]))
+    refused_to_do_anything(lab, worker, alices_job, offers=True)
+    token = lab.run(lab.manager, ["condor_token_create", "-identity", "worker@pool.example"], check=True).stdout
+    path = worker.root / "etc/condor/tokens.d/regiondag"
+    kept = path.read_text()
+    path.write_text(token)
+    try:
+        refused_to_do_anything(lab, worker, alices_job, offers=True)
+    finally:
+        path.write_text(kept)
+
+
+def test_a_user_of_the_manager_cannot_offer_a_machine(lab):
+    assert not advertised(lab, lab.manager, "bob")
+    for command in (["condor_token_create", "-identity", "worker@pool.example"], ["regiondag-worker-token"]):
+        done = lab.run(lab.manager, command, user="bob")
+        assert "eyJ" not in done.stdout
+
+
+def refused_to_do_anything(lab: Lab, machine: Machine, job: str, offers: bool = False) -> None:
+    """Try to submit, to touch a job, to command daemons and to offer a slot; nothing of it may have an effect."""
+    before = queue(lab)
+    (machine.root / "root/job.sub").write_text("executable = /bin/true\nqueue\n")
+    for command in (
+        ["condor_submit", "-remote", SCHEDD, "job.sub"],
+        ["condor_submit", "-name", SCHEDD, "job.sub"],
+        ["condor_rm", "-name", SCHEDD, job],
+        ["condor_hold", "-name", SCHEDD, job],
+        ["condor_qedit", "-name", SCHEDD, job, "Touched", "True"],
+        ["condor_off", "-name", SCHEDD],
+    ):
+        done = lab.run(machine, command, cwd="/root", timeout=120)
+        assert done.returncode != 0, (command, said(done))
+    assert queue(lab) == before
+    assert attribute(lab, job, "JobStatus") == "2"
+    assert attribute(lab, job, "Touched") == "undefined"
+    assert advertised(lab, machine) is offers
+
+
+def advertised(lab: Lab, machine: Machine, user: str = "root") -> bool:
+    """Say whether the collector takes a slot's ad from there."""
+    name = f"made-up@{machine.name}-{user}"
+    ad = f'MyType = "Machine"\nName = "{name}"\nMachine = "{machine.name}"\nMyAddress = "<{machine.address}:1>"\n'
+    lab.run(machine, ["condor_advertise", "UPDATE_STARTD_AD", "-"], user=user, text=ad, timeout=120)
+    there = name in lab.slots()
+    if there:
+        ad = f'MyType = "Query"\nTargetType = "Machine"\nRequirements = Name == "{name}"\n'
+        lab.run(lab.manager, ["condor_advertise", "INVALIDATE_STARTD_ADS", "-"], text=ad)
+    return there
+
+
+def learns_nothing(lab: Lab, machine: Machine) -> None:
+    """Ask manager and workers; no answer may hold a name that was not in the question."""
+    for command in QUESTIONS:
+        text = said(lab.run(machine, command, timeout=120))
+        for word in command:
+            text = text.replace(word, "")
+        assert not re.search("alice|worker[12]|slot1", text), command
+
+
+def reaches(machine: Machine, other: Machine) -> bool:
+    """Say whether a connection to HTCondor's port of `other` can be made."""
+    program = f"import socket; socket.create_connection(('{other.address}', {9618}), 2)"
+    argv = [*several_machines.entered(machine.pid, "--net"), sys.executable, "-c", program]
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+def test_a_link_can_be_cut_and_mended(lab):
+    one, other = lab.workers
+    lab.cut(one)
+    try:
+        assert not reaches(one, lab.manager)
+        assert reaches(other, lab.manager)
+    finally:
+        lab.mend(one)
+    until("the link to be mended", lambda: reaches(one, lab.manager), 20)
+
+
+PROGRAM = """
+import sys, time
+from scripts.bench.several_machines import Lab
+with Lab(workers=1) as lab:
+    print(*(machine.pid for machine in lab.machines), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_however_it_ends(end):
+    argv = [sys.executable, "-c", PROGRAM]
+    root = Path(__file__).resolve().parents[2]
+    links, mounts = set(Path("/sys/class/net").iterdir()), Path("/proc/self/mounts").read_text()
+    with subprocess.Popen(argv, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        pids = process.stdout.readline().split()
+        networks = {Path(f"/proc/{pid}/ns/net").readlink() for pid in pids}
+        assert len(networks) == 2
+        assert networks <= set(in_use())
+        process.send_signal(end)
+    until("the machines to be gone", lambda: not networks & set(in_use()), 30)
+    assert not [pid for pid in pids if Path("/proc", pid).exists()]
+    assert set(Path("/sys/class/net").iterdir()) == links
+    assert Path("/proc/self/mounts").read_text() == mounts
+
+
+def in_use() -> Iterator[Path]:
+    """Yield the network namespaces of all processes."""
+    for path in Path("/proc").glob("[0-9]*/ns/net"):
+        with contextlib.suppress(OSError):
+            yield path.readlink()
