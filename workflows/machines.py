@@ -88,7 +88,7 @@ def leave_some(avoided: Mapping[str, float], machines: Iterable[str]) -> Mapping
 
 def machines_of_pool(gpus: bool) -> list[str]:
     """Ask the collector which machines there are, those with GPUs alone if need be; nothing when it does not say."""
-    constraint = 'SlotType =!= "Dynamic"' + (" && (TotalGPUs ?: 0) > 0" if gpus else "")
+    constraint = 'SlotType =!= "Dynamic"' + (" && (TotalSlotGPUs ?: 0) > 0" if gpus else "")
     command = ["condor_status", "-constraint", constraint, "-autoformat", "Machine"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
