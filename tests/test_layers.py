@@ -11,10 +11,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 LAYERS = (
-    {"errors", "resources", "dirs", "features"},
+    {"errors", "resources", "dirs", "features", "plaintext"},
     {
         "attempts",
         "eventtext",
+        "endings",
         "yamlfile",
         "schema",
         "space",
@@ -57,6 +58,8 @@ LAYERS = (
         "provenance",
         "rundir",
         "eventlog",
+        "joblog",
+        "machines",
         "initial",
         "propose",
         "settle",

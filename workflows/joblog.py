@@ -1,0 +1,41 @@
+"""What the event log of one node's jobs says of one of them: on which machine it ran last, and why it was removed.
+
+HTCondor writes `job.log` beside the job's other files. POST looks there, for DAGMan tells it an exit code and no more.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from workflows.eventlog import attempts_of
+from workflows.eventtext import parse_events
+
+_HOST = re.compile(r"[A-Za-z0-9._:-]{1,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """The last machine of a job, by the name that HTCondor knows it by, and why the job was removed."""
+
+    host: str = ""
+    removed: str = ""
+
+
+def read_job_log(path: Path, job: str) -> JobFacts:
+    """Return what a log says of the job `cluster.proc`; nothing where there is no log, or nothing in it."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return JobFacts()
+    found = [attempt for attempt in attempts_of(parse_events(text)) if attempt.job == job]
+    if not found:
+        return JobFacts()
+    hosts = [leg.machine for leg in found[-1].legs if _HOST.fullmatch(leg.machine)]
+    return JobFacts(hosts[-1] if hosts else "", _plain(found[-1].removed))
+
+
+def _plain(reason: str) -> str:
+    """Return a reason without what could steer a terminal or fill a journal."""
+    return "".join(character if character.isprintable() else "?" for character in reason)[:1000]
