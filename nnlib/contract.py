@@ -152,6 +152,7 @@ class Result:
     backend: str = ""
     host: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
+    sha256: Mapping[str, str] = field(default_factory=dict)  # output file -> digest it must have when it has come back
     version: int = CONTRACT_VERSION
 
 

@@ -22,7 +22,18 @@ from nnlib.blockwise import in_order
 from nnlib.carryover import Units, carried
 from nnlib.checkpoint import Checkpoints
 from nnlib.compute import Compute, Evaluator
-from nnlib.contract import LOG_FILE, MODEL_FILE, Metric, Result, Role, Status, TrainSettings, Trial, trial_to_json
+from nnlib.contract import (
+    LOG_FILE,
+    MODEL_FILE,
+    Metric,
+    Result,
+    Role,
+    Status,
+    TrainSettings,
+    Trial,
+    sha256_of,
+    trial_to_json,
+)
 from nnlib.data import Csr, DataSet
 from nnlib.devices import opened
 from nnlib.errors import DataError, DivergedError, NnlibError
@@ -165,7 +176,8 @@ def run(
         result = replace(result, value=result.metrics[goal.key])
         if trial.role is Role.FINAL:
             write_model(folder / MODEL_FILE, model_of(fit.network, learned.sets, learned.region))
-            result = replace(result, baseline=ruler.popularity(learned))
+            digest = sha256_of(folder / MODEL_FILE)
+            result = replace(result, baseline=ruler.popularity(learned), sha256={MODEL_FILE: digest})
         champion, reason = _champion(trial, folder, ruler, compute)
         result = replace(result, champion=champion, reason="; ".join(filter(None, (result.reason, reason))))
     keeper.discard()
