@@ -7,6 +7,7 @@ See README.md in this folder. Needs root for the small disks, and libfaketime fo
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import sys
@@ -20,12 +21,13 @@ from faults_checks import (
     KIND_HEADINGS,
     NOT_ENDED,
     Checked,
+    Left,
     Studied,
     count_kinds,
     deviations,
     studied_from_json,
 )
-from faults_schedule import KINDS, PER_STUDY, schedule, studies_for
+from faults_schedule import KINDS, PER_STUDY, schedule
 from faults_study import run_study, run_undisturbed
 from harness import RESULTS, Row, table, to_json, work_area
 
@@ -34,41 +36,50 @@ FAULTS, QUICK_FAULTS = 200, 3
 QUICK_KINDS = ("trainer killed", "POST killed in mid-write", "schedd killed", "evicted")
 
 
-def campaign(arguments: argparse.Namespace, area: Path) -> list[Studied]:
-    """Run all studies, some at a time; those that `--keep` has are not run again."""
-    wanted = (
-        [arguments.study]
-        if arguments.study is not None
-        else list(range(studies_for(arguments.faults, arguments.per_study)))
-    )
-    done = read_kept(arguments.keep)
-    missing = [study for study in wanted if study not in done]
-    lock = Lock()
-    names = [f"faults-{os.getpid()}-{number}" for number in range(arguments.pools)]
-    undisturbed = run_undisturbed(names[0], area / "undisturbed") if missing else {}
+class Studies:
+    """Which studies have been run and which is next, for several threads; those that `--keep` has are not run again."""
 
-    def one(study: int) -> None:
-        if arguments.until is not None and time.monotonic() - begun > arguments.until:
-            return
-        with lock:
-            name = names.pop()
-        try:
+    def __init__(self, arguments: argparse.Namespace, area: Path) -> None:
+        self._arguments, self._area = arguments, area
+        self.done = read_kept(arguments.keep)
+        self._taken = set(self.done)
+        self._begun = time.monotonic()
+        self._lock = Lock()
+        self.undisturbed: dict[str, Left] = {}
+
+    def next(self) -> int | None:
+        """Return the next study, None when those that have ended or still run have all the faults."""
+        arguments = self._arguments
+        with self._lock:
+            wanted = itertools.count() if arguments.study is None else iter([arguments.study])
+            study = next((number for number in wanted if number not in self._taken), None)
+            running = len(self._taken) - len(self.done)
+            expected = sum(len(found.hit) for found in self.done.values()) + running * arguments.per_study
+            late = arguments.until is not None and time.monotonic() - self._begun > arguments.until
+            if study is None or late or (arguments.study is None and expected >= arguments.faults):
+                return None
+            self._taken.add(study)
+            return study
+
+    def work(self, pool: str) -> None:
+        """Run one study after the other on pools of one name."""
+        arguments = self._arguments
+        while (study := self.next()) is not None:
             faults = schedule(arguments.seed, study, arguments.kinds, arguments.per_study)
-            found = run_study(name, area / f"study-{study}", study, faults, undisturbed)
-        except Exception as error:  # the other studies go on; this one is missing in the results
-            print(f"study {study} could not be run: {error!r}", file=sys.stderr, flush=True)
-            return
-        finally:
-            with lock:
-                names.append(name)
-        with lock:
-            done[study] = found
-            note(found, arguments.keep)
+            found = run_study(pool, self._area / f"study-{study}", study, faults, self.undisturbed)
+            with self._lock:
+                self.done[study] = found
+                note(found, arguments.keep)
 
-    begun = time.monotonic()
-    with ThreadPoolExecutor(arguments.pools) as pool:
-        list(pool.map(one, missing))
-    return [done[study] for study in wanted if study in done]
+
+def campaign(arguments: argparse.Namespace, area: Path) -> list[Studied]:
+    """Run all studies, some at a time, and one that nothing disturbs."""
+    names = [f"faults-{os.getpid()}-{number}" for number in range(arguments.pools)]
+    studies = Studies(arguments, area)
+    studies.undisturbed = run_undisturbed(names[0], area / "undisturbed")
+    with ThreadPoolExecutor(arguments.pools) as threads:
+        list(threads.map(studies.work, names))
+    return [found for _, found in sorted(studies.done.items())]
 
 
 def read_kept(path: Path | None) -> dict[int, Studied]:
@@ -144,7 +155,7 @@ def finish(studies: Sequence[Studied], arguments: argparse.Namespace) -> int:
     text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
     if arguments.json:
         arguments.json.write_text(text, encoding="utf-8")
-    if whole and arguments.faults >= FAULTS and len(studies) == studies_for(arguments.faults, arguments.per_study):
+    if whole and arguments.faults >= FAULTS and sum(len(study.hit) for study in studies) >= FAULTS:
         (RESULTS / f"{BENCH}.json").write_text(text, encoding="utf-8")
     return int(any(row.met is False for row in found))
 

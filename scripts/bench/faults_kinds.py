@@ -14,7 +14,7 @@ from faults_schedule import Fault
 
 from nnlib.contract import CHECKPOINT_FILE, MODEL_FILE, RESULT_FILE
 
-PATIENCE = 12.0  # seconds to wait for something to hit
+PATIENCE = 10.0  # seconds to wait for something to hit
 OFTEN = 0.01  # seconds between two looks for what is there for a moment only
 JUMPS = (-1800, -300, -20, 20, 300, 1800)
 
@@ -256,7 +256,7 @@ INJECT: dict[str, Inject] = {
     "startd killed": _daemon("condor_startd"),
     "worker killed": _worker,
     "schedd killed": _daemon("condor_schedd"),
-    "dagman killed": _daemon("condor_dagman"),
+    "dagman killed": _kill(Running.dagmans),
     "negotiator killed": _daemon("condor_negotiator"),
     "collector killed": _daemon("condor_collector"),
     "PRE killed": _kill(lambda study: study.scripts("pre"), 0.6),

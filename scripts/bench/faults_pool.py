@@ -79,6 +79,10 @@ class Running:
         """Return the pool's processes of one program."""
         return [seen for seen in self.processes() if seen.program == name]
 
+    def dagmans(self) -> list[Seen]:
+        """Return DAGMan, which the schedd starts under a name of the job's."""
+        return [seen for seen in self.processes() if str(self.run.study_dag) in seen.words and "-Dag" in seen.words]
+
     def scripts(self, kind: str) -> list[Seen]:
         """Return the running PRE (`pre`) or POST (`post`) scripts, once they are Python."""
         return [seen for seen in self.processes() if seen.words[2:4] == (kind, str(self.run.path))]

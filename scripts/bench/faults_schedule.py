@@ -39,7 +39,7 @@ KINDS = {
 LAST = ("model truncated",)  # what can hit only the end of a study comes after its other faults
 
 PER_STUDY = 8
-MEAN_GAP = 2.5  # seconds between two faults; the wait for something to hit comes on top
+MEAN_GAP = 1.5  # seconds between two faults; the wait for something to hit comes on top
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,3 @@ def _shuffled(seed: int, pack: int, kinds: Sequence[str]) -> list[str]:
 
 def _gap(chance: random.Random) -> float:
     return round(min(-MEAN_GAP * math.log(1 - chance.random()), 4 * MEAN_GAP), 3)
-
-
-def studies_for(faults: int, per_study: int = PER_STUDY) -> int:
-    """Return how many studies so many faults need."""
-    return math.ceil(faults / per_study)

@@ -20,7 +20,7 @@ from workflows.pool import pool_folder
 PATIENCE = 180.0  # seconds for a study after its last fault; undisturbed it takes about 40
 GRACE = 15.0  # seconds for processes to be gone after the end
 DAEMONS = {"condor_master", "condor_collector", "condor_negotiator", "condor_schedd", "condor_startd"}
-OWN = {"condor_procd", "GPUS_MONITOR"}
+OWN = {"condor_procd", "GPUs_MONITOR"}
 KEPT = WORK / "faults-kept"  # logs of studies that deviate
 
 
@@ -115,7 +115,7 @@ class Campaign:
         if state == "over" and not self.running.is_complete():
             time.sleep(1)  # the report's last bytes
             return not self.running.is_complete() and self.running.dag_state() == "over"
-        if state == "over" or self.running.programs("condor_dagman"):
+        if state == "over" or self.running.dagmans():
             return state == "over" and not self.running.is_complete()
         done = self.running.condor("condor_q", self.running.cluster(), "-af", "JobStatus")
         gone = done.returncode == 0 and not done.stdout.strip() and bool(self.running.programs("condor_schedd"))

@@ -67,9 +67,23 @@ def test_what_hits_the_end_of_a_study_comes_last(schedules):
         assert order == sorted(order)
 
 
-@pytest.mark.parametrize(("faults", "studies"), [(200, 25), (201, 26), (1, 1)])
-def test_so_many_faults_need_so_many_studies(schedules, faults, studies):
-    assert schedules.studies_for(faults, 8) == studies
+def test_studies_are_run_until_all_faults_were_injected(bench, checks, tmp_path):
+    """Those that run count as if all of their faults found something to hit; what is missing is made up for."""
+    faults = bench("faults")
+    kept = tmp_path / "kept"
+    kept.write_text(json.dumps(studied(checks, 1, ["evicted"]).to_json()) + "\n")
+    studies = faults.Studies(faults.read_options(["--faults", "10", "--per-study", "4", "--keep", str(kept)]), tmp_path)
+    assert [studies.next() for _ in range(4)] == [0, 2, 3, None]  # 1 + 3 x 4 faults
+    for number in (0, 2, 3):
+        studies.done[number] = studied(checks, number, ["evicted", "PRE killed"])
+    assert [studies.next() for _ in range(2)] == [4, None]
+
+
+def test_one_study_alone_or_none_when_it_is_late(bench, tmp_path):
+    faults = bench("faults")
+    alone = faults.Studies(faults.read_options(["--study", "7"]), tmp_path)
+    assert [alone.next(), alone.next()] == [7, None]
+    assert faults.Studies(faults.read_options(["--until", "0"]), tmp_path).next() is None
 
 
 def test_each_kind_can_be_injected(schedules, bench):
