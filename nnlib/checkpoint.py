@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from nnlib import netcdf
 from nnlib.checker import shown
-from nnlib.contract import CHECKPOINT_FILE
+from nnlib.contract import CHECKPOINT_FILE, LOG_FILE
 from nnlib.errors import CheckpointedError, DataError, EvictedError
 from nnlib.stop import Stop
 from nnlib.train import Position, Training
@@ -37,15 +37,22 @@ class ForeignError(DataError):
 class Checkpoints:
     """Saves a training when it is told to stop, and every so many seconds; see `train.Keeper`."""
 
-    def __init__(self, folder: Path, training: str, stop: Stop | None = None, every: float = math.inf) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        training: str,
+        stop: Stop | None = None,
+        every: float = math.inf,
+        logged: int | None = None,
+    ) -> None:
         """Keep `checkpoint.nc` in `folder`. `training` identifies what is trained, on what and how.
 
         After `every` seconds the training is saved and ended with CheckpointedError, so that HTCondor can take the
-        checkpoint away and start it again.
+        checkpoint away and start it again. `logged`: how many epochs are in the log that came with the checkpoint.
         """
         self.path = folder / CHECKPOINT_FILE
         self.previous = self.path.with_name(self.path.stem + PREVIOUS_SUFFIX)
-        self.training, self._stop, self._every = training, stop or Stop(), every
+        self.training, self._stop, self._every, self._logged = training, stop or Stop(), every, logged
         self._started = time.monotonic()
 
     def restore(self, training: Training) -> None:
@@ -56,6 +63,7 @@ class Checkpoints:
             try:
                 arrays, numbers = load(path, self.training)
                 _check_position(path, numbers)
+                self._check_log(path, int(numbers["epoch"]) - 1)
                 training.resume(arrays, numbers)
             except DataError as error:
                 self.pass_over(error)
@@ -65,6 +73,11 @@ class Checkpoints:
             break
         self._stop.deferred = True
         self._started = time.monotonic()
+
+    def _check_log(self, path: Path, epochs: int) -> None:
+        """Raise DataError when the epochs before a checkpoint are not all in the log: the curve would have a hole."""
+        if self._logged is not None and epochs > self._logged:
+            raise DataError(f"{path.name}: {epochs} epochs lie before it, {LOG_FILE} tells of {self._logged}")
 
     def after_batch(self, training: Training) -> None:
         """Save and raise EvictedError when a stop was requested, CheckpointedError when it is time."""

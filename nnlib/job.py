@@ -157,7 +157,7 @@ def run(
     check_fit(spec, goal, learned, held_out)
     with opened(device, threads) as (compute, each):
         ruler = Ruler(goal, spec, held_out, each)
-        keeper = Checkpoints(folder, _identity(trial, spec, compute), stop, every)
+        keeper = Checkpoints(folder, _identity(trial, spec, compute), stop, every, logged(folder / LOG_FILE))
         start = _start(trial, folder, spec, learned)
         fit = _fit(trial, folder, start.network, learned, ruler, keeper, compute)
         result = Result(
@@ -331,6 +331,21 @@ def _measured(trial: Trial) -> str:
     return "tested" if trial.role is Role.FINAL else "validated"
 
 
+def logged(log: Path) -> int:
+    """Return how many epochs a log tells of, from the first one on and without a gap; 0 where there is none."""
+    count = 0
+    if log.exists():
+        for line in log.read_bytes().splitlines(keepends=True):
+            try:
+                whole = line.endswith(b"\n") and json.loads(line)["epoch"] == count + 1
+            except (ValueError, KeyError, TypeError):
+                whole = False
+            if not whole:
+                break
+            count += 1
+    return count
+
+
 def _curve(log: Path) -> tuple[float, ...]:
     """Return the metric after each epoch, empty where none was measured."""
     values = [json.loads(line)["value"] for line in log.read_text(encoding="utf-8").splitlines()]
@@ -343,7 +358,7 @@ def _log(path: Path, trial: Trial) -> Iterator[tuple[Callable[[train.Epoch], Non
 
     The log of an earlier attempt is kept up to the epoch from which this one goes on.
     """
-    with reporter(trial.train.epochs, trial.metric.name) as screen, path.open("r+", encoding="utf-8") as file:
+    with reporter(trial.train.epochs, trial.metric.name) as screen, path.open("r+", encoding="utf-8", errors="replace") as file:
         kept = list(file)
         started = False
 

@@ -34,6 +34,7 @@ from nnlib.contract import (
     Role,
     Status,
     Trial,
+    result_from_json,
     result_to_json,
     sha256_of,
     trial_from_json,
@@ -68,6 +69,7 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
     if not folder.is_dir():
         raise NnlibError(f"{folder}: no such folder, legal: the folder of trial.json and its inputs")
     trial, result, code = None, None, Exit.OK
+    before = _evicted(folder / RESULT_FILE)
     (folder / RESULT_FILE).write_bytes(b"")  # from now on an eviction has something to transfer
     for name in (LOG_FILE, CHECKPOINT_FILE):
         (folder / name).touch()
@@ -81,9 +83,10 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
         result = Result(node=trial.node if trial else "", status=STATUS[code], reason=reason, epochs=_epochs(folder))
         print(f"nnlib: {reason}", file=sys.stderr)
     ours = {"python": platform.python_version(), "nnlib": __version__}
+    earlier = before.seconds if before and trial and before.node == trial.node else 0.0
     result = replace(
         result,
-        seconds=round(time.monotonic() - started, 3),
+        seconds=round(earlier + time.monotonic() - started, 3),
         host=socket.gethostname(),
         versions={**result.versions, **ours},
     )
@@ -141,10 +144,19 @@ def _judged(error: BaseException) -> tuple[Exit, str]:
     return Exit.BUG, f"a bug of nnlib: {type(error).__name__}: {error}"
 
 
+def _evicted(path: Path) -> Result | None:
+    """Return the result that this job left when it was stopped to be started again, here or on another machine."""
+    try:
+        result = result_from_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ContractError):
+        return None
+    return result if result.status is Status.EVICTED else None
+
+
 def _epochs(folder: Path) -> int:
     """Return how many epochs the log has."""
     last = 0
-    for line in (folder / LOG_FILE).read_text(encoding="utf-8").splitlines():
+    for line in (folder / LOG_FILE).read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             last = int(json.loads(line)["epoch"])
         except (ValueError, KeyError, TypeError):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from nnlib.contract import (
+    CHECKPOINT_FILE,
     INIT_FILE,
     LOG_FILE,
     MODEL_FILE,
@@ -203,6 +204,12 @@ def _digests(spec: RegionSpec, parts: list[str], standing: str | None) -> dict[s
 def _write_trial(folder: RegionFolder, node: NodeName, trial: Trial) -> None:
     place = folder.trial(node)
     place.mkdir(parents=True, exist_ok=True)
-    for stale in (RESULT_FILE, LOG_FILE, MODEL_FILE):  # of an attempt before this one
-        (place / stale).unlink(missing_ok=True)
+    checkpoint, log = place / CHECKPOINT_FILE, place / LOG_FILE
+    stale = [place / RESULT_FILE, place / MODEL_FILE]  # of an attempt before this one
+    if not checkpoint.exists() or not checkpoint.stat().st_size:
+        stale.append(log)  # else the next one goes on from there, if it finds it whole and its own
+    for path in stale:
+        path.unlink(missing_ok=True)
+    for path in (checkpoint, log):  # the job's inputs, and what it is to bring back
+        path.touch()
     write_atomically(place / TRIAL_FILE, trial_to_json(trial))

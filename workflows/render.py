@@ -9,6 +9,7 @@ from typing import Any
 
 import jinja2
 
+from nnlib.contract import CHECKPOINT_FILE, LOG_FILE, MODEL_FILE, RESULT_FILE, TRIAL_FILE, Exit
 from workflows import features, names, submit_syntax
 from workflows.errors import GiveUpError
 from workflows.features import Version
@@ -18,8 +19,10 @@ from workflows.resources import resource_dir
 from workflows.study import Job
 
 MB = 1 << 20
-TUNE_OUTPUTS = ("result.json", "log.jsonl")
-FINAL_OUTPUTS = (*TUNE_OUTPUTS, "model.nc")
+OWN_INPUTS = (TRIAL_FILE, CHECKPOINT_FILE, LOG_FILE)  # of a trial alone, from its own folder
+CHECKPOINT_OUTPUTS = (RESULT_FILE, LOG_FILE, CHECKPOINT_FILE)  # all that a training needs to go on elsewhere
+TUNE_OUTPUTS = CHECKPOINT_OUTPUTS
+FINAL_OUTPUTS = (*TUNE_OUTPUTS, MODEL_FILE)
 
 Starts = Iterable[tuple[NodeName, Iterable[NodeName]]]
 
@@ -46,6 +49,12 @@ def _larger_memory(job: Job) -> list[str]:
         size = min(2 * size, job.memory_max)
         steps.append(f"{size // MB}MB")
     return steps
+
+
+def _train_words(code: str, job: Job) -> list[str]:
+    """Return the arguments of train.sh."""
+    every = [f"{job.checkpoint}s"] if job.checkpoint else []
+    return [code, "gpu" if job.gpus else "cpu", *every]
 
 
 def _environment() -> jinja2.Environment:
@@ -156,7 +165,10 @@ class Renderer:
             title=title,
             folder=folder.path,
             train=self.run.path / "train.sh",
-            worker_code=self.worker_code,
+            train_words=_train_words(self.worker_code, plan.region.job),
+            checkpointed=Exit.CHECKPOINTED.value,
+            checkpoint_outputs=CHECKPOINT_OUTPUTS,
+            own_inputs=OWN_INPUTS,
             inputs=[*inputs, self.run.path / self.worker_code],
             first_inputs="test" not in parts and plan.region.slug in self.standing,
             outputs=outputs,

@@ -88,6 +88,7 @@ def read_job(section: Section) -> Job:
         memory_max=section.size("memory_max", 0, SMALLEST) or None,
         disk=section.size("disk", default.disk, SMALLEST),
         deadline=section.duration("deadline", default.deadline),
+        checkpoint=_interval(section, "checkpoint", default.checkpoint),
         hold_limit=section.duration("hold_limit", default.hold_limit),
         retries=section.whole("retries", default.retries, 0, 100),
         requirements=section.read(
@@ -102,6 +103,12 @@ def read_job(section: Section) -> Job:
         section.problems.add(section.where("memory_max"), "is not larger than `memory`")
         job = replace(job, memory_max=None)
     return job
+
+
+def _interval(section: Section, key: str, default: int) -> int:
+    """Read a duration, or 0 for never."""
+    legal = "a duration such as 90s, 30m, 2h or 1d, or 0"
+    return section.read(key, default, lambda value: 0 if value == 0 and value is not False else schema.duration(value), legal)
 
 
 def read_search(section: Section) -> Search:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import (
+    CHECKPOINT_FILE,
     MODEL_FILE,
     RESULT_FILE,
     TRIAL_FILE,
@@ -32,6 +33,9 @@ from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 
 REMOVED = -1002  # what DAGMan passes as $RETURN for a job that left the queue without running to its end
 SUBMIT_FAILED = -1001
+KILLED = -9
+# Ends after which what a training has saved is worth going on from; after any other it may be what went wrong.
+GOES_ON = frozenset({Exit.MACHINE, Exit.EVICTED, Exit.CHECKPOINTED, REMOVED, KILLED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ def settle_final(folder: RegionFolder, node: NodeName, end: JobEnd) -> Settled:
 
 def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec) -> Settled:
     journal = Journal(folder.journal)
+    if end.exit_code not in GOES_ON:
+        (folder.trial(node) / CHECKPOINT_FILE).unlink(missing_ok=True)
     with journal.locked():
         history = journal.read()
         known = history.outcome(node.number)

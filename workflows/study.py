@@ -69,6 +69,7 @@ class Job:
     memory_max: int | None = None  # after running out of memory a job asks for more, up to this
     disk: int = 4 << 30
     deadline: int = 2 * HOUR
+    checkpoint: int = HOUR // 2  # a training is saved so often; 0: only when it is evicted
     hold_limit: int = HOUR  # a job held for longer is removed and counts as a failed trial
     retries: int = 2  # after a fault of the machine
     requirements: str = "TARGET.HAS_GPU =?= True"

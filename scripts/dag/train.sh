@@ -1,8 +1,9 @@
 #!/bin/sh
-# One training on a worker: train.sh CODE DEVICE, beside trial.json and its inputs; DEVICE gpu: on a GPU or not at all
-# exit: nnlib's codes (0 trained, 3 diverged, 4 bad input, 75 the machine's fault, 143 stopped by SIGTERM)
-# Every output exists from the start, so that a job that is stopped early still brings back what there is.
-for output in result.json log.jsonl model.nc; do
+# One training on a worker: train.sh CODE DEVICE [TIME], beside trial.json and its inputs
+# DEVICE gpu: on a GPU or not at all. After TIME (such as 1800s) it is saved and left with 85, to be started again.
+# exit: nnlib's codes (0 trained, 3 diverged, 4 bad input, 75 the machine's fault, 85 saved, 143 stopped by SIGTERM)
+# Every output exists from the start: an eviction brings back all of them or none.
+for output in result.json log.jsonl checkpoint.nc model.nc; do
     [ -e "$output" ] || : >"$output"
 done
 python=/usr/local/libexec/regiondag/python # what provisioned workers have
@@ -10,4 +11,5 @@ python=/usr/local/libexec/regiondag/python # what provisioned workers have
     echo "train.sh: no Python on this machine" >&2
     exit 75
 }
-exec "$python" "$1" train --trial trial.json --device "$2"
+# HTCondor signals this process alone, so it has to become the training.
+exec "$python" "$1" train --trial trial.json --device "$2" ${3:+--checkpoint-every "$3"}
