@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -188,8 +189,11 @@ def _settled(path: Path) -> bool:
 
 def _truncated_checkpoint(study: Running, fault: Fault) -> str | None:
     """Evict a job that has trained for a while, and cut what it saved before it goes on."""
-    job = _running_job(study, fault)
-    if job is None or study.condor("condor_vacate_job", job).returncode:
+    found = wait_until(lambda: trained(study.execute), PATIENCE)
+    if not isinstance(found, list) or not found:
+        return None
+    job = found[int(fault.target * len(found))]
+    if study.condor("condor_vacate_job", job).returncode:
         return None
 
     def cut() -> str | None:
@@ -201,6 +205,17 @@ def _truncated_checkpoint(study: Running, fault: Fault) -> str | None:
         return None
 
     return wait_until(cut, PATIENCE / 2, OFTEN) or None  # type: ignore[return-value]
+
+
+def trained(execute: Path) -> list[str]:
+    """Return the jobs that have at least an epoch behind them."""
+    jobs = []
+    for log in sorted(execute.glob("dir_*/log.jsonl")):
+        with contextlib.suppress(OSError):
+            ad = (log.parent / ".job.ad").read_text(encoding="utf-8")
+            if log.stat().st_size and (cluster := re.search(r"^ClusterId = (\d+)$", ad, re.MULTILINE)):
+                jobs.append(f"{cluster[1]}.0")
+    return jobs
 
 
 def _clock(study: Running, fault: Fault) -> str | None:

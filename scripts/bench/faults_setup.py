@@ -74,7 +74,7 @@ io.open = _opened
 
 # What is not as in the studies of the orchestration benchmark. Retries are for machines that are as bad as these.
 CHANGES = {
-    "epochs: 2,": "epochs: 20, stop_after: 0,",
+    "epochs: 2,": "epochs: 30, stop_after: 0,",
     "disk: 100MB": "disk: 20MB, retries: 30",
 }
 EPOCH_SECONDS = 0.1

@@ -165,3 +165,18 @@ def test_the_event_log_of_dagman_says_where_it_is(bench, log, state):
     pool = bench("faults_pool")
     assert pool.state_of(log) == state
     assert pool.clusters(log) == [number for number in ("12", "13") if f"({number.zfill(3)}." in log]
+
+
+def test_a_job_has_trained_when_its_log_says_so(bench, tmp_path):
+    for number, log in (("1", ""), ("2", '{"epoch": 1}\n')):
+        folder = tmp_path / f"dir_{number}"
+        folder.mkdir()
+        (folder / "log.jsonl").write_text(log)
+        (folder / ".job.ad").write_text(f'Cmd = "x"\nClusterId = 4{number}\nProcId = 0\n')
+    assert bench("faults_kinds").trained(tmp_path) == ["42.0"]
+
+
+def test_only_a_disk_of_its_own_is_ever_filled(bench, tmp_path):
+    with pytest.raises(ValueError, match="no disk of its own"), bench("faults_kinds").filled(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
