@@ -134,7 +134,7 @@ def filled(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        ballast.unlink()
+        ballast.unlink(missing_ok=True)  # a worker that starts clears its folder
 
 
 def _full_disk(folder: Callable[[Running], Path]) -> Inject:
