@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import re
+import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -52,8 +54,57 @@ def _worker(study: Running, fault: Fault) -> str | None:
     if not wait_until(study.trainings, PATIENCE):
         return None
     time.sleep(fault.amount)
-    hit = study.programs("condor_startd") + study.programs("condor_starter") + study.trainings()
+    hit = _worker_processes(study)
     return f"{sum(seen.kill() for seen in hit)} processes" if hit else None
+
+
+def _worker_processes(study: Running) -> list[Seen]:
+    return study.programs("condor_startd") + study.programs("condor_starter") + study.trainings()
+
+
+def _manager_processes(study: Running) -> list[Seen]:
+    return study.programs("condor_schedd") + study.programs("condor_shadow") + study.dagmans()
+
+
+def _frozen(find: Callable[[Running], list[Seen]]) -> Inject:
+    """Let processes do nothing for a while: they keep their connections and answer nobody."""
+
+    def inject(study: Running, fault: Fault) -> str | None:
+        if not wait_until(study.trainings, PATIENCE):
+            return None
+        stopped = [seen for seen in find(study) if seen.kill(signal.SIGSTOP)]
+        try:
+            time.sleep(1 + 9 * fault.amount)
+        finally:
+            for seen in stopped:
+                seen.kill(signal.SIGCONT)
+        return f"{len(stopped)} processes for {1 + 9 * fault.amount:.1f} s"
+
+    return inject
+
+
+SOCKET = re.compile(r"^\S+\s+\d+\s+\d+\s+(127\.0\.0\.1:\d+)\s+(127\.0\.0\.1:\d+)\s+users:(.*)$", re.MULTILINE)
+
+
+def connections(listing: str, pids: set[int]) -> list[tuple[str, str]]:
+    """Return both ends of the connections that some processes have, from what `ss -tnpH` prints."""
+    return [
+        (here, there)
+        for here, there, users in SOCKET.findall(listing)
+        if pids & {int(pid) for pid in re.findall(r"pid=(\d+)", users)}
+    ]
+
+
+def _cut(study: Running, fault: Fault) -> str | None:
+    """Let the kernel end all connections of the worker, as a firewall that forgot them does."""
+    if not wait_until(study.trainings, PATIENCE):
+        return None
+    time.sleep(fault.amount)
+    listing = subprocess.run(["ss", "-tnpH"], capture_output=True, text=True, check=True).stdout
+    found = connections(listing, {seen.pid for seen in _worker_processes(study)})
+    for here, there in found:
+        subprocess.run(["ss", "-K", "-tn", "src", here, "dst", there], capture_output=True, check=True)
+    return f"{len(found)} connections" if found else None
 
 
 def _script_in_mid_write(kind: str) -> Inject:
@@ -270,6 +321,9 @@ INJECT: dict[str, Inject] = {
     "shadow killed": _daemon("condor_shadow"),
     "startd killed": _daemon("condor_startd"),
     "worker killed": _worker,
+    "worker frozen": _frozen(_worker_processes),
+    "manager frozen": _frozen(_manager_processes),
+    "worker's connections cut": _cut,
     "schedd killed": _daemon("condor_schedd"),
     "dagman killed": _kill(Running.dagmans),
     "negotiator killed": _daemon("condor_negotiator"),
