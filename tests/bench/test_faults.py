@@ -173,11 +173,11 @@ def test_a_job_has_trained_when_its_log_says_so(bench, tmp_path):
         folder.mkdir()
         (folder / "log.jsonl").write_text(log)
         (folder / ".job.ad").write_text(f'Cmd = "x"\nClusterId = 4{number}\nProcId = 0\n')
-    assert bench("faults_kinds").trained(tmp_path) == ["42.0"]
+    assert bench("faults_files").trained(tmp_path) == ["42.0"]
 
 
 def test_only_a_disk_of_its_own_is_ever_filled(bench, tmp_path):
-    with pytest.raises(ValueError, match="no disk of its own"), bench("faults_kinds").filled(tmp_path):
+    with pytest.raises(ValueError, match="no disk of its own"), bench("faults_files").filled(tmp_path):
         pass
     assert not list(tmp_path.iterdir())
 
