@@ -358,7 +358,10 @@ def _log(path: Path, trial: Trial) -> Iterator[tuple[Callable[[train.Epoch], Non
 
     The log of an earlier attempt is kept up to the epoch from which this one goes on.
     """
-    with reporter(trial.train.epochs, trial.metric.name) as screen, path.open("r+", encoding="utf-8", errors="replace") as file:
+    with (
+        reporter(trial.train.epochs, trial.metric.name) as screen,
+        path.open("r+", encoding="utf-8", errors="replace") as file,
+    ):
         kept = list(file)
         started = False
 

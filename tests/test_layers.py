@@ -11,9 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 LAYERS = (
-    {"errors", "resources", "dirs", "features"},
+    {"errors", "resources", "dirs", "features", "plaintext"},
     {
         "attempts",
+        "endings",
         "yamlfile",
         "schema",
         "space",
@@ -49,6 +50,8 @@ LAYERS = (
         "terminal",
         "pool",
         "rundir",
+        "joblog",
+        "machines",
         "initial",
         "propose",
         "settle",

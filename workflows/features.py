@@ -15,6 +15,7 @@ OLDEST: Version = (23, 9, 0)
 
 FIRST_VERSION: dict[str, Version] = {
     "retry_request_memory": (25, 2, 0),  # ask for more memory after running out of it
+    "common_input_catalogs": (25, 13, 2),  # files that the jobs of a DAG share reach each machine once
 }
 
 

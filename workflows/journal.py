@@ -61,7 +61,9 @@ class Settled:
     curve: tuple[float, ...] = ()  # the trial's metric after each epoch
     best_epoch: int = 0
     seconds: float = 0.0
-    promoted: bool = False
+    host: str = ""  # where it ended, as HTCondor names it
+    job: str = ""  # cluster.proc
+    promoted: bool = False  # the last one: see `read_outcomes`
 
     @property
     def ok(self) -> bool:
@@ -69,17 +71,43 @@ class Settled:
         return self.status == "ok"
 
 
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An attempt of a trial, or of the final training, that was the machine's fault and is followed by another."""
+
+    trial: int | None
+    reason: str = ""
+    seconds: float = 0.0
+    host: str = ""
+    job: str = ""
+    when: float = 0.0  # Unix time
+
+
 @dataclass(slots=True)
 class History:
-    """A journal, read: each trial's proposal, outcome and number of repeated attempts."""
+    """A journal, read: each trial's proposal, outcome and attempts that were repeated."""
 
     proposals: dict[int, Proposal] = field(default_factory=dict)
     settled: dict[int, Settled] = field(default_factory=dict)
     settled_at: dict[int, float] = field(default_factory=dict)  # Unix time
     won: tuple[int, int] | None = None  # which trial's point the final training gets, and of how many outcomes
     final: Settled | None = None
-    attempts: int = 0
-    attempt_seconds: float = 0.0
+    faults: list[Fault] = field(default_factory=list)
+    repeated_seconds: float = 0.0  # of outcomes that a later one replaced
+
+    @property
+    def attempts(self) -> int:
+        """Number of attempts that were repeated."""
+        return len(self.faults)
+
+    @property
+    def attempt_seconds(self) -> float:
+        """Seconds that were trained and had to be trained again, or settled anew."""
+        return self.repeated_seconds + sum(fault.seconds for fault in self.faults)
+
+    def faults_of(self, trial: int | None) -> list[Fault]:
+        """Return the attempts of one trial, or of the final training, that were repeated."""
+        return [fault for fault in self.faults if fault.trial == trial]
 
     def settle(self, settled: Settled, when: float = 0.0) -> None:
         """Take an outcome in. The first one counts, unless a run of the same node again may turn out better."""
@@ -88,7 +116,7 @@ class History:
                 self.final = settled
         elif self.outcome(settled.trial) is None:
             before = self.settled.get(settled.trial)
-            self.attempt_seconds += before.seconds if before else 0.0  # what is run again was trained for all the same
+            self.repeated_seconds += before.seconds if before else 0.0  # what is run again was trained for all the same
             self.settled[settled.trial] = settled
             self.settled_at[settled.trial] = when
 
@@ -183,21 +211,26 @@ class Journal:
             event = record.pop("event")
             when = float(record.pop("time", 0.0))
             if event == "proposed":
-                history.proposals.setdefault(record["trial"], Proposal(**record))
+                history.proposals.setdefault(record["trial"], Proposal(**_known(Proposal, record)))
             elif event == "settled":
                 check_figures(record)
                 record["curve"] = tuple(record.get("curve", ()))
-                history.settle(Settled(**record), when)
+                history.settle(Settled(**_known(Settled, record)), when)
             elif event == "won":
                 history.won = _number(record["trial"]), _number(record["of"])
             elif event == "attempt":
-                history.attempts += 1
-                history.attempt_seconds += float(record.get("seconds", 0.0))
+                record["seconds"] = float(record.get("seconds", 0.0))
+                history.faults.append(Fault(**_known(Fault, record | {"when": when})))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RegiondagError(
                 f"{self.path}:{number}: not a line of a journal ({error}); was the file edited? "
                 "Remove the line, or restore the file"
             ) from error
+
+
+def _known(kind: type[Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what a later version may have added to a record."""
+    return {name: value for name, value in record.items() if name in kind.__dataclass_fields__}
 
 
 def _number(value: Any) -> int:

@@ -27,6 +27,8 @@ DAGMAN_CONFIG = "dagman.config"
 REPORT_SUBMIT = "report.sub"
 TRAIN_SUBMIT = "train.sub"
 FINAL_SUBMIT = "final.sub"
+ATTEMPT_SUBMIT = "attempt.sub"  # in a node's folder: what PRE has to say of its next try
+JOB_LOG = "job.log"  # in a node's folder: HTCondor's events of its jobs
 NETWORK_FILE = "network.json"
 REGION_FILE = "region.json"
 JOURNAL_FILE = "trials.jsonl"
@@ -133,6 +135,11 @@ class RegionFolder:
         """What the champion reached, and how it was made."""
         return self.path / "champion" / "metrics.json"
 
+    @property
+    def run(self) -> RunFolder:
+        """The run that the region is of."""
+        return RunFolder(self.path.parents[1])
+
     def trial(self, node: NodeName) -> Path:
         """Folder in which one node's job starts and ends."""
         return self.path / "trials" / node.folder
@@ -159,6 +166,16 @@ class RunFolder:
         return self.path / STUDY_DAG
 
     @property
+    def machines(self) -> Path:
+        """Which machines failed jobs of this run, and have not done better since."""
+        return self.path / "machines.json"
+
+    @property
+    def started(self) -> Path:
+        """When the run's first trial was prepared."""
+        return self.path / "started.json"
+
+    @property
     def report(self) -> Path:
         """Folder of the summary."""
         return self.path / "report"
@@ -179,6 +196,17 @@ def dagman_file(dag: Path, suffix: str) -> Path:
     '/run/study.dag.lock'
     """
     return dag.with_name(f"{dag.name}.{suffix}")
+
+
+def catalog_name(slug: str) -> str:
+    """Return what HTCondor calls the files that a region's jobs share; no two slugs have the same.
+
+    It becomes part of an attribute's name, which holds no `-`; slugs hold no `_`.
+
+    >>> catalog_name("united-kingdom")
+    'region_united_kingdom'
+    """
+    return f"region_{slug.replace('-', '_')}"
 
 
 def data_file(part: str) -> str:

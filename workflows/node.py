@@ -1,17 +1,19 @@
-"""What DAGMan's PRE and POST scripts run: `pre RUN NODE RETRY`, `post RUN NODE RETURN RETRY MAX_RETRIES DAG_STATUS`
-and, for the last node, `post RUN report DAG_STATUS [SLUG]`: the regions of its DAG, none for all of them.
+"""What DAGMan's PRE and POST scripts run: `pre RUN NODE RETRY`,
+`post RUN NODE RETURN RETRY MAX_RETRIES DAG_STATUS JOBID` and, for the last node, `post RUN report DAG_STATUS [SLUG]`:
+the regions of its DAG, none for all of them.
 
 Packed into the run directory, so that a run in progress never meets newer code. What is printed goes to manager.log.
 """
 
 from __future__ import annotations
 
+import re
 import sys
-import time
 import traceback
 from pathlib import Path
 
 from workflows.errors import RegiondagError
+from workflows.machines import say
 from workflows.names import REPORT_NODE, SETTLED_BEFORE, RunFolder, parse_node
 
 DAG_REMOVED = 4  # $DAG_STATUS while DAGMan obeys a condor_rm of itself
@@ -25,12 +27,12 @@ def main(argv: list[str] | None = None) -> int:
         kind, run, node, *numbers = words
         code = _pre(RunFolder(Path(run)), node) if kind == "pre" else _post(RunFolder(Path(run)), node, numbers)
     except RegiondagError as error:
-        _log(f"{note}: exit {error.exit_code}: {error}")
+        say(f"{note}: exit {error.exit_code}: {error}")
         return error.exit_code
     except Exception:
-        _log(f"{note}: exit 1: a bug\n{traceback.format_exc()}")
+        say(f"{note}: exit 1: a bug\n{traceback.format_exc()}")
         return 1
-    _log(f"{note}: exit {code}")
+    say(f"{note}: exit {code}")
     return code
 
 
@@ -54,10 +56,8 @@ def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
 
     node = parse_node(name)
     settle = settle_final if node.number is None else settle_trial
-    exit_code, retry, max_retries, status = map(int, numbers)
-    settle(run.region(node.slug), node, JobEnd(exit_code, retry, max_retries, status == DAG_REMOVED))
+    *counts, job = numbers
+    exit_code, retry, max_retries, status = map(int, counts)
+    submitted = job if re.fullmatch(r"[0-9]+\.[0-9]+", job) else ""
+    settle(run.region(node.slug), node, JobEnd(exit_code, retry, max_retries, status == DAG_REMOVED, submitted))
     return 0
-
-
-def _log(text: str) -> None:
-    print(time.strftime("%Y-%m-%d %H:%M:%S"), text, flush=True)

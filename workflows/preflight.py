@@ -53,7 +53,7 @@ def distinct_submit_files(run: RunFolder, slugs: Sequence[str]) -> dict[Path, li
         for name in (TRAIN_SUBMIT, FINAL_SUBMIT):
             path = run.region(slug).path / name
             text = path.read_text(encoding="utf-8").replace(f"/regions/{slug}/", "/regions/*/")
-            text = re.sub(r"^(batch_name|MY\.RegiondagRegion) = .*$", "", text, flags=re.MULTILINE)
+            text = re.sub(r"^(batch_name|MY\.\w+) = .*$", "", text, flags=re.MULTILINE)
             text = re.sub(r"^initialdir = .*$", "", text, flags=re.MULTILINE)
             groups.setdefault((name, text), (path, []))[1].append(slug)
     return dict(groups.values())

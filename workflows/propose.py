@@ -7,6 +7,8 @@ trial, and trial.json comes out the same but for the table of rungs, which is of
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -22,16 +24,19 @@ from nnlib.contract import (
     trial_to_json,
     write_atomically,
 )
+from workflows.endings import OUT_OF_MEMORY, memory_after, memory_steps
 from workflows.errors import GiveUpError
 from workflows.initial import started
 from workflows.journal import History, Journal
-from workflows.names import NETWORK_FILE, NodeName, RegionFolder, data_file
+from workflows.machines import leave_some, machines_of_pool, read_failures, say, to_avoid
+from workflows.names import ATTEMPT_SUBMIT, NETWORK_FILE, NodeName, RegionFolder, RunFolder, data_file
 from workflows.neighbours import read_shared
 from workflows.observations import observations
 from workflows.pruning import rungs
 from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 from workflows.space import Value, seed_of, with_defaults
 from workflows.study import TRAIN_SETTINGS, Search
+from workflows.submit_syntax import classad_string
 from workflows.tuning import propose, ranked
 
 
@@ -39,8 +44,8 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     """Write trial.json of a trial; the first node of a round proposes for the whole round.
 
     Returns False, having done nothing, when the trial's outcome is known: DAGMan lost track of it (a crash, a removal
-    without a rescue file), the journal did not; or when every point of a small space was tried, the budget is spent, or
-    other lanes have taken the last trials.
+    without a rescue file), the journal did not; or when every point of a small space was tried, the budget is spent,
+    the study is past its deadline, or other lanes have taken the last trials.
     """
     if node.number is None:
         raise ValueError(f"{node} is not a trial")
@@ -51,6 +56,8 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         if history.outcome(node.number):
             return False
         spec = started(folder, spec)
+        if _past_deadline(folder.run, spec):
+            return False
         if node.number not in history.settled:
             check_not_hopeless(history, spec)
         if node.number not in history.proposals:
@@ -66,6 +73,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     table = rungs(spec.search.prune, curves, trial.train.epochs, spec.metric.minimize)
     trial = _with_champion(trial, folder, spec)
     _write_trial(folder, node, replace(trial, valid_file=data_file("valid"), rungs=tuple(table)))
+    _write_attempt(folder, node, spec, history)
     return True
 
 
@@ -86,6 +94,28 @@ def _with_champion(trial: Trial, folder: RegionFolder, spec: RegionSpec) -> Tria
 def _is_over(search: Search, history: History) -> bool:
     """Return whether nothing more is to be proposed: the budget is spent, or lanes have taken all trials."""
     return len(history.proposals) >= search.trials or (0 < search.budget <= spent(history))
+
+
+def _past_deadline(run: RunFolder, spec: RegionSpec) -> bool:
+    """Return whether the study has had its time, which begins here where it has not begun."""
+    return bool(spec.deadline) and time.time() >= _started(run) + spec.deadline
+
+
+def _started(run: RunFolder) -> float:
+    """Return when the run's first trial was prepared, in Unix time; the first one to ask writes it down.
+
+    Once for the whole run, however often its DAGs are submitted.
+    """
+    now = time.time()
+    part = run.started.with_name(f".{run.started.name}.{os.getpid()}.part")
+    part.write_text(json.dumps({"started": now}) + "\n", encoding="utf-8")
+    try:
+        os.link(part, run.started)  # whole or not at all, and never over what is there
+    except FileExistsError:
+        now = float(json.loads(run.started.read_text(encoding="utf-8"))["started"])
+    finally:
+        part.unlink()
+    return now
 
 
 def spent(history: History) -> float:
@@ -150,6 +180,7 @@ def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
             sha256={**trial.sha256, **_digests(spec, ["test"], standing)},
         ),
     )
+    _write_attempt(folder, node, spec, history)
     return True
 
 
@@ -201,6 +232,30 @@ def _digests(spec: RegionSpec, parts: list[str], standing: str | None) -> dict[s
     return {file: spec.sha256[file] for file in wanted}
 
 
+def _write_attempt(folder: RegionFolder, node: NodeName, spec: RegionSpec, history: History) -> None:
+    """Write what the next try of a node asks for: more memory if that ran out, other machines than those that failed.
+
+    DAGMan's next try is a new job, which knows nothing of the last one.
+    """
+    faults = history.faults_of(node.number)
+    memory = memory_after(spec.job, sum(fault.reason.startswith(OUT_OF_MEMORY) for fault in faults))
+    avoided = to_avoid(read_failures(folder.run), faults, time.time())
+    if avoided:
+        avoided = dict(leave_some(avoided, machines_of_pool(gpus=bool(spec.job.gpus))))
+        if avoided:
+            say(f"{node}: not on {', '.join(avoided)}, where jobs of this run failed")
+    clauses = [f"(TARGET.Machine =!= {classad_string(host)} || time() > {int(when)})" for host, when in avoided.items()]
+    lines = [
+        f"memory = {memory >> 20}",
+        f"avoid = {''.join(f'&& {clause} ' for clause in clauses)}",
+    ]
+    if spec.job.memory_max:
+        lines.append(f"larger_memory = {', '.join(str(size >> 20) for size in memory_steps(spec.job, memory))}")
+    if spec.deadline and node.number is not None:
+        lines.append(f"idle_until = {int(_started(folder.run) + spec.deadline)}")
+    write_atomically(folder.trial(node) / ATTEMPT_SUBMIT, "".join(f"{line.rstrip()}\n" for line in lines))
+
+
 def _write_trial(folder: RegionFolder, node: NodeName, trial: Trial) -> None:
     place = folder.trial(node)
     place.mkdir(parents=True, exist_ok=True)
@@ -210,6 +265,7 @@ def _write_trial(folder: RegionFolder, node: NodeName, trial: Trial) -> None:
         stale.append(log)  # else the next one goes on from there, if it finds it whole and its own
     for path in stale:
         path.unlink(missing_ok=True)
-    for path in (checkpoint, log):  # the job's inputs, and what it is to bring back
+    # What a job brings back it is given: stopped before its first line, it would hold for a file that is not there.
+    for path in (place / RESULT_FILE, log, checkpoint, *([] if node.number is not None else [place / MODEL_FILE])):
         path.touch()
     write_atomically(place / TRIAL_FILE, trial_to_json(trial))

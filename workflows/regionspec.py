@@ -13,7 +13,7 @@ from nnlib.contract import Metric, TrainSettings
 from workflows.errors import GiveUpError, RegiondagError
 from workflows.journal import FAILED, History
 from workflows.space import Point, parameter_from_json, parameter_to_json
-from workflows.study import Region, Search, Start
+from workflows.study import Job, Region, Search, Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class RegionSpec:
     first: tuple[Point, ...] = ()  # points of the first trials: the standing champion's
     start: Start = field(default_factory=Start)
     shape: tuple[str, ...] = ()  # hyperparameters that a model to start from has decided
+    job: Job = field(default_factory=Job)
+    deadline: int = 0  # of the study, see `Limits`
 
 
 def spec_of(
@@ -41,6 +43,7 @@ def spec_of(
     position: int,
     first: tuple[Point, ...] = (),
     shape: tuple[str, ...] = (),
+    deadline: int = 0,
 ) -> RegionSpec:
     """Return what PRE and POST need to know of `region`; `shape`: hyperparameters that shape its network."""
     return RegionSpec(
@@ -56,6 +59,8 @@ def spec_of(
         first=first,
         start=region.start,
         shape=shape,
+        job=region.job,
+        deadline=deadline,
     )
 
 
@@ -75,6 +80,8 @@ def spec_to_json(spec: RegionSpec) -> str:
         "first": [dict(point) for point in spec.first],
         "start": asdict(spec.start),
         "shape": spec.shape,
+        "job": asdict(spec.job),
+        "deadline": spec.deadline,
     }
     return json.dumps(raw, indent=1, ensure_ascii=False) + "\n"
 
@@ -96,6 +103,8 @@ def read_spec(path: Path) -> RegionSpec:
             first=tuple(raw.get("first", ())),
             start=Start(**raw.get("start", {})),
             shape=tuple(raw.get("shape", ())),
+            job=Job(**raw.get("job", {})),
+            deadline=raw.get("deadline", 0),
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise RegiondagError(f"{path}: cannot be read as a region of this version: {error!r}") from error

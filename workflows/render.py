@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 
 from nnlib.contract import CHECKPOINT_FILE, LOG_FILE, MODEL_FILE, RESULT_FILE, TRIAL_FILE, Exit
-from workflows import features, names, submit_syntax
+from workflows import endings, features, names, submit_syntax
 from workflows.errors import GiveUpError
 from workflows.features import Version
 from workflows.names import NodeName, RunFolder
@@ -19,7 +19,6 @@ from workflows.resources import resource_dir
 from workflows.study import Job
 
 MB = 1 << 20
-OWN_INPUTS = (TRIAL_FILE, CHECKPOINT_FILE, LOG_FILE)  # of a trial alone, from its own folder
 CHECKPOINT_OUTPUTS = (RESULT_FILE, LOG_FILE, CHECKPOINT_FILE)  # all that a training needs to go on elsewhere
 TUNE_OUTPUTS = CHECKPOINT_OUTPUTS
 FINAL_OUTPUTS = (*TUNE_OUTPUTS, MODEL_FILE)
@@ -39,16 +38,6 @@ def _refuse_silent_values(value: Any) -> Any:
 def _json_text(value: Any) -> str:
     """Return JSON in printable ASCII on one line; so written, it is YAML as well."""
     return json.dumps(value, ensure_ascii=True, sort_keys=True).replace("\x7f", "\\u007f")
-
-
-def _larger_memory(job: Job) -> list[str]:
-    """Return the requests after the first one: doubled each time, up to `memory_max`."""
-    steps = []
-    size = job.memory
-    while job.memory_max is not None and size < job.memory_max:
-        size = min(2 * size, job.memory_max)
-        steps.append(f"{size // MB}MB")
-    return steps
 
 
 def _train_words(code: str, job: Job) -> list[str]:
@@ -160,6 +149,9 @@ class Renderer:
             inputs.append(folder.standing_model)
         if not plan.region.start.random:
             inputs.append(folder.init_model)
+        inputs.append(self.run.path / self.worker_code)
+        once = "test" not in parts and features.supports(self.htcondor, "common_input_catalogs")
+        catalog = names.catalog_name(plan.region.slug) if once else ""
         return self._render(
             "job.sub.j2",
             title=title,
@@ -168,13 +160,20 @@ class Renderer:
             train_words=_train_words(self.worker_code, plan.region.job),
             checkpointed=Exit.CHECKPOINTED.value,
             checkpoint_outputs=CHECKPOINT_OUTPUTS,
-            own_inputs=OWN_INPUTS,
-            inputs=[*inputs, self.run.path / self.worker_code],
+            own_inputs=(TRIAL_FILE, *outputs),  # PRE makes them, empty
+            inputs=[] if catalog else inputs,
+            catalog=catalog,
+            catalog_files=",".join(map(submit_syntax.path, inputs)),
             first_inputs="test" not in parts and plan.region.slug in self.standing,
             outputs=outputs,
             job=plan.region.job,
             mb=MB,
-            larger_memory=_larger_memory(plan.region.job),
+            larger_memory=[size // MB for size in endings.memory_steps(plan.region.job, plan.region.job.memory)],
+            attempt=names.ATTEMPT_SUBMIT,
+            final="test" in parts,
+            log=names.JOB_LOG,
+            ends=endings,
+            in_words=endings.in_words,
             htcondor=self.htcondor,
             study=self.plan.config.name,
             region=plan.region.name,

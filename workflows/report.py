@@ -11,6 +11,7 @@ from typing import Any
 from nnlib.contract import write_atomically
 from workflows.errors import RegiondagError
 from workflows.journal import History, Journal, Settled
+from workflows.machines import SICK_AFTER, read_failures, sick
 from workflows.names import RegionFolder, RunFolder
 from workflows.regionspec import RegionSpec, hopeless, read_spec
 
@@ -50,6 +51,7 @@ class Summary:
     run: str
     metric: str
     regions: tuple[RegionSummary, ...] = field(default_factory=tuple)
+    machines: tuple[str, ...] = ()  # those that failed too many jobs in a row, and how
 
     @property
     def finished(self) -> bool:
@@ -71,7 +73,14 @@ def summarise(run: RunFolder) -> Summary:
     """Fold the journals of all regions into one summary."""
     manifest = read_manifest(run)
     rows = [_summarise_region(run.region(slug), _pictures(run, slug)) for slug in manifest["regions"]]
-    return Summary(manifest["study"], str(run.path), manifest["metric"], tuple(rows))
+    return Summary(manifest["study"], str(run.path), manifest["metric"], tuple(rows), _sick_machines(run))
+
+
+def _sick_machines(run: RunFolder) -> tuple[str, ...]:
+    return tuple(
+        f"{host} failed {SICK_AFTER} jobs in a row, the last of them: {last.reason}"
+        for host, last in sick(read_failures(run)).items()
+    )
 
 
 def read_manifest(run: RunFolder) -> dict[str, Any]:
@@ -197,6 +206,7 @@ def to_markdown(summary: Summary) -> str:
     ]
     lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in table(summary)]
     notes = [f"- {_cell(r.region)}: {_cell(r.reason)}" for r in summary.regions if r.reason]
+    notes += [f"- {_cell(machine)}" for machine in summary.machines]
     pictures = [f"- {_cell(r.region)}: {', '.join(map(_link, r.pictures))}" for r in summary.regions if r.pictures]
     for title, items in (("Notes", notes), ("Pictures", pictures)):
         lines += ["", f"## {title}", "", *items] if items else []

@@ -141,7 +141,8 @@ class _Writer:
             self._note(self._inside(copy))
         inside = {copy.name: self.digests[self._inside(copy)] for copy in [*copies, *merged]}
         shape = () if region.start.random else shaping(read_json(region.network))
-        spec = spec_of(self.plan.config.name, region, inside, position, _first_points(region, standing), shape)
+        config, first = self.plan.config, _first_points(region, standing)
+        spec = spec_of(config.name, region, inside, position, first, shape, config.limits.deadline)
         folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
         if region.slug in self.earlier:
             folder.earlier.write_text(self.earlier[region.slug], encoding="utf-8")

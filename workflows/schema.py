@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from workflows.plaintext import holds_control_character
 from workflows.yamlfile import Document, KeyPath
 
 T = TypeVar("T")
@@ -17,7 +17,6 @@ T = TypeVar("T")
 _MISSING = object()
 REGIONAL = ("regions", "pooled")  # what stands below them is of one region
 
-BIDIRECTIONAL_CONTROLS = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SIZE_UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
 
@@ -203,14 +202,6 @@ def text(value: Any) -> str:
     if holds_control_character(value):
         raise ValueError("it holds a line break or another control character")
     return value
-
-
-def holds_control_character(value: str) -> bool:
-    """Return whether a text could leave its line, steer a terminal, or show as something else than it is."""
-    return any(
-        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in BIDIRECTIONAL_CONTROLS
-        for character in value
-    )
 
 
 def choice(value: Any, options: list[str]) -> str:

@@ -32,6 +32,7 @@ def read_limits(section: Section) -> Limits:
     limits = Limits(
         jobs=section.whole("jobs", 0, 0, 1_000_000),
         jobs_per_region=section.whole("jobs_per_region", 0, 0, 1_000_000),
+        deadline=_interval(section, "deadline", 0),
     )
     section.finish()
     return limits
@@ -90,6 +91,7 @@ def read_job(section: Section) -> Job:
         deadline=section.duration("deadline", default.deadline),
         checkpoint=_interval(section, "checkpoint", default.checkpoint),
         hold_limit=section.duration("hold_limit", default.hold_limit),
+        idle_limit=section.duration("idle_limit", default.idle_limit),
         retries=section.whole("retries", default.retries, 0, 100),
         requirements=section.read(
             "requirements",
@@ -108,7 +110,9 @@ def read_job(section: Section) -> Job:
 def _interval(section: Section, key: str, default: int) -> int:
     """Read a duration, or 0 for never."""
     legal = "a duration such as 90s, 30m, 2h or 1d, or 0"
-    return section.read(key, default, lambda value: 0 if value == 0 and value is not False else schema.duration(value), legal)
+    return section.read(
+        key, default, lambda value: 0 if value == 0 and value is not False else schema.duration(value), legal
+    )
 
 
 def read_search(section: Section) -> Search:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,12 @@ from nnlib.contract import (
     sha256_of,
     write_atomically,
 )
+from workflows.endings import NOBODY, OUT_OF_MEMORY
 from workflows.errors import GiveUpError, TryAgainError
+from workflows.joblog import read_job_log
 from workflows.journal import History, Journal, Settled
-from workflows.names import NodeName, RegionFolder, data_file
+from workflows.machines import note_end
+from workflows.names import JOB_LOG, NodeName, RegionFolder, data_file
 from workflows.promotion import reason_to_keep
 from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 
@@ -46,6 +50,7 @@ class JobEnd:
     retry: int
     max_retries: int
     dag_removed: bool = False  # the user removed the whole DAG, not this job
+    job: str = ""  # cluster.proc; empty where none was submitted
 
 
 def settle_trial(folder: RegionFolder, node: NodeName, end: JobEnd) -> Settled:
@@ -70,7 +75,7 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
         history = journal.read()
         known = history.outcome(node.number)
         if known is None:
-            known = _outcome(folder.trial(node), node, end)
+            known = _located(_outcome(folder.trial(node), node, end), folder, node, end)
             _check_worth_another_try(journal, history, node, end, known, spec)
             if node.number is None and known.ok:
                 known = _judged(known, history, spec.metric)
@@ -95,8 +100,17 @@ def _check_worth_another_try(
         raise TryAgainError(f"{node}: removed together with the DAG; it runs when the DAG is submitted again")
     if outcome.status != "machine":
         return
+    if outcome.reason.startswith(NOBODY):  # neither would the next one find a machine
+        if node.number is not None and _nothing_to_go_on_with(history, node.number, spec):
+            raise GiveUpError(
+                f"region {spec.name!r}, {node}: {outcome.reason}. No trial of the region has succeeded so far, so it "
+                "stops here; `regiondag doctor` says which machines would do, then submit the DAG again"
+            )
+        return
     if end.retry < end.max_retries:
-        journal.append("attempt", trial=node.number, reason=outcome.reason, seconds=outcome.seconds)
+        if not end.job or end.job not in {fault.job for fault in history.faults_of(node.number)}:
+            place = {"host": outcome.host, "job": outcome.job}
+            journal.append("attempt", trial=node.number, reason=outcome.reason, seconds=outcome.seconds, **place)
         raise TryAgainError(f"{node}: {outcome.reason}; try {end.retry + 2} of {end.max_retries + 1}")
     if node.number is not None and _nothing_to_go_on_with(history, node.number, spec):
         raise TryAgainError(
@@ -123,8 +137,10 @@ def _outcome(place: Path, node: NodeName, end: JobEnd) -> Settled:
     reason = result.reason if result else ""
     seconds = result.seconds if result else 0.0
     if end.exit_code == REMOVED:
-        text = "the job was removed from the queue (by hand, past its deadline, or held for too long)"
-        return Settled(node.number, "removed", text, seconds=seconds)
+        reason = read_job_log(place / JOB_LOG, end.job).removed or "nothing says by whom, or by what rule"
+        if reason.startswith(NOBODY):
+            return Settled(node.number, "machine", reason, seconds=seconds)
+        return Settled(node.number, "removed", f"the job was removed from the queue: {reason}", seconds=seconds)
     if end.exit_code == Exit.DIVERGED:
         return Settled(node.number, "diverged", reason or "the training diverged", seconds=seconds)
     if end.exit_code == Exit.BAD_INPUT:
@@ -134,6 +150,16 @@ def _outcome(place: Path, node: NodeName, end: JobEnd) -> Settled:
             return Settled(None, "machine", f"{MODEL_FILE} did not come back as the job wrote it", seconds=seconds)
         return _success(result, node)
     return Settled(node.number, "machine", reason or _describe(end.exit_code), seconds=seconds)
+
+
+def _located(settled: Settled, folder: RegionFolder, node: NodeName, end: JobEnd) -> Settled:
+    """Say where the job ended, and note how the machine did."""
+    result = _read_result(folder.trial(node) / RESULT_FILE, node)
+    host = read_job_log(folder.trial(node) / JOB_LOG, end.job).host or (result.host if result else "")
+    if settled.status != "removed" and not settled.reason.startswith((OUT_OF_MEMORY, NOBODY)):
+        failure = settled.reason if settled.status == "machine" else ""
+        note_end(folder.run, host, end.job, failure, time.time())
+    return replace(settled, host=host, job=end.job)
 
 
 def _model_came_back(place: Path, result: Result) -> bool:

@@ -12,6 +12,7 @@ from workflows.names import MAX_TRIALS
 from workflows.space import Space
 
 HOUR = 3600
+DAY = 24 * HOUR
 TRAIN_SETTINGS = frozenset(setting.name for setting in fields(TrainSettings))
 GIVE_UP_AFTER = 8
 SPARE = 1 / 3  # of a lane's trials: how many more it may take from others
@@ -71,16 +72,18 @@ class Job:
     deadline: int = 2 * HOUR
     checkpoint: int = HOUR // 2  # a training is saved so often; 0: only when it is evicted
     hold_limit: int = HOUR  # a job held for longer is removed and counts as a failed trial
+    idle_limit: int = 7 * DAY  # a job that waits for a machine for longer is removed; its trial stays open
     retries: int = 2  # after a fault of the machine
     requirements: str = "TARGET.HAS_GPU =?= True"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many jobs are in the queue at a time, over all regions and of one region; 0: no limit."""
+    """Bounds of a whole study; 0: no limit."""
 
-    jobs: int = 0
-    jobs_per_region: int = 0
+    jobs: int = 0  # in the queue at a time, over all regions
+    jobs_per_region: int = 0  # the same, of one region
+    deadline: int = 0  # seconds from the first trial on, after which nothing more is tried
 
 
 @dataclass(frozen=True, slots=True)

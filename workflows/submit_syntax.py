@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from workflows.errors import RegiondagError
-from workflows.schema import holds_control_character
+from workflows.plaintext import holds_control_character
 
 _PATH = re.compile(r"[\w./:@+=~-]+")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")

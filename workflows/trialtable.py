@@ -12,8 +12,8 @@ from typing import Any
 
 from workflows.errors import UsageError
 from workflows.journal import History, Settled
+from workflows.plaintext import holds_control_character
 from workflows.regionspec import RegionSpec
-from workflows.schema import holds_control_character
 from workflows.space import Value
 
 RUNNING = "running"  # proposed, not settled: its job waits or runs, or its DAG was stopped

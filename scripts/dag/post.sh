@@ -1,5 +1,5 @@
 #!/bin/sh
-# POST script of every node: post.sh PYTHON CODE NODE RETURN RETRY MAX_RETRIES DAG_STATUS
+# POST script of every node: post.sh PYTHON CODE NODE RETURN RETRY MAX_RETRIES DAG_STATUS JOBID
 #           of the last one: post.sh PYTHON CODE report DAG_STATUS [SLUG]
 # Settles the job's outcome into the region's journal. Runs on the manager, may run twice.
 # exit: 0 settled, 4 this region cannot go on (no retry), 75 the machine's fault: DAGMan retries the node

@@ -259,6 +259,56 @@ def test_left_when_it_is_time_and_started_again_until_it_is_done(make_trial, her
     assert not list(trial.parent.glob("*previous*"))
 
 
+def saved_job(make_trial, here, batches=9):
+    """Return a job of three epochs of four batches each that was left after some batches."""
+    trial = make_trial(train=TrainSettings(epochs=3, batch=16, learning_rate=0.01))
+    for _ in range(batches):
+        assert here(trial, checkpoint_every=0.0)[0] == 85
+    return trial
+
+
+@pytest.mark.parametrize("kept", [b"", b'{"epoch": 1', b"\xff\n", b'{"epoch": 2}\n', b"[]\n"])
+def test_without_its_log_a_checkpoint_is_passed_over(make_trial, here, capsys, kept):
+    """The curve would have a hole."""
+    twin = make_trial("twin", train=TrainSettings(epochs=3, batch=16, learning_rate=0.01))
+    expected = here(twin)[1]
+    trial = saved_job(make_trial, here)
+    log = trial.parent / "log.jsonl"
+    whole = log.read_bytes().splitlines(keepends=True)
+    assert len(whole) == 2
+    log.write_bytes((whole[0] if kept == b"[]\n" else b"") + kept)
+    capsys.readouterr()
+    code, result = here(trial)
+    assert (code, result.curve) == (0, expected.curve)
+    shown = capsys.readouterr().err
+    assert "checkpoint not used: checkpoint.nc: 2 epochs lie before it, log.jsonl tells of" in shown
+
+
+@pytest.mark.parametrize("content", [b"torn", b"\x89HDF\r\n\x1a\n" + bytes(100)])
+def test_a_torn_checkpoint_that_came_back_stops_nobody(make_trial, here, capsys, content):
+    trial = make_trial()
+    (trial.parent / "checkpoint.nc").write_bytes(content)
+    code, _ = here(trial)
+    assert code == 0
+    assert "checkpoint not used: " in capsys.readouterr().err
+
+
+def test_the_seconds_of_all_legs_are_counted(make_trial, here):
+    trial = make_trial(train=TrainSettings(epochs=3, batch=16, learning_rate=0.01))
+    before = 0.0
+    for _ in range(3):
+        code, result = here(trial, checkpoint_every=0.0)
+        assert code == 85
+        assert result.seconds > before
+        before = result.seconds
+    path = trial.parent / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"seconds": 1000.0}))
+    assert 1000 < here(trial)[1].seconds < 1100
+    assert here(trial)[1].seconds < 100  # the one before had ended, and was another job's
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "evicted", "node": "x", "seconds": 1000.0}))
+    assert here(trial)[1].seconds < 100
+
+
 def signalled(trial, number, lines):
     """Start the job, slowly, and send a signal once the log has so many lines; return the exit code."""
     job = subprocess.Popen([sys.executable, "-c", SLOWLY, str(trial)], stderr=subprocess.DEVNULL)

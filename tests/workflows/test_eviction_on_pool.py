@@ -50,7 +50,7 @@ def job_of(pool: Pool, run: RunFolder, node: NodeName) -> condor.QueuedJob | Non
 
 def epochs_in_sandbox(pool: Pool) -> int:
     """Return how many epochs the job on the machine has logged; the tests run one at a time."""
-    text = "cat $(condor_config_val EXECUTE)/dir_*/log.jsonl 2>/dev/null | wc -l"
+    text = "find $(condor_config_val EXECUTE)/dir_* -name log.jsonl -exec cat {} + 2>/dev/null | wc -l"
     return int(pool.run(["sh", "-c", text], cwd=Path("/"), capture_output=True).stdout)
 
 

@@ -63,14 +63,15 @@ def test_golden(tmp_path, case):
 def test_memory_grows_as_each_version_knows_it(tmp_path):
     old = rendered(tmp_path / "a", "memory-23.9")["regions/germany/train.sub"]
     new = rendered(tmp_path / "b", "memory-25.14")["regions/germany/train.sub"]
-    assert "retry_request_memory = 512MB, 1024MB" in new and "periodic_release" not in new
+    assert "larger_memory = 512, 1024" in new and "retry_request_memory = $(larger_memory)" in new
+    assert "out_of_memory" not in new
     assert "retry_request_memory" not in old and "HoldReasonCode =?= 34" in old
 
 
 def test_every_job_asks_for_a_gpu_slot(tmp_path):
     for name, text in rendered(tmp_path, "bayes-23.9").items():
         if name.endswith(("train.sub", "final.sub")):
-            assert "requirements = TARGET.HAS_GPU =?= True\n" in text and "request_gpus = 1\n" in text
+            assert "requirements = (TARGET.HAS_GPU =?= True) $(avoid)\n" in text and "request_gpus = 1\n" in text
 
 
 def test_tuning_jobs_never_get_the_test_data(tmp_path):
