@@ -13,6 +13,7 @@ import orchestration_inputs as inputs
 from faults_pool import Running, regiondag
 from harness import REPOSITORY, NotMeasuredError
 
+from workflows.endings import LEASE
 from workflows.names import RunFolder
 from workflows.pool import pool_folder
 
@@ -78,6 +79,7 @@ CHANGES = {
     "disk: 100MB": "disk: 20MB, retries: 30",
 }
 EPOCH_SECONDS = 0.1
+SHORT_LEASE = 40  # seconds until a machine that has vanished is given up; studies are short, too
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")  # Debian's package libfaketime
 
@@ -150,6 +152,11 @@ def _slow_down(run: RunFolder, area: Path, faked: bool) -> None:
         extra += "".join(f"export {name}={value}\n" for name, value in clock.items())
         with run.study_dag.open("a", encoding="utf-8") as dag:
             dag.write(f"ENV SET {';'.join(f'{name}={value}' for name, value in clock.items())}\n")
+    for submit in run.path.glob("regions/*/*.sub"):
+        text = submit.read_text(encoding="utf-8")
+        submit.write_text(
+            text.replace(f"job_lease_duration = {LEASE}", f"job_lease_duration = {SHORT_LEASE}"), encoding="utf-8"
+        )
     for name in ("pre.sh", "post.sh", "train.sh"):
         script = run.path / name
         text = script.read_text(encoding="utf-8")
