@@ -150,7 +150,9 @@ def _outcome(place: Path, node: NodeName, end: JobEnd) -> Settled:
         return Settled(node.number, "diverged", reason or "the training diverged", seconds=seconds)
     if end.exit_code == Exit.BAD_INPUT:
         return Settled(node.number, "bad_input", reason or "the worker refused its input", seconds=seconds)
-    if end.exit_code == Exit.OK and result and result.status in ("ok", "pruned") and _has_model(place, node):
+    if end.exit_code == Exit.OK and result and result.status in ("ok", "pruned"):
+        if node.number is None and not _model_came_back(place, result):
+            return Settled(None, "machine", f"{MODEL_FILE} did not come back as the job wrote it", seconds=seconds)
         return _success(result, node)
     return Settled(node.number, "machine", reason or _describe(end.exit_code), seconds=seconds)
 
@@ -170,10 +172,10 @@ def _located(settled: Settled, folder: RegionFolder, node: NodeName, end: JobEnd
     return replace(settled, host=host, job=end.job)
 
 
-def _has_model(place: Path, node: NodeName) -> bool:
-    """Return whether the final training brought its model back; trials bring none."""
+def _model_came_back(place: Path, result: Result) -> bool:
+    """Return whether the final training's model is here, to the byte; trials bring none."""
     model = place / MODEL_FILE
-    return node.number is not None or (model.exists() and model.stat().st_size > 0)
+    return model.exists() and sha256_of(model) == result.sha256.get(MODEL_FILE)
 
 
 def _success(result: Result, node: NodeName) -> Settled:
@@ -209,7 +211,7 @@ def _describe(exit_code: int) -> str:
     if exit_code == SUBMIT_FAILED:
         return "HTCondor did not accept the job; manager.log and the DAG's .dagman.out say why"
     if exit_code == Exit.OK:
-        return "the job ended with 0 but brought no complete result.json (or model.nc)"
+        return "the job ended with 0 but brought no complete result.json"
     if -1000 < exit_code < 0:
         return f"the job was killed by signal {-exit_code}; its job.err says more"
     return f"the job ended with exit code {exit_code} and no reason; its job.err says more"

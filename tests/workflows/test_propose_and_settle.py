@@ -36,9 +36,13 @@ def trial_of(folder, node):
 def finish(folder, node, value=0.5, **more):
     """Play the job: write result.json as the worker would."""
     metrics = {"ndcg@5": value, "p@10": value / 2}
-    result = Result(str(node), Status.OK, value=value, metrics=metrics, best_epoch=2, seconds=3.0, **more)
+    model = folder.trial(node) / "model.nc"
+    model.write_bytes(b"model %f" % value)
+    digests = {"model.nc": sha256_of(model)}
+    result = Result(
+        str(node), Status.OK, value=value, metrics=metrics, best_epoch=2, seconds=3.0, sha256=digests, **more
+    )
     (folder.trial(node) / "result.json").write_text(result_to_json(result))
-    (folder.trial(node) / "model.nc").write_bytes(b"model %f" % value)
 
 
 def play_trials(folder, values):
@@ -327,11 +331,12 @@ def test_what_is_worse_on_the_new_validation_data_is_not_promoted(study_file, tm
         assert "Germany: kept: on the validation data" in to_markdown(summarise(RunFolder(tomorrow.path.parents[1])))
 
 
-def test_without_a_model_there_is_no_champion(folder):
+@pytest.mark.parametrize("damaged", [b"", b"model 0.50", b"model 0.600000"])
+def test_without_the_model_that_was_trained_there_is_no_champion(folder, damaged):
     play_trials(folder, [0.1, 0.4, 0.3, 0.2])
     prepare_final(folder, FINAL)
     finish(folder, FINAL)
-    (folder.trial(FINAL) / "model.nc").write_bytes(b"")
+    (folder.trial(FINAL) / "model.nc").write_bytes(damaged)
     with pytest.raises(TryAgainError, match=r"model\.nc"):
         settle_final(folder, FINAL, END)
     assert not folder.champion_model.exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nnlib.contract import Result, Status, result_to_json
+from nnlib.contract import Result, Status, result_to_json, sha256_of
 from tests.workflows.conftest import NETWORK, STUDY, write_region, write_study
 from tests.workflows.test_rundir import snapshot
 from workflows.cli import main
@@ -63,9 +63,11 @@ def complete(run: RunFolder, *slugs: str) -> None:
         for node in [*trials, NodeName(folder.path.name, None)]:
             prepare = prepare_final if node.number is None else prepare_trial
             assert prepare(folder, node)
-            result = Result(str(node), Status.OK, value=0.5, metrics={"ndcg@5": 0.5}, best_epoch=1)
+            model = folder.trial(node) / "model.nc"
+            model.write_bytes(b"model")
+            digests = {"model.nc": sha256_of(model)}
+            result = Result(str(node), Status.OK, value=0.5, metrics={"ndcg@5": 0.5}, best_epoch=1, sha256=digests)
             (folder.trial(node) / "result.json").write_text(result_to_json(result))
-            (folder.trial(node) / "model.nc").write_bytes(b"model")
             (settle_final if node.number is None else settle_trial)(folder, node, end)
 
 
