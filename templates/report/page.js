@@ -228,7 +228,7 @@ async function start() {
   let width = innerWidth, waiting;
   addEventListener("resize", () => { // also when an address bar comes and goes, which changes the height alone
     clearTimeout(waiting);
-    waiting = setTimeout(() => { if (width !== innerWidth) { width = innerWidth; redraw(); } }, 150);
+    waiting = setTimeout(() => { if (width !== innerWidth && !document.documentElement.hasAttribute("data-paper")) { width = innerWidth; redraw(); } }, 150);
   });
   tell("");
 }
