@@ -38,13 +38,14 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [] if str(CHECKOUT) in sys.path else [str(CHECKOUT)]
 
-from workflows.pool import process, rootfs  # noqa: E402
+from workflows.errors import PoolError  # noqa: E402
+from workflows.pool import process, rootfs, rootfs_build  # noqa: E402
 
 PROVISION = CHECKOUT / "ami/provision"
 CODE = "/opt/regiondag"
 PYTHON = "/usr/local/libexec/regiondag/python"
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-TOOLS = ("ip", "nsenter", "unshare", "mount", "pivot_root", "chroot")
+TOOLS = ("ip", "nsenter", "unshare")  # the others are in every Debian
 BRIDGE = "regiondag"
 NETWORK = "10.77.0"
 FIRST = 10  # the manager; the others count up from it
@@ -287,11 +288,13 @@ class Lab:
 
 
 def unusable() -> str:
-    """Return why no lab can be started here, or an empty string."""
+    """Return why no lab can be started here, or an empty string; programs that Debian has are installed."""
     if os.geteuid() != 0:
         return "several machines on one need root"
-    if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
-        return f"several machines on one need {', '.join(missing)} (Debian: iproute2, util-linux)"
+    try:
+        rootfs_build.install_tools(TOOLS)
+    except PoolError as error:
+        return str(error)
     done = subprocess.run([*UNSHARE, "--", "sh", "-euc", TRIAL], capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else f"this machine refuses namespaces or bridges: {done.stderr.strip()}"
 

@@ -93,7 +93,7 @@ def submit(lab: Lab, user: str, script: str) -> str:
     (here / "job.sub").write_text(JOB.format(machine="worker1"))
     lab.run(lab.manager, ["chown", "--recursive", f"{user}:", folder], check=True)
     done = lab.run(lab.manager, ["condor_submit", "-terse", "job.sub"], user, folder, check=True)
-    return done.stdout.split()[0]
+    return done.stdout.partition(".")[0]
 
 
 def attribute(lab: Lab, job: str, name: str) -> str:
