@@ -157,7 +157,6 @@ class Result:
     code: str = ""  # SHA-256 of the archive that trained it
     model: str = ""  # SHA-256 of the final training's model.nc
     versions: Mapping[str, str] = field(default_factory=dict)
-    sha256: Mapping[str, str] = field(default_factory=dict)  # output file -> digest it must have when it has come back
     version: int = CONTRACT_VERSION
 
 

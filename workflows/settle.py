@@ -175,7 +175,7 @@ def _located(settled: Settled, folder: RegionFolder, node: NodeName, end: JobEnd
 def _model_came_back(place: Path, result: Result) -> bool:
     """Return whether the final training's model is here, to the byte; trials bring none."""
     model = place / MODEL_FILE
-    return model.exists() and sha256_of(model) == result.sha256.get(MODEL_FILE)
+    return model.exists() and sha256_of(model) == result.model
 
 
 def _success(result: Result, node: NodeName) -> Settled:

@@ -18,7 +18,7 @@ from harness import NotMeasuredError, measure
 from lanes_simulation import Delays, Shape, Span, plans
 from orchestration import add_journals
 
-from nnlib.contract import MODEL_FILE, Result, Status, result_to_json
+from nnlib.contract import Result, Status, result_to_json
 from workflows.names import NodeName, RunFolder
 from workflows.pool import Pool
 
@@ -96,7 +96,7 @@ def _case(node: NodeName, seconds: float) -> str:
     metrics = {"ndcg@5": value, "p@10": value / 2, "ndcg@20": value}
     result = Result(
         str(node), Status.OK, value=value, metrics=metrics, baseline=metrics, curve=(value,), best_epoch=1, epochs=1,
-        examples=8, seconds=round(seconds, 3), sha256={MODEL_FILE: hashlib.sha256(b"model\n").hexdigest()},
+        examples=8, seconds=round(seconds, 3), model=hashlib.sha256(b"model\n").hexdigest(),
     )  # fmt: skip
     one_line = result_to_json(result).replace("\n", " ")
     return f"{node}) seconds={seconds:.3f} result={shlex.quote(one_line)} ;;"

@@ -77,7 +77,7 @@ def test_final(make_trial):
     assert set(result.metrics) - set(result.baseline) == {"loss"}
     assert result.champion == {}
     assert {line["value"] for line in log_of(trial)} == {None}
-    assert result.sha256 == {"model.nc": sha256_of(trial.parent / "model.nc")}
+    assert result.model == sha256_of(trial.parent / "model.nc")
     model = read_model(trial.parent / "model.nc")
     assert (model.region, model.features[0][0], model.features[2][39]) == ("Côte d'Ivoire", "item0", "item39")
 

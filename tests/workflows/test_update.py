@@ -65,8 +65,9 @@ def complete(run: RunFolder, *slugs: str) -> None:
             assert prepare(folder, node)
             model = folder.trial(node) / "model.nc"
             model.write_bytes(b"model")
-            digests = {"model.nc": sha256_of(model)}
-            result = Result(str(node), Status.OK, value=0.5, metrics={"ndcg@5": 0.5}, best_epoch=1, sha256=digests)
+            result = Result(
+                str(node), Status.OK, value=0.5, metrics={"ndcg@5": 0.5}, best_epoch=1, model=sha256_of(model)
+            )
             (folder.trial(node) / "result.json").write_text(result_to_json(result))
             (settle_final if node.number is None else settle_trial)(folder, node, end)
 
