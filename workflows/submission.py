@@ -85,7 +85,7 @@ def _remove_jobs(pool: Pool, dag: Path, cluster: int) -> None:
         pool.run(words, cwd=dag.parent, capture_output=True)
         if time.monotonic() > deadline:
             raise RegiondagError(
-                f"jobs {', '.join(job.job for job in jobs)} of the DAGMan that failed, {cluster}, are still in the queue "
+                f"jobs {', '.join(job.job for job in jobs)} of DAGMan {cluster}, which failed, are still in the queue "
                 f"after {LEAVING:.0f} s; remove them (`condor_rm -constraint '{words[-1]}'`) and try again"
             )
         time.sleep(0.5)
