@@ -16,6 +16,7 @@ REPORT_NODE = "report"
 # PRE's exit code for a node whose outcome is known: DAGMan takes the node as done without running it. It must be one
 # that neither a shell nor an interpreter ends with when something fails.
 SETTLED_BEFORE = 77
+DAGMAN_CRASHED = 4  # exit code of a DAGMan that failed an assertion; our DAGs then let it leave the queue
 MAX_TRIALS = 99_999  # of one region
 
 STUDY_FILE = "study.yaml"

@@ -140,6 +140,7 @@ class Renderer:
             code=self.manager_code,
             starts=starts,
             settled_before=names.SETTLED_BEFORE,
+            crashed=names.DAGMAN_CRASHED,
             report_node=names.REPORT_NODE,
             report_submit=self.run.path / names.REPORT_SUBMIT,
             **scripts,

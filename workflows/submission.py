@@ -10,7 +10,7 @@ from nnlib.contract import write_atomically
 from workflows import condor
 from workflows.errors import RegiondagError
 from workflows.journal import REOPENED, Journal
-from workflows.names import NodeName, RunFolder, dagman_file
+from workflows.names import DAGMAN_CRASHED, NodeName, RunFolder, dagman_file
 from workflows.pool import Pool
 
 LEAVING = 60.0  # seconds a removed DAGMan gets to write its rescue file and go
@@ -30,7 +30,9 @@ def submit_dag(pool: Pool, run: RunFolder, slugs: Iterable[str], only: str | Non
     for other in overlapping:
         _wait_until_gone(pool, other)
     last = _wait_until_gone(pool, dag)
-    if last is not None and not condor.query_jobs(pool, last):
+    if last is not None and last.exit_code == DAGMAN_CRASHED:
+        _remove_jobs(pool, dag, last.cluster)
+    if last is not None and not condor.query_jobs(pool, last.cluster):
         # With neither DAGMan nor a job of it in the queue, the lock is that of a DAGMan that crashed. It would make
         # the next one replay the log, and HTCondor 23.9's never ends when the last node is in it.
         dagman_file(dag, "lock").unlink(missing_ok=True)
@@ -105,8 +107,22 @@ def _reopened(run: RunFolder, slug: str) -> list[NodeName]:
     return [NodeName(slug, number) for number in Journal(path).read_outcomes().reopened]
 
 
-def _wait_until_gone(pool: Pool, dag: Path) -> int | None:
-    """Return the cluster that last ran `dag`, once it has left the queue; RegiondagError if it has no mind to."""
+def _remove_jobs(pool: Pool, dag: Path, cluster: int) -> None:
+    """Remove the jobs that a DAGMan left behind: the next one could not read of them in the log it failed over."""
+    words = ["condor_rm", "-constraint", f"DAGManJobId == {cluster}"]
+    deadline = time.monotonic() + LEAVING
+    while jobs := condor.query_jobs(pool, cluster):
+        pool.run(words, cwd=dag.parent, capture_output=True)
+        if time.monotonic() > deadline:
+            raise RegiondagError(
+                f"jobs {', '.join(job.job for job in jobs)} of DAGMan {cluster}, which failed, are still in the queue "
+                f"after {LEAVING:.0f} s; remove them (`condor_rm -constraint '{words[-1]}'`) and try again"
+            )
+        time.sleep(0.5)
+
+
+def _wait_until_gone(pool: Pool, dag: Path) -> condor.DagState | None:
+    """Return how the job ended that last ran `dag`, once it has left the queue; RegiondagError if it has no mind to."""
     state = condor.read_dag_log(pool, dagman_file(dag, "dagman.log"))
     if state is None:
         return None
@@ -120,4 +136,4 @@ def _wait_until_gone(pool: Pool, dag: Path) -> int | None:
         if time.monotonic() > deadline:
             raise RegiondagError(f"job {state.cluster}, removed, still has not left the queue after {LEAVING:.0f} s")
         time.sleep(0.5)
-    return state.cluster
+    return condor.read_dag_log(pool, dagman_file(dag, "dagman.log"))

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -45,7 +45,6 @@ class Studies:
         self._taken = set(self.done)
         self._begun = time.monotonic()
         self._lock = Lock()
-        self.undisturbed: dict[str, Left] = {}
 
     def next(self) -> int | None:
         """Return the next study, None when those that have ended or still run have all the faults."""
@@ -61,12 +60,12 @@ class Studies:
             self._taken.add(study)
             return study
 
-    def work(self, pool: str) -> None:
+    def work(self, pool: str, undisturbed: Callable[[], Mapping[str, Left]]) -> None:
         """Run one study after the other on pools of one name."""
         arguments = self._arguments
         while (study := self.next()) is not None:
             faults = schedule(arguments.seed, study, arguments.kinds, arguments.per_study)
-            found = run_study(pool, self._area / f"study-{study}", study, faults, self.undisturbed)
+            found = run_study(pool, self._area / f"study-{study}", study, faults, undisturbed)
             with self._lock:
                 self.done[study] = found
                 note(found, arguments.keep)
@@ -74,11 +73,12 @@ class Studies:
 
 def campaign(arguments: argparse.Namespace, area: Path) -> list[Studied]:
     """Run all studies, some at a time, and one that nothing disturbs."""
-    names = [f"faults-{os.getpid()}-{number}" for number in range(arguments.pools)]
+    name = f"faults-{os.getpid()}"
     studies = Studies(arguments, area)
-    studies.undisturbed = run_undisturbed(names[0], area / "undisturbed")
-    with ThreadPoolExecutor(arguments.pools) as threads:
-        list(threads.map(studies.work, names))
+    with ThreadPoolExecutor(arguments.pools + 1) as threads:
+        undisturbed = threads.submit(run_undisturbed, f"{name}-undisturbed", area / "undisturbed")
+        for work in [threads.submit(studies.work, f"{name}-{n}", undisturbed.result) for n in range(arguments.pools)]:
+            work.result()
     return [found for _, found in sorted(studies.done.items())]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from faults_checks import NOT_ENDED, Checked, Left, Studied, check_region
@@ -24,7 +24,9 @@ OWN = {"condor_procd", "GPUs_MONITOR"}
 KEPT = WORK / "faults-kept"  # logs of studies that deviate
 
 
-def run_study(name: str, area: Path, study: int, faults: Sequence[Fault], undisturbed: Mapping[str, Left]) -> Studied:
+def run_study(
+    name: str, area: Path, study: int, faults: Sequence[Fault], undisturbed: Callable[[], Mapping[str, Left]]
+) -> Studied:
     """Run one study to its end under its faults, and compare what it left."""
     begun = time.monotonic()
     with prepared(name, area, [fault.kind for fault in faults]) as running:
@@ -36,7 +38,7 @@ def run_study(name: str, area: Path, study: int, faults: Sequence[Fault], undist
         campaign.finish()
         problems = [*campaign.problems, *after(running)]
         left = running.left()
-        checked = sum((check_region(slug, left[slug], undisturbed[slug]) for slug in undisturbed), Checked())
+        checked = sum((check_region(slug, left[slug], other) for slug, other in undisturbed().items()), Checked())
         hit = tuple(campaign.hit)
         missed = tuple(campaign.missed) + tuple(fault.kind for fault in faults[len(hit) + len(campaign.missed) :])
         removed = sum(kind == "DAG removed" for kind, _ in hit)

@@ -1,0 +1,57 @@
+"""Submitting again after a DAGMan that failed an assertion; the rest is tried on a real pool (test_study_on_pool)."""
+
+from __future__ import annotations
+
+from subprocess import CompletedProcess
+from types import SimpleNamespace
+
+import pytest
+
+from workflows import condor, submission
+from workflows.errors import RegiondagError
+from workflows.names import DAGMAN_CRASHED, RunFolder, dagman_file
+
+
+@pytest.fixture
+def crashed(tmp_path, monkeypatch):
+    """Play a queue in which a DAGMan that has ended left two jobs; returns a way to submit again."""
+    queue = ["7.0", "9.0"]
+    called = []
+
+    def run(argv, cwd=None, **_options):
+        called.append(argv)
+        if argv[0] == "condor_rm" and queue:
+            queue.pop()
+        return CompletedProcess(argv, 0)
+
+    def submit(exit_code):
+        state = condor.DagState(1, "ended", 1.0, 2.0, exit_code)
+        monkeypatch.setattr(condor, "read_dag_log", lambda _pool, log: state if log.name.startswith("study") else None)
+        monkeypatch.setattr(condor, "query_status", lambda *_: None)
+        monkeypatch.setattr(condor, "query_jobs", lambda *_: [SimpleNamespace(job=job) for job in queue])
+        monkeypatch.setattr(submission.time, "sleep", lambda _: None)
+        folder = RunFolder(tmp_path)
+        monkeypatch.setattr(submission, "refuse_slash_tmp", lambda _: None)
+        lock = dagman_file(folder.study_dag, "lock")
+        lock.touch()
+        submission.submit_dag(SimpleNamespace(run=run), folder, ["germany"])
+        return called, lock.exists()
+
+    return submit
+
+
+def test_jobs_that_a_crashed_dagman_left_are_removed_and_its_log_is_not_read_again(crashed):
+    called, locked = crashed(DAGMAN_CRASHED)
+    assert called[0] == ["condor_rm", "-constraint", "DAGManJobId == 1"] and len(called) == 3
+    assert called[-1][0] == "condor_submit_dag" and not locked
+
+
+def test_jobs_of_a_dagman_that_ended_otherwise_stay(crashed):
+    called, locked = crashed(1)
+    assert [words[0] for words in called] == ["condor_submit_dag"] and locked
+
+
+def test_jobs_that_do_not_go_are_named(crashed, monkeypatch):
+    monkeypatch.setattr(submission, "LEAVING", -1.0)
+    with pytest.raises(RegiondagError, match="condor_rm -constraint 'DAGManJobId == 1'"):
+        crashed(DAGMAN_CRASHED)
