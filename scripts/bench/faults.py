@@ -101,6 +101,8 @@ def note(found: Studied, path: Path | None) -> None:
 
 def rows(studies: Sequence[Studied], goals: bool) -> list[Row]:
     """Return the benchmark's rows."""
+    if not studies:
+        return [Row("faults", None, None, "faults", note="no study was run")]
     checked = sum((study.checked for study in studies), Checked())
     hit = [kind for study in studies for kind, _ in study.hit]
     failed = [study for study in studies if any(text.startswith(NOT_ENDED) for text in study.problems)]
@@ -157,7 +159,7 @@ def finish(studies: Sequence[Studied], arguments: argparse.Namespace) -> int:
         arguments.json.write_text(text, encoding="utf-8")
     if whole and arguments.faults >= FAULTS and sum(len(study.hit) for study in studies) >= FAULTS:
         (RESULTS / f"{BENCH}.json").write_text(text, encoding="utf-8")
-    return int(any(row.met is False for row in found))
+    return int(any(row.met is False or row.ours is None for row in found))
 
 
 def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:

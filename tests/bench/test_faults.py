@@ -146,6 +146,7 @@ def test_rows_have_goals_and_the_table_has_all_kinds(checks, bench):
     faults = bench("faults")
     rows = {row.workload: row for row in faults.rows([studied(checks, 0, ["evicted"])], goals=True)}
     assert rows["faults injected into 1 studies"].met is False and rows["studies that did not end"].met
+    assert faults.rows([], goals=True)[0].ours is None  # nothing run is no goal met
     bad = faults.rows([studied(checks, 0, ["evicted"], problems=("no report",))], goals=False)
     assert [row.ours for row in bad if row.met is False] == [1]
     assert faults.kind_table([studied(checks, 0, ["evicted"])]).splitlines()[1].split()[:2] == ["evicted", "1"]
