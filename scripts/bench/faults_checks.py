@@ -139,8 +139,9 @@ def _reasons(records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _same(facts: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    """Compare champions' facts; only the run's name may differ."""
-    return {**facts, "run": ""} == {**others, "run": ""}
+    """Compare champions' facts; only the run's name and where it was trained may differ."""
+    places = dict.fromkeys(("run", "host", "machine"), "")
+    return {**facts, **places} == {**others, **places}
 
 
 # --- all studies ---------------------------------------------------------------------------------------------
