@@ -28,6 +28,7 @@ DAGMAN_CONFIG = "dagman.config"
 REPORT_SUBMIT = "report.sub"
 TRAIN_SUBMIT = "train.sub"
 FINAL_SUBMIT = "final.sub"
+START_FOLDER = "start"  # in a node's folder: what its next job is given of the files that it is to bring back
 ATTEMPT_SUBMIT = "attempt.sub"  # in a node's folder: what PRE has to say of its next try
 JOB_LOG = "job.log"  # in a node's folder: HTCondor's events of its jobs
 NETWORK_FILE = "network.json"

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from nnlib.contract import (
     CHECKPOINT_FILE,
@@ -29,7 +30,15 @@ from workflows.errors import GiveUpError
 from workflows.initial import started
 from workflows.journal import CANCELLED, History, Journal, Settled
 from workflows.machines import leave_some, machines_of_pool, read_failures, say, to_avoid
-from workflows.names import ATTEMPT_SUBMIT, NETWORK_FILE, NodeName, RegionFolder, RunFolder, data_file
+from workflows.names import (
+    ATTEMPT_SUBMIT,
+    NETWORK_FILE,
+    START_FOLDER,
+    NodeName,
+    RegionFolder,
+    RunFolder,
+    data_file,
+)
 from workflows.neighbours import read_shared
 from workflows.observations import observations
 from workflows.pruning import rungs
@@ -263,14 +272,22 @@ def _write_attempt(folder: RegionFolder, node: NodeName, spec: RegionSpec, histo
 
 def _write_trial(folder: RegionFolder, node: NodeName, trial: Trial) -> None:
     place = folder.trial(node)
-    place.mkdir(parents=True, exist_ok=True)
-    checkpoint, log = place / CHECKPOINT_FILE, place / LOG_FILE
-    stale = [place / RESULT_FILE, place / MODEL_FILE]  # of an attempt before this one
-    if not checkpoint.exists() or not checkpoint.stat().st_size:
-        stale.append(log)  # else the next one goes on from there, if it finds it whole and its own
-    for path in stale:
-        path.unlink(missing_ok=True)
+    start = place / START_FOLDER
+    start.mkdir(parents=True, exist_ok=True)
+    checkpoint = place / CHECKPOINT_FILE
+    if checkpoint.exists() and checkpoint.stat().st_size:
+        _move_log_and_checkpoint(place, start)
+    for name in (RESULT_FILE, LOG_FILE, MODEL_FILE):  # of an attempt before this one
+        (place / name).unlink(missing_ok=True)
     # What a job brings back it is given: stopped before its first line, it would hold for a file that is not there.
-    for path in (place / RESULT_FILE, log, checkpoint, *([] if node.number is not None else [place / MODEL_FILE])):
-        path.touch()
+    # HTCondor removes what it fails to bring back whole, so these lie where it never writes.
+    for name in (RESULT_FILE, LOG_FILE, CHECKPOINT_FILE, *([] if node.number is not None else [MODEL_FILE])):
+        (start / name).touch()
     write_atomically(place / TRIAL_FILE, trial_to_json(trial))
+
+
+def _move_log_and_checkpoint(place: Path, start: Path) -> None:
+    """Let the next job go on from there; the checkpoint last, as a crash between the two is repeated."""
+    log = place / LOG_FILE
+    write_atomically(start / LOG_FILE, log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
+    (place / CHECKPOINT_FILE).replace(start / CHECKPOINT_FILE)

@@ -164,7 +164,7 @@ class Renderer:
             train_words=_train_words(self.worker_code, plan.region.job),
             checkpointed=Exit.CHECKPOINTED.value,
             checkpoint_outputs=CHECKPOINT_OUTPUTS,
-            own_inputs=(TRIAL_FILE, *outputs),  # PRE makes them, empty
+            own_inputs=(TRIAL_FILE, *(f"{names.START_FOLDER}/{name}" for name in outputs)),
             inputs=[] if catalog else inputs,
             catalog=catalog,
             catalog_files=",".join(map(submit_syntax.path, inputs)),

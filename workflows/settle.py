@@ -31,7 +31,7 @@ from workflows.errors import GiveUpError, TryAgainError
 from workflows.joblog import read_job_log
 from workflows.journal import CANCELLED, History, Journal, Settled
 from workflows.machines import note_end
-from workflows.names import JOB_LOG, NodeName, RegionFolder, data_file
+from workflows.names import JOB_LOG, START_FOLDER, NodeName, RegionFolder, data_file
 from workflows.promotion import reason_to_keep
 from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 
@@ -70,7 +70,9 @@ def settle_final(folder: RegionFolder, node: NodeName, end: JobEnd) -> Settled:
 def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec) -> Settled:
     journal = Journal(folder.journal)
     if end.exit_code not in GOES_ON:
-        (folder.trial(node) / CHECKPOINT_FILE).unlink(missing_ok=True)
+        place = folder.trial(node)
+        (place / CHECKPOINT_FILE).unlink(missing_ok=True)
+        shutil.rmtree(place / START_FOLDER, ignore_errors=True)
     with journal.locked():
         history = journal.read()
         known = history.outcome(node.number)

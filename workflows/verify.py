@@ -231,7 +231,8 @@ def _digest(path: Path) -> str:
 
 
 def _checkpoints(run: RunFolder, slugs: Mapping[str, str], check: CheckpointReader) -> Iterator[Finding]:
-    for path in (path for slug in slugs for path in sorted(run.region(slug).path.glob(f"trials/*/{CHECKPOINT_FILE}"))):
+    pattern = f"trials/*/**/{CHECKPOINT_FILE}"  # one that came back, or waits in the node's folder for its next job
+    for path in (path for slug in slugs for path in sorted(run.region(slug).path.glob(pattern))):
         if path.stat().st_size:  # an empty one is that of a training that has ended
             try:
                 check(path)

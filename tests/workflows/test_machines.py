@@ -25,6 +25,11 @@ from workflows.study import Job
 
 NODE = NodeName("germany", 0)
 GB = 1 << 30
+SUBMITTED = """\
+000 ({0:03}.000.000) 2026-11-22 05:42:22 Job submitted from host: <127.0.0.1:42723>
+    DAG Node: germany_t0000
+...
+"""
 LOG = """\
 001 ({0}.000.000) 2026-11-22 05:42:22 Job executing on host: <127.0.0.1:35629>
 \tSlotName: slot1_2@{1}
@@ -57,7 +62,7 @@ def fail(folder, node=NODE, cluster=1, host="bad", reason="no GPU", retry=0, sec
     """Play a job that its machine failed."""
     place = folder.trial(node)
     with (place / "job.log").open("a") as log:
-        log.write(LOG.format(cluster, host))
+        log.write(SUBMITTED.format(cluster) + LOG.format(cluster, host))
     result = Result(str(node), Status.MACHINE, reason=reason, seconds=seconds, host="its-own-name")
     (place / "result.json").write_text(result_to_json(result))
     with pytest.raises(TryAgainError):
@@ -244,6 +249,7 @@ def test_without_a_deadline_nothing_is_started(folder):
 
 def aborted(folder, reason, cluster=5):
     with (folder.trial(NODE) / "job.log").open("a") as log:
+        log.write(SUBMITTED.format(cluster))
         log.write(f"009 ({cluster:03}.000.000) 2026-11-22 05:42:35 Job was aborted.\n\t{reason}\n...\n")
 
 
@@ -276,14 +282,17 @@ def test_a_trial_that_no_machine_took_stays_open(folder):
 def test_a_checkpoint_outlives_faults_that_it_has_nothing_to_do_with(folder, code, kept):
     place = folder.trial(NODE)
     prepare_trial(folder, NODE)
-    assert (place / "checkpoint.nc").read_bytes() == (place / "log.jsonl").read_bytes() == b""
+    start = place / "start"
+    assert (start / "checkpoint.nc").read_bytes() == (start / "log.jsonl").read_bytes() == b""
     (place / "checkpoint.nc").write_bytes(b"saved")
     (place / "log.jsonl").write_text('{"epoch": 1}\n')
     fail(folder, code=code)
-    prepare_trial(folder, NODE)
-    assert (place / "checkpoint.nc").read_bytes() == (b"saved" if kept else b"")
-    assert (place / "log.jsonl").read_text() == ('{"epoch": 1}\n' if kept else "")
-    assert (place / "result.json").read_bytes() == b""
+    for _ in range(2):  # also if PRE runs again, or the job's outputs were lost
+        prepare_trial(folder, NODE)
+        assert (start / "checkpoint.nc").read_bytes() == (b"saved" if kept else b"")
+        assert (start / "log.jsonl").read_text() == ('{"epoch": 1}\n' if kept else "")
+        assert (start / "result.json").read_bytes() == b""
+        assert not (place / "result.json").exists() and not (place / "checkpoint.nc").exists()
 
 
 def test_nobody_goes_on_from_a_trial_that_has_ended(folder):

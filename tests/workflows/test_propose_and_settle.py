@@ -77,7 +77,7 @@ def test_pre_run_twice_changes_nothing_but_clears_the_failed_attempt(folder):
     finish(folder, node)
     prepare_trial(folder, node)
     assert ((folder.trial(node) / "trial.json").read_bytes(), folder.journal.read_bytes()) == first
-    assert (folder.trial(node) / "result.json").read_bytes() == b""  # what a job brings back it is given
+    assert (folder.trial(node) / "start" / "result.json").read_bytes() == b""  # what a job brings back it is given
 
 
 def test_post_run_twice_records_once(folder):
