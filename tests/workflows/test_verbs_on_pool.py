@@ -66,7 +66,7 @@ def test_cancel_prioritise_and_run_again_while_the_study_runs(pool, run_area, ca
     assert "has priority 7, it had 0" in told.out
     assert f"germany_t000{cancelled}: has no job in the queue" in told.err
     wait(pool, run, lambda _: jobs(pool, run)[f"germany_t000{moved}"].priority == 7, "the new priority")
-    assert trial("cancel", run, ended, cancelled) == 0
+    assert trial("cancel", run, cancelled, ended) == 0  # in this order: who ends makes room
     told = capsys.readouterr().out
     assert f"germany_t000{ended}: removed, cancelled" in told
     assert f"germany_t000{cancelled}: cancelled: it has no job" in told
