@@ -81,9 +81,8 @@ def to_avoid(failures: Failures, faults: Iterable[Fault], now: float) -> dict[st
 
 
 def leave_some(avoided: Mapping[str, float], machines: Iterable[str]) -> Mapping[str, float]:
-    """Return what is avoided, but nothing where that would leave none of the pool's `machines`."""
-    there = set(machines)
-    return {} if there and not there - set(avoided) else avoided
+    """Return what is avoided, but nothing where that would leave none of the `machines` that the pool is known for."""
+    return avoided if set(machines) - set(avoided) else {}
 
 
 def machines_of_pool(gpus: bool) -> list[str]:

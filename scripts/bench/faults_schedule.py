@@ -32,7 +32,7 @@ KINDS = {
     "result truncated": "a part of result.json is cut off before POST reads it",
     "model truncated": "a part of the final model is cut off before POST reads it",
     "checkpoint truncated": "an evicted job's checkpoint is cut in the spool before the job goes on",
-    "clock jumped": "the pool's clock moves by up to 30 minutes, back or ahead",
+    "clock jumped": "the pool's clock moves by up to 30 minutes ahead, or a minute back",
     "pool stopped": "regiondag pool down, and up again",
     "job held": "condor_hold, and condor_release seconds later",
     "DAG removed": "condor_rm of DAGMan's job, and regiondag submit",

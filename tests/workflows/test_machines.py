@@ -181,7 +181,7 @@ def test_a_collector_that_does_not_answer_is_no_error(monkeypatch):
             monkeypatch.undo()
             monkeypatch.setenv("PATH", "/nowhere")
         assert machines.machines_of_pool(gpus=True) == []
-    assert machines.leave_some({"a": 1.0}, []) == {"a": 1.0}  # then nobody knows of another one, nor that there is none
+    assert machines.leave_some({"a": 1.0}, []) == {}  # nobody knows of another one, and a pool of one would stand still
 
 
 def test_running_out_of_memory_asks_for_more_and_blames_no_machine(tmp_path, pool_of):
