@@ -10,6 +10,7 @@ import argparse
 import itertools
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,7 @@ class Studies:
         self.done = read_kept(arguments.keep)
         self._taken = set(self.done)
         self._begun = time.monotonic()
+        self.stopped = False
         self._lock = Lock()
 
     def next(self) -> int | None:
@@ -55,7 +57,7 @@ class Studies:
             running = len(self._taken) - len(self.done)
             expected = sum(len(found.hit) for found in self.done.values()) + running * arguments.per_study
             late = arguments.until is not None and time.monotonic() - self._begun > arguments.until
-            if study is None or late or (arguments.study is None and expected >= arguments.faults):
+            if study is None or late or self.stopped or (arguments.study is None and expected >= arguments.faults):
                 return None
             self._taken.add(study)
             return study
@@ -77,8 +79,15 @@ def campaign(arguments: argparse.Namespace, area: Path) -> list[Studied]:
     studies = Studies(arguments, area)
     with ThreadPoolExecutor(arguments.pools + 1) as threads:
         undisturbed = threads.submit(run_undisturbed, f"{name}-undisturbed", area / "undisturbed")
-        for work in [threads.submit(studies.work, f"{name}-{n}", undisturbed.result) for n in range(arguments.pools)]:
-            work.result()
+        works = [threads.submit(studies.work, f"{name}-{n}", undisturbed.result) for n in range(arguments.pools)]
+        try:
+            for work in works:
+                work.result()
+        except KeyboardInterrupt:
+            print("faults: ends with the studies that run now, so that no pool and no disk is left", file=sys.stderr)
+            raise
+        finally:
+            studies.stopped = True
     return [found for _, found in sorted(studies.done.items())]
 
 
@@ -192,6 +201,7 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Run the campaign and print what came of it."""
     arguments = read_options()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with work_area() as area:
         studies = campaign(arguments, area)
     return finish(studies, arguments)
