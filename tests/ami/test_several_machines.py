@@ -108,17 +108,23 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module")
-def run(lab: Lab) -> str:
-    """The run directory of a study of Alice's that has ended."""
-    write_study(lab.manager.root / "home/alice/study")
-    lab.run(lab.manager, ["chown", "--recursive", "alice:", "/home/alice/study"], check=True)
-    run = lab.regiondag(["generate", "study.yaml", "--quiet"], "alice", "/home/alice/study").stdout.strip()
-    assert run.startswith("/home/alice/study/")
+def finished_study(lab: Lab, name: str) -> str:
+    """Have Alice run a study in a folder of her own; return its run directory."""
+    folder = f"/home/alice/{name}"
+    write_study(lab.manager.root / folder.lstrip("/"))
+    lab.run(lab.manager, ["chown", "--recursive", "alice:", folder], check=True)
+    run = lab.regiondag(["generate", "study.yaml", "--quiet"], "alice", folder).stdout.strip()
+    assert run.startswith(f"{folder}/")
     lab.regiondag(["doctor", run], "alice", "/home/alice")
     lab.regiondag(["submit", run], "alice", "/home/alice")
     until("the study to end", lambda: not queue(lab), STUDY_SECONDS)
     return run
+
+
+@pytest.fixture(scope="module")
+def run(lab: Lab) -> str:
+    """The run directory of a study of Alice's that has ended."""
+    return finished_study(lab, "study")
 
 
 def test_a_study_runs_to_its_champions_on_machines_that_share_no_files(lab, run):
@@ -138,6 +144,31 @@ def test_a_study_runs_to_its_champions_on_machines_that_share_no_files(lab, run)
     for machine in lab.workers:
         assert not (machine.root / "home/alice").exists()
         assert not lab.run(machine, ["find", "/", "-xdev", "-name", Path(run).name]).stdout
+
+
+def test_a_machine_that_fails_jobs_gets_no_more_of_them(lab):
+    """Each try after a fault goes to the other machine, and after three faults in a row everything does."""
+    bad = lab.workers[0]
+    python = bad.root / several_machines.PYTHON.lstrip("/")
+    kept = python.with_name("python.kept")
+    python.rename(kept)
+    try:
+        python.write_text("#!/bin/sh\nexit 75\n")
+        python.chmod(0o755)
+        run = lab.manager.root / finished_study(lab, "sick").lstrip("/")
+    finally:
+        kept.replace(python)
+    log = (run / "manager.log").read_text()
+    assert "worker1.pool.example: failed 3 jobs in a row, gets none of this run for an hour" in log
+    for region in ("united-kingdom", "germany"):
+        records = map(json.loads, (run / "regions" / region / "trials.jsonl").read_text().splitlines())
+        ended = [(r["event"], r["trial"], r.get("host")) for r in records if r["event"] in ("attempt", "settled")]
+        faults = [trial for event, trial, _ in ended if event == "attempt"]
+        assert len(faults) == len(set(faults)), log  # no second try on the same machine
+        assert {host for event, _, host in ended if event == "attempt"} <= {"worker1.pool.example"}
+        assert {host for event, _, host in ended if event == "settled"} == {"worker2.pool.example"}
+        assert (run / "regions" / region / "champion/model.nc").exists()
+    assert "worker1.pool.example" in (run / "report/summary.md").read_text()
 
 
 def test_nobody_else_reads_a_run(lab, run):
