@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pool() -> Iterator[Pool]:
     """Return a running pool with two simulated GPUs in slot1 and none in slot2; commands find it, too."""
     _purge_left_overs()
-    name = f"pytest-{SUITE}-{os.getpid()}"
-    wishes = lifecycle.Wishes(SUITE, 2, (("two slots", TWO_SLOTS),))
+    with started_pool(f"pytest-{SUITE}-{os.getpid()}") as pool:
+        yield pool
+
+
+@contextmanager
+def started_pool(name: str, *more: tuple[str, str]) -> Iterator[Pool]:
+    """Start a pool of two slots, with more settings if need be, which commands find; remove it at the end."""
+    wishes = lifecycle.Wishes(SUITE, 2, (("two slots", TWO_SLOTS), *more))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(NAME_VARIABLE, name)
         try:

@@ -54,8 +54,6 @@ KINDS = {
 }
 UNKNOWN = HoldKind("HTCondor held it", f"the reason says why; {_RELEASE}")
 
-BY_THE_USER = 1
-
 _LIMIT = re.compile(r"EnteredCurrentStatus\s*>\s*(\d+)")
 _SPARED = re.compile(r"HoldReasonCode\s+(?:=!=|isnt)\s+(\d+)")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from workflows.eventlog import attempts_of
 from workflows.eventtext import parse_events
+from workflows.plaintext import printable
 
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,255}")
 
@@ -33,9 +34,4 @@ def read_job_log(path: Path, job: str) -> JobFacts:
     if not found:
         return JobFacts()
     hosts = [leg.machine for leg in found[-1].legs if _HOST.fullmatch(leg.machine)]
-    return JobFacts(hosts[-1] if hosts else "", _plain(found[-1].removed))
-
-
-def _plain(reason: str) -> str:
-    """Return a reason without what could steer a terminal or fill a journal."""
-    return "".join(character if character.isprintable() else "?" for character in reason)[:1000]
+    return JobFacts(hosts[-1] if hosts else "", printable(found[-1].removed)[:1000])

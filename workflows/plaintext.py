@@ -1,4 +1,4 @@
-"""What plain text on one line must not hold."""
+"""Plain text on one line: what it must not hold, and durations in it."""
 
 from __future__ import annotations
 
@@ -13,3 +13,23 @@ def holds_control_character(value: str) -> bool:
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in BIDIRECTIONAL_CONTROLS
         for character in value
     )
+
+
+def printable(text: str, instead: str = "?") -> str:
+    """Return a text that others wrote with what does not show, or steers a terminal, replaced.
+
+    >>> printable("a" + chr(27) + "[2Jb")
+    'a?[2Jb'
+    """
+    return "".join(character if character.isprintable() else instead for character in text)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people.
+
+    >>> duration(45), duration(600), duration(9000)
+    ('45 s', '10 min', '2.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

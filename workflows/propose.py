@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -120,16 +121,13 @@ def _started(run: RunFolder) -> float:
 
     Once for the whole run, however often its DAGs are submitted.
     """
-    now = time.time()
-    part = run.started.with_name(f".{run.started.name}.{os.getpid()}.part")
-    part.write_text(json.dumps({"started": now}) + "\n", encoding="utf-8")
-    try:
-        os.link(part, run.started)  # whole or not at all, and never over what is there
-    except FileExistsError:
-        now = float(json.loads(run.started.read_text(encoding="utf-8"))["started"])
-    finally:
+    if not run.started.exists():
+        part = run.started.with_name(f".{run.started.name}.{os.getpid()}.part")
+        part.write_text(json.dumps({"started": time.time()}) + "\n", encoding="utf-8")
+        with suppress(FileExistsError):
+            os.link(part, run.started)  # whole or not at all, and never over what is there
         part.unlink()
-    return now
+    return float(json.loads(run.started.read_text(encoding="utf-8"))["started"])
 
 
 def spent(history: History) -> float:

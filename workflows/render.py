@@ -188,17 +188,25 @@ class Renderer:
         return self.environment.get_template(template).generate(**values)
 
 
+def source_hash(script: bytes) -> str:
+    """Return what a content security policy calls a script.
+
+    >>> source_hash(b"")
+    'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='
+    """
+    return f"sha256-{base64.b64encode(hashlib.sha256(script).digest()).decode()}"
+
+
 def render_page_shell(library: str) -> str:
     """Return the report's page without figures; `library` is the hash by which its policy lets plotly.js run."""
     folder = resource_dir("templates") / "report"
     script = "".join((folder / name).read_text(encoding="utf-8") for name in PAGE_SCRIPTS)
     script = f'(() => {{\n"use strict";\n{script}}})();\n'
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     template = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=True).from_string(
         (folder / "page.html.j2").read_text(encoding="utf-8")
     )
     style = (folder / "page.css").read_text(encoding="utf-8")
-    return template.render(style=style, script=script, hashes=[f"sha256-{digest}", library])
+    return template.render(style=style, script=script, hashes=[source_hash(script.encode()), library])
 
 
 def render_nightly(**values: Any) -> str:

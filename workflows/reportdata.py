@@ -18,14 +18,13 @@ from workflows.pricetable import PriceTable
 from workflows.report import RegionSummary, Summary
 from workflows.space import Choice, Parameter, Value
 from workflows.trialtable import RegionTrials, TrialRow
-from workflows.usage import Taken, sum_up, take
+from workflows.usage import EVICTED, Taken, sum_up, take
 
 DIGITS = 6  # of values and hyperparameters
 CURVE_DIGITS = 4  # of learning curves: less than a pixel of any picture
 LONGEST_CAUSE = 240  # characters of a failure's cause
 HELD_ROWS = 6  # of the timeline, for jobs that are held at the same time
 TRAINING, INPUT, OUTPUT, LOST, IDLE, HELD = range(6)  # phases of the timeline; page.js knows them by these numbers
-EVICTIONS = frozenset({"evicted", "lost"})
 SETTLED_WELL = frozenset({"ok", "pruned", "running"})
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?")
@@ -93,7 +92,7 @@ def page_data(
         "regions": [
             _region(row, region, machines, bill, texts) for row, region in zip(summary.regions, trials, strict=True)
         ],
-        "evictions": sum(leg.ending in EVICTIONS for attempt in attempts for leg in attempt.legs),
+        "evictions": sum(leg.ending in EVICTED for attempt in attempts for leg in attempt.legs),
         "timeline": timeline(attempts, places, texts, made),
         "failures": failures(summary, trials, attempts, texts),
         "texts": texts.all,
@@ -360,7 +359,7 @@ def _of_attempts(attempts: Sequence[Attempt]) -> list[Incident]:
         found += [
             Incident(f"job {leg.ending}", leg.reason, slug, trial, leg.machine)
             for leg in attempt.legs
-            if leg.ending in EVICTIONS
+            if leg.ending in EVICTED
         ]
         found += [
             Incident(f"job {_hold(hold.code, hold.subcode)}", hold.reason, slug, trial, machine)

@@ -77,7 +77,7 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
         history = journal.read()
         known = history.outcome(node.number)
         if known is None:
-            known = _located(_outcome(folder.trial(node), node, end), folder, node, end)
+            known = _ended(folder, node, end)
             if node.number in history.cancelled and known.value is None:
                 known = replace(known, status="removed", reason=CANCELLED)
             known = replace(known, result=_digest_of_result(folder.trial(node)))
@@ -138,13 +138,24 @@ def _nothing_to_go_on_with(history: History, number: int, spec: RegionSpec) -> b
     return others <= set(history.settled)
 
 
-def _outcome(place: Path, node: NodeName, end: JobEnd) -> Settled:
-    """Say how the job ended, from DAGMan's exit code and the job's result.json."""
-    result = _read_result(place / RESULT_FILE, node)
+def _ended(folder: RegionFolder, node: NodeName, end: JobEnd) -> Settled:
+    """Say how and where the job ended, and note how the machine did."""
+    place = folder.trial(node)
+    result, seen = _read_result(place / RESULT_FILE, node), read_job_log(place / JOB_LOG, end.job)
+    settled = _outcome(place, node, end, result, seen.removed)
+    host = seen.host or (result.host if result else "")
+    if settled.status != "removed" and not settled.reason.startswith((OUT_OF_MEMORY, NOBODY)):
+        failure = settled.reason if settled.status == "machine" else ""
+        note_end(folder.run, host, end.job, failure, time.time())
+    return replace(settled, host=host, job=end.job)
+
+
+def _outcome(place: Path, node: NodeName, end: JobEnd, result: Result | None, removed: str) -> Settled:
+    """Say how the job ended, from DAGMan's exit code, the job's result.json, and why HTCondor `removed` it."""
     reason = result.reason if result else ""
     seconds = result.seconds if result else 0.0
     if end.exit_code == REMOVED:
-        reason = read_job_log(place / JOB_LOG, end.job).removed or "nothing says by whom, or by what rule"
+        reason = removed or "nothing says by whom, or by what rule"
         if reason.startswith(NOBODY):
             return Settled(node.number, "machine", reason, seconds=seconds)
         return Settled(node.number, "removed", f"the job was removed from the queue: {reason}", seconds=seconds)
@@ -162,16 +173,6 @@ def _outcome(place: Path, node: NodeName, end: JobEnd) -> Settled:
 def _digest_of_result(place: Path) -> str:
     path = place / RESULT_FILE
     return sha256_of(path) if path.exists() and path.stat().st_size else ""
-
-
-def _located(settled: Settled, folder: RegionFolder, node: NodeName, end: JobEnd) -> Settled:
-    """Say where the job ended, and note how the machine did."""
-    result = _read_result(folder.trial(node) / RESULT_FILE, node)
-    host = read_job_log(folder.trial(node) / JOB_LOG, end.job).host or (result.host if result else "")
-    if settled.status != "removed" and not settled.reason.startswith((OUT_OF_MEMORY, NOBODY)):
-        failure = settled.reason if settled.status == "machine" else ""
-        note_end(folder.run, host, end.job, failure, time.time())
-    return replace(settled, host=host, job=end.job)
 
 
 def _model_came_back(place: Path, result: Result) -> bool:

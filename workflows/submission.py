@@ -37,7 +37,7 @@ def submit_dag(pool: Pool, run: RunFolder, slugs: Iterable[str], only: str | Non
         # the next one replay the log, and HTCondor 23.9's never ends when the last node is in it.
         dagman_file(dag, "lock").unlink(missing_ok=True)
     reopen_in_rescue_files(run, regions)
-    rescued = bool(_rescue_files(dag))
+    rescued = bool(rescue_files(dag))
     # -f overwrites condor_submit_dag's own files of the time before; PRE skips what the journals know
     again = ["-f"] if dagman_file(dag, "condor.sub").exists() and not rescued else []
     return pool.run(["condor_submit_dag", *again, str(dag)], cwd=dag.parent).returncode
@@ -84,7 +84,7 @@ def reopen_in_rescue_files(run: RunFolder, slugs: Iterable[str]) -> None:
     """Make DAGMan's rescue files, which say what is done, forget nodes that are to be run again."""
     slugs = list(slugs)
     dags = (run.study_dag, *(run.region(slug).dag for slug in slugs))
-    newest = [files[-1] for dag in dags if (files := _rescue_files(dag))]
+    newest = [files[-1] for dag in dags if (files := rescue_files(dag))]
     if not newest:
         return
     again = {f"DONE {node}" for slug in slugs for node in _reopened(run, slug)}
@@ -95,7 +95,7 @@ def reopen_in_rescue_files(run: RunFolder, slugs: Iterable[str]) -> None:
             write_atomically(path, "".join(kept))
 
 
-def _rescue_files(dag: Path) -> list[Path]:
+def rescue_files(dag: Path) -> list[Path]:
     """Return what DAGMan left to go on from, the one that it will use last."""
     return sorted(dag.parent.glob(f"{dag.name}.rescue[0-9][0-9][0-9]"))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,8 +10,10 @@ from workflows import condor
 from workflows.errors import PoolError
 from workflows.holds import is_spared, kind_of, removed_after
 from workflows.names import RunFolder, dagman_file
+from workflows.plaintext import duration
 from workflows.pool import Pool, require_pool
 from workflows.preflight import mismatch
+from workflows.submission import rescue_files
 
 RULES_EVERY = 60  # seconds between two looks of HTCondor at a job's own rules
 SHOWN = 4  # names in one line
@@ -129,7 +130,7 @@ def _explain_dag(run: RunFolder, dag: Dag, *, known: bool) -> Explanation | None
         if state.exit_code == 0:
             return None
         text = "its job was removed" if state.status == "removed" else f"it ended with exit code {state.exit_code}"
-        rescue = sorted(dag.path.parent.glob(f"{dag.path.name}.rescue[0-9]*"))
+        rescue = rescue_files(dag.path)
         left = f"; {rescue[-1].name} says what is done" if rescue else ""
         return Explanation(name, "ended" if state.status != "removed" else "removed", text + left, f"to go on: {again}")
     if not known:
@@ -220,19 +221,3 @@ def some(names: Sequence[str]) -> str:
     """Return the first few names, and how many more there are."""
     shown = ", ".join(names[:SHOWN])
     return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
-
-
-def duration(seconds: float) -> str:
-    """Return a duration for people.
-
-    >>> duration(45), duration(600), duration(9000)
-    ('45 s', '10 min', '2.5 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def clock(when: float) -> str:
-    """Return a time of day, with the day."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(when))

@@ -10,10 +10,11 @@ from nnlib.contract import LOG_FILE
 from workflows.attempts import Attempt
 from workflows.journal import History, Settled
 from workflows.names import NODES_DAG, NodeName, RunFolder, parse_node
+from workflows.plaintext import duration, printable
 from workflows.pricetable import PriceTable
 from workflows.regionspec import RegionSpec
 from workflows.usage import Taken, take
-from workflows.whyqueue import Explanation, duration
+from workflows.whyqueue import Explanation
 
 TAIL = 5  # lines of job.err
 LOOK_BACK = 1 << 14  # bytes of its end
@@ -62,7 +63,7 @@ def _tail(path: Path, lines: int = TAIL) -> list[str]:
     except OSError:
         return []
     kept = [line for line in text.splitlines() if line.strip()][-lines:]
-    return [f"{path.name}: " + "".join(one if one.isprintable() else "?" for one in line)[:300] for line in kept]
+    return [f"{path.name}: {printable(line)[:300]}" for line in kept]
 
 
 def explain_done(node: NodeName, settled: Settled, attempts: Sequence[Attempt], now: float) -> Explanation:

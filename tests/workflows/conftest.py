@@ -49,6 +49,14 @@ limits: {jobs: 8, jobs_per_region: 2}
 WIDTH = 12
 
 
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """Return a run whose trials and final training were trained; nobody may change it."""
+    from tests.workflows.trained import trained_run  # which takes the study from here
+
+    return trained_run(tmp_path_factory.mktemp("trained"))
+
+
 def write_region(folder: Path, stem: str, users: int = 8, names: Sequence[str] = ()) -> None:
     """Write train, valid, final and test: each user owns a run of items, the last ones held back.
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import SUITE, TWO_SLOTS
+from tests.conftest import SUITE, started_pool
 from tests.workflows.test_eviction_on_pool import FINAL, TEXT, TRIAL, evict, job_of, place, train_slowly
 from tests.workflows.test_study_on_pool import finish, generate, slow_down, submit, summary, wait
 from workflows.journal import Journal
 from workflows.names import NodeName, RunFolder
-from workflows.pool import NAME_VARIABLE, Pool, lifecycle
+from workflows.pool import Pool
 
 pytestmark = [pytest.mark.condor, pytest.mark.timeout(900)]
 
@@ -38,15 +38,9 @@ fi
 @pytest.fixture
 def strict() -> Iterator[Pool]:
     """Return a pool that holds jobs which use more memory than they asked for."""
-    name = f"pytest-{SUITE}-{os.getpid()}-strict"
     policy = "use POLICY : HOLD_IF_MEMORY_EXCEEDED\n"
-    wishes = lifecycle.Wishes(SUITE, 2, (("two slots", TWO_SLOTS), ("memory", policy)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(NAME_VARIABLE, name)
-        try:
-            yield lifecycle.up(name, wishes, print)
-        finally:
-            lifecycle.down(name, print, purge=True)
+    with started_pool(f"pytest-{SUITE}-{os.getpid()}-strict", ("memory", policy)) as pool:
+        yield pool
 
 
 def memory_asked(run: RunFolder, node: NodeName) -> list[int]:

@@ -18,7 +18,8 @@ from workflows import bundle, pageshell
 from workflows.cli import main
 from workflows.names import PAGE_LIBRARY, PAGE_SHELL
 from workflows.page import NoPageError, Shell, assemble, shell_of, write_page
-from workflows.pageshell import page_parts, source_hash
+from workflows.pageshell import page_parts
+from workflows.render import source_hash
 from workflows.report import write_report
 from workflows.resources import resource_dir
 

@@ -27,14 +27,9 @@ from workflows.replaycheck import Record, Replayed, compare
 from workflows.settle import JobEnd, settle_trial
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    return trained_run(tmp_path_factory.mktemp("whole"))
-
-
 @pytest.fixture
-def run(whole, tmp_path):
-    return RunFolder(shutil.copytree(whole.path, tmp_path / whole.path.name))
+def run(trained, tmp_path):
+    return RunFolder(shutil.copytree(trained.path, tmp_path / trained.path.name))
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from workflows.journal import Journal
 from workflows.names import NodeName
 from workflows.propose import prepare_final, prepare_trial
 from workflows.settle import JobEnd, settle_final, settle_trial
-from workflows.submission import reopen_in_rescue_files
+from workflows.submission import reopen_in_rescue_files, rescue_files
 from workflows.trialverbs import NO_TRIAL, Queue, cancel
 
 LOG = """000 (001.000.000) 2026-11-22 06:00:06 Job submitted from host: <127.0.0.1:9618>
@@ -151,3 +151,12 @@ def test_conditions_in_study_show(run, folder, capsys):
     assert ask(capsys, run, "rerun", "--where", "value > 9")[::2] == (
         0, "no trial of Germany meets --where 'value > 9'\n",
     )  # fmt: skip
+
+
+def test_rescue_files_that_were_set_aside_are_not_the_newest(tmp_path):
+    for name in ("study.dag.rescue001", "study.dag.rescue002", "study.dag.rescue002.old"):
+        (tmp_path / name).touch()
+    assert [path.name for path in rescue_files(tmp_path / "study.dag")] == [
+        "study.dag.rescue001",
+        "study.dag.rescue002",
+    ]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from nnlib import checkpoint
-from tests.workflows.trained import trained_run
 from workflows.cli import main
 from workflows.names import RunFolder
 
@@ -17,14 +16,9 @@ GERMANY = "regions/germany"
 T1 = f"{GERMANY}/trials/0001"
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    return trained_run(tmp_path_factory.mktemp("whole"))
-
-
 @pytest.fixture
-def run(whole, tmp_path):
-    return RunFolder(shutil.copytree(whole.path, tmp_path / whole.path.name))
+def run(trained, tmp_path):
+    return RunFolder(shutil.copytree(trained.path, tmp_path / trained.path.name))
 
 
 def verify(run, capsys):

@@ -26,6 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the explanations."""
     from workflows.explain import explain
     from workflows.names import RunFolder
+    from workflows.plaintext import printable
     from workflows.pool import find_pool
 
     folder = RunFolder(arguments.run_directory.resolve())
@@ -34,16 +35,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False))
         return 0
     for one in found:
-        print(_plain(f"{one.subject} [{one.state}] {one.why}"))
+        print(printable(f"{one.subject} [{one.state}] {one.why}", " "))
         for line in one.details:
-            print(f"    {_plain(line)}")
+            print(f"    {printable(line, ' ')}")
         if one.advice:
-            print(f"  -> {_plain(one.advice)}")
+            print(f"  -> {printable(one.advice, ' ')}")
     if not found:
         print("Everything is fine: no job is held or idle, none has failed, and DAGMan is at work or done.")
     return 0
-
-
-def _plain(text: str) -> str:
-    """Return a text without what steers a terminal: reasons are what jobs and machines say."""
-    return "".join(one if one.isprintable() else " " for one in text)

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from workflows.plaintext import duration
+
 if TYPE_CHECKING:
     from workflows.stats import RegionStats, RunStats
     from workflows.usage import Taken, Usage
@@ -158,12 +160,7 @@ def _share(share: float | None) -> str:
 
 
 def _seconds(seconds: float | None) -> str:
-    """Return a duration for people: 45 s, 12 min, 3.5 h."""
-    if seconds is None:
-        return "-"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return "-" if seconds is None else duration(seconds)
 
 
 def _money(amount: float | None) -> str:
