@@ -217,7 +217,7 @@ def check_figures(raw: Mapping[str, Any]) -> None:
     for name in ("metrics", "baseline", "champion", "standing"):
         figures += raw.get(name, {}).values()
     for figure in figures:
-        if isinstance(figure, bool) or not isinstance(figure, int | float) or not math.isfinite(figure):
+        if type(figure) not in (float, int) or not math.isfinite(figure):  # a bool is neither
             raise ValueError(f"seen {figure!r}, legal: a finite number")
 
 

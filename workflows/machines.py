@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -87,6 +86,8 @@ def leave_some(avoided: Mapping[str, float], machines: Iterable[str]) -> Mapping
 
 def machines_of_pool(gpus: bool) -> list[str]:
     """Ask the collector which machines there are, those with GPUs alone if need be; nothing when it does not say."""
+    import subprocess  # scripts start faster without, and few of them ask
+
     constraint = 'SlotType =!= "Dynamic"' + (" && (TotalSlotGPUs ?: 0) > 0" if gpus else "")
     command = ["condor_status", "-constraint", constraint, "-autoformat", "Machine"]
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         say(f"{note}: exit {error.exit_code}: {error}")
         return error.exit_code
     except Exception:
-        say(f"{note}: exit 1: a bug\n{traceback.format_exc()}")
+        say(f"{note}: exit 1: {_bug()}")
         return 1
     say(f"{note}: exit {code}")
     return code
@@ -77,4 +76,10 @@ def _page(run: RunFolder, summary: Summary) -> str:
     except RegiondagError as error:
         return f"the report has {error}"
     except Exception:
-        return f"the report has no page: a bug\n{traceback.format_exc()}"
+        return f"the report has no page: {_bug()}"
+
+
+def _bug() -> str:
+    import traceback  # scripts start faster without
+
+    return f"a bug\n{traceback.format_exc()}"

@@ -13,8 +13,11 @@ import orchestration_inputs as inputs
 import orchestration_pool as pools
 from harness import NotMeasuredError, measure
 
-from workflows.names import NodeName, RunFolder, parse_node
+from nnlib.contract import CHECKPOINT_FILE, LOG_FILE, RESULT_FILE
+from workflows.names import ATTEMPT_SUBMIT, START_FOLDER, NodeName, RunFolder, parse_node
 from workflows.pool import Pool
+
+BROUGHT_BACK = (RESULT_FILE, LOG_FILE, CHECKPOINT_FILE)  # a job is given what it brings back, empty at first
 
 # A real training of some hundredths of a second, then sleep: trainings of a minute that leave the cores to the manager.
 STRETCH = """\
@@ -82,7 +85,10 @@ def strip_scripts(run: RunFolder, trials: int) -> None:
         lines.append(f"JOB {node} {folder}/train.sub")
         lines.append(f'VARS {node} trial="{node.folder}"')
         place = folder / "trials" / node.folder
-        place.mkdir()
+        (place / START_FOLDER).mkdir(parents=True, exist_ok=True)
+        for file in BROUGHT_BACK:
+            (place / START_FOLDER / file).touch()
+        (place / ATTEMPT_SUBMIT).touch()
         (place / "trial.json").write_text(json.dumps({"node": str(node)}, indent=1) + "\n", encoding="utf-8")
     run.study_dag.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
@@ -88,19 +89,43 @@ def test_no_region_name_writes_outside_of_the_run(tmp_path, name):
     assert len(list((run.path / "regions").iterdir())) == 2
 
 
-def test_the_archives_are_the_same_bytes_every_time_and_start(tmp_path):
-    for archive in (bundle.manager_archive(), bundle.worker_archive()):
-        assert hashlib.sha256(archive.content).hexdigest()[:12] in archive.name
-        (tmp_path / archive.name).write_bytes(archive.content)
+def test_the_archives_are_named_by_their_sources_and_start(tmp_path):
+    manager, worker = bundle.manager_archive(), bundle.worker_archive()
+    (tmp_path / worker.name).write_bytes(worker.content)
+    assert hashlib.sha256(worker.content).hexdigest()[:12] in worker.name
     code = "from workflows import bundle; print(bundle.manager_archive().name, bundle.worker_archive().name)"
     other = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "TZ": "Asia/Tokyo"}
     )
-    assert other.stdout.split() == [bundle.manager_archive().name, bundle.worker_archive().name]
+    assert other.stdout.split() == [manager.name, worker.name]
     helped = subprocess.run(
-        [sys.executable, tmp_path / bundle.worker_archive().name, "train", "--help"], capture_output=True, check=False
+        [sys.executable, tmp_path / worker.name, "train", "--help"], capture_output=True, check=False
     )
     assert helped.returncode == 0
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_scripts_compile_nothing_unless_their_python_is_another_one(tmp_path, monkeypatch, own):
+    if not own:
+        monkeypatch.setattr(importlib.util, "MAGIC_NUMBER", b"\x00\x00\r\n")
+    archive = bundle.manager_archive()
+    (tmp_path / archive.name).write_bytes(archive.content)
+    code = """
+import builtins, sys
+real, compiled = builtins.compile, []
+def watched(source, name, *others, **more):
+    compiled.append(str(name))
+    return real(source, name, *others, **more)
+builtins.compile = watched
+sys.path.insert(0, sys.argv[1])
+import workflows.node, workflows.settle, workflows.propose
+print(sum(name.endswith("node.py") for name in compiled), workflows.node.__file__)
+"""
+    done = subprocess.run([sys.executable, "-I", "-c", code, tmp_path / archive.name], capture_output=True, text=True,
+                          check=True)  # fmt: skip
+    compiled, file = done.stdout.split()
+    assert (int(compiled) == 0) == own
+    assert file.startswith(f"{tmp_path / archive.name}/workflows/node.py")
 
 
 def test_jobs_find_the_kernels_in_their_archive(tmp_path):
