@@ -1,4 +1,6 @@
-"""Checkpoints: everything that a training needs to go on, in one NetCDF file with its own SHA-256.
+"""Checkpoints: everything that a training needs to go on, in one NetCDF file and a last line with its SHA-256.
+
+The line comes behind what HDF5 reads, and is checked before: libhdf5 loops for ever over some damaged files.
 
 A checkpoint is written beside the one before it, which is kept until the next: a file that is torn, changed or of
 another training is passed over with a warning, and the one before it is used.
@@ -9,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -26,7 +29,9 @@ from nnlib.errors import CheckpointedError, DataError, EvictedError
 from nnlib.stop import Stop
 from nnlib.train import Position, Training
 
-FORMAT = 1
+FORMAT = 2
+LAST_LINE = b"\nsha256 %s\n"  # of all bytes before it
+LAST_LINE_BYTES = len(LAST_LINE % bytes(64))
 PREVIOUS_SUFFIX = ".previous.nc"
 
 
@@ -118,16 +123,21 @@ class Checkpoints:
 
 
 def write(path: Path, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, float], training: str) -> None:
-    """Write a checkpoint file atomically."""
+    """Write a checkpoint file; one that is not complete has no last line."""
     text = json.dumps(dict(numbers), sort_keys=True)
-    attributes = {
-        "nnlib_checkpoint": np.uint32(FORMAT),
-        "training": training,
-        "numbers": text,
-        "sha256": _digest(arrays, text, training),
-    }
+    attributes = {"nnlib_checkpoint": np.uint32(FORMAT), "training": training, "numbers": text}
     variables = {name: netcdf.Variable(f"{name}_dim", array.reshape(-1)) for name, array in arrays.items()}
     netcdf.write(path, netcdf.Content(attributes, variables))
+    seal(path)
+
+
+def seal(path: Path) -> None:
+    """Add the last line to a file, and wait until all of it is on disk."""
+    with path.open("r+b") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        file.write(LAST_LINE % digest.encode())
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def check_whole(path: Path) -> None:
@@ -152,6 +162,7 @@ def load(path: Path, training: str) -> tuple[dict[str, NDArray[Any]], dict[str, 
 def owner_of(path: Path) -> str | None:
     """Return what identifies the training of a checkpoint, None when it cannot be read."""
     try:
+        _check_bytes(path)
         with netcdf.File(path) as file:
             found = file.attributes.get("training")
     except (DataError, OSError):
@@ -175,17 +186,9 @@ def _check_position(path: Path, numbers: Mapping[str, float]) -> None:
             raise DataError(f"{path.name}: attribute numbers: {name} is {shown(value)}, legal: {legal}")
 
 
-def _digest(arrays: Mapping[str, NDArray[Any]], text: str, training: str) -> str:
-    digest = hashlib.sha256(f"{training}\n{text}\n".encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        digest.update(f"{name} {array.dtype.str} {array.size}\n".encode())
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
-
-
 def _whole(path: Path) -> tuple[dict[str, NDArray[Any]], str, str]:
-    """Return arrays, owner and numbers of a file whose SHA-256 is that of its content."""
+    """Return arrays, owner and numbers of a file that is as it was written."""
+    _check_bytes(path)
     content = netcdf.read(path)
     form = content.attributes.get("nnlib_checkpoint")
     if not isinstance(form, int | np.integer) or int(form) != FORMAT:
@@ -195,7 +198,16 @@ def _whole(path: Path) -> tuple[dict[str, NDArray[Any]], str, str]:
         if isinstance(variable.values, tuple) or variable.values.dtype.kind not in "biuf":
             raise DataError(f"{path.name}: variable {name} is not of numbers")
         arrays[name] = variable.values
-    owner, text, digest = (_text(path, content, name) for name in ("training", "numbers", "sha256"))
-    if digest != _digest(arrays, text, owner):
-        raise DataError(f"{path.name}: its SHA-256 is not that of its content: torn or changed")
-    return arrays, owner, text
+    return arrays, _text(path, content, "training"), _text(path, content, "numbers")
+
+
+def _check_bytes(path: Path) -> None:
+    """Raise DataError unless a file's last line is the SHA-256 of all before it; read in blocks."""
+    digest, block = hashlib.sha256(), bytearray(1 << 20)
+    with path.open("rb") as file:
+        left = max(os.fstat(file.fileno()).st_size - LAST_LINE_BYTES, 0)
+        while left and (count := file.readinto(memoryview(block)[: min(left, len(block))])):
+            digest.update(memoryview(block)[:count])
+            left -= count
+        if file.read() != LAST_LINE % digest.hexdigest().encode():
+            raise DataError(f"{path.name}: its SHA-256 is not that of its content: torn or changed")

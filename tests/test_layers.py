@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,7 @@ HEAVY = {
 }
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """All modules imported anywhere in a file; those for type checkers alone do not count."""
     found = set()

@@ -9,6 +9,7 @@ import marshal
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -123,6 +124,7 @@ def _zip(contents: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
+@cache
 def _compiled(name: str, source: bytes) -> bytes:
     """Return what a .pyc of this Python holds that is valid whenever its source was written (PEP 552)."""
     code = compile(source, name, "exec", dont_inherit=True)

@@ -17,7 +17,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -193,8 +193,7 @@ class Journal:
     def read(self) -> History:
         """Fold the journal. A torn last line is passed over; anything else that is no record is an error."""
         history = History()
-        lines = self._lines()
-        for number, line in enumerate(_parsed(lines) or lines, start=1):
+        for number, line in enumerate(_parsed(self._lines()), start=1):
             self._fold(history, number, line)
         return history
 
@@ -253,14 +252,14 @@ class Journal:
             ) from error
 
 
-def _parsed(lines: list[bytes]) -> list[dict[str, Any]] | None:
-    """Parse all lines at once, in a quarter of the time; None unless each is one object, to look at them one by one."""
+def _parsed(lines: list[bytes]) -> Sequence[bytes | dict[str, Any]]:
+    """Parse all lines at once, in a quarter of the time; they come back as they are unless each is one object."""
     try:
-        records = json.loads(b"[" + b",".join(lines) + b"]")
+        records: list[dict[str, Any]] = json.loads(b"[" + b",".join(lines) + b"]")
     except ValueError:
-        return None
+        return lines
     whole = len(records) == len(lines) and all(line[:1] + line[-1:] == b"{}" for line in lines)
-    return records if whole else None
+    return records if whole else lines
 
 
 def _known(kind: type[Any], record: dict[str, Any]) -> dict[str, Any]:

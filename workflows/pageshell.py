@@ -10,6 +10,7 @@ import gzip
 import zipfile
 import zlib
 from collections.abc import Iterable
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,8 +28,12 @@ def page_parts(archives: Iterable[Path] = ()) -> dict[str, bytes]:
     library = _installed_library() or _packed_library(archives)
     if library is None:
         return {}
-    packed = gzip.compress(library, LEVEL, mtime=0)
-    return {PAGE_SHELL: render_page_shell(source_hash(library)).encode(), PAGE_LIBRARY: packed}
+    return {PAGE_SHELL: render_page_shell(source_hash(library)).encode(), PAGE_LIBRARY: _packed(library)}
+
+
+@lru_cache(maxsize=1)
+def _packed(library: bytes) -> bytes:
+    return gzip.compress(library, LEVEL, mtime=0)
 
 
 def _installed_library() -> bytes | None:

@@ -13,7 +13,8 @@ HEAD_ROOM = 1.25
 CUT_OFF = 1.5  # where a job was held for its memory or disk, nobody knows how much it would have used
 STEP = 64.0  # MB
 OTHERS = 2.0  # a region that needs more than so many times the median gets lines of its own
-NO_MEMORY, NO_DISK = (34, 102), (34, 104)  # HTCondor's code and subcode of such holds
+RESOURCE_HOLDS = {21, 26, 34}  # HTCondor's codes of holds by the worker's or the manager's rules, and its own
+NO_MEMORY, NO_DISK = 102, 104  # their subcodes
 
 SIZES = {"memory": ("memory_mb", NO_MEMORY), "disk": ("disk_mb", NO_DISK)}
 
@@ -38,18 +39,19 @@ class Sizes:
 
 def measure(attempts: Sequence[Attempt]) -> Sizes:
     """Return what the jobs of a region asked for and used."""
-    found = {name: _size(attempts, key, held) for name, (key, held) in SIZES.items()}
+    found = {name: _size(attempts, key, subcode) for name, (key, subcode) in SIZES.items()}
     gpu = [attempt.used["gpu_memory_mb"] for attempt in attempts if "gpu_memory_mb" in attempt.used]
     return Sizes(found["memory"], found["disk"], max(gpu, default=None))
 
 
-def _size(attempts: Sequence[Attempt], key: str, held: tuple[int, int]) -> Size | None:
+def _size(attempts: Sequence[Attempt], key: str, subcode: int) -> Size | None:
     used = [attempt.used[key] for attempt in attempts if attempt.used.get(key)]
     asked = [attempt.asked[key] for attempt in attempts if attempt.asked.get(key)]
     if not used or not asked:
         return None
     peak = max(used)
-    too_small = any((hold.code, hold.subcode) == held for attempt in attempts for hold in attempt.holds)
+    holds = (hold for attempt in attempts for hold in attempt.holds)
+    too_small = any(hold.code in RESOURCE_HOLDS and hold.subcode == subcode for hold in holds)
     need = max(peak, max(asked)) * CUT_OFF if too_small else peak * HEAD_ROOM
     return Size(max(asked), peak, math.ceil(need / STEP) * STEP)
 

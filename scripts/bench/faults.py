@@ -143,9 +143,9 @@ def rows(studies: Sequence[Studied], goals: bool) -> list[Row]:
     ]
 
 
-def kind_table(studies: Sequence[Studied]) -> str:
+def kind_table(studies: Sequence[Studied], kinds: Sequence[str] = tuple(KINDS)) -> str:
     """Return how the studies ended, by kind of fault."""
-    lines = [KIND_HEADINGS, *(count.cells() for count in count_kinds(studies, list(KINDS)) if count.injected)]
+    lines = [KIND_HEADINGS, *(count.cells() for count in count_kinds(studies, kinds) if count.injected)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(KIND_HEADINGS))]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines

@@ -72,8 +72,8 @@ class Running:
         state = read_state(self.name)
         if state is None or not state.processes:
             return []
-        space = _namespace(state.processes[0].pid)
-        return [seen for seen in all_processes() if space and _namespace(seen.pid) == space]
+        space = process_space(state.processes[0].pid)
+        return [seen for seen in all_processes() if space and process_space(seen.pid) == space]
 
     def programs(self, name: str) -> list[Seen]:
         """Return the pool's processes of one program."""
@@ -190,7 +190,8 @@ def all_processes() -> Iterator[Seen]:
             yield Seen(int(path.name), tuple(word.decode(errors="replace") for word in words))
 
 
-def _namespace(pid: int) -> str:
+def process_space(pid: int) -> str:
+    """Return which process namespace a process is in; empty when it is gone."""
     try:
         return str(Path(f"/proc/{pid}/ns/pid").readlink())
     except OSError:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from faults_checks import NOT_ENDED, Checked, Left, Studied, check_region
+from faults_files import Inject
 from faults_kinds import INJECT
 from faults_pool import Running, wait_until
 from faults_schedule import Fault
@@ -19,7 +20,8 @@ from workflows.pool import pool_folder
 
 PATIENCE = 180.0  # seconds for a study after its last fault; undisturbed it takes about 40
 GRACE = 15.0  # seconds for processes to be gone after the end
-DAEMONS = {"condor_master", "condor_collector", "condor_negotiator", "condor_schedd", "condor_startd"}
+DAEMONS = {"condor_master", "condor_collector", "condor_negotiator", "condor_schedd", "condor_startd",
+           "condor_shared_port"}  # fmt: skip
 OWN = {"condor_procd", "GPUs_MONITOR"}
 KEPT = WORK / "faults-kept"  # logs of studies that deviate
 
@@ -52,8 +54,8 @@ def run_study(
 class Campaign:
     """Submits one study, lets faults hit it, and submits it again when it has ended without its champions."""
 
-    def __init__(self, running: Running) -> None:
-        self.running = running
+    def __init__(self, running: Running, kinds: Mapping[str, Inject] = INJECT) -> None:
+        self.running, self.kinds = running, kinds
         self.hit: list[tuple[str, str]] = []
         self.missed: list[str] = []
         self.problems: list[str] = []
@@ -76,7 +78,7 @@ class Campaign:
         if self._is_over():
             self.resubmit()
         try:
-            what = INJECT[fault.kind](self.running, fault)
+            what = self.kinds[fault.kind](self.running, fault)
         except Exception as error:  # a command that must work did not: a finding, not the end of the campaign
             what = f"{type(error).__name__}: {error}"
             self.problems.append(f"{fault.kind}: {what}")

@@ -235,11 +235,11 @@ class Lab:
         return done
 
     def regiondag(
-        self, arguments: Sequence[str], user: str, cwd: str, check: bool = True
+        self, arguments: Sequence[str], user: str, cwd: str, check: bool = True, timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
         """Run `regiondag` of this checkout on the manager."""
         settings = {"PYTHONPATH": CODE, "PYTHONDONTWRITEBYTECODE": "1"}
-        return self.run(self.manager, [PYTHON, "-m", "workflows", *arguments], user, cwd, settings, 120, check)
+        return self.run(self.manager, [PYTHON, "-m", "workflows", *arguments], user, cwd, settings, timeout, check)
 
     def cut(self, machine: Machine) -> None:
         """Take its cable out of the bridge: what it and the others send each other is lost, and nobody is told."""

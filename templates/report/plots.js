@@ -18,7 +18,7 @@ function layoutOf(more) {
     legend: {orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: {size: 11}},
     dragmode: innerWidth < 600 ? false : "zoom", // where a finger has to scroll
     modebar: {bgcolor: "rgba(0,0,0,0)", color: colour("grey"), activecolor: colour("ink")},
-    ...more, xaxis: {...axis, ...more.xaxis}, yaxis: {...axis, ...more.yaxis},
+    ...more, xaxis: {...axis, ...more.xaxis}, yaxis: {...axis, automargin: true, ...more.yaxis},
   };
 }
 
@@ -90,7 +90,7 @@ function historyTraces(region, rows, picked) {
 function historyLayout(region, rows) {
   const wide = isWide(region, rows.filter(row => row.value !== null).map(row => row.value));
   return {
-    xaxis: {title: {text: "trial"}, anchor: "y2"}, yaxis: {title: {text: inert(region.metric)}, type: wide ? "log" : "linear", domain: [0.08, 1]},
+    xaxis: {title: {text: "trial"}, anchor: "y2"}, yaxis: {title: {text: inert(region.metric), standoff: 8}, type: wide ? "log" : "linear", domain: [0.08, 1]},
     yaxis2: {domain: [0, 0.06], range: [0, 1], showgrid: false, zeroline: false, tickvals: [], fixedrange: true},
   };
 }
@@ -115,7 +115,7 @@ function curveTraces(region, rows, picked) {
 function curveLayout(region, rows) {
   const values = rows.flatMap(row => row.curve).filter(isNumber);
   const [low, high] = values.reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, -Infinity]);
-  return {xaxis: {title: {text: "epoch"}}, yaxis: {title: {text: inert(region.metric)}, type: region.minimize && low > 0 && high / low > WIDE ? "log" : "linear"}};
+  return {xaxis: {title: {text: "epoch"}}, yaxis: {title: {text: inert(region.metric), standoff: 8}, type: region.minimize && low > 0 && high / low > WIDE ? "log" : "linear"}};
 }
 
 // --- parallel coordinates ---------------------------------------------------------------------------------

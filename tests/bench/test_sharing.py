@@ -10,6 +10,8 @@ import pytest
 from tests.workflows.conftest import write_region
 from workflows.space import Integer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def stats(bench) -> ModuleType:

@@ -34,6 +34,8 @@ from nnlib.gradientcheck import TOLERANCE, check_gradients
 from nnlib.graph import Graph
 from nnlib.spec import SpecError, parse_network
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch):

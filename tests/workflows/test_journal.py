@@ -119,6 +119,14 @@ def test_a_damaged_line_in_the_middle_is_an_error_with_its_number(journal, line)
         journal.read()
 
 
+def test_a_record_broken_into_two_lines_is_an_error(journal):
+    settle(journal, 1)
+    with journal.path.open("a") as file:
+        file.write('{"event": "won", "of": 2\n"trial": 1}\n{"event": "cancelled", "trial": 1}\n')
+    with pytest.raises(RegiondagError, match=r"trials.jsonl:2: "):
+        journal.read()
+
+
 def _append_some(path, first):
     journal = Journal(path)
     for trial in range(first, first + 20):

@@ -176,7 +176,7 @@ def test_a_collector_that_does_not_answer_is_no_error(monkeypatch):
 
     for answer in (silent, lambda *_a, **_m: subprocess.CompletedProcess([], 1, "", "no"), None):
         if answer:
-            monkeypatch.setattr(machines.subprocess, "run", answer)
+            monkeypatch.setattr(subprocess, "run", answer)
         else:
             monkeypatch.undo()
             monkeypatch.setenv("PATH", "/nowhere")

@@ -20,6 +20,8 @@ from workflows.fleet import ec2, lifecycle, verbs, watch
 from workflows.fleet.demand import Request, Worker
 from workflows.pool import Pool
 
+pytestmark = pytest.mark.slow
+
 JOB = Request(1, 1, 1000)
 
 
