@@ -37,12 +37,50 @@ SLOT_TYPE_2 = cpus=2, memory=50%, disk=50%, swap=50%, GPUs=0
 SLOT_TYPE_2_PARTITIONABLE = True
 """
 
+# What plays machines, clouds and GPUs, compiles kernels or trains is left to the whole run: minutes, all together.
+SLOW = (
+    "ami",
+    "bench",
+    "kernels",
+    "nnlib/gpu",
+    "nnlib/test_api.py",
+    "nnlib/test_checkpoint.py",
+    "nnlib/test_cli.py",
+    "nnlib/test_gradientcheck.py",
+    "nnlib/test_job.py",
+    "nnlib/test_merge.py",
+    "nnlib/test_stream.py",
+    "nnlib/test_train.py",
+    "nnlib/test_warmstart.py",
+    "nnlib/test_worker.py",
+    "workflows/bake",
+    "workflows/fleet",
+    "workflows/test_explain.py",
+    "workflows/test_initial.py",
+    "workflows/test_machines.py",
+    "workflows/test_neighbours.py",
+    "workflows/test_optunaexport.py",
+    "workflows/test_plots.py",
+    "workflows/test_replay.py",
+    "workflows/test_study_commands.py",
+    "workflows/test_update.py",
+    "workflows/test_verify.py",
+    "workflows/tuning/test_propose.py",
+    "workflows/tuning/test_sharing.py",
+)
+
 # DAGMan refuses to run below /tmp, so run directories are made in the checkout.
-RUN_AREAS = Path(__file__).resolve().parents[1] / ".pytest-runs"
+TESTS = Path(__file__).resolve().parent
+RUN_AREAS = TESTS.parent / ".pytest-runs"
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests with a pool time to build the root folder; skip those that find no GPU or no browser."""
+    """Mark slow ones; give those with a pool time to build the root folder; skip what finds no GPU or no browser."""
+    slow = [TESTS / name for name in SLOW]
+    for item in items:
+        if any(item.path.is_relative_to(path) for path in slow):
+            item.add_marker(pytest.mark.slow)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not usable():
         for item in on_gpu:

@@ -60,6 +60,7 @@ LAYERS = (
         "rundir",
         "eventlog",
         "joblog",
+        "daglog",
         "machines",
         "initial",
         "propose",

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from workflows.names import PAGE_LIBRARY
 from workflows.pageshell import page_parts
 
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip can hold
@@ -97,6 +98,11 @@ def manager_archive(earlier: Iterable[Path] = ()) -> Archive:
 def archives_of(runs: Path) -> list[Path]:
     """Return the managers' archives of the runs in a folder, those of the newest run first."""
     return sorted(runs.glob("run-*/regiondag-*.pyz"), reverse=True)
+
+
+def has_page(run: Path) -> bool:
+    """Return whether the archive of a run directory can write the report's page."""
+    return any(PAGE_LIBRARY in zipfile.ZipFile(archive).namelist() for archive in run.glob("regiondag-*.pyz"))
 
 
 def worker_archive() -> Archive:

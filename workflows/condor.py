@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from workflows.clauses import split_conjunction
@@ -45,17 +45,6 @@ class Held:
     code: int
     removal: str = ""
     released: str = ""  # now, later, or empty
-
-
-@dataclass(frozen=True, slots=True)
-class DagState:
-    """What the event log of DAGMan's own job says: its cluster, and whether it is gone."""
-
-    cluster: int
-    status: str  # idle, running, held, removed or ended
-    started: float | None
-    ended: float | None
-    exit_code: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,37 +248,6 @@ def _query_queue(pool: Pool, constraint: str, projection: list[str]) -> list[Cla
         return list(schedd.query(constraint=constraint, projection=projection))
 
 
-def read_dag_log(pool: Pool | None, log: Path) -> DagState | None:
-    """Read the event log of DAGMan's own job; None when the DAG was never submitted."""
-    htcondor2 = bindings(pool)
-    if not log.exists():
-        return None
-    kinds = htcondor2.JobEventType
-    status = {
-        kinds.SUBMIT: "idle",
-        kinds.EXECUTE: "running",
-        kinds.JOB_EVICTED: "idle",
-        kinds.JOB_HELD: "held",
-        kinds.JOB_RELEASED: "idle",
-        kinds.JOB_ABORTED: "removed",
-        kinds.JOB_TERMINATED: "ended",
-    }
-    state: DagState | None = None
-    for event in htcondor2.JobEventLog(str(log)).events(stop_after=0):
-        if event.type not in status:
-            continue
-        ended = event.type in (kinds.JOB_ABORTED, kinds.JOB_TERMINATED)
-        started = event.timestamp if event.type == kinds.SUBMIT else state.started if state else None
-        state = DagState(
-            cluster=event.cluster,
-            status=status[event.type],
-            started=started,
-            ended=event.timestamp if ended else None,
-            exit_code=event.get("ReturnValue") if ended else None,
-        )
-    return state
-
-
 def parse_ad(text: str) -> ClassAd | None:
     """Parse the first job's ad from what `condor_submit -dry-run -` prints, if there is one."""
     import classad2
@@ -309,12 +267,13 @@ def match(job: ClassAd, slots: Sequence[ClassAd]) -> Match:
     import classad2
 
     accepted = [slot for slot in slots if _holds(job.lookup("Requirements"), job, slot)]
-    matching = [slot for slot in accepted if job.symmetricMatch(slot)]
+    agreed = [job.symmetricMatch(slot) for slot in accepted]  # ads are compared by all that is in them: slowly
     clauses = []
     for text in split_conjunction(str(job.lookup("Requirements"))):
         expression = classad2.ExprTree(text)
         clauses.append(Clause(text, sum(_holds(expression, job, slot) for slot in slots)))
-    refused = [slot for slot in accepted if slot not in matching]
+    matching = itertools.compress(accepted, agreed)
+    refused = itertools.compress(accepted, (not agrees for agrees in agreed))
     return Match(len(slots), _names(matching), tuple(clauses), _names(refused))
 
 

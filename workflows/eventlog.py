@@ -70,14 +70,18 @@ def attempts_of(events: Iterable[Event]) -> list[Attempt]:
 
 
 def _fold(events: Iterable[Event], jobs: dict[str, _Job]) -> Iterator[_Job]:
+    newest: dict[NodeName, _Job] = {}
     for event in events:
         if event.code == SUBMIT:
             if event.job in jobs:
                 yield jobs.pop(event.job)
             try:
-                jobs[event.job] = _Job(parse_node(node_of(event)), event.job, event.time)
+                job = _Job(parse_node(node_of(event)), event.job, event.time)
             except ValueError:
                 continue
+            if job.node in newest:
+                newest[job.node].followed(event.time)
+            jobs[event.job] = newest[job.node] = job
         elif event.job in jobs:
             jobs[event.job].take(event)
     yield from jobs.values()
@@ -217,8 +221,11 @@ class _Job:
 
     def release(self, event: Event) -> None:
         """A hold ends: by a release, or by the job's removal."""
+        self._end_hold(event.time)
+
+    def _end_hold(self, time: float) -> None:
         if self.holds and self.holds[-1].held.end is None:
-            self.holds[-1] = replace(self.holds[-1], held=replace(self.holds[-1].held, end=event.time))
+            self.holds[-1] = replace(self.holds[-1], held=replace(self.holds[-1].held, end=time))
 
     def terminated(self, event: Event) -> None:
         """The job has ended by itself."""
@@ -235,6 +242,15 @@ class _Job:
         self.relabel("removed", self.removed, event.time)
         self.release(event)
         self.ended = event.time
+
+    def followed(self, time: float) -> None:
+        """The node has another job now: if this one has not ended, its queue was lost, and nothing will tell of it."""
+        if self.ended is not None:
+            return
+        if self.running is not None:
+            self.running.close("lost", self.last[1], "its end was not logged", kept=False)
+        self._end_hold(time)
+        self.ended = time
 
     def connection(self, event: Event) -> None:
         """The connection to the machine is lost, or there again."""

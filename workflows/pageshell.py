@@ -7,6 +7,7 @@ may have neither. plotly.js is MIT-licensed; it is the one that the package `plo
 from __future__ import annotations
 
 import gzip
+import os
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -48,8 +49,10 @@ def _installed_library() -> bytes | None:
 def _packed_library(archives: Iterable[Path]) -> bytes | None:
     for path in archives:
         try:
+            if path.stat().st_uid != os.getuid():  # a stranger's script would run in this study's page
+                continue
             with zipfile.ZipFile(path) as archive:
                 return gzip.decompress(archive.read(PAGE_LIBRARY))
-        except (OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
+        except (OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error):
             continue
     return None

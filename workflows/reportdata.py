@@ -27,7 +27,14 @@ HELD_ROWS = 6  # of the timeline, for jobs that are held at the same time
 TRAINING, INPUT, OUTPUT, LOST, IDLE, HELD = range(6)  # phases of the timeline; page.js knows them by these numbers
 SETTLED_WELL = frozenset({"ok", "pruned", "running"})
 
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?")
+LONGEST_TEXT = (
+    2000  # characters of any one text: a compiler's whole output, of each of 8,000 trials, opens in no browser
+)
+
+# Digests and numbers of GPUs first, of which figures are a part.
+_NUMBER = re.compile(
+    r"\b(?=[0-9a-f-]*\d)[0-9a-f]{8,}(?:-[0-9a-f]{4,})*\b|0x[0-9a-fA-F]+|\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?"
+)
 
 
 class Texts:
@@ -38,7 +45,7 @@ class Texts:
 
     def number(self, text: str) -> int:
         """Return the text's place in `all`."""
-        return self.known.setdefault(text, len(self.known))
+        return self.known.setdefault(shortened(text, LONGEST_TEXT), len(self.known))
 
     @property
     def all(self) -> list[str]:
@@ -55,6 +62,7 @@ class Bill:
 
     currency: str = ""
     regions: Mapping[str, float | None] = field(default_factory=dict)
+    cost: float | None = None  # of all regions, as far as it is known
     gpu_hours: float | None = None
     lost_hours: float | None = None  # on slots, to evictions and failures
 
@@ -70,7 +78,9 @@ def bill_of(attempts: Sequence[Attempt], prices: PriceTable, now: float) -> Bill
     costs = {slug: sum_up(of_region, (), now).cost for slug, of_region in regions.items()}
     total = sum_up(taken, (), now)
     currency = "" if all(cost == 0 for cost in costs.values()) else prices.currency
-    return Bill(currency, costs, total.gpu_hours, total.lost_to_eviction + total.lost_to_failure)
+    known = [cost for cost in costs.values() if cost is not None]
+    lost = total.lost_to_eviction + total.lost_to_failure
+    return Bill(currency, costs, sum(known) if known else None, total.gpu_hours, lost)
 
 
 def page_data(
@@ -87,6 +97,7 @@ def page_data(
         "metric": summary.metric,
         "made": round(made),
         "currency": bill.currency,
+        "cost": rounded(bill.cost),
         "gpu_hours": rounded(bill.gpu_hours),
         "lost_hours": rounded(bill.lost_hours),
         "regions": [
@@ -114,7 +125,7 @@ def _region(
         "name": row.region,
         "slug": row.slug,
         "status": row.status,
-        "reason": row.reason,
+        "reason": shortened(row.reason, LONGEST_TEXT),
         "metric": trials.spec.metric.name,
         "minimize": trials.spec.metric.minimize,
         "hyperparameters": {name: _value(value) for name, value in row.hyperparameters.items()},
@@ -124,7 +135,7 @@ def _region(
         "last": _figures(row.last),
         "counts": dict(row.trials),
         "hours": rounded(row.hours),
-        "cost": rounded(bill.regions.get(row.slug)),
+        "cost": rounded(bill.regions.get(row.slug, 0.0)),  # of a region that no job has been run for
         "space": [_parameter(parameter) for parameter in trials.spec.search.space],
         "trials": _trials(trials, machines, texts),
     }
@@ -132,7 +143,7 @@ def _region(
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
     if isinstance(parameter, Choice):
-        return {"name": parameter.name, "options": list(parameter.options)}
+        return {"name": parameter.name, "options": [_value(option) for option in parameter.options]}
     return {"name": parameter.name, "low": parameter.low, "high": parameter.high, "log": parameter.log}
 
 
@@ -308,7 +319,8 @@ def failures(
     """Return what went wrong, grouped by its cause, the most frequent first."""
     places = {region.slug: place for place, region in enumerate(summary.regions)}
     groups: dict[tuple[str, str], list[Incident]] = {}
-    for incident in [*_of_regions(summary), *_of_trials(trials, attempts), *_of_attempts(attempts)]:
+    faults = {(region.spec.slug, job): reason for region in trials for job, reason in region.faults.items()}
+    for incident in [*_of_regions(summary), *_of_trials(trials, attempts), *_of_attempts(attempts, faults)]:
         groups.setdefault((incident.kind, cause(incident.reason)), []).append(incident)
     return [
         {
@@ -326,11 +338,15 @@ def failures(
 def cause(reason: str) -> str:
     """Return a reason without what is different each time: its numbers.
 
-    >>> cause("the loss is nan in epoch 17 (batch 3e-4)")
-    'the loss is nan in epoch # (batch #)'
+    >>> cause("the loss is nan in epoch 17 (batch 3e-4)"), cause("sha256 is 3f9ab2c1d4e5, not feedface0123")
+    ('the loss is nan in epoch # (batch #)', 'sha256 is #, not #')
     """
-    text = _NUMBER.sub("#", " ".join(reason.split()))
-    return text if len(text) <= LONGEST_CAUSE else text[: LONGEST_CAUSE - 1] + "…"
+    return shortened(_NUMBER.sub("#", " ".join(reason.split())), LONGEST_CAUSE)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return at most so many characters of a text."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _of_regions(summary: Summary) -> list[Incident]:
@@ -349,8 +365,8 @@ def _of_trials(trials: Iterable[RegionTrials], attempts: Iterable[Attempt]) -> l
     ]
 
 
-def _of_attempts(attempts: Sequence[Attempt]) -> list[Incident]:
-    """Return evictions, lost machines, holds, and tries that were followed by another."""
+def _of_attempts(attempts: Sequence[Attempt], faults: Mapping[tuple[str, str], str]) -> list[Incident]:
+    """Return evictions, lost machines, holds, and tries that were followed by another, for the reason in `faults`."""
     last = {attempt.node: attempt for attempt in attempts}
     found = []
     for attempt in attempts:
@@ -365,7 +381,13 @@ def _of_attempts(attempts: Sequence[Attempt]) -> list[Incident]:
             Incident(f"job {_hold(hold.code, hold.subcode)}", hold.reason, slug, trial, machine)
             for hold in attempt.holds
         ]
-        if last[attempt.node] is not attempt and (attempt.exit_code or attempt.signal):
-            end = f"exit code {attempt.exit_code}" if attempt.exit_code else f"signal {attempt.signal}"
-            found.append(Incident(f"job tried again after {end}", attempt.removed, slug, trial, machine))
+        if last[attempt.node] is not attempt and (attempt.exit_code or attempt.signal or attempt.removed):
+            reason = faults.get((slug, attempt.job), "") or attempt.removed
+            found.append(Incident(f"job tried again after {_end_of(attempt)}", reason, slug, trial, machine))
     return found
+
+
+def _end_of(attempt: Attempt) -> str:
+    if attempt.exit_code:
+        return f"exit code {attempt.exit_code}"
+    return f"signal {attempt.signal}" if attempt.signal else "its removal"

@@ -38,6 +38,7 @@ from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 REMOVED = -1002  # what DAGMan passes as $RETURN for a job that left the queue without running to its end
 SUBMIT_FAILED = -1001
 KILLED = -9
+OUTPUT_LOST = 120  # Python's exit code where the last of its output cannot be written
 # Ends after which what a training has saved is worth going on from; after any other it may be what went wrong.
 GOES_ON = frozenset({Exit.MACHINE, Exit.EVICTED, Exit.CHECKPOINTED, REMOVED, KILLED})
 
@@ -217,6 +218,8 @@ def _describe(exit_code: int) -> str:
         return "the job ended with 0 but brought no complete result.json"
     if -1000 < exit_code < 0:
         return f"the job was killed by signal {-exit_code}; its job.err says more"
+    if exit_code == OUTPUT_LOST:
+        return "the job could not write what it printed, as on a machine whose disk is full"
     return f"the job ended with exit code {exit_code} and no reason; its job.err says more"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workflows import condor
+from workflows.daglog import DagState, read_dag_log
 from workflows.errors import PoolError
 from workflows.journal import History, Journal
 from workflows.names import RegionFolder, RunFolder, dagman_file, parse_node
@@ -83,12 +84,12 @@ def read_status(run: RunFolder, pool: Pool | None) -> RunStatus:
     )
 
 
-def _dags(run: RunFolder, slugs: Sequence[str], pool: Pool | None) -> tuple[list[condor.DagState], str]:
+def _dags(run: RunFolder, slugs: Sequence[str], pool: Pool | None) -> tuple[list[DagState], str]:
     """Return the state of the study's DAG and of regions' DAGs that were submitted alone."""
     note = "" if pool else "no pool is running here: what is in the queue is not known"
     dags = [run.study_dag, *(run.region(slug).dag for slug in slugs)]
     logs = (dagman_file(dag, "dagman.log") for dag in dags)
-    return [state for log in logs if (state := condor.read_dag_log(pool, log))], note
+    return [state for log in logs if (state := read_dag_log(log))], note
 
 
 def _count_jobs(jobs: Sequence[condor.QueuedJob]) -> dict[str, Counter[str]]:
@@ -106,7 +107,7 @@ def _count_jobs(jobs: Sequence[condor.QueuedJob]) -> dict[str, Counter[str]]:
     return counts
 
 
-def _region(folder: RegionFolder, jobs: Counter[str], dag: condor.DagState | None) -> RegionStatus:
+def _region(folder: RegionFolder, jobs: Counter[str], dag: DagState | None) -> RegionStatus:
     spec = read_spec(folder.spec)
     history = Journal(folder.journal).read_outcomes()
     best = history.best(spec.metric.minimize)
@@ -132,7 +133,7 @@ def _region(folder: RegionFolder, jobs: Counter[str], dag: condor.DagState | Non
     )
 
 
-def _expected_end(history: History, total: int, dag: condor.DagState | None) -> float | None:
+def _expected_end(history: History, total: int, dag: DagState | None) -> float | None:
     """Assume that the rest goes as quickly as what was done since the DAG was last submitted."""
     if dag is None or dag.started is None:
         return None

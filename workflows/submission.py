@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nnlib.contract import write_atomically
 from workflows import condor
+from workflows.daglog import DagState, read_dag_log
 from workflows.errors import RegiondagError
 from workflows.journal import REOPENED, Journal
 from workflows.names import DAGMAN_CRASHED, NodeName, RunFolder, dagman_file
@@ -28,7 +29,9 @@ def submit_dag(pool: Pool, run: RunFolder, slugs: Iterable[str], only: str | Non
     dag = run.study_dag if only is None else regions[only]
     overlapping = regions.values() if only is None else [run.study_dag]
     for other in overlapping:
-        _wait_until_gone(pool, other)
+        before = _wait_until_gone(pool, other)
+        if before is not None:  # it crashed if a job of it is left, and the next DAGMan runs that node anew
+            _remove_jobs(pool, other, before.cluster)
     last = _wait_until_gone(pool, dag)
     if last is not None and last.exit_code == DAGMAN_CRASHED:
         _remove_jobs(pool, dag, last.cluster)
@@ -68,7 +71,7 @@ def refuse_while_in_progress(pool: Pool | None, run: RunFolder, slugs: Iterable[
 
 def unfinished_job(pool: Pool | None, log: Path) -> int | None:
     """Return the job that wrote an event log, unless that has ended or, though its log does not say so, is gone."""
-    state = condor.read_dag_log(pool, log)
+    state = read_dag_log(log)
     if state is None or state.ended is not None:
         return None
     return state.cluster if pool is None or condor.query_status(pool, state.cluster) is not None else None
@@ -121,9 +124,9 @@ def _remove_jobs(pool: Pool, dag: Path, cluster: int) -> None:
         time.sleep(0.5)
 
 
-def _wait_until_gone(pool: Pool, dag: Path) -> condor.DagState | None:
+def _wait_until_gone(pool: Pool, dag: Path) -> DagState | None:
     """Return how the job ended that last ran `dag`, once it has left the queue; RegiondagError if it has no mind to."""
-    state = condor.read_dag_log(pool, dagman_file(dag, "dagman.log"))
+    state = read_dag_log(dagman_file(dag, "dagman.log"))
     if state is None:
         return None
     deadline = time.monotonic() + LEAVING
@@ -136,4 +139,4 @@ def _wait_until_gone(pool: Pool, dag: Path) -> condor.DagState | None:
         if time.monotonic() > deadline:
             raise RegiondagError(f"job {state.cluster}, removed, still has not left the queue after {LEAVING:.0f} s")
         time.sleep(0.5)
-    return condor.read_dag_log(pool, dagman_file(dag, "dagman.log"))
+    return read_dag_log(dagman_file(dag, "dagman.log"))

@@ -6,7 +6,7 @@ import csv
 import io
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
@@ -68,6 +68,7 @@ class RegionTrials:
 
     spec: RegionSpec
     rows: tuple[TrialRow, ...]
+    faults: Mapping[str, str] = field(default_factory=dict)  # why a job was followed by another try of its node
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,8 @@ def find_region(regions: Mapping[str, str], name: str) -> str:
 
 def trials_of(spec: RegionSpec, history: History) -> RegionTrials:
     """Return a row for every trial that was proposed or settled."""
-    return RegionTrials(spec, tuple(_row(spec, history, n) for n in sorted(history.proposals | history.settled)))
+    rows = tuple(_row(spec, history, n) for n in sorted(history.proposals | history.settled))
+    return RegionTrials(spec, rows, {fault.job: fault.reason for fault in history.faults})
 
 
 def _row(spec: RegionSpec, history: History, number: int) -> TrialRow:
@@ -198,8 +200,13 @@ def to_csv(trials: RunTrials) -> str:
     for row in rows:
         known = {**asdict(row), "study": trials.study, "run": trials.run, "settled": _iso(row.settled)}
         more = [*(row.hyperparameters.get(n) for n in names), *(row.metrics.get(m) for m in metrics)]
-        writer.writerow([*(known[column] for column in CSV_COLUMNS), *more])
+        writer.writerow(map(_no_formula, [*(known[column] for column in CSV_COLUMNS), *more]))
     return text.getvalue()
+
+
+def _no_formula(value: object) -> object:
+    """Return a text so that no spreadsheet takes it for a formula; numbers stay numbers."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def hyperparameter_names(rows: Iterable[TrialRow]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from workflows import condor
+from workflows.daglog import DagState, read_dag_log
 from workflows.errors import PoolError
 from workflows.holds import is_spared, kind_of, removed_after
 from workflows.names import RunFolder, dagman_file
@@ -35,7 +36,7 @@ class Dag:
     """One submitted graph: what its log says, and its job's status in the queue (None: it is not there)."""
 
     path: Path
-    state: condor.DagState
+    state: DagState
     queued: str | None
     hold_reason: str = ""
 
@@ -67,7 +68,7 @@ class Queue:
 def look(run: RunFolder, slugs: Iterable[str], pool: Pool | None, pool_name: str | None = None) -> Queue:
     """Read DAGMan's own logs, and ask the queue and the slots if there is a pool."""
     paths = [run.study_dag, *(run.region(slug).dag for slug in slugs)]
-    known = [(path, condor.read_dag_log(pool, dagman_file(path, "dagman.log"))) for path in paths]
+    known = [(path, read_dag_log(dagman_file(path, "dagman.log"))) for path in paths]
     states = [(path, state) for path, state in known if state is not None]
     if all(state.ended is not None for _, state in states):
         return Queue(tuple(Dag(path, state, None) for path, state in states))
@@ -88,7 +89,7 @@ def _no_pool(name: str | None) -> str:
     return "no pool was asked"
 
 
-def _ask(pool: Pool, states: Sequence[tuple[Path, condor.DagState]]) -> Queue:
+def _ask(pool: Pool, states: Sequence[tuple[Path, DagState]]) -> Queue:
     dags, jobs, idle = [], [], []
     holds: dict[str, condor.Held] = {}
     for path, state in states:

@@ -21,10 +21,9 @@ const inert = text => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt
 
 const isNumber = value => typeof value === "number";
 const digits = (value, count) => value === null || value === undefined ? "" : value.toFixed(count);
-const short = value => value === null || value === undefined ? "" : isNumber(value) ? String(Number(value.toPrecision(4))) : String(value);
+const short = value => value === null || value === undefined ? "" : isNumber(value) && !Number.isInteger(value) ? String(Number(value.toPrecision(4))) : String(value);
 const shortened = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text;
 const signed = value => value === null ? "" : (value > 0 ? "▲ +" : value < 0 ? "▼ −" : "") + Math.abs(value).toFixed(4);
-const percent = (part, whole) => whole ? `${(100 * part / whole).toFixed(0)} %` : "-";
 const moment = seconds => new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC";
 
 function lasting(seconds) {
@@ -40,9 +39,8 @@ const colour = name => colours.get(name) ?? colours.set(name, getComputedStyle(d
 function field(value) {
   if (value === null || value === undefined) return "";
   if (isNumber(value)) return String(value);
-  let text = String(value);
-  if (/^[=+\-@\t\r]/.test(text)) text = "'" + text;
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  const text = String(value);
+  return `"${(/^[=+\-@\t\r]/.test(text) ? "'" : "") + text.replaceAll('"', '""')}"`;
 }
 
 const csv = rows => rows.map(row => row.map(field).join(",") + "\r\n").join("");

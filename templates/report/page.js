@@ -1,11 +1,11 @@
 // The page as a whole: reads the figures, fills the sections, keeps what is picked, and redraws for paper and for dark screens.
 
 const SYMBOLS = {promoted: "✓", kept: "=", failed: "✗", unfinished: "…"};
-let data, texts, drawn = false;
+let data, texts;
 const picked = {region: null, rows: [], trial: null};
 const redraws = []; // of every picture, in the order of the page
 
-const money = value => value === null ? "" : `${value.toFixed(2)} ${data.currency}`;
+const nextTask = () => new Promise(done => setTimeout(done));
 const difference = (one, other) => isNumber(one) && isNumber(other) ? one - other : null;
 const nodeName = trial => trial === null ? "final training" : trial < 0 ? "region" : `trial ${trial}`;
 
@@ -19,13 +19,14 @@ function fillHead() {
   byId("origin").textContent = `${data.run}, tuned by ${data.metric} on the validation part, as of ${moment(data.made)}`;
   const sum = of => data.regions.reduce((all, region) => all + (of(region) ?? 0), 0);
   const having = status => data.regions.filter(region => region.status === status).length;
-  const trials = sum(region => region.counts.run);
+  const trials = sum(region => region.counts.run), unpriced = data.regions.filter(region => region.cost === null).length;
   const figures = [
     ["regions", data.regions.length], ["promoted", having("promoted")], ["kept", having("kept")], ["failed", having("failed")], ["unfinished", having("unfinished")],
     ["trials settled", `${trials} of ${sum(region => region.counts.planned)}`], ["trials failed", sum(region => region.counts.failed)], ["pruned", sum(region => region.counts.pruned)],
     ["hours of training", digits(sum(region => region.hours), 2)], ["GPU hours", data.gpu_hours ? digits(data.gpu_hours, 2) : "-"],
     ["hours lost on slots", digits(data.lost_hours, 2) || "-"], ["evictions", data.timeline.from.length ? data.evictions : "-"],
-    ["cost", data.currency ? money(sum(region => region.cost)) : "-"],
+    [unpriced && data.currency ? `cost (unknown of ${unpriced} regions)` : "cost",
+      !data.currency ? "-" : data.cost === null ? "unknown" : `${unpriced ? "≥ " : ""}${data.cost.toFixed(2)} ${data.currency}`],
   ];
   byId("totals").replaceChildren(...figures.map(([name, value]) => element("div", {}, element("dt", {textContent: name}), element("dd", {textContent: value}))));
 }
@@ -35,7 +36,7 @@ function fillHead() {
 function overviewColumns(metric) {
   const figure = (title, of, show = value => digits(value, 4)) => ({title, number: true, get: region => of(region) ?? null, show: region => show(of(region) ?? null)});
   const columns = [
-    {title: "region", get: region => region.name, node: region => element("button", {type: "button", className: "link", textContent: region.name, onclick: () => { pickRegion(region); byId("region").scrollIntoView(); }})},
+    {title: "region", get: region => region.name, node: region => element("button", {type: "button", className: "link", textContent: region.name, onclick: () => { pickRegion(region); goToRegion(); }})},
     {title: "status", get: region => region.status, show: region => `${SYMBOLS[region.status] ?? ""} ${region.status}`},
     figure(`test ${metric}`, region => region.test[metric]), figure("popularity", region => region.popularity[metric]),
     figure("standing champion", region => region.standing[metric]),
@@ -45,7 +46,7 @@ function overviewColumns(metric) {
     {title: "champion", get: region => Object.entries(region.hyperparameters).map(([name, value]) => `${name} ${short(value)}`).join(", ")},
     {title: "reason", long: true, get: region => region.reason},
   ];
-  if (data.currency) columns.splice(-2, 0, figure(`cost (${data.currency})`, region => region.cost, value => digits(value, 2)));
+  if (data.currency) columns.splice(-2, 0, figure(`cost (${data.currency})`, region => region.cost, value => value === null ? "unknown" : digits(value, 2)));
   return columns;
 }
 
@@ -53,16 +54,15 @@ function fillOverview() {
   const metrics = [...new Set([...data.regions.map(region => region.metric), ...data.regions.flatMap(region => Object.keys(region.test))])];
   byId("metric").replaceChildren(...metrics.map(metric => new Option(metric, metric)));
   for (const status of new Set(data.regions.map(region => region.status))) byId("status").add(new Option(status, status));
-  let table;
   const visible = () => {
     const wanted = byId("find").value.toLowerCase(), status = byId("status").value;
     const all = region => [region.name, region.slug, region.reason, JSON.stringify(region.hyperparameters)].join("\n").toLowerCase();
     return data.regions.filter(region => (!status || region.status === status) && all(region).includes(wanted));
   };
   const make = () => {
-    table = makeTable(byId("overview"), {name: "regions", title: "All regions", columns: overviewColumns(byId("metric").value), rows: visible(), picked: region => region === picked.region});
+    picked.overview = makeTable(byId("overview"), {name: "regions", title: "All regions", columns: overviewColumns(byId("metric").value), rows: visible(), picked: region => region === picked.region});
   };
-  byId("find").oninput = byId("status").onchange = () => table.show(visible());
+  byId("find").oninput = byId("status").onchange = () => picked.overview.show(visible());
   byId("metric").onchange = make;
   make();
 }
@@ -78,7 +78,13 @@ function pickRegion(region) {
   byId("about").textContent = [`${SYMBOLS[region.status] ?? ""} ${region.status}`, region.reason, picked.rows.length ? `${picked.rows.length} trials` : "no trial has been proposed yet",
     best ? `best ${region.metric} ${short(best.value)} (trial ${best.trial})` : ""].filter(Boolean).join("; ");
   fillTrials();
-  if (drawn) drawRegion();
+  picked.overview.mark();
+  drawRegion();
+}
+
+function goToRegion() {
+  byId("region").scrollIntoView();
+  byId("region-title").focus({preventScroll: true}); // or the keyboard would go on from the table that was left
 }
 
 function pickTrial(number) {
@@ -132,20 +138,27 @@ function prepareRegion() {
       listening.add(plot);
     }
   };
-  return () => {
+  const history = () => {
     const {region, rows, trial} = picked, done = rows.filter(worked), failed = rows.filter(isFailure).length;
     const pruned = rows.filter(row => row.status === "pruned").length;
     show("history", done.length + failed + pruned ? historyTraces(region, rows, trial) : null, historyLayout(region, rows),
       done.length + failed + pruned ? `${done.length} values, ${failed} failed (crosses at the foot), ${pruned} pruned (triangles); the star has won or leads. Click a trial to mark it.` : "No trial has ended yet.");
-    const curves = curveTraces(region, rows, trial);
-    show("curves", curves, curveLayout(region, rows), curves ? `${region.metric} on the validation part after each epoch.` : "No trial has a learning curve yet.");
+  };
+  const curves = () => {
+    const {region, rows, trial} = picked, traces = curveTraces(region, rows, trial);
+    show("curves", traces, curveLayout(region, rows), traces ? `${region.metric} on the validation part after each epoch.` : "No trial has a learning curve yet.");
+  };
+  const parallel = () => {
+    const {region, rows, trial} = picked, done = rows.filter(worked);
     const axes = done.length > 1 ? parallelAxes(region, done) : [];
     show("parallel", axes.length > 1 ? parallelTraces(region, axes, done, trial) : null, axes.length > 1 ? parallelLayout(axes, done, innerWidth < 600) : {},
       axes.length > 1 ? `${done.length} trials; the better, the stronger the line.` : "Two values and a hyperparameter that varies are needed.");
   };
+  return [history, curves, parallel];
 }
 
-let drawRegion = () => {};
+let regionPictures = []; // none while the library is loaded
+const drawRegion = () => regionPictures.forEach(draw => draw());
 
 function fillRegions() {
   byId("pick").replaceChildren(...data.regions.map(region => new Option(region.name, region.slug)));
@@ -180,7 +193,7 @@ function fillTimeline() {
 function fillFailures() {
   const rows = group => group.region.map((place, at) => ({region: data.regions[place], trial: group.trial[at], machine: texts[group.machine[at]], reason: texts[group.reason[at]], kind: group.kind, cause: group.cause}));
   const columns = [
-    {title: "region", get: row => row.region.name, node: row => element("button", {type: "button", className: "link", textContent: row.region.name, onclick: () => { pickRegion(row.region); if (row.trial >= 0) pickTrial(row.trial); byId("region").scrollIntoView(); }})},
+    {title: "region", get: row => row.region.name, node: row => element("button", {type: "button", className: "link", textContent: row.region.name, onclick: () => { pickRegion(row.region); if (row.trial !== null && row.trial >= 0) pickTrial(row.trial); goToRegion(); }})},
     {title: "trial", get: row => row.trial === null ? "final" : row.trial < 0 ? "" : row.trial}, {title: "machine", get: row => row.machine}, {title: "reason", long: true, get: row => row.reason},
   ];
   const causes = data.failures.map((group, number) => {
@@ -214,13 +227,15 @@ async function start() {
   fillFailures();
   document.querySelector("main").hidden = false;
   tell("Loading the pictures.");
-  await new Promise(done => setTimeout(done)); // the tables are to be seen first
+  await nextTask(); // the tables are to be seen first
   await loadLibrary();
   fillTimeline();
-  drawRegion = prepareRegion();
-  redraws.push(() => drawRegion());
-  drawn = true;
-  redraw();
+  regionPictures = prepareRegion();
+  redraws.push(...regionPictures);
+  for (const draw of redraws) {
+    draw();
+    await nextTask(); // so that the tables answer between two pictures
+  }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   const paper = on => () => { document.documentElement.toggleAttribute("data-paper", on); redraw(); };
   addEventListener("beforeprint", paper(true));

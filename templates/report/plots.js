@@ -12,13 +12,15 @@ function layoutOf(more) {
   const axis = {gridcolor: colour("grid"), linecolor: colour("line"), zeroline: false, ticks: "outside",
     tickcolor: colour("line")};
   return {
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", height: 340, margin: {l: 56, r: 12, t: 30, b: 44},
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", height: 340,
+    // Fixed, with room for a legend: Plotly draws everything twice where it has to find out the margins.
+    margin: {l: 72, r: 12, t: innerWidth < 600 ? 64 : 44, b: 44, autoexpand: false},
     font: {family: "system-ui, sans-serif", size: 12, color: colour("ink")}, hovermode: "closest",
     hoverlabel: {align: "left", bgcolor: colour("paper"), bordercolor: colour("grey"), font: {color: colour("ink")}},
     legend: {orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: {size: 11}},
     dragmode: innerWidth < 600 ? false : "zoom", // where a finger has to scroll
     modebar: {bgcolor: "rgba(0,0,0,0)", color: colour("grey"), activecolor: colour("ink")},
-    ...more, xaxis: {...axis, ...more.xaxis}, yaxis: {...axis, automargin: true, ...more.yaxis},
+    ...more, xaxis: {...axis, ...more.xaxis}, yaxis: {...axis, ...more.yaxis},
   };
 }
 
@@ -90,7 +92,7 @@ function historyTraces(region, rows, picked) {
 function historyLayout(region, rows) {
   const wide = isWide(region, rows.filter(row => row.value !== null).map(row => row.value));
   return {
-    xaxis: {title: {text: "trial"}, anchor: "y2"}, yaxis: {title: {text: inert(region.metric), standoff: 8}, type: wide ? "log" : "linear", domain: [0.08, 1]},
+    xaxis: {title: {text: "trial"}, anchor: "y2"}, yaxis: {title: {text: inert(region.metric)}, type: wide ? "log" : "linear", domain: [0.08, 1]},
     yaxis2: {domain: [0, 0.06], range: [0, 1], showgrid: false, zeroline: false, tickvals: [], fixedrange: true},
   };
 }
@@ -115,7 +117,7 @@ function curveTraces(region, rows, picked) {
 function curveLayout(region, rows) {
   const values = rows.flatMap(row => row.curve).filter(isNumber);
   const [low, high] = values.reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, -Infinity]);
-  return {xaxis: {title: {text: "epoch"}}, yaxis: {title: {text: inert(region.metric), standoff: 8}, type: region.minimize && low > 0 && high / low > WIDE ? "log" : "linear"}};
+  return {xaxis: {title: {text: "epoch"}}, yaxis: {title: {text: inert(region.metric)}, type: region.minimize && low > 0 && high / low > WIDE ? "log" : "linear"}};
 }
 
 // --- parallel coordinates ---------------------------------------------------------------------------------
@@ -160,7 +162,7 @@ function parallelTraces(region, axes, rows, picked) {
     mode: "lines", hovertemplate: "%{text}<extra></extra>", showlegend: false,
     x: some.flatMap(() => [...axes.keys(), null]), y: some.flatMap(row => [...heights(row), null]),
     customdata: some.flatMap(row => [...axes.map(() => row.trial), null]),
-    text: some.flatMap(row => [...axes.map(() => about(region, row)), null]), ...more,
+    text: some.flatMap(row => [...Array(axes.length).fill(about(region, row)), null]), ...more,
   });
   const ranked = [...rows].sort((left, right) => cost(region, right.value) - cost(region, left.value)); // the best is on top
   const traces = [];
@@ -186,7 +188,7 @@ function parallelLayout(axes, rows, narrow) {
   const labels = axes.flatMap((axis, index) => [...axis.labels, ...(rows.some(row => axis.of(row) === null) ? [[ABSENT, "absent"]] : [])]
     .map(([y, text]) => ({x: index, y, text: inert(shortened(text, 14)), showarrow: false, xanchor: "left", xshift: 3, font: {size: 10}, bgcolor: colour("paper"), opacity: 0.85, borderpad: 1})));
   return {
-    height: 380, margin: {l: 20, r: 60, t: 30, b: narrow ? 90 : 60}, annotations: labels,
+    height: 380, margin: {l: 20, r: 60, t: 44, b: narrow ? 90 : 60, autoexpand: false}, annotations: labels,
     shapes: axes.map((_, index) => ({type: "line", x0: index, x1: index, y0: 0, y1: 1, layer: "below", line: {color: colour("grey"), width: 1}})),
     xaxis: {tickvals: [...axes.keys()], ticktext: axes.map(axis => inert(shortened(axis.name, narrow ? 14 : 24))), showgrid: false, range: [-0.15, axes.length - 1 + 0.35], ticks: "", fixedrange: true},
     yaxis: {visible: false, range: [someAbsent ? ABSENT - 0.06 : -0.06, 1.06], fixedrange: true},

@@ -5,6 +5,7 @@ const MOST_ROWS = 500; // that are shown before somebody asks for more
 
 function makeTable(place, {name, title, columns, rows, picked = () => false, sort = null}) {
   let all = false;
+  let listed = []; // the rows that are shown
   const body = element("tbody");
   const heads = columns.map((column, index) => {
     const button = element("button", {type: "button", textContent: column.title, onclick: () => turn(index)});
@@ -44,7 +45,9 @@ function makeTable(place, {name, title, columns, rows, picked = () => false, sor
 
   function fill() {
     const found = sorted(), shown = all ? found : found.slice(0, MOST_ROWS);
-    body.replaceChildren(...shown.map(row => element("tr", {className: picked(row) ? "picked" : ""}, ...columns.map(column => cell(column, row)))));
+    listed = shown;
+    body.replaceChildren(...shown.map(row => element("tr", {}, ...columns.map(column => cell(column, row)))));
+    mark();
     heads.forEach((head, index) => {
       if (sort && sort.index === index) head.setAttribute("aria-sort", sort.way);
       else head.removeAttribute("aria-sort");
@@ -54,6 +57,16 @@ function makeTable(place, {name, title, columns, rows, picked = () => false, sor
     more.textContent = `Show all ${found.length}`;
   }
 
+  // In place: what has the keyboard's focus must stay.
+  function mark() {
+    listed.forEach((row, at) => {
+      const found = picked(row), line = body.children[at];
+      line.classList.toggle("picked", found);
+      if (found) line.setAttribute("aria-current", "true");
+      else line.removeAttribute("aria-current");
+    });
+  }
+
   fill();
-  return {show(some) { rows = some; fill(); }, mark: fill};
+  return {show(some) { rows = some; fill(); }, mark};
 }

@@ -8,6 +8,7 @@ const PHASES = [ // by number, as reportdata.py has them; from and to are parts 
   {name: "idle between", shade: "grey", from: 0.45, to: 0.55},
   {name: "held", shade: "purple", from: 0.1, to: 0.9, dots: true},
 ];
+const MOST_PIXELS = 8192; // of the picture's height: browsers show nothing of one that is too large
 const UNITS = [["seconds", 1, 600], ["minutes", 60, 36000], ["hours", 3600, 864000], ["days", 86400, Infinity]];
 
 function paint(context, phase, x, y, width, height) {
@@ -41,13 +42,13 @@ function slotTimeline(figure, time, describe, rows) {
   figure.querySelector(".plot").before(legend);
   figure.querySelector(".plot").after(readout);
   const label = row => inert(shortened(row, innerWidth < 600 ? 12 : 32)), longest = () => Math.max(...time.rows.map(row => Math.min(row.length, innerWidth < 600 ? 12 : 32)));
-  const place = figure.querySelector(".plot"), margin = {l: 0, r: 12, t: 28, b: 44};
+  const place = figure.querySelector(".plot"), margin = {l: 0, r: 12, t: 28, b: 44, autoexpand: false};
   const full = [-0.01 * end / size, 1.01 * end / size];
   let range = full, plot, at = -1, painting = false;
 
   function picture() {
     const dense = devicePixelRatio || 1, width = place.clientWidth - margin.l - margin.r;
-    const canvas = element("canvas", {width: Math.max(width * dense, 1), height: count * tall * dense});
+    const canvas = element("canvas", {width: Math.max(width * dense, 1), height: Math.min(count * tall * dense, MOST_PIXELS)});
     const context = canvas.getContext("2d"), [low, high] = range.map(value => value * size);
     const across = canvas.width / (high - low), down = canvas.height / count;
     time.from.forEach((from, index) => {

@@ -11,8 +11,6 @@ import pytest
 
 from tests.ami.gpu_fakes import PROVISION, fake_modinfo, module, program
 
-pytestmark = pytest.mark.slow
-
 KERNEL = "6.12.117+deb13-cloud-amd64"
 OPEN = "Dual MIT/GPL"
 DEBIAN = {

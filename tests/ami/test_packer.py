@@ -14,8 +14,6 @@ import pytest
 from tests.workflows.aws_policy import check_policy, check_wide_resources, statements
 from tests.workflows.fake_aws import REGION, environment, serve, tags_of
 
-pytestmark = pytest.mark.slow
-
 AMI = Path(__file__).parents[2] / "ami"
 TEMPLATE = AMI / "worker.pkr.hcl"
 GIVEN = {"region": REGION, "ssh_from": '["203.0.113.7/32"]'}

@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 
 from tests.ami.gpu_fakes import LIBEXEC, RECORDED, load, pci_device
 
-pytestmark = pytest.mark.slow
-
 GOOD = {"sum": 6, "expected": 6, "multiplied": True, "launches_per_second": 90000.0}
 INFORMATION = "Model: \t\t NVIDIA A10G\nGPU UUID: \t GPU-1\nGPU Firmware: \t {}\nGPU Excluded:\t No\n"
 

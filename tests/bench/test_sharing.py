@@ -10,8 +10,6 @@ import pytest
 from tests.workflows.conftest import write_region
 from workflows.space import Integer
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def stats(bench) -> ModuleType:

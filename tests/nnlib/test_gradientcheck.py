@@ -34,8 +34,6 @@ from nnlib.gradientcheck import TOLERANCE, check_gradients
 from nnlib.graph import Graph
 from nnlib.spec import SpecError, parse_network
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch):

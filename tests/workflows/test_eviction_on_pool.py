@@ -14,6 +14,7 @@ from nnlib.contract import Result
 from tests.workflows.conftest import STUDY
 from tests.workflows.test_study_on_pool import finish, generate, result_of, submit, wait
 from workflows import condor
+from workflows.daglog import read_dag_log
 from workflows.names import NodeName, RunFolder
 from workflows.pool import Pool
 
@@ -43,7 +44,7 @@ def train_slowly(run: RunFolder) -> None:
 
 
 def job_of(pool: Pool, run: RunFolder, node: NodeName) -> condor.QueuedJob | None:
-    dag = condor.read_dag_log(pool, run.study_dag.with_name("study.dag.dagman.log"))
+    dag = read_dag_log(run.study_dag.with_name("study.dag.dagman.log"))
     jobs = condor.query_jobs(pool, dag.cluster) if dag else []
     return next((job for job in jobs if job.node == str(node)), None)
 

@@ -14,6 +14,7 @@ import pytest
 from tests.workflows.conftest import STUDY, write_study
 from workflows import condor, holds, whyqueue
 from workflows.cli import main
+from workflows.daglog import DagState
 from workflows.explain import Run, explain, find
 from workflows.holds import kind_of, removed_after
 from workflows.journal import Journal, Settled
@@ -45,7 +46,7 @@ def settle(run: RunFolder, slug: str, *outcomes: Settled) -> None:
 
 def works(run: RunFolder, *jobs: condor.QueuedJob) -> Run:
     """A run on which DAGMan works, with these jobs in the queue."""
-    state = condor.DagState(1, "running", 0.0, None, None)
+    state = DagState(1, "running", 0.0, None, None)
     queue = Queue((Dag(run.study_dag, state, "running"),), jobs, by_node={job.node: job for job in jobs})
     return Run(run, read_manifest(run)["regions"], queue, time.time())
 
@@ -176,13 +177,13 @@ def test_the_limit_of_a_rule_for_holds():
 @pytest.mark.parametrize(
     ("state", "known", "expected"),
     [
-        (condor.DagState(5, "running", 0.0, None, None), None, "crashed"),
-        (condor.DagState(5, "running", 0.0, None, None), "held", "held"),
-        (condor.DagState(5, "idle", 0.0, None, None), "idle", "idle"),
-        (condor.DagState(5, "removed", 0.0, 9.0, 0), None, ""),
-        (condor.DagState(5, "removed", 0.0, 9.0, None), None, "removed"),
-        (condor.DagState(5, "ended", 0.0, 9.0, 1), None, "ended"),
-        (condor.DagState(5, "running", 0.0, None, None), "running", ""),
+        (DagState(5, "running", 0.0, None, None), None, "crashed"),
+        (DagState(5, "running", 0.0, None, None), "held", "held"),
+        (DagState(5, "idle", 0.0, None, None), "idle", "idle"),
+        (DagState(5, "removed", 0.0, 9.0, 0), None, ""),
+        (DagState(5, "removed", 0.0, 9.0, None), None, "removed"),
+        (DagState(5, "ended", 0.0, 9.0, 1), None, "ended"),
+        (DagState(5, "running", 0.0, None, None), "running", ""),
     ],
 )
 def test_what_became_of_dagman(run, state, known, expected):

@@ -8,8 +8,8 @@ import pytest
 
 from tests.workflows.conftest import STUDY
 from tests.workflows.test_study_on_pool import finish, generate, submit, wait
-from workflows import condor
 from workflows.cli import main
+from workflows.daglog import read_dag_log
 
 pytestmark = pytest.mark.condor
 
@@ -54,7 +54,7 @@ def test_jobs_that_are_idle_or_held_and_a_dagman_that_is_held_or_gone(pool, run_
     assert "germany_t0000 (idle)" in explained(run, "germany_t0002")[0]["germany_t0002"]["why"]
     assert "Color" in explained(run, "germany_t0000")[1] and main(["explain", str(run.path), "Grmany"]) == 2
     assert "did you mean" in capsys.readouterr().err
-    dag = condor.read_dag_log(pool, run.path / "study.dag.dagman.log").cluster
+    dag = read_dag_log(run.path / "study.dag.dagman.log").cluster
     pool.run(["condor_hold", "-reason", "lunch", str(dag)], check=True, capture_output=True)
     wait(pool, run, lambda status: status.dag == "held", "the hold")
     dagman = explained(run)[0]["study.dag"]

@@ -20,8 +20,6 @@ from workflows.optunaexport import Exported, export, storage_name
 from workflows.propose import prepare_trial
 from workflows.space import Choice, Integer, Real
 
-pytestmark = pytest.mark.slow
-
 optuna = pytest.importorskip("optuna")
 from optuna.trial import TrialState  # noqa: E402
 

@@ -85,6 +85,14 @@ def test_a_run_without_plotly_gets_its_summary_and_a_line_in_the_log(study_file,
     assert done.returncode == 1 and (run.report / "summary.md").exists() and not run.page.exists()
 
 
+@pytest.mark.parametrize("missing", [True, False])
+def test_generate_says_that_there_will_be_no_page(study_file, tmp_path, monkeypatch, capsys, missing):
+    if missing:
+        without_plotly(monkeypatch)
+    assert main(["generate", str(study_file), "--out", str(tmp_path / "runs")]) == 0
+    assert ("plotly is missing here" in capsys.readouterr().err) is missing
+
+
 def test_a_page_that_fails_changes_nothing_of_the_dag(run):
     (run.path / "report" / "index.html").mkdir(parents=True)  # cannot be replaced by a file
     done = final_node(run)

@@ -18,8 +18,6 @@ from workflows.importance import importance, position
 from workflows.plots import draw_region
 from workflows.space import Choice, Integer, Real
 
-pytestmark = pytest.mark.slow
-
 ALL = ["history", "importance", "parallel", "slices"]
 OUTCOMES = [0.1 + 0.01 * (number % 7) for number in range(10)] + ["diverged", "pruned", None]
 SEARCHED = (Real("rate", 0.001, 0.1, log=True), Real("noise", 0.0, 1.0), Choice("kind", ("a", "b", "c")))

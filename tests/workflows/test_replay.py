@@ -26,8 +26,6 @@ from workflows.propose import prepare_trial
 from workflows.replaycheck import Record, Replayed, compare
 from workflows.settle import JobEnd, settle_trial
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def run(trained, tmp_path):

@@ -249,6 +249,6 @@ def test_costs_are_summed_up_by_region():
     dear = bill_of(tries, PriceTable(currency="EUR", other=Price(1, 2.0, 1.0)), NOW)
     assert (dear.currency, dear.regions) == ("EUR", {"germany": 2.0, "france": 1.0})
     shown = data(tries, [region(), region("france"), region("spain")], dear)
-    assert [row["cost"] for row in shown["regions"]] == [2.0, 1.0, None]
+    assert [row["cost"] for row in shown["regions"]] == [2.0, 1.0, 0.0] and shown["cost"] == 3.0
     assert bill_of(tries, PriceTable(), NOW).currency == ""  # all is free: nothing to show
     assert bill_of([], PriceTable(), NOW) == Bill()

@@ -16,6 +16,7 @@ from tests.workflows.conftest import STUDY, WIDTH, write_region, write_study
 from tests.workflows.test_render import CASES
 from workflows import condor
 from workflows.cli import main
+from workflows.daglog import read_dag_log
 from workflows.journal import Journal
 from workflows.names import RunFolder
 from workflows.pool import Pool
@@ -167,7 +168,7 @@ def test_one_region_alone_and_then_the_others(pool, run_area, capsys):
     rows = {row["region"]: row["status"] for row in summary(run)["regions"]}
     assert rows == {"United Kingdom": "unfinished", "Germany": "promoted"}
     log = run.region("germany").path / "region.dag.dagman.log"
-    assert condor.read_dag_log(pool, log).exit_code == 0  # it answers for its own region alone
+    assert read_dag_log(log).exit_code == 0  # it answers for its own region alone
     before = run.region("germany").journal.read_bytes()
     submit(run)
     assert main(["submit", str(run.path), "--region", "Germany"]) == 1  # two DAGMans over the same nodes
@@ -241,7 +242,7 @@ def test_a_dag_that_was_removed_goes_on_where_it_was(pool, run_area, capsys):
     slow_down(run, 2)
     submit(run)
     wait(pool, run, lambda status: any(r.done >= 2 for r in status.regions), "the first round")
-    [cluster] = {condor.read_dag_log(pool, run.study_dag.with_name("study.dag.dagman.log")).cluster}
+    [cluster] = {read_dag_log(run.study_dag.with_name("study.dag.dagman.log")).cluster}
     pool.run(["condor_rm", str(cluster)], check=True, capture_output=True)
     wait(pool, run, lambda status: status.over, "the removal")
     before = settled_lines(run)
@@ -258,7 +259,7 @@ def test_a_removed_job_is_a_failed_trial(pool, run_area, capsys):
     submit(run)
     dag = run.study_dag.with_name("study.dag.dagman.log")
     wait(pool, run, lambda status: any(r.running + r.idle for r in status.regions), "a job")
-    job = condor.query_jobs(pool, condor.read_dag_log(pool, dag).cluster)[0]
+    job = condor.query_jobs(pool, read_dag_log(dag).cluster)[0]
     pool.run(["condor_rm", job.job], check=True, capture_output=True)
     assert finish(pool, run).exit_code == 0
     history = Journal(run.region(job.node.split("_")[0]).journal).read()

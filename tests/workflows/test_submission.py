@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from workflows import condor, submission
+from workflows.daglog import DagState
 from workflows.errors import RegiondagError
 from workflows.names import DAGMAN_CRASHED, RunFolder, dagman_file
 
@@ -25,8 +26,8 @@ def crashed(tmp_path, monkeypatch):
         return CompletedProcess(argv, 0)
 
     def submit(exit_code):
-        state = condor.DagState(1, "ended", 1.0, 2.0, exit_code)
-        monkeypatch.setattr(condor, "read_dag_log", lambda _pool, log: state if log.name.startswith("study") else None)
+        state = DagState(1, "ended", 1.0, 2.0, exit_code)
+        monkeypatch.setattr(submission, "read_dag_log", lambda log: state if log.name.startswith("study") else None)
         monkeypatch.setattr(condor, "query_status", lambda *_: None)
         monkeypatch.setattr(condor, "query_jobs", lambda *_: [SimpleNamespace(job=job) for job in queue])
         monkeypatch.setattr(submission.time, "sleep", lambda _: None)

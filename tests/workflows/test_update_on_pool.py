@@ -13,6 +13,7 @@ from tests.workflows.conftest import STUDY, write_region, write_study
 from tests.workflows.test_study_on_pool import finish, slow_down, submit, summary, wait
 from workflows import condor
 from workflows.cli import main
+from workflows.daglog import read_dag_log
 from workflows.journal import Journal
 from workflows.names import RunFolder
 from workflows.nightly import nightly_folder
@@ -74,7 +75,7 @@ def test_htcondor_updates_the_study_by_itself(pool, run_area, capfd):
     assert job is not None
     pool.run(["condor_submit", str(job.path)], cwd=run_area, check=True, capture_output=True)
     folder = nightly_folder(study, "tiny")
-    cluster = condor.read_dag_log(pool, folder.event_log).cluster
+    cluster = read_dag_log(folder.event_log).cluster
     try:
         deadline = time.monotonic() + TWO_MINUTES
         while not (runs := earlier_runs(run_area / "runs", "tiny")):

@@ -9,7 +9,8 @@ import pytest
 from tests.workflows.conftest import STUDY
 from tests.workflows.test_study_on_pool import finish, generate, slow_down, submit, wait
 from workflows.cli import main
-from workflows.condor import query_jobs, read_dag_log
+from workflows.condor import query_jobs
+from workflows.daglog import read_dag_log
 from workflows.journal import Journal
 from workflows.names import dagman_file
 
@@ -28,7 +29,7 @@ def history(run):
 
 
 def jobs(pool, run):
-    state = read_dag_log(pool, dagman_file(run.study_dag, "dagman.log"))
+    state = read_dag_log(dagman_file(run.study_dag, "dagman.log"))
     return {job.node: job for job in query_jobs(pool, state.cluster)} if state else {}
 
 
@@ -153,7 +154,7 @@ def test_a_held_job_is_released_and_one_of_a_dag_that_ended_is_cancelled(pool, r
     wait(pool, run, lambda _: jobs(pool, run)["germany_t0001"].status == "held", "the hold")
     assert trial("rerun", run, "--where", "job == held") == 0
     assert "germany_t0001: job" in (told := capsys.readouterr().out) and "is released" in told
-    cluster = read_dag_log(pool, dagman_file(run.study_dag, "dagman.log")).cluster
+    cluster = read_dag_log(dagman_file(run.study_dag, "dagman.log")).cluster
     pool.run(["condor_rm", str(cluster)], cwd=run.path, check=True, capture_output=True)
     finish(pool, run)
     assert trial("cancel", run, 0) == 0

@@ -12,8 +12,6 @@ from nnlib import checkpoint
 from workflows.cli import main
 from workflows.names import RunFolder
 
-pytestmark = pytest.mark.slow
-
 GERMANY = "regions/germany"
 T1 = f"{GERMANY}/trials/0001"
 

@@ -79,6 +79,7 @@ def make_run(
 
     `earlier` are the study's runs so far, the newest first; `standing` the champions among them that have to be beaten.
     """
+    from workflows.bundle import has_page
     from workflows.earlier import find_earlier
     from workflows.pool import find_pool
     from workflows.provenance import pool_image
@@ -98,6 +99,12 @@ def make_run(
             image=pool_image(found),
         )
     print(created.path, flush=True)
+    if not arguments.quiet and not has_page(created.path):
+        print(
+            "The report of this run will have no page, only text and CSV: plotly is missing here; run: "
+            "pip install '.[manager]'",
+            file=sys.stderr,
+        )
     return created
 
 

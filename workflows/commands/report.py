@@ -31,6 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     from workflows.names import RunFolder
     from workflows.report import headings, table, write_report
     from workflows.terminal import print_table
+    from workflows.trialtable import plain
 
     folder = RunFolder(arguments.run_directory.resolve())
     summary = write_report(folder)
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_table(summary.study, headings(summary), table(summary))
         for region in summary.regions:
             if region.reason:
-                print(f"{region.region}: {region.reason}")
+                print(plain(f"{region.region}: {region.reason}"))
         print(f"Models: {folder.path}/regions/*/champion/model.nc")
         print(f"Report: {folder.report}/summary.md")
     _write_page(folder, summary, arguments)

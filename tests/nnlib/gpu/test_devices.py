@@ -16,8 +16,6 @@ from nnlib.errors import MachineError, NnlibError
 from nnlib.gpu import cubins, runtime
 from tests.kernels.standin import Cupy, Products
 
-pytestmark = pytest.mark.slow
-
 RAW = {
     "Layers": [
         {"Name": "I", "N": "auto", "DataSet": "input"},

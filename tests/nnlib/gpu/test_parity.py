@@ -38,8 +38,6 @@ from nnlib.cpu import Cpu
 from nnlib.data import DataSet, as_data_set
 from nnlib.network import Network
 
-pytestmark = pytest.mark.slow
-
 TOLERANCE = 64 * float(np.finfo(np.float32).eps)
 DESCENT = {"optimizer": "sgd", "learning_rate": 1.0}
 

@@ -28,8 +28,6 @@ from workflows.bake.upload_journal import open_journal, read_journal
 from workflows.cli import main
 from workflows.errors import AwsError, BakeError, UsageError
 
-pytestmark = pytest.mark.slow
-
 NAME = f"regiondag-trixie-closed-{MANIFEST.hash[:12]}"
 KEY = f"arn:aws:kms:{REGION}:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 ROOT = Path(__file__).parents[3]

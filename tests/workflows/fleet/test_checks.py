@@ -11,8 +11,6 @@ from workflows.fleet.checks import _check_kind, _Findings, _image_of, kind_of, l
 from workflows.fleet.config import load_fleet
 from workflows.fleet.demand import Size
 
-pytestmark = pytest.mark.slow
-
 KIND = {
     "InstanceType": "x1.large",
     "GpuInfo": {"Gpus": [{"Manufacturer": "NVIDIA", "Count": 1}]},

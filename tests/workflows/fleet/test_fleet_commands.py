@@ -20,8 +20,6 @@ from workflows.fleet import ec2, lifecycle, verbs, watch
 from workflows.fleet.demand import Request, Worker
 from workflows.pool import Pool
 
-pytestmark = pytest.mark.slow
-
 JOB = Request(1, 1, 1000)
 
 

@@ -17,8 +17,6 @@ from workflows.fleet.config import load_fleet
 from workflows.fleet.demand import Request
 from workflows.pool import Pool
 
-pytestmark = pytest.mark.slow
-
 POLICIES = Path(__file__).parents[3] / "ami" / "policies"
 
 # What AWS asks for beside the call that is made: create_fleet starts instances, tags them, hands them their role, and

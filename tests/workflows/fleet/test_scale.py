@@ -18,8 +18,6 @@ from workflows.fleet.prices import Prices
 from workflows.fleet.scale import decide
 from workflows.fleet.status import age, as_json, assemble, table_rows, total
 
-pytestmark = pytest.mark.slow
-
 NOW = 1_000_000.0
 JOB = Request(1, 1, 1000)
 

@@ -27,8 +27,6 @@ from workflows.fleet.template import (
 )
 from workflows.render import render_user_data
 
-pytestmark = pytest.mark.slow
-
 VALUES = st.recursive(
     st.text(st.characters(codec=None), max_size=30) | st.integers(-(2**40), 2**40) | st.booleans(),
     lambda inner: st.dictionaries(st.text(max_size=10), inner, max_size=4),

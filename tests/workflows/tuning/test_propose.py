@@ -14,8 +14,6 @@ from workflows.study import Search
 from workflows.tuning import Observation, domain, propose, skopt_method, sobol
 from workflows.tuning.dispatch import initial_trials
 
-pytestmark = pytest.mark.slow
-
 SPACE = (
     Real("learning_rate", 1e-4, 1e-1, log=True),
     Integer("hidden", 8, 64, log=True),
