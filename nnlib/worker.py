@@ -47,6 +47,8 @@ from nnlib.threads import take_over_blas
 
 SIMULATED = "NNLIB_SIMULATED_GPUS"  # set by pools that offer GPUs which are not there
 
+JOB_AD = "_CONDOR_JOB_AD"  # HTCondor sets it in the environment of its jobs
+
 STATUS = {
     Exit.OK: Status.OK,
     Exit.BUG: Status.MACHINE,
@@ -69,6 +71,10 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
     started, folder = time.monotonic(), trial_file.parent
     if not folder.is_dir():
         raise NnlibError(f"{folder}: no such folder, legal: the folder of trial.json and its inputs")
+    if _finished(trial_file):
+        print("nnlib: an earlier start of this job was told to leave when its work was done: nothing is trained again",
+              file=sys.stderr)  # fmt: skip
+        return int(Exit.OK)
     trial, result, code = None, None, Exit.OK
     before = _evicted(folder / RESULT_FILE)
     (folder / RESULT_FILE).write_bytes(b"")  # from now on an eviction has something to transfer
@@ -146,6 +152,26 @@ def _judged(error: BaseException) -> tuple[Exit, str]:
         return Exit.EVICTED, "interrupted"
     traceback.print_exception(error)
     return Exit.BUG, f"a bug of nnlib: {type(error).__name__}: {error}"
+
+
+def _finished(trial_file: Path) -> bool:
+    """Return whether an earlier start of this very job of HTCondor's has done its work.
+
+    A job that is told to leave is started again elsewhere, whatever it ends with: also one that was measuring its last
+    network by then. Jobs of a new try find an empty result.json, and who calls nnlib by hand wants a training.
+    """
+    if JOB_AD not in os.environ:
+        return False
+    folder = trial_file.parent
+    try:
+        trial = trial_from_json(trial_file.read_text(encoding="utf-8"))
+        result = result_from_json((folder / RESULT_FILE).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ContractError):
+        return False
+    if result.status not in (Status.OK, Status.PRUNED) or (result.node, result.code) != (trial.node, code_digest()):
+        return False
+    model = folder / MODEL_FILE
+    return trial.role is not Role.FINAL or (model.exists() and sha256_of(model) == result.model)
 
 
 def _evicted(path: Path) -> Result | None:

@@ -35,6 +35,7 @@ CANCELLED = "cancelled"  # the reason of a trial that was removed by `regiondag 
 
 # How `append` writes the lines that `read_outcomes` does not parse in full.
 REOPENED = b'{"event": "reopened"'
+MACHINE = b'"status": "machine"'
 _PROPOSED = b'{"event": "proposed"'
 _SETTLED = re.compile(
     rb'\{"event": "settled", "time": ([0-9.]+), "trial": ([0-9]+|null), "status": "(\w+)", '
@@ -138,7 +139,7 @@ class History:
         self.settled_at.pop(trial, None)
         self.cancelled.discard(trial)
         self.repeated_seconds += before.seconds if before else 0.0
-        self.won = None  # another one may win then
+        self.won = self.won and (self.won[0], -1)  # another one may win then, whatever the number of outcomes
 
     def outcome(self, trial: int | None) -> Settled | None:
         """Return what is known for good of a trial, or of the final training."""

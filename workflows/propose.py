@@ -169,15 +169,18 @@ def _batch(spec: RegionSpec, history: History, number: int) -> tuple[range, list
 def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
     """Write trial.json of the final training: the winning trial's hyperparameters, for its best number of epochs.
 
-    Returns False when the region has its champion already.
+    Returns False when the region has its champion already, unless a trial that was run again since is better.
     """
     spec = read_spec(folder.spec)
     journal = Journal(folder.journal)
     with journal.locked():
         history = journal.read()
-        if history.outcome(None) and folder.champion_metrics.exists():
-            return False
         spec = started(folder, spec)
+        if history.outcome(None):
+            if _is_up_to_date(folder, spec, history):
+                return False
+            journal.append("reopened", trial=None)
+            history = journal.read()
         winner = _winner(folder, spec, journal, history)
     trial = _trial(spec, node, Role.FINAL, history.proposals[winner].point, spec.final_parts)
     standing = folder.standing_model.name if folder.standing_model.exists() else None
@@ -200,6 +203,21 @@ def _winner(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: H
     """Return the winning trial, and note it: what other regions know by then must not change it in a second try."""
     if history.won and history.won[1] == history.ended and history.won[0] in history.settled:
         return history.won[0]
+    winner = _choose(folder, spec, history)
+    journal.append("won", trial=winner, of=history.ended)
+    return winner
+
+
+def _is_up_to_date(folder: RegionFolder, spec: RegionSpec, history: History) -> bool:
+    """Return whether the region's champion is there, and made of the trial that wins by all that is known now."""
+    if not (folder.champion_model.exists() and folder.champion_metrics.exists()):
+        return False
+    won = history.won
+    return won is not None and (won[1] == history.ended or won[0] == _choose(folder, spec, history))
+
+
+def _choose(folder: RegionFolder, spec: RegionSpec, history: History) -> int:
+    """Return the trial whose hyperparameters the final training gets; GiveUpError where none has succeeded."""
     told = observations(history, spec.metric, sorted(history.proposals))
     shared = read_shared(folder, spec)
     seed = seed_of(spec.train.seed, spec.slug, "winner")
@@ -211,7 +229,6 @@ def _winner(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: H
         raise GiveUpError(
             f"region {spec.name!r}: no trial succeeded, so there is nothing to train; {'; '.join(reasons)}"
         )
-    journal.append("won", trial=winner, of=history.ended)
     return winner
 
 

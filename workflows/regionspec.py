@@ -11,7 +11,7 @@ from typing import Any
 
 from nnlib.contract import Metric, TrainSettings
 from workflows.errors import GiveUpError, RegiondagError
-from workflows.journal import FAILED, History
+from workflows.journal import CANCELLED, FAILED, History
 from workflows.space import Point, parameter_from_json, parameter_to_json
 from workflows.study import Job, Region, Search, Start
 
@@ -117,7 +117,7 @@ def _read_search(raw: Mapping[str, Any]) -> Search:
 
 def hopeless(history: History, spec: RegionSpec) -> str:
     """Return why a region stops whose first `search.give_up_after` trials all failed; nothing of any other."""
-    ends = history.settled.values()
+    ends = [settled for settled in history.settled.values() if settled.reason != CANCELLED]
     failures = [f"{settled.status}: {settled.reason}" for settled in ends if settled.status in FAILED]
     most = spec.search.give_up_after
     if not most or len(failures) < most or any(settled.value is not None for settled in ends):

@@ -84,6 +84,11 @@ def compare(record: Record, again: Replayed, *, final: bool) -> Verdict:
         count += 1
         if one != other:
             found.append(_difference(f"log.jsonl: loss after epoch {epoch}", "loss", one, other, bool(kind)))
+    if again.result.value is None:  # of a training that diverged only the losses say when
+        count += 1
+        before, now = len(record.losses), len(again.losses)
+        if before != now:
+            found.append(Difference("log.jsonl: epochs", str(before), str(now), "", bool(kind)))
     if final:
         count += 1
         if record.model != again.model:

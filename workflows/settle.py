@@ -38,9 +38,10 @@ from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 REMOVED = -1002  # what DAGMan passes as $RETURN for a job that left the queue without running to its end
 SUBMIT_FAILED = -1001
 KILLED = -9
+NOT_STARTED = (126, 127)  # the shell's exit codes where there is no Python to start
 OUTPUT_LOST = 120  # Python's exit code where the last of its output cannot be written
 # Ends after which what a training has saved is worth going on from; after any other it may be what went wrong.
-GOES_ON = frozenset({Exit.MACHINE, Exit.EVICTED, Exit.CHECKPOINTED, REMOVED, KILLED})
+GOES_ON = frozenset({Exit.MACHINE, Exit.EVICTED, Exit.CHECKPOINTED, REMOVED, KILLED, SUBMIT_FAILED, *NOT_STARTED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,8 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
                 won = history.won[0] if history.won else None
                 # Before the journal says so: a crash between the two is repeated.
                 _write_champion(folder, node, known, spec, won)
-            journal.append("settled", **asdict(known))
+            if not _was_said(history, known):
+                journal.append("settled", **asdict(known))
     if end.dag_removed:
         # DAGMan 23.9 crashes when a node's success readies another one while it is being removed. What is settled is
         # settled: PRE skips this node next time.
@@ -98,6 +100,12 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
     if node.number is not None and not known.ok:
         check_not_hopeless(journal.read(), spec)
     return known
+
+
+def _was_said(history: History, known: Settled) -> bool:
+    """Return whether the journal has this end of this job, as when DAGMan was killed before it noted that POST ran."""
+    before = history.final if known.trial is None else history.settled.get(known.trial)
+    return before is not None and bool(known.job) and (before.job, before.status) == (known.job, known.status)
 
 
 def _check_worth_another_try(
@@ -128,11 +136,12 @@ def _check_worth_another_try(
 
 
 def _nothing_to_go_on_with(history: History, number: int, spec: RegionSpec) -> bool:
-    """Return whether this is the last trial of its round, or the only one of all lanes, and none has ever succeeded."""
+    """Return whether none has ever succeeded, and this is the last trial of its round, or machines failed all lanes."""
     if any(settled.ok for settled in history.settled.values()):
         return False
     if spec.search.schedule == "lanes":
-        return set(history.proposals) - {number} <= set(history.settled)
+        lost = sum(settled.status == "machine" for settled in history.settled.values())
+        return lost + 1 >= spec.search.sizes[0] or set(history.proposals) - {number} <= set(history.settled)
     index = spec.search.round_of(number)
     first = sum(spec.search.sizes[:index])
     others = set(range(first, first + spec.search.sizes[index])) - {number}

@@ -10,7 +10,7 @@ from nnlib.contract import write_atomically
 from workflows import condor
 from workflows.daglog import DagState, read_dag_log
 from workflows.errors import RegiondagError
-from workflows.journal import REOPENED, Journal
+from workflows.journal import MACHINE, REOPENED, Journal
 from workflows.names import DAGMAN_CRASHED, NodeName, RunFolder, dagman_file
 from workflows.pool import Pool
 
@@ -104,10 +104,19 @@ def rescue_files(dag: Path) -> list[Path]:
 
 
 def _reopened(run: RunFolder, slug: str) -> list[NodeName]:
+    """Return the nodes that are to be run again: reopened ones, and those that only machines have failed so far.
+
+    With a trial the final training: another one may win.
+    """
     path = run.region(slug).journal
-    if not path.exists() or REOPENED not in path.read_bytes():  # few journals need to be parsed for this
+    text = path.read_bytes() if path.exists() else b""
+    if REOPENED not in text and MACHINE not in text:  # few journals need to be parsed for this
         return []
-    return [NodeName(slug, number) for number in Journal(path).read_outcomes().reopened]
+    history = Journal(path).read_outcomes()
+    again = set(history.reopened)
+    if history.outcome(None) is None:
+        again |= {number for number, settled in history.settled.items() if settled.status == "machine"}
+    return [NodeName(slug, number) for number in (again | {None} if again else again)]
 
 
 def _remove_jobs(pool: Pool, dag: Path, cluster: int) -> None:

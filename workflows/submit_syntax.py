@@ -46,12 +46,14 @@ def name(value: object) -> str:
 
 
 def submit_value(value: object) -> str:
-    """Return `value` as the right side of a submit command that holds plain text, `$` kept from being a macro.
+    """Return `value` as the right side of a submit command that holds a label, `$` kept from being a macro.
 
-    >>> submit_value("cost $(HOME)")
-    'cost $(DOLLAR)(HOME)'
+    Of several `$` in a row one stays: two are a macro of the machine's attributes, over which jobs go on hold.
+
+    >>> submit_value("cost $(HOME) $$(HOME)")
+    'cost $(DOLLAR)(HOME) $(DOLLAR)(HOME)'
     """
-    return _one_line(value).replace("$", "$(DOLLAR)")
+    return re.sub(r"\$+", "$(DOLLAR)", _one_line(value))
 
 
 def submit_expression(value: object) -> str:
@@ -67,6 +69,8 @@ def arguments(words: list[str]) -> str:
     """
     quoted = []
     for word in words:
+        if "$$" in word:
+            raise QuotingError(f"{word!r} holds $$, which HTCondor expands on the machine")
         text = submit_value(word).replace('"', '""')
         plain = text and not re.search(r"[\s']", text) and '"' not in text
         quoted.append(text if plain else "'" + text.replace("'", "''") + "'")

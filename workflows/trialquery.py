@@ -74,8 +74,11 @@ def parse_query(text: str, rows: Sequence[TrialRow]) -> Query:
     return Query(text, constraint, words)
 
 
-def parse_trials(words: Iterable[str]) -> list[int | None]:
-    """Read trials as people write them: `7`, `0007`, `germany_t0007`, `3-5`, `final` (None); each once, in order."""
+def parse_trials(words: Iterable[str], slug: str) -> list[int | None]:
+    """Read trials of a region as people write them, each once, in order.
+
+    Legal are `7`, `0007`, `3-5`, `final` (None), and the region's own nodes, such as `germany_t0007`.
+    """
     found: dict[int | None, None] = {}
     for word in words:
         one_or_two = re.fullmatch(r"t?([0-9]{1,5})(?:-t?([0-9]{1,5}))?", word)
@@ -87,15 +90,20 @@ def parse_trials(words: Iterable[str]) -> list[int | None]:
                 raise UsageError(f"{word!r}: the last trial comes before the first; legal: {last}-{first}")
             found |= dict.fromkeys(range(first, last + 1))
         else:
-            found[_of_node(word)] = None
+            found[_of_node(word, slug)] = None
     return list(found)
 
 
-def _of_node(word: str) -> int | None:
+def _of_node(word: str, slug: str) -> int | None:
     try:
-        return parse_node(word).number
+        node = parse_node(word)
     except ValueError as error:
-        raise UsageError(f"{word!r} is no trial; legal: 7, 3-5, final, or a node such as germany_t0007") from error
+        raise UsageError(f"{word!r} is no trial; legal: 7, 3-5, final, or a node such as {slug}_t0007") from error
+    if node.slug != slug:
+        raise UsageError(
+            f"{word!r} is a node of the region {node.slug!r}, not of {slug!r}; name the region that it is of"
+        )
+    return node.number
 
 
 def headings_with_places(headings: Sequence[str]) -> list[str]:

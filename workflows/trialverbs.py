@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from nnlib.contract import TRIAL_FILE, write_atomically
+from nnlib.contract import RESULT_FILE, TRIAL_FILE, write_atomically
 from workflows import condor
 from workflows.errors import PoolError
 from workflows.journal import CANCELLED, History, Journal, Settled
@@ -112,6 +112,9 @@ def cancel(queue: Queue, node: NodeName, patience: float = PATIENCE) -> Answer:
             return Answer(node, True, "cancelled: it is not run when the DAG is submitted again")
     # From here on PRE refuses it. What PRE had prepared before, DAGMan submits now or when its turn comes.
     place = folder.trial(node)
+    result = place / RESULT_FILE
+    if result.exists() and result.stat().st_size:  # PRE takes away what was there before: a job has come back
+        return _when_settled(journal, node, patience)
     if not queue.jobs(node) and (place / TRIAL_FILE).exists():
         write_atomically(place / TRIAL_FILE, NO_TRIAL)
     if queue.jobs(node):

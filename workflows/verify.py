@@ -233,13 +233,15 @@ def _digest(path: Path) -> str:
 def _checkpoints(run: RunFolder, slugs: Mapping[str, str], check: CheckpointReader) -> Iterator[Finding]:
     pattern = f"trials/*/**/{CHECKPOINT_FILE}"  # one that came back, or waits in the node's folder for its next job
     for path in (path for slug in slugs for path in sorted(run.region(slug).path.glob(pattern))):
-        if path.stat().st_size:  # an empty one is that of a training that has ended
-            try:
+        try:
+            if path.stat().st_size:  # an empty one is that of a training that has ended
                 check(path)
-            except ValueError as error:
-                yield Finding(
-                    _name(run, path), str(error), "remove it; the training begins anew, or goes on from the last"
-                )
+        except FileNotFoundError:
+            continue  # PRE and POST of a study in progress have moved it
+        except OSError as error:
+            yield Finding(_name(run, path), f"cannot be read: {error.strerror}", "see to the disk, and look again")
+        except ValueError as error:
+            yield Finding(_name(run, path), str(error), "remove it; the training begins anew, or goes on from the last")
 
 
 def _name(run: RunFolder, path: Path) -> str:

@@ -95,6 +95,21 @@ def test_a_job_of_its_own(make_trial, here):
     assert (twin.parent / "model.nc").read_bytes() == (trial.parent / "model.nc").read_bytes()
 
 
+@pytest.mark.parametrize("role", Role)
+def test_a_job_that_had_done_its_work_when_it_was_evicted_does_it_once(make_trial, here, monkeypatch, capsys, role):
+    """HTCondor starts it again, whatever it ended with."""
+    trial = make_trial(role=role)
+    _, first = here(trial)
+    monkeypatch.setenv("_CONDOR_JOB_AD", "/x/.job.ad")
+    assert here(trial) == (0, first)
+    assert "nothing is trained again" in capsys.readouterr().err
+    if role is Role.FINAL:
+        (trial.parent / "model.nc").write_bytes(b"half of it")
+        assert here(trial)[1] != first and (trial.parent / "model.nc").stat().st_size > 100
+    monkeypatch.delenv("_CONDOR_JOB_AD")
+    assert here(trial)[1] != first  # who calls nnlib by hand wants a training
+
+
 def test_without_a_folder_or_a_trial(tmp_path, capsys, here):
     assert cli.main(["train", "--trial", str(tmp_path / "none" / "trial.json")]) == 4
     assert "no such folder" in capsys.readouterr().err

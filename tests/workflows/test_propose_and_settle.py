@@ -436,6 +436,15 @@ def test_one_success_keeps_a_region_going(folder, most):
         settle_trial(folder, node, JobEnd(0 if number == 0 and most else 3, 0, 2))
 
 
+def test_cancelled_trials_are_no_reason_to_give_up(folder):
+    restrict(folder, give_up_after=2)
+    for number in (0, 1):
+        prepare_trial(folder, NodeName("germany", number))
+        cancel(folder, number)
+        settle_trial(folder, NodeName("germany", number), JobEnd(-1002, 0, 2))
+    assert prepare_trial(folder, NodeName("germany", 2)) is True
+
+
 def test_machines_faults_are_no_reason_to_give_up(folder):
     restrict(folder, give_up_after=1)
     for number in (0, 1):
@@ -487,6 +496,69 @@ def test_a_final_training_that_failed_can_be_rescued(folder, run):
     finish(folder, FINAL)
     settle_final(folder, FINAL, END)
     assert summarise(run).regions[1].status == "promoted"
+
+
+def test_a_trial_that_ran_after_the_final_training_may_win(folder):
+    """Its job was lost to a machine, or somebody wanted it again, while the final training ran."""
+    play_trials(folder, [0.1, 0.4, 0.3])
+    node = NodeName("germany", 3)
+    prepare_trial(folder, node)
+    settle_trial(folder, node, JobEnd(75, 2, 2))
+    for value, again in ((0.2, False), (0.9, True)):
+        prepare_final(folder, FINAL)
+        finish(folder, FINAL, 0.6)
+        settle_final(folder, FINAL, END)
+        assert prepare_final(folder, FINAL) is False
+        Journal(folder.journal).append("reopened", trial=3)
+        prepare_trial(folder, node)
+        finish(folder, node, value)
+        settle_trial(folder, node, END)
+        assert prepare_final(folder, FINAL) is again  # only for another winner
+    finish(folder, FINAL, 0.7)
+    settle_final(folder, FINAL, END)
+    assert json.loads(folder.champion_metrics.read_text())["trial"] == 3
+
+
+def test_a_champion_that_was_lost_is_trained_again(folder):
+    play_trials(folder, [0.1, 0.4, 0.3, 0.2])
+    for _ in range(2):
+        assert prepare_final(folder, FINAL) is True
+        finish(folder, FINAL, 0.6)
+        settle_final(folder, FINAL, END)
+        assert prepare_final(folder, FINAL) is False
+        folder.champion_model.unlink()
+
+
+def test_an_end_that_post_tells_of_twice_is_noted_once(folder):
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    for _ in range(2):  # DAGMan was killed before it noted the first
+        assert settle_trial(folder, node, JobEnd(75, 2, 2, job="7.0")).status == "machine"
+    assert folder.journal.read_text().count('"settled"') == 1
+    settle_trial(folder, node, JobEnd(75, 2, 2, job="8.0"))  # submitted again
+    assert folder.journal.read_text().count('"settled"') == 2
+
+
+@pytest.mark.parametrize(("exit_code", "kept"), [(-1001, True), (127, True), (75, True), (1, False)])
+def test_what_was_saved_is_kept_where_no_training_went_wrong(folder, exit_code, kept):
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    (folder.trial(node) / "start/checkpoint.nc").write_bytes(b"saved")
+    with pytest.raises(TryAgainError):
+        settle_trial(folder, node, JobEnd(exit_code, 0, 2))
+    assert (folder.trial(node) / "start/checkpoint.nc").exists() is kept
+
+
+def test_lanes_stop_where_every_machine_fails(folder):
+    raw = json.loads(folder.spec.read_text())
+    raw["search"] |= {"schedule": "lanes", "sizes": [2] * 4, "method": "random"}
+    folder.spec.write_text(json.dumps(raw))
+    nodes = [NodeName("germany", number) for number in range(3)]
+    for node in nodes:
+        prepare_trial(folder, node)
+    assert settle_trial(folder, nodes[0], JobEnd(75, 2, 2)).status == "machine"
+    with pytest.raises(TryAgainError, match="mend the machines"):  # though another one still runs
+        settle_trial(folder, nodes[1], JobEnd(75, 2, 2))
 
 
 def test_free_text_cannot_break_the_report(run):

@@ -234,6 +234,14 @@ def test_a_gpu_of_the_same_type_must_give_the_same_bits_beside_any_processor():
     assert judged(replace(other, gpu={"name": "L4"}), record).other_kind == ("GPU H200 then, L4 now",)
 
 
+def test_what_diverged_elsewhere_is_not_the_same():
+    diverged = Result("n", Status.DIVERGED, "epoch 3, batch 1: the loss is nan", host="w1", machine=RESULT.machine)
+    record = replace(RECORD, settled=Settled(1, "diverged"), result=diverged)
+    assert judged(diverged, record).equal
+    assert not judged(diverged, record, losses=(2.2,)).same
+    assert not judged(diverged, replace(record, losses=())).same
+
+
 def test_a_run_of_before_machines_were_recorded():
     old = replace(RESULT, machine={})
     assert judged(replace(RESULT, host="w2"), replace(RECORD, result=old)).other_kind[0].startswith("the run did not")

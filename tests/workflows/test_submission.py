@@ -52,6 +52,20 @@ def test_jobs_of_a_dagman_that_ended_otherwise_stay(crashed):
     assert [words[0] for words in called] == ["condor_submit_dag"] and locked
 
 
+def test_jobs_that_another_dag_of_the_same_nodes_left_are_removed(crashed, monkeypatch, tmp_path):
+    def of_the_region(log):
+        return DagState(3, "ended", 1.0, 2.0, DAGMAN_CRASHED) if log.name.startswith("region") else None
+
+    patched = monkeypatch.setattr
+
+    def keep(target, name, value):
+        patched(target, name, of_the_region if name == "read_dag_log" else value)
+
+    monkeypatch.setattr = keep
+    called, _ = crashed(0)
+    assert called[0] == ["condor_rm", "-constraint", "DAGManJobId == 3"] and called[-1][0] == "condor_submit_dag"
+
+
 def test_jobs_that_do_not_go_are_named(crashed, monkeypatch):
     monkeypatch.setattr(submission, "LEAVING", -1.0)
     with pytest.raises(RegiondagError, match="condor_rm -constraint 'DAGManJobId == 1'"):

@@ -38,10 +38,19 @@ def test_no_value_leaves_its_line_or_starts_a_macro(text):
             continue
         assert len(quoted.splitlines()) <= 1
         assert "$" not in quoted.replace("$(DOLLAR)", "")
+        assert "$(DOLLAR)$(DOLLAR)" not in quoted  # which HTCondor would expand again, on the machine
+
+
+def test_two_dollars_are_a_macro_of_the_machine():
+    assert submit_value("Cash $$ (UK) $$(X)") == "Cash $(DOLLAR) (UK) $(DOLLAR)(X)"
+    with pytest.raises(QuotingError, match="expands on the machine"):
+        arguments(["a", "$$(X)"])
 
 
 @given(st.lists(st.text(st.characters(min_codepoint=32, max_codepoint=126)), max_size=4))
 def test_arguments_are_what_a_shell_of_condors_rules_gives_back(words):
+    words = [word.replace("$$", "$") for word in words]
+    words = [word.replace("$$", "") for word in words]
     assert _parse(arguments(words).replace("$(DOLLAR)", "$")) == words
 
 

@@ -79,13 +79,15 @@ def test_no_text_does_more_than_to_be_refused(text):
 
 
 def test_trials_by_number():
-    assert parse_trials(["7", "0003", "t0004", "germany_t0007", "9-11", "final", "germany_final"]) == [
+    assert parse_trials(["7", "0003", "t0004", "germany_t0007", "9-11", "final", "germany_final"], "germany") == [
         7, 3, 4, 9, 10, 11, None,
     ]  # fmt: skip
-    assert parse_trials([]) == []
+    assert parse_trials([], "germany") == []
+    with pytest.raises(UsageError, match="a node of the region 'germany', not of 'france'"):
+        parse_trials(["germany_t0007"], "france")
     for word in ("", "-1", "5-3", "x", "1-", "123456", "Final", "1;2"):
         with pytest.raises(UsageError):
-            parse_trials([word])
+            parse_trials([word], "germany")
 
 
 def test_columns_of_the_queue():

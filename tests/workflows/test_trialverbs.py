@@ -73,6 +73,16 @@ def test_what_dagman_has_prepared_ends_as_soon_as_it_starts(run, folder):
     assert (settled.status, settled.reason) == ("removed", "cancelled")
 
 
+def test_a_job_that_has_just_come_back_keeps_its_trial(run, folder):
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    before = (folder.trial(node) / "trial.json").read_text()
+    finish(folder, node, 0.5)  # POST is still to come
+    assert "POST will settle it" in cancel(Queue(None, run, (7,)), node, patience=0.0).text
+    assert (folder.trial(node) / "trial.json").read_text() == before
+    assert settle_trial(folder, node, END).ok
+
+
 def test_run_again_what_failed_and_by_force_what_did_not(run, folder, capsys):
     play_trials(folder, [0.1, 0.4, 0.2])
     node = NodeName("germany", 3)
@@ -112,17 +122,28 @@ def test_trials_that_did_not_run_are_not_run_again(run, folder, capsys):
 def test_a_rescue_file_forgets_what_is_to_run_again(run, folder, capsys):
     play_trials(folder, [0.1, 0.4])
     rescues = [run.path / "study.dag.rescue001", run.path / "study.dag.rescue002"]
-    text = "# Rescue DAG file\nDONE germany_t0000\nDONE germany_t0001\nDONE united-kingdom_t0000\n"
+    text = "# Rescue DAG file\nDONE germany_t0000\nDONE germany_t0001\nDONE united-kingdom_t0000\nDONE germany_final\n"
     for path in rescues:
         path.write_text(text)
     assert ask(capsys, run, "rerun", 0, "--force")[0] == 0
-    assert rescues[1].read_text() == text.replace("DONE germany_t0000\n", "")
+    assert rescues[1].read_text() == text.replace("DONE germany_t0000\n", "").replace("DONE germany_final\n", "")
     assert rescues[0].read_text() == text  # DAGMan takes the last one
     finish(folder, NodeName("germany", 0), 0.3)
     settle_trial(folder, NodeName("germany", 0), END)
     rescues[1].write_text(text)
     reopen_in_rescue_files(run, ["germany", "united-kingdom"])
     assert rescues[1].read_text() == text  # it has been run again
+
+
+def test_a_rescue_file_forgets_what_only_machines_failed(run, folder):
+    play_trials(folder, [0.1])
+    node = NodeName("germany", 1)
+    prepare_trial(folder, node)
+    settle_trial(folder, node, JobEnd(75, 2, 2))
+    rescue = run.path / "study.dag.rescue001"
+    rescue.write_text("DONE germany_t0000\nDONE germany_t0001\n")
+    reopen_in_rescue_files(run, ["germany", "united-kingdom"])
+    assert rescue.read_text() == "DONE germany_t0000\n"
 
 
 def test_without_a_pool_nothing_is_done_while_a_dag_is_in_progress(run, folder, capsys):

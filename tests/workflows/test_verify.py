@@ -140,6 +140,18 @@ def test_checkpoints_are_checked_by_their_own_digest(run, capsys):
     assert code == 1 and lines[0].startswith(f"{T1}/checkpoint.nc: ") and "SHA-256" in lines[0]
 
 
+def test_a_checkpoint_that_goes_while_it_is_looked_at_is_no_finding(run, capsys, monkeypatch):
+    path = run.path / T1 / "checkpoint.nc"
+    path.write_bytes(b"x")
+
+    def gone(_path):
+        path.unlink()
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr("workflows.commands.verify._check_checkpoint", gone)
+    assert verify(run, capsys)[0] == 0 and not path.exists()
+
+
 def test_a_manifest_that_points_elsewhere_reads_nothing_there(run, capsys, tmp_path):
     raw = json.loads(run.manifest.read_text())
     raw["sha256"] |= {"../secret": "0" * 64, "/etc/passwd": "0" * 64}

@@ -45,10 +45,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)
-    numbers = parse_trials([arguments.trial])
+    slug = find_region(manifest["regions"], arguments.region)
+    numbers = parse_trials([arguments.trial], slug)
     if len(numbers) != 1:
         raise UsageError(f"{arguments.trial!r} is more than one trial; legal: one number, or final")
-    case = find_case(folder, find_region(manifest["regions"], arguments.region), numbers[0], manifest["sha256"])
+    case = find_case(folder, slug, numbers[0], manifest["sha256"])
     python = choose_python(case.record, find_pool(arguments.pool), folder.path)
     tell(f"{case.node} ({case.record.settled.status}): trained again by {case.archive.name} with {python}")
     with folder_for(case, python, arguments.out) as place:

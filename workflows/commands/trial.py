@@ -104,7 +104,7 @@ def _chosen(arguments: argparse.Namespace) -> tuple[Queue, list[NodeName]]:
         raise UsageError('no trial is named; give numbers, `final`, or --where "status == machine"')
     folder = RunFolder(arguments.run_directory.resolve())
     slug = find_region(read_manifest(folder)["regions"], arguments.region)
-    numbers = parse_trials(arguments.trials)
+    numbers = parse_trials(arguments.trials, slug)
     queue = queue_of(folder, [slug], find_pool(arguments.pool))
     if arguments.where is not None:
         region = folder.region(slug)
