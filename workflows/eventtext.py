@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
-_HEAD = re.compile(
-    r"^(\d{3}) \((\d+)\.(\d+)\.\d+\) (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?) ", re.MULTILINE
+_WITHIN = re.compile(
+    r"(\d{3}) \((\d+)\.(\d+)\.\d+\) (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?) "
 )
+_HEAD = re.compile(f"^{_WITHIN.pattern}", re.MULTILINE)
 _END = "\n...\n"
 _ANOTHER = ") 2"  # as in every head, and hardly ever below one
 _NODE = re.compile(r'^\s+DAG Node: (\S+)|DAGNodeName = "([^"]+)"', re.MULTILINE)
@@ -70,7 +71,9 @@ def parse_events(text: str) -> Iterator[Event]:
     for block in blocks:
         head = _HEAD.match(block)
         if head is None or block.find(_ANOTHER, head.end()) >= 0:
-            head = max(_HEAD.finditer(block), key=lambda one: one.start(), default=None)  # a crash tore what is before
+            # A crash, or a full disk, tore what is before: at the end of a line, or within the first one.
+            heads = [*_HEAD.finditer(block), *_WITHIN.finditer(block.partition("\n")[0])]
+            head = max(heads, key=lambda one: one.start(), default=None)
         time = _seconds(head[4]) if head else None
         if head is not None and time is not None:
             yield Event(int(head[1]), f"{int(head[2])}.{int(head[3])}", time, block[head.end() :])

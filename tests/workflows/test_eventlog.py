@@ -211,6 +211,19 @@ def test_a_job_number_that_comes_again_is_another_try():
     assert (first.exit_code, second.exit_code, second.legs) == (0, None, ())
 
 
+def test_a_try_that_nobody_ended_ends_with_the_next_one():
+    """The queue was lost, or the DAG went on from another manager: it would run for ever by its log."""
+    held = event(12, "Job was held.\n\tby hand\n\tCode 1 Subcode 0", 20, cluster=8)
+    started = STARTED.replace("(007", "(008").replace(":10 ", ":15 ")
+    first = SUBMITTED.replace("(007", "(008") + started + held
+    lost, next_try = attempts_of(parse_events(SUBMITTED + STARTED + first))
+    assert [(leg.ending, leg.kept) for leg in lost.legs] == [("lost", False)]
+    assert lost.queued.end is not None and lost.legs[0].running.end is not None
+    assert next_try.holds[0].held.end is None
+    _, again, last = attempts_of(parse_events(SUBMITTED + STARTED + first + SUBMITTED.replace("(007", "(009")))
+    assert again.holds[0].held.end is not None and last.queued.end is None
+
+
 def test_what_a_crash_tore_off_hides_nothing_else():
     torn = SUBMITTED[:50] + "\n" + STARTED.replace("(007", "(008")
     [first, second] = parse_events(SUBMITTED + torn)

@@ -106,6 +106,13 @@ def test_the_next_run_takes_the_library_of_an_earlier_one(run, monkeypatch):
     assert page_parts([run.path / "study.yaml", *bundle.archives_of(run.path.parent)]) == parts
 
 
+def test_nobody_elses_script_gets_into_the_page(run, monkeypatch):
+    without_plotly(monkeypatch)
+    archives = bundle.archives_of(run.path.parent)
+    monkeypatch.setattr(pageshell.os, "getuid", lambda: 12345)
+    assert page_parts(archives) == {}
+
+
 def test_the_command_says_where_the_page_is(run, capsys, monkeypatch):
     assert main(["report", str(run.path)]) == 1
     assert f"Page: {run.page}" in capsys.readouterr().out

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nnlib.contract import Metric, TrainSettings
 from workflows.attempts import Attempt, Hold, Leg, Span
-from workflows.journal import History, Proposal, Settled
+from workflows.journal import Fault, History, Proposal, Settled
 from workflows.names import NodeName
 from workflows.pricetable import Price, PriceTable
 from workflows.regionspec import RegionSpec
@@ -82,6 +82,7 @@ def trials(slug="germany"):
     history.settle(Settled(1, "diverged", "the loss is nan in epoch 17"))
     history.settle(Settled(2, "pruned", "worse than the median", 0.05, curve=(0.05,)))
     history.won = (0, 3)
+    history.faults = [Fault(1, "no GPU 0 on w1", job="6.0")]
     return trials_of(spec, history)
 
 
@@ -214,11 +215,36 @@ def test_failures_are_grouped_by_what_is_the_same_in_their_reasons():
     assert len(cause("x" * 10_000)) < 300
 
 
+def test_digests_are_no_part_of_a_cause():
+    assert (
+        cause("sha256 is 3f9ab2c1d4e5, not 0badc0ffee12")
+        == cause("sha256 is a11bb2c33ffe, not 4d2f00d5")
+        == "sha# is #, not #"
+    )
+    assert cause("GPU-1f3e0b8a-77aa-4c1e-9d3b-0123456789ab is away") == "GPU-# is away"
+    assert cause("feedback is defaced") == "feedback is defaced"  # words have no figures
+
+
+def test_no_text_is_too_long_for_a_page():
+    texts = Texts()
+    texts.number("x" * 100_000)
+    assert len(texts.all[1]) == 2000
+
+
+def test_what_is_not_known_of_the_cost_is_said():
+    shown = data((), [region(), region("france")], Bill("USD", {"germany": 2.0, "france": None}, 2.0))
+    assert [row["cost"] for row in shown["regions"]] == [2.0, None] and shown["cost"] == 2.0
+
+
 def test_failures_have_the_trials_and_machines_behind_them():
     node = NodeName("germany", 1)
     tries = [
         attempt(
-            leg(ending="evicted", reason="spot notice 7", slot="slot1@a"), leg(slot="slot1@b"), node=node, exit_code=75
+            leg(ending="evicted", reason="spot notice 7", slot="slot1@a"),
+            leg(slot="slot1@b"),
+            node=node,
+            exit_code=75,
+            job="6.0",
         ),
         attempt(leg(slot="slot1@c"), node=node, exit_code=3),
         attempt(leg(ending="lost", slot="slot1@d"), holds=[Hold(Span(1, 2), 34, 102, "memory 12 MB")], exit_code=None),
@@ -236,7 +262,7 @@ def test_failures_have_the_trials_and_machines_behind_them():
         ("trial diverged", "the loss is nan in epoch #"): [("germany", 1, "c"), ("france", 1, "")],
         ("region failed", "bad data"): [("france", -1, "")],
         ("job evicted", "spot notice #"): [("germany", 1, "a")],
-        ("job tried again after exit code 75", ""): [("germany", 1, "b")],
+        ("job tried again after exit code 75", "no GPU # on w#"): [("germany", 1, "b")],
         ("job lost", ""): [("germany", 0, "d")],
         ("job held (code 34.102)", "memory # MB"): [("germany", 0, "d")],
     }

@@ -52,6 +52,11 @@ def test_absent_hyperparameters_are_dashes_and_empty_fields():
     assert first.endswith(",adam,0.001,8,1,") and second.endswith(",sgd,0.00103,9,1,0.1")
 
 
+def test_no_text_is_a_formula():
+    rows = to_csv(run_of(region_trials([-0.5, "=1+1"], name="=HYPERLINK(1)"))).splitlines()[1:]
+    assert rows[0].split(",")[2] == "'=HYPERLINK(1)" and ",-0.5," in rows[0] and "'=1+1" in rows[1]
+
+
 def test_values_of_different_metrics_are_not_compared():
     losses = region_trials([3.0, 1.0], "A", "loss", minimize=True)
     ranks = region_trials([0.1, "diverged", 0.9], "B", "p@10")
