@@ -12,6 +12,11 @@ from dataclasses import dataclass, field
 
 from workflows.names import NodeName
 
+RESOURCE_HOLDS = frozenset(
+    {21, 26, 34}
+)  # HTCondor's codes of holds by the worker's or the manager's rules, and its own
+NO_MEMORY, NO_DISK = 102, 104  # their subcodes
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -52,6 +57,12 @@ class Hold:
     code: int
     subcode: int
     reason: str
+    asked: Mapping[str, float] = field(default_factory=dict)  # what the job had asked for by then, see `Attempt`
+
+
+def is_too_small(code: int, subcode: int) -> bool:
+    """Return whether a hold, or an eviction, with these codes is for memory or disk."""
+    return code in RESOURCE_HOLDS and subcode in (NO_MEMORY, NO_DISK)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from workflows.clauses import split_conjunction
 from workflows.errors import PoolError
-from workflows.fleet.demand import Request, Worker
+from workflows.fleet.demand import Request, Worker, drains, number_of, sum_slots
 from workflows.pool import Pool
 
 JOB_STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "transferring", 7: "suspended"}
@@ -37,6 +37,11 @@ class QueuedJob:
     priority: int = 0
     starts: int = 0
 
+    @property
+    def cluster(self) -> int:
+        """The first part of its number."""
+        return int(self.job.partition(".")[0])
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -45,6 +50,7 @@ class Held:
     code: int
     removal: str = ""
     released: str = ""  # now, later, or empty
+    subcode: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +99,44 @@ def _asking(pool: Pool, what: str) -> Iterator[Any]:
         ) from error
 
 
-def query_slots(pool: Pool, *, now: bool = False) -> list[ClassAd]:
-    """Return the ads of all slots, each with all that it has when nothing runs on it, or with what is free `now`."""
+def query_slots(pool: Pool) -> list[ClassAd]:
+    """Return the ads of all slots, each with all that it has when nothing runs on it."""
+    return [_as_if_free(ad) for ad in _query_slots(pool)]
+
+
+def query_slots_now(pool: Pool) -> tuple[list[ClassAd], list[ClassAd]]:
+    """Return the same ads, and those of the slots that are free now, with what is free of them."""
+    import classad2
+
+    ads = _query_slots(pool)
+    whole = [_as_if_free(classad2.ClassAd(repr(ad))) for ad in ads]
+    return whole, [ad for ad in ads if ad.get("State") != "Claimed"]
+
+
+def _query_slots(pool: Pool) -> list[ClassAd]:
     with _asking(pool, "slots") as htcondor2:
         ads = htcondor2.Collector().query(htcondor2.AdType.Startd)
-    whole = [ad for ad in ads if ad.get("SlotType") != "Dynamic"]
-    return [ad for ad in whole if ad.get("State") != "Claimed"] if now else [_as_if_free(ad) for ad in whole]
+    return [ad for ad in ads if ad.get("SlotType") != "Dynamic"]
 
 
 def query_jobs(pool: Pool, dagman_cluster: int) -> list[QueuedJob]:
     """Return the jobs of one DAG that are in the queue now."""
-    ads = _query_queue(pool, f"DAGManJobId == {dagman_cluster}", PROJECTION)
+    return jobs_of(_query_queue(pool, f"DAGManJobId == {dagman_cluster}", PROJECTION))
+
+
+def query_dags(pool: Pool, clusters: Collection[int], *, whole: bool = False) -> tuple[list[ClassAd], list[ClassAd]]:
+    """Return the ads of the DAGMans that are in the queue of these clusters, and of all their jobs.
+
+    They hold what `jobs_of` needs or, `whole`, all.
+    """
+    constraint = " || ".join(f"ClusterId == {cluster} || DAGManJobId == {cluster}" for cluster in clusters)
+    ads = _query_queue(pool, constraint, [] if whole else PROJECTION) if clusters else []
+    dagmans = [ad for ad in ads if ad["ClusterId"] in clusters]
+    return dagmans, [ad for ad in ads if ad["ClusterId"] not in clusters]
+
+
+def jobs_of(ads: Iterable[ClassAd]) -> list[QueuedJob]:
+    """Read the ads of jobs."""
     return [
         QueuedJob(
             node=str(ad.get("DAGNodeName", "")),
@@ -112,28 +145,29 @@ def query_jobs(pool: Pool, dagman_cluster: int) -> list[QueuedJob]:
             hold_reason=str(ad.get("HoldReason", "")) if ad["JobStatus"] == 5 else "",
             since=float(ad.get("EnteredCurrentStatus", 0)),
             machine=str(ad.get("RemoteHost", "")),
-            priority=_number(ad, "JobPrio"),
-            starts=_number(ad, "NumJobStarts"),
+            priority=number_of(ad, "JobPrio"),
+            starts=number_of(ad, "NumJobStarts"),
         )
         for ad in ads
     ]
 
 
-def query_held(pool: Pool, dagman_cluster: int) -> dict[str, Held]:
-    """Return what is known of the holds of a DAG's jobs, by node."""
-    ads = _query_queue(pool, f"DAGManJobId == {dagman_cluster} && JobStatus == 5", [])
-    return {str(ad.get("DAGNodeName", "")): held_of(ad) for ad in ads}
+def holds_of(ads: Iterable[ClassAd]) -> dict[str, Held]:
+    """Return what the whole ads of jobs say of holds, by node."""
+    return {str(ad.get("DAGNodeName", "")): held_of(ad) for ad in ads if ad["JobStatus"] == 5}
 
 
 def held_of(ad: ClassAd) -> Held:
     """Read the ad of a held job. Whether its rule releases it `later` is tried out on a hold that has lasted."""
-    code, removal = _number(ad, "HoldReasonCode"), rule_of(ad, "PeriodicRemove")
-    if "PeriodicRelease" not in ad:
-        return Held(code, removal)
-    if ad.eval("PeriodicRelease") is True:
-        return Held(code, removal, "now")
-    ad["EnteredCurrentStatus"] = _number(ad, "EnteredCurrentStatus") - LATER
-    return Held(code, removal, "later" if ad.eval("PeriodicRelease") is True else "")
+    code, subcode = number_of(ad, "HoldReasonCode"), number_of(ad, "HoldReasonSubCode")
+    released, since = "", number_of(ad, "EnteredCurrentStatus")
+    if "PeriodicRelease" in ad and ad.eval("PeriodicRelease") is True:
+        released = "now"
+    elif "PeriodicRelease" in ad:
+        ad["EnteredCurrentStatus"] = since - LATER
+        released = "later" if ad.eval("PeriodicRelease") is True else ""
+        ad["EnteredCurrentStatus"] = since
+    return Held(code, rule_of(ad, "PeriodicRemove"), released, subcode)
 
 
 def rule_of(ad: ClassAd, name: str) -> str:
@@ -141,24 +175,22 @@ def rule_of(ad: ClassAd, name: str) -> str:
     return str(ad.lookup(name)) if name in ad else ""
 
 
-def query_idle(pool: Pool, dagman_cluster: int) -> list[tuple[ClassAd, tuple[str, ...]]]:
-    """Return the whole ad of one idle job of each kind of a DAG, and the nodes of that kind."""
-    constraint = f"DAGManJobId == {dagman_cluster} && JobStatus == 1"
+def idle_kinds(ads: Iterable[ClassAd]) -> list[tuple[ClassAd, tuple[str, ...]]]:
+    """Return the whole ad of one idle job of each kind, and the nodes of that kind."""
     kinds: dict[tuple[str, ...], list[ClassAd]] = {}
-    for ad in _query_queue(pool, constraint, ["ClusterId", "ProcId", "DAGNodeName", *DEMANDS]):
-        kinds.setdefault(tuple(str(ad.lookup(name)) for name in DEMANDS if name in ad), []).append(ad)
-    found = []
-    for ads in kinds.values():
-        whole = _query_queue(pool, f"ClusterId == {ads[0]['ClusterId']} && ProcId == {ads[0]['ProcId']}", [])
-        if whole:  # else it has left the queue
-            found.append((whole[0], tuple(str(ad.get("DAGNodeName", "")) for ad in ads)))
-    return found
+    for ad in ads:
+        if ad["JobStatus"] == 1:
+            kinds.setdefault(tuple(str(ad.lookup(name)) for name in DEMANDS if name in ad), []).append(ad)
+    return [(alike[0], tuple(str(ad.get("DAGNodeName", "")) for ad in alike)) for alike in kinds.values()]
 
 
-def query_hold(pool: Pool, cluster: int) -> str:
-    """Return why a job is held; empty where it is not."""
-    ads = _query_queue(pool, f"ClusterId == {cluster} && JobStatus == 5", ["HoldReason"])
-    return str(ads[0].get("HoldReason", "")) if ads else ""
+def with_requirements(ad: ClassAd, clauses: Iterable[str]) -> ClassAd:
+    """Return a copy of a job's ad that requires these clauses alone."""
+    import classad2
+
+    changed = classad2.ClassAd(repr(ad))
+    changed["Requirements"] = classad2.ExprTree(" && ".join(f"({clause})" for clause in clauses) or "true")
+    return changed
 
 
 def query_status(pool: Pool, cluster: int) -> str | None:
@@ -176,22 +208,17 @@ def query_gpu_requests(pool: Pool, fleet: str) -> list[Request]:
     ads = _query_queue(pool, constraint, ["ClusterId", "ProcId", "Requirements", *asked, *used])
     # Those that drain refuse every job, and say nothing about the workers that would be started.
     all_slots = query_slots(pool) if ads else []
-    slots = [slot for slot in all_slots if slot.get("RegiondagFleet") == fleet and not _drains(slot)]
+    slots = [slot for slot in all_slots if slot.get("RegiondagFleet") == fleet and not drains(slot)]
     alike: dict[tuple[object, ...], list[ClassAd]] = {}
     for ad in ads:
-        numbers = tuple(_number(ad, name) for name in asked)
+        numbers = tuple(number_of(ad, name) for name in asked)
         alike.setdefault((*numbers, str(ad.lookup("Requirements"))), []).append(ad)
     requests = []
     for jobs in alike.values():
-        gpus, cpus, memory = (_number(jobs[0], name) for name in asked)
+        gpus, cpus, memory = (number_of(jobs[0], name) for name in asked)
         refused = bool(slots) and not _matches_any(pool, jobs[0], slots)
         requests += [Request(gpus, cpus, memory, refused, f"{ad['ClusterId']}.{ad['ProcId']}") for ad in jobs]
     return requests
-
-
-def _drains(slot: Any) -> bool:
-    """Return whether a worker's regiondag-watch has told it to take no more jobs."""
-    return "RegiondagDrain" in slot
 
 
 def _matches_any(pool: Pool, job: ClassAd, slots: Sequence[ClassAd]) -> bool:
@@ -209,34 +236,6 @@ def query_workers(pool: Pool, fleet: str) -> dict[str, Worker]:
         constraint = f"RegiondagFleet =?= {classad2.quote(fleet)}"
         ads = htcondor2.Collector().query(htcondor2.AdType.Startd, constraint, projection)
     return sum_slots(ads)
-
-
-def sum_slots(ads: Iterable[Any]) -> dict[str, Worker]:
-    """Add up the slots of each instance: a partitionable one says what it has and has left, its parts are claims."""
-    workers: dict[str, Worker] = {}
-    for ad in ads:
-        instance = ad.get("EC2InstanceID")
-        if not isinstance(instance, str):
-            continue
-        before = workers.get(instance, Worker(instance, 0, 0, 0))
-        claimed = ad.get("State") == "Claimed"
-        gpus, kind = _number(ad, "GPUs"), ad.get("SlotType")
-        if kind == "Partitionable":
-            total = max(_number(ad, "TotalSlotGPUs"), gpus)
-            now = replace(before, gpus=before.gpus + total, free_gpus=before.free_gpus + gpus)
-        elif kind == "Dynamic":
-            now = replace(before, jobs=before.jobs + claimed)
-        else:
-            free = 0 if claimed else gpus
-            now = Worker(instance, before.gpus + gpus, before.free_gpus + free, before.jobs + claimed)
-        workers[instance] = replace(now, draining=before.draining or _drains(ad))
-    return workers
-
-
-def _number(ad: Any, name: str) -> int:
-    """Return a number of an ad that may be missing or an expression; 0 where it has no value."""
-    value = ad.eval(name) if name in ad else 0
-    return int(value) if type(value) in (int, float) else 0  # `undefined` is an enum of whole numbers
 
 
 def _query_queue(pool: Pool, constraint: str, projection: list[str]) -> list[ClassAd]:

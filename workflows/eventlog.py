@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from workflows.attempts import Attempt, Hold, Leg, Span
+from workflows.attempts import Attempt, Hold, Leg, Span, is_too_small
 from workflows.eventtext import (
     Event,
     attributes_of,
@@ -30,7 +30,9 @@ SUBMIT, EXECUTE, EVICTED, TERMINATED, IMAGE_SIZE, SHADOW_EXCEPTION, ABORTED = 0,
 HELD, RELEASED, DISCONNECTED, RECONNECTED, RECONNECT_FAILED, FILE_TRANSFER = 12, 13, 22, 23, 24, 40
 
 KB_IN_MB = 1024.0
-AT_ONCE = 2.0  # seconds between the end of a job's last transfer and the job's own end; logs have whole seconds
+# Seconds between the end of a job's last transfer and the job's own end, or an eviction and its cause; logs have whole
+# seconds.
+AT_ONCE = 2.0
 
 # What is kept of a machine's attributes, by the first name that it has.
 FACTS = {
@@ -141,14 +143,17 @@ class _Job:
     transfer_in: list[float] = field(default_factory=list)  # of the leg that is to come
     transfers_known: bool = False
     disconnected: float | None = None
-    last: tuple[int, float] = (SUBMIT, 0.0)  # code and time of the event before
+    heard: float = 0.0  # time of the event before
+    evicted_at: float | None = None  # if the event before was an eviction
 
     def take(self, event: Event) -> None:
         """Take one more event in."""
         step = _STEPS.get(event.code)
         if step is not None:
             step(self, event)
-            self.last = (event.code, event.time)
+            self.heard = event.time
+            if event.code != IMAGE_SIZE:  # these come at any time, between an eviction and its cause, too
+                self.evicted_at = event.time if event.code == EVICTED else None
 
     def attempt(self) -> Attempt:
         """Return what is known of the job."""
@@ -174,9 +179,12 @@ class _Job:
         """A leg begins; one that is still open has ended without a word, when the machine was last heard of."""
         before = self.running
         if before is not None:
-            before.close("lost", self.last[1], "its end was not logged", kept=False)
+            before.close("lost", self.heard, "its end was not logged", kept=False)
         slot = slot_of(event)
-        facts = _facts(attributes_of(event))
+        attributes = attributes_of(event)
+        facts = _facts(attributes)
+        if attributes.get("GPUs", "").isdecimal():  # what was asked for is only said when a leg ends
+            self.asked.setdefault("gpus", float(attributes["GPUs"]))
         self.starts.append(_Start(host_of(event, slot), slot, facts, event.time, self.transfer_in))
         self.transfer_in, self.disconnected = [], None
 
@@ -197,8 +205,15 @@ class _Job:
             leg.close(ending, time, reason_of(event), kept=came_back)
 
     def evicted(self, event: Event) -> None:
-        """The machine wants its slot back, or the job is about to be held or removed."""
-        self.cut_short("evicted", event.time, event)
+        """The machine wants its slot back, or the job is about to be held or removed.
+
+        Since HTCondor 25.2 a job that may ask for more (retry_request_memory) goes back to the queue without a hold.
+        """
+        code, subcode = code_of(event)
+        too_small = is_too_small(code, subcode)
+        self.cut_short("held" if too_small else "evicted", event.time, event)
+        if too_small:
+            self._hold(Span(event.time, event.time), code, subcode, reason_of(event))
 
     def lost(self, event: Event) -> None:
         """The machine, or what watched the job there, has gone; it was there until the connection was lost."""
@@ -209,15 +224,27 @@ class _Job:
         leg = self.starts[-1] if self.starts else None
         if leg is not None and leg.end is None:
             leg.close(ending, time, reason, kept=False)
-        elif leg is not None and self.last[0] == EVICTED and leg.ending == "evicted":
+        elif leg is not None and leg.ending == "evicted" and self._just_evicted(time):
             leg.ending, leg.reason = ending, leg.reason or reason
+
+    def _just_evicted(self, time: float) -> bool:
+        return self.evicted_at is not None and time - self.evicted_at <= AT_ONCE
 
     def held(self, event: Event) -> None:
         """A hold begins."""
         reason = reason_of(event)
         self.relabel("held", reason, event.time)
         self.release(event)
-        self.holds.append(Hold(Span(event.time), *code_of(event), reason))
+        code, subcode = code_of(event)
+        if is_too_small(code, subcode) and self._just_evicted(event.time) and self._held_by(code, subcode):
+            self.holds.pop()  # the eviction before had been taken for all there is
+        self._hold(Span(event.time), code, subcode, reason)
+
+    def _held_by(self, code: int, subcode: int) -> bool:
+        return bool(self.holds) and (self.holds[-1].code, self.holds[-1].subcode) == (code, subcode)
+
+    def _hold(self, span: Span, code: int, subcode: int, reason: str) -> None:
+        self.holds.append(Hold(span, code, subcode, reason, dict(self.asked)))
 
     def release(self, event: Event) -> None:
         """A hold ends: by a release, or by the job's removal."""
@@ -248,7 +275,7 @@ class _Job:
         if self.ended is not None:
             return
         if self.running is not None:
-            self.running.close("lost", self.last[1], "its end was not logged", kept=False)
+            self.running.close("lost", self.heard, "its end was not logged", kept=False)
         self._end_hold(time)
         self.ended = time
 

@@ -26,12 +26,12 @@ _RESOURCE = re.compile(
     re.MULTILINE,
 )
 _TABLE = "Partitionable Resources"
-_CODE = re.compile(r"^\s+Code (-?\d+) Subcode (-?\d+)\s*$", re.MULTILINE)
+_CODE = re.compile(r"^(?:\s+|Job was evicted\. )Code (-?\d+) Subcode (-?\d+)\s*$", re.MULTILINE)
 _SENT = re.compile(r"^\s+(\d+)  -  Run Bytes Sent By Job$", re.MULTILINE)
 _RETURNED = re.compile(r"\((?:return value|signal) (-?\d+)\)")
 _SLOT = re.compile(r"^\s+SlotName: (\S+)", re.MULTILINE)
 _MEMORY = re.compile(r"^\s+(\d+)  -  MemoryUsage of job \(MB\)", re.MULTILINE)
-_ATTRIBUTE = re.compile(r'^\t((?:EC2|CUDA|GPUs_D)\w+) = (?:"((?:[^"\\]|\\.)*)"|([^\s\[{].*))$', re.MULTILINE)
+_ATTRIBUTE = re.compile(r'^\t((?:EC2|CUDA|GPUs_D)\w+|GPUs) = (?:"((?:[^"\\]|\\.)*)"|([^\s\[{].*))$', re.MULTILINE)
 _DEVICE = re.compile(r'^\tGPUs_\w+ = \[.*\bDeviceName = "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 _PLAIN_LINE = re.compile(r"^\s+(?!\(\d\)|\d+  -  |Usr |Code -?\d+ Subcode )(\S.*?)\s*$")
 _ESCAPED = re.compile(r"\\(.)")
@@ -94,7 +94,10 @@ def node_of(event: Event) -> str:
 
 
 def attributes_of(event: Event) -> dict[str, str]:
-    """Return what the start of a job says of EC2, CUDA and GPUs, and the first GPU's own name as `DeviceName`."""
+    """Return what the start of a job says of EC2, CUDA and GPUs, and the first GPU's own name as `DeviceName`.
+
+    `GPUs` is their number.
+    """
     found = {name: _unquoted(text) if text else plain.strip() for name, text, plain in _ATTRIBUTE.findall(event.text)}
     device = None if "GPUs_DeviceName" in found else _DEVICE.search(event.text)
     if device:
@@ -142,7 +145,7 @@ def ending_of(event: Event) -> tuple[int | None, int | None]:
 
 
 def code_of(event: Event) -> tuple[int, int]:
-    """Return HTCondor's code and subcode of a hold; 0, 0 where there are none."""
+    """Return HTCondor's code and subcode of a hold, or since 24 of an eviction; 0, 0 where there are none."""
     found = _CODE.search(event.text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from workflows.attempts import Attempt
 from workflows.condor import Held, QueuedJob
@@ -18,17 +19,27 @@ from workflows.names import DAGMAN_CONFIG, NODES_DAG, NodeName, RunFolder, parse
 from workflows.pool import Pool
 from workflows.regionspec import RegionSpec, read_spec
 from workflows.report import read_manifest, region_status
-from workflows.whyqueue import Explanation, Queue, explain_dags, explain_held, explain_idle, look, some
+from workflows.whyqueue import (
+    Explanation,
+    Queue,
+    explain_dags,
+    explain_held,
+    explain_idle,
+    explain_other,
+    look,
+    some,
+)
 from workflows.whytrial import (
     explain_done,
     explain_failed,
     explain_running,
-    has_all_trials,
+    not_needed,
     parents_of,
     usual_seconds,
 )
 
 GOOD = ("ok", "pruned")
+AT_WORK = ("running", "transferring")
 
 
 def explain(run: RunFolder, pool: Pool | None, wanted: str = "", pool_name: str | None = None) -> list[Explanation]:
@@ -36,7 +47,7 @@ def explain(run: RunFolder, pool: Pool | None, wanted: str = "", pool_name: str 
     names: Mapping[str, str] = read_manifest(run)["regions"]
     slug, node = find(run, names, wanted) if wanted else ("", None)
     seen = Run(run, names, look(run, names, pool, pool_name), time.time())
-    found = list(explain_dags(run, seen.queue))
+    found = list(explain_dags(run, seen.queue, seen.finished))
     if node is not None:
         return [*found, *seen.node(node)]
     for one in [slug] if slug else names:
@@ -83,6 +94,14 @@ class Region:
         """All tries of all its nodes."""
         return read_attempts(self.run, self.spec.slug)
 
+    @cached_property
+    def tries(self) -> dict[NodeName, list[Attempt]]:
+        """The same by node."""
+        found: dict[NodeName, list[Attempt]] = {}
+        for attempt in self.attempts:
+            found.setdefault(attempt.node, []).append(attempt)
+        return found
+
 
 class Run:
     """A run as it stands now."""
@@ -101,10 +120,28 @@ class Run:
             self.read[slug] = Region(self.run, read_spec(folder.spec), Journal(folder.journal).read())
         return self.read[slug]
 
+    def finished(self, dag: Path) -> bool:
+        """Return whether all regions of a graph have their champions."""
+        slugs = self.names if dag == self.run.study_dag else [dag.parent.name]
+        finals = [self.known(slug).history.final for slug in slugs]
+        return all(final is not None and final.ok for final in finals)
+
+    def works_on(self, slug: str) -> bool:
+        """Return whether a DAGMan works on a region: on its own graph, or on the study's."""
+        return self.queue.works_on([self.run.study_dag, self.run.region(slug).dag])
+
+    def status(self, region: Region) -> tuple[str, str]:
+        """Return how a region stands, and why; nothing is to be done for one that DAGMan works on."""
+        status, reason = region_status(region.spec, region.history)
+        waits = region.spec.start.source and not region.history.proposals
+        if status == "unfinished" and not waits and self.works_on(region.spec.slug):
+            return status, ""
+        return status, reason
+
     def region(self, slug: str, *, whole: bool) -> Iterator[Explanation]:
         """Explain a region: why it has stopped, what failed; with `whole`, every trial that failed."""
         region = self.known(slug)
-        status, reason = region_status(region.spec, region.history)
+        status, reason = self.status(region)
         failed = {number: one for number, one in region.history.settled.items() if one.status not in GOOD}
         if status == "failed":
             yield Explanation(region.spec.name, "stopped", reason, "the other regions go on")
@@ -128,17 +165,19 @@ class Run:
             )
 
     def jobs(self, slug: str) -> Iterator[Explanation]:
-        """Explain the jobs in the queue that are held, idle, or slower than others; with a region, all that run."""
+        """Explain the jobs in the queue that do not run, or slower than others; with a region, all that run."""
         mine = [job for job in self.queue.jobs if not slug or job.node.rpartition("_")[0] == slug]
         for job in mine:
             if job.status == "held":
                 yield self.held(job)
-        yield from explain_idle(self.queue, [job.node for job in mine if job.status == "idle"], self.now)
+        yield from explain_idle(self.queue, {job.node for job in mine if job.status == "idle"}, self.now)
         for job in mine:
-            if job.status in ("running", "transferring"):
+            if job.status in AT_WORK:
                 found = self.running(job.node)
                 if slug or found.state == "slow":
                     yield found
+            elif job.status not in ("held", "idle"):
+                yield explain_other(job, self.now)
 
     def held(self, job: QueuedJob) -> Explanation:
         """Explain a job that is held."""
@@ -158,8 +197,7 @@ class Run:
         region = self.known(node.slug)
         settled = region.history.final if node.number is None else region.history.settled[node.number]
         assert settled is not None  # noqa: S101 (both callers have seen it)
-        mine = [attempt for attempt in region.attempts if attempt.node == node]
-        return explain_failed(self.run, node, settled, mine)
+        return explain_failed(self.run, node, settled, region.tries.get(node, []))
 
     def node(self, node: NodeName) -> Iterator[Explanation]:
         """Explain one node, whatever its state."""
@@ -169,11 +207,11 @@ class Run:
         if job is not None and job.status == "held":
             yield self.held(job)
         elif job is not None and job.status == "idle":
-            yield from explain_idle(self.queue, [str(node)], self.now)
+            yield from explain_idle(self.queue, {str(node)}, self.now)
         elif job is not None:
-            yield self.running(str(node))
+            yield self.running(str(node)) if job.status in AT_WORK else explain_other(job, self.now)
         elif settled is not None and settled.status in GOOD:
-            yield explain_done(node, settled, region.attempts, self.now)
+            yield explain_done(node, settled, region.history, region.attempts, self.now)
         if settled is not None and settled.status not in GOOD:
             yield self.failed(node)
         elif settled is None and job is None:
@@ -185,15 +223,14 @@ class Run:
         name = str(node)
         if status == "failed":
             return Explanation(name, "not run", f"its region has stopped: {reason}")
-        if node.number is not None and has_all_trials(region.spec, region.history):
-            return Explanation(
-                name, "not needed", "the search of its region has all its trials; this node does nothing"
-            )
+        spare = self.spare(node)
+        if spare:
+            return Explanation(name, "not needed", f"{spare}; this node does nothing")
         waits = [parent for parent in parents_of(self.run, node) if not self.ended(parent)]
         if waits:
             shown = some([f"{parent}{self.state(parent)}" for parent in waits])
             return Explanation(name, "waiting", f"for {shown}")
-        if not self.queue.running:
+        if not self.works_on(node.slug):
             return Explanation(name, "not run", "no DAGMan works on it; see above")
         limit = self.limit(node.slug)
         if limit:
@@ -202,10 +239,19 @@ class Run:
         return Explanation(name, "waiting", text, f"{self.run.path}/manager.log says what PRE and POST did")
 
     def ended(self, node: NodeName) -> bool:
-        """Return whether nothing waits for a node any more."""
+        """Return whether nothing waits for a node any more, however it ended."""
+        if str(node) in self.queue.by_node:
+            return False
+        history = self.known(node.slug).history
+        settled = history.final if node.number is None else history.settled.get(node.number)
+        return settled is not None or bool(self.spare(node))
+
+    def spare(self, node: NodeName) -> str:
+        """Return why a node without job and outcome does nothing; nothing where it does something."""
         region = self.known(node.slug)
-        spare = node.number is not None and has_all_trials(region.spec, region.history)
-        return region.history.outcome(node.number) is not None or spare
+        if node.number is None:
+            return ""
+        return not_needed(self.run, region.spec, region.history, node.number, self.now)
 
     def state(self, node: NodeName) -> str:
         """Return in brackets where a node is, as far as the queue says it."""

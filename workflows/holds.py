@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from workflows.attempts import NO_MEMORY, is_too_small
+
 
 @dataclass(frozen=True, slots=True)
 class HoldKind:
@@ -58,9 +60,12 @@ _LIMIT = re.compile(r"EnteredCurrentStatus\s*>\s*(\d+)")
 _SPARED = re.compile(r"HoldReasonCode\s+(?:=!=|isnt)\s+(\d+)")
 
 
-def kind_of(code: int) -> HoldKind:
-    """Return what a hold's code means."""
-    return KINDS.get(code, UNKNOWN)
+def kind_of(code: int, subcode: int = 0) -> HoldKind:
+    """Return what a hold's code means; by its subcode the rules of a machine or a pool are for memory or disk."""
+    kind = KINDS.get(code, UNKNOWN)
+    if is_too_small(code, subcode) and kind.advice != _MORE_MEMORY:
+        return HoldKind(f"{kind.meaning}, for its {'memory' if subcode == NO_MEMORY else 'disk'}", _MORE_MEMORY)
+    return kind
 
 
 def removed_after(rule: str, status: int = 5) -> int | None:

@@ -43,9 +43,10 @@ from workflows.names import (
 from workflows.neighbours import read_shared
 from workflows.observations import observations
 from workflows.pruning import rungs
-from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
+from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec, search_is_over
+from workflows.regionspec import spent as spent
 from workflows.space import Value, seed_of, with_defaults
-from workflows.study import TRAIN_SETTINGS, Search
+from workflows.study import TRAIN_SETTINGS
 from workflows.submit_syntax import classad_string
 from workflows.tuning import propose, ranked
 
@@ -75,7 +76,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         if node.number not in history.settled:
             check_not_hopeless(history, spec)
         if node.number not in history.proposals:
-            if _is_over(spec.search, history):
+            if search_is_over(spec.search, history):
                 return False
             _propose(folder, spec, journal, history, node.number)
             history = journal.read()
@@ -106,11 +107,6 @@ def _with_champion(trial: Trial, folder: RegionFolder, spec: RegionSpec) -> Tria
     return replace(trial, champion=standing, sha256={**trial.sha256, **_digests(spec, [], standing)})
 
 
-def _is_over(search: Search, history: History) -> bool:
-    """Return whether nothing more is to be proposed: the budget is spent, or lanes have taken all trials."""
-    return len(history.proposals) >= search.trials or (0 < search.budget <= spent(history))
-
-
 def _past_deadline(run: RunFolder, spec: RegionSpec) -> bool:
     """Return whether the study has had its time, which begins here where it has not begun."""
     return bool(spec.deadline) and time.time() >= _started(run) + spec.deadline
@@ -128,11 +124,6 @@ def _started(run: RunFolder) -> float:
             os.link(part, run.started)  # whole or not at all, and never over what is there
         part.unlink()
     return float(json.loads(run.started.read_text(encoding="utf-8"))["started"])
-
-
-def spent(history: History) -> float:
-    """Return the seconds that a region's trials have trained, those that were tried again included."""
-    return history.attempt_seconds + sum(settled.seconds for settled in history.settled.values())
 
 
 def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History, number: int) -> None:

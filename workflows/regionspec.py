@@ -126,6 +126,16 @@ def hopeless(history: History, spec: RegionSpec) -> str:
     return f"the first {len(failures)} trials failed, so it stops (give_up_after: {most}); {reasons}"
 
 
+def search_is_over(search: Search, history: History) -> bool:
+    """Return whether nothing more is to be proposed: the budget is spent, or lanes have taken all trials."""
+    return len(history.proposals) >= search.trials or (0 < search.budget <= spent(history))
+
+
+def spent(history: History) -> float:
+    """Return the seconds that a region's trials have trained, those that were tried again included."""
+    return history.attempt_seconds + sum(settled.seconds for settled in history.settled.values())
+
+
 def check_not_hopeless(history: History, spec: RegionSpec) -> None:
     """Raise GiveUpError when the first `search.give_up_after` trials of the region all failed."""
     reason = hopeless(history, spec)

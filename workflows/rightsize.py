@@ -7,14 +7,14 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from workflows.attempts import Attempt
+from workflows.attempts import NO_DISK, NO_MEMORY, RESOURCE_HOLDS, Attempt
 
 HEAD_ROOM = 1.25
-CUT_OFF = 1.5  # where a job was held for its memory or disk, nobody knows how much it would have used
+CUT_OFF = (
+    1.5  # where jobs were held for their memory or disk, and none got on with more, nobody knows how much they need
+)
 STEP = 64.0  # MB
 OTHERS = 2.0  # a region that needs more than so many times the median gets lines of its own
-RESOURCE_HOLDS = {21, 26, 34}  # HTCondor's codes of holds by the worker's or the manager's rules, and its own
-NO_MEMORY, NO_DISK = 102, 104  # their subcodes
 
 SIZES = {"memory": ("memory_mb", NO_MEMORY), "disk": ("disk_mb", NO_DISK)}
 
@@ -50,9 +50,18 @@ def _size(attempts: Sequence[Attempt], key: str, subcode: int) -> Size | None:
     if not used or not asked:
         return None
     peak = max(used)
-    holds = (hold for attempt in attempts for hold in attempt.holds)
-    too_small = any(hold.code in RESOURCE_HOLDS and hold.subcode == subcode for hold in holds)
-    need = max(peak, max(asked)) * CUT_OFF if too_small else peak * HEAD_ROOM
+    too_small = [
+        hold.asked.get(key, attempt.asked.get(key, 0.0))
+        for attempt in attempts
+        for hold in attempt.holds
+        if hold.code in RESOURCE_HOLDS and hold.subcode == subcode
+    ]
+    if too_small:
+        good = [attempt.asked.get(key, 0.0) for attempt in attempts if attempt.exit_code == 0]
+        enough = max((size for size in good if size > max(too_small)), default=None)
+        need = max(peak, max(asked)) * CUT_OFF if enough is None else max(peak, enough)
+    else:
+        need = peak * HEAD_ROOM
     return Size(max(asked), peak, math.ceil(need / STEP) * STEP)
 
 

@@ -14,7 +14,7 @@ from workflows.pricetable import PriceTable
 from workflows.regionspec import RegionSpec, read_spec
 from workflows.report import read_manifest
 from workflows.rightsize import Sizes, measure, study_lines
-from workflows.usage import Taken, Usage, sum_up, take
+from workflows.usage import HOUR, Taken, Usage, slot_seconds, sum_up, take
 
 POINT = 0.01  # of a metric
 
@@ -120,5 +120,5 @@ def _machines(attempts: list[Attempt], now: float) -> dict[str, float]:
         for leg in attempt.legs:
             known = [leg.facts[fact] for fact in ("instance_type", "life_cycle", "gpu") if leg.facts.get(fact)]
             kind = ", ".join(known) or "unknown"
-            hours[kind] = hours.get(kind, 0.0) + gpus * leg.running.seconds(now) / 3600.0
+            hours[kind] = hours.get(kind, 0.0) + gpus * slot_seconds(leg, now) / HOUR
     return hours

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workflows import condor
 from workflows.daglog import DagState, read_dag_log
@@ -15,6 +15,8 @@ from workflows.names import RegionFolder, RunFolder, dagman_file, parse_node
 from workflows.pool import Pool
 from workflows.regionspec import read_spec
 from workflows.report import read_manifest
+
+CRASHED = "crashed"  # its log has no end, and it is not in the queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class RegionStatus:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """A whole run. `dag` is what DAGMan does: not submitted, idle, running, held, removed or ended."""
+    """A whole run. `dag` is what DAGMan does: not submitted, idle, running, held, removed, ended or crashed."""
 
     study: str
     run: str
@@ -51,24 +53,23 @@ class RunStatus:
     @property
     def over(self) -> bool:
         """Whether nothing will change any more by itself."""
-        return self.dag in ("ended", "removed")
+        return self.dag in ("ended", "removed", CRASHED)
 
 
 def read_status(run: RunFolder, pool: Pool | None) -> RunStatus:
     """Read journals, DAGMan's event log and the queue."""
     manifest = read_manifest(run)
     slugs = list(manifest["regions"])
-    dags, note = _dags(run, slugs, pool)
+    dags = _dags(run, slugs)
+    note = "" if pool else "no pool is running here: what is in the queue is not known"
     jobs: list[condor.QueuedJob] = []
     if pool is not None:
         try:
-            for dag in dags:
-                if dag.ended is None:
-                    jobs += condor.query_jobs(pool, dag.cluster)
+            dags, jobs = _ask(pool, run, slugs, dags)
         except PoolError as error:
             note = f"running, idle and held jobs are unknown: {error}"
     latest = max(dags, key=lambda dag: dag.started or 0.0, default=None)
-    active = [dag for dag in dags if dag.ended is None]
+    active = [dag for dag in dags if dag.ended is None and dag.status != CRASHED]
     by_region = _count_jobs(jobs)
     return RunStatus(
         study=manifest["study"],
@@ -84,12 +85,24 @@ def read_status(run: RunFolder, pool: Pool | None) -> RunStatus:
     )
 
 
-def _dags(run: RunFolder, slugs: Sequence[str], pool: Pool | None) -> tuple[list[DagState], str]:
+def _dags(run: RunFolder, slugs: Sequence[str]) -> list[DagState]:
     """Return the state of the study's DAG and of regions' DAGs that were submitted alone."""
-    note = "" if pool else "no pool is running here: what is in the queue is not known"
     dags = [run.study_dag, *(run.region(slug).dag for slug in slugs)]
     logs = (dagman_file(dag, "dagman.log") for dag in dags)
-    return [state for log in logs if (state := read_dag_log(log))], note
+    return [state for log in logs if (state := read_dag_log(log))]
+
+
+def _ask(
+    pool: Pool, run: RunFolder, slugs: Sequence[str], dags: list[DagState]
+) -> tuple[list[DagState], list[condor.QueuedJob]]:
+    """Return the same states, those of DAGMans that crashed as such, and the jobs of the others."""
+    clusters = {dag.cluster for dag in dags if dag.ended is None}
+    dagmans, ads = condor.query_dags(pool, clusters)
+    gone = clusters - {job.cluster for job in condor.jobs_of(dagmans)}
+    if gone:
+        now = _dags(run, slugs)  # they may have ended since their logs were read
+        dags = [replace(dag, status=CRASHED) if dag.ended is None and dag.cluster in gone else dag for dag in now]
+    return dags, condor.jobs_of(ads)
 
 
 def _count_jobs(jobs: Sequence[condor.QueuedJob]) -> dict[str, Counter[str]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +20,15 @@ from workflows.submission import rescue_files
 
 RULES_EVERY = 60  # seconds between two looks of HTCondor at a job's own rules
 SHOWN = 4  # names in one line
+
+# What PRE adds to the requirements of a node that a machine failed: see `attempt.sub`.
+_AVOIDED = re.compile(r'TARGET\.Machine (?:=!=|isnt) "((?:[^"\\]|\\.)*)" \|\| time\(\) > (\d+)')
+
+OF_OTHERS = {  # what to say of jobs that neither wait, run nor are held: how it came, and what follows
+    "suspended": ("its machine has stopped it for a while", "it goes on when the machine lets it"),
+    "removed": ("it was removed, but its machine has not let it go", "condor_rm -forcex JOB ends it for good"),
+    "completed": ("it has ended, and is about to leave the queue", "HTCondor needs a moment"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +70,9 @@ class Queue:
     holds: Mapping[str, condor.Held] = field(default_factory=dict)  # by node
     by_node: dict[str, condor.QueuedJob] = field(default_factory=dict)
 
-    @property
-    def running(self) -> bool:
-        """Whether a DAGMan is at work."""
-        return any(dag.alive for dag in self.dags)
+    def works_on(self, dags: Collection[Path]) -> bool:
+        """Return whether a DAGMan is at work on one of these graphs."""
+        return any(dag.alive for dag in self.dags if dag.path in dags)
 
 
 def look(run: RunFolder, slugs: Iterable[str], pool: Pool | None, pool_name: str | None = None) -> Queue:
@@ -90,23 +100,27 @@ def _no_pool(name: str | None) -> str:
 
 
 def _ask(pool: Pool, states: Sequence[tuple[Path, DagState]]) -> Queue:
-    dags, jobs, idle = [], [], []
-    holds: dict[str, condor.Held] = {}
+    clusters = [state.cluster for _, state in states if state.ended is None]
+    dagmans, ads = condor.query_dags(pool, clusters, whole=True)
+    there = {job.cluster: job for job in condor.jobs_of(dagmans)}
+    dags = []
     for path, state in states:
-        queued = condor.query_status(pool, state.cluster) if state.ended is None else None
-        dags.append(Dag(path, state, queued, condor.query_hold(pool, state.cluster) if queued == "held" else ""))
-        if state.ended is None:
-            jobs += condor.query_jobs(pool, state.cluster)
-            idle += condor.query_idle(pool, state.cluster)
-            holds |= condor.query_held(pool, state.cluster)
-    slots = condor.query_slots(pool) if idle else []
-    free = condor.query_slots(pool, now=True) if idle else []
+        job = there.get(state.cluster)
+        if job is None and state.ended is None:  # it may have ended since its log was read
+            state = read_dag_log(dagman_file(path, "dagman.log")) or state
+        dags.append(Dag(path, state, job.status if job else None, job.hold_reason if job else ""))
+    jobs, idle = condor.jobs_of(ads), condor.idle_kinds(ads)
+    slots, free = condor.query_slots_now(pool) if idle else ([], [])
     by_node = {job.node: job for job in jobs}
+    holds = condor.holds_of(ads)
     return Queue(tuple(dags), tuple(jobs), tuple(idle), tuple(slots), tuple(free), "", holds, by_node)
 
 
-def explain_dags(run: RunFolder, queue: Queue) -> Iterator[Explanation]:
-    """Say what is wrong with the graphs; nothing of those that DAGMan works on or has done."""
+def explain_dags(run: RunFolder, queue: Queue, finished: Callable[[Path], bool]) -> Iterator[Explanation]:
+    """Say what is wrong with the graphs; nothing of those that DAGMan works on or has done.
+
+    Nor of one that failed whose regions are all `finished`, if another graph was submitted later that did it.
+    """
     if queue.unknown:
         yield Explanation(
             "queue",
@@ -120,8 +134,13 @@ def explain_dags(run: RunFolder, queue: Queue) -> Iterator[Explanation]:
         )
     for dag in queue.dags:
         found = _explain_dag(run, dag, known=not queue.unknown)
-        if found:
+        if found and not (dag.state.ended is not None and _followed(dag, queue) and finished(dag.path)):
             yield found
+
+
+def _followed(dag: Dag, queue: Queue) -> bool:
+    """Return whether another graph was submitted after this one."""
+    return any((other.state.started or 0.0) > (dag.state.started or 0.0) for other in queue.dags)
 
 
 def _explain_dag(run: RunFolder, dag: Dag, *, known: bool) -> Explanation | None:
@@ -146,6 +165,9 @@ def _explain_dag(run: RunFolder, dag: Dag, *, known: bool) -> Explanation | None
             f"its job {state.cluster} is held, and nothing new is submitted: {dag.hold_reason or 'no reason is given'}"
         )
         return Explanation(name, "held", text, f"condor_release {state.cluster}")
+    if dag.queued == "removed":
+        text = f"its job {state.cluster} was removed: DAGMan takes its jobs out of the queue and notes what is done"
+        return Explanation(name, "removed", text, f"wait until it has left the queue; to go on then: {again}")
     if dagman_file(dag.path, "halt").exists():
         text = "it is halted: nothing new is submitted while its file .halt is there"
         return Explanation(name, "halted", text, f"rm {dagman_file(dag.path, 'halt')}")
@@ -159,7 +181,7 @@ def _explain_dag(run: RunFolder, dag: Dag, *, known: bool) -> Explanation | None
 
 def explain_held(job: condor.QueuedJob, held: condor.Held, now: float) -> Explanation:
     """Say why a job is held, for how long, and what ends that."""
-    kind = kind_of(held.code)
+    kind = kind_of(held.code, held.subcode)
     since = max(now - job.since, 0.0)
     reason = job.hold_reason or "no reason is given"
     return Explanation(
@@ -186,7 +208,15 @@ def _ends_hold(held: condor.Held, since: float) -> str:
     )
 
 
-def explain_idle(queue: Queue, wanted: Sequence[str], now: float) -> Iterator[Explanation]:
+def explain_other(job: condor.QueuedJob, now: float) -> Explanation:
+    """Say what HTCondor does with a job that neither waits, runs nor is held."""
+    what, advice = OF_OTHERS.get(job.status, ("the queue does not say what it does", "condor_q -long JOB says more"))
+    where = f" ({job.machine})" if job.machine else ""
+    text = f"for {duration(max(now - job.since, 0.0))}{where}: {what}"
+    return Explanation(job.node, job.status, text, advice.replace("JOB", job.job))
+
+
+def explain_idle(queue: Queue, wanted: Collection[str], now: float) -> Iterator[Explanation]:
     """Say why the jobs of these nodes are idle: one explanation for each kind of job."""
     for ad, nodes in queue.idle:
         shown = [node for node in nodes if node in wanted]
@@ -194,7 +224,7 @@ def explain_idle(queue: Queue, wanted: Sequence[str], now: float) -> Iterator[Ex
         if not jobs:
             continue
         waited = max(now - min(job.since for job in jobs), 0.0)
-        why, advice = _why_idle(ad, queue)
+        why, advice = _why_idle(ad, queue, now)
         limit = removed_after(condor.rule_of(ad, "PeriodicRemove"), status=1)
         if limit is not None:
             advice += f"; a job that is idle for {duration(limit)} is removed"
@@ -202,7 +232,7 @@ def explain_idle(queue: Queue, wanted: Sequence[str], now: float) -> Iterator[Ex
         yield Explanation(some(shown), "idle", f"for {duration(waited)}: {why}", advice, tuple(before[:SHOWN]))
 
 
-def _why_idle(ad: condor.ClassAd, queue: Queue) -> tuple[str, str]:
+def _why_idle(ad: condor.ClassAd, queue: Queue, now: float) -> tuple[str, str]:
     if not queue.slots:
         return (
             "the pool has no slot at all",
@@ -210,12 +240,24 @@ def _why_idle(ad: condor.ClassAd, queue: Queue) -> tuple[str, str]:
         )
     match = condor.match(ad, queue.slots)
     if not match.matching:
+        avoided = [found for clause in match.clauses if (found := _AVOIDED.fullmatch(clause.text))]
+        avoided = [found for found in avoided if int(found[2]) > now]
+        if avoided:
+            kept = [clause.text for clause in match.clauses if clause.text not in {found[0] for found in avoided}]
+            match = condor.match(condor.with_requirements(ad, kept), queue.slots)
+        if match.matching:
+            hosts = [f"{found[1]} failed a job and is avoided until {_clock(int(found[2]))}" for found in avoided]
+            return some(hosts), "this passes by itself; there is nothing to change"
         return mismatch(match), "change what `job` asks for in study.yaml, or add a machine that offers it"
     free = condor.match(ad, queue.free).matching if queue.free else ()
     if free:
         return f"{len(free)} slots that match are free", "it gets one when the pool hands slots out next"
     count = len(match.matching)
     return f"all {count} slots that match ({some(match.matching)}) are busy", "it waits its turn; more workers help"
+
+
+def _clock(when: float) -> str:
+    return time.strftime("%H:%M", time.localtime(when))
 
 
 def some(names: Sequence[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +14,7 @@ from workflows.journal import History, Settled
 from workflows.names import NODES_DAG, NodeName, RunFolder, parse_node
 from workflows.plaintext import duration, printable
 from workflows.pricetable import PriceTable
-from workflows.regionspec import RegionSpec
+from workflows.regionspec import RegionSpec, search_is_over
 from workflows.usage import Taken, take
 from workflows.whyqueue import Explanation
 
@@ -28,7 +30,7 @@ WORD = {
 }
 MEND = {
     "bad_input": "data, network or settings are wrong: no retry helps; mend them and generate a new run",
-    "machine": "submit the DAG again: the node runs again, and this outcome does not count",
+    "machine": "when the DAG has ended, submit it again: the node runs again, and this outcome does not count",
     "diverged": "it counts as the worst value seen; the search goes on",
     "removed": "it counts as failed; where the deadline or a hold was the reason, see `job` in study.yaml",
 }
@@ -66,15 +68,18 @@ def _tail(path: Path, lines: int = TAIL) -> list[str]:
     return [f"{path.name}: {printable(line)[:300]}" for line in kept]
 
 
-def explain_done(node: NodeName, settled: Settled, attempts: Sequence[Attempt], now: float) -> Explanation:
-    """Compare a trial that succeeded with the others of its region; `attempts` are all of the region's."""
+def explain_done(
+    node: NodeName, settled: Settled, history: History, attempts: Sequence[Attempt], now: float
+) -> Explanation:
+    """Compare a trial that succeeded with the others of its region that did; `attempts` are all of the region's."""
     taken = {one.node: one for one in take(attempts, {node: settled.seconds}, PriceTable(), now)}
     own = taken.get(node)
     value = "" if settled.value is None else f" with {settled.value:.4f}"
     why = f"it ended{value} after {duration(settled.seconds)} of training"
     if own is None:
         return Explanation(str(node), settled.status, why, details=("no event log of its job was found",))
-    others = [one for other, one in taken.items() if other.number is not None and other != node]
+    good = {NodeName(node.slug, number) for number, other in history.settled.items() if other.ok} - {node}
+    others = [one for other, one in taken.items() if other in good]
     lines = list(_compared(own, others))
     slow = others and own.slot > max(SLOW * statistics.median(one.slot for one in others), WORTH_A_LOOK)
     mine = [attempt for attempt in attempts if attempt.node == node]
@@ -131,6 +136,19 @@ def parents_of(run: RunFolder, node: NodeName) -> list[NodeName]:
     return found
 
 
-def has_all_trials(spec: RegionSpec, history: History) -> bool:
-    """Return whether a region's search has all its trials, so that further nodes of lanes do nothing."""
-    return history.ended >= spec.search.trials
+def not_needed(run: RunFolder, spec: RegionSpec, history: History, number: int, now: float) -> str:
+    """Return why a trial without job and outcome will have none, as PRE sees it; nothing where it is to come."""
+    if spec.deadline and now >= _started(run) + spec.deadline:
+        return "the study's deadline has passed"
+    if number in history.proposals or not search_is_over(spec.search, history):
+        return ""
+    full = len(history.proposals) >= spec.search.trials
+    return "the search of its region has all its trials" if full else "the budget of its region's search is spent"
+
+
+def _started(run: RunFolder) -> float:
+    """Return when the run's first trial was prepared; never, where that is not known."""
+    try:
+        return float(json.loads(run.started.read_text(encoding="utf-8"))["started"])
+    except (OSError, KeyError, TypeError, ValueError):
+        return math.inf

@@ -162,6 +162,62 @@ def test_what_was_done_since_a_checkpoint_is_lost():
     assert [seconds(leg.running) for leg in one.legs] == [55, 35]
 
 
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_job_that_runs_has_its_gpus(suite):
+    """The table of what was asked for comes at the end of a leg: a long training would have no GPU until then."""
+    text = (RECORDINGS / suite / "regions" / "germany" / "trials" / "0000" / "job.log").read_text()
+    [running] = attempts_of(parse_events(text[: text.index("\n004 ") + 1]))
+    assert running.legs[0].running.end is None and running.asked == {"gpus": 1}
+    with_more = STARTED.replace("local\n...", "local\n\tGPUs = 4\n...")
+    assert attempt(with_more).asked == {"gpus": 4} and attempt().asked == {}
+
+
+ASKED = "\tPartitionable Resources :    Usage  Request Allocated Assigned\n\t   Memory (MB) : {used} {asked} {asked}"
+
+
+@pytest.mark.parametrize(("code", "subcode", "ending"), [(34, 102, "held"), (21, 104, "held"), (1022, 0, "evicted")])
+def test_a_job_that_was_too_small_goes_back_to_the_queue_without_a_hold(code, subcode, ending):
+    """HTCondor 25.2 and later, where the submit file has retry_request_memory."""
+    title = f"Job was evicted. Code {code} Subcode {subcode}\n\t0  -  Run Bytes Sent By Job\n"
+    one = attempt(
+        event(4, f"{title}\tReason: Job has gone over cgroup memory limit\n{ASKED.format(used=256, asked=256)}", 60),
+        STARTED.replace("05:00:10", "05:02:00"),
+        event(
+            5, f"Job terminated.\n\t(1) Normal termination (return value 0)\n{ASKED.format(used=400, asked=512)}", 200
+        ),
+    )
+    assert endings(one) == [(ending, False), ("done", True)]
+    assert one.asked == {"memory_mb": 512}
+    if ending == "evicted":
+        assert one.holds == ()
+        return
+    [hold] = one.holds
+    assert (hold.code, hold.subcode, seconds(hold.held)) == (code, subcode, 0)
+    assert hold.asked == {"memory_mb": 256} and "memory limit" in hold.reason
+
+
+def test_a_hold_that_follows_its_eviction_is_one_hold():
+    one = attempt(
+        event(4, "Job was evicted. Code 34 Subcode 102\n\tReason: too much memory", 60),
+        event(6, "Image size of job updated: 2", 60),
+        event(12, "Job was held.\n\ttoo much memory\n\tCode 34 Subcode 102", 61),
+        event(13, "Job was released.", 90),
+    )
+    assert endings(one) == [("held", False)] and [seconds(hold.held) for hold in one.holds] == [29]
+
+
+@pytest.mark.parametrize(("later", "ending"), [(1, "held"), (30, "evicted")])
+def test_what_comes_long_after_an_eviction_is_not_its_cause(later, ending):
+    """A job that waits after an eviction may be held or removed for another reason."""
+    size = event(6, "Image size of job updated: 2", 60)
+    one = attempt(
+        event(4, "Job was evicted.\n\tPreempted", 60),
+        size,
+        event(12, "Job was held.\n\tlunch\n\tCode 1 Subcode 0", 60 + later),
+    )
+    assert endings(one) == [(ending, False)] and [hold.code for hold in one.holds] == [1]
+
+
 def test_a_machine_that_vanished():
     one = attempt(
         event(22, "Job disconnected, attempting to reconnect\n    Socket closed", 30),

@@ -18,9 +18,11 @@ from workflows.daglog import DagState
 from workflows.explain import Run, explain, find
 from workflows.holds import kind_of, removed_after
 from workflows.journal import Journal, Settled
-from workflows.names import NodeName, RunFolder
+from workflows.names import NodeName, RunFolder, dagman_file
+from workflows.pool import Pool
 from workflows.report import read_manifest
 from workflows.whyqueue import Dag, Queue, explain_dags, explain_held
+from workflows.whytrial import not_needed
 
 RULE = "JobStatus == 5 && (HoldReasonCode =?= 47 || time() - EnteredCurrentStatus > 3600)"
 RECORDED = Path(__file__).parent / "eventlogs" / "trixie"
@@ -84,7 +86,7 @@ def test_a_failed_trial_with_its_machine_and_last_words(run):
         "a\n" * 99 + "no \x1b GPU\n"
     )
     [failed] = works(run).node(NodeName("united-kingdom", 1))
-    assert failed.state == "failed" and "no GPU" in failed.why and "submit the DAG again" in failed.advice
+    assert failed.state == "failed" and "no GPU" in failed.why and "when the DAG has ended" in failed.advice
     assert any("exit code 75" in line and "V100" in line for line in failed.details)
     assert failed.details[-1] == "job.err: no ? GPU" and len(failed.details) < 10
 
@@ -102,6 +104,13 @@ def test_a_trial_that_succeeded_beside_the_others(run):
     assert any("1 holds" in line for line in done.details) and any("held: a look" in line for line in done.details)
 
 
+def test_a_trial_is_compared_with_those_that_succeeded_alone(run):
+    bad = (Settled(0, "diverged"), Settled(2, "pruned", value=0.1))
+    settle(run, "germany", *bad, Settled(1, "ok", value=0.5, seconds=2.0))
+    [done] = works(run).node(NodeName("germany", 1))
+    assert done.details and not any("median" in line for line in done.details)
+
+
 def test_what_a_node_waits_for(run):
     seen = works(run, queued("germany_t0000", "idle"))
     [waits] = seen.node(NodeName("germany", 2))
@@ -116,6 +125,73 @@ def test_what_a_node_waits_for(run):
     settle(run, "germany", *(Settled(n, "ok", value=0.5) for n in (2, 3)))
     [final] = works(run).node(NodeName("germany", None))
     assert final.state == "waiting" and "PRE" in final.why
+
+
+@pytest.mark.parametrize("status", ["removed", "machine", "diverged"])
+def test_nobody_waits_for_a_parent_that_ended_badly(run, status):
+    settle(run, "germany", Settled(0, "ok", value=0.5), Settled(1, status))
+    [found] = works(run).node(NodeName("germany", 2))
+    assert "all that it waits for has ended" in found.why
+    [found] = works(run, queued("germany_t0001", "running")).node(NodeName("germany", 2))  # it is run again
+    assert found.why == "for germany_t0001 (running)"
+
+
+def respec(run: RunFolder, slug: str, **changes) -> None:
+    path = run.region(slug).spec
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_nodes_that_a_search_does_not_need(run):
+    def state(number: int | None) -> tuple[str, str]:
+        [found] = works(run).node(NodeName("germany", number))
+        return found.state, found.why
+
+    search = json.loads(run.region("germany").spec.read_text())["search"]
+    settle(run, "germany", *(Settled(n, "ok", value=0.5, seconds=4.0) for n in range(2)))
+    assert state(2)[0] == "waiting"
+    respec(run, "germany", search=search | {"budget": 7})
+    assert state(2) == ("not needed", "the budget of its region's search is spent; this node does nothing")
+    assert "all that it waits for has ended" in state(None)[1]
+    respec(run, "germany", search=search)
+    assert state(None) == ("waiting", "for germany_t0002, germany_t0003")
+    settle(run, "germany", Settled(2, "removed"), Settled(3, "ok", value=0.5))
+    journal = run.region("germany").journal  # lanes: a node beyond the last trial, of which one was removed
+    assert "all its trials" in not_needed(run, works(run).known("germany").spec, Journal(journal).read(), 7, 0.0)
+
+
+def test_nodes_after_the_deadline_of_a_study(run):
+    settle(run, "germany", *(Settled(n, "ok", value=0.5) for n in range(2)))
+    respec(run, "germany", deadline=3600)
+    [found] = works(run).node(NodeName("germany", 2))
+    assert found.state == "waiting"  # nobody knows when it began
+    run.started.write_text(json.dumps({"started": time.time() - 4000}))
+    [found] = works(run).node(NodeName("germany", 2))
+    assert found.state == "not needed" and "deadline" in found.why
+    [final] = works(run).node(NodeName("germany", None))
+    assert "all that it waits for has ended" in final.why
+
+
+def test_a_region_that_dagman_works_on_is_not_to_be_submitted_again(run):
+    [region] = works(run).region("germany", whole=True)
+    assert region.why == "0 of 4 trials have ended, 0 of them failed"
+    state = DagState(1, "running", 0.0, None, None)
+    other = Queue((Dag(run.region("united-kingdom").dag, state, "running"),))
+    [region] = Run(run, read_manifest(run)["regions"], other, time.time()).region("germany", whole=True)
+    assert "submit the DAG again" in region.why
+
+
+def test_jobs_that_neither_wait_run_nor_are_held(run):
+    jobs = [
+        queued("germany_t0000", "suspended"),
+        queued("germany_t0001", "removed"),
+        queued("germany_t0002", "unknown"),
+    ]
+    seen = works(run, *jobs)
+    found = list(seen.jobs(""))
+    assert [one.state for one in found] == ["suspended", "removed", "unknown"]
+    assert all("for 100 s (slot1@a)" in one.why for one in found)
+    assert "condor_rm -forcex 7.0" in found[1].advice
+    assert list(seen.node(NodeName("germany", 1))) == [found[1]]
 
 
 def test_a_region_that_stopped_says_why(run):
@@ -135,9 +211,9 @@ def test_a_running_job_is_slow_beside_its_region(run):
     assert list(works(run, queued("germany_t0002", "running")).jobs("")) == []
 
 
-def held(code: int, rule: str = "", released: str = "", reason: str = "") -> whyqueue.Explanation:
+def held(code: int, rule: str = "", released: str = "", reason: str = "", subcode: int = 0) -> whyqueue.Explanation:
     job = queued("germany_t0000", "held", hold_reason=reason)
-    return explain_held(job, condor.Held(code, rule, released), job.since + 600)
+    return explain_held(job, condor.Held(code, rule, released, subcode), job.since + 600)
 
 
 def test_holds_in_words():
@@ -146,6 +222,10 @@ def test_holds_in_words():
     assert "condor_release 7.0" in found.advice and "removed in 50 min" in found.advice
     assert "next look" in held(34, RULE, "now").advice and "after a while" in held(13, RULE, "later").advice
     assert "memory" in held(34).advice and "no rule of its own" in held(34).advice
+    assert "memory_max" not in held(21).advice and held(26, subcode=1).advice == held(26).advice
+    for code, subcode, what in ((21, 102, "memory"), (26, 104, "disk")):
+        found = held(code, subcode=subcode)
+        assert f"rules held it, for its {what}" in found.why and "memory_max" in found.advice
     odd = held(999, "false")
     assert "HTCondor held it" in odd.why and "when this holds: false" in odd.advice
     assert (
@@ -160,9 +240,11 @@ def test_holds_in_words():
 )  # fmt: skip
 def test_whether_a_rule_releases_is_tried_out(release, since, expected):
     text = f"Requirements = true\nHoldReasonCode = 13\nEnteredCurrentStatus = {int(time.time()) - since}\n"
+    text += "HoldReasonSubCode = 2\n"
     ad = condor.parse_ad(f"{text}PeriodicRelease = {release}\nPeriodicRemove = {RULE}")
     found = condor.held_of(ad)
     assert (found.code, found.released, removed_after(found.removal)) == (13, expected, 3600)
+    assert found.subcode == 2 and ad["EnteredCurrentStatus"] >= time.time() - since - 60  # the ad is as it was
 
 
 def test_the_limit_of_a_rule_for_holds():
@@ -179,6 +261,7 @@ def test_the_limit_of_a_rule_for_holds():
     [
         (DagState(5, "running", 0.0, None, None), None, "crashed"),
         (DagState(5, "running", 0.0, None, None), "held", "held"),
+        (DagState(5, "running", 0.0, None, None), "removed", "removed"),
         (DagState(5, "idle", 0.0, None, None), "idle", "idle"),
         (DagState(5, "removed", 0.0, 9.0, 0), None, ""),
         (DagState(5, "removed", 0.0, 9.0, None), None, "removed"),
@@ -189,10 +272,28 @@ def test_the_limit_of_a_rule_for_holds():
 def test_what_became_of_dagman(run, state, known, expected):
     (run.path / "study.dag.lock").touch()
     (run.path / "study.dag.rescue002").touch()
-    found = list(explain_dags(run, Queue((Dag(run.study_dag, state, known, "lunch"),))))
+    found = list(explain_dags(run, Queue((Dag(run.study_dag, state, known, "lunch"),)), lambda _: True))
     assert [one.state for one in found] == ([expected] if expected else [])
     text = "".join(one.why + one.advice for one in found)
-    assert ("lock" in text) == (expected == "crashed") and ("rescue002" in text) == (expected in ("removed", "ended"))
+    assert ("lock" in text) == (expected == "crashed")
+    assert ("rescue002" in text) == (state.ended is not None and bool(expected))
+    assert ("wait until it has left" in text) == (known == "removed")
+
+
+def test_a_graph_that_failed_is_forgotten_when_a_later_one_finished_its_regions(run):
+    region = run.region("germany").dag
+    failed, good = DagState(5, "ended", 1.0, 2.0, 1), DagState(6, "ended", 3.0, 4.0, 0)
+    seen = Run(
+        run, read_manifest(run)["regions"], Queue((Dag(run.study_dag, good, None), Dag(region, failed, None))), 9.0
+    )
+    [found] = explain_dags(run, seen.queue, seen.finished)
+    assert found.subject == "regions/germany/region.dag"
+    settle(run, "germany", Settled(None, "ok"))
+    seen = Run(run, seen.names, seen.queue, 9.0)
+    assert list(explain_dags(run, seen.queue, seen.finished)) == []
+    # The study's last node makes the report, which no region is.
+    alone = Queue((Dag(run.study_dag, failed, None),))
+    assert [one.state for one in explain_dags(run, alone, lambda _: True)] == ["ended"]
 
 
 def test_without_a_pool_it_says_what_it_cannot_know(run):
@@ -210,6 +311,64 @@ def test_a_pool_without_slots(run):
     assert "no slot at all" in idle.why
 
 
+def slot(name: str, **values: object) -> condor.ClassAd:
+    lines = [
+        f"{key} = {json.dumps(value)}" for key, value in ({"Machine": name, "Name": f"slot1@{name}"} | values).items()
+    ]
+    return condor.parse_ad("\n".join(["Requirements = true", *lines]))
+
+
+@pytest.mark.parametrize(
+    ("until", "color", "why"),
+    [(600, True, "gpu-1 failed a job and is avoided until "), (-600, True, "1 slots that match are free"),
+     (600, False, "no slot meets TARGET.Color is \"red\"")],
+)  # fmt: skip
+def test_a_machine_that_is_avoided_for_a_while_is_no_reason_to_change_the_study(run, until, color, why):
+    now = time.time()
+    wants = f'(TARGET.Machine =!= "gpu-1" || time() > {int(now) + until}) && (TARGET.Color =?= "red")'
+    ad = condor.parse_ad(f"Requirements = ({wants}) && TARGET.HasFileTransfer")
+    slots = (slot("gpu-1", HasFileTransfer=True, Color="red" if color else ""), slot("cpu-1", HasFileTransfer=True))
+    job = queued("germany_t0000", "idle")
+    queue = Queue((), (job,), ((ad, (job.node,)),), slots, slots, by_node={job.node: job})
+    [idle] = whyqueue.explain_idle(queue, {job.node}, now)
+    assert why in idle.why and ("passes by itself" in idle.advice) == ("avoided" in idle.why)
+    assert "time()" not in idle.why and ("study.yaml" in idle.advice) == (not color)
+    if "avoided" in idle.why:
+        assert idle.why.endswith(time.strftime("%H:%M", time.localtime(int(now) + until)))
+
+
+def ad_of(cluster: int, status: int, node: str = "", **values: object) -> condor.ClassAd:
+    known = {"ClusterId": cluster, "ProcId": 0, "JobStatus": status, "EnteredCurrentStatus": int(time.time()) - 90}
+    known |= {"DAGNodeName": node, "DAGManJobId": 5} if node else {}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in (known | values).items()]
+    return condor.parse_ad("\n".join(["Requirements = true", *lines]))
+
+
+def test_the_queue_and_the_slots_are_asked_once(run, monkeypatch):
+    ads = [
+        ad_of(5, 5, HoldReason="lunch"),
+        ad_of(7, 1, "germany_t0000"),
+        ad_of(8, 1, "germany_t0001"),
+        ad_of(9, 5, "united-kingdom_t0000", HoldReason="no file", HoldReasonCode=13, PeriodicRelease=False),
+        ad_of(10, 1, "united-kingdom_t0001", RequestCpus=8),
+        ad_of(11, 2, "united-kingdom_t0002"),
+    ]
+    slots = [slot("a", State="Unclaimed", Cpus=1, TotalSlotCpus=4), slot("b", State="Claimed")]
+    asked = []
+    monkeypatch.setattr(condor, "_query_queue", lambda pool, constraint, projection: asked.append(constraint) or ads)
+    monkeypatch.setattr(condor, "_query_slots", lambda pool: asked.append("slots") or slots)
+    for path, cluster in ((run.study_dag, 5), (run.region("germany").dag, 6)):
+        log = f"000 ({cluster:03d}.000.000) 2026-11-22 05:00:00 Job submitted from host: <127.0.0.1:1>\n...\n"
+        dagman_file(path, "dagman.log").write_text(log)
+    queue = whyqueue.look(run, ["germany"], Pool("default", "installed", (25, 14, 0)))
+    assert asked == ["ClusterId == 5 || DAGManJobId == 5 || ClusterId == 6 || DAGManJobId == 6", "slots"]
+    assert [(dag.queued, dag.hold_reason) for dag in queue.dags] == [("held", "lunch"), (None, "")]
+    assert [job.job for job in queue.jobs] == ["7.0", "8.0", "9.0", "10.0", "11.0"]
+    assert [nodes for _, nodes in queue.idle] == [("germany_t0000", "germany_t0001"), ("united-kingdom_t0001",)]
+    assert queue.holds == {"united-kingdom_t0000": condor.Held(13)}
+    assert [ad.get("Cpus") for ad in queue.slots] == [4, None] and [ad["Cpus"] for ad in queue.free] == [1]
+
+
 def test_stats_of_a_recorded_run(run, capsys, tmp_path):
     settle(run, "germany", *(Settled(n, "ok", value=0.5, seconds=2.0) for n in range(4)))
     final = Settled(None, "ok", metrics={"ndcg@5": 0.5}, baseline={"ndcg@5": 0.4}, seconds=3.0)
@@ -224,6 +383,7 @@ def test_stats_of_a_recorded_run(run, capsys, tmp_path):
     assert stats["total"]["lost_to_eviction"] > 0 and stats["machines"].keys() == {
         "g5.xlarge, spot, Tesla V100-PCIE-16GB"
     }
+    assert sum(stats["machines"].values()) == pytest.approx(stats["total"]["gpu_hours"])
     assert (tmp_path / "jobs.csv").read_text().count("\n") == 11
     assert main(["stats", str(run.path), "--trials"]) == 0
     shown = capsys.readouterr().out

@@ -135,6 +135,22 @@ def test_sizes_have_head_room():
     assert measure([job()]) == rightsize.Sizes(None, None, None)
 
 
+def test_what_was_enough_after_a_hold_is_asked_for_again():
+    def tried(asked: float, *too_small: float, exit_code: int | None = 0) -> Attempt:
+        holds = tuple(Hold(Span(0, 0), 34, 102, "memory", {"memory_mb": size}) for size in too_small)
+        return job(used={"memory_mb": 200.0}, asked={"memory_mb": asked}, holds=holds, exit_code=exit_code)
+
+    def suggested(*attempts: Attempt) -> float:
+        memory = measure(attempts).memory
+        assert memory is not None
+        return memory.suggested
+
+    assert suggested(tried(512, 256), tried(256)) == 512  # the same job, with more
+    assert suggested(tried(512, 256, exit_code=None), tried(1024, 256, 512)) == 1024
+    assert suggested(tried(512, 512), tried(256)) == 768  # it was released with no more: who knows
+    assert suggested(tried(512, 256, 512, exit_code=None), tried(512)) == 768
+
+
 @given(st.text(min_size=1), st.floats(1, 1e6))
 def test_region_names_are_quoted_for_yaml(name, need):
     size = rightsize.Sizes(rightsize.Size(1.0, 1.0, 1.0), None, None)

@@ -101,12 +101,13 @@ def _line(status: RunStatus) -> str:
 
 
 def _show_table(status: RunStatus) -> None:
+    from workflows.plaintext import printable
     from workflows.terminal import print_table
 
     print_table(f"{status.study}: {_dag(status)}", HEADINGS, [_row(region) for region in status.regions])
     for job in status.held:
         since = time.strftime("%H:%M", time.localtime(job.since))
-        print(f"held since {since}: {job.node} (job {job.job}): {job.hold_reason}")
+        print(printable(f"held since {since}: {job.node} (job {job.job}): {job.hold_reason}"))
     if status.note:
         print(status.note, file=sys.stderr)
     sys.stdout.flush()
@@ -117,6 +118,8 @@ def _dag(status: RunStatus) -> str:
         return f"{status.dag} with exit code {status.exit_code}"
     if status.dag == "not submitted":
         return f"not submitted; regiondag submit {status.run}"
+    if status.dag == "crashed":
+        return f"DAGMan crashed, or its queue is gone; regiondag submit {status.run}"
     return status.dag
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +99,36 @@ def wanted(
     8
     """
     return max(running, minimum, min(running + missing(requests, free, each), maximum))
+
+
+def sum_slots(ads: Iterable[Any]) -> dict[str, Worker]:
+    """Add up the slots of each instance: a partitionable one says what it has and has left, its parts are claims."""
+    workers: dict[str, Worker] = {}
+    for ad in ads:
+        instance = ad.get("EC2InstanceID")
+        if not isinstance(instance, str):
+            continue
+        before = workers.get(instance, Worker(instance, 0, 0, 0))
+        claimed = ad.get("State") == "Claimed"
+        gpus, kind = number_of(ad, "GPUs"), ad.get("SlotType")
+        if kind == "Partitionable":
+            total = max(number_of(ad, "TotalSlotGPUs"), gpus)
+            now = replace(before, gpus=before.gpus + total, free_gpus=before.free_gpus + gpus)
+        elif kind == "Dynamic":
+            now = replace(before, jobs=before.jobs + claimed)
+        else:
+            free = 0 if claimed else gpus
+            now = Worker(instance, before.gpus + gpus, before.free_gpus + free, before.jobs + claimed)
+        workers[instance] = replace(now, draining=before.draining or drains(ad))
+    return workers
+
+
+def drains(slot: Any) -> bool:
+    """Return whether a worker's regiondag-watch has told it to take no more jobs."""
+    return "RegiondagDrain" in slot
+
+
+def number_of(ad: Any, name: str) -> int:
+    """Return a number of an ad that may be missing or an expression; 0 where it has no value."""
+    value = ad.eval(name) if name in ad else 0
+    return int(value) if type(value) in (int, float) else 0  # `undefined` is an enum of whole numbers

@@ -9,9 +9,8 @@ import pytest
 
 from tests.workflows.fleet.conftest import REGION
 from workflows import aws
-from workflows.condor import sum_slots
 from workflows.fleet.checks import look_up
-from workflows.fleet.demand import Request, Worker
+from workflows.fleet.demand import Request, Worker, sum_slots
 from workflows.fleet.ec2 import Instance
 from workflows.fleet.lifecycle import surplus
 from workflows.fleet.prices import Prices

@@ -1,0 +1,83 @@
+"""Where a run stands, as the queue and DAGMan's log say it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.workflows.conftest import write_study
+from tests.workflows.test_rundir import create
+from workflows import condor
+from workflows.commands import status as command
+from workflows.condor import QueuedJob
+from workflows.errors import PoolError
+from workflows.names import RunFolder, dagman_file
+from workflows.pool import Pool
+from workflows.status import RunStatus, read_status
+
+POOL = Pool("default", "installed", (25, 14, 0))
+SUBMITTED = "000 (005.000.000) 2026-11-22 05:00:00 Job submitted from host: <127.0.0.1:1>\n...\n"
+STARTED = "001 (005.000.000) 2026-11-22 05:00:01 Job executing on host: <127.0.0.1:1>\n...\n"
+ENDED = "005 (005.000.000) 2026-11-22 06:00:00 Job terminated.\n\t(1) Normal termination (return value 0)\n...\n"
+
+
+@pytest.fixture
+def run(tmp_path) -> RunFolder:
+    run = create(write_study(tmp_path), tmp_path / "runs")
+    dagman_file(run.study_dag, "dagman.log").write_text(SUBMITTED + STARTED)
+    return run
+
+
+def job(cluster: int, node: str = "") -> condor.ClassAd:
+    name = f'\nDAGNodeName = "{node}"' if node else ""
+    return condor.parse_ad(f"Requirements = true\nClusterId = {cluster}\nProcId = 0\nJobStatus = 2{name}")
+
+
+def test_a_dagman_that_works(run, monkeypatch):
+    monkeypatch.setattr(condor, "_query_queue", lambda *_: [job(5), job(7, "germany_t0000")])
+    status = read_status(run, POOL)
+    assert status.dag == "running" and not status.over
+    assert [region.running for region in status.regions] == [0, 1]
+    assert read_status(run, None).dag == "running"  # by its log: nobody else can be asked
+
+
+def test_a_dagman_that_is_gone_without_a_word_has_crashed(run, monkeypatch, capsys):
+    monkeypatch.setattr(condor, "_query_queue", lambda *_: [])
+    monkeypatch.setattr("workflows.pool.find_pool", lambda _: POOL)
+    status = read_status(run, POOL)
+    assert status.dag == "crashed" and status.over and status.exit_code is None
+    assert command.run(command_arguments(run, watch=True)) == 0  # it would look for ever
+    assert "regiondag submit" in capsys.readouterr().out
+
+
+def test_a_dagman_that_ends_while_the_queue_is_asked_has_not_crashed(run, monkeypatch):
+    def ends(*_: object) -> list[condor.ClassAd]:
+        dagman_file(run.study_dag, "dagman.log").write_text(SUBMITTED + STARTED + ENDED)
+        return []
+
+    monkeypatch.setattr(condor, "_query_queue", ends)
+    assert (read_status(run, POOL).dag, read_status(run, POOL).exit_code) == ("ended", 0)
+
+
+def test_a_queue_that_does_not_answer(run, monkeypatch):
+    def fails(*_: object) -> list[condor.ClassAd]:
+        raise PoolError("no schedd")
+
+    monkeypatch.setattr(condor, "_query_queue", fails)
+    status = read_status(run, POOL)
+    assert status.dag == "running" and "no schedd" in status.note
+
+
+def test_reasons_of_holds_do_not_steer_the_terminal(capsys):
+    held = QueuedJob("germany_t0000", "7.0", "held", "\x1b[2Jgone", time.time(), "")
+    command._show_table(RunStatus("tiny", "run", "running", None, 0.0, (), (held,), ""))
+    assert "?[2Jgone" in capsys.readouterr().out
+
+
+def command_arguments(run: RunFolder, *, watch: bool):
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return parser.parse_args([str(run.path), "--watch"] if watch else [str(run.path)])
