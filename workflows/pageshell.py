@@ -1,7 +1,7 @@
 """The report's page without a run's figures in it, and plotly.js: what the page needs of this installation.
 
 `generate` packs both into the archive that travels with the run, because the Python that writes the page at a run's end
-may have neither. plotly.js is MIT-licensed; it is the one that the package `plotly` ships, unchanged.
+may have neither. plotly.js is MIT-licensed; it is the one that the package `plotly` ships, behind a line for browsers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pathlib import Path
 from workflows.names import PAGE_LIBRARY, PAGE_SHELL
 from workflows.render import render_page_shell, source_hash
 
+# Chromium then compiles all of it at once, not each function twice: 0.5 s of 2. Other browsers read a comment.
+HINT = b"//# allFunctionsCalledOnLoad\n"
 LEVEL = 4  # of gzip: the ninth takes twice as long and saves 4 % of 1.5 MB
 
 
@@ -42,7 +44,7 @@ def _installed_library() -> bytes | None:
     for folder in (found.submodule_search_locations or ()) if found else ():
         script = Path(folder) / "package_data" / "plotly.min.js"
         if script.is_file():
-            return script.read_bytes()
+            return HINT + script.read_bytes()
     return None
 
 

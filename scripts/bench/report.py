@@ -98,7 +98,7 @@ class Report:
         try:
             seconds["peer"].append(self._seconds_to_open(program, self.pages["peer"][0], ready["peer"]))
         except NotMeasuredError as error:
-            note = f"peer: {error}"
+            note = f"peer: {str(error)[:160]}"
         peer = statistics.median(seconds["peer"]) if seconds["peer"] else None
         yield Row(name, statistics.median(seconds["ours"]), peer, "s", goal=3, note=note)
 
