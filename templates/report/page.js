@@ -212,14 +212,14 @@ function redraw() {
   redraws.forEach(draw => draw());
 }
 
-async function loadLibrary() {
-  const text = await unpacked("library");
+function startLibrary(text) {
   document.head.append(element("script", {textContent: text}));
   if (!globalThis.Plotly) throw new Error("plotly.js did not start");
 }
 
 async function start() {
-  data = JSON.parse(await unpacked("data"));
+  const figures = unpacked("data"), library = unpacked("library"); // beside each other, and beside the tables
+  data = JSON.parse(await figures);
   texts = data.texts;
   fillHead();
   fillOverview();
@@ -228,7 +228,7 @@ async function start() {
   document.querySelector("main").hidden = false;
   tell("Loading the pictures.");
   await nextTask(); // the tables are to be seen first
-  await loadLibrary();
+  startLibrary(await library);
   fillTimeline();
   regionPictures = prepareRegion();
   redraws.push(...regionPictures);
