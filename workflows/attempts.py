@@ -7,7 +7,7 @@ checkpoint or the loss of its machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from workflows.names import NodeName
@@ -79,3 +79,8 @@ class Attempt:
     removed: str = ""  # the reason, if it was removed
     asked: Mapping[str, float] = field(default_factory=dict)  # cpus, gpus, memory_mb, disk_mb
     used: Mapping[str, float] = field(default_factory=dict)  # the same, as HTCondor measured them, and gpu_memory_mb
+
+
+def last_machines(attempts: Iterable[Attempt]) -> dict[NodeName, str]:
+    """Return the machine on which each node's job was last."""
+    return {attempt.node: leg.machine for attempt in attempts for leg in attempt.legs}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from workflows.eventlog import ABORTED, EVICTED, EXECUTE, HELD, RELEASED, SUBMIT, TERMINATED
+from workflows.eventfold import ABORTED, EVICTED, EXECUTE, HELD, RELEASED, SUBMIT, TERMINATED
 from workflows.eventtext import ending_of, parse_events
 
 STATUS = {

@@ -1,6 +1,6 @@
 // Every slot's time as bars on a canvas, which lies as one picture in a Plotly plot: that has the axes and the zoom.
 
-const PHASES = [ // by number, as reportdata.py has them; from and to are parts of a row's height
+const PHASES = [ // by number, as reporttimeline.py has them; from and to are parts of a row's height
   {name: "training", shade: "blue", from: 0.1, to: 0.9},
   {name: "transfer in", shade: "green", from: 0.5, to: 0.9},
   {name: "transfer out", shade: "sky", from: 0.1, to: 0.5},
