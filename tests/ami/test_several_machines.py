@@ -117,6 +117,8 @@ def finished_study(lab: Lab, name: str) -> str:
     assert run.startswith(f"{folder}/")
     lab.regiondag(["doctor", run], "alice", "/home/alice")
     lab.regiondag(["submit", run], "alice", "/home/alice")
+    explained = lab.regiondag(["explain", run], "alice", "/home/alice").stdout  # queue and slots, as who may only read
+    assert explained and "[unknown]" not in explained
     until("the study to end", lambda: not queue(lab), STUDY_SECONDS)
     return run
 
@@ -136,6 +138,7 @@ def test_a_study_runs_to_its_champions_on_machines_that_share_no_files(lab, run)
         assert metrics.exists(), said(status) + (here / "manager.log").read_text()[-3000:]
         assert json.loads(metrics.read_text())["sha256"]
     assert status.returncode == 0
+    assert "Everything is fine" in lab.regiondag(["explain", run], "alice", "/home/alice").stdout
     columns = ["-af:t", "LastRemoteHost", "BytesRecvd", "BytesSent"]
     history = lab.run(lab.manager, ["condor_history", "-constraint", "JobUniverse == 5", *columns], check=True)
     jobs = [line.split("\t") for line in history.stdout.splitlines()]
