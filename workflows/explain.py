@@ -16,6 +16,7 @@ from workflows.errors import UsageError
 from workflows.eventlog import read_attempts
 from workflows.journal import History, Journal
 from workflows.names import DAGMAN_CONFIG, NODES_DAG, NodeName, RunFolder, parse_node
+from workflows.plaintext import some
 from workflows.pool import Pool
 from workflows.regionspec import RegionSpec, read_spec
 from workflows.report import read_manifest, region_status
@@ -27,7 +28,6 @@ from workflows.whyqueue import (
     explain_idle,
     explain_other,
     look,
-    some,
 )
 from workflows.whytrial import (
     explain_done,

@@ -7,6 +7,7 @@ A node name is `<slug>_t<number>` (a trial) or `<slug>_final`, plus `report` for
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -168,6 +169,10 @@ class RunFolder:
     def study_dag(self) -> Path:
         """The graph over all regions."""
         return self.path / STUDY_DAG
+
+    def dags(self, slugs: Iterable[str]) -> list[Path]:
+        """Return all graphs that may be submitted: the study's, and each region's own."""
+        return [self.study_dag, *(self.region(slug).dag for slug in slugs)]
 
     @property
     def machines(self) -> Path:

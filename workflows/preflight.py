@@ -9,6 +9,7 @@ from pathlib import Path
 
 from workflows import condor
 from workflows.names import FINAL_SUBMIT, NETWORK_FILE, TRAIN_SUBMIT, RunFolder
+from workflows.plaintext import some
 from workflows.pool import Pool
 
 
@@ -27,7 +28,7 @@ def check_run(pool: Pool, run: RunFolder, slugs: Sequence[str]) -> Iterator[Find
     slots = condor.query_slots(pool)
     yield _describe_slots(pool, slots)
     for submit, regions in distinct_submit_files(run, slugs).items():
-        subject = f"{submit.name} of {_some(regions)}"
+        subject = f"{submit.name} of {some(regions, 3)}"
         ad, problem = dry_run(pool, submit)
         if ad is None:
             yield Finding(subject, False, problem)
@@ -90,14 +91,9 @@ def mismatch(match: condor.Match) -> str:
     if never:
         return "; ".join(f"no slot meets {clause.text}" for clause in never)
     if match.refused_by_slot:
-        return f"the START expression of {_some(list(match.refused_by_slot))} refuses the job"
+        return f"the START expression of {some(match.refused_by_slot, 3)} refuses the job"
     clauses = "; ".join(f"{clause.text} (met by {clause.met_by})" for clause in match.clauses)
     return f"no single slot meets all clauses at once: {clauses}"
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
 
 
 def _show(version: tuple[int, int, int]) -> str:

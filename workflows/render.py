@@ -24,8 +24,7 @@ from workflows.study import Job
 MB = 1 << 20
 PAGE_SCRIPTS = ("base.js", "table.js", "plots.js", "timeline.js", "page.js")  # one after the other in one script
 CHECKPOINT_OUTPUTS = (RESULT_FILE, LOG_FILE, CHECKPOINT_FILE)  # all that a training needs to go on elsewhere
-TUNE_OUTPUTS = CHECKPOINT_OUTPUTS
-FINAL_OUTPUTS = (*TUNE_OUTPUTS, MODEL_FILE)
+FINAL_OUTPUTS = (*CHECKPOINT_OUTPUTS, MODEL_FILE)
 
 Starts = Iterable[tuple[NodeName, Iterable[NodeName]]]
 
@@ -122,7 +121,7 @@ class Renderer:
                 give_up=GiveUpError.exit_code,
             ),
         )
-        yield f"{where}/{names.TRAIN_SUBMIT}", self._submit(plan, "Trials", ("train", "valid"), TUNE_OUTPUTS)
+        yield f"{where}/{names.TRAIN_SUBMIT}", self._submit(plan, "Trials", ("train", "valid"), CHECKPOINT_OUTPUTS)
         final_parts = (*plan.region.final_parts, "test")
         yield f"{where}/{names.FINAL_SUBMIT}", self._submit(plan, "Final training", final_parts, FINAL_OUTPUTS)
 

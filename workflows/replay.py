@@ -50,7 +50,7 @@ has = {"numpy": numpy.__version__, "scipy": scipy.__version__, "numba": bool(u.f
 print(json.dumps(has))
 """
 PROBE_SECONDS = 120
-EXPECTED = {"ok": Exit.OK, "pruned": Exit.OK, "diverged": Exit.DIVERGED, "bad_input": Exit.BAD_INPUT}
+COMPARED = frozenset({"ok", "pruned", "diverged", "bad_input"})  # how a trial may have ended
 STOPPING = 10.0  # seconds that a training gets to end after Ctrl-C
 
 
@@ -110,7 +110,7 @@ def _settled(folder: RegionFolder, node: NodeName) -> Settled:
             if known
             else f"{node} never ran, it was not even proposed; `regiondag study show` lists the trials that were"
         )
-    if settled.status not in EXPECTED:
+    if settled.status not in COMPARED:
         raise RegiondagError(
             f"{node} came to nothing that could be compared: {settled.status}, {settled.reason}. "
             "`regiondag trial rerun` runs it again"

@@ -87,7 +87,7 @@ def read_status(run: RunFolder, pool: Pool | None) -> RunStatus:
 
 def _dags(run: RunFolder, slugs: Sequence[str]) -> list[DagState]:
     """Return the state of the study's DAG and of regions' DAGs that were submitted alone."""
-    dags = [run.study_dag, *(run.region(slug).dag for slug in slugs)]
+    dags = run.dags(slugs)
     logs = (dagman_file(dag, "dagman.log") for dag in dags)
     return [state for log in logs if (state := read_dag_log(log))]
 

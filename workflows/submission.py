@@ -54,7 +54,7 @@ def refuse_slash_tmp(path: Path) -> None:
 
 def refuse_while_in_progress(pool: Pool | None, run: RunFolder, slugs: Iterable[str]) -> None:
     """Raise RegiondagError while a DAGMan works on the run: by the queue or, without a pool, by its event logs."""
-    for dag in (run.study_dag, *(run.region(slug).dag for slug in slugs)):
+    for dag in run.dags(slugs):
         job = unfinished_job(pool, dagman_file(dag, "dagman.log"))
         if job is None:
             continue
@@ -79,14 +79,14 @@ def unfinished_job(pool: Pool | None, log: Path) -> int | None:
 
 def was_submitted(run: RunFolder, slugs: Iterable[str]) -> bool:
     """Return whether DAGMan ever worked on the run, or on a region of it."""
-    dags = (run.study_dag, *(run.region(slug).dag for slug in slugs))
+    dags = run.dags(slugs)
     return any(dagman_file(dag, "dagman.log").exists() for dag in dags)
 
 
 def reopen_in_rescue_files(run: RunFolder, slugs: Iterable[str]) -> None:
     """Make DAGMan's rescue files, which say what is done, forget nodes that are to be run again."""
     slugs = list(slugs)
-    dags = (run.study_dag, *(run.region(slug).dag for slug in slugs))
+    dags = run.dags(slugs)
     newest = [files[-1] for dag in dags if (files := rescue_files(dag))]
     if not newest:
         return

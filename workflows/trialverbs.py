@@ -66,7 +66,7 @@ class Queue:
 def queue_of(run: RunFolder, slugs: Iterable[str], pool: Pool | None) -> Queue:
     """Look which DAGMans work on the study or on regions of it; PoolError when that cannot be known."""
     dagmans = []
-    for dag in (run.study_dag, *(run.region(slug).dag for slug in slugs)):
+    for dag in run.dags(slugs):
         log = dagman_file(dag, "dagman.log")
         job = unfinished_job(pool, log) if log.exists() else None
         if job is not None and pool is None:

@@ -13,7 +13,7 @@ from workflows.daglog import DagState, read_dag_log
 from workflows.errors import PoolError
 from workflows.holds import is_spared, kind_of, removed_after
 from workflows.names import RunFolder, dagman_file
-from workflows.plaintext import duration
+from workflows.plaintext import duration, some
 from workflows.pool import Pool, require_pool
 from workflows.preflight import mismatch
 from workflows.submission import rescue_files
@@ -77,7 +77,7 @@ class Queue:
 
 def look(run: RunFolder, slugs: Iterable[str], pool: Pool | None, pool_name: str | None = None) -> Queue:
     """Read DAGMan's own logs, and ask the queue and the slots if there is a pool."""
-    paths = [run.study_dag, *(run.region(slug).dag for slug in slugs)]
+    paths = run.dags(slugs)
     known = [(path, read_dag_log(dagman_file(path, "dagman.log"))) for path in paths]
     states = [(path, state) for path, state in known if state is not None]
     if all(state.ended is not None for _, state in states):
@@ -258,9 +258,3 @@ def _why_idle(ad: condor.ClassAd, queue: Queue, now: float) -> tuple[str, str]:
 
 def _clock(when: float) -> str:
     return time.strftime("%H:%M", time.localtime(when))
-
-
-def some(names: Sequence[str]) -> str:
-    """Return the first few names, and how many more there are."""
-    shown = ", ".join(names[:SHOWN])
-    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"

@@ -3,7 +3,7 @@
 const SYMBOLS = {promoted: "✓", kept: "=", failed: "✗", unfinished: "…"};
 let data, texts;
 const picked = {region: null, rows: [], trial: null};
-const redraws = []; // of every picture, in the order of the page
+const redraws = []; // every picture, in the order of the page: {place, draw}
 
 const nextTask = () => new Promise(done => setTimeout(done));
 const difference = (one, other) => isNumber(one) && isNumber(other) ? one - other : null;
@@ -186,7 +186,7 @@ function stretches() {
 }
 
 function fillTimeline() {
-  if (data.timeline.from.length) redraws.push(slotTimeline(byId("slots"), data.timeline, stretch, stretches));
+  if (data.timeline.from.length) redraws.push({place: byId("slots"), draw: slotTimeline(byId("slots"), data.timeline, stretch, stretches)});
   else byId("slots").append(element("p", {className: "quiet", textContent: "No event log of HTCondor tells of a job yet."}));
 }
 
@@ -209,7 +209,14 @@ function fillFailures() {
 
 function redraw() {
   colours.clear();
-  redraws.forEach(draw => draw());
+  redraws.forEach(({draw}) => draw());
+}
+
+async function drawEach(pictures) {
+  for (const {draw} of pictures) {
+    draw();
+    await nextTask(); // so that the tables answer between two pictures
+  }
 }
 
 function startLibrary(text) {
@@ -231,11 +238,9 @@ async function start() {
   startLibrary(await library);
   fillTimeline();
   regionPictures = prepareRegion();
-  redraws.push(...regionPictures);
-  for (const draw of redraws) {
-    draw();
-    await nextTask(); // so that the tables answer between two pictures
-  }
+  redraws.push(...["history", "curves", "parallel"].map((id, at) => ({place: byId(id), draw: regionPictures[at]})));
+  const inView = redraws.filter(({place}) => place.getBoundingClientRect().top < innerHeight);
+  await drawEach(inView);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   const paper = on => () => { document.documentElement.toggleAttribute("data-paper", on); redraw(); };
   addEventListener("beforeprint", paper(true));
@@ -246,9 +251,14 @@ async function start() {
     waiting = setTimeout(() => { if (width !== innerWidth && !document.documentElement.hasAttribute("data-paper")) { width = innerWidth; redraw(); } }, 150);
   });
   tell("");
+  return redraws.filter(one => !inView.includes(one));
 }
 
-start().then(() => { document.documentElement.dataset.ready = "yes"; }, error => {
+start().then(async below => {
+  document.documentElement.dataset.ready = "yes";
+  await drawEach(below);
+  document.documentElement.dataset.drawn = "yes";
+}).catch(error => {
   tell(typeof DecompressionStream === "undefined" ? "This page needs a browser of 2023 or later; summary.md beside it has the table." : `The page could not be built: ${error.message}`);
   console.error(error);
 });

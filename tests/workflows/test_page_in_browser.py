@@ -16,7 +16,7 @@ from workflows.report import write_report
 
 pytestmark = [pytest.mark.browser]
 
-READY = "document.documentElement && document.documentElement.dataset.ready"
+READY = "document.documentElement && document.documentElement.dataset.drawn"
 HOSTILE = (
     "</script><img src=x onerror=alert(1)>",
     "<b onmouseover=alert(2)>b</b> <a href='http://example.org'>a</a>",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workflows.commands.verbs import add_verb, run_verb
+from workflows.commands.verbs import add_verb, run_verb, tell
 from workflows.errors import PoolError, UsageError
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ def _places(folder: RunFolder, slugs: list[str], pool: str | None) -> Places:
     try:
         return places_of(queue_of(folder, slugs, find_pool(pool)))
     except PoolError as error:
-        _tell(f"where jobs are is not known: {error}")
+        tell(f"where jobs are is not known: {error}")
         return {}
 
 
@@ -143,7 +142,7 @@ def _export(arguments: argparse.Namespace) -> int:
         print(to_csv(trials), end="")
     elif arguments.csv is not None:
         write_atomically(Path(arguments.csv), to_csv(trials))
-        _tell(f"{len(trials.rows)} trials: {arguments.csv}")
+        tell(f"{len(trials.rows)} trials: {arguments.csv}")
     if arguments.optuna is not None:
         _export_to_optuna(trials, arguments.optuna)
     return 0
@@ -155,7 +154,7 @@ def _export_to_optuna(trials: RunTrials, target: str) -> None:
 
     with progress_bar("exporting") as progress:
         done = export(trials, target, progress)
-    _tell(
+    tell(
         f"{len(trials.regions)} studies, {done.added} trials new, {done.ended} ended since the last export, "
         f"{done.known} there before: {storage_name(target)}"
     )
@@ -174,12 +173,8 @@ def _plot(arguments: argparse.Namespace) -> int:
             pictures = draw_region(region, folder.pictures(region.spec.slug))
             drawn += len(pictures)
             if not pictures:
-                _tell(f"{region.spec.name}: nothing to draw, none of its trials has ended yet")
+                tell(f"{region.spec.name}: nothing to draw, none of its trials has ended yet")
     write_report(folder)  # which links them
-    _tell(f"{drawn} pictures")
+    tell(f"{drawn} pictures")
     print(folder.report / "summary.md")
     return 0
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

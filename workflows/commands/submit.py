@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workflows.errors import RegiondagError, UsageError
+from workflows.errors import RegiondagError
 
 HELP = "submit a run directory with condor_submit_dag"
 DESCRIPTION = """Run condor_submit_dag on the run's DAG: on this machine where HTCondor is installed, else inside the
@@ -25,6 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     from workflows.pool import require_pool
     from workflows.report import read_manifest
     from workflows.submission import submit_dag
+    from workflows.trialtable import find_region
 
     folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)
@@ -32,12 +33,5 @@ def run(arguments: argparse.Namespace) -> int:
         raise RegiondagError(
             f"{folder.path} was made as {manifest['run']} and its DAG holds that path; move it back, or generate anew"
         )
-    only = None if arguments.region is None else _slug(manifest["regions"], arguments.region)
+    only = None if arguments.region is None else find_region(manifest["regions"], arguments.region)
     return submit_dag(require_pool(arguments.pool), folder, manifest["regions"], only)
-
-
-def _slug(regions: dict[str, str], name: str) -> str:
-    for slug, region in regions.items():
-        if name in (slug, region):
-            return slug
-    raise UsageError(f"--region: no region {name!r} in this run; there are: {', '.join(regions.values())}")
