@@ -74,12 +74,21 @@ TESTS = Path(__file__).resolve().parent
 RUN_AREAS = TESTS.parent / ".pytest-runs"
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what `-m 'not slow'` leaves out: clouds and machines take longer to import than to skip."""
+    return True if "not slow" in config.getoption("markexpr") and is_slow(collection_path) else None
+
+
+def is_slow(path: Path) -> bool:
+    """Return whether a file or folder is one of those that are left to the whole run."""
+    return any(path.is_relative_to(TESTS / name) for name in SLOW)
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark slow ones; give those with a pool time to build the root folder; skip what finds no GPU or no browser."""
-    slow = [TESTS / name for name in SLOW]
     for item in items:
-        if any(item.path.is_relative_to(path) for path in slow):
+        if is_slow(item.path):
             item.add_marker(pytest.mark.slow)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu and not usable():
