@@ -14,6 +14,7 @@ from workflows.clauses import split_conjunction
 from workflows.errors import PoolError
 from workflows.fleet.demand import Request, Worker, drains, number_of, sum_slots
 from workflows.pool import Pool
+from workflows.submit_syntax import classad_string
 
 JOB_STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "transferring", 7: "suspended"}
 PROJECTION = ["DAGNodeName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "ClusterId", "ProcId", "RemoteHost"]
@@ -119,9 +120,10 @@ def _query_slots(pool: Pool) -> list[ClassAd]:
     return [ad for ad in ads if ad.get("SlotType") != "Dynamic"]
 
 
-def query_jobs(pool: Pool, dagman_cluster: int) -> list[QueuedJob]:
-    """Return the jobs of one DAG that are in the queue now."""
-    return jobs_of(_query_queue(pool, f"DAGManJobId == {dagman_cluster}", PROJECTION))
+def query_jobs(pool: Pool, dagman_cluster: int, node: str = "") -> list[QueuedJob]:
+    """Return the jobs of one DAG, or of one of its nodes, that are in the queue now."""
+    of_node = f" && DAGNodeName == {classad_string(node)}" if node else ""
+    return jobs_of(_query_queue(pool, f"DAGManJobId == {dagman_cluster}{of_node}", PROJECTION))
 
 
 def query_dags(pool: Pool, clusters: Collection[int], *, whole: bool = False) -> tuple[list[ClassAd], list[ClassAd]]:

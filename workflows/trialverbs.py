@@ -42,8 +42,7 @@ class Queue:
         """Return the jobs of a node; there is one, or none."""
         if self.pool is None:
             return []
-        found = [job for dagman in self.dagmans for job in condor.query_jobs(self.pool, dagman)]
-        return [job for job in found if job.node == str(node)]
+        return [job for dagman in self.dagmans for job in condor.query_jobs(self.pool, dagman, str(node))]
 
     def tell(self, program: str, node: NodeName) -> None:
         """Have one of HTCondor's programs do its work on a node's job; PoolError with what it says when it fails."""
