@@ -98,6 +98,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("browser"):
                 item.add_marker(pytest.mark.skip(reason="no Chromium: sudo apt-get install chromium"))
+    items.sort(key=lambda item: item.get_closest_marker("condor") is None)  # the longest files first, for two at a time
     for item in items:
         if "pool" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(900))

@@ -199,14 +199,15 @@ def to_csv(trials: RunTrials) -> str:
     writer.writerow([*CSV_COLUMNS, *(f"hyperparameter.{n}" for n in names), *(f"metrics.{m}" for m in metrics)])
     for row in rows:
         known = {**asdict(row), "study": trials.study, "run": trials.run, "settled": _iso(row.settled)}
+        known["reason"] = _no_formula(row.reason)
         more = [*(row.hyperparameters.get(n) for n in names), *(row.metrics.get(m) for m in metrics)]
-        writer.writerow(map(_no_formula, [*(known[column] for column in CSV_COLUMNS), *more]))
+        writer.writerow([*(known[column] for column in CSV_COLUMNS), *more])
     return text.getvalue()
 
 
-def _no_formula(value: object) -> object:
-    """Return a text so that no spreadsheet takes it for a formula; numbers stay numbers."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+def _no_formula(text: str) -> str:
+    """Return what a worker wrote so that no spreadsheet takes it for a formula; the study's own names stay exact."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def hyperparameter_names(rows: Iterable[TrialRow]) -> list[str]:

@@ -245,7 +245,7 @@ def test_a_text_that_does_not_compile():
 def test_nothing_undefined_happens_in_the_tests_of_all_kernels():
     here = Path(__file__)
     others = [f"--ignore={here.with_name(name)}" for name in (here.name, "test_compile.py")]
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *others, here.parent]
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *others, here.parent]
     done = subprocess.run(
         [str(word) for word in words],
         env={**os.environ, "KERNELS_SANITIZE": "1"},

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from workflows.journal import History, Proposal, Settled
@@ -52,9 +54,11 @@ def test_absent_hyperparameters_are_dashes_and_empty_fields():
     assert first.endswith(",adam,0.001,8,1,") and second.endswith(",sgd,0.00103,9,1,0.1")
 
 
-def test_no_text_is_a_formula():
-    rows = to_csv(run_of(region_trials([-0.5, "=1+1"], name="=HYPERLINK(1)"))).splitlines()[1:]
-    assert rows[0].split(",")[2] == "'=HYPERLINK(1)" and ",-0.5," in rows[0] and "'=1+1" in rows[1]
+def test_what_a_worker_wrote_is_no_formula_and_names_are_exact():
+    trials = region_trials([-0.5, "diverged"], name="=1+1")
+    rows = replace(trials.rows[1], reason="=HYPERLINK(1)")
+    first, second = to_csv(run_of(replace(trials, rows=(trials.rows[0], rows)))).splitlines()[1:]
+    assert first.split(",")[2] == "=1+1" and ",-0.5," in first and ",'=HYPERLINK(1)," in second
 
 
 def test_values_of_different_metrics_are_not_compared():
