@@ -31,6 +31,8 @@ BENCH = "faults_network"
 STUDIES, QUICK_STUDIES = 6, 1
 PER_STUDY = 4
 USER = "alice"
+# A machine without power breaks no connection: the manager gives it up by TCP's own probes. HTCondor's default is 360.
+SETTINGS = "TCP_KEEPALIVE_INTERVAL = 10\n"
 KINDS = {
     "worker cut off": "a worker's cable is out of the switch for 1 to 15 s",
     "worker cut off past its lease": f"the same for {SHORT_LEASE + 10} to {SHORT_LEASE + 30} s",
@@ -166,7 +168,7 @@ def campaign(arguments: argparse.Namespace) -> list[Studied]:
     """Run the studies one after the other on one lab."""
     found = read_kept(arguments.keep)
     wanted = [number for number in range(arguments.studies) if number not in found]
-    with Lab(workers=2) as lab:
+    with Lab(workers=2, settings=SETTINGS) as lab:
         lab.add_user(USER)
         lab.wait_for_slots()
         others = undisturbed(lab)
