@@ -28,7 +28,7 @@ from several_machines import Lab, LabError, Machine, home, unusable
 from workflows.names import RunFolder
 
 BENCH = "faults_network"
-STUDIES, QUICK_STUDIES = 6, 1
+STUDIES, QUICK_STUDIES = 4, 1
 PER_STUDY = 4
 USER = "alice"
 # A machine without power breaks no connection: the manager gives it up by TCP's own probes. HTCondor's default is 360.
