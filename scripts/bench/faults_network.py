@@ -31,7 +31,7 @@ BENCH = "faults_network"
 STUDIES, QUICK_STUDIES = 4, 1
 PER_STUDY = 4
 USER = "alice"
-# A machine without power breaks no connection: the manager gives it up by TCP's own five probes, here 5 s apart and after
+# A machine without power breaks no connection: the manager gives it up by TCP's own five probes, here 5 s apart, after
 # 10 s of silence. By default that is six minutes of silence (HTCondor) and 75 s between two (the kernel).
 SETTINGS = "TCP_KEEPALIVE_INTERVAL = 10\n"
 PROBE = "echo 5 >/proc/sys/net/ipv4/tcp_keepalive_intvl"
