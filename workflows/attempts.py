@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 
 from workflows.names import NodeName
 
-RESOURCE_HOLDS = frozenset(
-    {21, 26, 34}
-)  # HTCondor's codes of holds by the worker's or the manager's rules, and its own
-NO_MEMORY, NO_DISK = 102, 104  # their subcodes
+# HTCondor's codes of holds by the worker's or the manager's rules, and its own; and their subcodes.
+RESOURCE_HOLDS = frozenset({21, 26, 34})
+NO_MEMORY, NO_DISK = 102, 104
 
 
 @dataclass(frozen=True, slots=True)

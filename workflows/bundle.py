@@ -106,7 +106,9 @@ def archives_of(runs: Path) -> list[Path]:
 
 def has_page(run: Path) -> bool:
     """Return whether the archive of a run directory can write the report's page."""
-    return any(PAGE_LIBRARY in zipfile.ZipFile(archive).namelist() for archive in run.glob("regiondag-*.pyz"))
+    [path] = run.glob("regiondag-*.pyz")
+    with zipfile.ZipFile(path) as archive:
+        return PAGE_LIBRARY in archive.namelist()
 
 
 def worker_archive() -> Archive:
@@ -122,8 +124,9 @@ def worker_archive() -> Archive:
 def _archive(name: str, module: str, sources: Mapping[str, bytes], compiled: dict[str, bytes] | None = None) -> Archive:
     main = f"import sys\n\nfrom {module} import main\n\nsys.exit(main())\n"
     texts = {"__main__.py": main.encode(), **sources}
-    digest = hashlib.sha256(_zip(texts)).hexdigest()[:12]
-    return Archive(f"{name}-{digest}.pyz", _zip(texts | (compiled or {})))
+    plain = _zip(texts)
+    digest = hashlib.sha256(plain).hexdigest()[:12]
+    return Archive(f"{name}-{digest}.pyz", _zip(texts | compiled) if compiled else plain)
 
 
 def _zip(contents: Mapping[str, bytes]) -> bytes:

@@ -126,9 +126,7 @@ class Job:
 
     def executes(self, event: Event) -> None:
         """A leg begins; one that is still open has ended without a word, when the machine was last heard of."""
-        before = self.running
-        if before is not None:
-            before.close("lost", self.heard, "its end was not logged", kept=False)
+        self._end_unlogged()
         slot = slot_of(event)
         attributes = attributes_of(event)
         facts = _facts(attributes)
@@ -223,10 +221,13 @@ class Job:
         """The node has another job now: if this one has not ended, its queue was lost, and nothing will tell of it."""
         if self.ended is not None:
             return
-        if self.running is not None:
-            self.running.close("lost", self.heard, "its end was not logged", kept=False)
+        self._end_unlogged()
         self._end_hold(time)
         self.ended = time
+
+    def _end_unlogged(self) -> None:
+        if self.running is not None:
+            self.running.close("lost", self.heard, "its end was not logged", kept=False)
 
     def connection(self, event: Event) -> None:
         """The connection to the machine is lost, or there again."""

@@ -10,11 +10,7 @@ from pathlib import Path
 
 from workflows.attempts import Attempt
 from workflows.eventfold import SUBMIT, Job
-from workflows.eventtext import (
-    Event,
-    node_of,
-    parse_events,
-)
+from workflows.eventtext import Event, node_of, parse_events
 from workflows.names import JOB_LOG, NodeName, RunFolder, dagman_file, parse_node
 
 

@@ -195,7 +195,7 @@ class Run:
     def failed(self, node: NodeName) -> Explanation:
         """Explain a trial, or a final training, that failed."""
         region = self.known(node.slug)
-        settled = region.history.final if node.number is None else region.history.settled[node.number]
+        settled = region.history.known(node.number)
         assert settled is not None  # noqa: S101 (both callers have seen it)
         return explain_failed(self.run, node, settled, region.tries.get(node, []))
 
@@ -203,7 +203,7 @@ class Run:
         """Explain one node, whatever its state."""
         job = self.queue.by_node.get(str(node))
         region = self.known(node.slug)
-        settled = region.history.final if node.number is None else region.history.settled.get(node.number)
+        settled = region.history.known(node.number)
         if job is not None and job.status == "held":
             yield self.held(job)
         elif job is not None and job.status == "idle":
@@ -243,7 +243,7 @@ class Run:
         if str(node) in self.queue.by_node:
             return False
         history = self.known(node.slug).history
-        settled = history.final if node.number is None else history.settled.get(node.number)
+        settled = history.known(node.number)
         return settled is not None or bool(self.spare(node))
 
     def spare(self, node: NodeName) -> str:

@@ -44,7 +44,6 @@ from workflows.neighbours import read_shared
 from workflows.observations import observations
 from workflows.pruning import rungs
 from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec, search_is_over
-from workflows.regionspec import spent as spent
 from workflows.space import Value, seed_of, with_defaults
 from workflows.study import TRAIN_SETTINGS
 from workflows.submit_syntax import classad_string

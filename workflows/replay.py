@@ -102,7 +102,7 @@ def find_case(run: RunFolder, slug: str, number: int | None, digests: Mapping[st
 
 def _settled(folder: RegionFolder, node: NodeName) -> Settled:
     history = Journal(folder.journal).read()
-    settled = history.final if node.number is None else history.settled.get(node.number)
+    settled = history.known(node.number)
     if settled is None:
         known = node.number is None or node.number in history.proposals
         raise RegiondagError(

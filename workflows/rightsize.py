@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from workflows.attempts import NO_DISK, NO_MEMORY, RESOURCE_HOLDS, Attempt
 
 HEAD_ROOM = 1.25
-CUT_OFF = (
-    1.5  # where jobs were held for their memory or disk, and none got on with more, nobody knows how much they need
-)
+CUT_OFF = 1.5  # where jobs were held for memory or disk, and none got on with more, nobody knows how much they need
 STEP = 64.0  # MB
 OTHERS = 2.0  # a region that needs more than so many times the median gets lines of its own
 

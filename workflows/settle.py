@@ -104,7 +104,7 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
 
 def _was_said(history: History, known: Settled) -> bool:
     """Return whether the journal has this end of this job, as when DAGMan was killed before it noted that POST ran."""
-    before = history.final if known.trial is None else history.settled.get(known.trial)
+    before = history.known(known.trial)
     return before is not None and bool(known.job) and (before.job, before.status) == (known.job, known.status)
 
 

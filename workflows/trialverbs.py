@@ -184,7 +184,7 @@ def _start_again(queue: Queue, node: NodeName, job: condor.QueuedJob) -> Answer:
 
 def _not_to_reopen(history: History, number: int | None, force: bool) -> str:
     """Return why a trial without a job in the queue is not to be run again, nothing if it is."""
-    known = history.final if number is None else history.settled.get(number)
+    known = history.known(number)
     if number in history.reopened:
         return "is to be run again already, when the DAG is submitted"
     if known is None:

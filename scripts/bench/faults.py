@@ -152,18 +152,23 @@ def kind_table(studies: Sequence[Studied], kinds: Sequence[str] = tuple(KINDS)) 
     )
 
 
+def result_text(bench: str, found: Sequence[Row], studies: Sequence[Studied], seed: int, kinds: Sequence[str]) -> str:
+    """Return the rows in the form of results, with what each kind of fault did."""
+    result = to_json(bench, found) | {
+        "seed": seed,
+        "kinds": [count.__dict__ for count in count_kinds(studies, kinds)],
+        "deviations": deviations(studies, seed),
+        "missed": sorted(kind for study in studies for kind in study.missed),
+    }
+    return json.dumps(result, indent=1, ensure_ascii=False) + "\n"
+
+
 def finish(studies: Sequence[Studied], arguments: argparse.Namespace) -> int:
     """Print the tables and keep the results of a full campaign; 1 if a goal is missed."""
     whole = not arguments.quick and arguments.study is None and set(arguments.kinds) == set(KINDS)
     found = rows(studies, goals=whole and arguments.faults >= FAULTS)
     print(table(found), kind_table(studies), *deviations(studies, arguments.seed), sep="\n\n")
-    result = to_json(BENCH, found) | {
-        "seed": arguments.seed,
-        "kinds": [count.__dict__ for count in count_kinds(studies, list(KINDS))],
-        "deviations": deviations(studies, arguments.seed),
-        "missed": sorted(kind for study in studies for kind in study.missed),
-    }
-    text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
+    text = result_text(BENCH, found, studies, arguments.seed, list(KINDS))
     if arguments.json:
         arguments.json.write_text(text, encoding="utf-8")
     if whole and arguments.faults >= FAULTS and sum(len(study.hit) for study in studies) >= FAULTS:

@@ -7,7 +7,6 @@ See README.md in this folder. Needs root: each machine is a network namespace (`
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import subprocess
 import sys
@@ -16,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import orchestration_inputs as inputs
-from faults import kind_table, note, read_kept, rows
-from faults_checks import Checked, Left, Studied, check_region, count_kinds, deviations
+from faults import kind_table, note, read_kept, result_text, rows
+from faults_checks import Left, Studied, deviations
 from faults_pool import Running, Seen, all_processes, process_space, wait_until
 from faults_schedule import Fault, schedule
 from faults_setup import CHANGES, EPOCH_SECONDS, REGIONS, SHORT_LEASE, SLOW_FILES, shorten_lease
-from faults_study import Campaign, after
-from harness import RESULTS, Row, table, to_json
+from faults_study import Campaign
+from harness import RESULTS, Row, table
 from several_machines import Lab, LabError, Machine, entered, home, unusable
 
 from workflows.names import RunFolder
@@ -153,17 +152,7 @@ def run_study(lab: Lab, study: int, faults: Sequence[Fault], others: Mapping[str
     """Run one study under its faults, and compare what it left."""
     begun = time.monotonic()
     running = generated(lab, f"study-{study}")
-    campaign = Campaign(running, dict.fromkeys(KINDS, inject))
-    campaign.submit()
-    for fault in faults:
-        if not campaign.hit_by(fault):
-            break
-    campaign.finish()
-    left = running.left()
-    checked = sum((check_region(slug, left[slug], other) for slug, other in others.items()), Checked())
-    missed = (*campaign.missed, *(fault.kind for fault in faults[len(campaign.hit) + len(campaign.missed) :]))
-    return Studied(study, tuple(campaign.hit), missed, campaign.again, 0, round(time.monotonic() - begun, 1),
-                   (*campaign.problems, *after(running)), checked)  # fmt: skip
+    return Campaign(running, dict.fromkeys(KINDS, inject)).studied(study, faults, lambda: others, begun)
 
 
 def campaign(arguments: argparse.Namespace) -> list[Studied]:
@@ -188,14 +177,8 @@ def finish(studies: Sequence[Studied], arguments: argparse.Namespace) -> int:
     """Print the tables and keep the results of all studies; 1 if a goal is missed."""
     found: list[Row] = rows(studies, goals=False)
     print(table(found), kind_table(studies, list(KINDS)), *deviations(studies, arguments.seed), sep="\n\n")
-    result = to_json(BENCH, found) | {
-        "seed": arguments.seed,
-        "kinds": [count.__dict__ for count in count_kinds(studies, list(KINDS))],
-        "deviations": deviations(studies, arguments.seed),
-        "missed": sorted(kind for study in studies for kind in study.missed),
-    }
     if len(studies) >= STUDIES:
-        text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
+        text = result_text(BENCH, found, studies, arguments.seed, list(KINDS))
         (RESULTS / f"{BENCH}.json").write_text(text, encoding="utf-8")
     return int(any(row.met is False or row.ours is None for row in found))
 

@@ -32,20 +32,7 @@ def run_study(
     """Run one study to its end under its faults, and compare what it left."""
     begun = time.monotonic()
     with prepared(name, area, [fault.kind for fault in faults]) as running:
-        campaign = Campaign(running)
-        campaign.submit()
-        for fault in faults:
-            if not campaign.hit_by(fault):
-                break
-        campaign.finish()
-        problems = [*campaign.problems, *after(running)]
-        left = running.left()
-        checked = sum((check_region(slug, left[slug], other) for slug, other in undisturbed().items()), Checked())
-        hit = tuple(campaign.hit)
-        missed = tuple(campaign.missed) + tuple(fault.kind for fault in faults[len(hit) + len(campaign.missed) :])
-        removed = sum(kind == "DAG removed" for kind, _ in hit)
-        found = Studied(study, hit, missed, campaign.again, removed, round(time.monotonic() - begun, 1),
-                        tuple(problems), checked)  # fmt: skip
+        found = Campaign(running).studied(study, faults, undisturbed, begun)
         if found.deviates:
             keep(running, found)
     return found
@@ -60,6 +47,24 @@ class Campaign:
         self.missed: list[str] = []
         self.problems: list[str] = []
         self.again = 0
+
+    def studied(
+        self, study: int, faults: Sequence[Fault], undisturbed: Callable[[], Mapping[str, Left]], begun: float
+    ) -> Studied:
+        """Run the study to its end under its faults, and compare what it left."""
+        self.submit()
+        for fault in faults:
+            if not self.hit_by(fault):
+                break
+        self.finish()
+        problems = [*self.problems, *after(self.running)]
+        left = self.running.left()
+        checked = sum((check_region(slug, left[slug], other) for slug, other in undisturbed().items()), Checked())
+        hit = tuple(self.hit)
+        missed = tuple(self.missed) + tuple(fault.kind for fault in faults[len(hit) + len(self.missed) :])
+        removed = sum(kind == "DAG removed" for kind, _ in hit)
+        return Studied(study, hit, missed, self.again, removed, round(time.monotonic() - begun, 1),
+                       tuple(problems), checked)  # fmt: skip
 
     def submit(self) -> None:
         """Run `regiondag submit`; a refusal is tried again, as it may be another fault's doing."""

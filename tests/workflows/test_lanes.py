@@ -11,7 +11,8 @@ from tests.workflows.test_rundir import create
 from workflows.errors import TryAgainError
 from workflows.journal import Journal
 from workflows.names import NodeName, RunFolder
-from workflows.propose import prepare_final, prepare_trial, spent
+from workflows.propose import prepare_final, prepare_trial
+from workflows.regionspec import spent
 from workflows.settle import JobEnd, settle_trial
 from workflows.status import read_status
 
