@@ -31,6 +31,7 @@ from nnlib.contract import COMPAT, TrainSettings
 from nnlib.data import from_scipy
 from nnlib.devices import AUTO as ANY_DEVICE
 from nnlib.devices import chosen, opened
+from nnlib.epochlog import Epoch
 from nnlib.errors import EvictedError, NnlibError
 from nnlib.exclusion import Numbered, excluded_inputs, same_rows
 from nnlib.given import given
@@ -41,7 +42,6 @@ from nnlib.progress import reporter
 from nnlib.settings import check_settings
 from nnlib.spec import Value, network_of, read_json
 from nnlib.stop import Stop
-from nnlib.train import Epoch
 from nnlib.warmstart import read_init
 
 Floats = NDArray[Any]  # float32

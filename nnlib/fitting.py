@@ -23,6 +23,7 @@ from nnlib.checkpoint import Checkpoints, ForeignError, owner_of
 from nnlib.contract import Metric, TrainSettings
 from nnlib.data import Csr, DataSet, Longs
 from nnlib.devices import AUTO, backend_of, chosen, opened
+from nnlib.epochlog import Epoch
 from nnlib.errors import DataError, EvictedError, NnlibError
 from nnlib.job import Goal, Part, Ruler, check_fit, check_some, goal_of, model_of
 from nnlib.modelfile import Model
@@ -146,7 +147,7 @@ def task_of(
 def run(
     task: Task,
     threads: int,
-    report: Callable[[train.Epoch], None],
+    report: Callable[[Epoch], None],
     keeper: Kept | None = None,
     on_batch: train.OnBatch | None = None,
 ) -> train.Fit:

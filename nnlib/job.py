@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +34,7 @@ from nnlib.contract import (
 )
 from nnlib.data import Csr, DataSet
 from nnlib.devices import opened
+from nnlib.epochlog import Epoch, epoch_log, read_epochs
 from nnlib.errors import DataError, DivergedError, NnlibError
 from nnlib.modelfile import Model, read_model, write_model
 from nnlib.network import Network, create
@@ -157,7 +156,8 @@ def run(
     check_fit(spec, goal, learned, held_out)
     with opened(device, threads) as (compute, each):
         ruler = Ruler(goal, spec, held_out, each)
-        keeper = Checkpoints(folder, _identity(trial, spec, compute), stop, every, logged(folder / LOG_FILE))
+        epochs = len(read_epochs(folder / LOG_FILE))
+        keeper = Checkpoints(folder, _identity(trial, spec, compute), stop, every, epochs)
         start = _start(trial, folder, spec, learned)
         fit = _fit(trial, folder, start.network, learned, ruler, keeper, compute)
         result = Result(
@@ -165,7 +165,7 @@ def run(
             status=Status.PRUNED if fit.pruned else Status.OK,
             reason=f"ended after epoch {fit.epochs}: others were better by then" if fit.pruned else "",
             metrics=ruler.everything(compute.evaluator(fit.network)),
-            curve=_curve(folder / LOG_FILE),
+            curve=tuple(epoch.value for epoch in read_epochs(folder / LOG_FILE) if epoch.value is not None),
             best_epoch=fit.best_epoch,
             epochs=fit.epochs,
             examples=learned.examples(spec).count,
@@ -203,7 +203,12 @@ def _fit(
     keeper: Checkpoints,
     compute: Compute,
 ) -> train.Fit:
-    with _log(folder / LOG_FILE, trial) as (report, on_batch):
+    with reporter(trial.train.epochs, trial.metric.name) as screen, epoch_log(folder / LOG_FILE) as add_to_log:
+
+        def report(epoch: Epoch) -> None:
+            add_to_log(epoch)
+            screen.epoch(epoch)
+
         return train.fit(
             network,
             learned.examples(network.spec),
@@ -213,7 +218,7 @@ def _fit(
             ruler.goal.minimize,
             compute,
             keeper,
-            on_batch,
+            screen.batch,
             trial.rungs,
         )
 
@@ -329,51 +334,3 @@ def _champion(trial: Trial, folder: Path, ruler: Ruler, compute: Compute) -> tup
 
 def _measured(trial: Trial) -> str:
     return "tested" if trial.role is Role.FINAL else "validated"
-
-
-def logged(log: Path) -> int:
-    """Return how many epochs a log tells of, from the first one on and without a gap; 0 where there is none."""
-    count = 0
-    if log.exists():
-        for line in log.read_bytes().splitlines(keepends=True):
-            try:
-                whole = line.endswith(b"\n") and json.loads(line)["epoch"] == count + 1
-            except (ValueError, KeyError, TypeError):
-                whole = False
-            if not whole:
-                break
-            count += 1
-    return count
-
-
-def _curve(log: Path) -> tuple[float, ...]:
-    """Return the metric after each epoch, empty where none was measured."""
-    values = [json.loads(line)["value"] for line in log.read_text(encoding="utf-8").splitlines()]
-    return tuple(value for value in values if value is not None)
-
-
-@contextmanager
-def _log(path: Path, trial: Trial) -> Iterator[tuple[Callable[[train.Epoch], None], train.OnBatch]]:
-    """Give a function that takes each epoch into the log, a line at once, and onto the terminal, and one for batches.
-
-    The log of an earlier attempt is kept up to the epoch from which this one goes on.
-    """
-    with (
-        reporter(trial.train.epochs, trial.metric.name) as screen,
-        path.open("r+", encoding="utf-8", errors="replace") as file,
-    ):
-        kept = list(file)
-        started = False
-
-        def report(epoch: train.Epoch) -> None:
-            nonlocal started
-            if not started:
-                file.seek(0)
-                file.truncate()
-                file.writelines(kept[: epoch.epoch - 1])
-                started = True
-            file.write(json.dumps(asdict(epoch)) + "\n")
-            file.flush()
-            screen.epoch(epoch)
-
-        yield report, screen.batch

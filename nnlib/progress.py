@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from nnlib.train import Epoch
+    from nnlib.epochlog import Epoch
 
 SECONDS_BETWEEN_LINES = 10
 

@@ -16,6 +16,7 @@ from nnlib.batches import Examples, batches_of, epoch_order
 from nnlib.compute import Compute, Evaluator
 from nnlib.contract import TrainSettings
 from nnlib.cpu import Cpu
+from nnlib.epochlog import Epoch
 from nnlib.errors import DataError, DivergedError
 from nnlib.network import Network
 
@@ -26,17 +27,6 @@ Validate = Callable[[Evaluator], float]  # measures a network on what was held o
 LOSS_BOUND = 10  # times the loss before training: a training this much worse than none has diverged
 FIRST_EXAMPLES = 1024  # on which that is measured
 ADVICE = "lower learning_rate, or set clip"
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """What one epoch gave. `loss` is the mean over the examples, `value` the validation metric."""
-
-    epoch: int
-    loss: float
-    value: float | None
-    seconds: float
-    examples: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

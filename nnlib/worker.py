@@ -6,7 +6,6 @@ reports that as its own fault (exit 75).
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
@@ -40,6 +39,7 @@ from nnlib.contract import (
     trial_from_json,
     write_atomically,
 )
+from nnlib.epochlog import read_epochs
 from nnlib.errors import CheckpointedError, EvictedError, MachineError, NnlibError
 from nnlib.machine import code_digest, machine_facts
 from nnlib.stop import Stop
@@ -87,7 +87,8 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
             result = _run(trial, folder, stop, checkpoint_every, device)
     except BaseException as error:  # a bug and Ctrl-C too must leave a result behind
         code, reason = _judged(error)
-        result = Result(node=trial.node if trial else "", status=STATUS[code], reason=reason, epochs=_epochs(folder))
+        epochs = len(read_epochs(folder / LOG_FILE))
+        result = Result(node=trial.node if trial else "", status=STATUS[code], reason=reason, epochs=epochs)
         print(f"nnlib: {reason}", file=sys.stderr)
     ours = {"python": platform.python_version(), "nnlib": __version__}
     earlier = before.seconds if before and trial and before.node == trial.node else 0.0
@@ -181,17 +182,6 @@ def _evicted(path: Path) -> Result | None:
     except (OSError, UnicodeDecodeError, ContractError):
         return None
     return result if result.status is Status.EVICTED else None
-
-
-def _epochs(folder: Path) -> int:
-    """Return how many epochs the log has."""
-    last = 0
-    for line in (folder / LOG_FILE).read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            last = int(json.loads(line)["epoch"])
-        except (ValueError, KeyError, TypeError):
-            continue  # a line torn by the end of an earlier attempt
-    return last
 
 
 @contextmanager

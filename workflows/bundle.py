@@ -26,6 +26,7 @@ MANAGER_MODULES = (
     "workflows/endings.py",
     "workflows/errors.py",
     "workflows/eventfold.py",
+    "workflows/eventleg.py",
     "workflows/eventlog.py",
     "workflows/eventtext.py",
     "workflows/firstpoint.py",

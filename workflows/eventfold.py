@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from workflows.attempts import Attempt, Hold, Leg, Span, is_too_small
+from workflows.attempts import Attempt, Hold, Span, is_too_small
+from workflows.eventleg import Start, end_span, machine_facts
 from workflows.eventtext import (
     Event,
     attributes_of,
@@ -27,51 +27,6 @@ KB_IN_MB = 1024.0
 # Seconds between the end of a job's last transfer and the job's own end, or an eviction and its cause; logs have whole
 # seconds.
 AT_ONCE = 2.0
-
-# What is kept of a machine's attributes, by the first name that it has.
-FACTS = {
-    "gpu": ("GPUs_DeviceName", "CUDADeviceName", "DeviceName"),
-    "driver": ("GPUs_DriverVersion", "CUDADriverVersion"),
-    "instance": ("EC2InstanceID",),
-    "instance_type": ("EC2InstanceType",),
-    "life_cycle": ("EC2InstanceLifeCycle",),
-}
-
-
-@dataclass(slots=True)
-class Start:
-    """One leg, while its events are read: a `Leg` that can be changed, which is ten times as fast."""
-
-    machine: str
-    slot: str
-    facts: Mapping[str, str]
-    begin: float
-    transfer_in: list[float] = field(default_factory=list)  # begin and, once it is known, end
-    end: float | None = None
-    transfer_out: list[float] = field(default_factory=list)
-    ending: str = ""
-    reason: str = ""
-    kept: bool = True
-
-    def close(self, ending: str, time: float, reason: str = "", *, kept: bool = True) -> None:
-        """End the leg, and what lasts no longer than it."""
-        self.end, self.ending, self.reason, self.kept = time, ending, reason, kept
-        _end(self.transfer_in, time)
-        _end(self.transfer_out, time)
-
-    def leg(self) -> Leg:
-        """Return what is known of the leg."""
-        return Leg(
-            self.machine,
-            self.slot,
-            Span(self.begin, self.end),
-            Span(*self.transfer_in) if self.transfer_in else None,
-            Span(*self.transfer_out) if self.transfer_out else None,
-            self.ending,
-            self.reason,
-            self.kept,
-            self.facts,
-        )
 
 
 @dataclass(slots=True)
@@ -129,7 +84,7 @@ class Job:
         self._end_unlogged()
         slot = slot_of(event)
         attributes = attributes_of(event)
-        facts = _facts(attributes)
+        facts = machine_facts(attributes)
         if attributes.get("GPUs", "").isdecimal():  # what was asked for is only said when a leg ends
             self.asked.setdefault("gpus", float(attributes["GPUs"]))
         self.starts.append(Start(host_of(event, slot), slot, facts, event.time, self.transfer_in))
@@ -246,9 +201,9 @@ class Job:
         elif event.text.startswith("Finished"):
             leg = self.running
             if leg is not None:  # the start of a job is logged before the end of its transfer, at times
-                _end(leg.transfer_in if inputs else leg.transfer_out, event.time)
+                end_span(leg.transfer_in if inputs else leg.transfer_out, event.time)
             elif inputs:
-                _end(self.transfer_in, event.time)
+                end_span(self.transfer_in, event.time)
 
     def image_size(self, event: Event) -> None:
         """The job's memory was measured."""
@@ -290,20 +245,3 @@ _MEASURED = (
     ("disk_mb", "disk", KB_IN_MB),
     ("gpu_memory_mb", "gpusmemory", 1.0),
 )
-
-
-def _end(span: list[float], time: float) -> None:
-    """Give a span its end, unless it has one or has not begun."""
-    if len(span) == 1:
-        span.append(time)
-
-
-def _facts(attributes: Mapping[str, str]) -> dict[str, str]:
-    """Return what is known of the machine, in our own words."""
-    facts = {}
-    for fact, known in FACTS.items():
-        for name in known:
-            if attributes.get(name):
-                facts[fact] = attributes[name]
-                break
-    return facts

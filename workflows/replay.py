@@ -28,6 +28,7 @@ from nnlib.contract import (
     sha256_of,
     trial_from_json,
 )
+from nnlib.epochlog import read_epochs
 from workflows.errors import PoolError, RegiondagError, UsageError
 from workflows.journal import Journal, Settled
 from workflows.names import NodeName, RegionFolder, RunFolder
@@ -93,7 +94,7 @@ def find_case(run: RunFolder, slug: str, number: int | None, digests: Mapping[st
     except (OSError, UnicodeDecodeError, ContractError) as error:
         raise RegiondagError(f"{place / TRIAL_FILE}: cannot be read, so nothing can be trained: {error}") from None
     result, digest = _result(place / RESULT_FILE)
-    record = Record(settled, result, digest, _lines(place / LOG_FILE), _digest(place / MODEL_FILE))
+    record = Record(settled, result, digest, _losses(place), _digest(place / MODEL_FILE))
     archive = _archive(run, digests, result)
     for name, wanted in trial.sha256.items():
         _check_input(folder.path, name, wanted)
@@ -219,7 +220,7 @@ def train_again(case: Case, python: Python, place: Path) -> Replayed:
     if code not in (Exit.OK, Exit.DIVERGED, Exit.BAD_INPUT) or result is None:
         reason = result.reason if result else f"exit code {code} and no result"
         raise RegiondagError(f"{case.node} could not be trained here with {python}: {reason}")
-    return Replayed(result, digest, _lines(place / LOG_FILE), _digest(place / MODEL_FILE))
+    return Replayed(result, digest, _losses(place), _digest(place / MODEL_FILE))
 
 
 def _run(argv: Sequence[str], cwd: Path) -> int:
@@ -259,12 +260,5 @@ def _digest(path: Path) -> str:
     return sha256_of(path) if path.is_file() and path.stat().st_size else ""
 
 
-def _lines(path: Path) -> tuple[float, ...]:
-    """Return the loss after each epoch, as far as the log has it."""
-    losses: list[float] = []
-    try:
-        for line in path.read_text(encoding="utf-8").splitlines():
-            losses.append(float(json.loads(line)["loss"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    return tuple(losses)
+def _losses(place: Path) -> tuple[float, ...]:
+    return tuple(epoch.loss for epoch in read_epochs(place / LOG_FILE))

@@ -71,6 +71,7 @@ def epochs(shape: Shape, compute: Any, tf32: bool) -> Iterator[dict[str, Any]]:
     from nnlib import batches, train
     from nnlib.contract import TrainSettings
     from nnlib.data import Csr, DataSet
+    from nnlib.epochlog import Epoch
 
     began = time.perf_counter()
     indptr, indices = histories(shape)
@@ -83,7 +84,7 @@ def epochs(shape: Shape, compute: Any, tf32: bool) -> Iterator[dict[str, Any]]:
         settings = TrainSettings(epochs=EPOCHS, batch=256, stop_after=0, precision=precision)
         found: list[dict[str, Any]] = []
 
-        def report(epoch: train.Epoch, precision: str = precision) -> None:
+        def report(epoch: Epoch, precision: str = precision) -> None:
             found.append({"precision": precision} | asdict(epoch))  # noqa: B023 -- called before the next round
 
         train.fit(network.copy(), examples, settings, report, compute=compute)

@@ -1,8 +1,8 @@
 import io
 
 from nnlib import progress
+from nnlib.epochlog import Epoch
 from nnlib.progress import reporter
-from nnlib.train import Epoch
 
 
 class Terminal(io.StringIO):

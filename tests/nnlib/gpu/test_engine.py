@@ -18,6 +18,7 @@ from nnlib.checkpoint import Checkpoints
 from nnlib.compute import Compute
 from nnlib.contract import TrainSettings
 from nnlib.cpu import Cpu
+from nnlib.epochlog import Epoch
 from nnlib.errors import DivergedError, NnlibError
 from nnlib.gpu.compute import Gpu
 from nnlib.gpu.runtime import Runtime
@@ -35,7 +36,7 @@ def fit(compute: Compute, validate: Any = None, keeper: Any = None, raw: Any = R
     examples = examples_of(network.spec, sets, "d")
     given = TrainSettings(**{"epochs": 3, "batch": 16, "learning_rate": 0.01} | settings)
 
-    def report(epoch: train.Epoch) -> None:
+    def report(epoch: Epoch) -> None:
         epochs.append((epoch.epoch, epoch.loss, epoch.value))
 
     found = train.fit(network, examples, given, report, validate and validate(examples), True, compute, keeper)
