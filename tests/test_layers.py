@@ -65,6 +65,7 @@ LAYERS = (
         "daglog",
         "machines",
         "initial",
+        "runstart",
         "propose",
         "settle",
         "verify",

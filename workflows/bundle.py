@@ -51,6 +51,7 @@ MANAGER_MODULES = (
     "workflows/reportfailures.py",
     "workflows/reportfigures.py",
     "workflows/reporttimeline.py",
+    "workflows/runstart.py",
     "workflows/schema.py",
     "workflows/settle.py",
     "workflows/shape.py",

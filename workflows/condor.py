@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from workflows.clauses import split_conjunction
@@ -17,8 +18,9 @@ from workflows.pool import Pool
 from workflows.submit_syntax import classad_string
 
 JOB_STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "transferring", 7: "suspended"}
+OF_LOG = ["Iwd", "UserLog"]
 PROJECTION = ["DAGNodeName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "ClusterId", "ProcId", "RemoteHost"]
-PROJECTION += ["JobPrio", "NumJobStarts"]
+PROJECTION += ["JobPrio", "NumJobStarts", "DAGManJobId", *OF_LOG]
 LATER = 7 * 24 * 3600  # seconds after which a rule that waits for time to pass has done so
 DEMANDS = ["Requirements", "RequestGPUs", "RequestCpus", "RequestMemory", "RequestDisk"]
 
@@ -126,15 +128,22 @@ def query_jobs(pool: Pool, dagman_cluster: int, node: str = "") -> list[QueuedJo
     return jobs_of(_query_queue(pool, f"DAGManJobId == {dagman_cluster}{of_node}", PROJECTION))
 
 
-def query_dags(pool: Pool, clusters: Collection[int], *, whole: bool = False) -> tuple[list[ClassAd], list[ClassAd]]:
-    """Return the ads of the DAGMans that are in the queue of these clusters, and of all their jobs.
+def query_dags(pool: Pool, logs: Mapping[int, Path], *, whole: bool = False) -> tuple[list[ClassAd], list[ClassAd]]:
+    """Return the ads of the DAGMans that are in the queue with these numbers and event logs, and of all their jobs.
 
     They hold what `jobs_of` needs or, `whole`, all.
     """
-    constraint = " || ".join(f"ClusterId == {cluster} || DAGManJobId == {cluster}" for cluster in clusters)
-    ads = _query_queue(pool, constraint, [] if whole else PROJECTION) if clusters else []
-    dagmans = [ad for ad in ads if ad["ClusterId"] in clusters]
-    return dagmans, [ad for ad in ads if ad["ClusterId"] not in clusters]
+    constraint = " || ".join(f"ClusterId == {cluster} || DAGManJobId == {cluster}" for cluster in logs)
+    ads = _query_queue(pool, constraint, [] if whole else PROJECTION) if logs else []
+    dagmans = [ad for ad in ads if ad["ClusterId"] in logs]
+    ours = [ad for ad in dagmans if _writes(ad, logs[ad["ClusterId"]])]
+    others = {ad["ClusterId"] for ad in dagmans} - {ad["ClusterId"] for ad in ours}
+    return ours, [ad for ad in ads if ad["ClusterId"] not in logs and ad.get("DAGManJobId") not in others]
+
+
+def _writes(ad: ClassAd, log: Path) -> bool:
+    """Return whether a job writes this event log: every pool, and a queue that was made anew, counts from 1."""
+    return os.path.realpath(Path(str(ad.get("Iwd", ""))) / str(ad.get("UserLog", ""))) == os.path.realpath(log)
 
 
 def jobs_of(ads: Iterable[ClassAd]) -> list[QueuedJob]:
@@ -195,10 +204,10 @@ def with_requirements(ad: ClassAd, clauses: Iterable[str]) -> ClassAd:
     return changed
 
 
-def query_status(pool: Pool, cluster: int) -> str | None:
-    """Return the status of one job, or None when it is not in the queue."""
-    ads = _query_queue(pool, f"ClusterId == {cluster}", ["JobStatus"])
-    return JOB_STATUS.get(ads[0]["JobStatus"], "unknown") if ads else None
+def query_status(pool: Pool, cluster: int, log: Path) -> str | None:
+    """Return the status of the job with this number and event log, or None when it is not in the queue."""
+    ads = _query_queue(pool, f"ClusterId == {cluster}", ["JobStatus", *OF_LOG])
+    return next((JOB_STATUS.get(ad["JobStatus"], "unknown") for ad in ads if _writes(ad, log)), None)
 
 
 def query_gpu_requests(pool: Pool, fleet: str) -> list[Request]:

@@ -23,6 +23,7 @@ STATUS = {
 class DagState:
     """What the event log of DAGMan's own job says: its cluster, and whether it is gone."""
 
+    log: Path
     cluster: int
     status: str  # idle, running, held, removed or ended
     started: float | None
@@ -44,6 +45,7 @@ def read_dag_log(log: Path) -> DagState | None:
         over = event.code in (ABORTED, TERMINATED)
         exit_code, signal = ending_of(event) if event.code == TERMINATED else (None, None)
         state = DagState(
+            log=log,
             cluster=int(event.job.partition(".")[0]),
             status=STATUS[event.code],
             started=event.time if event.code == SUBMIT else state.started if state else None,

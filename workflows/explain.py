@@ -226,7 +226,13 @@ class Run:
         spare = self.spare(node)
         if spare:
             return Explanation(name, "not needed", f"{spare}; this node does nothing")
-        waits = [parent for parent in parents_of(self.run, node) if not self.ended(parent)]
+        parents = parents_of(self.run, node)
+        for other in {parent.slug for parent in parents} - {node.slug}:
+            status, reason = self.status(self.known(other))
+            if status == "failed":
+                text = f"it starts from {self.names[other]}, which has stopped: {reason}"
+                return Explanation(name, "not run", text, f"regiondag explain {self.run.path} {other}")
+        waits = [parent for parent in parents if not self.ended(parent)]
         if waits:
             shown = some([f"{parent}{self.state(parent)}" for parent in waits])
             return Explanation(name, "waiting", f"for {shown}")

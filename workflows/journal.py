@@ -6,6 +6,7 @@ Two events matter, and the first of each per trial counts, so that a script DAGM
 (an outcome that is nobody's last word, such as a fault of the machine, is replaced by a later one)
 `"trial": null` is the final training. `{"event": "attempt"}` notes a run that is tried again, and
 `{"event": "won", "trial": 7, "of": 24}` whose point the final training gets, after so many outcomes.
+`{"event": "stopped", "trial": 7, "reason": ...}`: the region stops at this node until that is "resumed".
 `{"event": "cancelled", "trial": 7}`: a person wants it ended; `{"event": "reopened", "trial": 7}`: it is to run again,
 and what was settled before is forgotten. Unknown events and keys are passed over: a newer version wrote them.
 """
@@ -35,6 +36,7 @@ CANCELLED = "cancelled"  # the reason of a trial that was removed by `regiondag 
 
 # How `append` writes the lines that `read_outcomes` does not parse in full.
 REOPENED = b'{"event": "reopened"'
+STOPPED = b'{"event": "stopped"'
 MACHINE = b'"status": "machine"'
 _PROPOSED = b'{"event": "proposed"'
 _SETTLED = re.compile(
@@ -99,7 +101,9 @@ class History:
     won: tuple[int, int] | None = None  # which trial's point the final training gets, and of how many outcomes
     final: Settled | None = None
     faults: list[Fault] = field(default_factory=list)
-    repeated_seconds: float = 0.0  # of outcomes that a later one replaced
+    repeated_seconds: float = 0.0  # of trials' outcomes that a later one replaced
+    repeated_final_seconds: float = 0.0  # the same of the final training
+    stopped: dict[int | None, str] = field(default_factory=dict)  # nodes at which the region stopped, and why
     cancelled: set[int] = field(default_factory=set)
     reopened: set[int | None] = field(default_factory=set)  # and not settled since
 
@@ -111,7 +115,7 @@ class History:
     @property
     def attempt_seconds(self) -> float:
         """Seconds that were trained and had to be trained again, or settled anew."""
-        return self.repeated_seconds + sum(fault.seconds for fault in self.faults)
+        return self.repeated_seconds + self.repeated_final_seconds + sum(fault.seconds for fault in self.faults)
 
     def faults_of(self, trial: int | None) -> list[Fault]:
         """Return the attempts of one trial, or of the final training, that were repeated."""
@@ -120,8 +124,10 @@ class History:
     def settle(self, settled: Settled, when: float = 0.0) -> None:
         """Take an outcome in. The first one counts, unless a run of the same node again may turn out better."""
         self.reopened.discard(settled.trial)
+        self.stopped.pop(settled.trial, None)
         if settled.trial is None:
             if self.final is None or not self.final.ok:
+                self.repeated_final_seconds += self.final.seconds if self.final else 0.0
                 self.final = settled
         elif self.outcome(settled.trial) is None:
             before = self.settled.get(settled.trial)
@@ -132,7 +138,9 @@ class History:
     def reopen(self, trial: int | None) -> None:
         """Forget how a trial, or the final training, ended: it is to be run again."""
         self.reopened.add(trial)
+        self.stopped.pop(trial, None)
         if trial is None:
+            self.repeated_final_seconds += self.final.seconds if self.final else 0.0
             self.final = None
             return
         before = self.settled.pop(trial, None)
@@ -195,6 +203,16 @@ class Journal:
             file.flush()
             os.fsync(file.fileno())
 
+    def note_stop(self, trial: int | None, reason: str) -> None:
+        """Note that the region stops at a node. Call it under `locked`."""
+        if self.read().stopped.get(trial) != reason:
+            self.append("stopped", trial=trial, reason=reason)
+
+    def note_resumed(self, trial: int | None) -> None:
+        """Note that a node at which the region had stopped goes on. Call it under `locked`."""
+        if any(line.startswith(STOPPED) for line in self._lines()) and trial in self.read().stopped:
+            self.append("resumed", trial=trial)
+
     def read(self) -> History:
         """Fold the journal. A torn last line is passed over; anything else that is no record is an error."""
         history = History()
@@ -243,10 +261,14 @@ class Journal:
                 history.settle(Settled(**_known(Settled, record)), when)
             elif event == "won":
                 history.won = _number(record["trial"]), _number(record["of"])
+            elif event == "stopped":
+                history.stopped[_trial(record["trial"])] = str(record["reason"])
+            elif event == "resumed":
+                history.stopped.pop(_trial(record["trial"]), None)
             elif event == "cancelled":
                 history.cancelled.add(_number(record["trial"]))
             elif event == "reopened":
-                history.reopen(None if record["trial"] is None else _number(record["trial"]))
+                history.reopen(_trial(record["trial"]))
             elif event == "attempt":
                 record["seconds"] = float(record.get("seconds", 0.0))
                 history.faults.append(Fault(**_known(Fault, record | {"when": when})))
@@ -272,6 +294,10 @@ def _known(kind: type[Any], record: dict[str, Any]) -> dict[str, Any]:
     if record.keys() <= kind.__dataclass_fields__.keys():
         return record
     return {name: value for name, value in record.items() if name in kind.__dataclass_fields__}
+
+
+def _trial(value: Any) -> int | None:
+    return None if value is None else _number(value)
 
 
 def _number(value: Any) -> int:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workflows.errors import RegiondagError
+from workflows.errors import GiveUpError, RegiondagError
 from workflows.machines import say
 from workflows.names import REPORT_NODE, SETTLED_BEFORE, RunFolder, parse_node
 
@@ -40,11 +40,21 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _pre(run: RunFolder, name: str) -> int:
+    from workflows.journal import Journal
     from workflows.propose import prepare_final, prepare_trial
 
     node = parse_node(name)
-    prepare = prepare_final if node.number is None else prepare_trial
-    return 0 if prepare(run.region(node.slug), node) else SETTLED_BEFORE
+    folder, prepare = run.region(node.slug), prepare_final if node.number is None else prepare_trial
+    journal = Journal(folder.journal)
+    try:
+        ready = prepare(folder, node)
+    except GiveUpError as error:
+        with journal.locked():
+            journal.note_stop(node.number, str(error))
+        raise
+    with journal.locked():
+        journal.note_resumed(node.number)
+    return 0 if ready else SETTLED_BEFORE
 
 
 def _post(run: RunFolder, name: str, numbers: list[str]) -> int:

@@ -7,10 +7,8 @@ trial, and trial.json comes out the same but for the table of rungs, which is of
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -44,6 +42,7 @@ from workflows.neighbours import read_shared
 from workflows.observations import observations
 from workflows.pruning import rungs
 from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec, search_is_over
+from workflows.runstart import begin
 from workflows.space import Value, seed_of, with_defaults
 from workflows.study import TRAIN_SETTINGS
 from workflows.submit_syntax import classad_string
@@ -63,7 +62,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     journal = Journal(folder.journal)
     with journal.locked():
         history = journal.read()
-        if history.outcome(node.number):
+        if history.outcome(node.number) or _removed_for_good(history, node.number):
             return False
         if node.number in history.cancelled:
             if node.number not in history.settled:
@@ -92,6 +91,12 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     return True
 
 
+def _removed_for_good(history: History, number: int) -> bool:
+    """Return whether a trial was removed and the region does without it; who wants it to run again reopens it."""
+    known = history.known(number)
+    return known is not None and known.status == "removed" and any(other.ok for other in history.settled.values())
+
+
 def _with_champion(trial: Trial, folder: RegionFolder, spec: RegionSpec) -> Trial:
     """Give the standing champion to a region's first trial, which measures it on the validation part.
 
@@ -108,21 +113,7 @@ def _with_champion(trial: Trial, folder: RegionFolder, spec: RegionSpec) -> Tria
 
 def _past_deadline(run: RunFolder, spec: RegionSpec) -> bool:
     """Return whether the study has had its time, which begins here where it has not begun."""
-    return bool(spec.deadline) and time.time() >= _started(run) + spec.deadline
-
-
-def _started(run: RunFolder) -> float:
-    """Return when the run's first trial was prepared, in Unix time; the first one to ask writes it down.
-
-    Once for the whole run, however often its DAGs are submitted.
-    """
-    if not run.started.exists():
-        part = run.started.with_name(f".{run.started.name}.{os.getpid()}.part")
-        part.write_text(json.dumps({"started": time.time()}) + "\n", encoding="utf-8")
-        with suppress(FileExistsError):
-            os.link(part, run.started)  # whole or not at all, and never over what is there
-        part.unlink()
-    return float(json.loads(run.started.read_text(encoding="utf-8"))["started"])
+    return bool(spec.deadline) and (now := time.time()) >= begin(run, now) + spec.deadline
 
 
 def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History, number: int) -> None:
@@ -271,7 +262,7 @@ def _write_attempt(folder: RegionFolder, node: NodeName, spec: RegionSpec, histo
     if spec.job.memory_max:
         lines.append(f"larger_memory = {', '.join(str(size >> 20) for size in memory_steps(spec.job, memory))}")
     if spec.deadline and node.number is not None:
-        lines.append(f"idle_until = {int(_started(folder.run) + spec.deadline)}")
+        lines.append(f"idle_until = {int(begin(folder.run, time.time()) + spec.deadline)}")
     write_atomically(folder.trial(node) / ATTEMPT_SUBMIT, "".join(f"{line.rstrip()}\n" for line in lines))
 
 

@@ -133,7 +133,8 @@ def search_is_over(search: Search, history: History) -> bool:
 
 def spent(history: History) -> float:
     """Return the seconds that a region's trials have trained, those that were tried again included."""
-    return history.attempt_seconds + sum(settled.seconds for settled in history.settled.values())
+    again = sum(fault.seconds for fault in history.faults if fault.trial is not None)
+    return again + history.repeated_seconds + sum(settled.seconds for settled in history.settled.values())
 
 
 def check_not_hopeless(history: History, spec: RegionSpec) -> None:

@@ -16,6 +16,8 @@ from workflows.names import RegionFolder, RunFolder
 from workflows.regionspec import RegionSpec, hopeless, read_spec
 
 TEST_METRIC = "p@10"
+MANIFEST_KEYS = ("study", "run", "metric", "regions", "sha256")
+NO_TRIALS = {"planned": 0, "run": 0, "ok": 0, "failed": 0, "pruned": 0}
 HOUR = 3600.0
 
 
@@ -74,8 +76,19 @@ def write_report(run: RunFolder) -> Summary:
 def summarise(run: RunFolder) -> Summary:
     """Fold the journals of all regions into one summary."""
     manifest = read_manifest(run)
-    rows = [_summarise_region(run.region(slug), _pictures(run, slug)) for slug in manifest["regions"]]
+    rows = [_summary_of(run, slug, name) for slug, name in manifest["regions"].items()]
     return Summary(manifest["study"], str(run.path), manifest["metric"], tuple(rows), _sick_machines(run))
+
+
+def _summary_of(run: RunFolder, slug: str, name: str) -> RegionSummary:
+    """Summarise one region; one whose files are damaged has failed, and hides no other."""
+    pictures = _pictures(run, slug)
+    try:
+        return _summarise_region(run.region(slug), pictures)
+    except RegiondagError as error:
+        return RegionSummary(
+            name, slug, "failed", str(error), {}, {}, {}, {}, None, NO_TRIALS, 0.0, "", pictures=pictures
+        )
 
 
 def _sick_machines(run: RunFolder) -> tuple[str, ...]:
@@ -98,6 +111,12 @@ def read_manifest(run: RunFolder) -> dict[str, Any]:
         raise RegiondagError(
             f"{run.path} is not a run directory ({error}); `regiondag generate study.yaml` makes one"
         ) from error
+    missing = [key for key in MANIFEST_KEYS if not isinstance(raw, dict) or key not in raw]
+    if missing:
+        raise RegiondagError(
+            f"{run.path} is not a run directory (its manifest.json says nothing of {', '.join(missing)}); "
+            "`regiondag generate study.yaml` makes one"
+        )
     return raw
 
 
@@ -109,9 +128,7 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
     spec = read_spec(folder.spec)
     history = Journal(folder.journal).read()
     final = history.final
-    champion: dict[str, Any] = {}
-    if final and final.ok and folder.champion_metrics.exists():
-        champion = json.loads(folder.champion_metrics.read_text(encoding="utf-8"))
+    champion = _champion(folder) if final and final.ok else {}
     winner = history.winner(spec.metric.minimize)
     status, reason = region_status(spec, history)
     metrics = final.metrics if final else {}
@@ -134,6 +151,20 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
     )
 
 
+def _champion(folder: RegionFolder) -> dict[str, Any]:
+    """Return what is written of the region's champion; nothing where there is none."""
+    if not folder.champion_metrics.exists():
+        return {}
+    try:
+        raw: dict[str, Any] = json.loads(folder.champion_metrics.read_bytes())
+        return {"hyperparameters": dict(raw["hyperparameters"])}
+    except (KeyError, TypeError, ValueError) as error:
+        raise RegiondagError(
+            f"{folder.champion_metrics} is damaged ({error!r}); remove it and submit the DAG again: "
+            "the final training writes it anew"
+        ) from error
+
+
 def _last_test(folder: RegionFolder) -> Mapping[str, float]:
     """Return what the standing champion's own test found; nothing where it does not say so."""
     try:
@@ -154,6 +185,9 @@ def region_status(spec: RegionSpec, history: History) -> tuple[str, str]:
     refused = [s for s in failures if s.status == "bad_input"]
     if refused:
         return "failed", refused[0].reason
+    if history.stopped:
+        reason = next(reversed(history.stopped.values()))
+        return "failed", reason.removeprefix(f"region {spec.name!r}: ")
     if failures and len(failures) == spec.search.trials:
         reason, times = Counter(f"{s.status}: {s.reason}" for s in failures).most_common(1)[0]
         return "failed", f"all {len(failures)} trials failed, {times} of them: {reason}"
@@ -247,7 +281,15 @@ def _short(value: Any) -> str:
 
 
 def _cell(text: str) -> str:
-    """Keep free text from breaking out of its cell, or from becoming HTML."""
-    for plain, safe in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("\n", " "), ("`", "\\`")):
+    """Keep free text from breaking out of its cell, or from becoming HTML, a link or a picture."""
+    for plain, safe in (
+        ("\\", "\\\\"),
+        ("|", "\\|"),
+        ("<", "&lt;"),
+        ("\n", " "),
+        ("`", "\\`"),
+        ("[", "\\["),
+        ("]", "\\]"),
+    ):
         text = text.replace(plain, safe)
     return text

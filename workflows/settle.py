@@ -32,6 +32,7 @@ from workflows.joblog import read_job_log
 from workflows.journal import CANCELLED, History, Journal, Settled
 from workflows.machines import note_end
 from workflows.names import JOB_LOG, START_FOLDER, NodeName, RegionFolder, data_file
+from workflows.plaintext import printable
 from workflows.promotion import reason_to_keep
 from workflows.regionspec import RegionSpec, check_not_hopeless, read_spec
 
@@ -116,32 +117,30 @@ def _check_worth_another_try(
         raise TryAgainError(f"{node}: removed together with the DAG; it runs when the DAG is submitted again")
     if outcome.status != "machine":
         return
-    if outcome.reason.startswith(NOBODY):  # neither would the next one find a machine
-        if node.number is not None and _nothing_to_go_on_with(history, node.number, spec):
-            raise GiveUpError(
-                f"region {spec.name!r}, {node}: {outcome.reason}. No trial of the region has succeeded so far, so it "
-                "stops here; `regiondag doctor` says which machines would do, then submit the DAG again"
-            )
-        return
-    if end.retry < end.max_retries:
-        if not end.job or end.job not in {fault.job for fault in history.faults_of(node.number)}:
-            place = {"host": outcome.host, "job": outcome.job}
-            journal.append("attempt", trial=node.number, reason=outcome.reason, seconds=outcome.seconds, **place)
+    stops = node.number is not None and _nothing_to_go_on_with(history, node.number, spec)
+    nobody, last = outcome.reason.startswith(NOBODY), end.retry >= end.max_retries
+    if (nobody or last) and not stops:
+        return  # neither would the next try find a machine, or there is none
+    if not nobody and (not end.job or end.job not in {fault.job for fault in history.faults_of(node.number)}):
+        place = {"host": outcome.host, "job": outcome.job}
+        journal.append("attempt", trial=node.number, reason=outcome.reason, seconds=outcome.seconds, **place)
+    if not nobody and not last:
         raise TryAgainError(f"{node}: {outcome.reason}; try {end.retry + 2} of {end.max_retries + 1}")
-    if node.number is not None and _nothing_to_go_on_with(history, node.number, spec):
-        raise TryAgainError(
-            f"region {spec.name!r}, {node}: {outcome.reason}. No trial of the region has succeeded so far, so it stops "
-            "here; mend the machines and submit the DAG again"
-        )
+    mend = "`regiondag doctor` says which machines would do, then" if nobody else "mend the machines and"
+    stop = f"{node}: {outcome.reason}. No trial of the region has succeeded so far, so it stops here; {mend}"
+    journal.note_stop(node.number, f"{stop} submit the DAG again")
+    raise (GiveUpError if nobody else TryAgainError)(f"region {spec.name!r}, {stop} submit the DAG again")
 
 
 def _nothing_to_go_on_with(history: History, number: int, spec: RegionSpec) -> bool:
-    """Return whether none has ever succeeded, and this is the last trial of its round, or machines failed all lanes."""
+    """Return whether none has ever succeeded, and this is the last trial of its round, or each lane has lost one."""
     if any(settled.ok for settled in history.settled.values()):
         return False
     if spec.search.schedule == "lanes":
-        lost = sum(settled.status == "machine" for settled in history.settled.values())
-        return lost + 1 >= spec.search.sizes[0] or set(history.proposals) - {number} <= set(history.settled)
+        lanes = spec.search.sizes[0]
+        lost = {trial for trial, settled in history.settled.items() if settled.status == "machine"} | {number}
+        all_lost = len({trial % lanes for trial in lost}) == lanes
+        return all_lost or set(history.proposals) - {number} <= set(history.settled)
     index = spec.search.round_of(number)
     first = sum(spec.search.sizes[:index])
     others = set(range(first, first + spec.search.sizes[index])) - {number}
@@ -153,6 +152,7 @@ def _ended(folder: RegionFolder, node: NodeName, end: JobEnd) -> Settled:
     place = folder.trial(node)
     result, seen = _read_result(place / RESULT_FILE, node), read_job_log(place / JOB_LOG, end.job)
     settled = _outcome(place, node, end, result, seen.removed)
+    settled = replace(settled, reason=printable(" ".join(settled.reason.split())))  # as workers and others wrote it
     host = seen.host or (result.host if result else "")
     if settled.status != "removed" and not settled.reason.startswith((OUT_OF_MEMORY, NOBODY)):
         failure = settled.reason if settled.status == "machine" else ""

@@ -96,9 +96,9 @@ def _ask(
     pool: Pool, run: RunFolder, slugs: Sequence[str], dags: list[DagState]
 ) -> tuple[list[DagState], list[condor.QueuedJob]]:
     """Return the same states, those of DAGMans that crashed as such, and the jobs of the others."""
-    clusters = {dag.cluster for dag in dags if dag.ended is None}
-    dagmans, ads = condor.query_dags(pool, clusters)
-    gone = clusters - {job.cluster for job in condor.jobs_of(dagmans)}
+    logs = {dag.cluster: dag.log for dag in dags if dag.ended is None}
+    dagmans, ads = condor.query_dags(pool, logs)
+    gone = logs.keys() - {job.cluster for job in condor.jobs_of(dagmans)}
     if gone:
         now = _dags(run, slugs)  # they may have ended since their logs were read
         dags = [replace(dag, status=CRASHED) if dag.ended is None and dag.cluster in gone else dag for dag in now]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from nnlib.contract import write_atomically
 from workflows import condor
 from workflows.daglog import DagState, read_dag_log
-from workflows.errors import RegiondagError
+from workflows.errors import PoolError, RegiondagError
 from workflows.journal import MACHINE, REOPENED, Journal
 from workflows.names import DAGMAN_CRASHED, NodeName, RunFolder, dagman_file
-from workflows.pool import Pool
+from workflows.pool import Pool, other_pools
 
 LEAVING = 60.0  # seconds a removed DAGMan gets to write its rescue file and go
 SLASH_TMP = Path("/tmp")  # noqa: S108 (DAGMan refuses logs there, as they may not survive a reboot)
@@ -31,11 +32,11 @@ def submit_dag(pool: Pool, run: RunFolder, slugs: Iterable[str], only: str | Non
     for other in overlapping:
         before = _wait_until_gone(pool, other)
         if before is not None:  # it crashed if a job of it is left, and the next DAGMan runs that node anew
-            _remove_jobs(pool, other, before.cluster)
+            _remove_jobs(pool, other, before)
     last = _wait_until_gone(pool, dag)
     if last is not None and last.exit_code == DAGMAN_CRASHED:
-        _remove_jobs(pool, dag, last.cluster)
-    if last is not None and not condor.query_jobs(pool, last.cluster):
+        _remove_jobs(pool, dag, last)
+    if last is not None and not _left(pool, last):
         # With neither DAGMan nor a job of it in the queue, the lock is that of a DAGMan that crashed. It would make
         # the next one replay the log, and HTCondor 23.9's never ends when the last node is in it.
         dagman_file(dag, "lock").unlink(missing_ok=True)
@@ -74,7 +75,7 @@ def unfinished_job(pool: Pool | None, log: Path) -> int | None:
     state = read_dag_log(log)
     if state is None or state.ended is not None:
         return None
-    return state.cluster if pool is None or condor.query_status(pool, state.cluster) is not None else None
+    return state.cluster if pool is None or condor.query_status(pool, state.cluster, log) is not None else None
 
 
 def was_submitted(run: RunFolder, slugs: Iterable[str]) -> bool:
@@ -119,16 +120,21 @@ def _reopened(run: RunFolder, slug: str) -> list[NodeName]:
     return [NodeName(slug, number) for number in (again | {None} if again else again)]
 
 
-def _remove_jobs(pool: Pool, dag: Path, cluster: int) -> None:
+def _left(pool: Pool, last: DagState) -> list[condor.QueuedJob]:
+    """Return the jobs of a DAGMan that are still in the queue."""
+    return condor.jobs_of(condor.query_dags(pool, {last.cluster: last.log})[1])
+
+
+def _remove_jobs(pool: Pool, dag: Path, last: DagState) -> None:
     """Remove the jobs that a DAGMan left behind: the next one could not read of them in the log it failed over."""
-    words = ["condor_rm", "-constraint", f"DAGManJobId == {cluster}"]
+    words = ["condor_rm", "-constraint", f"DAGManJobId == {last.cluster}"]
     deadline = time.monotonic() + LEAVING
-    while jobs := condor.query_jobs(pool, cluster):
+    while jobs := _left(pool, last):
         pool.run(words, cwd=dag.parent, capture_output=True)
         if time.monotonic() > deadline:
             raise RegiondagError(
-                f"jobs {', '.join(job.job for job in jobs)} of DAGMan {cluster}, which failed, are still in the queue "
-                f"after {LEAVING:.0f} s; remove them (`condor_rm -constraint '{words[-1]}'`) and try again"
+                f"jobs {', '.join(job.job for job in jobs)} of DAGMan {last.cluster}, which failed, are still in the "
+                f"queue after {LEAVING:.0f} s; remove them (`condor_rm -constraint '{words[-1]}'`) and try again"
             )
         time.sleep(0.5)
 
@@ -139,7 +145,7 @@ def _wait_until_gone(pool: Pool, dag: Path) -> DagState | None:
     if state is None:
         return None
     deadline = time.monotonic() + LEAVING
-    while (status := condor.query_status(pool, state.cluster)) is not None:
+    while (status := condor.query_status(pool, state.cluster, state.log)) is not None:
         if status != "removed":
             raise RegiondagError(
                 f"{dag} is in the queue already: job {state.cluster} is {status}. "
@@ -148,4 +154,19 @@ def _wait_until_gone(pool: Pool, dag: Path) -> DagState | None:
         if time.monotonic() > deadline:
             raise RegiondagError(f"job {state.cluster}, removed, still has not left the queue after {LEAVING:.0f} s")
         time.sleep(0.5)
-    return read_dag_log(dagman_file(dag, "dagman.log"))
+    state = read_dag_log(state.log) or state
+    if state.ended is None:
+        _refuse_in_other_pools(pool, dag, state)
+    return state
+
+
+def _refuse_in_other_pools(pool: Pool, dag: Path, state: DagState) -> None:
+    """Raise RegiondagError if a DAG whose log has no end is in the queue of another pool that runs here."""
+    for other in other_pools(pool):
+        with suppress(PoolError):  # one that does not answer
+            status = condor.query_status(other, state.cluster, state.log)
+            if status is not None:
+                raise RegiondagError(
+                    f"{dag} is in the queue of the pool {other.name!r} already: job {state.cluster} is {status}. "
+                    f"`regiondag status` shows it with --pool {other.name}"
+                )

@@ -12,9 +12,11 @@ from workflows.errors import PoolError
 from workflows.journal import CANCELLED, History, Journal, Settled
 from workflows.names import NodeName, RunFolder, dagman_file, parse_node
 from workflows.pool import Pool
+from workflows.regionspec import read_spec
 from workflows.submission import reopen_in_rescue_files, unfinished_job
 from workflows.submit_syntax import classad_string
 from workflows.trialquery import Place
+from workflows.whytrial import not_needed
 
 # In the place of a trial.json that DAGMan will still submit: the job ends as soon as it has started.
 NO_TRIAL = '{"cancelled": true}\n'
@@ -105,6 +107,7 @@ def cancel(queue: Queue, node: NodeName, patience: float = PATIENCE) -> Answer:
         refusal = _not_to_cancel(history, node.number, bool(queue.jobs(node)))
         if refusal:
             return Answer(node, False, refusal)
+        before = history.settled_at.get(node.number)
         journal.append("cancelled", trial=node.number)
         if not queue.dagmans:
             journal.append("settled", **asdict(Settled(node.number, "removed", CANCELLED)))
@@ -113,12 +116,12 @@ def cancel(queue: Queue, node: NodeName, patience: float = PATIENCE) -> Answer:
     place = folder.trial(node)
     result = place / RESULT_FILE
     if result.exists() and result.stat().st_size:  # PRE takes away what was there before: a job has come back
-        return _when_settled(journal, node, patience)
+        return _when_settled(journal, node, before, patience)
     if not queue.jobs(node) and (place / TRIAL_FILE).exists():
         write_atomically(place / TRIAL_FILE, NO_TRIAL)
     if queue.jobs(node):
         queue.tell("condor_rm", node)
-        return _when_settled(journal, node, patience)
+        return _when_settled(journal, node, before, patience)
     return Answer(node, True, "cancelled: it has no job in the queue yet, and ends when its turn comes")
 
 
@@ -134,11 +137,13 @@ def _not_to_cancel(history: History, number: int, queued: bool) -> str:
     return ""
 
 
-def _when_settled(journal: Journal, node: NodeName, patience: float) -> Answer:
+def _when_settled(journal: Journal, node: NodeName, before: float | None, patience: float) -> Answer:
+    """Wait for an outcome other than the one of `before`, and say what it is."""
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
-        settled = journal.read().settled.get(node.number or 0)
-        if settled:
+        history = journal.read()
+        settled = history.known(node.number)
+        if settled and history.settled_at.get(node.number or 0) != before:
             why = f"{settled.status}, {settled.reason}" if settled.reason else settled.status
             return Answer(node, not settled.ok, why if not settled.ok else "ended well before its job was removed")
         time.sleep(0.2)
@@ -153,10 +158,14 @@ def rerun(queue: Queue, node: NodeName, *, force: bool = False) -> Answer:
     jobs = queue.jobs(node)
     if jobs:
         return _start_again(queue, node, jobs[0])
-    journal = Journal(queue.run.region(node.slug).journal)
+    folder = queue.run.region(node.slug)
+    spec, journal = read_spec(folder.spec), Journal(folder.journal)
     with journal.locked():
         history = journal.read()
         refusal = _not_to_reopen(history, node.number, force)
+        if node.number is not None and not refusal:
+            spare = not_needed(queue.run, spec, history, node.number, time.time())
+            refusal = f"would do nothing: {spare}" if spare else ""
         if refusal:
             return Answer(node, False, refusal)
         journal.append("reopened", trial=node.number)

@@ -100,8 +100,8 @@ def _no_pool(name: str | None) -> str:
 
 
 def _ask(pool: Pool, states: Sequence[tuple[Path, DagState]]) -> Queue:
-    clusters = [state.cluster for _, state in states if state.ended is None]
-    dagmans, ads = condor.query_dags(pool, clusters, whole=True)
+    logs = {state.cluster: state.log for _, state in states if state.ended is None}
+    dagmans, ads = condor.query_dags(pool, logs, whole=True)
     there = {job.cluster: job for job in condor.jobs_of(dagmans)}
     dags = []
     for path, state in states:
@@ -149,7 +149,9 @@ def _explain_dag(run: RunFolder, dag: Dag, *, known: bool) -> Explanation | None
     if state.ended is not None:
         if state.exit_code == 0:
             return None
-        text = "its job was removed" if state.status == "removed" else f"it ended with exit code {state.exit_code}"
+        text = f"it ended with exit code {state.exit_code}"
+        text = "its job was removed" if state.status == "removed" else text
+        text = f"it was ended by signal {state.signal}" if state.signal is not None else text
         rescue = rescue_files(dag.path)
         left = f"; {rescue[-1].name} says what is done" if rescue else ""
         return Explanation(name, "ended" if state.status != "removed" else "removed", text + left, f"to go on: {again}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ from workflows.names import NODES_DAG, NodeName, RunFolder, parse_node
 from workflows.plaintext import duration, printable
 from workflows.pricetable import PriceTable
 from workflows.regionspec import RegionSpec, search_is_over
+from workflows.runstart import began
 from workflows.usage import Taken, take
 from workflows.whyqueue import Explanation
 
@@ -138,17 +137,10 @@ def parents_of(run: RunFolder, node: NodeName) -> list[NodeName]:
 
 def not_needed(run: RunFolder, spec: RegionSpec, history: History, number: int, now: float) -> str:
     """Return why a trial without job and outcome will have none, as PRE sees it; nothing where it is to come."""
-    if spec.deadline and now >= _started(run) + spec.deadline:
+    start = began(run)
+    if spec.deadline and start is not None and now >= start + spec.deadline:
         return "the study's deadline has passed"
     if number in history.proposals or not search_is_over(spec.search, history):
         return ""
     full = len(history.proposals) >= spec.search.trials
     return "the search of its region has all its trials" if full else "the budget of its region's search is spent"
-
-
-def _started(run: RunFolder) -> float:
-    """Return when the run's first trial was prepared; never, where that is not known."""
-    try:
-        return float(json.loads(run.started.read_text(encoding="utf-8"))["started"])
-    except (OSError, KeyError, TypeError, ValueError):
-        return math.inf

@@ -24,6 +24,7 @@ from workflows.report import read_manifest
 from workflows.whyqueue import Dag, Queue, explain_dags, explain_held
 from workflows.whytrial import not_needed
 
+LOG = Path("study.dag.dagman.log")
 RULE = "JobStatus == 5 && (HoldReasonCode =?= 47 || time() - EnteredCurrentStatus > 3600)"
 RECORDED = Path(__file__).parent / "eventlogs" / "trixie"
 
@@ -48,7 +49,7 @@ def settle(run: RunFolder, slug: str, *outcomes: Settled) -> None:
 
 def works(run: RunFolder, *jobs: condor.QueuedJob) -> Run:
     """A run on which DAGMan works, with these jobs in the queue."""
-    state = DagState(1, "running", 0.0, None, None)
+    state = DagState(LOG, 1, "running", 0.0, None, None)
     queue = Queue((Dag(run.study_dag, state, "running"),), jobs, by_node={job.node: job for job in jobs})
     return Run(run, read_manifest(run)["regions"], queue, time.time())
 
@@ -174,7 +175,7 @@ def test_nodes_after_the_deadline_of_a_study(run):
 def test_a_region_that_dagman_works_on_is_not_to_be_submitted_again(run):
     [region] = works(run).region("germany", whole=True)
     assert region.why == "0 of 4 trials have ended, 0 of them failed"
-    state = DagState(1, "running", 0.0, None, None)
+    state = DagState(LOG, 1, "running", 0.0, None, None)
     other = Queue((Dag(run.region("united-kingdom").dag, state, "running"),))
     [region] = Run(run, read_manifest(run)["regions"], other, time.time()).region("germany", whole=True)
     assert "submit the DAG again" in region.why
@@ -259,14 +260,15 @@ def test_the_limit_of_a_rule_for_holds():
 @pytest.mark.parametrize(
     ("state", "known", "expected"),
     [
-        (DagState(5, "running", 0.0, None, None), None, "crashed"),
-        (DagState(5, "running", 0.0, None, None), "held", "held"),
-        (DagState(5, "running", 0.0, None, None), "removed", "removed"),
-        (DagState(5, "idle", 0.0, None, None), "idle", "idle"),
-        (DagState(5, "removed", 0.0, 9.0, 0), None, ""),
-        (DagState(5, "removed", 0.0, 9.0, None), None, "removed"),
-        (DagState(5, "ended", 0.0, 9.0, 1), None, "ended"),
-        (DagState(5, "running", 0.0, None, None), "running", ""),
+        (DagState(LOG, 5, "running", 0.0, None, None), None, "crashed"),
+        (DagState(LOG, 5, "running", 0.0, None, None), "held", "held"),
+        (DagState(LOG, 5, "running", 0.0, None, None), "removed", "removed"),
+        (DagState(LOG, 5, "idle", 0.0, None, None), "idle", "idle"),
+        (DagState(LOG, 5, "removed", 0.0, 9.0, 0), None, ""),
+        (DagState(LOG, 5, "removed", 0.0, 9.0, None), None, "removed"),
+        (DagState(LOG, 5, "ended", 0.0, 9.0, 1), None, "ended"),
+        (DagState(LOG, 5, "ended", 0.0, 9.0, None, 11), None, "ended"),
+        (DagState(LOG, 5, "running", 0.0, None, None), "running", ""),
     ],
 )
 def test_what_became_of_dagman(run, state, known, expected):
@@ -278,11 +280,12 @@ def test_what_became_of_dagman(run, state, known, expected):
     assert ("lock" in text) == (expected == "crashed")
     assert ("rescue002" in text) == (state.ended is not None and bool(expected))
     assert ("wait until it has left" in text) == (known == "removed")
+    assert ("signal 11" in text) == (state.signal == 11) and "None" not in text
 
 
 def test_a_graph_that_failed_is_forgotten_when_a_later_one_finished_its_regions(run):
     region = run.region("germany").dag
-    failed, good = DagState(5, "ended", 1.0, 2.0, 1), DagState(6, "ended", 3.0, 4.0, 0)
+    failed, good = DagState(LOG, 5, "ended", 1.0, 2.0, 1), DagState(LOG, 6, "ended", 3.0, 4.0, 0)
     seen = Run(
         run, read_manifest(run)["regions"], Queue((Dag(run.study_dag, good, None), Dag(region, failed, None))), 9.0
     )
@@ -346,7 +349,7 @@ def ad_of(cluster: int, status: int, node: str = "", **values: object) -> condor
 
 def test_the_queue_and_the_slots_are_asked_once(run, monkeypatch):
     ads = [
-        ad_of(5, 5, HoldReason="lunch"),
+        ad_of(5, 5, HoldReason="lunch", UserLog=str(dagman_file(run.study_dag, "dagman.log"))),
         ad_of(7, 1, "germany_t0000"),
         ad_of(8, 1, "germany_t0001"),
         ad_of(9, 5, "united-kingdom_t0000", HoldReason="no file", HoldReasonCode=13, PeriodicRelease=False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from workflows.errors import PoolError
 from workflows.names import RunFolder, dagman_file
 from workflows.pool import Pool
 from workflows.status import RunStatus, read_status
+from workflows.submission import unfinished_job
 
 POOL = Pool("default", "installed", (25, 14, 0))
 SUBMITTED = "000 (005.000.000) 2026-11-22 05:00:00 Job submitted from host: <127.0.0.1:1>\n...\n"
@@ -29,17 +31,31 @@ def run(tmp_path) -> RunFolder:
     return run
 
 
-def job(cluster: int, node: str = "") -> condor.ClassAd:
-    name = f'\nDAGNodeName = "{node}"' if node else ""
-    return condor.parse_ad(f"Requirements = true\nClusterId = {cluster}\nProcId = 0\nJobStatus = 2{name}")
+def job(cluster: int, node: str = "", log: Path = Path("job.log")) -> condor.ClassAd:
+    name = f'\nDAGNodeName = "{node}"\nDAGManJobId = 5' if node else ""
+    where = f'\nIwd = "{log.parent}"\nUserLog = "{log.name}"'
+    return condor.parse_ad(f"Requirements = true\nClusterId = {cluster}\nProcId = 0\nJobStatus = 2{name}{where}")
 
 
 def test_a_dagman_that_works(run, monkeypatch):
-    monkeypatch.setattr(condor, "_query_queue", lambda *_: [job(5), job(7, "germany_t0000")])
+    ads = [job(5, log=dagman_file(run.study_dag, "dagman.log")), job(7, "germany_t0000")]
+    monkeypatch.setattr(condor, "_query_queue", lambda *_: ads)
     status = read_status(run, POOL)
     assert status.dag == "running" and not status.over
     assert [region.running for region in status.regions] == [0, 1]
     assert read_status(run, None).dag == "running"  # by its log: nobody else can be asked
+
+
+def test_a_dagman_of_the_same_number_that_works_for_others(run, monkeypatch):
+    """A queue that was made anew, or another pool's, counts from 1 again."""
+    ads = [job(5, log=run.path.parent / "other/study.dag.dagman.log"), job(7, "germany_t0000")]
+    monkeypatch.setattr(condor, "_query_queue", lambda *_: ads)
+    status = read_status(run, POOL)
+    assert status.dag == "crashed" and [region.running for region in status.regions] == [0, 0]
+    log = dagman_file(run.study_dag, "dagman.log")
+    assert unfinished_job(POOL, log) is None
+    ads[0] = job(5, log=log)
+    assert unfinished_job(POOL, log) == 5
 
 
 def test_a_dagman_that_is_gone_without_a_word_has_crashed(run, monkeypatch, capsys):

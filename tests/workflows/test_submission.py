@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from subprocess import CompletedProcess
 from types import SimpleNamespace
 
@@ -9,8 +10,10 @@ import pytest
 
 from workflows import condor, submission
 from workflows.daglog import DagState
-from workflows.errors import RegiondagError
+from workflows.errors import PoolError, RegiondagError
 from workflows.names import DAGMAN_CRASHED, RunFolder, dagman_file
+
+LOG = Path("study.dag.dagman.log")
 
 
 @pytest.fixture
@@ -26,10 +29,11 @@ def crashed(tmp_path, monkeypatch):
         return CompletedProcess(argv, 0)
 
     def submit(exit_code):
-        state = DagState(1, "ended", 1.0, 2.0, exit_code)
+        state = DagState(LOG, 1, "ended", 1.0, 2.0, exit_code)
         monkeypatch.setattr(submission, "read_dag_log", lambda log: state if log.name.startswith("study") else None)
         monkeypatch.setattr(condor, "query_status", lambda *_: None)
-        monkeypatch.setattr(condor, "query_jobs", lambda *_: [SimpleNamespace(job=job) for job in queue])
+        monkeypatch.setattr(condor, "query_dags", lambda *_: ([], queue))
+        monkeypatch.setattr(condor, "jobs_of", lambda ads: [SimpleNamespace(job=job) for job in ads])
         monkeypatch.setattr(submission.time, "sleep", lambda _: None)
         folder = RunFolder(tmp_path)
         monkeypatch.setattr(submission, "refuse_slash_tmp", lambda _: None)
@@ -54,7 +58,7 @@ def test_jobs_of_a_dagman_that_ended_otherwise_stay(crashed):
 
 def test_jobs_that_another_dag_of_the_same_nodes_left_are_removed(crashed, monkeypatch, tmp_path):
     def of_the_region(log):
-        return DagState(3, "ended", 1.0, 2.0, DAGMAN_CRASHED) if log.name.startswith("region") else None
+        return DagState(LOG, 3, "ended", 1.0, 2.0, DAGMAN_CRASHED) if log.name.startswith("region") else None
 
     patched = monkeypatch.setattr
 
@@ -70,3 +74,24 @@ def test_jobs_that_do_not_go_are_named(crashed, monkeypatch):
     monkeypatch.setattr(submission, "LEAVING", -1.0)
     with pytest.raises(RegiondagError, match="condor_rm -constraint 'DAGManJobId == 1'"):
         crashed(DAGMAN_CRASHED)
+
+
+def test_a_dag_in_the_queue_of_another_pool_is_not_submitted(tmp_path, monkeypatch):
+    """This pool knows nothing of it, and its log has no end."""
+    state = DagState(LOG, 5, "running", 1.0, None, None)
+    monkeypatch.setattr(submission, "read_dag_log", lambda log: state if log.name.startswith("study") else None)
+    monkeypatch.setattr(submission, "refuse_slash_tmp", lambda _: None)
+    monkeypatch.setattr(submission, "other_pools", lambda _: [SimpleNamespace(name=name) for name in ("dead", "work")])
+
+    def status(pool, cluster, log):
+        assert (cluster, log) == (5, LOG)
+        if pool.name == "dead":
+            raise PoolError("no schedd")
+        return "running" if pool.name == "work" else None
+
+    monkeypatch.setattr(condor, "query_status", status)
+    lock = dagman_file(RunFolder(tmp_path).study_dag, "lock")
+    lock.touch()
+    with pytest.raises(RegiondagError, match=r"pool 'work' already: job 5 is running.* --pool work"):
+        submission.submit_dag(SimpleNamespace(name="default"), RunFolder(tmp_path), ["germany"])
+    assert lock.exists()

@@ -181,3 +181,34 @@ def test_rescue_files_that_were_set_aside_are_not_the_newest(tmp_path):
         "study.dag.rescue001",
         "study.dag.rescue002",
     ]
+
+
+def test_trials_that_cannot_run_are_not_promised(run, folder, capsys):
+    prepare_trial(folder, NodeName("germany", 0))
+    code, _, err = ask(capsys, run, "rerun", 500)
+    assert code == 2 and "Germany has no trial 500, legal: 0 to 3, and `final`" in err
+    settle_trial(folder, NodeName("germany", 0), JobEnd(3, 0, 2))
+    spec = json.loads(folder.spec.read_text())
+    folder.spec.write_text(json.dumps(spec | {"deadline": 60}))
+    run.started.write_text('{"started": 1.0}')
+    code, _, err = ask(capsys, run, "rerun", 0)
+    assert code == 1 and "germany_t0000: would do nothing: the study's deadline has passed" in err
+
+
+def test_a_trial_that_had_ended_before_is_cancelled_when_post_says_so(run, folder, monkeypatch):
+    """It was the machine's fault, and the trial runs again by now."""
+    node = NodeName("germany", 0)
+    prepare_trial(folder, node)
+    assert settle_trial(folder, node, JobEnd(75, 2, 2)).status == "machine"
+    prepare_trial(folder, node)
+    monkeypatch.setattr(Queue, "jobs", lambda *_: ["7.0"])
+    monkeypatch.setattr(Queue, "tell", lambda *_: None)
+    queue = Queue(None, run, (7,))
+    assert "POST will settle it" in cancel(queue, node, patience=0.3).text
+    journal = Journal(folder.journal)
+    with journal.locked():
+        journal.append("reopened", trial=0)
+    prepare_trial(folder, node)
+    monkeypatch.setattr(Queue, "tell", lambda *_: settle_trial(folder, node, JobEnd(-1002, 0, 2)))
+    answer = cancel(queue, node)
+    assert (answer.done, answer.text) == (True, "removed, cancelled")

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from nnlib.contract import sha256_of
 from workflows.bake.artifact import DiskImage, Tested, write_tested
 from workflows.bake.contents import missing_from
 from workflows.bake.inside import Plan
-from workflows.bake.machine import TOOLS, Acceleration, best_acceleration
+from workflows.bake.machine import TOOLS, Acceleration, AccelerationError, best_acceleration
 from workflows.dirs import cache_dir
 from workflows.errors import BakeError
 from workflows.features import SUITES
@@ -55,14 +55,27 @@ def boot_test(
     ensure_image(suite, tell)
     (image.folder / "tested.json").unlink(missing_ok=True)
     digest = sha256_of(image.disk)
-    with interruptible(), _work_folder(image) as work:
-        plan = Plan(str(image.disk.resolve()), suite, acceleration or best_acceleration(), worker=worker or {})
-        (work / "plan.json").write_text(json.dumps(asdict(plan)), encoding="utf-8")
-        _run(work)
-        boots = json.loads((work / "result.json").read_text(encoding="utf-8"))
+    plan = Plan(str(image.disk.resolve()), suite, acceleration or best_acceleration(), worker=worker or {})
+    with interruptible():
+        try:
+            boots = _boots(image, plan)
+        except AccelerationError as error:
+            if acceleration:
+                raise BakeError(f"{error}; without --acceleration its processors are emulated then") from None
+            tell(f"{error}; its processors are emulated now")
+            boots = _boots(image, replace(plan, acceleration="tcg"))
     record = Tested(digest, image.manifest.hash, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), tuple(boots))
     write_tested(image, record)
     return record
+
+
+def _boots(image: DiskImage, plan: Plan) -> list[dict[str, Any]]:
+    """Carry out a plan; return what each boot came to."""
+    with _work_folder(image) as work:
+        (work / "plan.json").write_text(json.dumps(asdict(plan)), encoding="utf-8")
+        _run(work)
+        boots: list[dict[str, Any]] = json.loads((work / "result.json").read_text(encoding="utf-8"))
+    return boots
 
 
 def check_series(image: DiskImage, suite: str) -> None:
@@ -102,6 +115,8 @@ def _run(work: Path) -> None:
                 process.wait(KILLED_SECONDS)
             process.kill()
             raise
+    if process.returncode == AccelerationError.exit_code:
+        raise AccelerationError("\n".join(said))
     if process.returncode != 0:
         raise BakeError("\n".join(said) or f"the test ended with {process.returncode} and said nothing")
 
@@ -121,7 +136,7 @@ def _work_folder(image: DiskImage) -> Iterator[Path]:
         yield work
     except BakeError as error:
         _keep_logs(work, logs)
-        raise BakeError(str(error).replace(str(work), str(logs))) from None
+        raise type(error)(str(error).replace(str(work), str(logs))) from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

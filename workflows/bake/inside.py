@@ -22,7 +22,7 @@ from nnlib.contract import write_atomically
 from workflows.bake import serial
 from workflows.bake.advertised import FLEET, NOTICE_SECONDS, QUERIED, check_slot, parse_slots
 from workflows.bake.imds import MetadataServer, instance_tree
-from workflows.bake.machine import Acceleration, Firmware, Machine, running
+from workflows.bake.machine import Acceleration, Firmware, Machine, check_acceleration, running
 from workflows.bake.payload import FOR_EVER, write_job
 from workflows.errors import BakeError, PoolError, RegiondagError
 from workflows.pool import ROOT, Pool, lifecycle, pool_folder, read_state, sandbox
@@ -80,6 +80,7 @@ class Boot:
     machine: Machine
     process: subprocess.Popen[bytes]
     metadata: MetadataServer
+    began: float = field(default_factory=time.monotonic)
 
 
 def main(argv: list[str]) -> int:
@@ -279,6 +280,7 @@ def _wait_until_off(bench: Bench, boot: Boot, seconds: float) -> None:
     seconds *= bench.plan.patience
     until = time.monotonic() + seconds
     while boot.process.poll() is None:
+        check_acceleration(boot.machine, time.monotonic() - boot.began)
         if time.monotonic() > until:
             raise _failure(boot.machine, f"did not power off within {seconds:.0f} s")
         time.sleep(0.5)
@@ -290,6 +292,7 @@ def _wait(bench: Bench, boot: Boot, what: str, seconds: float, happened: Callabl
     seconds *= bench.plan.patience
     until = time.monotonic() + seconds
     while not happened():
+        check_acceleration(boot.machine, time.monotonic() - boot.began)
         if boot.process.poll() is not None:
             raise _failure(boot.machine, f"ended (qemu: {boot.process.returncode}) before: {what}")
         if time.monotonic() > until:

@@ -19,6 +19,8 @@ Acceleration = Literal["kvm", "tcg"]
 OVMF = "/usr/share/OVMF/OVMF_CODE_4M.fd"
 TOOLS = ("qemu-system-x86_64", "qemu-img", "ip", "unshare", OVMF)
 PROBE_SECONDS = 4
+GIVEN_UP = "KVM internal error"
+SILENCE_SECONDS = 60  # a kernel that KVM really runs speaks after ten
 DISK_GIGABYTES = 6  # larger than the image, so that the root file system has to grow
 
 
@@ -27,6 +29,12 @@ PROCESSORS: Mapping[Acceleration, tuple[str, ...]] = {
     "kvm": ("-accel", "kvm", "-cpu", "host,arch-capabilities=off"),
     "tcg": ("-accel", "tcg,thread=multi", "-cpu", "max"),
 }
+
+
+class AccelerationError(BakeError):
+    """KVM gave up on a machine: where the host is virtual itself, it may not know all instructions."""
+
+    exit_code = 17  # of the test's inner program: a user never meets it
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,11 @@ class Machine:
     def serial(self) -> Path:
         """What the machine wrote on its serial console."""
         return self.folder / f"serial-{self.firmware}.log"
+
+    @property
+    def complaints(self) -> Path:
+        """What qemu itself had to say."""
+        return self.folder / "qemu.log"
 
     @property
     def overlay(self) -> Path:
@@ -78,6 +91,19 @@ def best_acceleration() -> Acceleration:
     return "kvm" if b"No bootable device" in said else "tcg"
 
 
+def check_acceleration(machine: Machine, seconds: float) -> None:
+    """Raise AccelerationError where KVM has given up on a machine that was booted so many seconds ago.
+
+    qemu says so, and lets the machine stand still; or it emulates instructions one by one, and no kernel ever starts.
+    """
+    if machine.acceleration != "kvm":
+        return
+    if GIVEN_UP in machine.complaints.read_text(errors="replace"):
+        raise AccelerationError(f"KVM gave up on the machine under test ({GIVEN_UP})")
+    if seconds > SILENCE_SECONDS and not machine.serial.stat().st_size:
+        raise AccelerationError(f"with KVM no kernel has started within {SILENCE_SECONDS} s")
+
+
 @contextlib.contextmanager
 def running(machine: Machine) -> Iterator[subprocess.Popen[bytes]]:
     """Boot a machine; whatever happens, it does not run any more afterwards."""
@@ -92,7 +118,7 @@ def running(machine: Machine) -> Iterator[subprocess.Popen[bytes]]:
     )
     if made.returncode != 0:
         raise BakeError(f"cannot make a disk for the test: {made.stderr.strip()}")
-    with (machine.folder / "qemu.log").open("ab") as log:
+    with machine.complaints.open("ab") as log:
         process = subprocess.Popen(
             qemu_argv(machine), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
         )

@@ -104,11 +104,15 @@ def _chosen(arguments: argparse.Namespace) -> tuple[Queue, list[NodeName]]:
         raise UsageError('no trial is named; give numbers, `final`, or --where "status == machine"')
     folder = RunFolder(arguments.run_directory.resolve())
     slug = find_region(read_manifest(folder)["regions"], arguments.region)
+    region = folder.region(slug)
+    spec = read_spec(region.spec)
     numbers = parse_trials(arguments.trials, slug)
+    beyond = [number for number in numbers if number is not None and number >= spec.search.nodes]
+    if beyond:
+        raise UsageError(f"{spec.name} has no trial {beyond[0]}, legal: 0 to {spec.search.nodes - 1}, and `final`")
     queue = queue_of(folder, [slug], find_pool(arguments.pool))
     if arguments.where is not None:
-        region = folder.region(slug)
-        rows = trials_of(read_spec(region.spec), Journal(region.journal).read()).rows
+        rows = trials_of(spec, Journal(region.journal).read()).rows
         query, places = parse_query(arguments.where, rows), places_of(queue)
         numbers += [row.trial for row in rows if query.matches(row, places.get((slug, row.trial)))]
         if not numbers:

@@ -168,6 +168,14 @@ def find_pool(name: str | None = None) -> Pool | None:
     return installed_pool() if name is None else None
 
 
+def other_pools(pool: Pool) -> list[Pool]:
+    """Return all pools that run here besides one."""
+    states = (read_state(name) for name in known_pools())
+    found = [embedded_pool(state) for state in states if state and state.is_running]
+    installed = installed_pool()
+    return [other for other in [*found, *([installed] if installed else [])] if other.name != pool.name]
+
+
 def require_pool(name: str | None = None) -> Pool:
     """Return what `find_pool` finds, or raise PoolError that says what is there and what to do."""
     pool = find_pool(name)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.bake import advertised, boottest, inside, machine, payload
-from workflows.bake.machine import Acceleration, Firmware, Machine, qemu_argv
+from workflows.bake.artifact import DiskImage
+from workflows.bake.machine import Acceleration, AccelerationError, Firmware, Machine, qemu_argv
+from workflows.errors import BakeError
 
 
 def argv(firmware: Firmware, acceleration: Acceleration, folder: Path = Path("/f")) -> str:
@@ -130,3 +135,65 @@ def test_no_answer_of_condor_status_is_taken_for_a_slot_by_chance(text: str) -> 
     except ValueError:
         return
     assert all(set(slot) == set(advertised.QUERIED) for slot in slots)
+
+
+@pytest.mark.parametrize(
+    ("acceleration", "complaint", "console", "seconds", "given_up"),
+    [
+        ("kvm", "KVM internal error. Suberror: 1\nemulation failure", "", 5, True),
+        ("kvm", "KVM internal error. Suberror: 1", "[  OK  ] Reached", 100, True),
+        ("kvm", "", "", 59, False),
+        ("kvm", "", "", 61, True),
+        ("kvm", "", "[  OK  ] Reached", 61, False),
+        ("tcg", "", "", 61, False),  # slow, and known to be
+    ],
+)
+def test_kvm_that_runs_no_kernel_is_seen(
+    tmp_path: Path, acceleration: Acceleration, complaint: str, console: str, seconds: float, given_up: bool
+) -> None:
+    under_test = Machine(tmp_path / "disk.raw", tmp_path, "bios", acceleration)
+    under_test.complaints.write_text(complaint)
+    under_test.serial.write_text(console)
+    seen = pytest.raises(AccelerationError) if given_up else contextlib.nullcontext()
+    with seen:
+        machine.check_acceleration(under_test, seconds)
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[Acceleration]:
+    """Play a test of an image in which KVM is of no use; returns what was tried."""
+    tried: list[Acceleration] = []
+
+    def boots(_image: object, plan: inside.Plan) -> list[dict[str, object]]:
+        tried.append(plan.acceleration)
+        if plan.acceleration == "kvm":
+            raise AccelerationError("with KVM no kernel has started")
+        return [{"firmware": "bios"}]
+
+    for name in ("install_tools", "detect_mode", "check_series", "ensure_image", "write_tested"):
+        monkeypatch.setattr(boottest, name, lambda *_: None)
+    monkeypatch.setattr(boottest, "missing_from", lambda _: [])
+    monkeypatch.setattr(boottest, "best_acceleration", lambda: "kvm")
+    monkeypatch.setattr(boottest, "_boots", boots)
+    return tried
+
+
+def image_in(folder: Path) -> DiskImage:
+    disk = folder / "disk.raw"
+    disk.write_bytes(b"0")
+    return cast(
+        DiskImage, SimpleNamespace(disk=disk, folder=folder, manifest=SimpleNamespace(suite="trixie", hash="0"))
+    )
+
+
+def test_where_kvm_runs_no_kernel_processors_are_emulated(tmp_path: Path, attempts: list[Acceleration]) -> None:
+    told: list[str] = []
+    boottest.boot_test(image_in(tmp_path), told.append)
+    assert attempts == ["kvm", "tcg"]
+    assert told == ["with KVM no kernel has started; its processors are emulated now"]
+
+
+def test_who_asks_for_kvm_gets_kvm_or_an_error(tmp_path: Path, attempts: list[Acceleration]) -> None:
+    with pytest.raises(BakeError, match="without --acceleration") as caught:
+        boottest.boot_test(image_in(tmp_path), print, "kvm")
+    assert attempts == ["kvm"] and caught.value.exit_code == 7
