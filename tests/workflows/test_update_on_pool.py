@@ -84,13 +84,18 @@ def test_htcondor_updates_the_study_by_itself(pool, run_area, capfd):
         wait(pool, runs[0], lambda status: any(region.done for region in status.regions), "a trial of the nightly run")
         wait(pool, runs[0], lambda _: "exit code" in folder.log.read_text(), "the end of the update")
         assert "exit code 0" in folder.log.read_text()
-        assert condor.query_status(pool, cluster) in ("idle", "running")  # waits for the next minute
+        assert condor.query_status(pool, cluster, folder.event_log) in ("idle", "running")  # waits for the next minute
         assert main(["update", str(study), "--cron", "30 3 * * *"]) == 1
         assert f"condor_rm {cluster}" in capfd.readouterr().err
     finally:
         pool.run(["condor_rm", str(cluster)], check=True, capture_output=True)
     assert finish(pool, runs[0]).exit_code == 0
-    wait(pool, runs[0], lambda _: condor.query_status(pool, cluster) is None, "the nightly job to leave")
+    wait(
+        pool,
+        runs[0],
+        lambda _: condor.query_status(pool, cluster, folder.event_log) is None,
+        "the nightly job to leave",
+    )
     assert update(study, capfd, "--cron", "30 3 * * *") is not None
 
 
