@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from workflows import condor
 from workflows.cli import main
 from workflows.daglog import read_dag_log
 from workflows.journal import Journal
-from workflows.names import RunFolder
+from workflows.names import RunFolder, dagman_file
 from workflows.pool import Pool
 from workflows.status import RunStatus, read_status
 
@@ -107,6 +108,9 @@ def test_a_study_to_its_champions(pool, run_area, capsys):
     assert report["finished"] and all(0 <= row["test"]["p@10"] <= 1 for row in report["regions"])
     assert "| Germany | promoted |" in (run.report / "summary.md").read_text()
     assert {slot.split("_")[0] for slot in machine_of(run, pool)} == {"slot1"}  # slot2 has no GPU
+    for log in (dagman_file(run.study_dag, "dagman.log"), run.path / "study.dag.nodes.log"):  # whatever the zone here
+        stamps = re.findall(r"^\d{3} \([\d.]+\) (\S+ \S+)", log.read_text(), re.MULTILINE)
+        assert stamps and all(stamp.endswith("Z") for stamp in stamps), stamps
     assert main(["report", str(run.path)]) == 0
     assert "Germany" in capsys.readouterr().out
     assert main(["status", str(run.path), "--watch"]) == 0

@@ -115,7 +115,7 @@ def _run(work: Path) -> None:
                 process.wait(KILLED_SECONDS)
             process.kill()
             raise
-    if process.returncode == AccelerationError.exit_code:
+    if process.returncode == AccelerationError.inner_code:
         raise AccelerationError("\n".join(said))
     if process.returncode != 0:
         raise BakeError("\n".join(said) or f"the test ended with {process.returncode} and said nothing")

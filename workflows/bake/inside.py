@@ -22,7 +22,14 @@ from nnlib.contract import write_atomically
 from workflows.bake import serial
 from workflows.bake.advertised import FLEET, NOTICE_SECONDS, QUERIED, check_slot, parse_slots
 from workflows.bake.imds import MetadataServer, instance_tree
-from workflows.bake.machine import Acceleration, Firmware, Machine, check_acceleration, running
+from workflows.bake.machine import (
+    Acceleration,
+    AccelerationError,
+    Firmware,
+    Machine,
+    check_acceleration,
+    running,
+)
 from workflows.bake.payload import FOR_EVER, write_job
 from workflows.errors import BakeError, PoolError, RegiondagError
 from workflows.pool import ROOT, Pool, lifecycle, pool_folder, read_state, sandbox
@@ -91,6 +98,9 @@ def main(argv: list[str]) -> int:
     try:
         with _bench(plan, path.parent) as bench:
             boots = [LIVES[firmware](bench) for firmware in plan.firmwares]
+    except AccelerationError as error:
+        print(error, file=sys.stderr)
+        return error.inner_code
     except RegiondagError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -295,6 +305,8 @@ def _wait(bench: Bench, boot: Boot, what: str, seconds: float, happened: Callabl
         check_acceleration(boot.machine, time.monotonic() - boot.began)
         if boot.process.poll() is not None:
             raise _failure(boot.machine, f"ended (qemu: {boot.process.returncode}) before: {what}")
+        if serial.panicked(_console(boot.machine)):
+            raise _failure(boot.machine, f"panicked before: {what}")
         if time.monotonic() > until:
             raise _failure(boot.machine, f"not within {seconds:.0f} s: {what}")
         time.sleep(1)

@@ -36,6 +36,11 @@ def faults(serial: str) -> list[str]:
     return list(dict.fromkeys(_faults(plain(serial))))
 
 
+def panicked(serial: str) -> bool:
+    """Return whether the kernel has given up: nothing more will happen."""
+    return "Kernel panic - not syncing" in serial
+
+
 def _faults(text: str) -> Iterator[str]:
     for line in text.splitlines():
         if any(pattern.fullmatch(line) for pattern in FAULTS):

@@ -40,7 +40,7 @@ def test_it_looks_like_an_instance_of_ec2_and_writes_to_an_overlay_only() -> Non
 def test_without_dev_kvm_processors_are_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine.os, "access", lambda *_: False)
     assert machine.best_acceleration() == "tcg"
-    assert "-accel tcg" in argv("bios", "tcg")
+    assert "-accel tcg" in argv("bios", "tcg") and "-cpu max,-cx16" in argv("bios", "tcg")
     assert "-accel kvm" in argv("bios", "kvm")
 
 

@@ -35,7 +35,8 @@ def test_a_dropped_unit_and_a_failed_one_are_found_behind_their_colours() -> Non
 def test_what_never_reached_the_kernel_is_found() -> None:
     assert serial.faults("error: no such device: regiondag-root.\n") == ["error: no such device: regiondag-root."]
     assert serial.faults("No bootable device.\n") == ["No bootable device."]
-    assert len(serial.faults("[ 3.1] Kernel panic - not syncing: VFS: Unable to mount root fs\n")) == 1
+    panic = "[ 3.1] Kernel panic - not syncing: VFS: Unable to mount root fs\n"
+    assert len(serial.faults(panic)) == 1 and serial.panicked(panic) and not serial.panicked("[  OK  ] Reached")
 
 
 def test_the_workers_own_errors_are_found_once() -> None:
