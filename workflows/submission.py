@@ -71,11 +71,17 @@ def refuse_while_in_progress(pool: Pool | None, run: RunFolder, slugs: Iterable[
 
 
 def unfinished_job(pool: Pool | None, log: Path) -> int | None:
-    """Return the job that wrote an event log, unless that has ended or, though its log does not say so, is gone."""
+    """Return the job that wrote an event log, unless that has ended or, though its log does not say so, is gone.
+
+    Raises RegiondagError where it is in the queue of another pool.
+    """
     state = read_dag_log(log)
     if state is None or state.ended is not None:
         return None
-    return state.cluster if pool is None or condor.query_status(pool, state.cluster, log) is not None else None
+    if pool is None or condor.query_status(pool, state.cluster, log) is not None:
+        return state.cluster
+    _refuse_in_other_pools(pool, state)
+    return None
 
 
 def was_submitted(run: RunFolder, slugs: Iterable[str]) -> bool:
@@ -156,17 +162,20 @@ def _wait_until_gone(pool: Pool, dag: Path) -> DagState | None:
         time.sleep(0.5)
     state = read_dag_log(state.log) or state
     if state.ended is None:
-        _refuse_in_other_pools(pool, dag, state)
+        _refuse_in_other_pools(pool, state)
     return state
 
 
-def _refuse_in_other_pools(pool: Pool, dag: Path, state: DagState) -> None:
-    """Raise RegiondagError if a DAG whose log has no end is in the queue of another pool that runs here."""
+def _refuse_in_other_pools(pool: Pool, state: DagState) -> None:
+    """Raise RegiondagError if a job whose log has no end is in the queue of another pool that runs here."""
     for other in other_pools(pool):
         with suppress(PoolError):  # one that does not answer
             status = condor.query_status(other, state.cluster, state.log)
             if status is not None:
+                there = (
+                    f"the pool {other.name!r} (--pool {other.name})" if other.kind == "embedded" else "HTCondor here"
+                )
                 raise RegiondagError(
-                    f"{dag} is in the queue of the pool {other.name!r} already: job {state.cluster} is {status}. "
-                    f"`regiondag status` shows it with --pool {other.name}"
+                    f"job {state.cluster}, which writes {state.log}, is {status} in the queue of {there}, "
+                    f"not of the pool {pool.name!r}"
                 )

@@ -81,10 +81,11 @@ def test_a_dag_in_the_queue_of_another_pool_is_not_submitted(tmp_path, monkeypat
     state = DagState(LOG, 5, "running", 1.0, None, None)
     monkeypatch.setattr(submission, "read_dag_log", lambda log: state if log.name.startswith("study") else None)
     monkeypatch.setattr(submission, "refuse_slash_tmp", lambda _: None)
-    monkeypatch.setattr(submission, "other_pools", lambda _: [SimpleNamespace(name=name) for name in ("dead", "work")])
+    others = [SimpleNamespace(name=name, kind="embedded") for name in ("dead", "work")]
+    monkeypatch.setattr(submission, "other_pools", lambda _: others)
 
     def status(pool, cluster, log):
-        assert (cluster, log) == (5, LOG)
+        assert cluster == 5
         if pool.name == "dead":
             raise PoolError("no schedd")
         return "running" if pool.name == "work" else None
@@ -92,6 +93,8 @@ def test_a_dag_in_the_queue_of_another_pool_is_not_submitted(tmp_path, monkeypat
     monkeypatch.setattr(condor, "query_status", status)
     lock = dagman_file(RunFolder(tmp_path).study_dag, "lock")
     lock.touch()
-    with pytest.raises(RegiondagError, match=r"pool 'work' already: job 5 is running.* --pool work"):
+    with pytest.raises(RegiondagError, match=r"is running in the queue of the pool 'work' \(--pool work\), not"):
         submission.submit_dag(SimpleNamespace(name="default"), RunFolder(tmp_path), ["germany"])
     assert lock.exists()
+    with pytest.raises(RegiondagError, match="--pool work"):  # neither does any verb take it for gone
+        submission.unfinished_job(SimpleNamespace(name="default"), dagman_file(RunFolder(tmp_path).study_dag, "log"))
