@@ -51,7 +51,7 @@ def write_run(folder: Path, shape: Shape, names: Sequence[str] = ()) -> RunFolde
     every = [*names, *(f"region {number}" for number in range(len(names), shape.regions))][: shape.regions]
     regions = {f"region-{number}": name for number, name in enumerate(every)}
     run.path.mkdir(parents=True)
-    manifest = {"study": "made up", "run": str(run.path), "metric": "ndcg@20", "regions": regions}
+    manifest = {"study": "made up", "run": str(run.path), "metric": "ndcg@20", "regions": regions, "sha256": {}}
     run.manifest.write_text(json.dumps(manifest), encoding="utf-8")
     for number, (slug, name) in enumerate(regions.items()):
         _write_region(run, number, slug, name, shape)
