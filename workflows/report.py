@@ -160,8 +160,8 @@ def _champion(folder: RegionFolder) -> dict[str, Any]:
         return {"hyperparameters": dict(raw["hyperparameters"])}
     except (KeyError, TypeError, ValueError) as error:
         raise RegiondagError(
-            f"{folder.champion_metrics} is damaged ({error!r}); remove it and submit the DAG again: "
-            "the final training writes it anew"
+            f"{folder.champion_metrics} is damaged ({error!r}); restore it, or make it again: "
+            f"regiondag trial rerun {folder.run.path} {folder.path.name} final --force, and submit the DAG"
         ) from error
 
 

@@ -127,9 +127,11 @@ def _check_worth_another_try(
     if not nobody and not last:
         raise TryAgainError(f"{node}: {outcome.reason}; try {end.retry + 2} of {end.max_retries + 1}")
     mend = "`regiondag doctor` says which machines would do, then" if nobody else "mend the machines and"
-    stop = f"{node}: {outcome.reason}. No trial of the region has succeeded so far, so it stops here; {mend}"
-    journal.note_stop(node.number, f"{stop} submit the DAG again")
-    raise (GiveUpError if nobody else TryAgainError)(f"region {spec.name!r}, {stop} submit the DAG again")
+    reason = f"{node}: {outcome.reason}. No trial of the region has succeeded so far, so it stops here; {mend} submit "
+    reason += "the DAG again"
+    journal.note_stop(node.number, reason)
+    kind = GiveUpError if nobody else TryAgainError
+    raise kind(f"region {spec.name!r}, {reason}")
 
 
 def _nothing_to_go_on_with(history: History, number: int, spec: RegionSpec) -> bool:
