@@ -29,6 +29,7 @@ from faults_checks import (
     studied_from_json,
 )
 from faults_schedule import KINDS, PER_STUDY, schedule
+from faults_setup import missing_for
 from faults_study import run_study, run_undisturbed
 from harness import RESULTS, Row, table, to_json, work_area
 
@@ -206,6 +207,9 @@ def read_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Run the campaign and print what came of it."""
     arguments = read_options()
+    if missing := missing_for(arguments.kinds):
+        print(missing, file=sys.stderr)
+        return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with work_area() as area:
         studies = campaign(arguments, area)

@@ -193,3 +193,12 @@ def test_connections_are_those_of_the_given_processes(bench):
     assert found(listing, {12}) == [("127.0.0.1:4001", "127.0.0.1:9618")]
     assert found(listing, {8, 99}) == [("127.0.0.1:9618", "127.0.0.1:4001")]
     assert found(listing, {1}) == []
+
+
+def test_what_is_missing_is_said_before_anything_is_run(bench, tmp_path, monkeypatch, capsys):
+    faults, faults_setup = bench("faults"), bench("faults_setup")
+    monkeypatch.setattr(faults_setup, "FAKETIME", tmp_path / "libfaketime.so")
+    monkeypatch.setattr("sys.argv", ["faults.py"])
+    assert faults.main() == 2
+    assert "apt-get install libfaketime" in capsys.readouterr().err
+    assert faults_setup.missing_for(["evicted"]) == ""
