@@ -90,3 +90,16 @@ def write_study(folder: Path, text: str = STUDY) -> Path:
 @pytest.fixture
 def study_file(tmp_path: Path) -> Path:
     return write_study(tmp_path)
+
+
+@pytest.fixture
+def run(study_file, tmp_path):
+    """Return a run directory of the study, in which nothing has happened yet."""
+    from tests.workflows.test_rundir import create  # which takes the study from here
+
+    return create(study_file, tmp_path / "runs")
+
+
+@pytest.fixture
+def folder(run):
+    return run.region("germany")

@@ -28,11 +28,6 @@ def run(study_file, tmp_path):
     return create(study_file, tmp_path / "runs")
 
 
-@pytest.fixture
-def folder(run):
-    return run.region("germany")
-
-
 def win(folder, slug, value=0.5):
     """Play a region's trials and its final training."""
     for number in range(4):

@@ -38,16 +38,6 @@ LOG = """\
 
 
 @pytest.fixture
-def run(study_file, tmp_path):
-    return create(study_file, tmp_path / "runs")
-
-
-@pytest.fixture
-def folder(run):
-    return run.region("germany")
-
-
-@pytest.fixture
 def pool_of(monkeypatch):
     """Play the collector of a pool of these machines."""
 

@@ -19,16 +19,6 @@ from workflows.settle import JobEnd, settle_final, settle_trial
 from workflows.standing import earlier_runs, find_standing
 
 
-@pytest.fixture
-def run(study_file, tmp_path):
-    return create(study_file, tmp_path / "runs")
-
-
-@pytest.fixture
-def folder(run):
-    return run.region("germany")
-
-
 def trial_of(folder, node):
     return trial_from_json((folder.trial(node) / "trial.json").read_text())
 

@@ -11,7 +11,6 @@ import pytest
 from nnlib.contract import Result, Status, result_to_json
 from tests.workflows.test_explain import respec, works
 from tests.workflows.test_propose_and_settle import END, finish, play_trials
-from tests.workflows.test_rundir import create
 from workflows import node as scripts
 from workflows.errors import GiveUpError, TryAgainError
 from workflows.journal import Journal
@@ -29,16 +28,6 @@ NOBODY = """000 (007.000.000) 2026-11-22 06:00:00 Job submitted from host: <127.
 \tno machine took the job within 7d
 ...
 """
-
-
-@pytest.fixture
-def run(study_file, tmp_path):
-    return create(study_file, tmp_path / "runs")
-
-
-@pytest.fixture
-def folder(run):
-    return run.region("germany")
 
 
 def row(run):

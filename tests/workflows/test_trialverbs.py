@@ -30,11 +30,6 @@ def run(study_file, tmp_path, monkeypatch):
     return create(study_file, tmp_path / "runs")
 
 
-@pytest.fixture
-def folder(run):
-    return run.region("germany")
-
-
 def ask(capsys, run, verb, *words):
     capsys.readouterr()
     code = main(["trial", verb, str(run.path), "Germany", *map(str, words)])
