@@ -165,6 +165,11 @@ class History:
         """Number of trials of which the outcome is known for good."""
         return sum(self.outcome(trial) is not None for trial in self.settled)
 
+    @property
+    def any_ok(self) -> bool:
+        """Whether a trial has succeeded."""
+        return any(settled.ok for settled in self.settled.values())
+
     def best(self, minimize: bool) -> Settled | None:
         """Return the best successful trial, the earliest of equals."""
         sign = 1.0 if minimize else -1.0

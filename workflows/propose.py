@@ -94,7 +94,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
 def _removed_for_good(history: History, number: int) -> bool:
     """Return whether a trial was removed and the region does without it; who wants it to run again reopens it."""
     known = history.known(number)
-    return known is not None and known.status == "removed" and any(other.ok for other in history.settled.values())
+    return known is not None and known.status == "removed" and history.any_ok
 
 
 def _with_champion(trial: Trial, folder: RegionFolder, spec: RegionSpec) -> Trial:

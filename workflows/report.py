@@ -128,7 +128,7 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
     spec = read_spec(folder.spec)
     history = Journal(folder.journal).read()
     final = history.final
-    champion = _champion(folder) if final and final.ok else {}
+    champion = _champion(folder) if final and final.ok else None
     winner = history.winner(spec.metric.minimize)
     status, reason = region_status(spec, history)
     metrics = final.metrics if final else {}
@@ -137,27 +137,26 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
         slug=spec.slug,
         status=status,
         reason=reason,
-        hyperparameters=champion.get("hyperparameters", {}),
+        hyperparameters=champion or {},
         test=final.standing if final and status == "kept" else metrics,
         challenger=metrics if status == "kept" else {},
         popularity=final.baseline if final else {},
         validation=winner.value if winner else None,
         trials=_count(spec, history),
         hours=round(_seconds(history) / HOUR, 4),
-        model=str(folder.champion_model) if champion else "",
+        model="" if champion is None else str(folder.champion_model),
         standing=final.standing if final else {},
         last=_last_test(folder),
         pictures=pictures,
     )
 
 
-def _champion(folder: RegionFolder) -> dict[str, Any]:
-    """Return what is written of the region's champion; nothing where there is none."""
+def _champion(folder: RegionFolder) -> dict[str, Any] | None:
+    """Return the hyperparameters of the region's champion; None where there is none."""
     if not folder.champion_metrics.exists():
-        return {}
+        return None
     try:
-        raw: dict[str, Any] = json.loads(folder.champion_metrics.read_bytes())
-        return {"hyperparameters": dict(raw["hyperparameters"])}
+        return dict(json.loads(folder.champion_metrics.read_bytes())["hyperparameters"])
     except (KeyError, TypeError, ValueError) as error:
         raise RegiondagError(
             f"{folder.champion_metrics} is damaged ({error!r}); restore it, or make it again: "

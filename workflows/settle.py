@@ -127,8 +127,8 @@ def _check_worth_another_try(
     if not nobody and not last:
         raise TryAgainError(f"{node}: {outcome.reason}; try {end.retry + 2} of {end.max_retries + 1}")
     mend = "`regiondag doctor` says which machines would do, then" if nobody else "mend the machines and"
-    reason = f"{node}: {outcome.reason}. No trial of the region has succeeded so far, so it stops here; {mend} submit "
-    reason += "the DAG again"
+    advice = f"it stops here; {mend} submit the DAG again"
+    reason = f"{node}: {outcome.reason}. No trial of the region has succeeded so far, so {advice}"
     journal.note_stop(node.number, reason)
     kind = GiveUpError if nobody else TryAgainError
     raise kind(f"region {spec.name!r}, {reason}")
@@ -136,7 +136,7 @@ def _check_worth_another_try(
 
 def _nothing_to_go_on_with(history: History, number: int, spec: RegionSpec) -> bool:
     """Return whether none has ever succeeded, and this is the last trial of its round, or each lane has lost one."""
-    if any(settled.ok for settled in history.settled.values()):
+    if history.any_ok:
         return False
     if spec.search.schedule == "lanes":
         lanes = spec.search.sizes[0]

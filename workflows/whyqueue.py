@@ -149,9 +149,12 @@ def _explain_dag(run: RunFolder, dag: Dag, *, known: bool) -> Explanation | None
     if state.ended is not None:
         if state.exit_code == 0:
             return None
-        text = f"it ended with exit code {state.exit_code}"
-        text = "its job was removed" if state.status == "removed" else text
-        text = f"it was ended by signal {state.signal}" if state.signal is not None else text
+        if state.status == "removed":
+            text = "its job was removed"
+        elif state.signal is not None:
+            text = f"it was ended by signal {state.signal}"
+        else:
+            text = f"it ended with exit code {state.exit_code}"
         rescue = rescue_files(dag.path)
         left = f"; {rescue[-1].name} says what is done" if rescue else ""
         return Explanation(name, "ended" if state.status != "removed" else "removed", text + left, f"to go on: {again}")

@@ -137,8 +137,7 @@ def parents_of(run: RunFolder, node: NodeName) -> list[NodeName]:
 
 def not_needed(run: RunFolder, spec: RegionSpec, history: History, number: int, now: float) -> str:
     """Return why a trial without job and outcome will have none, as PRE sees it; nothing where it is to come."""
-    start = began(run)
-    if spec.deadline and start is not None and now >= start + spec.deadline:
+    if spec.deadline and (start := began(run)) is not None and now >= start + spec.deadline:
         return "the study's deadline has passed"
     if number in history.proposals or not search_is_over(spec.search, history):
         return ""

@@ -131,6 +131,11 @@ def known_pools() -> list[str]:
     return sorted(path.parent.name for path in folder.glob("*/state.json")) if folder.is_dir() else []
 
 
+def running_pools() -> list[State]:
+    """Return what is remembered of all embedded pools that run."""
+    return [state for name in known_pools() if (state := read_state(name)) and state.is_running]
+
+
 def embedded_pool(state: State) -> Pool:
     """Return the running pool that `state` describes."""
     return Pool(
@@ -170,10 +175,9 @@ def find_pool(name: str | None = None) -> Pool | None:
 
 def other_pools(pool: Pool) -> list[Pool]:
     """Return all pools that run here besides one."""
-    states = (read_state(name) for name in known_pools())
-    found = [embedded_pool(state) for state in states if state and state.is_running]
     installed = installed_pool()
-    return [other for other in [*found, *([installed] if installed else [])] if other.name != pool.name]
+    found = [*map(embedded_pool, running_pools()), *([installed] if installed else [])]
+    return [other for other in found if other.name != pool.name]
 
 
 def require_pool(name: str | None = None) -> Pool:
@@ -189,6 +193,6 @@ def require_pool(name: str | None = None) -> Pool:
             f"the pool {wanted!r} has died (it was killed or the machine restarted); its queue is kept. "
             f"Start it again with: {start}"
         )
-    others = [other for other in known_pools() if other != wanted and (found := read_state(other)) and found.is_running]
+    others = [other.name for other in running_pools() if other.name != wanted]
     running = f" Running are: {', '.join(others)} (choose with --name)." if others else ""
     raise PoolError(f"no pool called {wanted!r} runs on this machine.{running} Start it with: {start}")

@@ -23,9 +23,9 @@ from workflows.pool import (
     State,
     chosen_name,
     embedded_pool,
-    known_pools,
     pool_folder,
     read_state,
+    running_pools,
     sandbox,
     write_state,
 )
@@ -68,7 +68,7 @@ def up(name: str | None, wishes: Wishes, tell: Tell, rebuild: bool = False) -> P
         install_tools(["bwrap", "nsenter", "unshare"])
         mode = sandbox.detect_mode()
         image = ensure_image(wishes.suite or DEFAULT_SUITE, tell, rebuild)
-        remove_old_images(keep=[Path(other.image) for other in _running_pools()])
+        remove_old_images(keep=[Path(other.image) for other in running_pools()])
         return _start(name, mode, image, wishes, tell)
 
 
@@ -90,10 +90,6 @@ def down(name: str | None, tell: Tell, purge: bool = False) -> None:
             tell("its queue, logs and settings are removed")
         elif any((pool_folder(name) / "var/spool/condor").glob("job_queue.log")):
             tell("its queue is kept: `regiondag pool up` goes on with it, `regiondag pool down --purge` forgets it")
-
-
-def _running_pools() -> list[State]:
-    return [state for name in known_pools() if (state := read_state(name)) and state.is_running]
 
 
 def _as_before(state: State, wishes: Wishes) -> Wishes:
