@@ -9,7 +9,6 @@ import argparse
 import errno
 import importlib
 import keyword
-import os
 import sys
 import traceback
 from typing import Protocol, cast
@@ -18,6 +17,7 @@ from nnlib import __version__
 from nnlib.checker import SpecError
 from nnlib.contract import Exit
 from nnlib.errors import MachineError, NnlibError
+from nnlib.process import missing_package, run_flushed, tell
 
 GROUPS = {
     "train networks": ("train", "check-gradients"),
@@ -75,30 +75,31 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = build_parser().parse_args(argv)
     try:
-        return int(arguments.run(arguments))
+        return run_flushed(lambda: _run(argv))
     except (NnlibError, SpecError) as error:
         return _failed(getattr(error, "exit_code", NnlibError.exit_code), str(error))
-    except BrokenPipeError:  # `nnlib predict ... | head`: the reader has what it wants
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.OK
     except OSError as error:
         code = MachineError.exit_code if error.errno in MACHINES_FAULT else NnlibError.exit_code
         return _failed(code, f"{error.filename or 'a file'}: {error.strerror or error}")
     except MemoryError as error:
         return _failed(MachineError.exit_code, f"out of memory: {error}")
     except ImportError as error:
-        return _failed(MachineError.exit_code, f"{error}; install it on this machine")
+        return _failed(MachineError.exit_code, missing_package(error) or f"{error}; install it on this machine")
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, "interrupted")
     except Exception:
-        traceback.print_exc()
+        tell(traceback.format_exc(), end="")
         return _failed(Exit.BUG, "this is a bug of nnlib; please report it with the lines above")
 
 
+def _run(argv: list[str] | None) -> int:
+    arguments = build_parser().parse_args(argv)
+    return int(arguments.run(arguments))
+
+
 def _failed(code: int, text: str) -> int:
-    print(f"nnlib: {text}", file=sys.stderr)
+    tell(f"nnlib: {text}")
     return int(code)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -29,6 +28,7 @@ from nnlib.job import Goal, Part, Ruler, check_fit, check_some, goal_of, model_o
 from nnlib.modelfile import Model
 from nnlib.network import Network, create
 from nnlib.predictor import fitted
+from nnlib.process import caught, write_at_once
 from nnlib.settings import check_settings
 from nnlib.spec import Value, network_of, read_json
 from nnlib.stop import Stop
@@ -184,29 +184,21 @@ def is_kept(folder: Path) -> bool:
 
 @contextmanager
 def stopped_by(stop: Stop, signals: tuple[signal.Signals, ...]) -> Iterator[None]:
-    """Let the first of some signals end a training after its batch, and the second at once.
-
-    Signals can be had by the main thread alone; on another one nothing is done.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """Let the first of some signals end a training after its batch, and the second at once."""
+    below = "\n" if sys.stderr is not None and sys.stderr.isatty() else ""  # a bar stands there, without a line's end
+    note = f"{below}nnlib: saving after this batch; once more to leave at once\n"
 
     def handle(number: int, _frame: FrameType | None) -> None:
         if stop.deferred and not stop.requested:
             stop.requested = True
-            print("nnlib: saving after this batch; once more to leave at once", file=sys.stderr)
+            write_at_once(note)
         elif number == signal.SIGINT:
             raise KeyboardInterrupt
         else:
             raise EvictedError
 
-    before = {number: signal.signal(number, handle) for number in signals}
-    try:
+    with caught(signals, handle):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _check_names(model: Model, learned: Part) -> None:

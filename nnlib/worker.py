@@ -42,6 +42,7 @@ from nnlib.contract import (
 from nnlib.epochlog import read_epochs
 from nnlib.errors import CheckpointedError, EvictedError, MachineError, NnlibError
 from nnlib.machine import code_digest, machine_facts
+from nnlib.process import heeded
 from nnlib.stop import Stop
 from nnlib.threads import take_over_blas
 
@@ -201,7 +202,7 @@ def _stopped_by_signals(stop: Stop) -> Iterator[None]:
         else:
             raise EvictedError
 
-    for each in (signal.SIGTERM, signal.SIGINT):
+    for each in heeded((signal.SIGTERM, signal.SIGINT)):
         signal.signal(each, handle)
     try:
         yield

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
 import traceback
 from typing import Protocol, cast
 
+from nnlib.process import missing_package, run_flushed, tell
 from workflows import __version__
 from workflows.errors import RegiondagError
 
@@ -84,26 +84,30 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = build_parser().parse_args(argv)
     try:
-        return int(arguments.run(arguments))
+        return run_flushed(lambda: _run(argv))
     except RegiondagError as error:
-        print(f"regiondag: {error}", file=sys.stderr)
-        return error.exit_code
+        return _failed(error.exit_code, str(error))
     except KeyboardInterrupt:
-        print("regiondag: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:  # `regiondag status | head`: the reader has what it wants
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _failed(INTERRUPTED, "interrupted")
     except OSError as error:  # a folder that may not be written, a full disk: nobody's bug
         where = f"{error.filename}: " if error.filename else ""
-        print(f"regiondag: {where}{error.strerror or error}", file=sys.stderr)
-        return RegiondagError.exit_code
-    except Exception:
-        traceback.print_exc()
-        print("regiondag: this is a bug; please report it with the lines above", file=sys.stderr)
-        return BUG
+        return _failed(RegiondagError.exit_code, f"{where}{error.strerror or error}")
+    except Exception as error:
+        if isinstance(error, ImportError) and (what := missing_package(error)):
+            return _failed(RegiondagError.exit_code, what)
+        tell(traceback.format_exc(), end="")
+        return _failed(BUG, "this is a bug; please report it with the lines above")
+
+
+def _run(argv: list[str] | None) -> int:
+    arguments = build_parser().parse_args(argv)
+    return int(arguments.run(arguments))
+
+
+def _failed(code: int, text: str) -> int:
+    tell(f"regiondag: {text}")
+    return code
 
 
 if __name__ == "__main__":

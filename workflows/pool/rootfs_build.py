@@ -14,12 +14,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from nnlib.process import caught
 from workflows.errors import PoolError
 
 # tar ends at the archive's end, before the padding after it; whoever still writes that would die of a broken pipe.
@@ -270,18 +270,9 @@ def _host_output(*argv: str) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
 
 
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible() -> contextlib.AbstractContextManager[None]:
     """Let a hang-up or a polite kill end a build as Ctrl-C does, so that it cleans up."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return caught((signal.SIGTERM, signal.SIGHUP), signal.default_int_handler)
 
 
 def last_lines(path: Path, count: int = 12) -> str:

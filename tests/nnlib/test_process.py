@@ -1,0 +1,199 @@
+"""The process around a command: output that has left or whose reader has gone, and signals."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from nnlib import fitting
+from nnlib.process import caught, heeded, missing_package, run_flushed, write_at_once
+from nnlib.stop import Stop
+
+ROOT = Path(__file__).parents[2]
+# As a plain shell gives it: with PYTHONUNBUFFERED nothing is left to the interpreter's last flush.
+PLAIN = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
+def shell(command: str, **options) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash in which $NNLIB and $REGIONDAG are the commands; its exit code is the first program's."""
+    variables = {"NNLIB": f"{sys.executable} -m nnlib", "REGIONDAG": f"{sys.executable} -m workflows"}
+    line = f"{command}; exit ${{PIPESTATUS[0]}}"
+    environment = PLAIN | variables | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment, **options)
+
+
+@pytest.mark.parametrize("command", ["$REGIONDAG --help", "$NNLIB train -h"])
+def test_a_reader_that_has_gone_is_no_error(command):
+    done = shell(f"{command} | true")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("program", "code"), [("regiondag", 1), ("nnlib", 75)])
+def test_output_that_cannot_be_written_is_told_once(program, code):
+    done = shell(f"${program.upper()} --help >/dev/full")
+    assert (done.returncode, done.stderr) == (code, f"{program}: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("program", ["$REGIONDAG status", "$NNLIB inspect"])
+def test_a_mistake_keeps_its_exit_code_when_nobody_reads(program):
+    told = shell(f"{program} /nowhere/at/all")
+    assert told.returncode in (1, 4) and "/nowhere/at/all" in told.stderr
+    assert shell(f"{program} /nowhere/at/all 2>&1 | true").returncode == told.returncode
+    assert shell(f"{program} /nowhere/at/all >&- 2>&-").returncode == told.returncode
+
+
+def test_the_reader_of_a_long_output_takes_one_line():
+    code = "from nnlib.process import run_flushed; run_flushed(lambda: [print(n) for n in range(10**6)])"
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -c '{code}' | head -1; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=PLAIN,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
+def test_what_a_command_raises_goes_on():
+    def fail(error: BaseException) -> int:
+        raise error
+
+    for error in (ValueError("x"), SystemExit(2), KeyboardInterrupt()):
+        with pytest.raises(type(error)):
+            run_flushed(lambda error=error: fail(error))
+    assert run_flushed(lambda: fail(BrokenPipeError())) == 0
+    assert run_flushed(lambda: 7) == 7
+
+
+class Interrupted(io.RawIOBase):
+    """A stream in whose first write a signal arrives."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self.number: signal.Signals | None = number
+        self.text = b""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data) -> int:
+        number, self.number = self.number, None
+        if number is not None:
+            signal.raise_signal(number)
+        self.text += bytes(data)
+        return len(data)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_in_the_middle_of_a_print_stops_a_training_after_its_batch(number, monkeypatch, capfd):
+    raw = Interrupted(number)
+    stop = Stop(deferred=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", io.TextIOWrapper(io.BufferedWriter(raw), write_through=True))
+        with fitting.stopped_by(stop, (signal.SIGINT, signal.SIGTERM)):
+            print("epoch 3/60", file=sys.stderr, flush=True)
+        sys.stderr.detach()
+    assert stop.requested and raw.text == b"epoch 3/60\n"
+    assert "saving after this batch; once more to leave at once\n" in capfd.readouterr().err
+
+
+def test_write_at_once_survives_a_closed_stream():
+    code = "import os; from nnlib.process import write_at_once; os.close(2); write_at_once('x\\udcff')"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+    write_at_once("")
+
+
+def test_signals_that_are_ignored_stay_ignored(monkeypatch):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert heeded((signal.SIGINT, signal.SIGTERM)) == [signal.SIGTERM]
+        seen = []
+        with caught((signal.SIGINT, signal.SIGTERM), lambda number, _: seen.append(number)):
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
+        assert seen == [signal.SIGTERM]
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_handlers_are_as_before_in_the_end():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(ZeroDivisionError), caught([signal.SIGTERM], lambda *_: None):
+        assert signal.getsignal(signal.SIGTERM) is not before
+        1 / 0  # noqa: B018
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_thread_leaves_signals_to_the_main_one():
+    before, seen = signal.getsignal(signal.SIGTERM), []
+
+    def work() -> None:
+        with caught([signal.SIGTERM], lambda *_: None):
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+@pytest.mark.parametrize(
+    ("error", "what"),
+    [
+        (ModuleNotFoundError("No module named 'yaml'", name="yaml"), "-m pip install regiondag"),
+        (ModuleNotFoundError("No module named 'htcondor2._x'", name="htcondor2._x"), "No module named 'htcondor2._x'"),
+        (ModuleNotFoundError("No module named 'nnlib.nope'", name="nnlib.nope"), None),
+        (ModuleNotFoundError("No module named 'workflows'", name="workflows"), None),
+        (ImportError("cannot import"), None),
+    ],
+)
+def test_a_missing_package_names_the_line_to_type(error, what):
+    said = missing_package(error)
+    assert (said is None) if what is None else (said is not None and what in said and sys.executable in said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lacking", ["yaml", "platformdirs", "jinja2", "numpy", "netCDF4"])
+def test_commands_without_a_package_say_what_to_type(lacking, tmp_path):
+    """As after `pip install --no-deps`, whatever the module that imports it."""
+    hide = f"import sys; sys.modules[{lacking!r}] = None\n"  # its import raises ModuleNotFoundError
+    (tmp_path / "sitecustomize.py").write_text(hide)
+    study = ROOT / "workflows/examples/retail/study.yaml"
+    environment = PLAIN | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    for words in (["workflows", "--help"], ["workflows", "validate", str(study)], ["nnlib", "inspect", "x.nc"]):
+        done = subprocess.run(
+            [sys.executable, "-m", *words], capture_output=True, text=True, env=environment, check=False
+        )
+        assert "Traceback" not in done.stderr
+        if words[1] == "--help":
+            assert done.returncode == 0, done.stderr
+        elif lacking in done.stderr:
+            assert "pip install regiondag" in done.stderr and done.returncode in (1, 75)
+
+
+def test_a_full_disk_while_flushing_is_an_oserror(monkeypatch):
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def fileno(self) -> int:
+            return spare
+
+    spare = os.open(os.devnull, os.O_WRONLY)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", Full())
+            with pytest.raises(OSError, match="standard output") as told:
+                run_flushed(lambda: 0)
+        assert told.value.errno == errno.ENOSPC
+    finally:
+        os.close(spare)
