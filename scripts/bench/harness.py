@@ -117,6 +117,10 @@ def _wait(process: subprocess.Popen[bytes], deadline: float, argv: Sequence[str 
     end = os.pidfd_open(process.pid)
     try:
         ended = select.select([end], [], [], max(deadline - time.perf_counter(), 0))[0]
+    except BaseException:  # Ctrl-C
+        process.kill()
+        process.wait()
+        raise
     finally:
         os.close(end)
     if not ended:

@@ -38,6 +38,9 @@ from workflows.resources import resource_dir
 DEFAULT_SUITE = "trixie"
 MASTER = ("/usr/sbin/condor_master", "-f")
 
+# What a caller may ignore (`nohup`, cron, a script's `&`), and the pool's jobs shall not.
+HEEDED = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+
 START_SECONDS = 60
 GRACE_SECONDS = 10
 FAST_SECONDS = 5
@@ -130,8 +133,8 @@ def _start(name: str, mode: sandbox.Mode, image: Image, wishes: Wishes, tell: Te
         tell(f"no user namespaces here: the pool runs as uid {sandbox.UID}; run folders must be writable for it")
     argv = sandbox.start_argv(mode, sandbox.layout(image.path, folder, visible), folder / "root", MASTER)
     state = dataclasses.replace(state, processes=_spawn(argv, folder))
-    write_state(state)
     try:
+        write_state(state)
         _wait_until_ready(state, folder)
     except BaseException:
         _stop(state)
@@ -178,14 +181,21 @@ def _spawn(argv: Sequence[str], folder: Path) -> tuple[Process, ...]:
                 (os.POSIX_SPAWN_DUP2, output.fileno(), 2),
             ],
             setsid=True,
+            setsigdef=HEEDED,
         )
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and (outside := look_up(outer)):
-        for child in children(outer):
-            if inside := look_up(child):
-                return inside, outside
-        time.sleep(0.02)
-    raise PoolError(f"the sandbox did not start; it said:\n{_tail(log)}")
+    try:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline and (outside := look_up(outer)):
+            for child in children(outer):
+                if inside := look_up(child):
+                    return inside, outside
+            time.sleep(0.02)
+        raise PoolError(f"the sandbox did not start; it said:\n{_tail(log)}")
+    except BaseException:  # Ctrl-C too leaves nothing behind that no state file knows
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(outer, signal.SIGKILL)
+        os.waitpid(outer, 0)
+        raise
 
 
 def _wait_until_ready(state: State, folder: Path) -> None:

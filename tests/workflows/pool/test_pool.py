@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,36 @@ def test_an_installed_pools_programs_run_as_they_are(tmp_path):
     assert pool.command(["true"], tmp_path) == ["env", "--chdir", str(tmp_path), "true"]
     done = pool.run(["sh", "-c", "pwd; exit 3"], tmp_path, capture_output=True)
     assert (done.returncode, done.stdout) == (3, f"{tmp_path}\n")
+
+
+def test_a_start_that_is_interrupted_leaves_no_process(tmp_path, monkeypatch):
+    """There is no state file yet by which `pool down` could find it."""
+    started = []
+
+    def interrupt(pid: int) -> list[int]:
+        started.append(pid)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lifecycle, "children", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        lifecycle._spawn(["sh", "-c", "sleep 60 & wait"], tmp_path)
+    assert not Path(f"/proc/{started[0]}").exists()
+
+
+def test_a_pool_heeds_signals_that_its_caller_ignores(tmp_path):
+    """`nohup regiondag pool up`, or from cron: jobs of the pool would ignore Ctrl-C for ever."""
+    numbers = (signal.SIGINT, signal.SIGHUP)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        inside, outside = lifecycle._spawn(["sh", "-c", "sleep 60; true"], tmp_path)
+        [line] = [line for line in Path(f"/proc/{inside.pid}/status").read_text().splitlines() if "SigIgn" in line]
+        outside.send(signal.SIGKILL)
+        inside.send(signal.SIGKILL)
+        assert outside.wait_gone(5) and inside.wait_gone(5)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert not [number for number in numbers if int(line.split()[1], 16) >> (number - 1) & 1]
 
 
 def test_a_pool_that_died_comes_back_as_it_was():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -86,11 +87,11 @@ def other() -> Iterator[str]:
 
 def mentions(text: str) -> list[str]:
     """Return the processes and mounts of this machine that speak of `text`."""
-    found = [
-        path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        for path in Path("/proc").glob("[0-9]*/cmdline")
-        if int(path.parent.name) != os.getpid() and path.exists()
-    ]
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # processes come and go
+            if int(path.parent.name) != os.getpid():
+                found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
     found += Path("/proc/self/mountinfo").read_text().splitlines()
     return [line for line in found if text in line]
 
