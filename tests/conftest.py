@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,6 +70,9 @@ SLOW = (
     "workflows/tuning/test_sharing.py",
 )
 
+# A suite that a script's `&` or nohup started ignores Ctrl-C, and so would every program that its tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # DAGMan refuses to run below /tmp, so run directories are made in the checkout.
 TESTS = Path(__file__).resolve().parent
 RUN_AREAS = TESTS.parent / ".pytest-runs"
@@ -98,8 +102,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("browser"):
                 item.add_marker(pytest.mark.skip(reason="no Chromium: sudo apt-get install chromium"))
-    items.sort(key=lambda item: item.get_closest_marker("condor") is None)  # the longest files first, for two at a time
+    items.sort(key=lambda item: item.get_closest_marker("condor") is None)  # what waits begins before what computes
     for item in items:
+        # Of several processes each has a pool of its own, so that such tests go to whichever is free; others share
+        # what is made once for their file.
+        if not item.get_closest_marker("condor") and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))
         if "pool" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(900))
 

@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "test"
 
 @pytest.mark.parametrize("failing", ["", "not condor and not slow and not browser", "boot"])
 def test_the_exit_code_is_that_of_the_tests(tmp_path: Path, failing: str) -> None:
-    """Whatever the baking beside them does: it has ended when the script takes its leave."""
+    """Those in the background, too: they have ended when the script takes its leave."""
     shutil.copy(SCRIPT, tmp_path / "test")
     (tmp_path / "environment.sh").write_text(f"PATH={tmp_path}:$PATH\n")
     programs = {
@@ -24,5 +24,7 @@ def test_the_exit_code_is_that_of_the_tests(tmp_path: Path, failing: str) -> Non
     for name, text in programs.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    done = subprocess.run(["sh", tmp_path / "test"], env={"PATH": os.environ["PATH"]}, check=False, timeout=30)
+    done = subprocess.run(
+        ["sh", tmp_path / "test"], env={"PATH": os.environ["PATH"]}, cwd=tmp_path, timeout=30, check=False
+    )
     assert done.returncode == (7 if failing else 0)

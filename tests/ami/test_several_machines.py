@@ -22,7 +22,8 @@ from scripts.bench import several_machines
 from scripts.bench.several_machines import Lab, Machine, until
 from tests.workflows.conftest import write_study
 
-pytestmark = [pytest.mark.condor, pytest.mark.slow, pytest.mark.timeout(900)]
+# One group: all of them share the machines.
+pytestmark = [pytest.mark.condor, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("machines")]
 
 OWN_WORDS = "what Alice alone may read"
 STUDY_SECONDS = 240

@@ -1,6 +1,6 @@
 """The real thing: bake the worker's image, look into it, boot it, and boot it wrongly. Takes minutes.
 
-`scripts/test` runs these last, and alone, for an emulated machine needs both cores; `scripts/test --no-boot` leaves
+`scripts/test` runs these at low priority beside those of the pool, which mostly wait; `scripts/test --no-boot` leaves
 them out.
 """
 

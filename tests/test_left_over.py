@@ -1,0 +1,52 @@
+"""The check at the end of a test run: nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CODE = "import sys; from tests.left_over import run_watched; sys.exit(run_watched(sys.argv[1:]))"
+
+
+def watched(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", CODE, *command], capture_output=True, text=True, cwd=ROOT, check=False, timeout=30
+    )
+
+
+def test_a_command_that_leaves_nothing_keeps_its_exit_code():
+    assert (watched("sh", "-c", "exit 7").returncode, watched("true").stderr) == (7, "")
+    assert watched("sh", "-c", "kill -9 $$").returncode == 128 + signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_daemons_and_orphans_are_named_and_ended():
+    """One whose parent has ended, and one in a session of its own, with a child."""
+    done = watched("sh", "-c", "(sleep 1234 &); (setsid sh -c 'sleep 2345 & wait' &); sleep 0.3")
+    assert done.returncode == 1
+    named = [line.split(": ", 2)[2] for line in done.stderr.splitlines()]
+    assert sorted(named) == ["sh -c sleep 2345 & wait", "sleep 1234", "sleep 2345"]
+    for line in done.stderr.splitlines():
+        assert not Path("/proc", line.split()[3].rstrip(":")).exists()
+
+
+@pytest.mark.slow
+def test_an_interrupted_command_is_looked_after_too():
+    argv = [sys.executable, "-c", CODE, "sh", "-c", "trap 'exit 5' INT; sleep 3456 & echo; wait"]
+    process = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True
+    )
+    with process:
+        assert process.stdout and process.stderr
+        process.stdout.readline()
+        time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        assert "sleep 3456" in process.stderr.read()
+        assert process.wait(20) == 5
