@@ -105,23 +105,23 @@ class FakeAws:
     def set_state(self, snapshot: str, state: str) -> None:
         self.ec2.snapshots[snapshot].status = state
 
-    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        environ["wsgi.input"] = io.BytesIO(body)
-        call = _recognise(environ, body)
+    def __call__(self, wsgi: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        body = wsgi["wsgi.input"].read(int(wsgi.get("CONTENT_LENGTH") or 0))
+        wsgi["wsgi.input"] = io.BytesIO(body)
+        call = _recognise(wsgi, body)
         with self.lock:
             self.calls.append(call)
         for fault in self.faults:
             if answer := fault(call):
                 return _send(answer, start)
         with self.lock:
-            answer = self._refused(call, body) or self._ask_moto(environ)
+            answer = self._refused(call, body) or self._ask_moto(wsgi)
             answer = self._afterwards(call, body, answer)
         return _send(answer, start)
 
-    def _ask_moto(self, environ: dict[str, Any]) -> Answer:
+    def _ask_moto(self, wsgi: dict[str, Any]) -> Answer:
         seen: list[Any] = []
-        body = b"".join(self.app(environ, lambda status, headers, exc_info=None: seen.extend((status, headers))))
+        body = b"".join(self.app(wsgi, lambda status, headers, exc_info=None: seen.extend((status, headers))))
         return int(seen[0].split()[0]), dict(seen[1]), body
 
     def _refused(self, call: Call, body: bytes) -> Answer | None:
@@ -202,11 +202,11 @@ def tags_of(arguments: Mapping[str, str], prefix: str) -> dict[str, str]:
     return {value: arguments[key.removesuffix("Key") + "Value"] for key, value in keys.items()}
 
 
-def _recognise(environ: Mapping[str, Any], body: bytes) -> Call:
-    path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
+def _recognise(wsgi: Mapping[str, Any], body: bytes) -> Call:
+    path, method = wsgi["PATH_INFO"], wsgi["REQUEST_METHOD"]
     headers = {
         key.removeprefix("HTTP_X_AMZ_").title().replace("_", "-"): value
-        for key, value in environ.items()
+        for key, value in wsgi.items()
         if key.startswith("HTTP_X_AMZ_")
     }
     if "Changedblockscount" in headers:

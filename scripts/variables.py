@@ -1,0 +1,113 @@
+"""Refuse code that reads an environment variable which no table documents: `python scripts/variables.py`.
+
+Tables are those of the READMEs: README.md has what users set. Their lines begin with the names: | `NAME` | meaning |
+Python is read as a syntax tree, the name of a constant as what it stands for, there or else anywhere in the project.
+Of a shell script every capital name counts that it does not set itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TABLES = ("README.md", "tests/README.md", "ami/README.md", "scripts/bench/README.md")
+FOLDERS = ("workflows", "nnlib", "scripts", "ami", "tests", "templates", ".ci")
+READERS = ("get", "pop", "setdefault")
+ROW = re.compile(r"^\| (`[A-Za-z_*]+`(?:, `[A-Za-z_*]+`)*) \|", re.MULTILINE)
+IN_SHELL = re.compile(r"\$\{?([A-Z_][A-Z0-9_]+)")
+SET_IN_SHELL = re.compile(
+    r"(?:^|[\s;(])(?:for |read (?:-r )?|export )?([A-Z_][A-Z0-9_]+)(?==|\s+in\s|\s*$|\+=)", re.MULTILINE
+)
+
+
+def read_in_python(text: str, constants: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """Return the lines that read variables and which; `?` and the code where that cannot be told."""
+    for node in ast.walk(ast.parse(text)):
+        key: ast.expr | None = None
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and _is_environ(node.value):
+            key = node.slice
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            of_environ = node.func.attr in READERS and _is_environ(node.func.value)
+            if of_environ or (node.func.attr == "getenv" and _is_os(node.func.value)):
+                key = node.args[0]
+        elif (
+            isinstance(node, ast.Compare)
+            and isinstance(node.ops[0], ast.In | ast.NotIn)
+            and _is_environ(node.comparators[0])
+        ):
+            key = node.left
+        if isinstance(key, ast.Constant):
+            yield node.lineno, str(key.value)
+        elif isinstance(key, ast.Name | ast.Attribute):
+            name = key.id if isinstance(key, ast.Name) else key.attr
+            if name.isupper():
+                yield node.lineno, constants.get(name, f"?{name}")
+
+
+def read_in_shell(text: str) -> Iterator[tuple[int, str]]:
+    """Return the lines of a script that read variables which it does not set, and which."""
+    own = set(SET_IN_SHELL.findall(text))
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.lstrip().startswith("#"):
+            yield from ((number, name) for name in IN_SHELL.findall(line) if name not in own)
+
+
+def documented(text: str) -> set[str]:
+    """Return the variables of a page's tables."""
+    return {name.strip("`") for row in ROW.findall(text) for name in row.split(", ")}
+
+
+def constants_of(text: str) -> dict[str, str]:
+    """Return the text that each name of a constant stands for in a module."""
+    found: dict[str, str] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            found |= {target.id: node.value.value for target in node.targets if isinstance(target, ast.Name)}
+    return found
+
+
+def main() -> int:
+    """Print what is read and not documented; return 1 if there is any."""
+    paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
+    python = {path: path.read_text(encoding="utf-8") for path in paths if path.suffix == ".py"}
+    known = set().union(*(documented((ROOT / page).read_text(encoding="utf-8")) for page in TABLES))
+    everywhere: dict[str, str] = {}
+    for text in python.values():
+        everywhere |= constants_of(text)
+    troubles = []
+    for path in paths:
+        if path in python:
+            found = read_in_python(python[path], everywhere | constants_of(python[path]))
+        elif path.suffix == ".sh" or _is_script(path):
+            found = read_in_shell(path.read_text(encoding="utf-8"))
+        else:
+            continue
+        troubles += [f"{path.relative_to(ROOT)}:{line}: {name}" for line, name in found if name not in known]
+    for trouble in troubles:
+        print(f"{trouble}: is read and in no table of {', '.join(TABLES)}", file=sys.stderr)
+    return int(bool(troubles))
+
+
+def _is_environ(node: ast.expr) -> bool:
+    """Whether something is os.environ or a mapping that stands for it."""
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name in ("environ", "environment")
+
+
+def _is_os(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "os"
+
+
+def _is_script(path: Path) -> bool:
+    if path.suffix:
+        return False
+    with path.open("rb") as file:
+        return file.readline().startswith((b"#!/bin/sh", b"#!/bin/bash"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
