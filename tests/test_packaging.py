@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import configparser
+import importlib.metadata
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.test_layers import imports, sources
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,3 +53,28 @@ def test_the_wheel_holds_templates_scripts_examples_and_recipe(tmp_path):
     )
     done = subprocess.run([sys.executable, "-I", "-c", code, installed], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [f"{installed}/workflows/{n}" for n in ("templates", "ami", "scripts", "examples")]
+
+
+def test_a_plain_install_brings_all_that_the_commands_import():
+    """What an extra brings is imported where it is used, with a message that names the extra."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    promised = {requirement_name(line) for line in config["options"]["install_requires"].split()}
+    extras = {requirement_name(line) for lines in config["options.extras_require"].values() for line in lines.split()}
+    distributions = importlib.metadata.packages_distributions()
+    for path in [*sources("workflows"), *sources("nnlib")]:
+        for root in {module.split(".")[0] for module in imports(path)} - {
+            "workflows",
+            "nnlib",
+            *sys.stdlib_module_names,
+        }:
+            names = {name.lower() for name in distributions.get(root, [root])} | OTHER_NAMES.get(root, set())
+            assert names & (promised if root not in OPTIONAL else extras), f"{path} imports {root}"
+
+
+OPTIONAL = {"boto3", "botocore", "cupy", "matplotlib", "numba", "optuna", "sklearn"}
+OTHER_NAMES = {"botocore": {"boto3"}, "cupy": {"cupy-cuda13x"}}  # what comes with another, or is not installed here
+
+
+def requirement_name(line: str) -> str:
+    return re.split(r"[\[><=]", line)[0].lower()
