@@ -12,6 +12,9 @@ from workflows.plaintext import holds_control_character
 
 _PATH = re.compile(r"[\w./:@+=~-]+")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
+# What stands behind a $ is read once more when $(DOLLAR) has become one: functions, defaults, and what is not closed
+# then hide the next $(DOLLAR), or are expanded. Names in parentheses are left alone.
+_READ_AGAIN = re.compile(r"\$(?!\((?!DOLLAR\))\w+\))\w*\(", re.IGNORECASE)
 
 
 class QuotingError(RegiondagError):
@@ -53,7 +56,10 @@ def submit_value(value: object) -> str:
     >>> submit_value("cost $(HOME) $$(HOME)")
     'cost $(DOLLAR)(HOME) $(DOLLAR)(HOME)'
     """
-    return re.sub(r"\$+", "$(DOLLAR)", _one_line(value))
+    text = _without_macros(value)
+    if text.rstrip().endswith("\\"):
+        raise QuotingError(f"{value!r} ends with a backslash, with which HTCondor reads on in the next line")
+    return text
 
 
 def submit_expression(value: object) -> str:
@@ -71,20 +77,29 @@ def arguments(words: list[str]) -> str:
     for word in words:
         if "$$" in word:
             raise QuotingError(f"{word!r} holds $$, which HTCondor expands on the machine")
-        text = submit_value(word).replace('"', '""')
+        text = _without_macros(word).replace('"', '""')
         plain = text and not re.search(r"[\s']", text) and '"' not in text
         quoted.append(text if plain else "'" + text.replace("'", "''") + "'")
     return '"' + " ".join(quoted) + '"'
 
 
 def classad_string(value: object) -> str:
-    r"""Return `value` as a ClassAd string literal for a submit file.
+    r"""Return `value` as a ClassAd string literal for a submit file, in which a backslash stands for itself.
 
-    >>> print(classad_string('a "b" \\'))
-    "a \"b\" \\"
+    >>> print(classad_string(r'a "b" \ c'))
+    "a \"b\" \ c"
     """
-    text = submit_value(value)
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    text = _without_macros(value)
+    if text.endswith("\\"):
+        raise QuotingError(f"{text!r} ends with a backslash, which would keep the quote behind it from ending it")
+    return '"' + text.replace('"', '\\"') + '"'
+
+
+def _without_macros(value: object) -> str:
+    text = re.sub(r"\$+", "$", _one_line(value))
+    if _READ_AGAIN.search(text):
+        raise QuotingError(f"{text!r} holds a macro that HTCondor reads even where it is quoted; legal: $ and $(NAME)")
+    return text.replace("$", "$(DOLLAR)")
 
 
 def _one_line(value: object) -> str:
