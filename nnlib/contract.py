@@ -8,10 +8,10 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
-import math
 import numbers
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -161,6 +161,11 @@ class Result:
 
 
 _RESULT_KEYS = frozenset(field.name for field in fields(Result))
+_RESULT_KINDS: tuple[tuple[tuple[str, ...], type, str], ...] = (
+    (("node", "reason", "init", "backend", "host", "code", "model"), str, "a text"),
+    (("best_epoch", "epochs", "examples"), int, "a whole number from 0"),
+    (("machine", "gpu", "versions"), dict, "an object"),
+)
 
 
 class ContractError(ValueError):
@@ -203,6 +208,7 @@ def result_from_json(text: str) -> Result:
     raw = _object(text, RESULT_FILE)
     try:
         check_figures(raw)
+        _check_kinds(raw)
         known = {key: value for key, value in raw.items() if key in _RESULT_KEYS}
         return Result(**{**known, "status": Status(raw["status"]), "curve": tuple(raw.get("curve", ()))})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -217,8 +223,20 @@ def check_figures(raw: Mapping[str, Any]) -> None:
     for name in ("metrics", "baseline", "champion", "standing"):
         figures += raw.get(name, {}).values()
     for figure in figures:
-        if type(figure) not in (float, int) or not math.isfinite(figure):  # a bool is neither
-            raise ValueError(f"seen {figure!r}, legal: a finite number")
+        if type(figure) not in (float, int) or not abs(figure) <= sys.float_info.max:  # a bool is neither
+            raise ValueError(f"seen {figure!r:.40}, legal: a finite number")
+
+
+def _check_kinds(raw: Mapping[str, Any]) -> None:
+    """Raise ValueError unless the rest of a result is of the kinds that it must be."""
+    json.dumps(raw, ensure_ascii=False).encode()  # UnicodeEncodeError, a ValueError, for half of a character
+    if raw.get("seconds", 0.0) < 0:
+        raise ValueError(f"seconds: seen {raw['seconds']!r}, legal: a number from 0")
+    for names, kind, legal in _RESULT_KINDS:
+        for name in names:
+            value = raw.get(name, kind())
+            if type(value) is not kind or (isinstance(value, int) and value < 0):
+                raise ValueError(f"{name}: seen {value!r:.40}, legal: {legal}")
 
 
 def slug_of(name: str) -> str:
@@ -264,7 +282,7 @@ def _to_json(value: Trial | Result) -> str:
 def _object(text: str, name: str) -> dict[str, Any]:
     try:
         raw = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ContractError(f"{name}: not JSON: {error}") from error
     if not isinstance(raw, dict) or raw.get("version") != CONTRACT_VERSION:
         seen = raw.get("version") if isinstance(raw, dict) else type(raw).__name__

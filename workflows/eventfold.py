@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 from workflows.attempts import Attempt, Hold, Span, is_too_small
@@ -85,7 +86,7 @@ class Job:
         slot = slot_of(event)
         attributes = attributes_of(event)
         facts = machine_facts(attributes)
-        if attributes.get("GPUs", "").isdecimal():  # what was asked for is only said when a leg ends
+        if re.fullmatch(r"\d{1,18}", attributes.get("GPUs", "")):  # what was asked for is only said when a leg ends
             self.asked.setdefault("gpus", float(attributes["GPUs"]))
         self.starts.append(Start(host_of(event, slot), slot, facts, event.time, self.transfer_in))
         self.transfer_in, self.disconnected = [], None

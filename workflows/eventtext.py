@@ -7,6 +7,7 @@ seconds. They are also missing where POST runs on a manager whose Python has non
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from datetime import datetime
 from functools import lru_cache
 
 _WITHIN = re.compile(
-    r"(\d{3}) \((\d+)\.(\d+)\.\d+\) (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?) "
+    r"(\d{3}) \((\d{1,18})\.(\d{1,18})\.\d+\) (\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?) "
 )
 _HEAD = re.compile(f"^{_WITHIN.pattern}", re.MULTILINE)
 _END = "\n...\n"
@@ -26,11 +27,11 @@ _RESOURCE = re.compile(
     re.MULTILINE,
 )
 _TABLE = "Partitionable Resources"
-_CODE = re.compile(r"^(?:\s+|Job was evicted\. )Code (-?\d+) Subcode (-?\d+)\s*$", re.MULTILINE)
-_SENT = re.compile(r"^\s+(\d+)  -  Run Bytes Sent By Job$", re.MULTILINE)
-_RETURNED = re.compile(r"\((?:return value|signal) (-?\d+)\)")
+_CODE = re.compile(r"^(?:\s+|Job was evicted\. )Code (-?\d{1,18}) Subcode (-?\d{1,18})\s*$", re.MULTILINE)
+_SENT = re.compile(r"^\s+(\d{1,18})  -  Run Bytes Sent By Job$", re.MULTILINE)
+_RETURNED = re.compile(r"\((?:return value|signal) (-?\d{1,18})\)")
 _SLOT = re.compile(r"^\s+SlotName: (\S+)", re.MULTILINE)
-_MEMORY = re.compile(r"^\s+(\d+)  -  MemoryUsage of job \(MB\)", re.MULTILINE)
+_MEMORY = re.compile(r"^\s+(\d{1,18})  -  MemoryUsage of job \(MB\)", re.MULTILINE)
 _ATTRIBUTE = re.compile(r'^\t((?:EC2|CUDA|GPUs_D)\w+|GPUs) = (?:"((?:[^"\\]|\\.)*)"|([^\s\[{].*))$', re.MULTILINE)
 _DEVICE = re.compile(r'^\tGPUs_\w+ = \[.*\bDeviceName = "((?:[^"\\]|\\.)*)"', re.MULTILINE)
 _PLAIN_LINE = re.compile(r"^\s+(?!\(\d\)|\d+  -  |Usr |Code -?\d+ Subcode )(\S.*?)\s*$")
@@ -130,6 +131,8 @@ def resources_of(event: Event) -> dict[str, Resource]:
         try:
             numbers = [float(column) for column in columns if column]
         except ValueError:
+            continue
+        if not all(0 <= number < math.inf for number in numbers):
             continue
         used = numbers[0] if len(numbers) != 2 else None
         resources[name.lower()] = Resource(used, numbers[-2] if len(numbers) >= 2 else None)

@@ -24,6 +24,11 @@ class JobFacts:
     removed: str = ""
 
 
+def is_host(text: str) -> bool:
+    """Return whether a text can be the name of a machine, as a log or a worker says it."""
+    return _HOST.fullmatch(text) is not None
+
+
 def read_job_log(path: Path, job: str) -> JobFacts:
     """Return what a log says of the job `cluster.proc`; nothing where there is no log, or nothing in it."""
     try:
@@ -33,5 +38,5 @@ def read_job_log(path: Path, job: str) -> JobFacts:
     found = [attempt for attempt in attempts_of(parse_events(text)) if attempt.job == job]
     if not found:
         return JobFacts()
-    hosts = [leg.machine for leg in found[-1].legs if _HOST.fullmatch(leg.machine)]
+    hosts = [leg.machine for leg in found[-1].legs if is_host(leg.machine)]
     return JobFacts(hosts[-1] if hosts else "", printable(found[-1].removed)[:1000])

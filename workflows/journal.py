@@ -277,7 +277,7 @@ class Journal:
             elif event == "attempt":
                 record["seconds"] = float(record.get("seconds", 0.0))
                 history.faults.append(Fault(**_known(Fault, record | {"when": when})))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise RegiondagError(
                 f"{self.path}:{number}: not a line of a journal ({error}); was the file edited? "
                 "Remove the line, or restore the file"
@@ -288,7 +288,7 @@ def _parsed(lines: list[bytes]) -> Sequence[bytes | dict[str, Any]]:
     """Parse all lines at once, in a quarter of the time; they come back as they are unless each is one object."""
     try:
         records: list[dict[str, Any]] = json.loads(b"[" + b",".join(lines) + b"]")
-    except ValueError:
+    except (ValueError, RecursionError):
         return lines
     whole = len(records) == len(lines) and all(line[:1] + line[-1:] == b"{}" for line in lines)
     return records if whole else lines

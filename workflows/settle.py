@@ -28,7 +28,7 @@ from nnlib.contract import (
 )
 from workflows.endings import NOBODY, OUT_OF_MEMORY
 from workflows.errors import GiveUpError, TryAgainError
-from workflows.joblog import read_job_log
+from workflows.joblog import is_host, read_job_log
 from workflows.journal import CANCELLED, History, Journal, Settled
 from workflows.machines import note_end
 from workflows.names import JOB_LOG, START_FOLDER, NodeName, RegionFolder, data_file
@@ -155,7 +155,7 @@ def _ended(folder: RegionFolder, node: NodeName, end: JobEnd) -> Settled:
     result, seen = _read_result(place / RESULT_FILE, node), read_job_log(place / JOB_LOG, end.job)
     settled = _outcome(place, node, end, result, seen.removed)
     settled = replace(settled, reason=printable(" ".join(settled.reason.split())))  # as workers and others wrote it
-    host = seen.host or (result.host if result else "")
+    host = seen.host or (result.host if result and is_host(result.host) else "")
     if settled.status != "removed" and not settled.reason.startswith((OUT_OF_MEMORY, NOBODY)):
         failure = settled.reason if settled.status == "machine" else ""
         note_end(folder.run, host, end.job, failure, time.time())

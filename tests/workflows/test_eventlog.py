@@ -8,18 +8,22 @@ fast.
 
 from __future__ import annotations
 
+import math
+import re
 import shutil
 import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workflows import condor
 from workflows.attempts import Attempt, Span
+from workflows.daglog import read_dag_log
 from workflows.eventlog import attempts_of, read_attempts
-from workflows.eventtext import Event, parse_events, reason_of, resources_of
+from workflows.eventtext import Event, attributes_of, code_of, ending_of, parse_events, reason_of, resources_of
+from workflows.joblog import read_job_log
 from workflows.names import NodeName, RunFolder
 
 RECORDINGS = Path(__file__).parent / "eventlogs"
@@ -326,6 +330,95 @@ def test_a_row_of_the_resources(used, asked, got, assigned):
     found = resources_of(one)
     assert found["memory"].used == pytest.approx(used, abs=0.01) and found["memory"].asked == asked
     assert found["gpus"].used is None and found["gpus"].asked == asked
+
+
+LOGS = [path.read_bytes() for path in sorted(RECORDINGS.glob("**/*.log"))]
+
+
+NO_NUMBERS = [b"9" * 5000, b"9" * 400, b"-1", b"1e999", b"nan", b"inf", b"", "\u0663".encode(), b"1.2.3"]
+
+
+@st.composite
+def damaged_logs(draw) -> bytes:
+    """A recording, cut, with bytes changed, blocks that come twice or not at all, and lines of other recordings."""
+    text = bytearray(draw(st.sampled_from(LOGS)))
+    places = st.floats(0, 1).map(lambda share: round(share * len(text)))
+    for _ in range(draw(st.integers(1, 4))):
+        first, last = sorted((draw(places), draw(places)))
+        other = draw(st.sampled_from(LOGS))[first:last][:400]
+        change = draw(st.sampled_from(["cut", "drop", "repeat", "insert", "bytes", "number"]))
+        if change == "cut":
+            del text[last:]
+        elif change == "drop":
+            del text[first:last]
+        elif change == "repeat":
+            text[last:last] = text[first:last]
+        elif change == "insert":
+            text[first:first] = other
+        elif change == "bytes":
+            text[first : first + 4] = draw(st.binary(max_size=4) | st.just(b"\n...\n"))
+        else:
+            numbers = list(re.finditer(rb"-?[\d.]+", text))
+            if numbers:
+                one = draw(st.sampled_from(numbers))
+                text[slice(*one.span())] = draw(st.sampled_from(NO_NUMBERS))
+    return bytes(text)
+
+
+def assert_sane(found: list[Attempt]) -> None:
+    """No time is negative, and what has ended has ended in all its parts."""
+    for one in found:
+        spans = [one.queued, *(hold.held for hold in one.holds)]
+        for leg in one.legs:
+            spans += [span for span in (leg.running, leg.transfer_in, leg.transfer_out) if span is not None]
+        assert all(span.seconds(0.0) >= 0 and math.isfinite(span.seconds(2e9)) for span in spans)
+        assert all(leg.running.end is not None for leg in one.legs[:-1])
+        amounts = [*one.asked.values(), *one.used.values()]
+        assert all(math.isfinite(amount) and amount >= 0 for amount in amounts)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "9" * 400, "1e999", "nan", "-1"])
+def test_numbers_that_no_job_has_are_passed_over(number):
+    ended = f"Job terminated.\n\t(1) Normal termination (return value {number})\n" + ASKED.format(
+        used=number, asked=512
+    )
+    one = attempt(
+        event(6, f"Image size of job updated: 2\n\t{number}  -  MemoryUsage of job (MB)", 20),
+        event(4, f"Job was evicted. Code {number} Subcode {number}\n\t{number}  -  Run Bytes Sent By Job", 30),
+        STARTED.replace("local\n...", f"local\n\tGPUs = {number}\n..."),
+        event(5, ended, 40),
+    )
+    assert (one.asked, one.used, one.holds) == ({}, {}, ())
+    assert one.exit_code in (None, -1)
+
+
+@settings(max_examples=25)
+@given(damaged_logs())
+def test_whatever_became_of_a_recording_it_is_read(tmp_path_factory, log):
+    path = tmp_path_factory.mktemp("log") / "job.log"
+    path.write_bytes(log)
+    text = log.decode("utf-8", errors="replace")
+    events = list(parse_events(text))
+    found = attempts_of(events)
+    assert_sane(found)
+    assert all(one.queued.start >= 0 for one in found)
+    for one in events:
+        attributes_of(one), code_of(one), reason_of(one), ending_of(one)
+    state = read_dag_log(path)
+    assert state is None or state.cluster >= 0
+    for job in {one.job for one in events}:
+        assert read_job_log(path, job).removed.isprintable()
+
+
+@settings(max_examples=50)
+@given(st.data())
+def test_a_log_read_up_to_anywhere_gives_the_events_that_are_complete(data):
+    log = data.draw(st.sampled_from(LOGS))
+    cut = log[: round(data.draw(st.floats(0, 1)) * len(log))]
+    whole, some = (list(parse_events(text.decode("utf-8", errors="replace"))) for text in (log, cut))
+    assert some == whole[: cut.count(b"\n...\n")]
+    rest = log[cut.rfind(b"\n...\n") + 5 :] if some else log
+    assert some + list(parse_events(rest.decode())) == whole
 
 
 def test_seventy_thousand_events_are_read_in_time(tmp_path):

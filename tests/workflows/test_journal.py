@@ -2,7 +2,7 @@ import multiprocessing
 from dataclasses import asdict
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workflows.errors import RegiondagError
@@ -110,7 +110,49 @@ def test_torn_at_any_byte_it_still_reads_and_takes_the_next_line(tmp_path_factor
     assert sorted(journal.read().settled) == [*range(kept), 7]
 
 
-@pytest.mark.parametrize("line", ["{", '{"event": "settled"}', "3", '{"event": "proposed", "trial": 1, "pint": {}}'])
+TRIALS = st.none() | st.integers(0, 3)
+SETTLED = st.tuples(TRIALS, st.sampled_from(["ok", "pruned", "diverged", "machine", "removed", "bad_input"]))
+EVENTS = st.one_of(
+    SETTLED.map(lambda one: ("settled", asdict(Settled(*one, value=0.5 if one[1] == "ok" else None, seconds=2.0)))),
+    st.integers(0, 3).map(lambda trial: ("proposed", {"trial": trial, "point": {"x": 0.5, "c": "é{}\n"}})),
+    TRIALS.map(lambda trial: ("attempt", {"trial": trial, "seconds": 1.5, "reason": "\u2028", "job": "1.0"})),
+    TRIALS.map(lambda trial: ("stopped", {"trial": trial, "reason": "x"})),
+    TRIALS.map(lambda trial: ("resumed", {"trial": trial})),
+    TRIALS.map(lambda trial: ("reopened", {"trial": trial})),
+    st.integers(0, 3).map(lambda trial: ("cancelled", {"trial": trial})),
+    st.integers(0, 3).map(lambda trial: ("won", {"trial": trial, "of": 2})),
+)
+
+
+@settings(max_examples=50)
+@given(st.lists(EVENTS, max_size=8), st.floats(0, 1))
+def test_a_prefix_of_any_journal_reads_as_its_whole_lines(tmp_path_factory, events, share):
+    journal = Journal(tmp_path_factory.mktemp("j") / "trials.jsonl")
+    with journal.locked():
+        journal.append_all(events)
+    whole = journal.path.read_bytes()
+    cut = whole[: round(share * len(whole))]
+    journal.path.write_bytes(cut)
+    torn = journal.read()
+    journal.path.write_bytes(cut[: cut.rfind(b"\n") + 1])
+    assert journal.read() == torn
+    quick = journal.read_outcomes()
+    assert quick.settled.keys() == torn.settled.keys() and quick.stopped == torn.stopped
+    assert (quick.won, quick.cancelled, quick.reopened) == (torn.won, torn.cancelled, torn.reopened)
+    assert quick.settled_at == torn.settled_at
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        pytest.param("[" * 100_000, id="deep"),
+        pytest.param('{"event": "attempt", "trial": 1, "seconds": 1' + 400 * "0" + "}", id="huge"),
+        '{"event": "settled"}',
+        "3",
+        '{"event": "proposed", "trial": 1, "pint": {}}',
+    ],
+)
 def test_a_damaged_line_in_the_middle_is_an_error_with_its_number(journal, line):
     settle(journal, 1)
     with journal.path.open("a") as file:
@@ -138,6 +180,7 @@ def _append_some(path, first):
     ['{"event": "settled", "trial": 0, "status": "ok", "value": "0.3"}',
      '{"event": "settled", "trial": 0, "status": "ok", "value": NaN}',
      '{"event": "settled", "trial": 0, "status": "ok", "value": 0.3, "curve": [null]}',
+     '{"event": "settled", "trial": 0, "status": "ok", "value": 1' + 400 * "0" + "}",
      '{"event": "won", "trial": "first", "of": 2}'],
 )  # fmt: skip
 def test_a_figure_that_is_none_is_an_error_with_its_line(journal, line):
