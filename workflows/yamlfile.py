@@ -33,6 +33,7 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 (PyYAML's API)
 
 
+_LEGAL: dict[str, re.Pattern[str]] = {}  # what a scalar of each tag may be, tags that are written out included
 for _tag, _pattern, _first in (
     ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
     ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", list("tTfF")),
@@ -44,7 +45,8 @@ for _tag, _pattern, _first in (
     ),
     ("merge", r"^<<$", ["<"]),
 ):
-    _Loader.add_implicit_resolver(f"{CORE_TAGS}{_tag}", re.compile(_pattern), _first)
+    _LEGAL[_tag] = re.compile(_pattern)
+    _Loader.add_implicit_resolver(f"{CORE_TAGS}{_tag}", _LEGAL[_tag], _first)
 
 
 def load_yaml(path: Path, what: str = "study", hint: str = "`regiondag init retail DIR` writes an example") -> Document:
@@ -77,6 +79,8 @@ def parse_yaml(text: str, file: str, what: str = "study") -> Document:
         raise ConfigError([f"{where}: not YAML: {error.problem or error.context}{hint}"]) from error
     except yaml.YAMLError as error:
         raise ConfigError([f"{file}: not YAML: {error}"]) from error
+    except (OverflowError, ValueError) as error:  # PyYAML's own, of \\U99999999
+        raise ConfigError([f"{file}: not YAML: a character that there is not ({error})"]) from error
     except RecursionError:
         raise ConfigError([f"{file}: nested too deeply, or an alias that contains itself"]) from None
 
@@ -89,6 +93,7 @@ class _Reader:
         self.file = file
         self.lines: dict[KeyPath, int] = {}
         self.count = 0
+        self.merged: set[int] = set()  # ids of nodes that have their merged keys already
 
     def value(self, node: yaml.Node, path: KeyPath) -> Any:
         self.lines.setdefault(path, node.start_mark.line + 1)
@@ -103,14 +108,30 @@ class _Reader:
         return self._scalar(node)
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
-        self._check_keys(node)
-        self.loader.flatten_mapping(node)  # `<<: *defaults`; the mapping's own keys come last and win
+        if id(node) not in self.merged:
+            self._check_keys(node)
+            self._merge(node)
         result: dict[str, Any] = {}
         for key, item in node.value:
-            name = str(key.value)
+            name = self._text(key)
             self.lines[(*path, name)] = key.start_mark.line + 1
             result[name] = self.value(item, (*path, name))
         return result
+
+    def _merge(self, node: yaml.MappingNode) -> None:
+        """Take in what `<<: *defaults` names, once; the mapping's own keys come last and win.
+
+        Each key is kept once, lest merges of merges multiply.
+        """
+        self.merged.add(id(node))
+        for key, below in node.value:
+            if key.tag == f"{CORE_TAGS}merge":
+                for one in below.value if isinstance(below, yaml.SequenceNode) else [below]:
+                    if isinstance(one, yaml.MappingNode) and id(one) not in self.merged:
+                        self._check_keys(one)
+                        self._merge(one)
+        self.loader.flatten_mapping(node)
+        node.value = list({key.value: (key, item) for key, item in node.value}.values())
 
     def _check_keys(self, node: yaml.MappingNode) -> None:
         seen: set[str] = set()
@@ -124,19 +145,35 @@ class _Reader:
 
     def _scalar(self, node: yaml.Node) -> Any:
         tag = node.tag.removeprefix(CORE_TAGS)
+        if isinstance(node, yaml.ScalarNode):
+            if tag == "str":
+                return self._text(node)
+            text = str(node.value)
+            legal = tag in _LEGAL and _LEGAL[tag].fullmatch(text) is not None
+            if tag == "null" and legal:
+                return None
+            if tag == "bool" and legal:
+                return text.lower() == "true"
+            if tag in ("int", "float"):
+                try:
+                    if legal:
+                        return (
+                            int(text)
+                            if tag == "int"
+                            else float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+                        )
+                except ValueError:  # thousands of digits
+                    pass
+                raise self._wrong(node, f"{text[:40]!r} is no number")
+        raise self._wrong(node, f"the tag {node.tag!r} is not allowed; use plain values")
+
+    def _text(self, node: yaml.ScalarNode) -> str:
+        """Return a text; of two halves of a character, as JSON writes it, one."""
         text = str(node.value)
-        if tag == "null":
-            return None
-        if tag == "bool":
-            return text.lower() == "true"
         try:
-            if tag == "int":
-                return int(text)
-            if tag == "float":
-                return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-        except ValueError:  # `!!int abc`, or thousands of digits
-            raise ConfigError([f"{self.file}:{node.start_mark.line + 1}: {text[:40]!r} is no number"]) from None
-        if tag == "str" and isinstance(node, yaml.ScalarNode):
-            return text
-        line = node.start_mark.line + 1
-        raise ConfigError([f"{self.file}:{line}: the tag {node.tag!r} is not allowed; use plain values"])
+            return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            raise self._wrong(node, f"{text[:40]!r} holds half of a character") from None
+
+    def _wrong(self, node: yaml.Node, text: str) -> ConfigError:
+        return ConfigError([f"{self.file}:{node.start_mark.line + 1}: {text}"])

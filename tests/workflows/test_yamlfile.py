@@ -1,7 +1,11 @@
+import json
+
 import pytest
-from hypothesis import given
+import yaml
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from workflows import yamlfile
 from workflows.errors import ConfigError
 from workflows.yamlfile import load_yaml, parse_yaml
 
@@ -55,6 +59,20 @@ def test_merge_keys_let_regions_share():
         ("", ["empty"]),
         ("a: &a [*a]\n", ["alias"]),
         ("a: 1\n---\nb: 2\n", ["not YAML"]),
+        ("b: 1\na: {<<: {[q]: 1}}\n", ["s.yaml:2", "plain text"]),
+        ("a: {<<: {q: 1, q: 2}}\n", ["s.yaml:1", "second time"]),
+        ("a: {<<: [1]}\n", ["s.yaml:1", "not YAML"]),
+        ("a: !!int 1_0\n", ["s.yaml:1", "no number"]),
+        ("a: !!float infinity\n", ["s.yaml:1", "no number"]),
+        ("a: !!bool maybe\n", ["s.yaml:1", "bool", "not allowed"]),
+        ("a: !!null x\n", ["s.yaml:1", "null", "not allowed"]),
+        ("a: !!timestamp 2011-12-09\n", ["s.yaml:1", "timestamp", "not allowed"]),
+        ("a: !!set {b}\n", ["s.yaml:1", "set", "not allowed"]),
+        (r'a: "\U99999999"', ["s.yaml", "a character that there is not"]),
+        (r'a: "\U00110000"', ["s.yaml", "a character that there is not"]),
+        (r'a: "\ud800"', ["s.yaml:1", "half of a character"]),
+        (r'{"\ud800": 1}', ["s.yaml:1", "half of a character"]),
+        ("[" * 1000, ["nested too deeply"]),
     ],
 )
 def test_refusals_say_where(text, words):
@@ -68,6 +86,103 @@ def test_nested_aliases_cannot_eat_the_memory():
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     with pytest.raises(ConfigError, match="aliases"):
         parse_yaml("\n".join(lines), "s.yaml")
+
+
+def test_nested_merges_do_not_multiply():
+    lines = ["a0: &a0 {x: 1, y: 2}"]
+    lines += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}], z: {n}}}" for n in range(1, 30)]
+    assert parse_yaml("\n".join(lines), "s.yaml").value["a29"] == {"x": 1, "y": 2, "z": 29}
+
+
+def test_what_has_merged_keys_can_be_named_again():
+    text = "base: &b {x: 1, y: 2}\nr: &r {<<: *b, y: 3}\ns: *r\nt: {<<: *r, x: 4}\n"
+    value = parse_yaml(text, "s.yaml").value
+    assert value["r"] == value["s"] == {"x": 1, "y": 3} and value["t"] == {"x": 4, "y": 3}
+
+
+def test_halves_of_a_character_as_json_writes_them():
+    assert parse_yaml(r'{"\ud83d\ude00": "\ud83d\ude00"}', "s.yaml").value == {"😀": "😀"}
+
+
+BREAKS = "\x85\u2028\u2029"  # which PyYAML writes as they are and reads as breaks of a line
+WORDS = st.sampled_from(
+    ["NO", "1_000", "0x1f", "12:30", "2011-12-09", "~", "null", "true", "<<", "=", "1e3", ".inf", "-"]
+)
+TEXTS = WORDS | st.text(st.characters(exclude_categories=["Cs"], exclude_characters=BREAKS), max_size=6)
+NUMBERS = st.integers() | st.integers(-(10**60), 10**60) | st.floats(allow_nan=False)
+SCALARS = st.none() | st.booleans() | NUMBERS | TEXTS
+VALUES = st.recursive(
+    SCALARS, lambda some: st.lists(some, max_size=3) | st.dictionaries(TEXTS, some, max_size=3), max_leaves=12
+)
+
+
+class Dumper(yaml.SafeDumper):
+    """Writes texts without quotes where YAML 1.2 takes them for texts."""
+
+    yaml_implicit_resolvers = yamlfile._Loader.yaml_implicit_resolvers
+
+
+@settings(max_examples=50)
+@given(
+    VALUES,
+    st.sampled_from([None, '"', "'"]),
+    st.sampled_from([None, True, False]),
+    st.booleans(),
+    st.sampled_from([20, 80, 10**9]),
+)
+def test_what_is_dumped_in_any_style_is_loaded(value, style, flow, unicode, width):
+    """Lists and mappings that are the same object come as anchors and aliases."""
+    shown = {"first": value, "second": [value, {"third": value}]}
+    text = yaml.dump(
+        shown, Dumper=Dumper, default_style=style, default_flow_style=flow, allow_unicode=unicode, width=width
+    )
+    assert parse_yaml(text, "s.yaml").value == shown
+
+
+def _written(value, path, indent, out, lines):
+    """Write `value` in block style, scalars as JSON, and note the line of each key and item."""
+    pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
+    for key, item in pairs:
+        start = "-" if isinstance(value, list) else f"{json.dumps(key)}:"
+        lines[(*path, key)] = len(out) + 1
+        if isinstance(item, dict | list) and item:
+            out.append(" " * indent + start)
+            if isinstance(value, list):  # an item begins where its first line does
+                lines[(*path, key)] += 1
+            _written(item, (*path, key), indent + 2, out, lines)
+        else:
+            out.append(f"{' ' * indent}{start} {json.dumps(item)}")
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(st.text("abü-", max_size=3), VALUES, min_size=1, max_size=4))
+def test_each_key_and_item_has_its_line(value):
+    out, lines = [], {}
+    _written(value, (), 0, out, lines)
+    if any(text in "\n".join(out) for text in ("Infinity", "\x7f")):
+        return
+    document = parse_yaml("\n".join(out), "s.yaml")
+    assert document.value == value
+    assert {path: document.lines[path] for path in lines} == lines
+
+
+TAGS = ["int", "float", "str", "map", "seq", "set", "omap", "binary", "timestamp", "merge", "python/name:os.abort"]
+TOKENS = st.sampled_from(
+    ["a: ", "b: ", "- ", "[", "]", "{", "}", ", ", ": ", "? ", "&x ", "*x", "<<: ", "<<: *x", "\n", "\n  ", "\n- ",
+     "|\n  ", ">-\n", "---\n", "...\n", "%YAML 1.1\n", "%TAG ! tag:x\n", "'", '"', "\\", "#", "\t", "!", "NO", "0x10",
+     "1e999", "9" * 5000, ".nan", "~", r'"\U99999999"', r'"\ud800"', "\u2028", "\ufeff", *(f"!!{tag} " for tag in TAGS)]
+)  # fmt: skip
+
+
+@given(st.lists(TOKENS | st.text(max_size=2), max_size=14).map("".join))
+def test_any_document_of_yamls_own_signs_parses_or_is_refused(text):
+    try:
+        document = parse_yaml(text, "s.yaml")
+    except ConfigError as error:
+        assert str(error).startswith("s.yaml")
+        return
+    json.dumps(document.value, ensure_ascii=False).encode()  # plain values, and whole characters
+    assert all(1 <= line <= len(text) + 1 for line in document.lines.values())
 
 
 def test_missing_file_says_how_to_start(tmp_path):
