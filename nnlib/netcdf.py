@@ -169,8 +169,13 @@ def write(path: Path, content: Content, begun: Path | None = None) -> None:
     """Write `content` so that `path` holds its old bytes or all of the new ones; same content, same bytes.
 
     Variables that the file `begun` has are copied with it instead: texts take HDF5 long.
-    Raises OSError that names the file; on a full disk its errno is ENOSPC, whatever netCDF4 made of it.
+    Raises OSError that names the file; on a full disk its errno is ENOSPC, whatever netCDF4 made of it. Raises
+    DataError for a text with a zero byte, at which netCDF ends texts.
     """
+    for name, value in content.attributes.items():
+        _check_texts(f"attribute {name}", (value,) if isinstance(value, str) else ())
+    for name, variable in content.variables.items():
+        _check_texts(f"variable {name}", variable.values)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb"):  # the system's own error for a folder that is missing or may not be written
@@ -191,8 +196,10 @@ def write(path: Path, content: Content, begun: Path | None = None) -> None:
 def filling(path: Path, attributes: Mapping[str, Any], plans: Mapping[str, Plan]) -> Iterator[Put]:
     """Give a function that fills the variables as their values come; `path` is the whole file at the end, or untouched.
 
-    Raises OSError as `write` does.
+    Raises OSError and DataError as `write` does.
     """
+    for name, value in attributes.items():
+        _check_texts(f"attribute {name}", (value,) if isinstance(value, str) else ())
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb"):
@@ -206,6 +213,7 @@ def filling(path: Path, attributes: Mapping[str, Any], plans: Mapping[str, Plan]
                 raise
 
         def put(name: str, first: int, values: NDArray[Any] | tuple[str, ...]) -> None:
+            _check_texts(f"variable {name}", values)
             rows = np.array(values, dtype=object) if isinstance(values, tuple) else values
             with _library(), _writing(path, rows.nbytes):
                 file[name][first : first + len(rows)] = rows
@@ -220,6 +228,13 @@ def filling(path: Path, attributes: Mapping[str, Any], plans: Mapping[str, Plan]
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _check_texts(what: str, values: NDArray[Any] | tuple[str, ...]) -> None:
+    """Raise DataError for a text that would be cut where it is written."""
+    wrong = next((text for text in values if "\0" in text), None) if isinstance(values, tuple) else None
+    if wrong is not None:
+        raise DataError(f"{wrong!r:.60} holds a zero byte, at which NetCDF ends texts; correct the input ({what})")
 
 
 def _plan(file: Any, attributes: Mapping[str, Any], plans: Mapping[str, Plan]) -> None:
