@@ -50,7 +50,7 @@ def assert_same(ours, theirs):
             np.testing.assert_array_equal(seen.values, variable.values, strict=True)
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(contents(), st.integers(0, 70), st.integers(0, 70))
 def test_what_is_written_is_read(content, first, last):
     with tempfile.TemporaryDirectory() as folder:
@@ -63,7 +63,7 @@ def test_what_is_written_is_read(content, first, last):
                 assert list(map(str, read(name, first, last))) == list(map(str, variable.values[first:last]))
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(contents(), st.integers(1, 70))
 def test_what_is_filled_part_by_part_is_what_is_written_at_once(content, step):
     kinds = {name: None if isinstance(v.values, tuple) else v.values.dtype for name, v in content.variables.items()}
@@ -79,7 +79,7 @@ def test_what_is_filled_part_by_part_is_what_is_written_at_once(content, step):
         assert_same(content, netcdf.read(Path(folder, "b.nc")))
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(
     st.dictionaries(
         NAMES, KINDS.flatmap(lambda kind: hnp.arrays(kind, hnp.array_shapes(max_dims=2, max_side=4))), max_size=3
@@ -96,8 +96,9 @@ def test_checkpoints_of_any_numbers(arrays, numbers):
         np.testing.assert_array_equal(seen[name], array.reshape(-1), strict=True)
 
 
+@pytest.mark.slow
 @own_process
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(contents(), st.data())
 def test_a_damaged_file_of_texts_and_numbers(tmp_path_factory, content, data):
     path = tmp_path_factory.mktemp("torn") / "torn.nc"  # a name is never used twice: HDF5 may keep a damaged file open

@@ -96,13 +96,13 @@ def test_the_study_itself_is_read(folder):
     assert len(load_config(folder / "study.yaml").regions) == 2
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(changed(BASE))
 def test_any_value_at_any_key_of_a_study(folder, study):
     assert_read_or_refused(folder, study, NETWORK)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(changed(NETWORK))
 def test_any_value_at_any_key_of_a_network(folder, network):
     assert_read_or_refused(folder, BASE, network)

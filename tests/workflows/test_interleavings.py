@@ -170,7 +170,7 @@ def tear(path: Path, kept: int, share: float) -> None:
         path.write_bytes(whole[: kept + int(share * (len(whole) - kept))])
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(steps=st.lists(TORN_STEPS, min_size=5, max_size=16))
 def test_a_call_that_crashed_and_is_repeated_changes_nothing(spec, steps):
     """The last of each step says how much of the journal's new lines a crash leaves before the call is repeated."""
@@ -196,7 +196,7 @@ def test_a_call_that_crashed_and_is_repeated_changes_nothing(spec, steps):
         assert again.journal.read().proposals.items() <= once.journal.read().proposals.items()
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(steps=st.lists(REPEATED_STEPS, min_size=5, max_size=16))
 def test_calls_that_a_recovery_repeats_in_any_order_lose_and_double_nothing(spec, steps):
     """The last of each step names nodes whose last call DAGMan has forgotten by then."""
@@ -223,7 +223,7 @@ ANYTHING = st.recursive(
 FIELDS = st.sampled_from([field.name for field in fields(Result)])
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(changes=st.dictionaries(FIELDS, ANYTHING, max_size=2), end=st.sampled_from([0, 3, 75]))
 def test_whatever_a_result_says_it_is_settled_or_told(spec, changes, end):
     with tempfile.TemporaryDirectory() as root:
