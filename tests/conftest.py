@@ -65,8 +65,6 @@ SLOW = (
     "workflows/test_study_commands.py",
     "workflows/test_update.py",
     "workflows/test_verify.py",
-    "workflows/tuning/test_propose.py",
-    "workflows/tuning/test_sharing.py",
 )
 
 # DAGMan refuses to run below /tmp, so run directories are made in the checkout.
