@@ -209,6 +209,8 @@ def test_what_is_not_said_of_sources_is_one():
     assert (same.shares == plain.shares).all() and Posterior(same).energy(THETA) == pytest.approx(
         Posterior(plain).energy(THETA)
     )
+    unlike = data_of(4, sources)  # that no similarity is known says nothing against the points
+    assert unlike.toward.tolist() == [1.0] * 4
     own = data_of(4)
     assert own.toward.tolist() == own.noisy.tolist() == [1.0] * 4 and own.shares.tolist() == [[1.0]]
     assert own.parameters == 2

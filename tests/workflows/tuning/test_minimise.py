@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize
 
 from workflows.tuning import minimise as module
-from workflows.tuning.minimise import HALVINGS, SMALL, SUFFICIENT, minimise
+from workflows.tuning.minimise import SMALL, SUFFICIENT, minimise
 
 
 class Recorded:
@@ -159,7 +159,7 @@ def test_no_steps_leave_the_starts_and_more_steps_never_end_higher():
     assert (ends == starts).all() and (values == function(starts)[0]).all()
     for steps in range(1, 12):
         found = minimise(function, starts, low, high, steps)[1]
-        assert (found < values).all() or (found <= values).all() and values.max() < 1e-6
+        assert (found <= values).all() and ((found < values).all() or values.max() < 1e-6)
         values = found
 
 
@@ -173,10 +173,73 @@ def test_where_nothing_can_be_gained_the_function_is_called_once():
     function = Recorded(plane)
     ends, _ = minimise(function, np.array([[1.0, 0.0]]), np.zeros(2), np.ones(2), 50)  # the worst
     assert ends.tolist() == [[0.0, 1.0]]
-    for size, calls in ((0.9 * SMALL, 1), (3 * SMALL, 2)):
+    for size, calls in ((SMALL, 1), (3 * SMALL, 2)):
         function = Recorded(lambda rows, size=size: (size * rows[:, 0], np.full((len(rows), 1), size)))
         minimise(function, np.array([[0.5]]), np.zeros(1), np.ones(1), 1)
         assert len(function.calls) == calls
+
+
+@pytest.mark.parametrize("slope", [1e-3, 30.0])
+def test_starts_in_corners_leave_them_however_small_the_slope(slope):
+    def bowl(rows):
+        return 0.5 * slope * ((rows - 0.4) ** 2).sum(axis=1), slope * (rows - 0.4)
+
+    starts = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+    ends, _ = minimise(bowl, starts, np.zeros(2), np.ones(2), 50)
+    assert ends == pytest.approx(np.full((4, 2), 0.4), abs=1e-4)
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_a_coordinate_leaves_its_bound_only_by_its_own_slope(side):
+    slopes = iter([[2.0, side], [0.5, 0.0], [0.5, 0.0]])  # what is learned on the way to the bound points back inside
+    values = iter([9.0, 5.0, 1.0])
+    function = Recorded(lambda rows: (np.array([next(values)]), np.array([next(slopes)])))
+    low, high = np.array([0.0, -0.5 + 0.5 * side]), np.array([1.0, 0.5 + 0.5 * side])
+    minimise(function, np.array([[0.5, 0.05 * side]]), low, high, 2)
+    assert function.calls[1][0] == pytest.approx([0.4, 0.0])
+    assert function.calls[2][0, 0] < 0.4 and function.calls[2][0, 1] == 0.0
+
+
+@pytest.mark.parametrize("spoiled", [-1.0, 0.0])
+def test_where_rounding_has_spoiled_what_was_learned_it_starts_again_along_the_slope(monkeypatch, spoiled):
+    seen = []
+    update = module._update
+
+    def spoil(inverse, scaled, step, change, moved):
+        seen.append(inverse.copy())
+        update(inverse, scaled, step, change, moved)
+        if len(seen) == 1:
+            inverse[:] = spoiled * np.eye(2)
+
+    def bowl(rows):  # so flat that its slopes are far below 1
+        away = rows - [0.3, -0.2]
+        return 0.01 * (away**2) @ [1.0, 3.0], 0.02 * away * [1.0, 3.0]
+
+    monkeypatch.setattr(module, "_update", spoil)
+    function = Recorded(bowl)
+    ends, _ = minimise(function, np.array([[1.0, 1.0]]), np.full(2, -1.0), np.full(2, 1.0), 60)
+    assert ends == pytest.approx(np.array([[0.3, -0.2]]), abs=1e-3)
+    second = function.calls[2][0] - function.calls[1][0]
+    slope = bowl(function.calls[1])[1][0]
+    assert second / np.linalg.norm(second) == pytest.approx(-slope / np.linalg.norm(slope))
+    assert (seen[1] == np.eye(2)).all()
+
+
+def test_a_new_start_along_the_slope_is_a_careful_one(monkeypatch):
+    def spoil(inverse, scaled, *_):
+        inverse[:], scaled[:] = -np.eye(1), True
+
+    monkeypatch.setattr(module, "_update", spoil)
+    function = Recorded(lambda rows: (100 * rows[:, 0], np.full((len(rows), 1), 100.0)))
+    minimise(function, np.array([[0.9]]), np.zeros(1), np.ones(1), 2)
+    assert [rows[0, 0] for rows in function.calls] == pytest.approx([0.9, 0.8, 0.7])
+
+
+def test_nothing_is_searched_where_every_row_has_ended(monkeypatch):
+    monkeypatch.setattr(module, "_search", lambda *_: pytest.fail("searched"))
+    function, bottom = quadratic(3, 11)
+    ends, _ = minimise(function, bottom[None], np.full(3, -4.0), np.full(3, 4.0), 50)
+    assert (ends[0] == bottom).all()
 
 
 def test_a_row_that_has_ended_is_asked_no_more():
@@ -216,7 +279,7 @@ def test_a_step_has_to_bring_its_share_of_what_the_slope_promises():
         ends, values = minimise(function, np.array([[0.5]]), np.zeros(1), np.ones(1), 1)
         assert (ends[0, 0] > 0.5) == moves and values[0] == pytest.approx(-share * ends[0, 0])
         if not moves:
-            assert ends[0, 0] == 0.5 and len(function.calls) == 1 + HALVINGS
+            assert ends[0, 0] == 0.5 and len(function.calls) == 1 + 12
             tried = np.array([rows[0, 0] - 0.5 for rows in function.calls[1:]])
             assert tried[1:] == pytest.approx(0.3 * tried[:-1], rel=1e-6)  # shorter and shorter ones
 
@@ -235,3 +298,20 @@ def test_what_gains_next_to_nothing_ends():
     function = Recorded(lambda rows: (1e3 + 1e-7 * rows[:, 0], np.full((len(rows), 1), 1e-7)))
     minimise(function, np.array([[1.0]]), np.zeros(1), np.ones(1), 50)
     assert len(function.calls) == 2  # 1e-14 a step, of a thousand
+
+
+@pytest.mark.parametrize(("level", "slope", "goes_on"), [(1e3, 1e-4, False), (0.0, 3.9e-5, True), (0.0, 3.1e-5, False)])
+def test_how_little_is_next_to_nothing_depends_on_how_large_the_values_are(level, slope, goes_on):
+    function = Recorded(lambda rows: (level + slope * rows[:, 0], np.full((len(rows), 1), slope)))
+    minimise(function, np.zeros((1, 1)), np.full(1, -50.0), np.full(1, 50.0), 2)  # a step gains the slope's square
+    assert len(function.calls) == (3 if goes_on else 2)
+
+
+@pytest.mark.parametrize("direction", [0.5, 0.0])
+def test_no_row_moves_where_the_slope_promises_nothing(direction):
+    at, one = np.array([[0.5]]), np.ones(1, dtype=bool)
+    new, value, _, moved = module._search(
+        lambda rows: (np.full(len(rows), -7.0), np.ones((len(rows), 1))),
+        at, np.zeros(1), np.ones((1, 1)), np.array([[direction]]), np.ones(1), one, np.zeros((1, 1)), np.ones((1, 1)),
+    )  # fmt: skip
+    assert not moved[0] and new[0] == 0.5 and value[0] == 0.0
