@@ -67,6 +67,16 @@ def test_the_logarithm_and_its_slopes_are_exact_near_and_far(deviation):
     assert value[z < -20] == pytest.approx(expected[z < -20] + math.log(deviation), abs=2e-5)
 
 
+def test_far_below_no_more_is_wrong_than_the_first_term_left_out_of_the_series():
+    z = np.linspace(-50, -40, 11)
+    value, by_mean, by_deviation = log_improvement(-z, np.ones(11), np.zeros(11))
+    expected, cdf_share, density_share = log_of_improvement(z)
+    term = 945 / z**8
+    assert (np.abs(value - expected) < 1.1 * term).all()
+    assert (np.abs(by_mean / -cdf_share - 1) < 1.1 * term).all()
+    assert (np.abs(by_deviation / density_share - 1) < 1.1 * term).all()
+
+
 def test_hopeless_points_are_still_told_apart():
     z = -np.geomspace(40, 1e8, 30)
     value, by_mean, by_deviation = log_improvement(-z, np.ones(30), np.zeros(30))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,15 +13,20 @@ from scipy.stats import multivariate_normal, norm
 from workflows.tuning import gaussian
 from workflows.tuning.gaussian import JITTER, Data, Posterior, Process, cholesky, prior_of
 
-THETA = np.array([[-0.5, 0.2, 0.1, -4.0], [0.3, -0.6, 0.4, -6.0], [-1.2, 0.0, -0.8, -1.0]])
-THERE = np.random.default_rng(1).random((5, 3))
-GROUPS = np.array([0, 1, 1])
+THETA = np.array([[-0.5, 0.2, 0.7, 0.1, -4.0], [0.3, -0.6, 0.1, 0.4, -6.0], [-1.2, 0.0, -0.3, -0.8, -1.0]])
+THERE = np.random.default_rng(1).random((5, 4))
+GROUPS = np.array([0, 1, 1, 2])  # which parameter a feature belongs to
 
 
 def data_of(count=12, sources=None, **more):
     random = np.random.default_rng(3)
-    features = random.random((count, 3))
-    targets = np.sin(4 * features[:, 0]) + features[:, 1] - features[:, 2] ** 2 + 0.1 * random.standard_normal(count)
+    features = random.random((count, 4))
+    targets = (
+        np.sin(4 * features[:, 0])
+        + features[:, 1]
+        - features[:, 2] ** 2 * features[:, 3]
+        + 0.1 * random.standard_normal(count)
+    )
     return Data(features, targets - targets.mean(), GROUPS, sources, **more)
 
 
@@ -64,8 +70,8 @@ def covariance_of(data, theta):
 def test_the_energy_is_scipys_logarithm_of_the_density(data):
     posterior = Posterior(data)
     constant = 0.5 * len(data.targets) * math.log(2 * math.pi)
-    prior = prior_of(2)
-    normal = 0.5 * 4 * math.log(2 * math.pi) + np.log(prior.sd).sum()
+    prior = prior_of(3)
+    normal = 0.5 * 5 * math.log(2 * math.pi) + np.log(prior.sd).sum()
     for theta, energy in zip(THETA, posterior.energy(THETA), strict=True):
         likelihood = multivariate_normal(cov=covariance_of(data, theta)).logpdf(data.targets)
         believed = norm(prior.mean, prior.sd).logpdf(theta).sum()
@@ -77,8 +83,8 @@ def test_the_gradient_of_the_energy_is_its_differences(data):
     posterior = Posterior(data)
     energy, gradient = posterior.energy_and_gradient(THETA)
     assert energy == pytest.approx(posterior.energy(THETA))
-    for column in range(4):
-        move = 1e-5 * np.eye(4)[column]
+    for column in range(5):
+        move = 1e-5 * np.eye(5)[column]
         expected = (posterior.energy(THETA + move) - posterior.energy(THETA - move)) / 2e-5
         assert gradient[:, column] == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
@@ -102,8 +108,8 @@ def test_the_gradients_of_predictions_are_their_differences(data):
     means, deviations, by_mean, by_deviation = process.predict_with_gradients(THERE)
     for found, expected in zip((means, deviations), process.predict(THERE), strict=True):
         assert found == pytest.approx(expected)
-    for column in range(3):
-        move = 1e-6 * np.eye(3)[column]
+    for column in range(4):
+        move = 1e-6 * np.eye(4)[column]
         ups, downs = process.predict(THERE + move), process.predict(THERE - move)
         assert by_mean[..., column] == pytest.approx((ups[0] - downs[0]) / 2e-6, rel=1e-4, abs=1e-6)
         assert by_deviation[..., column] == pytest.approx((ups[1] - downs[1]) / 2e-6, rel=1e-3, abs=1e-5)
@@ -128,8 +134,8 @@ def test_what_is_believed_is_as_if_it_had_been_observed_as_predicted(data):
 
 
 def test_deviations_never_vanish_and_are_level_there():
-    sure = Data(np.array([[0.5, 0.5, 0.5]]), np.zeros(1), GROUPS)
-    process = Process(sure, np.array([[0.0, 0.0, 0.0, -40.0]]))
+    sure = Data(np.array([[0.5, 0.5, 0.5, 0.5]]), np.zeros(1), GROUPS)
+    process = Process(sure, np.array([[0.0, 0.0, 0.0, 0.0, -40.0]]))
     process.believe(sure.features.repeat(30, axis=0))  # until the jitter is outweighed
     _, deviations = process.predict(sure.features)
     assert 0.9e-5 <= deviations[0, 0] < 1e-3
@@ -151,13 +157,13 @@ def test_the_prior_expects_lengths_of_half_the_diagonal_and_little_noise():
 
 @pytest.mark.parametrize("data", [data_of(20), two_sources()], ids=["one source", "three sources"])
 def test_the_mode_is_as_good_as_scipys_from_many_starts(data):
-    posterior, prior = Posterior(data), prior_of(2)
+    posterior, prior = Posterior(data), prior_of(3)
 
     def alone(theta):
         energy, gradient = posterior.energy_and_gradient(theta[None])
         return energy[0], gradient[0]
 
-    starts = [prior.mean, *np.random.default_rng(0).uniform(prior.low, prior.high, (5, 4))]
+    starts = [prior.mean, *np.random.default_rng(0).uniform(prior.low, prior.high, (5, 5))]
     bounds = list(zip(prior.low, prior.high, strict=True))
     best = min(optimize.minimize(alone, s, jac=True, method="L-BFGS-B", bounds=bounds).fun for s in starts)
     mode = posterior.mode(np.random.default_rng(0))
@@ -171,7 +177,7 @@ def test_the_mode_is_that_of_the_best_start():
     modes = [posterior.mode(np.random.default_rng(1), restarts) for restarts in (0, 1, 4)]
     energies = [posterior.energy(mode[None])[0] for mode in modes]
     assert energies[0] >= energies[1] - 1e-6 and energies[1] >= energies[2] - 1e-6
-    prior = prior_of(2)
+    prior = prior_of(3)
     start = posterior.mode(np.random.default_rng(1), 0, 0)
     assert start == pytest.approx(prior.mean)  # that of the prior is always one of them
     assert (posterior.mode(np.random.default_rng(1), 3, 40) == posterior.mode(np.random.default_rng(1), 3, 40)).all()
@@ -182,7 +188,7 @@ def test_other_starts_are_drawn_from_a_narrower_prior(monkeypatch):
     monkeypatch.setattr(gaussian, "minimise", lambda f, starts, *_: started.append(starts) or (starts, np.arange(401)))
     Posterior(data_of()).mode(np.random.default_rng(2), 400)
     [starts] = started
-    prior = prior_of(2)
+    prior = prior_of(3)
     assert starts[0] == pytest.approx(prior.mean)
     assert starts[1:].mean(axis=0) == pytest.approx(prior.mean, abs=0.25)
     assert starts[1:].std(axis=0) == pytest.approx(0.8 * prior.sd, rel=0.15)
@@ -213,16 +219,18 @@ def test_what_is_not_said_of_sources_is_one():
     assert unlike.toward.tolist() == [1.0] * 4
     own = data_of(4)
     assert own.toward.tolist() == own.noisy.tolist() == [1.0] * 4 and own.shares.tolist() == [[1.0]]
-    assert own.parameters == 2
+    assert own.parameters == 3
 
 
 def test_squared_differences_are_those_of_each_parameter():
     data = data_of(4)
-    squares = data.squares().reshape(2, 4, 4)
+    squares = data.squares().reshape(3, 4, 4)
     for i in range(4):
         for j in range(4):
             apart = (data.features[i] - data.features[j]) ** 2
-            assert squares[:, i, j] == pytest.approx([apart[0], apart[1] + apart[2]])
+            assert squares[:, i, j] == pytest.approx([apart[0], apart[1] + apart[2], apart[3]])
+    with pytest.raises(ValueError):
+        replace(data, groups=GROUPS[:3]).squares()
 
 
 def test_factors_are_numpys_with_more_jitter_where_it_is_needed():
