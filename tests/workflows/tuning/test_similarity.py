@@ -65,12 +65,9 @@ def by_similarity(own, other, mine, theirs):
     targets = np.concatenate([own.targets, other.targets])
     found = []
     for alike in GRID:
-        share = np.block(
-            [
-                [(1 - mine) * np.ones((first, first)), alike * np.sqrt((1 - mine) * (1 - theirs)) * np.ones((first, second))],
-                [alike * np.sqrt((1 - mine) * (1 - theirs)) * np.ones((second, first)), (1 - theirs) * np.ones((second,) * 2)],
-            ]
-        )  # fmt: skip
+        both = alike * math.sqrt((1 - mine) * (1 - theirs))
+        sides = np.array([[1 - mine, both], [both, 1 - theirs]])
+        share = np.repeat(np.repeat(sides, [first, second], axis=0), [first, second], axis=1)
         chance = np.diag([mine] * first + [theirs] * second)
         found.append(log_likelihood([kernel * share + chance for kernel in kernels(features)], targets))
     return found
