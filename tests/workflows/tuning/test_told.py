@@ -41,6 +41,7 @@ def test_losses_are_linear_below_the_median_and_logarithmic_above():
     expected = standard([-1.0, -0.5, 0.0, *above])
     assert warp([1.0, 2.0, 3.0, 4.0, 9.0]) == pytest.approx(expected)
     assert warp([-10.0, -8.0, -6.0, -4.0, 6.0]) == pytest.approx(expected)  # whatever their scale and place
+    assert warp([0.01, 0.02, 0.03, 0.04, 0.09]) == pytest.approx(expected)
     assert warp([9.0, 3.0, 1.0]) == pytest.approx(standard([math.log1p(3), 0.0, -1.0]))  # in any order
 
 
@@ -68,7 +69,7 @@ def test_losses_without_end_are_clipped():
     assert apart[0] < apart[2] < apart[1] and np.isfinite(apart).all()
 
 
-@pytest.mark.parametrize("count", [399, 400, 401, 700])
+@pytest.mark.parametrize("count", [0, 150, 300, 399, 400, 401, 700])
 def test_of_a_long_history_the_latest_200_and_the_best_200_before_them_are_kept(count):
     random = np.random.default_rng(0)
     losses = random.permutation(count)
