@@ -164,6 +164,7 @@ def test_per_second_every_turn_is_improvement_over_cost(monkeypatch):
 def test_what_a_trial_costs_is_learned_from_the_latest_successes(monkeypatch):
     asked = []
     monkeypatch.setattr(bayes, "Posterior", lambda data: asked.append(data) or Posterior(data))
+    monkeypatch.setattr(Posterior, "mode", lambda self, random: np.zeros(5))
     history = [Observation(o.point, o.loss, 2.0 + n) for n, o in enumerate(tried(230))]
     history[40] = Observation(history[40].point, None, 5.0)
     history[50] = Observation(history[50].point, 1.0)
@@ -255,5 +256,7 @@ def test_anchors_are_also_the_best_three_of_neighbours_and_new_ones_are_candidat
     anchors, fresh = bayes._anchors(np.array([1.0, 0.5, 0.9, 0.1, 0.2, 0.8, 0.3]), told)
     assert anchors.tolist() == [own[1], own[0], others[1], others[2], others[4]]
     assert fresh.tolist() == [others[2], others[4]]  # the other one was tried here, but for rounding
+    apart = told_of([[0.0, 0.5], [1e-4, 0.5]], [0.0] * 2, 1)
+    assert bayes._anchors(np.array([0.9, 0.1]), apart)[1].tolist() == [[1e-4, 0.5]]  # the least that is another one
     anchors, fresh = bayes._anchors(np.array([0.9, 0.1, 0.2, 0.8, 0.3]), told_of(others, [0.0] * 5, 0))
     assert anchors.tolist() == fresh.tolist() == [others[1], others[2], others[4]]
