@@ -306,3 +306,12 @@ def test_points_are_plain_data_of_ones_own(monkeypatch):
     points = propose(search(), tried(8), [], 2, SEED)
     points[0]["x"] = 0.0
     assert asked.points[0]["x"] == 2 / 3 and json.loads(json.dumps(points)) == points
+
+
+def test_the_first_round_says_how_large_a_block_is(monkeypatch):
+    Asked(monkeypatch)
+    rounds = Search("bayes", SPACE, (8, 2, 3), share="model")
+    block = sobol(*(index_in_sequence(number, 8, 3) for number in range(16)))
+    assert propose(rounds, [], [], 8, SEED, Shared(3)) == block[:8]
+    assert propose(rounds, tried(7), [], 1, SEED, Shared(3)) == block[7:8]
+    assert propose(rounds, tried(9), [], 1, SEED, Shared(3)) == block[9:10]
