@@ -139,3 +139,18 @@ def test_whole_numbers_with_steps_are_told_by_the_number_of_the_step(play):
     found = skopt_method.ask(domain(space=space), [Observation({"n": 30, "two": 0.5}, 1.0)], [], 2, 1)
     assert play.made["dimensions"] == [("integer", 0, 2, "uniform"), ("choice", [0.5, "x"])]
     assert play.told[0] == [[1, 0.5]] and found == [{"n": 50, "two": "x"}, {"n": 10, "two": 0.5}]
+
+
+def test_what_is_inactive_is_told_at_its_first_value(play):
+    when = (("on", (True,)),)
+    space = (
+        Choice("on", (False, True)),
+        Choice("kind", ("a", "b", "c"), when=when),
+        Integer("n", 3, 9, when=when),
+        Real("x", 0.5, 1.0, step=0.25, when=when),
+    )
+    history = [Observation({"on": False}, 1.0), Observation({"on": True, "kind": "c", "n": 7, "x": 0.75}, 2.0)]
+    play.rows = [[False, "b", 4, 2], [True, "b", 4, 2]]
+    found = skopt_method.ask(domain(space=space), history, [], 2, 1)
+    assert play.told[0] == [[False, "a", 3, 0], [True, "c", 7, 1]]
+    assert found == [{"on": False}, {"on": True, "kind": "b", "n": 4, "x": 1.0}]
