@@ -63,7 +63,7 @@ class Search:
                 legal = self.domain.some(LEGAL, DRAWN, int(self.random.integers(2**62)))
                 parts.append(self.encoding.coordinates(legal))
         for anchor in anchors:
-            parts += [self._mutate(np.tile(anchor, (NEAR, 1)), spread * min(reach, 1.0)) for spread in SPREADS]
+            parts += [self._mutate(np.tile(anchor, (NEAR, 1)), spread * reach) for spread in SPREADS]
         return self.encoding.snap(np.concatenate(parts))
 
     def _spread_choices(self, rows: Array) -> Array:
