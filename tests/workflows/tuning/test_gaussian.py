@@ -141,6 +141,9 @@ def test_deviations_never_vanish_and_are_level_there():
     assert 0.9e-5 <= deviations[0, 0] < 1e-3
     _, deviation, _, by_deviation = process.predict_with_gradients(sure.features)
     assert deviation == pytest.approx(deviations) and np.isfinite(by_deviation).all()
+    faint = Process(data_of(), np.array([[0.0, 0.0, 0.0, -25.0, -4.0]]))
+    _, deviation, _, by_deviation = faint.predict_with_gradients(THERE)
+    assert (deviation == 1e-5).all() and (faint.predict(THERE)[1] == 1e-5).all() and (by_deviation == 0).all()
 
 
 def test_the_prior_expects_lengths_of_half_the_diagonal_and_little_noise():

@@ -315,3 +315,10 @@ def test_no_row_moves_where_the_slope_promises_nothing(direction):
         at, np.zeros(1), np.ones((1, 1)), np.array([[direction]]), np.ones(1), one, np.zeros((1, 1)), np.ones((1, 1)),
     )  # fmt: skip
     assert not moved[0] and new[0] == 0.5 and value[0] == 0.0
+
+
+def test_a_gain_of_just_next_to_nothing_ends_too():
+    values = iter([0.0, -SMALL, -1.0])
+    function = Recorded(lambda rows: (np.array([next(values)]), np.full((1, 1), 1e-4)))
+    minimise(function, np.zeros((1, 1)), np.full(1, -1.0), np.full(1, 1.0), 2)
+    assert len(function.calls) == 2
