@@ -50,7 +50,7 @@ class Shared:
 def worst_last(history: Sequence[Observation], index: int) -> tuple[bool, float, int]:
     """Return by what trials are sorted from the best to the worst, failures last, the earlier one of equals first."""
     loss = history[index].loss
-    return loss is None, 0.0 if loss is None else loss, index
+    return loss is None, loss or 0.0, index
 
 
 def best_and_first(history: Sequence[Observation], most: int) -> list[Observation]:

@@ -72,6 +72,15 @@ def test_scrambling_multiplies_by_a_lower_triangular_matrix():
         assert found == expected
 
 
+def test_any_digit_may_take_in_any_one_before_it():
+    identity = [1 << (BITS - 1 - bit) for bit in range(BITS)]
+    matrices = [_scrambled(identity, random.Random(seed)) for seed in range(40)]
+    for bit in range(BITS):
+        for digit in range(bit + 1, BITS):
+            taken = sum(matrix[bit] >> (BITS - 1 - digit) & 1 for matrix in matrices)
+            assert 4 < taken < 36  # in half of the scramblings
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_any_aligned_block_has_one_point_in_each_part_of_each_axis(seed):
     for begin, count in ((0, 32), (96, 32), (4096, 16), (2**20, 8)):
