@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ class Running:
     """The process of a trial."""
 
     process: Any
+    place: Path
     begin: float
     limit: float
 
@@ -75,17 +77,17 @@ class Pool:
             while waiting or running:
                 while waiting and len(running) < self._jobs:
                     number, trial = waiting.pop()
-                    running[number] = self._start(number, trial)
+                    running[number] = self._start(trial)
                 connection.wait([each.process.sentinel for each in running.values()], timeout=1)
                 for number, each in list(running.items()):
                     over = time.monotonic() > each.begin + each.limit
                     if each.process.is_alive() and not over:
                         continue
                     _end(each)
-                    told = self._told(number, each) if over or each.process.exitcode else None
+                    told = _told(each) if over or each.process.exitcode else None
                     ended[number] = End(told, time.monotonic() - each.begin)
                     del running[number]
-                    shutil.rmtree(self._folder / str(number), ignore_errors=True)
+                    shutil.rmtree(each.place, ignore_errors=True)
                     if tell is not None:
                         tell(number, ended[number])
         finally:  # also after Ctrl-C
@@ -93,17 +95,18 @@ class Pool:
                 _end(each)
         return ended
 
-    def _told(self, number: int, ended: Running) -> str:
-        text = (self._folder / str(number) / "output").read_text(encoding="utf-8", errors="replace")
-        return f"{text[-3000:]}\nended with {ended.process.exitcode}"
-
-    def _start(self, number: int, trial: Trial) -> Running:
-        place = self._folder / str(number)
-        place.mkdir()
+    def _start(self, trial: Trial) -> Running:
+        place = Path(tempfile.mkdtemp(dir=self._folder))
         (place / "source.py").write_text(trial.source, encoding="utf-8")
         process = self._context.Process(target=_test, args=(trial.module, trial.tests, place, self._root))
         process.start()
-        return Running(process, time.monotonic(), trial.limit)
+        return Running(process, place, time.monotonic(), trial.limit)
+
+
+def _told(ended: Running) -> str:
+    output = ended.place / "output"
+    text = output.read_text(encoding="utf-8", errors="replace") if output.exists() else ""
+    return f"{text[-3000:]}\nended with {ended.process.exitcode}"
 
 
 def _end(running: Running) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,7 @@ from mutation.pool import FAST, NOTHING, End, Pool, Trial  # noqa: E402
 
 EQUIVALENT = HERE / "equivalent.toml"
 SHARE_OF_MODULE, SHARE_OF_ALL = (11, 12), 0.85  # what must be killed
-PATIENCE, LEAST = 5, 10.0  # a mutant may take this many times as long as the module itself, and some seconds
+PATIENCE, LEAST = 5, 20.0  # a mutant may take this many times as long as the module itself, and some seconds
 
 
 @dataclass
@@ -71,8 +72,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     outcomes = [Outcome(name, tuple(modules.nearest_tests(name, imported, tests))) for name in names if found[name]]
     for outcome in outcomes:
         _draw(outcome, found[outcome.module], reviewed, arguments.seed, arguments.sample)
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        _try_all(Pool(Path(folder), arguments.jobs, ROOT), outcomes)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that all processes end
+    with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder:
+        try:
+            _try_all(Pool(Path(folder), arguments.jobs, ROOT), outcomes)
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
     print(table(outcomes))
     if arguments.json:
         text = json.dumps(to_json(outcomes), indent=1, ensure_ascii=False) + "\n"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
@@ -32,7 +33,8 @@ class Finder:
         self._name = name
         self._changed = changed
 
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
+        """Return the module's own place with another loader, or None for any other module."""
         if fullname != self._name:
             return None
         found = PathFinder.find_spec(fullname, path)
