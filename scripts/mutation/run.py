@@ -132,7 +132,7 @@ def _diff(mutant: Mutant) -> str:
 
 def read_equivalent(path: Path, found: Mapping[str, Sequence[Mutant]]) -> set[tuple[str, str, str]]:
     """Read the mutants that a person has found to be no fault; one that is none any more must be taken out."""
-    listed = tomllib.loads(path.read_text(encoding="utf-8"))["mutant"] if path.exists() else []
+    listed = tomllib.loads(path.read_text(encoding="utf-8")).get("mutant", [])
     keys = {(each["module"], each["before"], each["after"]) for each in listed if each["reason"]}
     old = {key for key in keys if key[0] in found} - {one.key for group in found.values() for one in group}
     if old:
