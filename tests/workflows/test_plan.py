@@ -63,6 +63,14 @@ def test_lanes_have_no_barrier_but_the_final_training(tmp_path):
     assert edges == [*chains, ([6, 7], [None])]
 
 
+def test_a_last_round_that_is_smaller_leaves_as_many_lanes(tmp_path):
+    region = plan_of(tmp_path).regions[1].region
+    plan = RegionPlan(replace(region, search=replace(region.search, sizes=(3, 1), schedule="lanes")))
+    edges = [([one.number for one in parents], [one.number for one in children]) for parents, children in plan.edges()]
+    assert [node.number for node in plan.first()] == [0, 1, 2]
+    assert edges == [([0], [3]), ([1], [4]), ([2], [5]), ([3], [6]), ([4, 5, 6], [None])]
+
+
 @pytest.mark.parametrize(
     ("sizes", "schedule", "nodes"),
     [

@@ -200,6 +200,18 @@ def test_own_prices(tmp_path):
     assert table.instances == {"a.large": Price(1, 3.0, 3.0)} and table.other == Price(2, 1.0, 1.0)
 
 
+def test_a_table_that_says_little(tmp_path):
+    path = tmp_path / "prices.yaml"
+    path.write_text("date: today\n")
+    assert read_prices(path) == PriceTable("unknown", "today", "USD", Price(1, 0.0, 0.0), {})
+    path.write_text("other: {gpus: 64, spot: 1}\ninstances: {a: {gpus: 1, on_demand: 2, spot: 0.5}}\n")
+    assert read_prices(path).other == Price(64, 0.0, 1.0) and read_prices(path).instances == {"a": Price(1, 2.0, 0.5)}
+    for text, words in (("[1]", "holds no keys"), ("instances: 3", "a mapping"), ("other: {gpus: 65}", "from 1 to 64")):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=words):
+            read_prices(path)
+
+
 def test_doctests():
     assert doctest.testmod(rightsize).failed == 0
 
