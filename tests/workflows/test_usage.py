@@ -245,6 +245,21 @@ def test_what_was_enough_after_a_hold_is_asked_for_again():
     assert suggested(tried(512, 256, 512, exit_code=None), tried(512)) == 768
 
 
+def test_the_most_gpu_memory_of_all():
+    sizes = [rightsize.Sizes(None, None, mb) for mb in (None, 3.0, 0.0, 7.0)]
+    assert rightsize.largest(sizes) == 7 and rightsize.largest(sizes[2:3]) == 0 and rightsize.largest(sizes[:1]) is None
+
+
+def test_a_region_that_needs_twice_the_median_is_one_of_all():
+    def suggested(*needs: float) -> list[str]:
+        sizes = {f"r{n}": rightsize.Sizes(rightsize.Size(1, 1, mb), None, None) for n, mb in enumerate(needs)}
+        return study_lines(sizes)
+
+    assert suggested(64, 64, 128) == ["job: {memory: 128MB}"]
+    assert suggested(64, 64, 192) == ["job: {memory: 64MB}", "regions:", '  - {name: "r2", job: {memory: 192MB}}']
+    assert suggested() == []
+
+
 @given(st.text(min_size=1), st.floats(1, 1e6))
 def test_region_names_are_quoted_for_yaml(name, need):
     size = rightsize.Sizes(rightsize.Size(1.0, 1.0, 1.0), None, None)
