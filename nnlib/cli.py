@@ -77,7 +77,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = build_parser().parse_args(argv)
     try:
-        return int(arguments.run(arguments))
+        code = int(arguments.run(arguments))
+        sys.stdout.flush()  # a reader that has gone is noticed here, not when Python ends
+        return code
     except (NnlibError, SpecError) as error:
         return _failed(getattr(error, "exit_code", NnlibError.exit_code), str(error))
     except BrokenPipeError:  # `nnlib predict ... | head`: the reader has what it wants

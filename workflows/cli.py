@@ -86,7 +86,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = build_parser().parse_args(argv)
     try:
-        return int(arguments.run(arguments))
+        code = int(arguments.run(arguments))
+        sys.stdout.flush()  # a reader that has gone is noticed here, not when Python ends
+        return code
     except RegiondagError as error:
         print(f"regiondag: {error}", file=sys.stderr)
         return error.exit_code

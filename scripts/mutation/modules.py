@@ -9,18 +9,14 @@ from pathlib import Path
 PACKAGES = ("workflows", "nnlib")
 
 # Of nnlib: what computes, checks or decides, from values to values. Left out are files, devices and threads, whose
-# faults other tests play, and the loops, which Numba compiles: each must agree with its twin here.
+# faults other tests play; the passes of training, which the gradient check covers, no fast test; and the loops that
+# Numba compiles, each of which must agree with its twin.
 NNLIB = (
     "activations",
-    "architecture",
-    "backward",
     "batches",
-    "batchnorm",
-    "blockwise",
     "checker",
     "contract",
     "exclusion",
-    "gradients",
     "histories",
     "layers",
     "losses",

@@ -1,72 +1,35 @@
-#!/usr/bin/env python3
 """Mutation testing: scripts/mutants [--sample 12] [--seed 0] [--jobs N] [--json FILE] [MODULE ...].
 
-Every mutant runs in a process of its own that gets the changed module from memory's side (`inside`), so that the
-sources stay as they are whatever happens. It is killed when the fast tests nearest to the module fail or take too long.
+A mutant is killed when the fast tests nearest to its module fail or take too long.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import multiprocessing
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(HERE / "inside"), str(ROOT / "scripts" / "bench")]
+sys.path.insert(0, str(ROOT / "scripts" / "bench"))
 
 import harness  # noqa: E402
-import modules  # noqa: E402
-import sitecustomize as inside  # noqa: E402
-from operators import Mutant, mutants, shuffled  # noqa: E402
+from mutation import modules  # noqa: E402
+from mutation.operators import Mutant, mutants, shuffled  # noqa: E402
+from mutation.pool import FAST, NOTHING, End, Pool, Trial  # noqa: E402
 
-FAST = "not condor and not slow and not browser"
 EQUIVALENT = HERE / "equivalent.toml"
 SHARE_OF_MODULE, SHARE_OF_ALL = (11, 12), 0.85  # what must be killed
-PATIENCE, LEAST = 5, 10.0  # a mutant may take this many times as long as the module itself, and some seconds
-NOTHING = "none"  # the module of a trial that changes nothing
-PRELOADED = ["pytest", "_pytest.assertion.rewrite", "hypothesis", "numpy", "scipy.sparse"]  # once for all mutants
-
-
-@dataclass(frozen=True)
-class Trial:
-    """Tests to be run with one source of a module."""
-
-    module: str
-    source: str
-    tests: tuple[Path, ...]
-    limit: float = 600.0
-
-
-@dataclass(frozen=True)
-class End:
-    """How a trial ended."""
-
-    told: str | None  # what pytest wrote last; None when all tests passed
-    seconds: float
-
-
-@dataclass
-class Running:
-    """The process of a trial."""
-
-    process: Any
-    begin: float
-    limit: float
+PATIENCE, LEAST = 5, 20.0  # a mutant may take this many times as long as the module itself, and some seconds
 
 
 @dataclass
@@ -75,13 +38,17 @@ class Outcome:
 
     module: str
     tests: tuple[Path, ...]
+    drawn: list[Mutant] = field(default_factory=list)
     equivalent: int = 0
-    killed: int = 0
     survivors: list[Mutant] = field(default_factory=list)
 
     @property
     def total(self) -> int:
-        return self.killed + len(self.survivors)
+        return len(self.drawn)
+
+    @property
+    def killed(self) -> int:
+        return self.total - len(self.survivors)
 
     @property
     def goal(self) -> int:
@@ -103,23 +70,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     tests = {path: modules.imports(path) for path in fast_tests(ROOT)}
     imported = modules.imports_of_packages(ROOT)
     outcomes = [Outcome(name, tuple(modules.nearest_tests(name, imported, tests))) for name in names if found[name]]
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        pool = Pool(Path(folder), arguments.jobs, ROOT)
-        limits = _limits(pool, outcomes)
-        trials = []
-        for outcome in outcomes:
-            picked = shuffled(found[outcome.module], arguments.seed)
-            chosen = [one for one in picked if one.key not in reviewed][: arguments.sample]
-            outcome.equivalent = len([one for one in picked if one.key in reviewed])
-            for one in chosen:
-                trials.append((outcome, one, Trial(one.module, one.source, outcome.tests, limits[outcome.module])))
-        print(f"{len(trials)} mutants; those that survive:", file=sys.stderr, flush=True)
-        done = pool.run([trial for _, _, trial in trials], lambda number, end: _tell(trials[number][1], end))
-        for number, end in sorted(done.items()):
-            outcome, one, _ = trials[number]
-            killed = end.told is not None
-            outcome.killed += killed
-            outcome.survivors += [] if killed else [one]
+    for outcome in outcomes:
+        _draw(outcome, found[outcome.module], reviewed, arguments.seed, arguments.sample)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that all processes end
+    with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder:
+        try:
+            _try_all(Pool(Path(folder), arguments.jobs, ROOT), outcomes)
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
     print(table(outcomes))
     if arguments.json:
         text = json.dumps(to_json(outcomes), indent=1, ensure_ascii=False) + "\n"
@@ -139,9 +97,32 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _tell(mutant: Mutant, end: End) -> None:
-    if end.told is None:
-        print(_diff(mutant), file=sys.stderr, flush=True)
+def _draw(
+    outcome: Outcome, found: Sequence[Mutant], reviewed: Collection[tuple[str, str, str]], seed: int, sample: int
+) -> None:
+    """Take a sample; what is known to be no fault is counted instead of taken."""
+    for one in shuffled(found, seed):
+        if len(outcome.drawn) == sample:
+            return
+        if one.key in reviewed:
+            outcome.equivalent += 1
+        else:
+            outcome.drawn.append(one)
+
+
+def _try_all(pool: Pool, outcomes: Sequence[Outcome]) -> None:
+    """Run all mutants and note which survive."""
+    limits = _limits(pool, outcomes)
+    drawn = [(outcome, one) for outcome in outcomes for one in outcome.drawn]
+
+    def tell(number: int, end: End) -> None:
+        outcome, one = drawn[number]
+        if end.told is None:
+            outcome.survivors.append(one)
+            print(_diff(one), file=sys.stderr, flush=True)
+
+    print(f"{len(drawn)} mutants; those that survive:", file=sys.stderr, flush=True)
+    pool.run([Trial(one.module, one.source, outcome.tests, limits[one.module]) for outcome, one in drawn], tell)
 
 
 def _diff(mutant: Mutant) -> str:
@@ -149,9 +130,9 @@ def _diff(mutant: Mutant) -> str:
     return f"\n{path}:{mutant.line}\n- {mutant.before}\n+ {mutant.after}"
 
 
-def read_equivalent(path: Path, found: dict[str, list[Mutant]]) -> set[tuple[str, str, str]]:
+def read_equivalent(path: Path, found: Mapping[str, Sequence[Mutant]]) -> set[tuple[str, str, str]]:
     """Read the mutants that a person has found to be no fault; one that is none any more must be taken out."""
-    listed = tomllib.loads(path.read_text(encoding="utf-8"))["mutant"] if path.exists() else []
+    listed = tomllib.loads(path.read_text(encoding="utf-8")).get("mutant", [])
     keys = {(each["module"], each["before"], each["after"]) for each in listed if each["reason"]}
     old = {key for key in keys if key[0] in found} - {one.key for group in found.values() for one in group}
     if old:
@@ -166,88 +147,6 @@ def fast_tests(root: Path) -> list[Path]:
     if done.returncode:
         raise SystemExit(done.stdout + done.stderr)
     return sorted({root / line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line})
-
-
-class Pool:
-    """Runs trials, some at a time, each in a forked process with what most tests need already imported."""
-
-    def __init__(self, folder: Path, jobs: int, root: Path) -> None:
-        self._folder = folder
-        self._jobs = jobs
-        self._root = root
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(PRELOADED)
-
-    def run(self, trials: Sequence[Trial], tell: Callable[[int, End], None] | None = None) -> dict[int, End]:
-        """Return how each trial ended, by its number."""
-        ended: dict[int, End] = {}
-        running: dict[int, Running] = {}
-        waiting = list(enumerate(trials))[::-1]
-        try:
-            while waiting or running:
-                while waiting and len(running) < self._jobs:
-                    number, trial = waiting.pop()
-                    running[number] = self._start(number, trial)
-                connection.wait([each.process.sentinel for each in running.values()], timeout=1)
-                for number, each in list(running.items()):
-                    over = time.monotonic() > each.begin + each.limit
-                    if each.process.is_alive() and not over:
-                        continue
-                    _end(each)
-                    told = self._told(number, each) if over or each.process.exitcode else None
-                    ended[number] = End(told, time.monotonic() - each.begin)
-                    del running[number]
-                    shutil.rmtree(self._folder / str(number), ignore_errors=True)
-                    if tell is not None:
-                        tell(number, ended[number])
-        finally:  # also after Ctrl-C
-            for each in running.values():
-                _end(each)
-        return ended
-
-    def _told(self, number: int, ended: Running) -> str:
-        text = (self._folder / str(number) / "output").read_text(encoding="utf-8", errors="replace")
-        return f"{text[-3000:]}\nended with {ended.process.exitcode}"
-
-    def _start(self, number: int, trial: Trial) -> Running:
-        place = self._folder / str(number)
-        place.mkdir()
-        (place / "source.py").write_text(trial.source, encoding="utf-8")
-        process = self._context.Process(target=_test, args=(trial.module, trial.tests, place, self._root))
-        process.start()
-        return Running(process, time.monotonic(), trial.limit)
-
-
-def _end(running: Running) -> None:
-    """End a process and all that it has started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(running.process.pid, signal.SIGKILL)
-    running.process.kill()
-    running.process.join()
-
-
-def _test(module: str, tests: Iterable[Path], place: Path, root: Path) -> None:
-    """Run tests in this process, which is the forked one; its exit code is pytest's."""
-    os.setsid()
-    os.chdir(root)
-    with (place / "output").open("wb") as output:
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
-    os.environ |= {
-        inside.NAME: module,
-        inside.CHANGED: str(place / "source.py"),
-        "PYTHONPATH": os.pathsep.join([str(HERE / "inside"), str(root)]),
-        "HYPOTHESIS_STORAGE_DIRECTORY": str(place / "hypothesis"),
-    }
-    if module.startswith("nnlib.loops"):  # or Numba would take, and keep, code that belongs to the other source
-        os.environ["NUMBA_CACHE_DIR"] = str(place / "numba")
-    sys.path.insert(0, str(root))
-    inside.install()
-    import pytest
-
-    options = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # some plugins were imported before
-    options += ["-x", "-q", "-m", FAST, "-p", "no:xdist", "-p", "no:cacheprovider", f"--basetemp={place / 'tmp'}"]
-    sys.exit(int(pytest.main([*options, "--hypothesis-seed=0", *map(str, tests)])))
 
 
 def _limits(pool: Pool, outcomes: Sequence[Outcome]) -> dict[str, float]:

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workflows import yamlfile
 from workflows.errors import ConfigError
 from workflows.yamlfile import load_yaml, parse_yaml
 
@@ -68,6 +69,19 @@ def test_nested_aliases_cannot_eat_the_memory():
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     with pytest.raises(ConfigError, match="aliases"):
         parse_yaml("\n".join(lines), "s.yaml")
+
+
+def test_as_many_values_as_are_allowed(monkeypatch):
+    monkeypatch.setattr(yamlfile, "MAX_VALUES", 4)
+    assert parse_yaml("a: 1\nb: [2]", "s.yaml").value == {"a": 1, "b": [2]}  # the whole, a number, a list and its item
+    with pytest.raises(ConfigError, match="more than 4 values"):
+        parse_yaml("a: 1\nb: [2, 3]", "s.yaml")
+
+
+def test_places_are_counted_from_one():
+    with pytest.raises(ConfigError, match=r"s\.yaml:2:5: not YAML"):
+        parse_yaml("a: 1\nb: c: 2\n", "s.yaml")
+    assert parse_yaml("x", "s.yaml").lines == {(): 1}
 
 
 def test_missing_file_says_how_to_start(tmp_path):
