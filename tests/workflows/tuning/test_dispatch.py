@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -170,18 +171,27 @@ def test_which_model_is_asked(monkeypatch):
     assert asked.calls[-1][3:5] == (2, seed_of(SEED, 8, "ask"))
 
 
-def test_a_model_works_on_one_core(monkeypatch):
-    from threadpoolctl import threadpool_info
+def test_models_and_comparisons_work_on_one_core(monkeypatch):
+    import threadpoolctl
 
-    threads = []
+    now, seen = [], []
 
-    def ask(*_):
-        threads.extend(pool["num_threads"] for pool in threadpool_info())
-        return []
+    @contextmanager
+    def limits(number):
+        now.append(number)
+        yield
+        now.pop()
 
-    monkeypatch.setattr(bayes, "ask", ask)
-    propose(search(), tried(8), [], 2, SEED)
-    assert set(threads) == {1}
+    def noted(answer):
+        return lambda *_: seen.append(list(now)) or answer
+
+    monkeypatch.setattr(threadpoolctl, "threadpool_limits", limits)
+    monkeypatch.setattr(bayes, "ask", noted([]))
+    monkeypatch.setattr(bayes, "beliefs", noted(None))
+    monkeypatch.setattr(told, "compare", noted(told.Compared(None, ())))
+    propose(search(share="warm"), tried(8), [], 2, SEED, Shared(0, (Neighbour("friend", tried(5)),)))
+    ranked(search(winner="model"), tried(8), SEED)
+    assert seen == [[1], [1], [1]] and now == []
 
 
 @pytest.mark.parametrize("share", ["off", "warm", "model"])
