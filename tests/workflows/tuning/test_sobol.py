@@ -97,6 +97,11 @@ def test_two_axes_together_are_even():
         assert len(cells) == 64
 
 
+def test_points_have_thirty_binary_digits():
+    values = [value * 2**30 for index in range(64) for value in sobol_point(5, index, 1)]
+    assert all(value.is_integer() for value in values) and any(value % 2 for value in values)
+
+
 def test_a_seed_is_a_scrambling_and_a_shift_of_its_own():
     first, second = (np.array([sobol_point(5, index, seed) for index in range(16)]) for seed in (1, 2))
     assert (first != second).all() and (first == [sobol_point(5, index, 1) for index in range(16)]).all()
