@@ -164,7 +164,7 @@ def sigmoid_error(error: Error, z: Floats, target: Target, weights: Floats | Non
     if target.alone:
         loss, z[...] = 0.0, 0
     else:
-        gate = _logit(margin.zero_target)
+        gate = _logit(margin.zero_target) if margin.zero_target > 0 else -np.inf
         closed = z <= gate if margin.zero_target > 0 else None
         loss = _open_loss(z, closed, weights)
         hit_open = hit_z > gate if margin.zero_target > 0 else np.ones(len(hit_z), bool)
@@ -282,9 +282,7 @@ def _at(weights: Floats | None, target: Entries) -> Floats | float:
 
 
 def _logit(a: float) -> float:
-    if not 0 < a < 1:
-        return -np.inf if a <= 0 else np.inf
-    return float(np.log(a / (1 - a)))
+    return float(np.log(a / (1 - a))) if a < 1 else np.inf
 
 
 def _log_negatives(z: Floats) -> Floats:

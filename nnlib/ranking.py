@@ -39,7 +39,6 @@ def top(scores: Floats, k: int, excluded: Csr | None = None) -> tuple[NDArray[np
         if len(some) > k:  # of those at the bar, the first ones
             above = some[line[some] > bar]
             some = np.concatenate([above, some[line[some] == bar][: k - len(above)]])
-            some.sort()
         found[row] = some[np.argsort(-line[some], kind="stable")]
     best = np.take_along_axis(scores, found, axis=1)
     return np.where(best > -np.inf, found, NO_ITEM), best

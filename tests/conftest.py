@@ -66,8 +66,6 @@ SLOW = (
     "workflows/test_study_commands.py",
     "workflows/test_update.py",
     "workflows/test_verify.py",
-    "workflows/tuning/test_propose.py",
-    "workflows/tuning/test_sharing.py",
 )
 
 # A suite that a script's `&` or nohup started ignores Ctrl-C, and so would every program that its tests start.

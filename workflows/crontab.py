@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 EXAMPLE = '"30 3 * * *" is 03:30 every night, "0 4 * * 1-5" is 04:00 from Monday to Friday'
-DAYS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)  # of each month, at most
+SHORT = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}  # months without a 31st: their days, at most
 
 _PART = re.compile(r"(?:\*|([0-9]{1,4})(?:-([0-9]{1,4}))?)(?:/([0-9]{1,4}))?")
 
@@ -77,7 +77,7 @@ def _wrong(field: _Field, word: str) -> str:
 
 
 def _has_a_date(days: Iterable[int] | None, months: Iterable[int] | None) -> bool:
-    return days is None or any(min(days) <= DAYS[month - 1] for month in months or range(1, 13))
+    return days is None or months is None or any(min(days) <= SHORT.get(month, min(days)) for month in months)
 
 
 def _shown(numbers: set[int] | None) -> str:

@@ -143,7 +143,7 @@ def sum_up(taken: Sequence[Taken], attempts: Sequence[Attempt], now: float) -> U
         lost_to_eviction=sum(one.lost_to_eviction for one in taken) / HOUR,
         lost_to_failure=sum(one.lost_to_failure for one in taken) / HOUR,
         wait_median=statistics.median(waits) if waits else None,
-        wait_90=waits[min(int(0.9 * len(waits)), len(waits) - 1)] if waits else None,
+        wait_90=waits[9 * len(waits) // 10] if waits else None,
         transfer_hours=sum(transfers) / HOUR if transfers else None,
         transfer_share=sum(transfers) / slot if transfers and slot else None,
         overhead=statistics.median(overheads) if overheads else None,

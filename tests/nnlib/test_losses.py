@@ -150,6 +150,24 @@ def test_margins_of_softmax_units(form, weights):
     np.testing.assert_allclose(z, wanted, atol=1e-12)
 
 
+@pytest.mark.parametrize("form", ["ones", "values", "dense"])
+@pytest.mark.parametrize("activation", [Activation.SIGMOID, Activation.SOFTMAX])
+def test_an_output_that_is_just_at_its_margin_has_reached_it(activation, form):
+    """Both outputs are 1/2, which is neither below the one's margin nor above the other's."""
+    error = error_like(ErrorFunction.MARGINAL, activation, margin=Marginal(0.5, 0.5, 3.0, 2.0))
+    z, t = np.zeros((1, 2)), np.array([[0.0, 1.0]])
+    stored = np.array([0]), np.array([1])
+    target = {"ones": Entries(*stored), "values": Entries(*stored, np.ones(1)), "dense": t}[form]
+    normalizer = softmax_normalizer([softmax_part(z)]) if error.softmax else None
+    assert block_error(error, z, target, None, normalizer, np.ones((1, 1))) == 0
+    assert z.tolist() == [[0, 0]]
+
+
+@pytest.mark.parametrize("form", ["ones", "values", "dense"])
+def test_no_sigmoid_is_above_one(form):
+    check(error_like(ErrorFunction.MARGINAL, Activation.SIGMOID, margin=Marginal(0.9, 1.0, 1, 1)), form)
+
+
 def test_the_normalizer_of_softmax_does_not_depend_on_blocks():
     whole = softmax_normalizer([softmax_part(Z)])
     np.testing.assert_allclose(whole, np.log(np.exp(Z).sum(axis=1, keepdims=True)))

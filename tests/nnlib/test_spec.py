@@ -18,11 +18,11 @@ from nnlib.architecture import (
     Shared,
     Sparseness,
 )
+from nnlib.checker import SpecError
 from nnlib.layers import ALL_KEYS
 from nnlib.spec import (
     ALIASES,
     NETWORK_KEYS,
-    SpecError,
     canonical_metric,
     network_of,
     parse_metric,

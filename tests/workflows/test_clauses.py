@@ -22,6 +22,12 @@ def test_doctests():
         ("a =?= b && c =!= d", ["a =?= b", "c =!= d"]),
         ('x == "a && \\"b" && f(a && b, c)', ['x == "a && \\"b"', "f(a && b, c)"]),
         ("(a) || (b)", ["(a) || (b)"]),
+        ("x[a && b] && {c && d} && e", ["x[a && b]", "{c && d}", "e"]),
+        ("f(x[(a)] && b)[c] && d", ["f(x[(a)] && b)[c]", "d"]),
+        ("'a && b' && c", ["'a && b'", "c"]),
+        ('"it\'s" && c', ['"it\'s"', "c"]),
+        ("a\\ && b", ["a\\", "b"]),  # outside of a text a backslash is nothing
+        ("? a && b", ["? a && b"]),
     ],
 )
 def test_split(expression, parts):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -215,8 +216,10 @@ def test_report_of_a_run_that_has_not_begun(study_file, capsys):
 
 
 def test_a_closed_pipe_is_no_error(study_file):
+    """Also where Python keeps what it prints until it ends, as it does unless PYTHONUNBUFFERED is set."""
     command = f"{sys.executable} -m workflows validate {study_file} | true"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
+    env = os.environ | {"PYTHONUNBUFFERED": ""}
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT, env=env)
     assert done.stderr == ""
 
 

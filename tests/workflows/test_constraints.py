@@ -21,6 +21,9 @@ NAMES = ("hidden", "layers", "optimizer", "shared")
         ("hidden ** 9999 < 1", {"hidden": 4}, False),
         ("hidden * layers <= 4", {"hidden": 100}, True),  # layers is inactive
         ("not shared", {"shared": True}, False),
+        ("-layers + 5 == 1", {"layers": 4}, True),
+        ("+layers == 4", {"layers": 4}, True),
+        ("layers - 1 == 3 and layers / 8 == 0.5 and layers * 3 == 12", {"layers": 4}, True),
     ],
 )
 def test_what_holds(text, point, holds):

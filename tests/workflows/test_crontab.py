@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import calendar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,15 @@ def test_fields_become_what_htcondor_reads_as_cron_does(text, expected):
     commands = cron_commands(text)
     assert list(commands) == [field.command for field in FIELDS]
     assert list(commands.values()) == expected
+
+
+@pytest.mark.parametrize("month", range(1, 13))
+def test_the_last_day_of_each_month_exists_and_the_one_after_does_not(month):
+    last = calendar.monthrange(2024, month)[1]  # a leap year
+    assert cron_commands(f"0 0 {last} {month} *")["cron_day_of_month"] == str(last)
+    assert cron_commands(f"0 0 31 {month},1 *")["cron_day_of_month"] == "31"
+    with pytest.raises(ValueError, match="legal"):
+        cron_commands(f"0 0 {last + 1} {month} *")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
+import doctest
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nnlib.contract import slug_of
+from workflows import names
 from workflows.names import MAX_TRIALS, NodeName, RunFolder, parse_node
 
 
@@ -20,6 +23,19 @@ def test_node_names_round_trip(name, number):
 def test_other_names_are_refused(name):
     with pytest.raises(ValueError, match="is not a node"):
         parse_node(name)
+
+
+def test_numbers_have_four_digits_or_five():
+    assert [str(NodeName("malta", number)) for number in (7, 9999, 10000)] == [
+        "malta_t0007",
+        "malta_t9999",
+        "malta_t10000",
+    ]
+    assert parse_node(f"malta_t{MAX_TRIALS}").number == MAX_TRIALS == 10**5 - 1  # the last one of five digits
+
+
+def test_doctests():
+    assert doctest.testmod(names).failed == 0
 
 
 def test_folders(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.pruning import KINDS, rungs
+from workflows.pruning import KINDS, fewest_epochs, rungs
 
 CURVES = [[5.0, 4, 6, 3], [9.0, 8, 7, 7], [1.0, 1, 1, 1], [2.0, 3], [6.0, 5, 4, 4], [3.0, 3, 3, 3]]
 
@@ -33,6 +33,19 @@ def test_the_best_third_at_each_rung():
 def test_few_trials_prune_nobody(kind):
     assert rungs(kind, CURVES[:2], 10, True) == []
     assert rungs(kind, [], 10, True) == []
+
+
+def test_as_few_as_suffice():
+    assert rungs("asha", CURVES[:3], 4, True) == [(1, 1.0), (3, 1.0)]  # one of three goes on
+    assert rungs("median", [[3.0, 2, 1]] * 2 + [[9.0, 8, 7]] * 3, 4, True) == [(3, 7)]
+    assert rungs("median", [[3.0, 2, 1]] * 4, 4, True) == []
+    assert rungs("asha", [[float(one)] for one in range(9)], 2, True) == [(1, 2.0)]  # three of nine
+
+
+def test_the_fewest_epochs_that_a_rung_needs():
+    for kind in KINDS:
+        fewest = next((epochs for epochs in range(1, 9) if rungs(kind, [[1.0] * 9] * 9, epochs, True)), 1)
+        assert fewest_epochs(kind) == fewest
 
 
 def test_the_last_epoch_has_no_rung():

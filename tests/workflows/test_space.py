@@ -1,3 +1,4 @@
+import hashlib
 import json
 import math
 from dataclasses import replace
@@ -11,9 +12,11 @@ from workflows.space import (
     Integer,
     Real,
     at,
+    ends,
     grid_point,
     grid_size,
     grid_values,
+    legal,
     level,
     levels,
     parameter_from_json,
@@ -68,6 +71,56 @@ def test_parameters_exist_where_their_condition_and_their_parents_hold():
     shallow = without_inactive(space, {**values, "deep": False})
     assert shallow == {"deep": False}
     assert with_defaults(space, shallow) == {"deep": False, "optimizer": "adam"}
+
+
+@pytest.mark.parametrize(
+    ("parameter", "good", "bad"),
+    [
+        (Real("x", 0.5, 2.0), [0.5, 2.0, 1, 1.3], [0.49, 2.01, True, "1", None]),
+        (Real("x", 0.0, 0.9, step=0.1), [0.0, 0.3, 0.9], [0.25, 0.30000000000000004, 1.0]),
+        (Integer("n", 2, 9), [2, 9], [1, 10, 2.0, True]),
+        (Integer("n", 2, 8, step=3), [2, 5, 8], [3, 4, 6, 7]),
+        (Choice("c", (1, "a", False)), [1, "a", False], [1.0, True, 0, "b"]),
+    ],
+)
+def test_what_is_a_value(parameter, good, bad):
+    assert [legal(parameter, value) for value in good] == [True] * len(good)
+    assert [legal(parameter, value) for value in bad] == [False] * len(bad)
+
+
+def test_how_many_values():
+    assert levels(Choice("c", (1, 2, 3))) == 3 and levels(Integer("n", 4, 6)) == 3 and levels(Real("x", 0, 1)) is None
+    assert levels(Integer("n", 4, 8, step=2)) == levels(Real("x", 0.1, 0.3, step=0.1)) == 3
+    assert [level(Integer("n", 4, 6), index) for index in range(3)] == [4, 5, 6]
+    assert level(Real("x", 10.0, 30.0, step=10.0), 1) == 20.0
+
+
+def test_where_a_parameter_ends():
+    assert ends(Real("x", 0.5, 2.0)) == (0.5, 2.0) and ends(Choice("c", (1, 2))) == (1, 2)
+    assert ends(Integer("n", 1, 5, default=3)) == (1, 5, 3) and ends(Integer("n", 1, 5, default=5)) == (1, 5)
+
+
+def test_places_on_the_scale():
+    assert [at(Choice("c", ("a", "b")), unit) for unit in (0, 0.49, 0.5, 0.99, 1)] == ["a", "a", "b", "b", "b"]
+    assert [at(Real("x", 1.0, 3.0), unit) for unit in (0, 0.25, 1)] == [1.0, 1.5, 3.0]
+    assert [at(Integer("n", 1, 2), unit) for unit in (0, 0.49, 0.51, 1)] == [1, 1, 2, 2]
+    # On a log scale n has the room from n - 1/2 to n + 1/2: 1 has ln 3 of ln 9.
+    assert [at(Integer("n", 1, 4, log=True), unit) for unit in (0.49, 0.51)] == [1, 2]
+
+
+def test_a_grid_in_words():
+    assert list(grid_values(Integer("n", 1, 3))) == [1, 2, 3]
+    assert grid_values(Integer("n", 1, 3, points=9)) == (1, 2, 3)  # none twice
+    assert grid_values(Integer("n", 0, 10, points=2)) == (0, 10) and grid_values(Choice("c", (5, 4))) == (5, 4)
+    assert grid_values(Real("x", 0.0, 1.0, points=3)) == (0.0, 0.5, 1.0)
+    space = (Choice("a", (1, 2)), Choice("b", (1, 2, 3)))
+    assert [tuple(grid_point(space, index).values()) for index in range(4)] == [(1, 1), (1, 2), (1, 3), (2, 1)]
+
+
+def test_a_seed_is_one_of_its_parts():
+    assert len({seed_of("a", 1), seed_of("a", 2), seed_of("b", 1), seed_of("a1"), seed_of("a"), seed_of(1, "a")}) == 6
+    digest = hashlib.sha256(b"a\x001").hexdigest()
+    assert seed_of("a", 1) == int(digest[:16], 16)
 
 
 def test_log_scale_is_uniform_in_the_logarithm():

@@ -1,14 +1,28 @@
 from __future__ import annotations
 
+import doctest
 from dataclasses import replace
 
 import pytest
 
+from workflows import trialtable
+from workflows.errors import UsageError
 from workflows.journal import History, Proposal, Settled
 from workflows.regionspec import RegionSpec
 from workflows.space import Choice, Integer, Real
 from workflows.study import Search
-from workflows.trialtable import RunTrials, headings, sort_rows, table, to_csv, trials_of
+from workflows.trialtable import (
+    CSV_COLUMNS,
+    RunTrials,
+    find_region,
+    headings,
+    shortened,
+    sort_rows,
+    summary_line,
+    table,
+    to_csv,
+    trials_of,
+)
 
 SPACE = (
     Choice("optimizer", ("adam", "sgd")),
@@ -77,6 +91,61 @@ def test_values_of_different_metrics_are_not_compared():
 def test_what_counts_as_failed(outcome, ok, failed):
     [row] = region_trials([outcome]).rows
     assert (row.ok, row.failed) == (ok, failed)
+
+
+def test_the_longest_come_first():
+    rows = region_trials([None, "diverged", "machine"]).rows  # of 1 and 2 seconds
+    assert [row.trial for row in sort_rows(rows, "seconds")] == [2, 1, 0]
+    assert [row.trial for row in sort_rows(rows, "trial")] == [0, 1, 2]
+
+
+def test_the_best_come_first_and_what_failed_last():
+    rows = region_trials([0.25, "diverged", 0.75, 0.5]).rows
+    assert [row.trial for row in sort_rows(rows, "value")] == [2, 3, 0, 1]
+    assert [row.cost for row in rows] == [-0.25, 0.0, -0.75, -0.5]
+    assert [row.cost for row in region_trials([0.25], minimize=True).rows] == [0.25]
+
+
+def test_a_table_in_full():
+    won = replace(region_trials([0.123456], points=[{"deep": True}]).rows[0], won=True, seconds=1.25)
+    failed = region_trials(["diverged"], points=[{}]).rows[0]
+    assert headings([won, failed]) == ["region", "trial", "status", "ndcg@5", "deep", "epochs", "seconds", "reason"]
+    assert table([won, replace(failed, reason="a\x1bb")]) == [
+        ["Germany", "0", "ok (won)", "0.1235", "true", "2", "1.2", ""],
+        ["Germany", "0", "diverged", "-", "-", "-", "0.0", "a\\x1bb"],
+    ]
+
+
+def test_csv_tells_times_in_utc():
+    first = to_csv(run_of(region_trials([0.5]))).splitlines()[1].split(",")
+    assert first[CSV_COLUMNS.index("settled")] == "2001-09-09T01:46:40Z"  # a thousand million seconds
+    running = to_csv(run_of(region_trials([None]))).splitlines()[1].split(",")
+    assert running[CSV_COLUMNS.index("settled")] == "" and running[CSV_COLUMNS.index("status")] == "running"
+
+
+def test_how_many_trials_have_come_to_what():
+    line = summary_line(run_of(region_trials([0.5, "pruned", "diverged", "machine", None])))
+    assert line == "tiny, Germany: 4 of 5 trials settled, 2 failed, 1 pruned, 1 waiting or running"
+    two = summary_line(run_of(region_trials([0.5]), region_trials([None], "Malta")))
+    assert two == "tiny: 1 of 2 trials settled, 0 failed, 0 pruned, 1 waiting or running"
+
+
+def test_a_region_by_name_slug_or_nearly():
+    regions = {"germany": "Germany", "united-kingdom": "United Kingdom"}
+    assert find_region(regions, "United Kingdom") == find_region(regions, "united-kingdom") == "united-kingdom"
+    with pytest.raises(UsageError, match=r"did you mean 'Germany'\? There are: Germany, United Kingdom"):
+        find_region(regions, "Gemany")
+    with pytest.raises(UsageError, match=r"in this run; There are"):
+        find_region(regions, "xyz")
+
+
+def test_long_and_odd_texts():
+    assert (shortened("Germany", 7), shortened("Germany", 6), shortened("a\uffffb\ufffe", 9)) == (
+        "Germany",
+        "Germa…",
+        "a?b?",
+    )
+    assert doctest.testmod(trialtable).failed == 0
 
 
 def test_epochs_are_those_of_the_curve():

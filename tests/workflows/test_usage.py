@@ -73,6 +73,88 @@ def test_a_job_pays_for_its_share_of_a_machine():
     assert taken.cost is None and sum_up([taken], [], HOUR).cost is None  # unknown, not guessed
 
 
+def test_a_region_by_hand():
+    """Node 0 has two GPUs for an hour and its transfers; node 1 is evicted, tries again and fails."""
+    other = NodeName("germany", 1)
+    good = job(
+        leg(100, 3700, facts=SPOT, ending="done", transfer_in=Span(90, 100), transfer_out=Span(3690, 3700)),
+        asked={"gpus": 2.0},
+    )
+    bad = job(
+        leg(50, 1850, "slot1_2@a", facts=SPOT, ending="lost", kept=False),
+        leg(2000, 3800, "slot1_2@a", facts=SPOT, ending="done", kept=False),
+        node=other,
+        holds=(Hold(Span(1850, 2000), 13, 0, "no file"),),
+        exit_code=1,
+    )
+    taken = take([good, bad], {NODE: 3000.0}, PRICES, 9999)
+    assert [(one.node, one.starts, one.evictions, one.holds) for one in taken] == [(NODE, 1, 0, 0), (other, 2, 1, 1)]
+    assert [(one.slot, one.gpu, one.training, one.ran) for one in taken] == [
+        (3610, 7220, 3000, 3610),
+        (3600, 3600, 0, 0),
+    ]
+    usage = sum_up(taken, [good, bad], 9999)
+    assert (usage.trials, usage.tries, usage.evictions, usage.holds) == (2, 2, 1, 1)
+    assert usage.slot_hours == pytest.approx(7210 / 3600) and usage.gpu_hours == pytest.approx(10820 / 3600)
+    assert usage.training_hours == pytest.approx(3000 / 3600)
+    assert (usage.lost_to_eviction, usage.lost_to_failure) == (0.5, 0.5)
+    assert (usage.wait_median, usage.wait_90, usage.overhead) == (70, 90, 610)
+    assert usage.transfer_hours == pytest.approx(20 / 3600) and usage.transfer_share == pytest.approx(20 / 7210)
+    assert usage.cost == pytest.approx(2 * 3610 / 3600 + 1) and usage.cost_per_trial == pytest.approx(usage.cost / 2)
+    assert usage.busy == pytest.approx(7210 / (3610 + 3750))  # one slot from 90 to 3700, one from 50 to 3800
+
+
+def test_a_region_without_jobs():
+    usage = sum_up([], [], 0)
+    assert (usage.trials, usage.slot_hours, usage.cost) == (0, 0, 0)
+    nothing = (usage.busy, usage.wait_median, usage.wait_90, usage.transfer_hours, usage.overhead, usage.cost_per_trial)
+    assert nothing == (None,) * 6
+    assert take([job()], {}, PRICES, 10)[0].waited == ()
+
+
+@pytest.mark.parametrize(
+    ("ending", "values", "lost"),
+    [
+        ({"ending": "done"}, {"exit_code": 0}, 0),
+        ({"ending": "done"}, {"exit_code": 1}, 100),
+        ({"ending": "done"}, {"exit_code": None, "signal": 9}, 100),
+        ({"ending": "removed"}, {"exit_code": None, "removed": "by its owner"}, 100),
+        ({"ending": "held", "kept": False}, {"exit_code": None}, 100),
+        ({"ending": "held", "kept": True}, {"exit_code": None}, 0),
+        ({"ending": "done", "kept": False}, {"exit_code": None}, 0),
+        ({"ending": "evicted", "kept": False}, {"exit_code": 1}, 0),  # lost, but to the eviction
+        ({"ending": "evicted", "kept": True}, {"exit_code": 1}, 100),
+    ],
+)
+def test_what_is_lost_to_failure(ending, values, lost):
+    [taken] = take([job(leg(0, 100, **ending), **values)], {}, PRICES, 100)
+    assert taken.lost_to_failure == lost
+
+
+def test_clocks_of_two_machines_may_differ():
+    early = job(leg(10, 60, transfer_in=Span(20, 30)), queued=15)
+    [taken] = take([early], {NODE: 70.0}, PRICES, 100)
+    assert (taken.slot, taken.waited) == (50, (0,))
+    assert sum_up([taken], [early], 100).overhead == 0
+
+
+def test_one_wait_in_ten_is_longer():
+    taken = take([job(leg(wait, 100)) for wait in range(1, 21)], {}, PRICES, 100)
+    usage = sum_up(taken, [], 100)
+    assert (usage.wait_median, usage.wait_90) == (10.5, 19)
+
+
+def test_a_region_has_no_cost_while_one_price_is_unknown():
+    unknown = job(leg(0, HOUR, facts={"instance_type": "x9.large"}), node=NodeName("germany", 1))
+    usage = sum_up(take([job(leg(0, HOUR, facts=SPOT)), unknown], {}, PRICES, HOUR), [], HOUR)
+    assert (usage.cost, usage.cost_per_trial) == (None, None)
+
+
+def test_a_slot_is_never_more_than_busy():
+    assert busy_share([job(leg(0, 10), leg(0, 10))], 10) == 1
+    assert busy_share([job(leg(0, 10), leg(20, None))], 40) == pytest.approx(30 / 40)  # the last one runs still
+
+
 def test_slots_are_busy_from_their_first_job_to_their_last():
     jobs = [job(leg(0, 10), leg(30, 40)), job(leg(0, 40, slot="slot1_2@a"))]
     assert busy_share(jobs, 100) == pytest.approx(60 / 80)
@@ -118,6 +200,18 @@ def test_own_prices(tmp_path):
     assert table.instances == {"a.large": Price(1, 3.0, 3.0)} and table.other == Price(2, 1.0, 1.0)
 
 
+def test_a_table_that_says_little(tmp_path):
+    path = tmp_path / "prices.yaml"
+    path.write_text("date: today\n")
+    assert read_prices(path) == PriceTable("unknown", "today", "USD", Price(1, 0.0, 0.0), {})
+    path.write_text("other: {gpus: 64, spot: 1}\ninstances: {a: {gpus: 1, on_demand: 2, spot: 0.5}}\n")
+    assert read_prices(path).other == Price(64, 0.0, 1.0) and read_prices(path).instances == {"a": Price(1, 2.0, 0.5)}
+    for text, words in (("[1]", "holds no keys"), ("instances: 3", "a mapping"), ("other: {gpus: 65}", "from 1 to 64")):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=words):
+            read_prices(path)
+
+
 def test_doctests():
     assert doctest.testmod(rightsize).failed == 0
 
@@ -149,6 +243,21 @@ def test_what_was_enough_after_a_hold_is_asked_for_again():
     assert suggested(tried(512, 256, exit_code=None), tried(1024, 256, 512)) == 1024
     assert suggested(tried(512, 512), tried(256)) == 768  # it was released with no more: who knows
     assert suggested(tried(512, 256, 512, exit_code=None), tried(512)) == 768
+
+
+def test_the_most_gpu_memory_of_all():
+    sizes = [rightsize.Sizes(None, None, mb) for mb in (None, 3.0, 0.0, 7.0)]
+    assert rightsize.largest(sizes) == 7 and rightsize.largest(sizes[2:3]) == 0 and rightsize.largest(sizes[:1]) is None
+
+
+def test_a_region_that_needs_twice_the_median_is_one_of_all():
+    def suggested(*needs: float) -> list[str]:
+        sizes = {f"r{n}": rightsize.Sizes(rightsize.Size(1, 1, mb), None, None) for n, mb in enumerate(needs)}
+        return study_lines(sizes)
+
+    assert suggested(64, 64, 128) == ["job: {memory: 128MB}"]
+    assert suggested(64, 64, 192) == ["job: {memory: 64MB}", "regions:", '  - {name: "r2", job: {memory: 192MB}}']
+    assert suggested() == []
 
 
 @given(st.text(min_size=1), st.floats(1, 1e6))

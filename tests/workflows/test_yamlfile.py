@@ -185,6 +185,19 @@ def test_any_document_of_yamls_own_signs_parses_or_is_refused(text):
     assert all(1 <= line <= len(text) + 1 for line in document.lines.values())
 
 
+def test_as_many_values_as_are_allowed(monkeypatch):
+    monkeypatch.setattr(yamlfile, "MAX_VALUES", 4)
+    assert parse_yaml("a: 1\nb: [2]", "s.yaml").value == {"a": 1, "b": [2]}  # the whole, a number, a list and its item
+    with pytest.raises(ConfigError, match="more than 4 values"):
+        parse_yaml("a: 1\nb: [2, 3]", "s.yaml")
+
+
+def test_places_are_counted_from_one():
+    with pytest.raises(ConfigError, match=r"s\.yaml:2:5: not YAML"):
+        parse_yaml("a: 1\nb: c: 2\n", "s.yaml")
+    assert parse_yaml("x", "s.yaml").lines == {(): 1}
+
+
 def test_missing_file_says_how_to_start(tmp_path):
     with pytest.raises(ConfigError, match="regiondag init"):
         load_yaml(tmp_path / "study.yaml")

@@ -131,5 +131,5 @@ def _anchors(means: Array, told: Told) -> tuple[Array, Array]:
     chosen = [*np.argsort(own, kind="stable")[:3], *np.argsort(seen, kind="stable")[:1]]
     rows = told.rows[: told.own]
     near = told.rows[told.own :][np.argsort(others, kind="stable")[:NEAR]]
-    fresh = near[[not (np.abs(rows - row).max(axis=1) < SAME).any() for row in near]].reshape(-1, told.rows.shape[1])
+    fresh = near[[not (np.abs(rows - row).max(axis=1) < SAME).any() for row in near]]
     return np.concatenate([rows[list(dict.fromkeys(map(int, chosen)))], near]), fresh

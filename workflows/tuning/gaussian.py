@@ -134,7 +134,7 @@ class Posterior:
         fit = 0.5 * weights @ self.targets + np.log(np.einsum("kii->ki", lower)).sum(axis=1)
         pull = inverse - weights[:, :, None] * weights[:, None, :]
         amplitude, noise = np.exp(theta[:, -2]), np.exp(theta[:, -1])
-        slope = pull.reshape(len(theta), -1) * self.shares
+        slope = pull.reshape(len(theta), len(self.shares)) * self.shares
         slope *= amplitude[:, None] * (5 / 3) * (1 + SQRT5 * distance) * decay
         gradient = np.empty_like(theta)
         gradient[:, :-2] = 0.5 * (slope @ self.squares.T) * np.exp(-2 * theta[:, :-2])

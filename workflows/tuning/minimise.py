@@ -46,7 +46,7 @@ def minimise(
         new, new_value, new_gradient, moved = _search(function, at, value, slope, direction, reach, alive, low, high)
         step, change = new - at, new_gradient - gradient
         _update(inverse, scaled, step, change, moved)
-        alive &= moved & (value - new_value > SMALL * (1 + np.abs(value)))
+        alive = moved & (value - new_value > SMALL * (1 + np.abs(value)))
         at, value, gradient = new, new_value, new_gradient
     return at, value
 

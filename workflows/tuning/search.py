@@ -63,7 +63,7 @@ class Search:
                 legal = self.domain.some(LEGAL, DRAWN, int(self.random.integers(2**62)))
                 parts.append(self.encoding.coordinates(legal))
         for anchor in anchors:
-            parts += [self._mutate(np.tile(anchor, (NEAR, 1)), spread * min(reach, 1.0)) for spread in SPREADS]
+            parts += [self._mutate(np.tile(anchor, (NEAR, 1)), spread * reach) for spread in SPREADS]
         return self.encoding.snap(np.concatenate(parts))
 
     def _spread_choices(self, rows: Array) -> Array:
@@ -87,10 +87,11 @@ class Search:
     def _refine(self, rows: Array, spread: float, count: int) -> Array:
         """Return the best of each row and its neighbours."""
         near = self.encoding.snap(self._mutate(np.repeat(rows, count, axis=0), spread))
-        near = np.concatenate([rows[:, None], near.reshape(len(rows), count, -1)], axis=1)
-        values = self._value(near.reshape(-1, rows.shape[1])).reshape(len(rows), count + 1)
+        near = np.concatenate([rows[:, None], near.reshape(len(rows), count, rows.shape[1])], axis=1)
+        flat = near.reshape(len(rows) * (count + 1), rows.shape[1])
+        values = self._value(flat).reshape(len(rows), count + 1)
         if self.domain.constraints:
-            holds = [self.domain.holds(self.encoding.point(row)) for row in near.reshape(-1, rows.shape[1])]
+            holds = [self.domain.holds(self.encoding.point(row)) for row in flat]
             values = np.where(np.array(holds).reshape(values.shape), values, -np.inf)
         return np.asarray(near[np.arange(len(rows)), values.argmax(axis=1)])
 

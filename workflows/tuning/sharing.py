@@ -50,13 +50,11 @@ class Shared:
 def worst_last(history: Sequence[Observation], index: int) -> tuple[bool, float, int]:
     """Return by what trials are sorted from the best to the worst, failures last, the earlier one of equals first."""
     loss = history[index].loss
-    return loss is None, 0.0 if loss is None else loss, index
+    return loss is None, loss or 0.0, index
 
 
 def best_and_first(history: Sequence[Observation], most: int) -> list[Observation]:
     """Return `most` trials at the most: the best ones, and the first ones, which are spread over the space."""
-    if len(history) <= most:
-        return list(history)
     best = sorted(range(len(history)), key=lambda index: worst_last(history, index))[: most // 2]
     first = [index for index in range(len(history)) if index not in best][: most - len(best)]
     return [history[index] for index in sorted([*best, *first])]

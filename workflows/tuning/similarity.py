@@ -99,15 +99,16 @@ def _kernels(data: Data) -> Array:
     usual = math.exp(-2 * prior_of(data.parameters).mean[0])
     distance = SQRT5 * np.sqrt(usual / np.array(LENGTHS)[:, None] ** 2 * squares)
     kernels = (1 + distance + distance**2 / 3) * np.exp(-distance)
-    return np.asarray(kernels.reshape(len(LENGTHS), len(data.targets), -1))
+    count = len(data.targets)
+    return np.asarray(kernels.reshape(len(LENGTHS), count, count))
 
 
 def _log_likelihoods(covariances: Array, targets: Array) -> Array:
     """Return the log of the mean likelihood over lengths (the first axis), for each value of a grid (the second)."""
     count = len(targets)
-    lower, _ = cholesky(covariances.reshape(-1, count, count))
+    lower, _ = cholesky(covariances.reshape(math.prod(covariances.shape[:2]), count, count))
     white = np.linalg.solve(lower, np.broadcast_to(targets[:, None], (len(lower), count, 1)))[..., 0]
     logs = -0.5 * (white**2).sum(axis=1) - np.log(np.einsum("kii->ki", lower)).sum(axis=1)
-    logs = logs.reshape(len(covariances), -1)
+    logs = logs.reshape(covariances.shape[:2])
     top = np.max(logs)
     return np.asarray(np.log(np.exp(logs - top).mean(axis=0) + 1e-300) + top)

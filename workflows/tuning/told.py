@@ -118,11 +118,7 @@ def warp(losses: Sequence[float | None]) -> Array:
     values = np.clip(values, -LARGEST, LARGEST)
     median, low = np.median(values), values.min()
     with np.errstate(over="ignore"):
-        width = median - low
-        if not width > 0:
-            width = values.max() - low
-        if not (np.isfinite(width) and width > 0):
-            width = 1.0
+        width = next((width for width in (median - low, values.max() - low) if width > 0), 1.0)
         scaled = (values - median) / width
     scaled = np.where(scaled > 0, np.log1p(np.minimum(np.maximum(scaled, 0.0), 1e300)), scaled)
     if scaled.std() <= 1e-12:  # all that succeeded are equal: those that failed are worse all the same
@@ -133,10 +129,7 @@ def warp(losses: Sequence[float | None]) -> Array:
 
 def most_telling(history: Sequence[Observation]) -> list[Observation]:
     """Return what the model is fitted to: all of it, or the best and the latest of a long history."""
-    if len(history) <= MOST:
-        return list(history)
-    latest = len(history) - MOST // 2
-
+    latest = max(len(history) - MOST // 2, 0)
     best = sorted(range(latest), key=lambda index: worst_last(history, index))[: MOST // 2]
     return [history[index] for index in sorted(best)] + list(history[latest:])
 

@@ -21,7 +21,8 @@ SPACE = (
     Real("momentum", 0.0, 0.9, step=0.1, when=(("optimizer", ("sgd", "rmsprop")),)),
     Choice("epochs", (5,)),
 )
-METHODS = ("random", "sobol", "skopt", "bayes")
+SKOPT = pytest.param("skopt", marks=pytest.mark.slow)  # seconds
+METHODS = ("random", "sobol", SKOPT, "bayes")
 
 
 def loss(point):
@@ -103,7 +104,7 @@ def test_scikit_optimize_compares_fewer_candidates_where_few_points_are_legal():
     assert candidates() == 10_000 and 4000 < candidates("x < 0.5") < 6000 and candidates("x + y < 0.01") == 50
 
 
-@pytest.mark.parametrize("method", ["bayes", "skopt"])
+@pytest.mark.parametrize("method", ["bayes", SKOPT])
 def test_options_that_are_equal_but_not_the_same_are_told_apart(method):
     space = (Choice("a", (1, True, 1.0, "1")), Real("x", 0.0, 1.0))
 
@@ -127,7 +128,7 @@ def test_a_space_of_fixed_values_has_one_point():
     assert len(run("bayes", 8, 2, space=SPACE[-1:], objective=lambda p: 0.0)) == 1
 
 
-@pytest.mark.parametrize("method", ["bayes", "skopt"])
+@pytest.mark.parametrize("method", ["bayes", SKOPT])
 def test_pending_points_are_not_proposed_again(method):
     history = run(method, 8, 4)
     search = Search(method, SPACE, (4,) * 4)
@@ -171,6 +172,7 @@ def test_sobol_fills_the_space_evenly():
         assert len({int(point[name] * 16) for point in points}) == 16
 
 
+@pytest.mark.slow
 def test_the_model_finds_more_than_chance():
     def found(method):
         return sum(min(o.loss for o in run(method, 24, 4, seed=seed)) for seed in range(3))
@@ -185,9 +187,9 @@ def test_the_model_finds_more_than_chance():
         ("bayes", math.nan),
         ("bayes", -math.inf),
         ("bayes", 1e308),
-        ("skopt", None),
-        ("skopt", math.inf),
-        ("skopt", 1e308),
+        pytest.param("skopt", None, marks=pytest.mark.slow),
+        pytest.param("skopt", math.inf, marks=pytest.mark.slow),
+        pytest.param("skopt", 1e308, marks=pytest.mark.slow),
     ],
 )
 def test_failures_of_every_kind_are_survived(method, bad):
@@ -219,6 +221,7 @@ def test_the_first_trials_are_spread():
     assert [initial_trials(Search("bayes", SPACE, (4,) * rounds)) for rounds in (1, 2, 3, 20)] == [2, 2, 3, 8]
 
 
+@pytest.mark.slow
 def test_improvement_per_second_prefers_cheap_trials():
     space = (Real("x", 0.0, 1.0), Real("cost", 0.0, 1.0))
 
@@ -242,6 +245,7 @@ parameters = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(parameters, min_size=1, max_size=4), st.lists(st.one_of(st.none(), st.floats(-10, 10)), min_size=2))
 def test_any_space_and_any_history(found, values):

@@ -93,6 +93,13 @@ def test_a_neighbours_best_point_has_a_slot():
     assert best in propose(search("warm"), history, [], 4, 1, Shared(0, found))
     assert best not in propose(search("warm"), [*history, Observation(best, 0.1)], [], 4, 1, Shared(0, found))
     assert best not in propose(search("warm"), history, [best], 4, 1, Shared(0, found))
+
+
+@pytest.mark.slow
+def test_a_neighbours_best_point_has_a_slot_beside_those_of_scikit_optimize():
+    found = neighbours(loss)
+    history = tried(loss, 8, 1000)
+    best = min(found[0].history, key=lambda o: o.loss).point
     skopt = propose(search("warm", method="skopt"), history, [], 4, 1, Shared(0, found))
     assert best in skopt and len(identities(skopt)) == 4
 
@@ -274,6 +281,7 @@ def test_the_model_of_several_sources_is_the_textbooks():
     assert energy[0] == pytest.approx(Posterior(both).energy(theta)[0])
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     counts=st.lists(st.integers(0, 12), min_size=1, max_size=4),

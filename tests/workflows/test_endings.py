@@ -1,0 +1,32 @@
+"""The rules by which jobs end that do not end by themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from workflows.endings import in_words, memory_after, memory_steps
+from workflows.study import Job
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(1, "1s"), (59, "59s"), (60, "1m"), (90, "90s"), (3600, "1h"), (5400, "90m"), (86400, "1d"), (90000, "25h")],
+)
+def test_durations_in_the_largest_unit_that_fits(seconds, words):
+    assert in_words(seconds) == words
+
+
+def test_memory_doubles_up_to_the_most():
+    job = Job(memory=4 * GIB, memory_max=20 * GIB)
+    assert memory_steps(job, job.memory) == [8 * GIB, 16 * GIB, 20 * GIB]
+    assert [memory_after(job, times) for times in range(5)] == [size * GIB for size in (4, 8, 16, 20, 20)]
+    assert memory_steps(Job(memory=4 * GIB, memory_max=8 * GIB), 4 * GIB) == [8 * GIB]
+
+
+@pytest.mark.parametrize("most", [None, 4 * GIB])
+def test_memory_stays_where_no_more_may_be_asked_for(most):
+    job = Job(memory=4 * GIB, memory_max=most)
+    assert memory_steps(job, job.memory) == []
+    assert [memory_after(job, times) for times in range(3)] == [4 * GIB] * 3

@@ -1,0 +1,107 @@
+"""What PRE and POST know of a region, and when its search has come to an end."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nnlib.contract import Metric, TrainSettings
+from workflows.errors import GiveUpError, RegiondagError
+from workflows.journal import CANCELLED, Fault, History, Proposal, Settled
+from workflows.regionspec import (
+    RegionSpec,
+    check_not_hopeless,
+    hopeless,
+    read_spec,
+    search_is_over,
+    spec_to_json,
+    spent,
+)
+from workflows.space import Choice, Integer
+from workflows.study import Job, Search, Start
+
+SEARCH = Search("bayes", (Choice("c", (1, "x")), Integer("n", 1, 5, when=(("c", (1,)),))), (2, 1), ("n < 4",))
+
+
+def spec(**search) -> RegionSpec:
+    return RegionSpec(
+        *("study", "Malta", "malta", Metric(), TrainSettings()), Search("bayes", (), (3,), **search), ("final",), {}
+    )
+
+
+def history(*settled: Settled, **values) -> History:
+    return History(settled={one.trial: one for one in settled}, **values)
+
+
+def test_what_is_written_is_read(tmp_path):
+    whole = RegionSpec(
+        *("study", "Malta é", "malta", Metric("loss", minimize=True), TrainSettings(epochs=3), SEARCH),
+        *(("train", "valid"), {"data.train.nc": "a" * 64}, 4, ({"c": 1, "n": 2},), Start("neighbour", "germany")),
+        *(("n",), Job(gpus=2), 3600),
+    )
+    path = tmp_path / "region.json"
+    path.write_text(spec_to_json(whole), encoding="utf-8")
+    assert read_spec(path) == whole
+
+
+def test_what_an_older_version_left_out_has_its_default(tmp_path):
+    path = tmp_path / "region.json"
+    raw = json.loads(spec_to_json(spec()))
+    for name in ("position", "first", "start", "shape", "job", "deadline"):
+        del raw[name]
+    path.write_text(json.dumps(raw))
+    assert read_spec(path) == spec()
+    assert (read_spec(path).position, read_spec(path).deadline) == (0, 0)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"study": 1}'])
+def test_what_is_no_region(tmp_path, text):
+    path = tmp_path / "region.json"
+    path.write_text(text)
+    with pytest.raises(RegiondagError, match=r"region\.json: cannot be read"):
+        read_spec(path)
+
+
+def test_a_region_whose_first_trials_all_fail_stops():
+    failed = [Settled(n, "diverged", "NaN") for n in range(3)]
+    assert hopeless(history(*failed), spec(give_up_after=3)) == (
+        "the first 3 trials failed, so it stops (give_up_after: 3); 3 times diverged: NaN"
+    )
+    assert hopeless(history(*failed), spec(give_up_after=4)) == hopeless(history(*failed), spec(give_up_after=0)) == ""
+    with pytest.raises(GiveUpError, match="'Malta': the first 3 trials failed"):
+        check_not_hopeless(history(*failed), spec(give_up_after=3))
+    check_not_hopeless(history(*failed), spec(give_up_after=4))
+
+
+@pytest.mark.parametrize(
+    ("other", "stops"),
+    [
+        (Settled(2, "ok", value=0.5), False),
+        (Settled(2, "pruned", value=0.0), False),
+        (Settled(2, "machine"), False),  # two failures are too few
+        (Settled(2, "removed", CANCELLED), False),  # somebody did not want it
+        (Settled(2, "removed", "past its deadline"), True),
+    ],
+)
+def test_what_counts_as_a_failure(other, stops):
+    failed = [Settled(n, "diverged", "NaN") for n in range(2)]
+    assert bool(hopeless(history(*failed, other), spec(give_up_after=3))) is stops
+
+
+def test_all_trained_seconds_count():
+    known = history(
+        Settled(0, "ok", value=1.0, seconds=10.0),
+        Settled(1, "diverged", seconds=20.0),
+        faults=[Fault(0, seconds=3.0), Fault(None, seconds=1000.0)],  # the last one is no trial's
+        repeated_seconds=5.0,
+    )
+    assert spent(known) == 38.0
+    for budget, over in ((0, False), (38, True), (39, False), (37, True)):
+        assert search_is_over(Search("bayes", (), (3,), budget=budget), known) is over
+
+
+@pytest.mark.parametrize(("proposed", "over"), [(2, False), (3, True), (4, True)])
+def test_lanes_end_with_their_trials(proposed, over):
+    known = History(proposals={n: Proposal(n, {}) for n in range(proposed)})
+    assert search_is_over(Search("bayes", (), (2, 1)), known) is over

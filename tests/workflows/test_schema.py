@@ -1,0 +1,152 @@
+"""Values of a study, one at a time: what is legal up to its bounds, and where a mistake stands."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+
+from workflows import schema
+from workflows.schema import (
+    Layer,
+    Problems,
+    Section,
+    choice,
+    duration,
+    is_missing,
+    nearest,
+    one_of,
+    real,
+    size,
+    text,
+    whole,
+)
+from workflows.yamlfile import parse_yaml
+
+
+def section(yaml: str) -> Section:
+    document = parse_yaml(yaml, "s.yaml")
+    return Section(Problems(document), [Layer(document.value, ())])
+
+
+@pytest.mark.parametrize(
+    ("value", "bytes_"),
+    [("1KB", 1024), ("3MB", 3 * 1024**2), ("2GB", 2 * 1024**3), ("1TB", 1024**4), ("999999KB", 999999 * 1024)],
+)
+def test_sizes(value, bytes_):
+    assert size(value) == size(value, bytes_) == bytes_
+    with pytest.raises(ValueError):
+        size(value, bytes_ + 1)
+
+
+@pytest.mark.parametrize("value", ["0KB", "KB", "1.5GB", "1 GB", "1gb", "1000000KB", "", 4096, None])
+def test_no_sizes(value):
+    with pytest.raises(ValueError):
+        size(value)
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("1s", 1), ("90s", 90), ("2m", 120), ("2h", 7200), ("3d", 259200)])
+def test_durations(value, seconds):
+    assert duration(value) == seconds
+
+
+@pytest.mark.parametrize("value", ["0s", "s", "1w", "1.5h", "1000000s", 90, None])
+def test_no_durations(value):
+    with pytest.raises(ValueError):
+        duration(value)
+
+
+@pytest.mark.parametrize("check", [whole, real])
+def test_numbers_up_to_their_bounds(check):
+    assert (check(2, 2, 5), check(5, 2, 5)) == (2, 5)
+    for wrong in (1, 6, True, "3", None):
+        with pytest.raises(ValueError):
+            check(wrong, 0 if wrong is True else 2, 5)
+
+
+def test_whole_and_real_numbers():
+    assert real(2.5, 2, 5) == 2.5 and type(real(2, 2, 5)) is float
+    for wrong in (float("nan"), float("inf")):
+        with pytest.raises(ValueError):
+            real(wrong, 0, float("inf"))
+    with pytest.raises(ValueError):
+        whole(2.0, 2, 5)
+
+
+def test_texts_and_choices():
+    assert text("a b") == "a b" and choice("b", ["a", "b"]) == "b"
+    for wrong in ("", " ", 3):
+        with pytest.raises(ValueError, match=r"^$"):
+            text(wrong)
+    with pytest.raises(ValueError, match="control character"):
+        text("a\nb")
+    with pytest.raises(ValueError, match=r"^did you mean 'bayes'\?$"):
+        choice("bays", ["bayes", "random"])
+    with pytest.raises(ValueError, match=r"^$"):
+        choice(3, ["bayes"])
+    assert nearest("xyz", ["bayes"]) == ""
+    assert (one_of("a"), one_of("ab"), one_of("abc")) == ("a", "a or b", "a, b or c")
+
+
+def test_a_section_tells_all_its_mistakes():
+    found = section("n: 7\nx: two\nd: 5x\nm: 1KB\nt: ''\nc: bays\ns: 3\nwrong: 1\n")
+    values = (
+        found.whole("n", 1, 2, 5),
+        found.real("x", 0.5, 0, 1),
+        found.duration("d", 60),
+        found.size("m", 9, 1 << 20),
+    )
+    assert values == (1, 0.5, 60, 9)
+    assert (found.text("t", "-"), found.choice("c", "random", ["bayes", "random"])) == ("-", "random")
+    assert is_missing(found.section("s").raw("a")) and found.whole("absent", 4, 5, 6) == 4
+    found.finish(["also"])
+    assert found.problems.texts() == [
+        "s.yaml:1: n: seen 7, legal: a whole number from 2 to 5",
+        "s.yaml:2: x: seen 'two', legal: a number from 0 to 1",
+        "s.yaml:3: d: seen '5x', legal: a duration such as 90s, 30m, 2h or 1d",
+        "s.yaml:4: m: seen '1KB', legal: a size such as 512MB or 4GB, at least 1MB",
+        "s.yaml:5: t: seen '', legal: text on one line",
+        "s.yaml:6: c: seen 'bays' (did you mean 'bayes'?), legal: bayes or random",
+        "s.yaml:7: s: seen 3, legal: a mapping of keys to values",
+        "s.yaml:8: wrong: unknown key. Legal keys: absent, also, c, d, m, n, s, t, x",
+    ]
+
+
+REGION = """job: {cpus: 2, gpus: 1}
+regions:
+  - job: {cpus: 4}
+"""
+
+
+def of_region() -> Section:
+    document = parse_yaml(REGION, "s.yaml")
+    own, all_ = document.value["regions"][0], document.value
+    return Section(Problems(document), [Layer(own, ("regions", 0)), Layer(all_, ())]).section("job")
+
+
+def test_a_regions_own_value_comes_first():
+    job = of_region()
+    assert (job.whole("cpus", 1, 1, 9), job.whole("gpus", 0, 1, 9)) == (4, 1)
+    assert job.has("gpus") and not job.has("disk")
+    assert (job.where("cpus"), job.where("gpus")) == (("regions", 0, "job", "cpus"), ("job", "gpus"))
+    assert job.where("disk") == ("job", "disk")
+    job.problems.add(job.where("cpus"), "x")
+    job.problems.add(job.where("disk"), "y")
+    job.problems.add(("nowhere",), "z")
+    assert job.problems.texts() == [
+        "s.yaml:1: job.disk: y",
+        "s.yaml:1: nowhere: z",
+        "s.yaml:3: regions[0].job.cpus: x",
+    ]
+
+
+def test_who_could_see_what():
+    """A region sees the study's keys; the study cannot see a region's."""
+    job = of_region()
+    assert job.contradicts("cpus", "gpus") and not job.contradicts("gpus", "cpus")
+    assert job.contradicts("cpus", "disk") and not job.contradicts("disk", "cpus")
+    assert job.contradicts("cpus", "cpus") and job.contradicts("gpus", "gpus")
+
+
+def test_doctests():
+    assert doctest.testmod(schema).failed == 0

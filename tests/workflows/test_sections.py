@@ -1,0 +1,211 @@
+"""Sections of a study, one key at a time: what is legal up to its bounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from textwrap import indent
+from typing import Any
+
+import pytest
+
+from nnlib.contract import Metric
+from workflows.schema import Layer, Problems, Section
+from workflows.sections import read_job, read_limits, read_metric, read_search, read_train, read_update
+from workflows.study import Job, Limits
+from workflows.yamlfile import parse_yaml
+
+SPACE = "space: {learning_rate: {real: [0.001, 0.1]}}\n"
+EIGHT = "space: {hidden: {int: [1, 8]}}\n"
+
+
+def section(*texts: str) -> Section:
+    """What stands in the study, or first in one of its regions."""
+    document = parse_yaml(f"x:\n{indent(texts[-1], '  ')}", "s.yaml")
+    layers = [Layer(parse_yaml(text, "s.yaml").value, ("regions", 0)) for text in texts[:-1]]
+    return Section(Problems(document), [*layers, Layer(document.value["x"], ("x",))])
+
+
+def read(reader: Any, text: str) -> tuple[Any, list[str]]:
+    found = section(text)
+    return reader(found), found.problems.texts()
+
+
+RANGES = [  # reader, key, the smallest legal value, the largest, one below, one beyond
+    (read_train, "epochs", 1, 100_000, 0, 100_001),
+    (read_train, "batch", 1, 1_000_000, 0, 1_000_001),
+    (read_train, "stop_after", 0, 100_000, -1, 100_001),
+    (read_train, "learning_rate", "1.0e-12", "1.0e6", 0, "1.1e6"),
+    (read_train, "momentum", 0, 0.999, -0.001, 1),
+    (read_train, "beta2", 0, 0.9999, -0.001, 1),
+    (read_train, "l2", 0, 1_000_000, -1, 1_000_001),
+    (read_train, "l1", 0, 1_000_000, -1, 1_000_001),
+    (read_train, "warmup", 0, 100_000, -1, 100_001),
+    (read_train, "clip", 0, 1_000_000, -1, 1_000_001),
+    (read_train, "seed", 0, 2**32 - 1, -1, 2**32),
+    (read_job, "gpus", 0, 64, -1, 65),
+    (read_job, "cpus", 1, 1024, 0, 1025),
+    (read_job, "retries", 0, 100, -1, 101),
+    (read_job, "disk", "1MB", "9TB", "1023KB", "1 TB"),
+    (read_job, "checkpoint", 0, "1d", -1, "1w"),
+    (read_job, "deadline", "1s", "1d", 0, "1w"),
+    (read_job, "hold_limit", "1s", "1d", 0, "1w"),
+    (read_job, "idle_limit", "1s", "1d", 0, "1w"),
+    (read_limits, "jobs", 0, 1_000_000, -1, 1_000_001),
+    (read_limits, "jobs_per_region", 0, 1_000_000, -1, 1_000_001),
+    (read_limits, "deadline", 0, "1d", "false", "1w"),
+]
+UNITS = {"s": 1, "d": 86400, "1MB": 1 << 20, "9TB": 9 << 40}
+
+
+def plain(value: Any) -> float:
+    if value in UNITS:
+        return UNITS[value]
+    text = str(value)
+    return float(text[:-1]) * UNITS[text[-1]] if text[-1] in UNITS else float(text)
+
+
+@pytest.mark.parametrize(("reader", "key", "low", "high", "below", "beyond"), RANGES)
+def test_ranges(reader, key, low, high, below, beyond):
+    for good in (low, high):
+        value, told = read(reader, f"{key}: {good}")
+        assert (getattr(value, key), told) == (pytest.approx(plain(good)), [])
+    for bad in (below, beyond):
+        value, told = read(reader, f"{key}: {bad}")
+        assert getattr(value, key) == getattr(reader(section("{}")), key)
+        assert len(told) == 1 and f"{key}: seen" in told[0]
+
+
+def test_memory_after_running_out_of_it():
+    assert read(read_job, "{memory: 1GB, memory_max: 2GB}") == (Job(memory=1 << 30, memory_max=2 << 30), [])
+    for most in ("1GB", "512MB"):
+        job, told = read(read_job, f"{{memory: 1GB, memory_max: {most}}}")
+        assert job.memory_max is None and told == ["s.yaml:2: x.memory_max: is not larger than `memory`"]
+
+
+@pytest.mark.parametrize("text", ["TARGET.GPUs > 1", "memory > 3", "a && (Cpus > 1)", "TARGET.Disk"])
+def test_requirements_do_not_say_what_has_keys_of_its_own(text):
+    job, told = read(read_job, f"requirements: '{text}'")
+    assert job.requirements == Job().requirements and "say how much a job needs" in told[0]
+    assert read(read_job, "requirements: GpusAreFine > 1")[1] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "metric"),
+    [
+        ("metric: Precision@10", Metric("p@10")),
+        ("minimize: loss", Metric("loss", minimize=True)),
+        ("{}", Metric("ndcg@20")),
+    ],
+)
+def test_metrics(text, metric):
+    assert read(read_metric, text) == (metric, [])
+
+
+@pytest.mark.parametrize("text", ["metric: loss", "minimize: p@10", "metric: p@0", "{metric: p@10, minimize: loss}"])
+def test_what_is_no_metric(text):
+    assert len(read(read_metric, text)[1]) == 1
+
+
+def test_the_innermost_metric_counts():
+    assert read_metric(section("minimize: loss", "metric: p@10")) == Metric("loss", minimize=True)
+    assert read_metric(section("x: 1", "metric: p@10")) == Metric("p@10")
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("", (4,) * 6),
+        ("rounds: 2\nparallel: 3", (3, 3)),
+        ("method: random", (24,)),
+        ("method: random\nbudget: 1h", (4,) * 6),
+        ("method: sobol\nprune: median", (4,) * 6),
+        ("method: random\nschedule: lanes", (4,) * 6),
+        ("rounds: 99999\nparallel: 1", (1,) * 99999),
+    ],
+)
+def test_sizes_of_searches(text, sizes):
+    search, told = read(read_search, SPACE + text)
+    assert (search.sizes, told) == (sizes, [])
+
+
+@pytest.mark.parametrize(("parallel", "sizes"), [(4, (4, 4)), (3, (3, 3, 2)), (8, (8,)), (9, (8,))])
+def test_no_more_trials_than_points(parallel, sizes):
+    assert read(read_search, f"{EIGHT}parallel: {parallel}")[0].sizes == sizes
+    assert read(read_search, f"{EIGHT}method: grid") == (
+        replace(read(read_search, EIGHT)[0], method="grid", sizes=(8,)),
+        [],
+    )
+
+
+def test_more_trials_than_a_region_can_have():
+    assert "99998 trials are more" not in str(read(read_search, SPACE + "rounds: 49999\nparallel: 2")[1])
+    assert (
+        "50000 rounds of 2 trials are more than 99999" in read(read_search, SPACE + "rounds: 50000\nparallel: 2")[1][0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "share", "legal"),
+    [
+        ("bayes", "model", True),
+        ("bayes", "warm", True),
+        ("skopt", "warm", True),
+        ("skopt", "model", False),
+        ("random", "warm", False),
+        ("random", "off", True),
+    ],
+)
+def test_who_may_share(method, share, legal):
+    search, told = read(read_search, SPACE + f"method: {method}\nshare: {share}")
+    assert (search.share, told == []) == (share if legal else "off", legal)
+    assert search.winner == ("model" if search.share == "model" else "observed")
+
+
+def test_seconds_count_for_bayes_only():
+    key = "acquisition: improvement_per_second"
+    assert read(read_search, SPACE + key)[0].acquisition == "improvement_per_second"
+    search, told = read(read_search, f"{SPACE}{key}\nmethod: random")
+    assert search.acquisition == "improvement" and "only bayes" in told[0]
+    above = read_search(section("method: random", SPACE + key))  # the study does not contradict a region
+    assert above.acquisition == "improvement"
+
+
+def test_a_grid_has_no_rounds():
+    for key in ("rounds: 2", "parallel: 2", "schedule: rounds", "budget: 1h", "prune: median"):
+        told = read(read_search, f"{EIGHT}method: grid\n{key}")[1]
+        assert len(told) == 1 and "remove this key" in told[0], key
+    search, told = read(read_search, EIGHT + "method: grid\nprune: none")
+    assert told == [] and (search.schedule, search.budget, search.prune) == ("rounds", 0, "none")
+    told = read(read_search, "method: grid\nspace: {x: {real: [0, 1]}}")[1]
+    assert len(told) == 1 and "points" in told[0]
+    assert read(read_search, "method: grid\nspace: {a: {int: [1, 99999]}}")[1] == []
+    assert (
+        "100,000 points, legal: at most 99,999"
+        in read(read_search, "method: grid\nspace: {a: {int: [1, 100000]}}")[1][0]
+    )
+
+
+def test_an_update_changes_the_search_but_not_its_space():
+    both = f"search: {{rounds: 2, {SPACE.strip()}}}\n"
+    assert read(read_update, both) == (None, [])
+    search, told = read(read_update, both + "update: {rounds: 3}")
+    assert search.sizes == (4,) * 3 and told == []
+    search, told = read(read_update, both + "update: {space: {hidden: 3}}")
+    assert (
+        len(search.space) == 1
+        and len(told) == 1
+        and told[0].startswith("s.yaml:3: x.update.space: the space of an update")
+    )
+
+
+def test_a_hyperparameter_that_is_a_setting_keeps_to_its_range():
+    assert read(read_search, "space: {momentum: {real: [0, 0.9]}}")[1] == []
+    assert len(read(read_search, "space: {momentum: {real: [0, 1.5]}}")[1]) == 1
+
+
+def test_defaults():
+    assert read(read_limits, "{}") == (Limits(), []) and read(read_job, "{}") == (Job(), [])
+    search = read_search(section(SPACE))
+    assert (search.method, search.schedule, search.budget, search.prune, search.give_up_after) == (
+        *("bayes", "rounds", 0, "none", 8),
+    )
