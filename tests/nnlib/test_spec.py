@@ -299,6 +299,15 @@ def test_bounds(path, good, bad):
         )
 
 
+def test_what_a_file_leaves_out_is_as_in_dsstne(tmp_path):
+    path = tmp_path / "n.json"
+    path.write_text(json.dumps(GOOD | {"LRN": {}, "Maxout": {}}))
+    spec = read_network(path, {})
+    assert (spec.local_response, spec.maxout) == (LocalResponse(2, 5, 0.0001, 0.75), 2)
+    assert (spec.boost, spec.sparseness, spec.decay, spec.compat) == (Boost(1, 1), Sparseness(0, 0), 0, False)
+    assert not parse_network(GOOD, "n").compat
+
+
 def test_slope_has_two_names():
     raw = changed(["Layers", 1, "Slope"], 0.5)
     raw["Layers"][1]["RELUSlope"] = 0.5
