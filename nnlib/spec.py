@@ -251,9 +251,9 @@ def _leaves(raw: Any, path: str) -> Iterator[tuple[str, Any]]:
 def _defaults(network: Section, compat: bool) -> Defaults:
     """Return the network's slope, alpha and lambda."""
     return Defaults(
-        slope=network.number("RELUSlope", 0.0) if "RELUSlope" in network else None,
-        alpha=network.number("ELUAlpha", 0.0) if "ELUAlpha" in network else None,
-        selu_lambda=network.number("SELULambda", 1.050701),
+        slope=network.number("RELUSlope", 0.0, 0, 1) if "RELUSlope" in network else None,
+        alpha=network.number("ELUAlpha", 0.0, 0) if "ELUAlpha" in network else None,
+        selu_lambda=network.number("SELULambda", 1.050701, 0),
         compat=compat,
     )
 

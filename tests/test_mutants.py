@@ -47,6 +47,7 @@ def changes(source: str) -> set[str]:
         ("-a", {"(a)"}),
         ("a = 3", {"a = 4"}),
         ("a = 0.5", {"a = 1.5"}),
+        ("a = 1e30", {"a = 2e+30"}),
         ("a = True", {"a = False"}),
         ("a = b if c else d", {"a = b if (not (c)) else d"}),
         ("[a for a in b if a]", {"[a for a in b if (not (a))]"}),

@@ -145,7 +145,7 @@ class _Finder:
             case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.Invert()):
                 yield self._replace(node, f"({self._text(node.operand)})")
             case ast.Constant(value=bool() | int() | float() as value):
-                yield self._replace(node, str(not value) if isinstance(value, bool) else repr(value + 1))
+                yield self._replace(node, _other(value))
             case ast.Return(value=ast.expr() as value) if not _is_none(value):
                 yield self._replace(value, "None")
                 yield from self._texts(value)
@@ -207,6 +207,12 @@ def _is_left_out(node: ast.AST) -> bool:
         case ast.keyword(arg="strict"):
             return True
     return False
+
+
+def _other(value: bool | int | float) -> str:
+    if isinstance(value, bool):
+        return str(not value)
+    return repr(value + 1 if value + 1 != value else 2 * value)
 
 
 def _may_be_a_type(node: ast.BinOp) -> bool:

@@ -4,6 +4,7 @@ import gzip
 import io
 import re
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -416,3 +417,28 @@ def test_blocks_made_ahead_keep_their_order_and_errors():
     assert [next(some) for _ in range(3)] == [0, 1, 2]
     some.close()  # the thread ends with what it was asked for
     assert len(closed) <= 3 + table.AHEAD + 1
+
+
+DAY = 86_400_000_000  # microseconds
+
+
+@pytest.mark.parametrize(
+    "moments",
+    [
+        [[0, DAY, -DAY], [5 * DAY]],
+        [[DAY], [DAY + 3_600_000_000], [DAY + 1_000_000], [DAY + 1]],  # ever finer
+        [[(2**31 - 1) * 1_000_000, -(2**31) * 1_000_000]],  # the first and the last second that 32 bits hold
+        [[2**31 * 1_000_000]],
+        [[-(2**31) * 1_000_000 - 1_000_000]],
+        [[20_000 * DAY], [2**61 + 1]],
+        [[DAY], [(2**31) * 1_000_000, 1_000_000]],
+    ],
+)
+def test_times_are_kept_to_the_microsecond_whatever_their_unit(moments):
+    rows = purchases.Rows()
+    for some in moments:
+        numbers = np.arange(len(some), dtype=np.int32)
+        rows.add(numbers, numbers + 1, np.array(some, np.int64))
+    found = [(c, i, int(t) * rows.unit) for part in rows.parts() for c, i, t in zip(*part, strict=True)]
+    assert found == [(n, n + 1, moment) for some in moments for n, moment in enumerate(some)]
+    assert rows.count == len(found)

@@ -41,6 +41,14 @@ def test_all_problems_come_at_once():
     assert lines[14].endswith("legal: a whole number from 0 to 4294967295")
 
 
+def test_bounds_are_legal():
+    check_settings(TrainSettings(epochs=1, batch=1, stop_after=0, seed=0, momentum=0, beta2=0, warmup=0, clip=0))
+    check_settings(TrainSettings(seed=2**32 - 1, momentum=0.999999, l1=0, l2=0.0, learning_rate=0))
+    for wrong in ({"epochs": 0}, {"batch": 0}, {"stop_after": -1}, {"seed": -1}, {"momentum": 1.0}, {"l2": -1e-9}):
+        with pytest.raises(NnlibError):
+            check_settings(TrainSettings(**wrong))
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_names_may_be_in_any_case(name):
     check_settings(TrainSettings(optimizer=name.upper(), schedule="Cosine", compat="DSSTNE"))
@@ -74,6 +82,16 @@ def test_cosine_falls_to_zero_at_the_end():
     assert rates(schedule="cosine")[::2] == pytest.approx([0.8, 0.4 * (1 + half), 0.4, 0.4 * (1 - half)])
     found = rates(schedule="cosine", warmup=2.0)
     assert found == pytest.approx([0.2, 0.4, 0.6, 0.8, 0.8, 0.4 * (1 + half), 0.4, 0.4 * (1 - half)])
+
+
+def test_after_the_last_step_the_rate_stays_at_zero():
+    rate = rate_of(TrainSettings(epochs=4, learning_rate=0.8, schedule="cosine"), 0.0, 2)
+    assert [rate(step) for step in (9, 12, 17)] == pytest.approx([0, 0, 0])
+
+
+def test_a_warmup_may_end_within_a_step():
+    found = rates(schedule="cosine", warmup=1.25)  # two steps and a half
+    assert found[2:4] == pytest.approx([0.8, 0.4 * (1 + np.cos(np.pi * 0.5 / 5.5))])
 
 
 def test_cosine_and_decay_multiply():

@@ -264,6 +264,50 @@ def test_each_mistake_names_its_place(path, value, words):
     assert any(words in problem for problem in problems_of(changed(path, value)))
 
 
+@pytest.mark.parametrize(
+    ("path", "good", "bad"),
+    [
+        (["Layers", 1, "ELUAlpha"], [0, 3e38], [-0.1, 4e38]),
+        (["Layers", 1, "Slope"], [0, 1], [-0.1, 1.1]),
+        (["Layers", 1, "SELULambda"], [0, 0.5], [-0.1]),
+        (["Layers", 1, "pDropout"], [0, 0.999], [-0.1, 1]),
+        (["Layers", 1, "WeightNorm"], [0, 0.5], [-0.1]),
+        (["Layers", 1, "DeltaNorm"], [0, 0.5], [-0.1]),
+        (["Layers", 1, "WeightInit", "Scale"], [-1, 0], ["1"]),
+        (["Layers", 1, "SparsenessPenalty"], [{"p": 0, "beta": 0}, {"p": 1, "beta": 9}], [{"p": 1.1}, {"beta": -1}]),
+        (["Layers", 1, "N"], [1, [1, 2, 3, 4], [2**16, 2**14]], [0, [1] * 5, [2**16, 2**15]]),
+        (["Denoising", "p"], [0, 0.999], [-0.1, 1]),
+        (["Decay"], [0, 2], [-0.1]),
+        (["ELUAlpha"], [0, 2], [-0.1]),
+        (["SELULambda"], [0, 2], [-0.1]),
+        (["Slope"], [0, 1], [-0.1, 1.1]),
+        (["Maxout"], [{"k": 1}], [{"k": 0}]),
+        (["LRN"], [{"n": 1, "k": 0, "alpha": -1, "beta": 0}], [{"n": 0}, {"k": "0"}]),
+        (["DeltaBoost"], [{"one": 0, "zero": 0}], [{"one": -1}, {"zero": -1}]),
+        (["ScaledMarginalCrossEntropy", "zeroTarget"], [0, 1], [-0.1, 1.1]),
+        (["ScaledMarginalCrossEntropy", "zeroScale"], [0, 2], [-0.1]),
+        (["Version"], [0.8, 1], [0.6]),
+    ],
+)
+def test_bounds(path, good, bad):
+    for value in good:
+        parse_network(changed(path, value), "n")
+    for value in bad:
+        [problem] = problems_of(changed(path, value))  # once, and at its own place
+        assert problem.removeprefix("network.json: ").startswith(
+            "Layers[1]" if len(path) > 1 and path[0] == "Layers" else path[0]
+        )
+
+
+def test_what_a_file_leaves_out_is_as_in_dsstne(tmp_path):
+    path = tmp_path / "n.json"
+    path.write_text(json.dumps(GOOD | {"LRN": {}, "Maxout": {}}))
+    spec = read_network(path, {})
+    assert (spec.local_response, spec.maxout) == (LocalResponse(2, 5, 0.0001, 0.75), 2)
+    assert (spec.boost, spec.sparseness, spec.decay, spec.compat) == (Boost(1, 1), Sparseness(0, 0), 0, False)
+    assert not parse_network(GOOD, "n").compat
+
+
 def test_slope_has_two_names():
     raw = changed(["Layers", 1, "Slope"], 0.5)
     raw["Layers"][1]["RELUSlope"] = 0.5

@@ -45,3 +45,7 @@ def test_types_are_those_of_the_rows():
     for boolean in (False, True):
         targets = targets_of(rows, boolean)
         assert targets.shares.dtype == targets.per_entry.dtype == np.float32
+
+
+def test_one_entry_is_a_whole_share():
+    assert targets_of(sparse.csr_array(np.eye(2)), True).shares.tolist() == [[1], [1]]

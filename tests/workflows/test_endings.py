@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from workflows.endings import in_words, memory_after, memory_steps
+from workflows.endings import (
+    BY_THE_USER,
+    LEASE,
+    MOST_RELEASES,
+    PASSING,
+    RELEASE_AFTER,
+    in_words,
+    memory_after,
+    memory_steps,
+)
 from workflows.study import Job
 
 GIB = 1 << 30
@@ -30,3 +39,14 @@ def test_memory_stays_where_no_more_may_be_asked_for(most):
     job = Job(memory=4 * GIB, memory_max=most)
     assert memory_steps(job, job.memory) == []
     assert [memory_after(job, times) for times in range(3)] == [4 * GIB] * 3
+
+
+def test_holds_that_may_pass_are_those_of_files_processes_and_transfers():
+    """FailedToCreateProcess to IwdError, InvalidTransferGoAhead, HookPrepareJobFailure, FailedToCheckpoint."""
+    assert set(PASSING) == {*range(6, 15), 18, 19, 36}
+    assert BY_THE_USER == 1 and BY_THE_USER not in PASSING  # UserRequest
+
+
+def test_what_the_readme_promises():
+    """Released up to three times, after 1, 2 and 3 minutes; a machine that vanishes is given up after ten minutes."""
+    assert (MOST_RELEASES, RELEASE_AFTER, LEASE) == (3, 60, 10 * 60)

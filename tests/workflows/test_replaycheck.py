@@ -69,6 +69,12 @@ def test_a_loss_elsewhere_may_be_a_two_hundredth_of_itself_apart(loss, same):
     assert compare(record, value, final=False).same is same  # a value beyond one is a loss
 
 
+@pytest.mark.parametrize(("loss", "same"), [(0.5024, True), (0.5026, False)])
+def test_a_loss_below_one_is_one_by_its_name(loss, same):
+    record, again = replace(RECORD, losses=(0.5,)), replace(AGAIN, result=ELSEWHERE, losses=(loss,))
+    assert compare(record, again, final=False).same is same
+
+
 def test_another_best_epoch_is_excused_elsewhere_only():
     changed = {"best_epoch": 1, "curve": (0.25, 0.5, 0.5), "epochs": 3}
     verdict = compare(RECORD, replace(AGAIN, result=replace(ELSEWHERE, **changed)), final=False)

@@ -38,6 +38,7 @@ PLACES = {("germany", 3): Place("held", "slot1@w1", 5)}
         ("1 <= trial <= 2", [1, 2]),
         ("job == held and priority > 0 and host == 'slot1@w1'", [3]),
         ("won == false and trial == 0", [0]),
+        ("won == true", []),
         ("value / (trial - 1) < 0", [0]),
     ],
 )
@@ -91,6 +92,7 @@ def test_trials_by_number():
 
 
 def test_columns_of_the_queue():
+    assert headings_with_places(["a", "b", "reason"]) == ["a", "b", "job", "machine", "priority", "reason"]
     assert headings_with_places(["trial", "reason"]) == ["trial", "job", "machine", "priority", "reason"]
     cells = with_places([ROWS[0], ROWS[3]], [["0", "r"], ["3", "s"]], PLACES)
     assert cells == [["0", "-", "-", "-", "r"], ["3", "held", "slot1@w1", "5", "s"]]
