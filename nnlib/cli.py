@@ -18,6 +18,7 @@ from nnlib import __version__
 from nnlib.checker import SpecError
 from nnlib.contract import Exit
 from nnlib.errors import MachineError, NnlibError
+from nnlib.oserror import told
 
 GROUPS = {
     "train networks": ("train", "check-gradients"),
@@ -85,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
         return Exit.OK
     except OSError as error:
         code = MachineError.exit_code if error.errno in MACHINES_FAULT else NnlibError.exit_code
-        return _failed(code, f"{error.filename or 'a file'}: {error.strerror or error}")
+        return _failed(code, told(error))
     except MemoryError as error:
         return _failed(MachineError.exit_code, f"out of memory: {error}")
     except ImportError as error:

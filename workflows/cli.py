@@ -13,6 +13,7 @@ import sys
 import traceback
 from typing import Protocol, cast
 
+from nnlib.oserror import told
 from workflows import __version__
 from workflows.errors import RegiondagError
 
@@ -97,8 +98,7 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:  # a folder that may not be written, a full disk: nobody's bug
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"regiondag: {where}{error.strerror or error}", file=sys.stderr)
+        print(f"regiondag: {told(error)}", file=sys.stderr)
         return RegiondagError.exit_code
     except Exception:
         traceback.print_exc()
