@@ -85,6 +85,6 @@ def _refused(path: Path) -> str:
             held = held.parent
         owner = held.owner()
     except (OSError, KeyError):
-        return "; ask its owner for access, or name a file of yours"
+        return "; ask its owner for access, or name one of yours"
     whose = f"it is {owner}'s" if held == path else f"the folder {held} is {owner}'s"
-    return f": {whose}; ask for access, or name a file of yours"
+    return f": {whose}; ask for access, or name one of yours"

@@ -61,7 +61,9 @@ def create_run(
     try:
         runs.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RegiondagError(f"the folder {runs} cannot be made: {told(error)}; choose another with --out") from error
+        raise RegiondagError(
+            f"the folder {runs} cannot be made: {told(error).removeprefix(f'{runs}: ')}; choose another with --out"
+        ) from error
     run = _free_name(runs, config.name)
     with _appearing_at(run.path) as part:
         _Writer(part, run, plan, htcondor, standing, earlier or {}, image).write(progress)
@@ -83,7 +85,8 @@ def _appearing_at(path: Path) -> Iterator[Path]:
         yield part
         part.rename(path)
     except OSError as error:
-        raise RegiondagError(f"{path} could not be written, nothing is left of it: {told(error)}") from error
+        said = told(error).removeprefix(f"{path}: ")
+        raise RegiondagError(f"{path} could not be written, nothing is left of it: {said}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

@@ -149,6 +149,19 @@ def check_out(path: Path | None, inputs: Iterable[Path | str | None] = (), optio
         raise NnlibError(f"{path}: the folder {path.parent} may not be written; name a file in a folder of yours")
 
 
+def check_folder(path: Path | None, option: str) -> None:
+    """Raise NnlibError when files cannot be made in the folder `path`, or it cannot be made: before the work."""
+    if path is None:
+        return
+    there = path
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        raise NnlibError(f"{option}: {there} is a file, legal: a folder, or a name that is still free")
+    if not os.access(there, os.W_OK):
+        raise NnlibError(f"{option}: the folder {there} may not be written; name a folder of yours")
+
+
 def _same_file(one: Path, other: Path) -> bool:
     """Whether two paths lead to one file."""
     try:

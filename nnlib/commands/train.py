@@ -9,7 +9,15 @@ import signal
 import sys
 from pathlib import Path
 
-from nnlib.commands.arguments import add_device, add_hyperparameters, add_threads, check_out, hold_threads, seconds
+from nnlib.commands.arguments import (
+    add_device,
+    add_hyperparameters,
+    add_threads,
+    check_folder,
+    check_out,
+    hold_threads,
+    seconds,
+)
 from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, SCHEDULES, Exit, Metric, TrainSettings
 from nnlib.errors import EvictedError, MachineError
 from nnlib.oserror import told
@@ -108,6 +116,7 @@ def _run_trial(arguments: argparse.Namespace) -> int:
 
 def _train(arguments: argparse.Namespace) -> int:
     check_out(arguments.out, (arguments.network, *arguments.data, *(arguments.valid or ()), arguments.init))
+    check_folder(arguments.checkpoint, "--checkpoint")
     threads = hold_threads(arguments.threads)
     from nnlib import fitting
     from nnlib.devices import AUTO, backend_of

@@ -156,8 +156,16 @@ HEADER = b"region,customer,item,date\n"
     [
         ("p.csv.gz", b"", "p.csv.gz:1: no header; legal: a first line such as region,customer,item,date"),
         ("p.csv.gz", b"region,customer\n", "p.csv.gz:1: cannot be read: it is not gzipped; give it a name without .gz"),
-        ("p.csv", gzip.compress(b"x", mtime=0), "p.csv:1: cannot be read: it is gzipped; give it a name that ends in .gz"),
-        ("p.csv.gz", gzip.compress(HEADER, mtime=0)[:-4], "p.csv.gz:1: cannot be read: it is gzipped and ends too early"),
+        (
+            "p.csv",
+            gzip.compress(b"x", mtime=0),
+            "p.csv:1: cannot be read: it is gzipped; give it a name that ends in .gz",
+        ),
+        (
+            "p.csv.gz",
+            gzip.compress(HEADER, mtime=0)[:-4],
+            "p.csv.gz:2: cannot be read: it is gzipped and ends too early",
+        ),
         ("p.csv", None, "p.csv: is a folder, legal: one table"),
     ],
 )
@@ -271,10 +279,22 @@ def test_descriptions(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("d.csv", gzip.compress(b"item,description\n", mtime=0), "d.csv:1: cannot be read: it is gzipped; give it a name that"),
+        (
+            "d.csv",
+            gzip.compress(b"item,description\n", mtime=0),
+            "d.csv:1: cannot be read: it is gzipped; give it a name that",
+        ),
         ("d.csv", b"item,description\ni001,caf\xe9\n", "legal: UTF-8 text, item,description with a header"),
-        ("d.csv", b"item,description\ni001,caf\xe9\n", "d.csv:2: cannot be read: byte 0xe9 is not UTF-8; save it as UTF-8"),
-        ("d.csv.gz", b"item,description\n", "d.csv.gz:1: cannot be read: it is not gzipped; give it a name without .gz"),
+        (
+            "d.csv",
+            b"item,description\ni001,caf\xe9\n",
+            "d.csv:2: cannot be read: byte 0xe9 is not UTF-8; save it as UTF-8",
+        ),
+        (
+            "d.csv.gz",
+            b"item,description\n",
+            "d.csv.gz:1: cannot be read: it is not gzipped; give it a name without .gz",
+        ),
         ("d.csv", b"", "d.csv: empty; legal: lines of item,description after a header"),
         (
             "d.csv.gz",

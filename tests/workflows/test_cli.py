@@ -13,6 +13,7 @@ from tests.workflows.test_rundir import snapshot
 from workflows import cli
 from workflows.cli import COMMANDS, main
 from workflows.errors import RegiondagError
+from workflows.submission import slash_tmp
 
 ROOT = Path(__file__).parents[2]
 
@@ -114,13 +115,6 @@ def test_a_run_in_slash_tmp_is_not_submitted(study_file, capsys):
         submit_dag(Pool("x", "installed", (25, 0, 0)), RunFolder(Path("/tmp/run-1")), ["germany"])
 
 
-@pytest.fixture
-def outside(tmp_path_factory):
-    """Return a folder outside /tmp, where DAGMan works."""
-    with run_area() as folder:
-        yield folder
-
-
 def test_a_run_in_slash_tmp_is_told_at_once_with_what_to_type(study_file, capsys):
     assert main(["generate", str(study_file), "--htcondor", "23.9"]) == 0
     out, err = capsys.readouterr()
@@ -133,36 +127,37 @@ def test_a_run_in_slash_tmp_is_told_at_once_with_what_to_type(study_file, capsys
         assert f"{run} lies in /tmp" in line and "type: regiondag generate study.yaml --out ~/runs" in line
 
 
-def test_init_in_slash_tmp_says_how_to_generate_elsewhere(tmp_path, outside, capsys):
+def test_init_in_slash_tmp_says_how_to_generate_elsewhere(tmp_path, run_area, capsys):
     assert main(["init", "retail", str(tmp_path / "my study")]) == 0
     err = capsys.readouterr().err
     assert f"cd '{tmp_path}/my study'" in err and "regiondag generate study.yaml --out ~/runs " in err
-    assert main(["init", "retail", str(outside / "retail")]) == 0
+    assert main(["init", "retail", str(run_area / "retail")]) == 0
     assert "--out" not in capsys.readouterr().err.replace("--out data", "")
-    assert main(["init", "retail", str(outside / "my study")]) == 0
+    assert main(["init", "retail", str(run_area / "my study")]) == 0
     assert "regiondag generate study.yaml --out ~/runs " in capsys.readouterr().err
 
 
-def test_dagman_looks_at_letters_and_through_links(tmp_path, outside):
-    (outside / "link").symlink_to(tmp_path)
-    assert f"{tmp_path}/runs lies in /tmp" in slash_tmp(outside / "link" / "runs")
+def test_dagman_looks_at_letters_and_through_links(tmp_path, run_area):
+    (run_area / "link").symlink_to(tmp_path)
+    assert f"{tmp_path}/runs lies in /tmp" in slash_tmp(run_area / "link" / "runs")
     assert "/tmpdata/runs begins with /tmp" in slash_tmp(Path("/tmpdata/runs"))
-    assert slash_tmp(outside) == slash_tmp(Path("/var/tmp/runs")) == ""
+    assert slash_tmp(run_area) == slash_tmp(Path("/var/tmp/runs")) == ""
 
 
 @pytest.mark.parametrize(
-    ("name", "seen"), [("a b", "a space"), ("it's", '"\'"'), ('"', "'\"'"), ("$HOME", "'$'"), ("50%", "'%'"), ("a,b", "','")]
+    ("name", "seen"),
+    [("a b", "a space"), ("it's", '"\'"'), ('"', "'\"'"), ("$HOME", "'$'"), ("50%", "'%'"), ("a,b", "','")],
 )
-def test_a_folder_that_a_dag_cannot_name_is_refused_in_one_line(outside, capsys, name, seen):
-    (outside / name).mkdir()
-    study = write_study(outside / name)
+def test_a_folder_that_a_dag_cannot_name_is_refused_in_one_line(run_area, capsys, name, seen):
+    (run_area / name).mkdir()
+    study = write_study(run_area / name)
     assert main(["generate", str(study)]) == 1
     [line] = capsys.readouterr().err.splitlines()
     assert f"it holds {seen}; legal: letters, digits and . _ / : @ + = ~ -; give another folder: --out ~/runs" in line
-    assert not (outside / name / "runs").exists()
-    assert main(["update", str(study), "--cron", "30 3 * * *", "--out", str(outside / "runs")]) == 1
+    assert not (run_area / name / "runs").exists()
+    assert main(["update", str(study), "--cron", "30 3 * * *", "--out", str(run_area / "runs")]) == 1
     assert "it lies beside study.yaml: move the study into a folder with such a path" in capsys.readouterr().err
-    assert main(["generate", str(study), "--out", str(outside / "runs"), "--quiet"]) == 0
+    assert main(["generate", str(study), "--out", str(run_area / "runs"), "--quiet"]) == 0
 
 
 def test_a_python_that_a_dag_cannot_name_is_refused(study_file, monkeypatch, capsys):
@@ -203,7 +198,9 @@ def test_a_study_that_is_a_folder_is_told_with_the_file_in_it(study_file, tmp_pa
 def test_a_missing_network_is_told_with_the_files_beside_it(tmp_path, capsys):
     study = write_study(tmp_path, STUDY.replace("network.json", "netwrk.json"))
     assert main(["validate", str(study)]) == 2
-    there = f"{tmp_path}/netwrk.json': No such file or directory; there is: {tmp_path}/network.json; legal: DSSTNE's JSON"
+    there = (
+        f"{tmp_path}/netwrk.json': No such file or directory; there is: {tmp_path}/network.json; legal: DSSTNE's JSON"
+    )
     assert f"study.yaml:5: network: seen '{there}\n" in capsys.readouterr().err
     (tmp_path / "network.json").write_text("")
     assert main(["validate", str(write_study(tmp_path / "b").with_name("study.yaml"))]) == 0
