@@ -47,9 +47,7 @@ def _path_of(error: OSError) -> Path | None:
     name = error.filename2 if error.errno in FULL and error.filename2 else error.filename
     if not name or isinstance(name, int):
         return None
-    path = Path(os.fsdecode(name))
-    whole = re.fullmatch(r"\.(.+?)(\.\d+)?\.part", path.name)
-    return path.with_name(whole[1]) if whole else path
+    return Path(*(re.sub(r"^\.(.+?)(\.\d+)?\.part$", r"\1", part) for part in Path(os.fsdecode(name)).parts))
 
 
 def _missing(path: Path) -> str:

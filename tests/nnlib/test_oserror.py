@@ -65,6 +65,7 @@ def test_what_may_not_be_written_names_the_folder_and_never_a_part(here, name):
 def test_a_full_disk_names_what_was_written_and_not_what_was_read():
     words = os.strerror(errno.ENOSPC)
     assert told(OSError(errno.ENOSPC, words, "from", None, "to")) == f"to: {words}; make room and try again"
+    assert told(OSError(errno.ENOSPC, words, "from", None, "/.to.7.part/x")).startswith("/to/x: ")
     assert told(OSError(errno.ENOSPC, words)) == f"{words}; make room and try again"
 
 

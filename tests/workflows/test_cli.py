@@ -184,6 +184,24 @@ def test_what_is_no_run_directory_is_told_with_the_nearest(study_file, tmp_path,
     assert f"{run}/manifest.json: damaged, not JSON" in capsys.readouterr().err
 
 
+def test_champions_of_no_run_are_refused(study_file, tmp_path, capsys):
+    assert main(["generate", str(study_file), "--champions", str(tmp_path / "rums")]) == 1
+    assert f"{tmp_path}/rums: No such file or directory; check the name\n" in capsys.readouterr().err
+    assert main(["generate", str(study_file), "--champions", str(tmp_path)]) == 1
+    assert "legal for --champions: a finished run of it, or none" in capsys.readouterr().err
+
+
+def test_an_example_that_fills_the_disk_is_told_with_the_file_that_was_written(tmp_path, monkeypatch, capsys):
+    def full(source, copy):
+        raise OSError(28, "No space left on device", str(source), None, str(copy))
+
+    monkeypatch.setattr("shutil.copyfile", full)
+    assert main(["init", "retail", str(tmp_path / "retail")]) == 1
+    assert capsys.readouterr().err == (
+        f"regiondag: {tmp_path}/retail/DATA.md: No space left on device; make room and try again\n"
+    )
+
+
 def test_a_study_that_is_a_folder_is_told_with_the_file_in_it(study_file, tmp_path, capsys):
     assert main(["validate", str(tmp_path)]) == 2
     assert f"{tmp_path}: is a folder, legal: a file that holds a study; give the file in it: {study_file}" in (

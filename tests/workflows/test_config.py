@@ -155,7 +155,7 @@ HIDDEN = "hidden: {int: [2, 8], log: true}"
         ("method: bayes", "method: bayes\n  schedule: loops", ["search.schedule", "legal: rounds or lanes"]),
         ("method: bayes", "method: bayes\n  prune: all", ["search.prune", "legal: none, median or asha"]),
         ("method: bayes", "method: bayes\n  budget: 3", ["search.budget", "a duration such as"]),
-        ("metric: ndcg@5", "metric: ndgc@5", ["metric", "ndgc@5"]),
+        ("metric: ndcg@5", "metric: ndgc@5", ["metric: seen 'ndgc@5', legal: p@K, recall@K, ndcg@K"]),
         ("metric: ndcg@5", "metric: ndcg@5\nminimize: loss", ["minimize", "give one of the two"]),
         ("hidden: {int: [2, 8], log: true}", "hidden: {int: [0, 8], log: true}", ["hidden.int", "above 0"]),
         ("hidden: {int: [2, 8], log: true}", "hiden: {int: [2, 8]}", ["nothing uses 'hiden'", "did you mean 'hidden'"]),

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import write_atomically
-from nnlib.oserror import reason_of
 from workflows.errors import UsageError
 
 
@@ -80,7 +79,7 @@ def read_disk_image(path: Path) -> DiskImage:
         values.pop("hash")
         manifest = Manifest(**values)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        seen = reason_of(error) if isinstance(error, OSError) else "is damaged"
+        seen = error.strerror if isinstance(error, OSError) else "is damaged"
         raise UsageError(
             f"{path}: no image that regiondag baked: {folder}/manifest.json: {seen}; "
             "`regiondag bake image` makes one and prints its folder"

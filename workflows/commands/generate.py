@@ -152,10 +152,14 @@ def _version(wanted: str | None, pool: Pool | None) -> tuple[int, int, int]:
 
 def _standing(wanted: str | None, earlier: Sequence[RunFolder], slugs: list[str]) -> dict[str, Standing]:
     from workflows.names import RunFolder
+    from workflows.report import read_manifest
     from workflows.standing import find_standing, standing_of
 
     if wanted == "none":
         return {}
     if wanted is None:
         return find_standing(earlier, slugs)
-    return standing_of(RunFolder(Path(wanted)), slugs)
+    run = RunFolder(Path(wanted))
+    if not run.path.is_dir():
+        read_manifest(run)  # which says what is there instead
+    return standing_of(run, slugs)

@@ -305,7 +305,11 @@ def test_old_images_go_but_not_those_in_use():
         (["pool", "exec", "--", "true"], 5, "no pool called 'default' runs"),
         (["pool", "up", "--simulate-gpus", "-1"], 2, "--simulate-gpus -1"),
         (["pool", "up", "--name", "No"], 2, "pool name 'No'"),
-        (["pool", "up", "--name", "x", "--config", "/absent"], 2, "--config /absent: cannot be read"),
+        (
+            ["pool", "up", "--name", "x", "--config", "/absent"],
+            2,
+            "--config /absent: No such file or directory; check the name; legal: a file of HTCondor's",
+        ),
         (["pool", "status"], 5, "regiondag pool up"),
         (["pool", "down"], 5, "was ever started here"),
         (["pool", "logs", "-n", "-3"], 2, "cannot be negative"),
