@@ -113,8 +113,7 @@ def read_spec(path: Path) -> RegionSpec:
     except (KeyError, TypeError, ValueError) as error:
         seen = f"it lacks {error}" if isinstance(error, KeyError) else "it is damaged"
         raise RegiondagError(
-            f"{path}: cannot be read as a region of this version: {seen}, or of another version, whose regiondag reads "
-            f"it{RESTORE}"
+            f"{path}: cannot be read as a region of this version: {seen}, or was made by another one{RESTORE}"
         ) from error
 
 

@@ -184,6 +184,24 @@ def test_what_is_no_run_directory_is_told_with_the_nearest(study_file, tmp_path,
     assert f"{run}/manifest.json: damaged, not JSON" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("[]", "it is damaged, or was made by another one"),
+        ("{}", "it lacks 'study', or was made by another one"),
+        (None, "region.json: cannot be read: No such file or directory"),
+    ],
+)
+def test_a_damaged_region_is_told_without_words_of_pythons(study_file, capsys, text, seen):
+    assert main(["generate", str(study_file), "--quiet"]) == 0
+    run = capsys.readouterr().out.strip()
+    file = Path(run, "regions", "germany", "region.json")
+    file.unlink() if text is None else file.write_text(text)
+    assert main(["study", "show", run]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert seen in line and line.endswith("; restore it from a copy, or generate the run anew") and "Error" not in line
+
+
 def test_champions_of_no_run_are_refused(study_file, tmp_path, capsys):
     assert main(["generate", str(study_file), "--champions", str(tmp_path / "rums")]) == 1
     assert f"{tmp_path}/rums: No such file or directory; check the name\n" in capsys.readouterr().err
