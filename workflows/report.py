@@ -183,7 +183,7 @@ def _champion(folder: RegionFolder) -> dict[str, Any] | None:
         return dict(json.loads(folder.champion_metrics.read_bytes())["hyperparameters"])
     except (KeyError, TypeError, ValueError) as error:
         raise RegiondagError(
-            f"{folder.champion_metrics} is damaged ({error!r}); restore it, or make it again: "
+            f"{folder.champion_metrics} is damaged: no JSON with `hyperparameters`; restore it, or make it again: "
             f"regiondag trial rerun {folder.run.path} {folder.path.name} final --force, and submit the DAG"
         ) from error
 

@@ -125,7 +125,9 @@ def test_dead_and_stopped_pools_are_told_apart(monkeypatch):
 
 def test_a_folder_the_pool_cannot_see():
     pool = Pool("p", "embedded", (23, 9, 6), enter=("enter",), visible=(Path("/home"),))
-    with pytest.raises(PoolError, match=r"'p' cannot see /opt/x; it sees /home\. Work below .*down --name p; .*up --name p$"):
+    with pytest.raises(
+        PoolError, match=r"'p' cannot see /opt/x; it sees /home\. Work below .*down --name p; .*up --name p$"
+    ):
         pool.command(["true"], Path("/opt/x"))
     assert pool.command(["true", "a b"], Path("/home/me"))[-2:] == ["true", "a b"]
 
