@@ -17,6 +17,7 @@ from nnlib import __version__
 from nnlib.checker import SpecError
 from nnlib.contract import Exit
 from nnlib.errors import MachineError, NnlibError
+from nnlib.oserror import describe
 from nnlib.process import missing_package, run_flushed, tell
 
 GROUPS = {
@@ -81,7 +82,7 @@ def main(argv: list[str] | None = None) -> int:
         return _failed(getattr(error, "exit_code", NnlibError.exit_code), str(error))
     except OSError as error:
         code = MachineError.exit_code if error.errno in MACHINES_FAULT else NnlibError.exit_code
-        return _failed(code, f"{error.filename or 'a file'}: {error.strerror or error}")
+        return _failed(code, describe(error))
     except MemoryError as error:
         return _failed(MachineError.exit_code, f"out of memory: {error}")
     except ImportError as error:

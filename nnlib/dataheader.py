@@ -104,6 +104,8 @@ def read_headers(file: File) -> tuple[Header, ...]:
 def integer(file: File, name: str) -> int:
     """Return an attribute that is a whole number."""
     value = file.attributes.get(name)
+    if value is None and "layers" in file.attributes:
+        raise DataError(f"{file.path.name}: is a model, legal: data, such as `nnlib import` writes")
     if value is None:
         raise DataError(f"{file.path.name}: attribute {name} is missing; this is not a DSSTNE data file")
     if np.ndim(value) or not np.issubdtype(np.asarray(value).dtype, np.integer):

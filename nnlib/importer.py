@@ -17,7 +17,7 @@ from nnlib.datafile import Begun, begin_data, write_data
 from nnlib.errors import DataError
 from nnlib.histories import LEAST_VALIDATED, MIN_ITEMS, PARTS, RegionParts, check_slugs, histories
 from nnlib.progress import reading
-from nnlib.purchases import UNREADABLE, Columns, load, opened
+from nnlib.purchases import UNREADABLE, Columns, lines_read, load, opened, unreadable
 
 ITEMS_FILE = "items.csv"
 NAMES_FILE = ".names.part"  # while the import runs
@@ -47,8 +47,12 @@ def import_purchases(
             raise DataError(
                 f"{read}: would be replaced by the {ITEMS_FILE} of this import, legal for --out: a new folder"
             )
+    if table.is_dir():
+        raise DataError(f"{table}: is a folder, legal: one table, .csv or .tsv, also .gz")
     with reading(table.stat().st_size, "rows") as report:
         purchases = load(table, columns, report)
+    if not purchases.customers:
+        raise DataError(f"{table.name}: no line after the header; legal: one purchase a line")
     history = histories(purchases, min_items)
     unknown = sorted(set(regions) - set(history.regions))
     if unknown:
@@ -90,7 +94,11 @@ def _all_or_nothing(out: Path) -> Iterator[tuple[Path, list[str]]]:
     new = not target.exists()
     part = target.with_name(f".{target.name}.part") if new else target / ".import.part"
     shutil.rmtree(part, ignore_errors=True)  # of an import that was killed
-    part.mkdir(parents=True)
+    try:
+        part.mkdir(parents=True)
+    except OSError as error:
+        error.filename = str(out)
+        raise
     try:
         yield part, replaced
         if new:
@@ -129,8 +137,11 @@ def _descriptions(path: Path) -> dict[str, str]:
                     found[row[0]] = row[1]
     except UNREADABLE as error:
         raise DataError(
-            f"{path.name}:{line + 1}: cannot be read: {error}; legal: UTF-8 text, item,description with a header"
+            f"{path.name}:{line + 1 + lines_read(error)}: cannot be read: {unreadable(error)}; "
+            "legal: UTF-8 text, item,description with a header"
         ) from error
+    if not line:
+        raise DataError(f"{path.name}: empty; legal: lines of item,description after a header")
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import threading
 import weakref
@@ -160,9 +161,23 @@ def _readable(path: Path, name: str = "") -> Iterator[None]:
     except (OSError, RuntimeError, AttributeError, UnicodeDecodeError, ValueError, KeyError, IndexError) as error:
         if isinstance(error, OSError) and error.errno and error.errno > 0:
             raise
-        reason = str(error).partition(": '")[0]
+        reason = (isinstance(error, OSError) and error.strerror) or str(error).partition(": '")[0]
         what = f"variable {name} cannot be read" if name else "not a readable NetCDF file"
-        raise DataError(f"{path.name}: {what} ({reason}); make or copy it again") from error
+        raise DataError(f"{path.name}: {what} ({_seen(path) or reason}); make or copy it again") from error
+
+
+def _seen(path: Path) -> str:
+    """Say what an unreadable file is, where that can be seen from outside; empty where it cannot."""
+    try:
+        with path.open("rb") as raw:
+            begin = raw.read(1024)
+    except OSError:
+        return ""
+    if not begin:
+        return "it is empty"
+    if begin.startswith(b"\x1f\x8b"):
+        return "it is gzipped"
+    return "it is a text file" if re.fullmatch(rb"[\t\r\n -~]+", begin) else ""
 
 
 def write(path: Path, content: Content, begun: Path | None = None) -> None:

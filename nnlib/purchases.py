@@ -26,6 +26,7 @@ from nnlib.table import NotPlainError, ahead, read_fields
 from nnlib.texts import Texts
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
+GZIPPED = b"\x1f\x8b"
 UNREADABLE = (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error)
 OPTIONS = ("--region-column", "--customer-column", "--item-column", "--time-column")
 TOGETHER = 1 << 17  # purchases that are looked at together
@@ -124,11 +125,12 @@ def read_purchases(
 
     The table is CSV (.csv) or TSV (.tsv), also gzipped (.gz), UTF-8, with a header. Times are ISO 8601.
     """
-    line = 1
+    line = 0
     try:
         with opened(path) as file:
             rows = csv.reader(file, delimiter=_delimiter(path), strict=True)
             header = next(rows, [])
+            line = rows.line_num
             places = _places(columns.names, header, path)
             moments: dict[str, int] = {}  # few of the many dates differ
             for row in rows:
@@ -146,7 +148,7 @@ def read_purchases(
                     report(0, line)
                 yield region, customer, item, moments[time]
     except UNREADABLE as error:
-        raise DataError(f"{path.name}:{line + 1}: cannot be read: {error}") from error
+        raise DataError(f"{path.name}:{line + 1 + lines_read(error)}: cannot be read: {unreadable(error)}") from error
 
 
 def gathered(rows: Iterable[tuple[str, str, str, int]]) -> Purchases:
@@ -167,6 +169,27 @@ def opened(path: Path) -> io.TextIOBase:
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     return path.open(encoding="utf-8-sig", newline="")
+
+
+def unreadable(error: Exception) -> str:
+    """Say what is wrong with a table of which reading raised one of UNREADABLE, and what to do."""
+    if isinstance(error, UnicodeDecodeError):
+        if error.object[:2] == GZIPPED:
+            return "it is gzipped; give it a name that ends in .gz"
+        if 0 in error.object[: error.start + 1024]:
+            return "it is no text; export it as CSV"
+        byte = error.object[error.start]
+        return f"byte {byte:#04x} is not UTF-8; save it as UTF-8, or: iconv -f ISO-8859-1 -t UTF-8 FILE > NEW"
+    if isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in str(error):
+        return "it is not gzipped; give it a name without .gz"
+    if isinstance(error, EOFError | gzip.BadGzipFile | zlib.error):
+        return "it is gzipped and ends too early, or is damaged; copy or make it again"
+    return f"{error}; legal: CSV with quotes as in RFC 4180"
+
+
+def lines_read(error: Exception) -> int:
+    """Return how many whole lines stand before a byte that is not UTF-8, in what was read with it at once."""
+    return error.object[: error.start].count(b"\n") if isinstance(error, UnicodeDecodeError) else 0
 
 
 def _load_blocks(path: Path, columns: Columns, report: Report) -> Purchases:
@@ -232,6 +255,8 @@ def _is_short(values: Longs) -> bool:
 
 def _places(names: Sequence[str], header: Sequence[str], path: Path) -> list[int]:
     """Return where each of the columns is; DataError for all that are missing."""
+    if not any(header):
+        raise DataError(f"{path.name}:1: no header; legal: a first line such as {_delimiter(path).join(names)}")
     problems = [
         f"{path.name}:1: no column {name!r}, there are: {', '.join(header) or 'none'}; "
         f"name the right one with {option}{nearest(name, header)}"
@@ -254,5 +279,5 @@ def _moment(time: str, path: Path, line: int, column: str) -> int:
 def _delimiter(path: Path) -> str:
     suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
     if suffix.lower() not in DELIMITERS:
-        raise DataError(f"{path.name}: the name's ending is not legal, legal: .csv, .tsv, .csv.gz, .tsv.gz")
+        raise DataError(f"{path}: the name's ending is not legal, legal: .csv, .tsv, .csv.gz, .tsv.gz")
     return DELIMITERS[suffix.lower()]

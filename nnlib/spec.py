@@ -83,6 +83,8 @@ def read_json(path: Path) -> Any:
     except RecursionError as error:
         raise SpecError([f"{path.name}: brackets are nested too deeply, legal: up to {MOST_NESTED}"]) from error
     except json.JSONDecodeError as error:
+        if not text.strip():
+            raise SpecError([f"{path.name}: empty, legal: a network as DSSTNE's JSON"]) from error
         raise SpecError([f"{path.name}:{error.lineno}:{error.colno}: not JSON: {error.msg}"]) from error
     except ValueError as error:  # Python reads no integer of more than a few thousand digits
         raise SpecError([f"{path.name}: {error}"]) from error
@@ -116,7 +118,8 @@ def substitute(raw: Any, values: Mapping[str, Value], file: str = "network") -> 
     """Return a copy of `raw` with every `"$name"` replaced; SpecError names those without a value."""
     known = ", ".join(sorted(values)) or "none"
     problems = [
-        f'{file}: {path}: "${name}" has no value{nearest(name, values)}; hyperparameters with one: {known}'
+        f'{file}: {path}: "${name}" has no value{nearest(name, values)}; hyperparameters with one: {known}; '
+        f"nnlib's option --set {name}=VALUE gives it one"
         for name, path in placeholders(raw).items()
         if name not in values
     ]

@@ -112,6 +112,7 @@ FROM_NNLIB = {
     "nnlib.merge",
     "nnlib.errors",
     "nnlib.checkpoint",
+    "nnlib.oserror",
     "nnlib.process",
 }
 HEAVY = {

@@ -12,6 +12,7 @@ import sys
 import traceback
 from typing import Protocol, cast
 
+from nnlib.oserror import describe
 from nnlib.process import missing_package, run_flushed, tell
 from workflows import __version__
 from workflows.errors import RegiondagError
@@ -91,8 +92,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, "interrupted")
     except OSError as error:  # a folder that may not be written, a full disk: nobody's bug
-        where = f"{error.filename}: " if error.filename else ""
-        return _failed(RegiondagError.exit_code, f"{where}{error.strerror or error}")
+        return _failed(RegiondagError.exit_code, describe(error))
     except Exception as error:
         if isinstance(error, ImportError) and (what := missing_package(error)):
             return _failed(RegiondagError.exit_code, what)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from nnlib import spec
 from nnlib.contract import slug_of
+from nnlib.oserror import reason_of
 from workflows import schema, sections
 from workflows.errors import ConfigError
 from workflows.names import PARTS
@@ -26,6 +27,7 @@ START_KEYS = ("init", "neighbour")
 TOP_LEVEL_KEYS = ("study", "regions", "network", "limits", "pooled", *START_KEYS, *SECTION_KEYS)
 REGION_KEYS = ("name", "data", "network", *START_KEYS, *SECTION_KEYS)
 MAX_NAME = 200
+FEW_SETS = 3
 
 
 def load_config(path: Path) -> Config:
@@ -209,10 +211,12 @@ class _RegionReader:
         base = _stem(self.folder / stem)
         files = {part: base.with_name(f"{base.name}.{part}.nc") for part in PARTS}
         missing = [file for part, file in files.items() if part != "final" and not file.is_file()]
-        for file in missing:
+        if missing:
+            several = "".join(f", .{file.name.removeprefix(base.name + '.')}" for file in missing[1:])
             self.problems.add(
                 own.where("data"),
-                f"seen {stem!r}, but there is no file {file}; `nnlib import` writes such sets",
+                f"seen {stem!r}, but there is no file {missing[0]}{several}; `nnlib import` writes such sets"
+                f"{_nearest_set(base)}",
             )
         return {part: file for part, file in files.items() if file.is_file()}
 
@@ -226,7 +230,7 @@ class _RegionReader:
         try:
             raw_network = spec.read_json(region.network)
         except OSError as error:
-            self.problems.add(where, f"seen {str(region.network)!r}, which cannot be read: {error.strerror}")
+            self.problems.add(where, f"seen {str(region.network)!r}: {reason_of(error)}; legal: DSSTNE's JSON")
             return
         except spec.SpecError as error:
             for problem in error.problems:
@@ -272,6 +276,14 @@ def _network_problems(raw_network: Any, values: dict[str, Any], region: Region) 
     except spec.SpecError as error:
         return error.problems
     return []
+
+
+def _nearest_set(base: Path) -> str:
+    """Name the set beside a missing one that may be meant; of a few, all of them."""
+    found = sorted(file.name.removesuffix(".train.nc") for file in base.parent.glob("*.train.nc"))
+    if len(found) <= FEW_SETS and found:
+        return f"; there is: {', '.join(str(base.with_name(f'{name}.nc')) for name in found)}"
+    return schema.nearest(base.name, found)
 
 
 def _study_name(value: Any) -> str:

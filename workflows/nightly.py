@@ -13,6 +13,7 @@ from workflows.pool import NAME_VARIABLE
 from workflows.pool.sandbox import SEARCH_PATH
 from workflows.render import render_nightly
 from workflows.resources import resource_dir
+from workflows.submit_syntax import check_path
 from workflows.submit_syntax import path as submit_path
 
 KEPT = ("PYTHONPATH", "CONDOR_CONFIG", "LANG", "LC_ALL")  # variables that the job takes from who writes it
@@ -49,6 +50,7 @@ def write_nightly(
     folder: NightlyFolder, study: str, schedule: Mapping[str, str], arguments: Sequence[str], environment: Sequence[str]
 ) -> None:
     """Write the submit file of a job that runs `regiondag update ARGUMENTS` at the times of `schedule`."""
+    check_path(folder.path, "it lies beside study.yaml: move the study into a folder with such a path")
     script = resource_dir("scripts") / "dag" / "nightly.sh"
     code = Path(__file__).resolve().parents[1]
     text = render_nightly(

@@ -15,6 +15,8 @@ from workflows.journal import CANCELLED, FAILED, History
 from workflows.space import Point, parameter_from_json, parameter_to_json
 from workflows.study import Job, Region, Search, Start
 
+RESTORE = "; restore it from a copy, or generate the run anew"
+
 
 @dataclass(frozen=True, slots=True)
 class RegionSpec:
@@ -106,8 +108,13 @@ def read_spec(path: Path) -> RegionSpec:
             job=Job(**raw.get("job", {})),
             deadline=raw.get("deadline", 0),
         )
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise RegiondagError(f"{path}: cannot be read as a region of this version: {error!r}") from error
+    except OSError as error:
+        raise RegiondagError(f"{path}: cannot be read: {error.strerror}{RESTORE}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        seen = f"it lacks {error}" if isinstance(error, KeyError) else "it is damaged"
+        raise RegiondagError(
+            f"{path}: cannot be read as a region of this version: {seen}, or was made by another one{RESTORE}"
+        ) from error
 
 
 def _read_search(raw: Mapping[str, Any]) -> Search:

@@ -29,6 +29,7 @@ from nnlib.contract import (
     trial_from_json,
 )
 from nnlib.epochlog import read_epochs
+from nnlib.oserror import reason_of
 from workflows.errors import PoolError, RegiondagError, UsageError
 from workflows.journal import Journal, Settled
 from workflows.names import NodeName, RegionFolder, RunFolder
@@ -92,7 +93,11 @@ def find_case(run: RunFolder, slug: str, number: int | None, digests: Mapping[st
     try:
         trial = trial_from_json((place / TRIAL_FILE).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ContractError) as error:
-        raise RegiondagError(f"{place / TRIAL_FILE}: cannot be read, so nothing can be trained: {error}") from None
+        said = reason_of(error) if isinstance(error, OSError) else error
+        raise RegiondagError(
+            f"{place / TRIAL_FILE}: cannot be read, so nothing can be trained: {said}; `regiondag verify` lists all "
+            "changes"
+        ) from None
     result, digest = _result(place / RESULT_FILE)
     record = Record(settled, result, digest, _losses(place), _digest(place / MODEL_FILE))
     archive = _archive(run, digests, result)
@@ -127,7 +132,7 @@ def _archive(run: RunFolder, digests: Mapping[str, str], result: Result | None) 
     if not fitting:
         raise RegiondagError(
             f"the trial was trained by code with the sha256 {wanted[:12]}, which the run does not have; "
-            f"it has {', '.join(archives) or 'none'}"
+            f"it has {', '.join(archives) or 'none'}; restore it, or `regiondag trial rerun` trains it anew"
         )
     path = run.path / fitting[0]
     _check_digest(path, archives[fitting[0]], "manifest.json")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from nnlib.contract import write_atomically
+from nnlib.oserror import describe
 from workflows.errors import RegiondagError
 from workflows.journal import History, Journal
 from workflows.machines import SICK_AFTER, read_failures, sick
@@ -107,9 +111,14 @@ def read_manifest(run: RunFolder) -> dict[str, Any]:
             f"{error.filename} may not be read by you: a run directory is its owner's alone, who can share it with: "
             f"chmod -R go+rX {run.path}"
         ) from error
-    except (OSError, ValueError) as error:
+    except (FileNotFoundError, NotADirectoryError):
+        raise RegiondagError(_no_run(run.path)) from None
+    except OSError as error:
+        raise RegiondagError(describe(error)) from error
+    except ValueError as error:
         raise RegiondagError(
-            f"{run.path} is not a run directory ({error}); `regiondag generate study.yaml` makes one"
+            f"{run.manifest}: damaged, not JSON ({error}); restore it from a backup, or make the run anew: "
+            "`regiondag generate study.yaml`"
         ) from error
     missing = [key for key in MANIFEST_KEYS if not isinstance(raw, dict) or key not in raw]
     if missing:
@@ -118,6 +127,21 @@ def read_manifest(run: RunFolder) -> dict[str, Any]:
             "`regiondag generate study.yaml` makes one"
         )
     return raw
+
+
+def _no_run(path: Path) -> str:
+    """Say what a path is in place of a run directory, and name the runs that lie near it."""
+    if not path.exists():
+        return describe(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)))
+    if not path.is_dir():
+        seen = f"{path} is a file, not a run directory"
+        path = path.parent
+    else:
+        seen = f"{path} is not a run directory, it has no {RunFolder(path).manifest.name}"
+    runs = sorted([*path.glob("run-*/manifest.json"), *path.glob("runs/run-*/manifest.json")], key=os.path.getmtime)
+    if runs:
+        return f"{seen}; the newest one near it: {runs[-1].parent}"
+    return f"{seen}; `regiondag generate study.yaml` makes one and prints its path"
 
 
 def _pictures(run: RunFolder, slug: str) -> tuple[str, ...]:
@@ -159,7 +183,7 @@ def _champion(folder: RegionFolder) -> dict[str, Any] | None:
         return dict(json.loads(folder.champion_metrics.read_bytes())["hyperparameters"])
     except (KeyError, TypeError, ValueError) as error:
         raise RegiondagError(
-            f"{folder.champion_metrics} is damaged ({error!r}); restore it, or make it again: "
+            f"{folder.champion_metrics} is damaged: no JSON with `hyperparameters`; restore it, or make it again: "
             f"regiondag trial rerun {folder.run.path} {folder.path.name} final --force, and submit the DAG"
         ) from error
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import sha256_of
+from nnlib.oserror import describe
 from nnlib.spec import read_json
 from workflows import names
 from workflows.bundle import archives_of, manager_archive, worker_archive
@@ -31,7 +32,7 @@ from workflows.space import Point
 from workflows.standing import Standing, hyperparameters_of
 from workflows.starts import without_champions
 from workflows.study import Config, Region
-from workflows.submit_syntax import path as dag_path
+from workflows.submit_syntax import check_path
 
 SCRIPTS = ("pre.sh", "post.sh", "train.sh")
 
@@ -55,12 +56,13 @@ def create_run(
     """
     plan = build_plan(without_champions(config, standing))
     runs = runs.resolve()
-    dag_path(runs)  # say so before anything is written
+    check_path(runs, "give another folder: --out ~/runs")  # say so before anything is written
+    check_path(sys.executable, "install regiondag in an environment (python -m venv) with such a path")
     try:
         runs.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RegiondagError(
-            f"the folder {runs} cannot be made ({error.strerror}); choose another with --out"
+            f"the folder {runs} cannot be made: {describe(error).removeprefix(f'{runs}: ')}; choose another with --out"
         ) from error
     run = _free_name(runs, config.name)
     with _appearing_at(run.path) as part:
@@ -83,7 +85,8 @@ def _appearing_at(path: Path) -> Iterator[Path]:
         yield part
         part.rename(path)
     except OSError as error:
-        raise RegiondagError(f"{path} could not be written, nothing is left of it: {error}") from error
+        said = describe(error).removeprefix(f"{path}: ")
+        raise RegiondagError(f"{path} could not be written, nothing is left of it: {said}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

@@ -237,7 +237,10 @@ def _read_space(section: Section) -> Space:
 
 def _ranking_metric(value: Any) -> str:
     """Return the metric as results spell it: `P@10` and `precision@10` are `p@10`."""
-    name = spec.canonical_metric(schema.text(value))
+    try:
+        name = spec.canonical_metric(schema.text(value))
+    except ValueError:
+        raise ValueError from None  # what is legal here is said once, by the caller
     if name == "loss":
         raise ValueError
     return name

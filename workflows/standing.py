@@ -50,7 +50,10 @@ def standing_of(run: RunFolder, slugs: Iterable[str]) -> dict[str, Standing]:
     """Return the champions of one run; RegiondagError when it has none at all."""
     found = {slug: standing for slug in slugs if (standing := champion_of(run, slug))}
     if not found:
-        raise RegiondagError(f"{run.path} holds no champion of any region of this study (--champions)")
+        raise RegiondagError(
+            f"{run.path} holds no champion of any region of this study; legal for --champions: a finished run of it, "
+            "or none"
+        )
     return found
 
 

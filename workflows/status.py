@@ -12,7 +12,7 @@ from workflows.daglog import DagState, read_dag_log
 from workflows.errors import PoolError
 from workflows.journal import History, Journal
 from workflows.names import RegionFolder, RunFolder, dagman_file, parse_node
-from workflows.pool import Pool
+from workflows.pool import Pool, why_absent
 from workflows.regionspec import read_spec
 from workflows.report import read_manifest
 
@@ -56,12 +56,12 @@ class RunStatus:
         return self.dag in ("ended", "removed", CRASHED)
 
 
-def read_status(run: RunFolder, pool: Pool | None) -> RunStatus:
-    """Read journals, DAGMan's event log and the queue."""
+def read_status(run: RunFolder, pool: Pool | None, pool_name: str | None = None) -> RunStatus:
+    """Read journals, DAGMan's event log and the queue; `pool_name` is how a missing pool was asked for."""
     manifest = read_manifest(run)
     slugs = list(manifest["regions"])
     dags = _dags(run, slugs)
-    note = "" if pool else "no pool is running here: what is in the queue is not known"
+    note = "" if pool else f"what is in the queue is not known: {why_absent(pool_name)}"
     jobs: list[condor.QueuedJob] = []
     if pool is not None:
         try:

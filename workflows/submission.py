@@ -16,7 +16,8 @@ from workflows.names import DAGMAN_CRASHED, NodeName, RunFolder, dagman_file
 from workflows.pool import Pool, other_pools
 
 LEAVING = 60.0  # seconds a removed DAGMan gets to write its rescue file and go
-SLASH_TMP = Path("/tmp")  # noqa: S108 (DAGMan refuses logs there, as they may not survive a reboot)
+# DAGMan refuses logs there, as they may not survive a reboot. It compares letters, so /tmpdata is refused, too.
+SLASH_TMP = "/tmp"  # noqa: S108
 
 
 def submit_dag(pool: Pool, run: RunFolder, slugs: Iterable[str], only: str | None = None) -> int:
@@ -47,10 +48,20 @@ def submit_dag(pool: Pool, run: RunFolder, slugs: Iterable[str], only: str | Non
     return pool.run(["condor_submit_dag", *again, str(dag)], cwd=dag.parent).returncode
 
 
-def refuse_slash_tmp(path: Path) -> None:
+def slash_tmp(path: Path, command: str = "regiondag generate study.yaml") -> str:
+    """Say that DAGMan would not work in a run, or a folder of runs, and what to type; nothing where it would."""
+    real = path.resolve()
+    if not str(real).startswith(SLASH_TMP):
+        return ""
+    seen = "lies in" if real.is_relative_to(SLASH_TMP) else "begins with"
+    return f"{real} {seen} {SLASH_TMP}, where DAGMan refuses to work; type: {command} --out ~/runs"
+
+
+def refuse_slash_tmp(path: Path, command: str = "regiondag generate study.yaml") -> None:
     """Raise RegiondagError for a run, or a folder of runs, in which DAGMan would not work."""
-    if path.is_relative_to(SLASH_TMP):
-        raise RegiondagError(f"{path} lies in /tmp, where DAGMan refuses to work; generate it elsewhere (--out)")
+    said = slash_tmp(path, command)
+    if said:
+        raise RegiondagError(said)
 
 
 def refuse_while_in_progress(pool: Pool | None, run: RunFolder, slugs: Iterable[str]) -> None:

@@ -28,12 +28,21 @@ def path(value: object) -> str:
     '/data/run-retail'
     """
     text = str(value)
-    if not _PATH.fullmatch(text):
-        raise QuotingError(
-            f"the path {text!r} cannot stand in a DAG: DAGMan splits lines at spaces and expands $ and quotes. "
-            "Choose a folder whose path holds letters, digits and . _ / : @ + = ~ - only (`generate --out FOLDER`)"
-        )
+    check_path(text, "choose another folder (--out FOLDER)")
     return text
+
+
+def check_path(value: object, advice: str) -> None:
+    """Raise QuotingError that ends with `advice` for a path that cannot stand in a DAG."""
+    text = str(value)
+    if _PATH.fullmatch(text):
+        return
+    strange = dict.fromkeys(character for character in text if not _PATH.fullmatch(character))
+    seen = ", ".join("a space" if character == " " else repr(character) for character in strange)
+    raise QuotingError(
+        f"the path {text!r} cannot stand in a DAG: {f'it holds {seen}' if seen else 'it is empty'}; "
+        f"legal: letters, digits and . _ / : @ + = ~ -; {advice}"
+    )
 
 
 def name(value: object) -> str:

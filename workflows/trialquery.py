@@ -50,7 +50,10 @@ class Query:
         except UNDEFINED:
             return False
         except TypeError as error:
-            raise UsageError(f"--where {self.text!r}: makes no sense for trial {row.trial}: {error}") from error
+            raise UsageError(
+                f"--where {self.text!r}: makes no sense for trial {row.trial}: it mixes numbers and texts; legal: "
+                "numbers with numbers, texts with == and != or in a list"
+            ) from error
 
 
 def parse_query(text: str, rows: Sequence[TrialRow]) -> Query:

@@ -91,8 +91,8 @@ def find_region(regions: Mapping[str, str], name: str) -> str:
         if name in (region, slug):
             return slug
     near = get_close_matches(name, [*regions.values(), *regions], n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise UsageError(f"no region {name!r} in this run; {hint}There are: {', '.join(regions.values())}")
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    raise UsageError(f"no region {name!r} in this run{hint} There are: {', '.join(regions.values())}")
 
 
 def trials_of(spec: RegionSpec, history: History) -> RegionTrials:

@@ -22,6 +22,7 @@ from nnlib.contract import (
     sha256_of,
     trial_from_json,
 )
+from workflows import regionspec
 from workflows.errors import RegiondagError
 from workflows.journal import OPEN, History, Journal, Settled
 from workflows.names import NodeName, RegionFolder, RunFolder
@@ -104,7 +105,7 @@ class _Region:
             spec = read_spec(self.folder.spec)
             history = Journal(self.folder.journal).read()
         except RegiondagError as error:
-            path, _, seen = str(error).partition(": ")
+            path, _, seen = str(error).removesuffix(regionspec.RESTORE).partition(": ")
             advice = f"{RESTORE}; nothing else of the region can be checked without it"
             return [Finding(self._inside(Path(path)), seen, advice)]
         checks = [*self._spec(spec), *self._start(), *self._champion(history)]
@@ -135,7 +136,8 @@ class _Region:
         try:
             digest = str(json.loads(facts.read_text(encoding="utf-8"))["sha256"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            yield Finding(self._inside(facts), f"cannot be read: {error!r}", f"{RESTORE}, {advice}")
+            said = error.strerror if isinstance(error, OSError) else f"damaged, or without sha256 ({error})"
+            yield Finding(self._inside(facts), f"cannot be read: {said}", f"{RESTORE}, {advice}")
             return
         yield Expected(model, digest, self._inside(facts), f"{RESTORE}, {advice}")
 
@@ -167,7 +169,9 @@ class _Region:
             return parse(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return "is missing, though the journal says how the trial ended"
-        except (OSError, UnicodeDecodeError, ContractError) as error:
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+        except (UnicodeDecodeError, ContractError) as error:
             return f"cannot be read: {error}"
 
     def _inside(self, path: Path) -> str:

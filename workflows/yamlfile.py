@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from nnlib.oserror import describe
 from workflows.errors import ConfigError
 
 KeyPath = tuple[str | int, ...]
@@ -58,18 +59,26 @@ def load_yaml(path: Path, what: str = "study", hint: str = "`regiondag init reta
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError([f"{path}: no such file; {hint}"]) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{path}: cannot be read as UTF-8 text: {error}"]) from error
-    return parse_yaml(text, str(path), what)
+    except IsADirectoryError:
+        inside = path / "study.yaml"
+        instead = f"give the file in it: {inside}" if what == "study" and inside.is_file() else hint
+        raise ConfigError([f"{path}: is a folder, legal: a file that holds a {what}; {instead}"]) from None
+    except OSError as error:
+        raise ConfigError([describe(error)]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            [f"{path}: byte {error.start} is not UTF-8; it must hold a {what}, as UTF-8 text; {hint}"]
+        ) from error
+    return parse_yaml(text, str(path), what, hint)
 
 
-def parse_yaml(text: str, file: str, what: str = "study") -> Document:
-    """Parse YAML text; `file` and `what` it must hold are only used in messages."""
+def parse_yaml(text: str, file: str, what: str = "study", hint: str = "") -> Document:
+    """Parse YAML text; `file`, `what` it must hold and the `hint` are only used in messages."""
     try:
         loader = _Loader(text)
         root = loader.get_single_node()
         if root is None:
-            raise ConfigError([f"{file}: empty; it must hold a {what}"])
+            raise ConfigError([f"{file}: empty; it must hold a {what}{hint and f'; {hint}'}"])
         reader = _Reader(loader, file)
         return Document(file, reader.value(root, ()), reader.lines)
     except yaml.MarkedYAMLError as error:

@@ -140,18 +140,31 @@ def check_out(path: Path | None, inputs: Iterable[Path | str | None] = (), optio
         if read is not None and _same_file(path, Path(read)):
             raise NnlibError(f"{option}: {path} is an input of this command, legal: the name of another file")
     if path.is_dir():
-        raise NnlibError(f"{path}: is a folder, legal: the name of a file")
+        raise NnlibError(f"{option}: {path} is a folder, legal: the name of a file in it")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise NnlibError(f"{option}: {path.parent} is a file, not a folder; legal: the name of a file in a folder")
     if not path.parent.is_dir():
         raise NnlibError(f"{path}: there is no folder {path.parent}; make it first")
     if not os.access(path.parent, os.W_OK):
-        raise NnlibError(f"{path}: the folder {path.parent} may not be written")
+        raise NnlibError(f"{path}: the folder {path.parent} may not be written; name a file in a folder of yours")
+
+
+def check_folder(path: Path | None, option: str) -> None:
+    """Raise NnlibError when files cannot be made in the folder `path`, or it cannot be made: before the work."""
+    if path is None:
+        return
+    there = path
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir():
+        raise NnlibError(f"{option}: {there} is a file, legal: a folder, or a name that is still free")
+    if not os.access(there, os.W_OK):
+        raise NnlibError(f"{option}: the folder {there} may not be written; name a folder of yours")
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one file, or the first into a folder, all of which is read."""
+    """Whether two paths lead to one file."""
     try:
-        if one.samefile(other):
-            return True
-    except OSError:
-        pass  # one of them is not there
-    return other.resolve() in (one.resolve(), one.resolve().parent)
+        return one.samefile(other)
+    except OSError:  # one of them is not there
+        return one.resolve() == other.resolve()

@@ -9,9 +9,18 @@ import signal
 import sys
 from pathlib import Path
 
-from nnlib.commands.arguments import add_device, add_hyperparameters, add_threads, check_out, hold_threads, seconds
+from nnlib.commands.arguments import (
+    add_device,
+    add_hyperparameters,
+    add_threads,
+    check_folder,
+    check_out,
+    hold_threads,
+    seconds,
+)
 from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, SCHEDULES, Exit, Metric, TrainSettings
 from nnlib.errors import EvictedError, MachineError
+from nnlib.oserror import describe
 
 HELP = "train a network, or run one training job"
 DESCRIPTION = "Train a network and write the model file; with --trial run the job that the file describes."
@@ -102,11 +111,12 @@ def _run_trial(arguments: argparse.Namespace) -> int:
     try:
         return worker.train(arguments.trial, math.inf if every is None else every, arguments.device or "auto")
     except OSError as error:  # not even result.json could be written
-        raise MachineError(f"{error.filename or 'a file'}: {error.strerror or error}") from error
+        raise MachineError(describe(error)) from error
 
 
 def _train(arguments: argparse.Namespace) -> int:
     check_out(arguments.out, (arguments.network, *arguments.data, *(arguments.valid or ()), arguments.init))
+    check_folder(arguments.checkpoint, "--checkpoint")
     threads = hold_threads(arguments.threads)
     from nnlib import fitting
     from nnlib.devices import AUTO, backend_of

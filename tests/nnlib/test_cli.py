@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import io
 import json
 import os
@@ -167,7 +168,14 @@ def test_train_on_files_that_follow_one_another(nnlib):
         ("--valid valid.nc --metric q@3", 4, "option metric: metric 'q@3' is not legal"),
         ("--valid none.nc", 4, "none.nc: No such file or directory"),
         ("--out nowhere/model.nc", 4, "nowhere/model.nc: there is no folder nowhere; make it first"),
-        ("--out .", 4, "is a folder, legal: the name of a file"),
+        ("--out .", 4, "--out: . is a folder, legal: the name of a file in it"),
+        (
+            "--out train.nc/model.nc",
+            4,
+            "--out: train.nc is a file, not a folder; legal: the name of a file in a folder",
+        ),
+        ("--checkpoint train.nc", 4, "--checkpoint: train.nc is a file, legal: a folder"),
+        ("--checkpoint train.nc/work", 4, "--checkpoint: train.nc is a file, legal: a folder"),
         ("--checkpoint-every 5m", 2, "--checkpoint-every needs --checkpoint DIR"),
         ("--checkpoint work --checkpoint-every 5", 2, "'5' is not legal, legal: a number with its unit"),
         ("--threads 0", 2, "'0' is not legal, legal: a whole number from 1"),
@@ -194,13 +202,24 @@ def test_incomplete_training(nnlib):
 def test_wrong_files(nnlib, model):
     Path("broken.nc").write_bytes(model.read_bytes()[:5000])
     Path("broken.json").write_text("{")
+    Path("empty.nc").touch()
+    Path("zipped.nc").write_bytes(gzip.compress(b"x"))
     for line, message in [
         (TRAIN.replace("train.nc", "broken.nc"), "broken.nc: not a readable NetCDF file"),
-        (TRAIN.replace("train.nc", "model.nc"), "model.nc"),
+        (
+            TRAIN.replace("train.nc", "model.nc").replace("--out model", "--out new"),
+            "model.nc: is a model, legal: data, such as `nnlib import` writes",
+        ),
+        (TRAIN.replace("train.nc", "empty.nc"), "empty.nc: not a readable NetCDF file (it is empty); make or copy it"),
+        (TRAIN.replace("train.nc", "network.json"), "network.json: not a readable NetCDF file (it is a text file);"),
+        (TRAIN.replace("train.nc", "zipped.nc"), "zipped.nc: not a readable NetCDF file (it is gzipped);"),
+        (TRAIN.replace("train.nc", "."), ".: Is a directory, legal: a file"),
+        (TRAIN.replace("network.json", "empty.nc"), "empty.nc: empty, legal: a network as DSSTNE's JSON"),
+        (TRAIN.replace(" --set hidden=12", ""), "nnlib's option --set hidden=VALUE gives it one"),
         (TRAIN.replace("network.json", "broken.json"), "broken.json:1:2: not JSON"),
         (TRAIN.replace("network.json", "none.json"), "none.json: No such file"),
-        ("predict train.nc valid.nc", "train.nc"),
-        ("predict model.nc model.nc", "model.nc"),
+        ("predict train.nc valid.nc", "train.nc: is data, legal: a model, such as `nnlib train` writes"),
+        ("predict model.nc model.nc", "model.nc: is a model, legal: data, such as `nnlib import` writes"),
         ("predict broken.nc valid.nc", "broken.nc: not a readable NetCDF file"),
         ("evaluate none.nc valid.nc", "none.nc: No such file or directory"),
         ("diff model.nc train.nc", "model.nc is a model, train.nc is data; legal: two of a kind"),

@@ -39,7 +39,10 @@ def test_a_reader_that_has_gone_is_no_error(command):
 @pytest.mark.parametrize(("program", "code"), [("regiondag", 1), ("nnlib", 75)])
 def test_output_that_cannot_be_written_is_told_once(program, code):
     done = shell(f"${program.upper()} --help >/dev/full")
-    assert (done.returncode, done.stderr) == (code, f"{program}: standard output: No space left on device\n")
+    assert (done.returncode, done.stderr) == (
+        code,
+        f"{program}: standard output: No space left on device; make room and try again\n",
+    )
 
 
 @pytest.mark.parametrize("program", ["$REGIONDAG status", "$NNLIB inspect"])

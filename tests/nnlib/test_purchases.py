@@ -126,12 +126,19 @@ def test_two_regions_of_one_slug(tmp_path, capsys):
     ("text", "words"),
     [
         ("region,customer,item\n", "p.csv:1: no column 'date'"),
-        ("", "p.csv:1: no column 'region', there are: none"),
+        ("", "p.csv:1: no header; legal: a first line such as region,customer,item,date"),
+        ("\n\n", "p.csv:1: no header; legal: a first line such as region,customer,item,date"),
+        ("region,customer,item,date\n", "p.csv: no line after the header; legal: one purchase a line"),
+        ("a,b\n1,2\n", "p.csv:1: no column 'region', there are: a, b; name the right one with --region-column"),
         ("region,customer,item,date\na,1,x,2011-01-01\na,1\n", "p.csv:3: 2 fields, the header has 4"),
         ("region,customer,item,date\na,,x,2011-01-01\n", "p.csv:2: empty"),
         ("region,customer,item,date\na,1,x,01/02/2011\n", "p.csv:2: date: '01/02/2011' is not legal"),
         ('region,customer,item,date\na,1,"x,2011-01-01\n', "p.csv:"),
-        ("region,customer,item,date\na,1,\udcff,2011-01-01\n", "cannot be read"),
+        (
+            "region,customer,item,date\na,1,y,2011-01-01\na,1,\udcff,2011-01-01\n",
+            "p.csv:3: cannot be read: byte 0xff is not UTF-8; save it as UTF-8, or: iconv -f ISO-8859-1 -t UTF-8",
+        ),
+        ("\udcff\x00\x01", "p.csv:1: cannot be read: it is no text; export it as CSV"),
         ("region,customer,item,date\na,1,x,2011-01-01\n", "no region has a customer with enough items"),
     ],
 )
@@ -140,6 +147,45 @@ def test_bad_tables(tmp_path, capsys, text, words):
     assert cli.main(["import", str(tmp_path / "p.csv"), "--out", str(tmp_path / "out")]) == 4
     assert words in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+HEADER = b"region,customer,item,date\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("p.csv.gz", b"", "p.csv.gz:1: no header; legal: a first line such as region,customer,item,date"),
+        ("p.csv.gz", b"region,customer\n", "p.csv.gz:1: cannot be read: it is not gzipped; give it a name without .gz"),
+        (
+            "p.csv",
+            gzip.compress(b"x", mtime=0),
+            "p.csv:1: cannot be read: it is gzipped; give it a name that ends in .gz",
+        ),
+        (
+            "p.csv.gz",
+            gzip.compress(HEADER, mtime=0)[:-4],
+            "p.csv.gz:2: cannot be read: it is gzipped and ends too early",
+        ),
+        ("p.csv", None, "p.csv: is a folder, legal: one table"),
+    ],
+)
+def test_one_line_for_a_file_that_is_no_table(tmp_path, capsys, name, content, words):
+    if content is None:
+        (tmp_path / name).mkdir()
+    else:
+        (tmp_path / name).write_bytes(content)
+    assert cli.main(["import", str(tmp_path / name), "--out", str(tmp_path / "out")]) == 4
+    [line] = capsys.readouterr().err.splitlines()
+    assert words in line and not (tmp_path / "out").exists()
+
+
+def test_the_table_that_is_not_there_and_a_folder_that_cannot_be_made_are_named(tmp_path, capsys):
+    table = write_table(tmp_path / "purchases.csv", rows_of("a", "1", items(20)))
+    assert cli.main(["import", str(tmp_path / "purchase.csv"), "--out", str(tmp_path / "out")]) == 4
+    assert f"purchase.csv: No such file or directory; there is: {table}" in capsys.readouterr().err
+    assert cli.main(["import", str(table), "--out", str(table / "out")]) == 4
+    assert capsys.readouterr().err == f"nnlib: {table}/out: Not a directory: {table} is a file; name one in a folder\n"
 
 
 def test_bad_gzip_ending_and_region(tmp_path, capsys):
@@ -234,9 +280,23 @@ def test_descriptions(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("d.csv", gzip.compress(b"item,description\n", mtime=0), "d.csv:1: cannot be read: 'utf-8' codec can't decode"),
+        (
+            "d.csv",
+            gzip.compress(b"item,description\n", mtime=0),
+            "d.csv:1: cannot be read: it is gzipped; give it a name that",
+        ),
         ("d.csv", b"item,description\ni001,caf\xe9\n", "legal: UTF-8 text, item,description with a header"),
-        ("d.csv.gz", b"item,description\n", "d.csv.gz:1: cannot be read: Not a gzipped file"),
+        (
+            "d.csv",
+            b"item,description\ni001,caf\xe9\n",
+            "d.csv:2: cannot be read: byte 0xe9 is not UTF-8; save it as UTF-8",
+        ),
+        (
+            "d.csv.gz",
+            b"item,description\n",
+            "d.csv.gz:1: cannot be read: it is not gzipped; give it a name without .gz",
+        ),
+        ("d.csv", b"", "d.csv: empty; legal: lines of item,description after a header"),
         (
             "d.csv.gz",
             gzip.compress(b"region,customer,item,date\n", mtime=0),

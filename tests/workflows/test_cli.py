@@ -14,6 +14,7 @@ from tests.workflows.test_rundir import snapshot
 from workflows import cli
 from workflows.cli import COMMANDS, main
 from workflows.errors import RegiondagError
+from workflows.submission import slash_tmp
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,6 +116,150 @@ def test_a_run_in_slash_tmp_is_not_submitted(study_file, capsys):
         submit_dag(Pool("x", "installed", (25, 0, 0)), RunFolder(Path("/tmp/run-1")), ["germany"])
 
 
+def test_a_run_in_slash_tmp_is_told_at_once_with_what_to_type(study_file, capsys):
+    assert main(["generate", str(study_file), "--htcondor", "23.9"]) == 0
+    out, err = capsys.readouterr()
+    run = out.strip()
+    said = f"{run} lies in /tmp, where DAGMan refuses to work; type: regiondag generate {study_file} --out ~/runs"
+    assert err.splitlines()[-1] == f"regiondag: this run can be looked at, `regiondag submit` refuses it: {said}"
+    for command, code in (("doctor", 6), ("submit", 1)):  # whether a pool runs or not
+        assert main([command, run, "--pool", "none"]) == code
+        [line] = capsys.readouterr().err.splitlines()
+        assert f"{run} lies in /tmp" in line and "type: regiondag generate study.yaml --out ~/runs" in line
+
+
+def test_init_in_slash_tmp_says_how_to_generate_elsewhere(tmp_path, run_area, capsys):
+    assert main(["init", "retail", str(tmp_path / "my study")]) == 0
+    err = capsys.readouterr().err
+    assert f"cd '{tmp_path}/my study'" in err and "regiondag generate study.yaml --out ~/runs " in err
+    assert main(["init", "retail", str(run_area / "retail")]) == 0
+    assert "--out" not in capsys.readouterr().err.replace("--out data", "")
+    assert main(["init", "retail", str(run_area / "my study")]) == 0
+    assert "regiondag generate study.yaml --out ~/runs " in capsys.readouterr().err
+
+
+def test_dagman_looks_at_letters_and_through_links(tmp_path, run_area):
+    (run_area / "link").symlink_to(tmp_path)
+    assert f"{tmp_path}/runs lies in /tmp" in slash_tmp(run_area / "link" / "runs")
+    assert "/tmpdata/runs begins with /tmp" in slash_tmp(Path("/tmpdata/runs"))
+    assert slash_tmp(run_area) == slash_tmp(Path("/var/tmp/runs")) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [("a b", "a space"), ("it's", '"\'"'), ('"', "'\"'"), ("$HOME", "'$'"), ("50%", "'%'"), ("a,b", "','")],
+)
+def test_a_folder_that_a_dag_cannot_name_is_refused_in_one_line(run_area, capsys, name, seen):
+    (run_area / name).mkdir()
+    study = write_study(run_area / name)
+    assert main(["generate", str(study)]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"it holds {seen}; legal: letters, digits and . _ / : @ + = ~ -; give another folder: --out ~/runs" in line
+    assert not (run_area / name / "runs").exists()
+    assert main(["update", str(study), "--cron", "30 3 * * *", "--out", str(run_area / "runs")]) == 1
+    assert "it lies beside study.yaml: move the study into a folder with such a path" in capsys.readouterr().err
+    assert main(["generate", str(study), "--out", str(run_area / "runs"), "--quiet"]) == 0
+
+
+def test_a_python_that_a_dag_cannot_name_is_refused(study_file, monkeypatch, capsys):
+    monkeypatch.setattr("sys.executable", "/home/a b/bin/python")
+    assert main(["generate", str(study_file)]) == 1
+    assert "'/home/a b/bin/python' cannot stand in a DAG: it holds a space" in (said := capsys.readouterr().err)
+    assert "install regiondag in an environment" in said and "--out" not in said
+
+
+@pytest.mark.parametrize("command", ["status", "report", "doctor", "submit", "verify"])
+def test_what_is_no_run_directory_is_told_with_the_nearest(study_file, tmp_path, capsys, command):
+    assert main([command, str(tmp_path / "nowhere")]) == 1
+    assert f"{tmp_path}/nowhere: No such file or directory; check the name\n" in capsys.readouterr().err
+    assert main([command, str(tmp_path)]) == 1
+    assert "has no manifest.json; `regiondag generate study.yaml` makes one" in capsys.readouterr().err
+    assert main(["generate", str(study_file), "--quiet"]) == 0
+    run = capsys.readouterr().out.strip()
+    assert main([command, str(study_file)]) == 1
+    assert f"study.yaml is a file, not a run directory; the newest one near it: {run}\n" in capsys.readouterr().err
+    assert main([command, str(tmp_path)]) == 1
+    assert f"has no manifest.json; the newest one near it: {run}\n" in capsys.readouterr().err
+    Path(run, "manifest.json").write_text("{")
+    assert main([command, run]) == 1
+    assert f"{run}/manifest.json: damaged, not JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("[]", "it is damaged, or was made by another one"),
+        ("{}", "it lacks 'study', or was made by another one"),
+        (None, "region.json: cannot be read: No such file or directory"),
+    ],
+)
+def test_a_damaged_region_is_told_without_words_of_pythons(study_file, capsys, text, seen):
+    assert main(["generate", str(study_file), "--quiet"]) == 0
+    run = capsys.readouterr().out.strip()
+    file = Path(run, "regions", "germany", "region.json")
+    file.unlink() if text is None else file.write_text(text)
+    assert main(["study", "show", run]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert seen in line and line.endswith("; restore it from a copy, or generate the run anew") and "Error" not in line
+
+
+def test_champions_of_no_run_are_refused(study_file, tmp_path, capsys):
+    assert main(["generate", str(study_file), "--champions", str(tmp_path / "rums")]) == 1
+    assert f"{tmp_path}/rums: No such file or directory; check the name\n" in capsys.readouterr().err
+    assert main(["generate", str(study_file), "--champions", str(tmp_path)]) == 1
+    assert "legal for --champions: a finished run of it, or none" in capsys.readouterr().err
+
+
+def test_an_example_that_fills_the_disk_is_told_with_the_file_that_was_written(tmp_path, monkeypatch, capsys):
+    def full(source, copy):
+        raise OSError(28, "No space left on device", str(source), None, str(copy))
+
+    monkeypatch.setattr("shutil.copyfile", full)
+    assert main(["init", "retail", str(tmp_path / "retail")]) == 1
+    assert capsys.readouterr().err == (
+        f"regiondag: {tmp_path}/retail/DATA.md: No space left on device; make room and try again\n"
+    )
+
+
+def test_a_study_that_is_a_folder_is_told_with_the_file_in_it(study_file, tmp_path, capsys):
+    assert main(["validate", str(tmp_path)]) == 2
+    assert f"{tmp_path}: is a folder, legal: a file that holds a study; give the file in it: {study_file}" in (
+        capsys.readouterr().err
+    )
+    assert main(["validate", str(tmp_path / "data" / "uk.train.nc")]) == 2
+    assert "byte 0 is not UTF-8; it must hold a study, as UTF-8 text; `regiondag init retail DIR`" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_missing_network_is_told_with_the_files_beside_it(tmp_path, capsys):
+    study = write_study(tmp_path, STUDY.replace("network.json", "netwrk.json"))
+    assert main(["validate", str(study)]) == 2
+    there = (
+        f"{tmp_path}/netwrk.json': No such file or directory; there is: {tmp_path}/network.json; legal: DSSTNE's JSON"
+    )
+    assert f"study.yaml:5: network: seen '{there}\n" in capsys.readouterr().err
+    (tmp_path / "network.json").write_text("")
+    assert main(["validate", str(write_study(tmp_path / "b").with_name("study.yaml"))]) == 0
+    (tmp_path / "b" / "network.json").write_text("")
+    assert main(["validate", str(tmp_path / "b" / "study.yaml")]) == 2
+    assert "network: network.json: empty, legal: a network as DSSTNE's JSON" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["status", "x", "--interval", "0"], "'0' is not legal, legal: a number from 0.5 to 3600"),
+        (["trial", "priority", "x", "y", "1", "--priority", "high"], "'high' is not legal, legal: a whole number"),
+        (["pool", "logs", "-n", "x"], "'x' is not legal, legal: a whole number"),
+    ],
+)
+def test_wrong_numbers_are_told_with_what_is_legal(argv, words, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(argv)
+    assert words in capsys.readouterr().err
+
+
 def test_status_without_a_pool_says_what_the_logs_say(study_file, capsys, monkeypatch):
     monkeypatch.setattr("workflows.pool.find_pool", lambda name=None: None)
     assert main(["generate", "--quiet", str(study_file), "--htcondor", "23.9"]) == 0
@@ -124,7 +269,7 @@ def test_status_without_a_pool_says_what_the_logs_say(study_file, capsys, monkey
     Path(run, "study.dag.dagman.log").write_text(ENDED)
     assert main(["status", run]) == 0
     captured = capsys.readouterr()
-    assert "ended with exit code 1" in captured.out and "no pool is running" in captured.err
+    assert "ended with exit code 1" in captured.out and "is not known: no pool called 'default' runs" in captured.err
     Path(run, "study.dag.dagman.log").write_text(ENDED.split("...\n")[0] + "...\n")
     assert main(["status", run, "--watch"]) == 5
 

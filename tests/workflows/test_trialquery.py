@@ -66,7 +66,7 @@ def test_a_name_that_is_not_known_is_told_with_those_that_are():
 
 def test_a_comparison_that_makes_no_sense_is_no_empty_table():
     query = parse_query("learning_rate < adam", ROWS)
-    with pytest.raises(UsageError, match="makes no sense for trial 0"):
+    with pytest.raises(UsageError, match="makes no sense for trial 0: it mixes numbers and texts; legal: numbers with"):
         query.matches(ROWS[0])
 
 

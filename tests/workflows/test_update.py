@@ -92,7 +92,9 @@ def test_the_first_run_is_as_generate_makes_it(tmp_path, update):
     write_study(tmp_path, STUDY + "update: {rounds: 1}\n")
     code, run, said = update()
     assert code == 0 and regions_of(run) == BOTH
-    assert "no earlier run of the study 'tiny'" in said and "regiondag submit" in said
+    assert "no earlier run of the study 'tiny'" in said
+    assert f"`regiondag submit` refuses it: {run.path} lies in /tmp" in said
+    assert f"type: regiondag update {tmp_path}/study.yaml --out ~/runs" in said and "Next:" not in said
     assert read_spec(run.region("germany").spec).search.sizes == (2, 2)
 
 
@@ -193,6 +195,7 @@ def test_a_run_that_ended_is_none_in_progress_and_newer_ones_that_never_ran_hide
 def test_submit_wants_a_pool_and_a_folder_that_dagman_likes(study_file, update, run_area, capsys):
     code, run, said = update("--submit")
     assert (code, run) == (1, None) and "lies in /tmp" in said
+    assert f"type: regiondag update {study_file} --submit --out ~/runs" in said
     study = write_study(run_area)
     assert main(["update", str(study), "--submit"]) == 5
     assert not (run_area / "runs").exists()
@@ -279,6 +282,7 @@ def test_wrong_times_exit_2(run_area, capsys, times, word):
 def test_a_nightly_job_in_slash_tmp_is_refused(study_file, update):
     code, path, said = update("--cron", "30 3 * * *")
     assert (code, path) == (1, None) and "lies in /tmp" in said
+    assert f"type: regiondag update {study_file} --cron '30 3 * * *' --out ~/runs" in said
 
 
 def test_the_environment_of_the_job(monkeypatch):

@@ -79,8 +79,9 @@ def read_disk_image(path: Path) -> DiskImage:
         values.pop("hash")
         manifest = Manifest(**values)
     except (OSError, ValueError, TypeError, KeyError) as error:
+        seen = error.strerror if isinstance(error, OSError) else "is damaged"
         raise UsageError(
-            f"{path}: no image that regiondag baked: {folder}/manifest.json cannot be read ({error}); "
+            f"{path}: no image that regiondag baked: {folder}/manifest.json: {seen}; "
             "`regiondag bake image` makes one and prints its folder"
         ) from None
     image = DiskImage(folder, manifest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workflows.commands.verbs import add_verb, run_verb, tell
+from workflows.commands.verbs import add_verb, number, run_verb, tell
 from workflows.errors import UsageError
 from workflows.features import SUITES
 
@@ -49,7 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_image(ami)
     ami.add_argument("--region", help="AWS region (default: that of the environment or the profile)")
     ami.add_argument("--name", help="name of the AMI (default: regiondag-SUITE-DRIVER-HASH)")
-    ami.add_argument("--connections", type=int, default=16, metavar="N", help="blocks uploaded at a time (default 16)")
+    ami.add_argument(
+        "--connections",
+        type=number(int),
+        default=16,
+        metavar="N",
+        help="blocks uploaded at a time (default 16)",
+    )
     ami.add_argument("--encrypted", action="store_true", help="encrypt the snapshot with the account's default key")
     ami.add_argument("--kms-key", metavar="ARN", default="", help="encrypt it with this KMS key")
     ami.add_argument("--dry-run", action="store_true", help="print what would be made; upload and register nothing")

@@ -24,9 +24,13 @@ def run(arguments: argparse.Namespace) -> int:
     from workflows.pool import require_pool
     from workflows.preflight import check_run
     from workflows.report import read_manifest
+    from workflows.submission import slash_tmp
 
     folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)
+    refused = slash_tmp(folder.path)
+    if refused:  # before a pool is asked for: no pool would do
+        raise PreflightError(refused)
     good = True
     for finding in check_run(require_pool(arguments.pool), folder, list(manifest["regions"])):
         good = good and finding.good

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workflows.commands.verbs import add_verb, run_verb, tell
+from workflows.commands.verbs import add_verb, number, run_verb, tell
 from workflows.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     up = _add_verb(verbs, "up", _up, "make the launch templates and start as many workers as workers.min says")
     scale = _add_verb(verbs, "scale", _scale, "start the workers that the idle jobs in the queue ask for")
-    scale.add_argument("--workers", type=int, metavar="N", help="have N workers, whatever the queue asks for")
+    scale.add_argument("--workers", type=number(int), metavar="N", help="have N workers, whatever the queue asks for")
     scale.add_argument(
         "--watch",
-        type=float,
+        type=number(float),
         nargs="?",
         const=WATCH_SECONDS,
         metavar="SECONDS",

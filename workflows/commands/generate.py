@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,16 +75,19 @@ def make_run(
     earlier: Sequence[RunFolder],
     standing: Mapping[str, Standing],
     pool: str | None = None,
+    command: str = "generate",
 ) -> RunFolder:
     """Write the run directory of `config`, for the version of the pool called `pool`, and print its path.
 
     `earlier` are the study's runs so far, the newest first; `standing` the champions among them that have to be beaten.
+    `command` is the one that was given.
     """
     from workflows.bundle import has_page
     from workflows.earlier import find_earlier
     from workflows.pool import find_pool
     from workflows.provenance import pool_image
     from workflows.rundir import create_run
+    from workflows.submission import slash_tmp
     from workflows.terminal import progress_bar
 
     found = find_pool(pool)
@@ -99,6 +103,9 @@ def make_run(
             image=pool_image(found),
         )
     print(created.path, flush=True)
+    refused = slash_tmp(created.path, again(arguments, command))
+    if refused and not arguments.quiet:
+        print(f"regiondag: this run can be looked at, `regiondag submit` refuses it: {refused}", file=sys.stderr)
     if not arguments.quiet and not has_page(created.path):
         print(
             "The report of this run will have no page, only text and CSV: plotly is missing here; run: "
@@ -108,8 +115,17 @@ def make_run(
     return created
 
 
+def again(arguments: argparse.Namespace, command: str) -> str:
+    """Return the call that was given, without the options that say where to."""
+    return f"regiondag {command} {shlex.quote(str(arguments.study))}"
+
+
 def say_what_is_next(created: RunFolder) -> None:
-    """Print the commands that go on from here."""
+    """Print the commands that go on from here; none for a run that cannot be submitted."""
+    from workflows.submission import slash_tmp
+
+    if slash_tmp(created.path):
+        return
     print(
         f"""Next:
   regiondag doctor {created.path}     # would every job match a slot of the pool?
@@ -136,10 +152,14 @@ def _version(wanted: str | None, pool: Pool | None) -> tuple[int, int, int]:
 
 def _standing(wanted: str | None, earlier: Sequence[RunFolder], slugs: list[str]) -> dict[str, Standing]:
     from workflows.names import RunFolder
+    from workflows.report import read_manifest
     from workflows.standing import find_standing, standing_of
 
     if wanted == "none":
         return {}
     if wanted is None:
         return find_standing(earlier, slugs)
-    return standing_of(RunFolder(Path(wanted)), slugs)
+    run = RunFolder(Path(wanted))
+    if not run.path.is_dir():
+        read_manifest(run)  # which says what is there instead
+    return standing_of(run, slugs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -36,13 +37,25 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.quiet:
         print(
             f"""Next:
-  cd {folder}
+  cd {shlex.quote(str(folder))}
   nnlib import purchases.csv.gz --out data      # one data set per country
   regiondag validate study.yaml
-  regiondag generate study.yaml                 # writes a run directory and says how to submit it""",
+  regiondag generate study.yaml{_elsewhere(folder):<15}  # writes a run directory and says how to submit it""",
             file=sys.stderr,
         )
     return 0
+
+
+def _elsewhere(folder: Path) -> str:
+    """Return the option that `generate` needs where no run can lie beside the study."""
+    from workflows.submission import slash_tmp
+    from workflows.submit_syntax import QuotingError, path
+
+    try:
+        path(folder.resolve())
+    except QuotingError:
+        return " --out ~/runs"
+    return " --out ~/runs" if slash_tmp(folder) else ""
 
 
 def _copy(example: Path, folder: Path) -> None:

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workflows.commands.verbs import add_verb, run_verb, tell
+from nnlib.oserror import reason_of
+from workflows.commands.verbs import add_verb, number, run_verb, tell
 from workflows.errors import PoolError, UsageError
 from workflows.features import SUITES
 
@@ -35,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     up = _add_verb(verbs, "up", _up, "start the pool and wait until it is ready")
     up.add_argument("--suite", choices=SUITES, help="Debian release: trixie has HTCondor 23.9, forky 25.14")
-    up.add_argument("--simulate-gpus", type=int, metavar="N", help="let HTCondor's GPU discovery make up N GPUs")
+    up.add_argument(
+        "--simulate-gpus", type=number(int), metavar="N", help="let HTCondor's GPU discovery make up N GPUs"
+    )
     up.add_argument(
         "--config", type=Path, action="append", metavar="FILE", help="HTCondor settings to append (can be repeated)"
     )
@@ -52,7 +55,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     logs = _add_verb(verbs, "logs", _logs, "print the end of a daemon's log")
     logs.add_argument("daemon", nargs="?", default="master", help="master (default), schedd, startd, negotiator ...")
-    logs.add_argument("-n", dest="lines", type=int, default=40, metavar="LINES", help="how many lines (default 40)")
+    logs.add_argument(
+        "-n",
+        dest="lines",
+        type=number(int),
+        default=40,
+        metavar="LINES",
+        help="how many lines (default 40)",
+    )
     logs.add_argument("--follow", action="store_true", help="go on with what is written from now on")
 
 
@@ -100,8 +110,12 @@ def _wishes(arguments: argparse.Namespace) -> Wishes:
 def _read_config(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--config {path}: cannot be read: {error}") from None
+    except OSError as error:
+        raise UsageError(f"--config {path}: {reason_of(error)}; legal: a file of HTCondor's settings") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"--config {path}: byte {error.start} is not UTF-8; legal: a text file of HTCondor's settings"
+        ) from None
 
 
 def _down(arguments: argparse.Namespace) -> int:

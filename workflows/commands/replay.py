@@ -51,8 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{arguments.trial!r} is more than one trial; legal: one number, or final")
     case = find_case(folder, slug, numbers[0], manifest["sha256"])
     python = choose_python(case.record, find_pool(arguments.pool), folder.path)
-    tell(f"{case.node} ({case.record.settled.status}): trained again by {case.archive.name} with {python}")
     with folder_for(case, python, arguments.out) as place:
+        tell(f"{case.node} ({case.record.settled.status}): trained again by {case.archive.name} with {python}")
         again = train_again(case, python, place)
         verdict = compare(case.record, again, final=case.node.number is None)
         lines = model_differences(case, python, place) if case.record.model != again.model and again.model else []

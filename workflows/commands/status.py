@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workflows.commands.verbs import number
 from workflows.errors import PoolError
 
 if TYPE_CHECKING:
@@ -29,36 +30,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_directory", type=Path, metavar="RUN")
     parser.add_argument("--watch", action="store_true", help="show it again and again until the DAG has ended")
     parser.add_argument(
-        "--interval", type=_seconds, default=5.0, metavar="SECONDS", help="between two looks (default: 5)"
+        "--interval",
+        type=number(float, 0.5, 3600),
+        default=5.0,
+        metavar="SECONDS",
+        help="between two looks (default: 5)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, one object a look")
     parser.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
 
 
-def _seconds(text: str) -> float:
-    """Return a number of seconds from 0.5 to 3600; argparse turns ValueError into exit code 2."""
-    seconds = float(text)
-    if not 0.5 <= seconds <= 3600:
-        raise ValueError
-    return seconds
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Show the status once, or until the DAG has ended."""
     from workflows.names import RunFolder
-    from workflows.pool import find_pool
+    from workflows.pool import find_pool, why_absent
     from workflows.status import read_status
 
     folder = RunFolder(arguments.run_directory.resolve())
     show = _chosen_view(arguments)
     while True:
         pool = find_pool(arguments.pool)
-        status = read_status(folder, pool)
+        status = read_status(folder, pool, arguments.pool)
         show(status)
         if not arguments.watch or status.over:
             return 0
         if pool is None:
-            raise PoolError("no pool is running here, so nothing will change; regiondag pool up")
+            raise PoolError(f"nothing will change: {why_absent(arguments.pool)}")
         time.sleep(arguments.interval)
 
 

@@ -153,7 +153,11 @@ def _export_to_optuna(trials: RunTrials, target: str) -> None:
     from workflows.terminal import progress_bar
 
     with progress_bar("exporting") as progress:
-        done = export(trials, target, progress)
+        try:
+            done = export(trials, target, progress)
+        except OSError as error:  # Optuna's own writing names no file
+            error.filename = error.filename or target
+            raise
     tell(
         f"{len(trials.regions)} studies, {done.added} trials new, {done.ended} ended since the last export, "
         f"{done.known} there before: {storage_name(target)}"

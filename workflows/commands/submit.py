@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     from workflows.names import RunFolder
     from workflows.pool import require_pool
     from workflows.report import read_manifest
-    from workflows.submission import submit_dag
+    from workflows.submission import refuse_slash_tmp, submit_dag
     from workflows.trialtable import find_region
 
     folder = RunFolder(arguments.run_directory.resolve())
@@ -33,5 +33,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise RegiondagError(
             f"{folder.path} was made as {manifest['run']} and its DAG holds that path; move it back, or generate anew"
         )
+    refuse_slash_tmp(folder.path)  # before a pool is asked for: no pool would do
     only = None if arguments.region is None else find_region(manifest["regions"], arguments.region)
     return submit_dag(require_pool(arguments.pool), folder, manifest["regions"], only)

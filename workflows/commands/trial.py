@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workflows.commands.verbs import add_verb, run_verb, tell
+from workflows.commands.verbs import add_verb, number, run_verb, tell
 from workflows.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rerun.add_argument("--force", action="store_true", help="also trials that ended well or were pruned")
     priority = _add_verb(verbs, "priority", _priority, "change which of the jobs that wait are started first")
     priority.add_argument(
-        "--priority", type=int, required=True, metavar="N", help="higher ones start first; jobs have 0 at first"
+        "--priority",
+        type=number(int),
+        required=True,
+        metavar="N",
+        help="higher ones start first; jobs have 0 at first",
     )
     priority.description = (
         "Set the priority of a trial's job among all jobs of the same user. It is the job's: one that is tried again "

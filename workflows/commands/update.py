@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     standing = find_standing(earlier, [region.slug for region in regions])
     config = _for_update(config, regions, standing)
-    created = generate.make_run(config, arguments, earlier, standing, arguments.pool)
+    created = generate.make_run(config, arguments, earlier, standing, arguments.pool, command="update")
     if arguments.submit and pool is not None:
         from workflows.submission import submit_dag
 
@@ -81,7 +82,7 @@ def _pool(arguments: argparse.Namespace, runs: Path) -> Pool | None:
         return find_pool(arguments.pool)
     from workflows.submission import refuse_slash_tmp
 
-    refuse_slash_tmp(runs)
+    refuse_slash_tmp(runs, f"{generate.again(arguments, 'update')} --submit")
     return require_pool(arguments.pool)
 
 
@@ -138,7 +139,7 @@ def _write_job(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--cron: {error}") from error
     config = load_config(arguments.study)
     runs = generate.runs_folder(arguments).resolve()
-    refuse_slash_tmp(runs)
+    refuse_slash_tmp(runs, f"{generate.again(arguments, 'update')} --cron {shlex.quote(arguments.cron)}")
     folder = nightly_folder(arguments.study, config.name)
     pool = find_pool(arguments.pool)
     job = unfinished_job(pool, folder.event_log)

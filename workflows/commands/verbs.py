@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from math import inf, isfinite
+from typing import TypeVar
+
+N = TypeVar("N", int, float)
 
 
 def add_verb(
@@ -13,6 +18,23 @@ def add_verb(
     parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
     parser.set_defaults(verb=verb)
     return parser
+
+
+def number(kind: type[N], low: float = -inf, high: float = inf) -> Callable[[str], N]:
+    """Return what reads a number of that kind, within bounds, from an option's text."""
+    legal = f"legal: a {'whole number' if kind is int else 'number'}"
+    legal += f" from {low:g} to {high:g}" if isfinite(low) else ""
+
+    def read(text: str) -> N:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text!r} is not legal, {legal}")
+        return value
+
+    return read
 
 
 def run_verb(arguments: argparse.Namespace) -> int:

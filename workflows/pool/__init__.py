@@ -50,9 +50,11 @@ class Pool:
         if self.kind == "installed":
             return ["env", "--chdir", str(folder), *argv]
         if folder != ROOT and not is_visible(folder, self.visible):
+            named = "" if self.name == DEFAULT_NAME else f" --name {self.name}"
             raise PoolError(
                 f"the pool {self.name!r} cannot see {folder}; it sees {', '.join(map(str, self.visible))}. "
-                "Work below one of these, or start it again from there: regiondag pool down; regiondag pool up"
+                f"Work below one of these, or start it again from there: regiondag pool down{named}; "
+                f"regiondag pool up{named}"
             )
         return [*self.enter, *environment_argv(folder, {"USER": USER, "LOGNAME": USER}), *argv]
 
@@ -185,14 +187,21 @@ def require_pool(name: str | None = None) -> Pool:
     pool = find_pool(name)
     if pool:
         return pool
+    raise PoolError(why_absent(name))
+
+
+def why_absent(name: str | None = None) -> str:
+    """Say of a pool that does not run what is there in its place, and what to do."""
     wanted = chosen_name(name)
     start = "regiondag pool up" + ("" if wanted == DEFAULT_NAME else f" --name {wanted}")
     state = read_state(wanted)
     if state and not state.stopped:
-        raise PoolError(
+        return (
             f"the pool {wanted!r} has died (it was killed or the machine restarted); its queue is kept. "
             f"Start it again with: {start}"
         )
     others = [other.name for other in running_pools() if other.name != wanted]
-    running = f" Running are: {', '.join(others)} (choose with --name)." if others else ""
-    raise PoolError(f"no pool called {wanted!r} runs on this machine.{running} Start it with: {start}")
+    running = (
+        f" Running are: {', '.join(others)} (choose with --pool, of `regiondag pool` with --name)." if others else ""
+    )
+    return f"no pool called {wanted!r} runs on this machine.{running} Start it with: {start}"
