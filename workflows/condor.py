@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,7 +85,8 @@ def bindings(pool: Pool | None) -> Any:
         import htcondor2
     except ImportError as error:
         raise PoolError(
-            f"HTCondor's Python bindings cannot be imported ({error}); install regiondag[manager]"
+            f"HTCondor's Python bindings cannot be imported ({error}); to install them: "
+            f"{sys.executable} -m pip install htcondor"
         ) from error
     if not known:
         htcondor2.reload_config()  # it was read when the bindings were first imported, perhaps for no pool at all

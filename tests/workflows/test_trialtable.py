@@ -135,7 +135,7 @@ def test_a_region_by_name_slug_or_nearly():
     assert find_region(regions, "United Kingdom") == find_region(regions, "united-kingdom") == "united-kingdom"
     with pytest.raises(UsageError, match=r"did you mean 'Germany'\? There are: Germany, United Kingdom"):
         find_region(regions, "Gemany")
-    with pytest.raises(UsageError, match=r"in this run; There are"):
+    with pytest.raises(UsageError, match=r"in this run\. There are: Germany, United Kingdom"):
         find_region(regions, "xyz")
 
 

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.quiet:
         for line in describe_starts(config, standing):
             print(line, file=sys.stderr)
-        say_what_is_next(created)
+        say_what_is_next(created, again(arguments, "generate"))
     return 0
 
 
@@ -75,19 +75,16 @@ def make_run(
     earlier: Sequence[RunFolder],
     standing: Mapping[str, Standing],
     pool: str | None = None,
-    command: str = "generate",
 ) -> RunFolder:
     """Write the run directory of `config`, for the version of the pool called `pool`, and print its path.
 
     `earlier` are the study's runs so far, the newest first; `standing` the champions among them that have to be beaten.
-    `command` is the one that was given.
     """
     from workflows.bundle import has_page
     from workflows.earlier import find_earlier
     from workflows.pool import find_pool
     from workflows.provenance import pool_image
     from workflows.rundir import create_run
-    from workflows.submission import slash_tmp
     from workflows.terminal import progress_bar
 
     found = find_pool(pool)
@@ -103,13 +100,10 @@ def make_run(
             image=pool_image(found),
         )
     print(created.path, flush=True)
-    refused = slash_tmp(created.path, again(arguments, command))
-    if refused and not arguments.quiet:
-        print(f"regiondag: this run can be looked at, `regiondag submit` refuses it: {refused}", file=sys.stderr)
     if not arguments.quiet and not has_page(created.path):
         print(
             "The report of this run will have no page, only text and CSV: plotly is missing here; run: "
-            "pip install '.[manager]'",
+            f"{sys.executable} -m pip install regiondag",
             file=sys.stderr,
         )
     return created
@@ -120,11 +114,12 @@ def again(arguments: argparse.Namespace, command: str) -> str:
     return f"regiondag {command} {shlex.quote(str(arguments.study))}"
 
 
-def say_what_is_next(created: RunFolder) -> None:
-    """Print the commands that go on from here; none for a run that cannot be submitted."""
+def say_what_is_next(created: RunFolder, call: str) -> None:
+    """Print the commands that go on from here, or why none does, and how `call` has to be said then."""
     from workflows.submission import slash_tmp
 
-    if slash_tmp(created.path):
+    if refused := slash_tmp(created.path, call):
+        print(f"regiondag: this run can be looked at, `regiondag submit` refuses it: {refused}", file=sys.stderr)
         return
     print(
         f"""Next:

@@ -60,13 +60,13 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     standing = find_standing(earlier, [region.slug for region in regions])
     config = _for_update(config, regions, standing)
-    created = generate.make_run(config, arguments, earlier, standing, arguments.pool, command="update")
+    created = generate.make_run(config, arguments, earlier, standing, arguments.pool)
     if arguments.submit and pool is not None:
         from workflows.submission import submit_dag
 
         return submit_dag(pool, created, [region.slug for region in regions])
     if not arguments.quiet:
-        generate.say_what_is_next(created)
+        generate.say_what_is_next(created, generate.again(arguments, "update"))
     return 0
 
 
