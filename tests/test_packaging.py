@@ -72,6 +72,22 @@ def test_a_plain_install_brings_all_that_the_commands_import():
             assert names & (promised if root not in OPTIONAL else extras), f"{path} imports {root}"
 
 
+def test_every_lower_bound_is_one_that_the_leg_on_lowest_versions_installs():
+    """A line that the script does not understand would be tested on the newest version, and nobody told."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    sections = [config["options"]["install_requires"], *config["options.extras_require"].values()]
+    lines = {line for section in sections for line in section.split() if not line.startswith("regiondag[")}
+    bounded = {re.sub(r"\[.*\]", "", line).replace(">=", "==") for line in lines if ">=" in line}
+    function = "sed -n '/^list_lower_bounds/,/^}/p' scripts/environment.sh"
+    done = subprocess.run(
+        ["sh", "-c", f'eval "$({function})"; list_lower_bounds'], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert set(done.stdout.split()) == bounded
+    pinned = {"cuda-toolkit[cublas,cudart,nvrtc]==12.*", "cuda-toolkit[cublas,cudart,nvrtc]==13.*"}
+    assert {line for line in lines if ">=" not in line} == pinned
+
+
 OPTIONAL = {"boto3", "botocore", "cupy", "matplotlib", "numba", "optuna", "sklearn"}
 OTHER_NAMES = {"botocore": {"boto3"}, "cupy": {"cupy-cuda13x"}}  # what comes with another, or is not installed here
 
