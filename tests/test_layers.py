@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from workflows.bundle import MANAGER_MODULES
+
 ROOT = Path(__file__).parents[1]
 
 LAYERS = (
@@ -203,3 +205,14 @@ def test_help_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_travels_in_the_managers_archive_imports_nothing_of_ours_that_stays():
+    """An editable install would find it all the same, and hide that PRE and POST fail elsewhere."""
+    inside = {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in MANAGER_MODULES}
+    packages = {"workflows", "nnlib"}
+    for name in MANAGER_MODULES:
+        if name.endswith(".py"):
+            ours = {module for module in imports(ROOT / name) if module.split(".")[0] in packages}
+            left = {one for one in ours - inside if one.rpartition(".")[0] not in inside - packages}
+            assert not left, f"{name} imports {left}, which workflows/bundle.py does not pack"

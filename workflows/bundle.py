@@ -78,6 +78,7 @@ MANAGER_MODULES = (
     "workflows/yamlfile.py",
     "nnlib/__init__.py",
     "nnlib/contract.py",
+    "nnlib/oserror.py",
 )
 
 
