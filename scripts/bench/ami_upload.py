@@ -108,6 +108,7 @@ def _server(log: Path) -> Iterator[dict[str, str]]:
             }
         finally:
             server.terminate()
+            server.wait()
 
 
 def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:

@@ -114,6 +114,7 @@ def _run(work: Path) -> None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(KILLED_SECONDS)
             process.kill()
+            process.wait()  # at Ctrl-C Popen's own end hardly waits
             raise
     if process.returncode == AccelerationError.inner_code:
         raise AccelerationError("\n".join(said))

@@ -197,3 +197,18 @@ def test_who_asks_for_kvm_gets_kvm_or_an_error(tmp_path: Path, attempts: list[Ac
     with pytest.raises(BakeError, match="without --acceleration") as caught:
         boottest.boot_test(image_in(tmp_path), print, "kvm")
     assert attempts == ["kvm"] and caught.value.exit_code == 7
+
+
+def test_a_boot_test_that_is_interrupted_leaves_no_process(tmp_path, monkeypatch):
+    """unshare itself heeds no SIGTERM while it waits for what it started."""
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    script = f"trap '' TERM; echo $$ >{tmp_path}/pid; echo '[1 s] booting' >&2; exec sleep 60"
+    monkeypatch.setattr(boottest, "unshare_argv", lambda _: ["sh", "-c", script])
+    monkeypatch.setattr(boottest, "KILLED_SECONDS", 0.1)
+    monkeypatch.setattr(boottest, "print", interrupt, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        boottest._run(tmp_path)
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
