@@ -200,7 +200,12 @@ def test_who_asks_for_kvm_gets_kvm_or_an_error(tmp_path: Path, attempts: list[Ac
 
 
 def test_a_boot_test_that_is_interrupted_leaves_no_process(tmp_path, monkeypatch):
-    """unshare itself heeds no SIGTERM while it waits for what it started."""
+    """unshare itself heeds no SIGTERM while it waits for what it started, and Popen's own end hardly waits."""
+
+    class Impatient(subprocess.Popen):
+        def __exit__(self, *error: object) -> None:
+            assert self.returncode is not None
+            super().__exit__(*error)
 
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -208,6 +213,7 @@ def test_a_boot_test_that_is_interrupted_leaves_no_process(tmp_path, monkeypatch
     script = f"trap '' TERM; echo $$ >{tmp_path}/pid; echo '[1 s] booting' >&2; exec sleep 60"
     monkeypatch.setattr(boottest, "unshare_argv", lambda _: ["sh", "-c", script])
     monkeypatch.setattr(boottest, "KILLED_SECONDS", 0.1)
+    monkeypatch.setattr(subprocess, "Popen", Impatient)
     monkeypatch.setattr(boottest, "print", interrupt, raising=False)
     with pytest.raises(KeyboardInterrupt):
         boottest._run(tmp_path)
