@@ -444,3 +444,12 @@ def test_hyperparameters_that_are_used_nowhere():
         network_of(raw, "n", {"decay": 0.5, "x": 1})
     with pytest.raises(SpecError, match="'y' is used nowhere, legal: z"):
         network_of(raw, "n", {"decay": 0.5, "x": 1, "y": 2}, legal=lambda name: "" if name == "x" else "z")
+
+
+def test_the_lambda_of_selu_is_that_of_its_authors():
+    """Klambauer et al. (2017): 1.0507, so that mean and variance stay from layer to layer."""
+    layer = {"Activation": "SELU", "N": 2}
+    [_, left_out, _] = parse_network(changed(["Layers", 1], layer), "n").layers
+    assert left_out.selu_lambda == pytest.approx(1.0507009873554805, abs=1e-6)
+    [_, of_network, _] = parse_network(changed(["Layers", 1], layer) | {"SELULambda": 3}, "n").layers
+    assert of_network.selu_lambda == 3
