@@ -169,6 +169,17 @@ def test_a_record_broken_into_two_lines_is_an_error(journal):
         journal.read()
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['{"event": "cancelled", "trial": 1}, {"event": "cancelled", "trial": 2}\n',
+     '{"event": "cancelled", "trial": 1}, {"event": "cancelled", "trial": 2}\n{"event": "won", "of": 2\n"trial": 1}\n'],
+)  # fmt: skip
+def test_two_records_in_a_line_are_an_error_also_where_as_many_lines_hold_as_many_records(journal, text):
+    journal.path.write_text(text)
+    with pytest.raises(RegiondagError, match=r"trials.jsonl:1: "):
+        journal.read()
+
+
 def _append_some(path, first):
     journal = Journal(path)
     for trial in range(first, first + 20):
