@@ -61,13 +61,14 @@ def test_weights_rest_only_where_nothing_can_move_them_again():
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("size", [1, 6, 1 << 15])
-def test_rows_replayed_late_are_those_done_in_time(monkeypatch, rule, size):
+@pytest.mark.parametrize("pulls", [{}, {"l2": 0.1}, {"l1": 0.1}])
+def test_rows_replayed_late_are_those_done_in_time(monkeypatch, rule, size, pulls):
     """One row alone, rows in any order, without and with a gradient in the last step."""
     monkeypatch.setattr("nnlib.updates.CHUNK", size)
     for rows in ([3], [4, 0, 2]):
         for given in (False, True):
             updates = NumpyUpdates(Hyper(rule), constant)
-            late, twin = (slot_of(rule, 5, last=np.array([0, 9, 3, 7, 5])) for _ in range(2))
+            late, twin = (slot_of(rule, 5, last=np.array([0, 9, 3, 7, 5]), **pulls) for _ in range(2))
             others = [row for row in range(5) if row not in rows]
             before = late.values.copy()
             gradient = np.random.default_rng(4).normal(size=(len(rows), 2)) if given else None
@@ -80,6 +81,26 @@ def test_rows_replayed_late_are_those_done_in_time(monkeypatch, rule, size):
             np.testing.assert_array_equal(late.values[others], before[others])
             for found, wanted in zip((late.values, *late.states), (twin.values, *twin.states), strict=True):
                 np.testing.assert_array_equal(found[rows], wanted[rows])
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("l2", "l1"), [(0.5, 0.0), (0.0, 0.25), (0.5, 0.25)])
+def test_weights_are_pulled_to_zero_by_their_size_and_their_sign(rule, l2, l1):
+    """As if the gradient were g + l2 w + l1 sign(w); AdamW takes a l2 w from the weights first."""
+    w, g = np.array([[2.0, -1.0], [0.5, 0.0]]), np.array([[1.0, 0.25], [-2.0, 1.0]])
+    pulled, plain = (slot_of(rule, 2) for _ in range(2))
+    updates = NumpyUpdates(Hyper(rule), constant)
+    pulled.values[:], pulled.l2, pulled.l1 = w, l2, l1
+    if rule == "adamw":
+        plain.values[:] = w - 0.01 * l2 * w
+        whole = g + l1 * np.sign(w)
+    else:
+        plain.values[:] = w
+        whole = g + l2 * w + l1 * np.sign(w)
+    updates.update(pulled, 0, g.copy(), 1)
+    updates.update(plain, 0, whole, 1)
+    for found, wanted in zip((pulled.values, *pulled.states), (plain.values, *plain.states), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-14)
 
 
 @pytest.mark.parametrize("rule", RULES)
