@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -69,6 +70,7 @@ def test_a_result_of_which_nothing_is_said_counts_nothing():
 def test_exit_codes_are_those_of_python_and_the_shell_where_these_have_some():
     assert (Exit.OK, Exit.BUG, Exit.EVICTED) == (0, 1, 128 + 15)  # SIGTERM is 15; Python ends with 1 after a traceback
     assert (Exit.MACHINE, Exit.CHECKPOINTED) == (os.EX_TEMPFAIL, 85)
+    assert (Exit.DIVERGED, Exit.BAD_INPUT) == (3, 4)  # as in README.md
     assert len(set(Exit)) == 7
     assert not {Exit.DIVERGED, Exit.BAD_INPUT} & {2, 126, 127}  # of a shell, and of arguments that are wrong
 
@@ -145,6 +147,9 @@ def test_results_of_zeros_and_of_more_or_fewer_keys_are_read():
     fewer = dict.fromkeys(("seconds", "curve", "metrics", "baseline", "champion", "value", "host", "epochs", "gpu"))
     assert result_from_json(changed(**fewer)) == Result("köln_t0001", Status.OK, best_epoch=2)
     check_figures({"value": None, "standing": {"loss": 1}})
+    check_figures({"value": -sys.float_info.max, "curve": [sys.float_info.max, 10**308]})
+    with pytest.raises(ValueError, match="seen 1000"):
+        check_figures({"value": 10**309})  # a whole number that no float is
     with pytest.raises(ValueError, match="seen nan"):
         check_figures({"standing": {"loss": float("nan")}})
 

@@ -84,6 +84,61 @@ def test_rows_replayed_late_are_those_done_in_time(monkeypatch, rule, size, pull
 
 
 @pytest.mark.parametrize("rule", RULES)
+def test_rows_that_come_to_rest_end_as_if_every_step_had_been_done(rule):
+    """In single precision, where the last moves are lost in rounding: weights, and states that still shrink."""
+    late, twin = (slot_of(rule, 4, last=np.array([0, 0, 90, 41])) for _ in range(2))
+    for slot in (late, twin):
+        slot.values = slot.values.astype(np.float32)
+        slot.states = tuple(state.astype(np.float32) for state in slot.states)
+    updates = NumpyUpdates(Hyper(rule, 0.3, 0.9), constant)
+    for row, last in enumerate(twin.last):
+        for step in range(last + 1, 121):
+            updates.update(twin, row, np.zeros((1, 2), np.float32), step)
+    updates.replay(late, np.arange(4), 120)
+    for found, wanted in zip((late.values, *late.states), (twin.values, *twin.states), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("rule", ["momentum", "adam", "adamw"])
+def test_weights_at_rest_are_not_computed_again(monkeypatch, rule):
+    """The last steps of a long replay shrink the states alone."""
+    slot = slot_of(rule, 3, last=np.array([0, 0, 0]))
+    slot.values = slot.values.astype(np.float32)
+    slot.states = tuple(state.astype(np.float32) for state in slot.states)
+    updates, steps = NumpyUpdates(Hyper(rule, 0.3, 0.9), constant), []
+    apply = updates._apply
+    monkeypatch.setattr(updates, "_apply", lambda *args: (steps.append(args[-1].step), apply(*args)))
+    updates.replay(slot, np.arange(3), 1000)
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) < 100
+    assert not len(steps) % PATIENCE
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("size", [1, 4, 5])
+def test_pieces_of_a_gradient_do_what_the_whole_does(monkeypatch, rule, size):
+    (cut, whole), updates = (slot_of(rule, 7) for _ in range(2)), NumpyUpdates(Hyper(rule), constant)
+    gradient = np.random.default_rng(5).normal(size=(5, 2))
+    updates.update(whole, 1, gradient.copy(), 1)
+    monkeypatch.setattr("nnlib.updates.CHUNK", size)
+    updates.update(cut, 1, gradient.copy(), 1)
+    for found, wanted in zip((cut.values, *cut.states), (whole.values, *whole.states), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_adam_counts_from_one_unless_it_is_shifted():
+    asked = []
+    updates = NumpyUpdates(Hyper("adam"), lambda step: asked.append(step) or 0.5)
+    assert (updates._pace(3).step, NumpyUpdates(Hyper("adam"), constant, 1)._pace(3).step) == (3, 4)
+    assert (updates._pace(3).rate, asked[-1]) == (0.5, 3)  # the rate is that of the step as it is
+    loops = SimpleNamespace(adam=lambda *args: asked.append(args[5]), replay_adam=None)
+    slot = slot_of("adam", 2)
+    for shift, step in (((), 3), ((0,), 3), ((2,), 5)):
+        CompiledUpdates(loops, Hyper("adam"), constant, *shift).update(slot, 0, np.zeros((2, 2)), 3)
+        assert asked[-1] == step
+
+
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(("l2", "l1"), [(0.5, 0.0), (0.0, 0.25), (0.5, 0.25)])
 def test_weights_are_pulled_to_zero_by_their_size_and_their_sign(rule, l2, l1):
     """As if the gradient were g + l2 w + l1 sign(w); AdamW takes a l2 w from the weights first."""
