@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from mutation import modules, run  # noqa: E402
 from mutation.operators import mutants, shuffled  # noqa: E402
-from mutation.pool import Pool, Trial  # noqa: E402
+from mutation.pool import NOTHING, Pool, Trial  # noqa: E402
 
 SOURCE = '''"""Ages."""
 
@@ -198,3 +198,10 @@ def test_a_good_test_kills_what_a_useless_one_lets_live(tmp_path):
     work.rmdir()  # nothing is left there
     assert sorted(path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts) == before
     assert source.read_text() == SOURCE
+
+
+@pytest.mark.slow  # a process
+def test_the_tests_of_this_checkout_run_as_they_do_without_the_tool(tmp_path):
+    """With its conftest.py, whose markers must all be known: else no mutant would ever be counted."""
+    ended = Pool(tmp_path, 1, ROOT).run([Trial(NOTHING, "", (ROOT / "tests" / "nnlib" / "test_rules.py",))])
+    assert ended[0].told is None, ended[0].told

@@ -186,3 +186,17 @@ def test_files_are_written_whole_or_not_at_all(tmp_path):
     with pytest.raises(FileNotFoundError) as caught:
         write_atomically(nowhere, "x")
     assert caught.value.filename == str(nowhere)  # the file that was meant, not the part that is written first
+
+
+def test_new_bytes_are_on_disk_before_they_take_the_place_of_the_old(tmp_path, monkeypatch):
+    path, seen = tmp_path / "a", []
+    path.write_text("old")
+
+    def fsync(number):
+        whole = [one.read_text() for one in tmp_path.iterdir() if one != path]
+        seen.append((path.read_text(), whole, os.fstat(number).st_size))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_atomically(path, "newer")
+    assert seen == [("old", ["newer"], 5)]
+    assert path.read_text() == "newer"
