@@ -149,6 +149,14 @@ def test_what_is_known_to_be_no_fault_is_counted_apart(tmp_path):
     assert run.read_equivalent(path, found) == {("other", "if age < 0:", "x")}  # not asked about now
 
 
+@pytest.mark.slow  # all sources are read
+def test_the_list_of_those_that_are_no_fault_names_mutants_of_the_core():
+    found = {
+        name: mutants(name, modules.path_of(ROOT, name).read_text(encoding="utf-8")) for name in modules.core(ROOT)
+    }
+    assert {key[0] for key in run.read_equivalent(run.EQUIVALENT, found)} <= found.keys()
+
+
 @pytest.mark.parametrize(("survive", "met"), [(0, True), (1, True), (2, False)])
 def test_one_of_twelve_may_survive(survive, met):
     drawn = mutants("ages", SOURCE)[:1] * 12
