@@ -453,3 +453,21 @@ def test_the_lambda_of_selu_is_that_of_its_authors():
     assert left_out.selu_lambda == pytest.approx(1.0507009873554805, abs=1e-6)
     [_, of_network, _] = parse_network(changed(["Layers", 1], layer) | {"SELULambda": 3}, "n").layers
     assert of_network.selu_lambda == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("ndgc@5", ', loss, did you mean "ndcg"?'),
+        ("precison@5", ', loss, did you mean "precision"?'),
+        ("ndcg@0", ", loss"),  # the name is right
+        ("recall", ", loss"),
+        ("map@1000000", ", loss"),
+        ("mrr@05", ", loss"),
+        ("loss@3", ', loss, did you mean "loss"?'),  # which takes no K
+    ],
+)
+def test_only_a_metric_whose_name_is_wrong_is_told_a_nearer_one(name, end):
+    with pytest.raises(ValueError, match="is not legal, legal: p@K, recall@K") as caught:
+        parse_metric(name)
+    assert str(caught.value).endswith(end)
