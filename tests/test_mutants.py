@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from mutation import modules, run  # noqa: E402
 from mutation.operators import mutants, shuffled  # noqa: E402
-from mutation.pool import Pool, Trial  # noqa: E402
+from mutation.pool import NOTHING, Pool, Trial  # noqa: E402
 
 SOURCE = '''"""Ages."""
 
@@ -149,6 +149,14 @@ def test_what_is_known_to_be_no_fault_is_counted_apart(tmp_path):
     assert run.read_equivalent(path, found) == {("other", "if age < 0:", "x")}  # not asked about now
 
 
+@pytest.mark.slow  # all sources are read
+def test_the_list_of_those_that_are_no_fault_names_mutants_of_the_core():
+    found = {
+        name: mutants(name, modules.path_of(ROOT, name).read_text(encoding="utf-8")) for name in modules.core(ROOT)
+    }
+    assert {key[0] for key in run.read_equivalent(run.EQUIVALENT, found)} <= found.keys()
+
+
 @pytest.mark.parametrize(("survive", "met"), [(0, True), (1, True), (2, False)])
 def test_one_of_twelve_may_survive(survive, met):
     drawn = mutants("ages", SOURCE)[:1] * 12
@@ -198,3 +206,10 @@ def test_a_good_test_kills_what_a_useless_one_lets_live(tmp_path):
     work.rmdir()  # nothing is left there
     assert sorted(path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts) == before
     assert source.read_text() == SOURCE
+
+
+@pytest.mark.slow  # a process
+def test_the_tests_of_this_checkout_run_as_they_do_without_the_tool(tmp_path):
+    """With its conftest.py, whose markers must all be known: else no mutant would ever be counted."""
+    ended = Pool(tmp_path, 1, ROOT).run([Trial(NOTHING, "", (ROOT / "tests" / "nnlib" / "test_rules.py",))])
+    assert ended[0].told is None, ended[0].told

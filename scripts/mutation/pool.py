@@ -137,5 +137,5 @@ def _test(module: str, tests: Iterable[Path], place: Path, root: Path) -> None:
     import pytest
 
     options = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # some plugins were imported before
-    options += ["-x", "-q", "-m", FAST, "-p", "no:xdist", "-p", "no:cacheprovider", f"--basetemp={place / 'tmp'}"]
+    options += ["-x", "-q", "-m", FAST, "-p", "no:cacheprovider", f"--basetemp={place / 'tmp'}"]
     sys.exit(int(pytest.main([*options, "--hypothesis-seed=0", *map(str, tests)])))

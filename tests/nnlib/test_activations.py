@@ -108,3 +108,13 @@ def test_alpha_dropout_keeps_mean_and_variance(kind):
 def test_only_linear_units_have_no_factor():
     for kind in set(Activation) - set(ROWWISE):
         assert (derivative(layer_of(kind), np.ones((1, 1))) is None) == (kind is Activation.LINEAR)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"), [(Activation.LINEAR_MAX, [0.25, -0.75, 0]), (Activation.RELU_MAX, [1, 0, 0])]
+)
+def test_shares_of_a_small_sum_are_those_of_a_large_one_and_of_zeros_zero(kind, wanted):
+    z = np.array([[1e-20, -3e-20, 0], [1e20, -3e20, 0], [0, 0, 0]])
+    layer, total = layer_of(kind), rowwise_sum(layer_of(kind), z)
+    np.testing.assert_allclose(activate(layer, z.copy()), [wanted, wanted, [0, 0, 0]], rtol=1e-14)
+    assert not through(layer, np.ones_like(z), np.zeros_like(z), total)[2].any()

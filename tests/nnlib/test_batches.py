@@ -190,3 +190,34 @@ def test_examples_may_share_rows():
     examples = examples_of(network_of(RAW, sets).spec, sets, "d")
     assert examples.count == 4
     np.testing.assert_array_equal(examples.take(np.array([0, 3])).sets[0].rows.indptr, [0, 1, 1])
+
+
+def test_weights_multiply_the_values_of_sparse_inputs():
+    values, weights = np.array([1, 2, 3, 4], np.float32), np.array([5, 6, 7], np.float32)
+    matrix = batches.input_matrix(DataSet("x", rows_of(values), weights=weights))
+    np.testing.assert_array_equal(matrix.toarray(), [[0, 0, 0], [2 * 6, 0, (1 + 3) * 6], [0, 4 * 7, 0]])
+
+
+def test_what_input_layers_give_is_that_of_the_inputs_alone():
+    sets = {"x": DataSet("x", Dense(np.arange(6.0).reshape(3, 2))), "y": DataSet("y", rows_of())}
+    spec = resolve(parse_network(RAW, "n"), sets, "d")
+    found = batches.inputs_of(spec, examples_of(spec, sets, "d"), np.float64)
+    assert list(found) == [0]
+    assert found[0].dtype == np.float64
+    np.testing.assert_array_equal(found[0], np.arange(6.0).reshape(3, 2))
+
+
+def test_every_layer_has_its_own_noise_in_every_step():
+    """Of its own stream, whose number counts layers and steps: the kernels draw the same."""
+    sets = {name: DataSet(name, rows_of(np.array([1, 2, 3, 4], np.float32))) for name in "xzy"}
+    inputs = [{"Kind": "Input", "Name": name, "N": "auto", "DataSet": name} for name in "xz"]
+    raw = {"Denoising": {"p": 0.5}, "Layers": [*inputs, {"N": 2, "Source": ["x", "z"]}, OUTPUT]}
+    network = network_of(raw, sets)
+    batch = batch_of(network, sets)
+    for step in (1, 2, 7):
+        found = noisy(network.spec, batch, 3, step).inputs
+        for n in (0, 1):
+            keep = stream(3, batches.DENOISE, 4 * step + n).random(4, np.float32) >= 0.5
+            np.testing.assert_array_equal(found[n].data, np.array([2, 4, 6, 8])[keep])
+            np.testing.assert_array_equal(found[n].indices, np.array([2, 0, 2, 1])[keep])
+            np.testing.assert_array_equal(np.diff(found[n].indptr), [0, keep[:3].sum(), keep[3]])

@@ -502,3 +502,55 @@ def test_times_are_kept_to_the_microsecond_whatever_their_unit(moments):
     found = [(c, i, int(t) * rows.unit) for part in rows.parts() for c, i, t in zip(*part, strict=True)]
     assert found == [(n, n + 1, moment) for some in moments for n, moment in enumerate(some)]
     assert rows.count == len(found)
+
+
+def kept(*batches):
+    """The unit that these moments are counted in, how many bytes each takes, and the moments, batch by batch."""
+    rows, numbers = purchases.Rows(), np.arange(max(map(len, batches)), dtype=np.int32)
+    for moments in batches:
+        rows.add(numbers[: len(moments)], numbers[: len(moments)], np.array(moments, dtype=np.int64))
+    [(_, _, times)] = rows.parts()
+    return rows.unit, times.itemsize, [int(time) * rows.unit for time in times]
+
+
+@pytest.mark.parametrize(
+    ("batches", "unit", "size"),
+    [
+        ([[0, 47_500 * DAY, -(10**5) * DAY]], DAY, 4),  # years from 1696 to 2100, by days
+        ([[DAY], [1_000_000, 2 * DAY]], 1_000_000, 4),  # the first with a time of day
+        ([[-(2**31) * 1_000_000, (2**31 - 1) * 1_000_000]], 1_000_000, 4),  # all seconds that 32 bits hold
+        ([[2**31 * 1_000_000]], 1, 8),  # the first that they do not: 2038-01-19T03:14:08
+        ([[(-(2**31) - 1) * 1_000_000]], 1, 8),
+        ([[DAY], [1_000_000], [1_000_001, 2]], 1, 8),  # by parts of a second
+        ([[47_500 * DAY], [1_000_000]], 1, 8),  # days of 2100 do not fit when they are counted in seconds
+        ([[47_500 * DAY], [1]], 1, 8),
+    ],
+)
+def test_times_take_the_largest_unit_in_which_all_of_them_are_whole(batches, unit, size):
+    found = kept(*batches)
+    assert found == (unit, size, [moment for moments in batches for moment in moments])
+
+
+def test_progress_is_told_every_hundred_thousand_lines(tmp_path):
+    told = []
+    path = write_table(tmp_path / "t.csv", rows_of("A", "c", items(20)))
+    assert len(list(read_purchases(path, Columns(), lambda *numbers: told.append(numbers)))) == 20
+    assert told == []
+    breaks = "\n" * 99_998  # within one field: the first purchase ends with line 100,000
+    path.write_text(f'region,customer,item,date\nA,"c{breaks}",i,2011-01-01\nA,c,i,2011-01-01\n')
+    assert len(list(read_purchases(path, Columns(), lambda *numbers: told.append(numbers)))) == 2
+    assert told == [(0, 100_000)]
+
+
+def test_an_unreadable_table_says_what_to_do_to_the_last_word():
+    gzipped = UnicodeDecodeError("utf-8", b"\x1f\x8bxx", 1, 2, "invalid start byte")
+    assert purchases.unreadable(gzipped) == "it is gzipped; give it a name that ends in .gz"
+    binary = UnicodeDecodeError("utf-8", b"ab\0\xff", 3, 4, "invalid start byte")
+    assert purchases.unreadable(binary) == "it is no text; export it as CSV"
+    latin = UnicodeDecodeError("utf-8", b"a\nb\nc\xe9", 5, 6, "invalid start byte")
+    assert purchases.unreadable(latin).startswith("byte 0xe9 is not UTF-8; ")
+    assert [purchases.lines_read(error) for error in (latin, EOFError())] == [2, 0]
+    assert purchases.unreadable(gzip.BadGzipFile("Not a gzipped file (b'ab')")).endswith("a name without .gz")
+    damaged = "it is gzipped and ends too early, or is damaged; copy or make it again"
+    assert {purchases.unreadable(error) for error in (EOFError(), gzip.BadGzipFile("CRC check failed"))} == {damaged}
+    assert purchases.unreadable(csv.Error("oh")) == "oh; legal: CSV with quotes as in RFC 4180"

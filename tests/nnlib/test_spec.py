@@ -444,3 +444,30 @@ def test_hyperparameters_that_are_used_nowhere():
         network_of(raw, "n", {"decay": 0.5, "x": 1})
     with pytest.raises(SpecError, match="'y' is used nowhere, legal: z"):
         network_of(raw, "n", {"decay": 0.5, "x": 1, "y": 2}, legal=lambda name: "" if name == "x" else "z")
+
+
+def test_the_lambda_of_selu_is_that_of_its_authors():
+    """Klambauer et al. (2017): 1.0507, so that mean and variance stay from layer to layer."""
+    layer = {"Activation": "SELU", "N": 2}
+    [_, left_out, _] = parse_network(changed(["Layers", 1], layer), "n").layers
+    assert left_out.selu_lambda == pytest.approx(1.0507009873554805, abs=1e-6)
+    [_, of_network, _] = parse_network(changed(["Layers", 1], layer) | {"SELULambda": 3}, "n").layers
+    assert of_network.selu_lambda == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("ndgc@5", ', loss, did you mean "ndcg"?'),
+        ("precison@5", ', loss, did you mean "precision"?'),
+        ("ndcg@0", ", loss"),  # the name is right
+        ("recall", ", loss"),
+        ("map@1000000", ", loss"),
+        ("mrr@05", ", loss"),
+        ("loss@3", ', loss, did you mean "loss"?'),  # which takes no K
+    ],
+)
+def test_only_a_metric_whose_name_is_wrong_is_told_a_nearer_one(name, end):
+    with pytest.raises(ValueError, match="is not legal, legal: p@K, recall@K") as caught:
+        parse_metric(name)
+    assert str(caught.value).endswith(end)

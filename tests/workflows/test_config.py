@@ -397,3 +397,93 @@ def test_without_an_update_section_there_is_none(study_file):
 def test_mistakes_in_update(tmp_path, update, words):
     problems = problems_of(tmp_path, f"{STUDY}update: {update}\n")
     assert len(problems) == 1 and all(word in problems[0] for word in words), problems
+
+
+@pytest.mark.parametrize(
+    ("name", "legal"),
+    [("x" * 60, True), ("x" * 61, False), ("a-B_9", True), ("a?b", False), ("a.b", False), ("é", False), ("", False)],
+)
+def test_a_study_is_named_with_at_most_sixty_plain_characters(tmp_path, name, legal):
+    study = write_study(tmp_path, STUDY.replace("study: tiny", f"study: '{name}'"))
+    if legal:
+        assert load_config(study).name == name
+    else:
+        with pytest.raises(ConfigError, match=r"study: seen .*, legal: letters, digits, '-' and '_', at most 60"):
+            load_config(study)
+
+
+def test_a_study_without_a_name_has_its_files(tmp_path):
+    assert load_config(write_study(tmp_path, STUDY.replace("study: tiny\n", ""))).name == "study"
+
+
+def test_the_name_of_a_region_has_at_most_two_hundred_characters(tmp_path):
+    study = write_study(tmp_path, STUDY.replace("name: Germany", f"name: {'x' * 200}"))
+    assert load_config(study).regions[1].name == "x" * 200
+    study.write_text(STUDY.replace("name: Germany", f"name: {'x' * 201}"))
+    with pytest.raises(ConfigError, match=r"regions\[1\].name.*201 characters.*at most 200 characters"):
+        load_config(study)
+
+
+@pytest.mark.parametrize(
+    ("regions", "problems"),
+    [
+        ("{form: data/*.nc, from: data/*.nc}", ["regions.form: unknown key; did you mean 'from'?"]),
+        ("{}", ["regions.from: missing: a pattern such as data/*.nc", "regions: no region: "]),
+        ("{from: /abs/*.nc}", ["regions.from: seen '/abs/*.nc' ", "regions: no region: "]),
+        ("{from: no/*.nc}", ["regions.from: no file matches 'no/*.nc' ", "regions: no region: "]),
+        ("[]", ["regions: no region: "]),
+        ("3", ["regions: seen 3, legal: a list of {name, data}, or {from: data/*.nc}", "regions: no region: "]),
+        ("[Malta]", ["regions[0]: seen 'Malta', legal: a mapping with `name` and `data`"]),
+        ("[{data: data/uk.nc}]", ["regions[0].name: missing: the region's name"]),
+        ("[{name: Malta}]", ["regions[0].data: missing: the region's data, such as data/germany.nc"]),
+    ],
+)
+def test_each_way_to_name_no_regions_is_told_once_with_its_place(tmp_path, regions, problems):
+    text = re.sub(r"regions:.*?(?=network:)", f"regions: {regions}\n", STUDY, flags=re.DOTALL)
+    found = [re.sub(r"^.*?study\.yaml:\d+: ", "", problem) for problem in problems_of(tmp_path, text)]
+    assert len(found) == len(problems), found
+    for start in problems:
+        assert any(problem.startswith(start) for problem in found), (start, found)
+
+
+def test_a_key_of_the_study_that_is_none_is_told(tmp_path):
+    [problem] = problems_of(tmp_path, STUDY + "limit: {jobs: 8}\n")
+    assert "study.yaml:17: limit: unknown key; did you mean 'limits'?" in problem
+
+
+def test_every_region_of_a_name_that_is_taken_is_told(tmp_path):
+    text = STUDY.replace(
+        "network: network.json",
+        "  - {name: Malta, data: data/uk.nc}\n  - {name: Germany, data: data/uk.nc}\n"
+        "  - {name: malta, data: data/uk.nc}\nnetwork: network.json",
+    )
+    second, other = problems_of(tmp_path, text)
+    assert "regions[3].name: the region 'Germany' stands here a second time" in second
+    assert "regions[4].name: seen 'malta', which becomes the folder 'malta' as 'Malta' does; rename one" in other
+
+
+def test_a_network_that_regions_share_is_told_of_once(tmp_path):
+    [problem] = problems_of(tmp_path, STUDY.replace("network: network.json", "network: nowhere.json"))
+    assert "network: seen " in problem and "nowhere.json" in problem and "legal: DSSTNE's JSON" in problem
+    [problem] = problems_of(tmp_path, STUDY.replace("network: network.json\n", ""))
+    assert "network: missing: the path of a network file (DSSTNE's JSON)" in problem
+
+
+def test_pruning_is_no_mistake_where_the_search_says_how_long_trainings_are(tmp_path):
+    text = STUDY.replace("method: bayes", "method: bayes\n  prune: median")
+    [problem] = problems_of(tmp_path, text)
+    assert "search.prune: median ends no training of train.epochs: 2, legal: at least 4" in problem
+    study = write_study(tmp_path, text.replace("  space:", "  space:\n    epochs: {int: [4, 9]}"))
+    assert load_config(study).regions[0].search.prune == "median"
+    study.write_text(text.replace("epochs: 2", "epochs: 4"))
+    assert load_config(study).regions[0].search.prune == "median"
+
+
+@pytest.mark.parametrize("part", ["train", "valid", "test"])
+def test_each_file_of_a_regions_data_but_the_final_one_must_be_there(tmp_path, part):
+    study = write_study(tmp_path)
+    (tmp_path / "data" / f"uk.{part}.nc").unlink()
+    with pytest.raises(ConfigError) as caught:
+        load_config(study)
+    [problem] = caught.value.problems
+    assert f"regions[0].data: seen 'data/uk.nc', but there is no file {tmp_path}/data/uk.{part}.nc; " in problem

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workflows.errors import RegiondagError
-from workflows.journal import Journal, Settled
+from workflows.journal import Journal, Settled, _end_of_last_line
 
 
 @pytest.fixture
@@ -169,6 +169,17 @@ def test_a_record_broken_into_two_lines_is_an_error(journal):
         journal.read()
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['{"event": "cancelled", "trial": 1}, {"event": "cancelled", "trial": 2}\n',
+     '{"event": "cancelled", "trial": 1}, {"event": "cancelled", "trial": 2}\n{"event": "won", "of": 2\n"trial": 1}\n'],
+)  # fmt: skip
+def test_two_records_in_a_line_are_an_error_also_where_as_many_lines_hold_as_many_records(journal, text):
+    journal.path.write_text(text)
+    with pytest.raises(RegiondagError, match=r"trials.jsonl:1: "):
+        journal.read()
+
+
 def _append_some(path, first):
     journal = Journal(path)
     for trial in range(first, first + 20):
@@ -212,6 +223,14 @@ def test_what_a_newer_version_wrote_is_passed_over(journal):
     journal.path.write_text(f'{line}\n{{"event": "praised", "time": 2.0, "trial": 1}}\n')
     for history in (journal.read(), journal.read_outcomes()):
         assert history.settled[1].value == 0.5
+    journal.path.write_text("")
+    journal.append("settled", trial=1, status="ok", praise="much", value=0.5)
+    journal.append("proposed", trial=1, point={"x": 1}, praise="much")
+    journal.append("attempt", trial=1, seconds=2.0, praise="much")
+    for history in (journal.read(), journal.read_outcomes()):
+        assert history.settled[1] == Settled(1, "ok", value=0.5)
+        assert history.attempt_seconds == 2.0
+    assert journal.read().proposals[1].point == {"x": 1}
 
 
 def test_what_is_reopened_is_settled_again(journal):
@@ -235,3 +254,71 @@ def test_a_trial_that_is_reopened_is_cancelled_no_more(journal):
     with journal.locked():
         journal.append("reopened", trial=1)
     assert journal.read().cancelled == set()
+
+
+def test_seconds_of_final_trainings_that_count_no_more_add_up(journal):
+    settle(journal, None, "machine", seconds=5.0)
+    settle(journal, None, "machine", seconds=7.0)
+    settle(journal, None, value=0.5, seconds=11.0)
+    settle(journal, None, "machine", seconds=100.0)  # after one that succeeded: passed over
+    journal.append("reopened", trial=None)
+    journal.append("reopened", trial=None)
+    history = journal.read()
+    assert history.repeated_final_seconds == history.attempt_seconds == 5 + 7 + 11
+    assert history.final is None
+
+
+def test_only_what_succeeded_is_the_best_whatever_it_reached(journal):
+    journal.append("settled", trial=0, status="pruned", value=0.9)
+    journal.append("settled", trial=1, status="ok", value=0.5)
+    journal.append("settled", trial=2, status="ok", value=None)
+    for history in (journal.read(), journal.read_outcomes()):
+        assert history.best(minimize=False).trial == history.best(minimize=True).trial == 1
+        assert history.any_ok and history.ended == 3
+        assert not any(settled.promoted for settled in history.settled.values())  # of which nothing is said
+
+
+def test_a_stop_is_noted_once_for_each_reason_and_forgotten_when_its_node_goes_on(journal):
+    lines = []
+
+    def number_of_lines():
+        lines.append(len(journal.path.read_bytes().splitlines()) if journal.path.exists() else 0)
+        return lines[-1]
+
+    journal.note_resumed(1)
+    assert number_of_lines() == 0
+    journal.note_stop(1, "no machine")
+    assert journal.read().stopped == {1: "no machine"} and number_of_lines() == 1
+    journal.note_stop(1, "no machine")
+    journal.note_resumed(2)  # which had not stopped
+    assert number_of_lines() == 1
+    journal.note_stop(1, "all failed")
+    journal.note_stop(None, "all failed")
+    for history in (journal.read(), journal.read_outcomes()):
+        assert history.stopped == {1: "all failed", None: "all failed"}
+    journal.note_resumed(1)
+    assert journal.read().stopped == journal.read_outcomes().stopped == {None: "all failed"}
+    journal.note_resumed(1)
+    assert number_of_lines() == 4
+    settle(journal, None)  # what ends well has gone on
+    assert journal.read().stopped == {}
+
+
+def test_attempts_are_read_with_their_time_and_without_seconds_took_none(journal):
+    journal.append("attempt", trial=3, reason="disk full", host="w", job="4.0")
+    journal.append("attempt", trial=None, seconds=2.5, time=100.0)
+    first, final = journal.read().faults
+    assert (first.trial, first.reason, first.seconds, first.host, first.job) == (3, "disk full", 0.0, "w", "4.0")
+    assert first.when > 1.6e9  # this century's Unix time
+    assert (final.trial, final.seconds, final.when) == (None, 2.5, 100.0)
+    history = journal.read()
+    assert (history.attempts, history.attempt_seconds) == (2, 2.5)
+    assert history.faults_of(3) == [first] and history.faults_of(None) == [final] and history.faults_of(0) == []
+
+
+def test_the_end_of_the_last_line_is_found_however_long_lines_are(tmp_path):
+    path = tmp_path / "j"
+    for text in (b"", b"\n", b"abc", b"abc\n", b"a\n\nbcdefgh", b"\nabcdefghijk", b"abcd\nefgh\nijk", b"12345678\n"):
+        path.write_bytes(text)
+        for block in (1, 2, 3, 4, 5, 100):
+            assert _end_of_last_line(path, block) == len(text) - len(text.rpartition(b"\n")[2])

@@ -1,0 +1,202 @@
+"""What manager and worker agree on: defaults, what is read back, and what is refused."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+
+from nnlib.contract import (
+    ContractError,
+    Exit,
+    Metric,
+    Result,
+    Role,
+    Status,
+    TrainSettings,
+    Trial,
+    check_figures,
+    result_from_json,
+    result_to_json,
+    sha256_of,
+    slug_of,
+    trial_from_json,
+    trial_to_json,
+    write_atomically,
+)
+
+TRIAL = Trial(
+    node="köln_t0001",
+    region="Köln",
+    number=1,
+    role=Role.TUNE,
+    network="network.json",
+    hyperparameters={"hidden": 8, "rate": 0.5, "kind": "a", "on": True},
+    train=TrainSettings(epochs=2),
+    metric=Metric("loss", minimize=True),
+    train_files=("a.nc", "b.nc"),
+    rungs=((1, 0.5), (3, 0.25)),
+    sha256={"a.nc": "00"},
+)
+RESULT = Result("köln_t0001", Status.OK, value=0.5, metrics={"loss": 0.5}, curve=(0.75, 0.5), best_epoch=2, epochs=2)
+
+
+def changed(**values):
+    """The result as JSON, with other values; None leaves a key out."""
+    raw = json.loads(result_to_json(RESULT)) | values
+    return json.dumps({key: value for key, value in raw.items() if value is not None})
+
+
+def test_a_training_of_which_nothing_is_said_is_adams_own():
+    """Kingma and Ba (2015) propose 0.001, 0.9 and 0.999; what is optional is off."""
+    settings = TrainSettings()
+    assert (settings.optimizer, settings.schedule, settings.precision) == ("adam", "constant", "float32")
+    assert (settings.learning_rate, settings.momentum, settings.beta2) == (0.001, 0.9, 0.999)
+    assert not any((settings.l2, settings.l1, settings.warmup, settings.clip, settings.compat, settings.as_dsstne))
+    assert (settings.epochs, settings.batch, settings.stop_after, settings.seed) == (30, 256, 5, 1)  # as in README.md
+    assert Metric() == Metric("ndcg@20", minimize=False)
+
+
+def test_a_result_of_which_nothing_is_said_counts_nothing():
+    empty = Result("n", Status.MACHINE)
+    for field in dataclasses.fields(Result):
+        if field.name not in ("node", "status", "version"):
+            assert not getattr(empty, field.name), field.name
+
+
+def test_exit_codes_are_those_of_python_and_the_shell_where_these_have_some():
+    assert (Exit.OK, Exit.BUG, Exit.EVICTED) == (0, 1, 128 + 15)  # SIGTERM is 15; Python ends with 1 after a traceback
+    assert (Exit.MACHINE, Exit.CHECKPOINTED) == (os.EX_TEMPFAIL, 85)
+    assert (Exit.DIVERGED, Exit.BAD_INPUT) == (3, 4)  # as in README.md
+    assert len(set(Exit)) == 7
+    assert not {Exit.DIVERGED, Exit.BAD_INPUT} & {2, 126, 127}  # of a shell, and of arguments that are wrong
+
+
+def test_settings_keep_pythons_own_numbers_all_of_them():
+    settings = TrainSettings(
+        epochs=np.int64(3), learning_rate=np.float32(0.5), momentum=0.75, l2=np.float64(0.25), seed=np.uint8(9)
+    )
+    kept = [getattr(settings, name) for name in ("epochs", "learning_rate", "momentum", "l2", "seed")]
+    assert kept == [3, 0.5, 0.75, 0.25, 9]
+    assert [type(value) for value in kept] == [int, float, float, float, int]
+    assert [TrainSettings(compat=text).as_dsstne for text in ("", "DSSTNE", "dsstne")] == [False, True, True]
+
+
+def test_trials_and_results_are_read_as_they_were_written():
+    assert trial_from_json(trial_to_json(TRIAL)) == TRIAL
+    assert result_from_json(result_to_json(RESULT)) == RESULT
+    for text in (trial_to_json(TRIAL), result_to_json(RESULT)):
+        assert text.endswith("\n}\n") and "köln" in text  # for people, too
+        assert list(json.loads(text)) == sorted(json.loads(text))
+        assert [line[:2].count(" ") for line in text.splitlines()[:2]] == [0, 1]  # one space is enough
+    with pytest.raises(ValueError, match="JSON"):
+        result_to_json(Result("n", Status.OK, value=float("nan")))
+
+
+@pytest.mark.parametrize("read", [trial_from_json, result_from_json])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not JSON"),
+        ('{"version": 1', "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "version 'list', this nnlib reads version 1"),
+        ("{}", "version None, this nnlib reads version 1"),
+        ('{"version": 2}', "version 2, this nnlib reads version 1"),
+        ('{"version": 1}', "not a (trial|result) of version 1"),
+    ],
+)
+def test_what_is_torn_or_of_another_version_is_refused(read, text, words):
+    with pytest.raises(ContractError, match=words):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"seconds": -0.5}, "seconds: seen -0.5"),
+        ({"seconds": True}, "seen True, legal: a finite number"),
+        ({"value": float("inf")}, "seen inf, legal: a finite number"),
+        ({"value": "0.5"}, "seen '0.5'"),
+        ({"metrics": {"loss": None}}, "seen None"),
+        ({"baseline": {"loss": float("nan")}}, "seen nan"),
+        ({"champion": {"loss": []}}, "seen"),
+        ({"curve": [0.5, "x"]}, "seen 'x'"),
+        ({"best_epoch": -1}, "best_epoch: seen -1, legal: a whole number from 0"),
+        ({"epochs": 2.0}, "epochs: seen 2.0"),
+        ({"examples": True}, "examples: seen True"),
+        ({"host": 3}, "host: seen 3, legal: a text"),
+        ({"model": ["x"]}, "model: seen"),
+        ({"gpu": []}, "gpu: seen"),
+        ({"host": "\ud800"}, "surrogates not allowed"),
+        ({"status": "good"}, "good"),
+    ],
+)
+def test_results_that_cannot_be_are_refused(values, words):
+    with pytest.raises(ContractError, match=words):
+        result_from_json(changed(**values))
+
+
+def test_results_of_zeros_and_of_more_or_fewer_keys_are_read():
+    zeros = {"seconds": 0, "best_epoch": 0, "epochs": 0, "examples": 0, "value": -0.0}
+    assert result_from_json(changed(**zeros)).seconds == 0
+    assert result_from_json(changed(praise="much")) == RESULT
+    fewer = dict.fromkeys(("seconds", "curve", "metrics", "baseline", "champion", "value", "host", "epochs", "gpu"))
+    assert result_from_json(changed(**fewer)) == Result("köln_t0001", Status.OK, best_epoch=2)
+    check_figures({"value": None, "standing": {"loss": 1}})
+    check_figures({"value": -sys.float_info.max, "curve": [sys.float_info.max, 10**308]})
+    with pytest.raises(ValueError, match="seen 1000"):
+        check_figures({"value": 10**309})  # a whole number that no float is
+    with pytest.raises(ValueError, match="seen nan"):
+        check_figures({"standing": {"loss": float("nan")}})
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("Malta", "malta"),
+        ("United Kingdom", "united-kingdom"),
+        ("a-b C9", "a-b-c9"),
+        ("x" * 40, "x" * 40),
+        ("x" * 41, f"{'x' * 40}-{hashlib.sha256(b'x' * 41).hexdigest()[:8]}"),
+        ("a  b", f"a-b-{hashlib.sha256(b'a  b').hexdigest()[:8]}"),
+        ("a_b", f"a-b-{hashlib.sha256(b'a_b').hexdigest()[:8]}"),
+        ("-a", f"a-{hashlib.sha256(b'-a').hexdigest()[:8]}"),
+        (f"{'y' * 39} zz", f"{'y' * 39}-{hashlib.sha256(b'y' * 39 + b' zz').hexdigest()[:8]}"),
+        ("日本", f"region-{hashlib.sha256('日本'.encode()).hexdigest()[:8]}"),
+    ],
+)
+def test_slugs_of_plain_words_are_plain_and_others_have_a_digest(name, slug):
+    assert slug_of(name) == slug
+
+
+def test_files_are_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a.json"
+    write_atomically(path, "é\n")
+    assert path.read_bytes() == "é\n".encode()
+    assert sha256_of(path) == hashlib.sha256("é\n".encode()).hexdigest()
+    with pytest.raises(UnicodeEncodeError):
+        write_atomically(path, "new \ud800")
+    assert path.read_text(encoding="utf-8") == "é\n"
+    assert list(tmp_path.iterdir()) == [path]  # nothing is left beside it
+    nowhere = tmp_path / "none" / "b.json"
+    with pytest.raises(FileNotFoundError) as caught:
+        write_atomically(nowhere, "x")
+    assert caught.value.filename == str(nowhere)  # the file that was meant, not the part that is written first
+
+
+def test_new_bytes_are_on_disk_before_they_take_the_place_of_the_old(tmp_path, monkeypatch):
+    path, seen = tmp_path / "a", []
+    path.write_text("old")
+
+    def fsync(number):
+        whole = [one.read_text() for one in tmp_path.iterdir() if one != path]
+        seen.append((path.read_text(), whole, os.fstat(number).st_size))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_atomically(path, "newer")
+    assert seen == [("old", ["newer"], 5)]
+    assert path.read_text() == "newer"
