@@ -65,8 +65,14 @@ def constants_of(text: str) -> dict[str, str]:
     """Return the text that each name of a constant stands for in a module."""
     found: dict[str, str] = {}
     for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            found |= {target.id: node.value.value for target in node.targets if isinstance(target, ast.Name)}
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                pairs = [(target, node.value)]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = list(zip(target.elts, node.value.elts, strict=False))
+                for name, value in pairs:
+                    if isinstance(name, ast.Name) and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                        found[name.id] = value.value
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import importlib.metadata
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -26,7 +27,14 @@ def _files_of_the_recipe() -> list[Path]:
 
 @pytest.mark.slow
 def test_the_wheel_holds_templates_scripts_examples_and_recipe(tmp_path):
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, ROOT]
+    # Of a copy: setuptools writes into the folder, which other tests and installations use meanwhile.
+    source = shutil.copytree(
+        ROOT, tmp_path / "source", ignore=shutil.ignore_patterns(".*", "*.egg-info", "wheels", "runs", "build")
+    )
+    (source / "ami/wheels").mkdir()
+    (source / "ami/wheels/some.whl").touch()
+    (source / "ami/fleet.yaml").write_text("mine: true\n")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, source]
     subprocess.run(command, check=True, capture_output=True)
     [wheel] = tmp_path.glob("regiondag-*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())

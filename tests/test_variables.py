@@ -25,6 +25,7 @@ def test_reads_in_python(code, names):
 
 def test_constants_are_the_module_s_texts():
     assert constants_of("A = 'x'\nB = 3\nC = D = 'y'\ndef f():\n    E = 'z'") == {"A": "x", "C": "y", "D": "y"}
+    assert constants_of("A, B, C = 'x', 3, 'y'\n(D, E) = f()") == {"A": "x", "C": "y"}
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,16 @@ own (`inside`): the sources stay as they are whatever happens.
 from __future__ import annotations
 
 import contextlib
+import math
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
@@ -27,6 +29,7 @@ import mutant_finder  # noqa: E402
 
 FAST = "not condor and not slow and not browser"
 NOTHING = "none"  # the module of a trial that changes nothing
+WAITING = 6  # times the limit that a trial may take by the clock, which is for those that only wait
 PRELOADED = ["pytest", "_pytest.assertion.rewrite", "hypothesis", "numpy", "scipy.sparse"]  # once for all trials
 
 
@@ -37,7 +40,7 @@ class Trial:
     module: str
     source: str
     tests: tuple[Path, ...]
-    limit: float = 600.0
+    limit: float = 600.0  # seconds of a processor, so that a busy machine kills nothing
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Pool:
                     running[number] = self._start(trial)
                 connection.wait([each.process.sentinel for each in running.values()], timeout=1)
                 for number, each in list(running.items()):
-                    over = time.monotonic() > each.begin + each.limit
+                    over = time.monotonic() > each.begin + WAITING * each.limit
                     if each.process.is_alive() and not over:
                         continue
                     _end(each)
@@ -98,7 +101,7 @@ class Pool:
     def _start(self, trial: Trial) -> Running:
         place = Path(tempfile.mkdtemp(dir=self._folder))
         (place / "source.py").write_text(trial.source, encoding="utf-8")
-        process = self._context.Process(target=_test, args=(trial.module, trial.tests, place, self._root))
+        process = self._context.Process(target=_test, args=(trial, place, self._root))
         process.start()
         return Running(process, place, time.monotonic(), trial.limit)
 
@@ -117,25 +120,26 @@ def _end(running: Running) -> None:
     running.process.join()
 
 
-def _test(module: str, tests: Iterable[Path], place: Path, root: Path) -> None:
+def _test(trial: Trial, place: Path, root: Path) -> None:
     """Run tests in this process, which is the forked one; its exit code is pytest's."""
     os.setsid()
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(trial.limit), math.ceil(trial.limit) + 1))
     os.chdir(root)
     with (place / "output").open("wb") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     os.environ |= {
-        mutant_finder.NAME: module,
+        mutant_finder.NAME: trial.module,
         mutant_finder.CHANGED: str(place / "source.py"),
         "PYTHONPATH": os.pathsep.join([str(INSIDE), str(root)]),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(place / "hypothesis"),
     }
-    if module.startswith("nnlib.loops"):  # or Numba would take, and keep, code that belongs to the other source
+    if trial.module.startswith("nnlib.loops"):  # or Numba would take, and keep, code that belongs to the other source
         os.environ["NUMBA_CACHE_DIR"] = str(place / "numba")
     sys.path.insert(0, str(root))
     mutant_finder.install()
     import pytest
 
     options = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # some plugins were imported before
-    options += ["-x", "-q", "-m", FAST, "-p", "no:cacheprovider", f"--basetemp={place / 'tmp'}"]
-    sys.exit(int(pytest.main([*options, "--hypothesis-seed=0", *map(str, tests)])))
+    options += ["-x", "-q", "-m", FAST, "-p", "no:cacheprovider", "-p", "no:randomly", f"--basetemp={place / 'tmp'}"]
+    sys.exit(int(pytest.main([*options, "--hypothesis-seed=0", *map(str, trial.tests)])))

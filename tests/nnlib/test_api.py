@@ -335,7 +335,7 @@ def test_threads_change_nothing(data, held, trained, threads):
     np.testing.assert_array_equal(other.weights("In", "Hidden"), trained.weights("In", "Hidden"))
 
 
-def test_a_training_that_was_interrupted_goes_on(tmp_path, data, held, trained, monkeypatch, capsys):
+def test_a_training_that_was_interrupted_goes_on(tmp_path, data, held, trained, monkeypatch, capfd):
     """Ctrl-C after ten batches; the second call ends with the bits of a training that was left alone."""
     after, count = Kept.after_batch, 0
 
@@ -352,9 +352,9 @@ def test_a_training_that_was_interrupted_goes_on(tmp_path, data, held, trained, 
     keys = {**QUICK, "checkpoint": tmp_path / "work"}
     with pytest.raises(KeyboardInterrupt):
         Trainer(small(), **keys).fit(*data, valid=held, metric="p@3")
-    assert "saving after this batch" in capsys.readouterr().err
+    assert "saving after this batch" in capfd.readouterr().err
     network = Trainer(small(), **keys).fit(*data, valid=held, metric="p@3")
-    assert "resumed from checkpoint.nc: epoch 2, batch 3" in capsys.readouterr().err
+    assert "resumed from checkpoint.nc: epoch 2, batch 3" in capfd.readouterr().err
     assert count < 60
     np.testing.assert_array_equal(network.weights("Hidden", "Out"), trained.weights("Hidden", "Out"))
     assert (tmp_path / "work" / "checkpoint.nc").stat().st_size > 0
