@@ -30,7 +30,7 @@ find_python() {
 }
 
 list_lower_bounds() { # as constraints of pip, which know no extras
-    sed -n 's/^    \([A-Za-z0-9_.-]*\)\(\[.*\]\)\{0,1\}>=\([0-9a-z.]*\)$/\1==\3/p' setup.cfg | sort -u
+    LC_ALL=C sed -n 's/^    \([A-Za-z0-9_.-]*\)\(\[.*\]\)\{0,1\}>=\([0-9a-z.]*\)$/\1==\3/p' setup.cfg | sort -u
 }
 
 make_environment() {

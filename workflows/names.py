@@ -21,6 +21,7 @@ DAGMAN_CRASHED = 4  # exit code of a DAGMan that failed an assertion; our DAGs t
 MAX_TRIALS = 99_999  # of one region
 
 STUDY_FILE = "study.yaml"
+PYTHON_FILE = "python"  # only where a DAG cannot name the Python of PRE and POST itself
 MANIFEST_FILE = "manifest.json"
 STUDY_DAG = "study.dag"
 REGION_DAG = "region.dag"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -32,7 +33,7 @@ from workflows.space import Point
 from workflows.standing import Standing, hyperparameters_of
 from workflows.starts import without_champions
 from workflows.study import Config, Region
-from workflows.submit_syntax import check_path
+from workflows.submit_syntax import check_path, is_path
 
 SCRIPTS = ("pre.sh", "post.sh", "train.sh")
 
@@ -57,7 +58,6 @@ def create_run(
     plan = build_plan(without_champions(config, standing))
     runs = runs.resolve()
     check_path(runs, "give another folder: --out ~/runs")  # say so before anything is written
-    check_path(sys.executable, "install regiondag in an environment (python -m venv) with such a path")
     try:
         runs.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -170,13 +170,23 @@ class _Writer:
             self.run,
             self.plan,
             htcondor=self.htcondor,
-            python=sys.executable,
+            python=self._python(),
             codes=(manager.name, worker.name),
             standing=frozenset(self.standing),
         )
         for name, pieces in renderer.files():
             with (self.part.path / name).open("w", encoding="utf-8") as file:
                 file.writelines(pieces)
+
+    def _python(self) -> str:
+        """Return the Python of PRE and POST; where a DAG cannot name it, as in a folder with spaces, what starts it."""
+        if is_path(sys.executable):
+            return sys.executable
+        script = self.part.path / names.PYTHON_FILE
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
+        script.chmod(0o755)
+        self._note(names.PYTHON_FILE)
+        return str(self.run.path / names.PYTHON_FILE)
 
     def _manifest(self) -> dict[str, Any]:
         config = self.plan.config

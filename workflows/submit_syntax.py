@@ -32,10 +32,15 @@ def path(value: object) -> str:
     return text
 
 
+def is_path(text: str) -> bool:
+    """Return whether a path can stand in a DAG as a word."""
+    return _PATH.fullmatch(text) is not None
+
+
 def check_path(value: object, advice: str) -> None:
     """Raise QuotingError that ends with `advice` for a path that cannot stand in a DAG."""
     text = str(value)
-    if _PATH.fullmatch(text):
+    if is_path(text):
         return
     strange = dict.fromkeys(character for character in text if not _PATH.fullmatch(character))
     seen = ", ".join("a space" if character == " " else repr(character) for character in strange)

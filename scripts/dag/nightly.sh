@@ -6,7 +6,7 @@ python=$1 code=$2 log=$3
 shift 3
 exec >>"$log" 2>&1 || exit 1
 # These are about this job, whose folder goes away with it; DAGMan would take them over as settings.
-for name in $(env | sed -n 's/^\(_CONDOR_[A-Za-z0-9_]*\)=.*/\1/p') TMPDIR TMP TEMP; do
+for name in $(env | LC_ALL=C sed -n 's/^\(_CONDOR_[A-Za-z0-9_]*\)=.*/\1/p') TMPDIR TMP TEMP; do
     unset "$name"
 done
 # In the embedded pool's root folder the Python outside may lack its libraries; the one there has them.

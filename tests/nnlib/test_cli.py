@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -489,7 +490,7 @@ def test_a_reader_that_has_enough(reader):
     """Also where Python keeps what it prints until it ends, as it does unless PYTHONUNBUFFERED is set."""
     environment = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1]), "PYTHONUNBUFFERED": ""}
     done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m nnlib inspect train.nc | {reader}; exit ${{PIPESTATUS[0]}}"],
+        ["bash", "-c", f"{shlex.quote(sys.executable)} -m nnlib inspect train.nc | {reader}; exit ${{PIPESTATUS[0]}}"],
         capture_output=True,
         check=False,
         env=environment,

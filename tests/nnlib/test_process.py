@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -24,9 +25,10 @@ PLAIN = {name: value for name, value in os.environ.items() if name != "PYTHONUNB
 
 def shell(command: str, **options) -> subprocess.CompletedProcess[str]:
     """Run a line of bash in which $NNLIB and $REGIONDAG are the commands; its exit code is the first program's."""
-    variables = {"NNLIB": f"{sys.executable} -m nnlib", "REGIONDAG": f"{sys.executable} -m workflows"}
+    python = shlex.quote(sys.executable)
+    command = command.replace("$NNLIB", f"{python} -m nnlib").replace("$REGIONDAG", f"{python} -m workflows")
     line = f"{command}; exit ${{PIPESTATUS[0]}}"
-    environment = PLAIN | variables | {"PYTHONPATH": str(ROOT)}
+    environment = PLAIN | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment, **options)
 
 
@@ -56,7 +58,7 @@ def test_a_mistake_keeps_its_exit_code_when_nobody_reads(program):
 def test_the_reader_of_a_long_output_takes_one_line():
     code = "from nnlib.process import run_flushed; run_flushed(lambda: [print(n) for n in range(10**6)])"
     done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -c '{code}' | head -1; exit ${{PIPESTATUS[0]}}"],
+        ["bash", "-c", f"{shlex.quote(sys.executable)} -c '{code}' | head -1; exit ${{PIPESTATUS[0]}}"],
         capture_output=True,
         text=True,
         cwd=ROOT,
