@@ -1,7 +1,7 @@
 """The real thing: bake the worker's image, look into it, boot it, and boot it wrongly. Takes minutes.
 
-`scripts/test` runs these at low priority beside those of the pool, which mostly wait; `scripts/test --no-boot` leaves
-them out.
+`scripts/test` runs these last, and alone: an emulated machine needs both cores, and its kernel panics ("IO-APIC + timer
+doesn't work") where ticks come too late. `scripts/test --no-boot` leaves them out.
 """
 
 from __future__ import annotations
