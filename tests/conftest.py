@@ -14,7 +14,9 @@ import pytest
 from hypothesis import settings
 
 from nnlib.gpu.runtime import usable
+from workflows.dirs import cache_dir
 from workflows.pool import NAME_VARIABLE, Pool, known_pools, lifecycle
+from workflows.submit_syntax import is_path
 
 settings.register_profile("patient", deadline=None)  # a busy machine is no failure
 settings.load_profile("patient")
@@ -71,9 +73,10 @@ SLOW = (
 # A suite that a script's `&` or nohup started ignores Ctrl-C, and so would every program that its tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# DAGMan refuses to run below /tmp, so run directories are made in the checkout.
+# DAGMan refuses to run below /tmp, so run directories are made in the checkout, or where its path can stand in no DAG,
+# as with a space in it, in the user's cache.
 TESTS = Path(__file__).resolve().parent
-RUN_AREAS = TESTS.parent / ".pytest-runs"
+RUN_AREAS = (TESTS.parent if is_path(str(TESTS)) else cache_dir()) / ".pytest-runs"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
