@@ -11,11 +11,11 @@ venv=.venv${leg:+-$leg}
 
 find_python() {
     case $leg in
-        lowest) pythons=python3.11 ;;
-        newest) pythons='python3.14 python3.13' ;;
-        *) pythons="${PYTHON:-python3} python3.14 python3.13 python3.12 python3.11" ;;
+        lowest) set -- python3.11 ;;
+        newest) set -- python3.14 python3.13 ;;
+        *) set -- "${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11 ;;
     esac
-    for python in $pythons; do
+    for python in "$@"; do
         # pyenv has more than what it puts on PATH, where its stand-ins for the others only fail.
         for found in "$python" "${PYENV_ROOT:-${HOME:-}/.pyenv}/versions/${python#python}".*/bin/python; do
             if "$found" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -25,7 +25,7 @@ find_python() {
         done
     done
     echo "regiondag needs Python 3.11 or later; found $(python3 --version 2>&1 || echo none)," \
-        "looked for: $pythons. Set PYTHON=/path/to/python3.12" >&2
+        "looked for: $*. Set PYTHON=/path/to/python3.12" >&2
     return 3
 }
 
