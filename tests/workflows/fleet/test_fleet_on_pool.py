@@ -100,19 +100,19 @@ def test_jobs_that_the_workers_refuse(pool, run_area):
 @contextmanager
 def advertised(pool: Pool, folder: Path, slots: Sequence[tuple[str, str, str, str]]) -> Iterator[None]:
     """Let the collector know these slots (name, instance, fleet, more) while the block runs."""
-    before = len(query_slot_names(pool))
+    names = {f"{name}@{instance}" for name, instance, *_ in slots}
     for number, (name, instance, fleet, more) in enumerate(slots):
         (folder / f"{number}.ad").write_text(SLOT.format(name=name, instance=instance, fleet=fleet, more=more))
         shell(pool, f"condor_advertise -tcp UPDATE_STARTD_AD {number}.ad", folder)
     try:
-        wait_for(lambda: len(query_slot_names(pool)) == before + len(slots))
+        wait_for(lambda: names <= set(query_slot_names(pool)))
         yield
     finally:
         for number, (name, instance, *_) in enumerate(slots):
             query = f'MyType = "Query"\nTargetType = "Machine"\nRequirements = Name == "{name}@{instance}"\n'
             (folder / f"{number}.query").write_text(query)
             shell(pool, f"condor_advertise -tcp INVALIDATE_STARTD_ADS {number}.query", folder)
-        wait_for(lambda: len(query_slot_names(pool)) == before)
+        wait_for(lambda: not names & set(query_slot_names(pool)))
 
 
 def job_numbers(pool: Pool) -> list[str]:
