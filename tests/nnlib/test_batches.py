@@ -41,6 +41,12 @@ def test_few_examples_are_permuted_as_a_whole():
     np.testing.assert_array_equal(epoch_order(3, 5, 99, True), stream(3, batches.SHUFFLE, 5).permutation(99))
 
 
+def test_how_many_are_few_is_part_of_what_a_seed_says():
+    few = 16 * 4096  # another number would give the same seed another training
+    np.testing.assert_array_equal(epoch_order(3, 5, few, True), stream(3, batches.SHUFFLE, 5).permutation(few))
+    assert (epoch_order(3, 5, few + 1, True) != stream(3, batches.SHUFFLE, 5).permutation(few + 1)).any()
+
+
 def test_many_examples_are_mixed_within_a_few_blocks(monkeypatch):
     monkeypatch.setattr(batches, "SHUFFLE_BLOCK", 10)
     monkeypatch.setattr(batches, "SHUFFLE_GROUP", 4)

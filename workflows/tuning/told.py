@@ -120,7 +120,7 @@ def warp(losses: Sequence[float | None]) -> Array:
     with np.errstate(over="ignore"):
         width = next((width for width in (median - low, values.max() - low) if width > 0), 1.0)
         scaled = (values - median) / width
-    scaled = np.where(scaled > 0, np.log1p(np.minimum(np.maximum(scaled, 0.0), 1e300)), scaled)
+    scaled = np.where(scaled > 0, np.log1p(np.minimum(np.maximum(scaled, 0.0), LARGEST)), scaled)
     if scaled.std() <= 1e-12:  # all that succeeded are equal: those that failed are worse all the same
         scaled = np.array([float(loss is None) for loss in losses])
     deviation = scaled.std()

@@ -45,6 +45,14 @@ def test_losses_are_linear_below_the_median_and_logarithmic_above():
     assert warp([9.0, 3.0, 1.0]) == pytest.approx(standard([math.log1p(3), 0.0, -1.0]))  # in any order
 
 
+def test_what_is_beyond_the_largest_is_as_bad():
+    for worst in (1e300, 1e305):
+        expected = standard([-1.0, -0.5, 0.0, math.log1p(0.5), math.log1p(1e300 / 2)])
+        assert warp([0.0, 1.0, 2.0, 3.0, worst]) == pytest.approx(expected, rel=1e-12)
+    expected = standard([-1.0, -0.5, 0.0, math.log1p(0.5), math.log1p(1e300)])  # in units of the lower half, too
+    assert warp([0.0, 1e-20, 2e-20, 3e-20, 1e300]) == pytest.approx(expected, rel=1e-12)
+
+
 def test_failures_count_as_the_worst_that_was_seen():
     assert warp([1.0, None, 3.0, 2.0]) == pytest.approx(warp([1.0, 3.0, 3.0, 2.0]))
     assert warp([None, None, None]).tolist() == [1.0] * 3 and warp([]).tolist() == []
