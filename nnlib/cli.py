@@ -18,7 +18,7 @@ from nnlib.checker import SpecError
 from nnlib.contract import Exit
 from nnlib.errors import MachineError, NnlibError
 from nnlib.oserror import describe
-from nnlib.process import missing_package, run_flushed, tell
+from nnlib.process import guard_streams, missing_package, run_flushed
 
 GROUPS = {
     "train networks": ("train", "check-gradients"),
@@ -76,6 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    guard_streams()
     try:
         return run_flushed(lambda: _run(argv))
     except (NnlibError, SpecError) as error:
@@ -90,7 +91,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, "interrupted")
     except Exception:
-        tell(traceback.format_exc(), end="")
+        traceback.print_exc()
         return _failed(Exit.BUG, "this is a bug of nnlib; please report it with the lines above")
 
 
@@ -100,7 +101,7 @@ def _run(argv: list[str] | None) -> int:
 
 
 def _failed(code: int, text: str) -> int:
-    tell(f"nnlib: {text}")
+    print(f"nnlib: {text}", file=sys.stderr)
     return int(code)
 
 

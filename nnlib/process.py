@@ -2,40 +2,76 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import select
+import shlex
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 Handler = Callable[[int, FrameType | None], None]
+
+
+def guard_streams() -> None:
+    """Open the standard streams that are closed, and let standard error never fail.
+
+    Else a file that is opened later gets the number of a closed stream, and what is printed goes into it. What is
+    said to people must not end the work: their pipe may be gone, and the disk of their log full.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    if sys.stdin is None:
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - for as long as the process lives
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None or sys.stderr is sys.__stderr__:  # else somebody captures it
+        encoding = sys.stderr.encoding if sys.stderr else None
+        raw = io.BufferedWriter(_Unread(2, "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=True)
+
+
+class _Unread(io.FileIO):
+    """A stream that forgets what cannot be written."""
+
+    def write(self, data: ReadableBuffer) -> int:
+        with suppress(OSError):
+            return super().write(data) or 0
+        return memoryview(data).nbytes
 
 
 def run_flushed(command: Callable[[], int]) -> int:
     """Return the exit code of a command once all that it printed has left, while its failing can still be told.
 
     A reader that has gone, as in `regiondag status RUN | head`, has what it wants: 0. Raises OSError when the output
-    cannot be written, as on a full disk. Either way the interpreter's own last flush finds nothing to do: it would end
-    with exit code 120.
+    cannot be written, as on a full disk, and whatever the command raises. The interpreter's own last flush then finds
+    nothing to do: it would end with exit code 120.
     """
+    code = 0
     try:
-        return command()
-    except BrokenPipeError:
-        return 0
-    finally:
-        error = _flush_or_drop(sys.stdout)
-        if error and not isinstance(error, BrokenPipeError):
-            raise OSError(error.errno, error.strerror, "standard output") from error
-
-
-def tell(text: str, end: str = "\n") -> None:
-    """Print what a command has to say at its end to standard error, whether or not anybody reads that."""
-    with suppress(OSError):
-        print(text, end=end, file=sys.stderr)
-    _flush_or_drop(sys.stderr)
+        code = command()
+    except BaseException as error:
+        lost = _flush_or_drop(sys.stdout)
+        if isinstance(error, BrokenPipeError) and _reader_has_gone():
+            return 0
+        printing = isinstance(error, OSError) and lost and (error.errno, error.filename) == (lost.errno, None)
+        if not printing and (not isinstance(error, SystemExit) or error.code):  # `--help` ends with SystemExit(0)
+            raise
+    else:
+        lost = _flush_or_drop(sys.stdout)
+    if lost and not isinstance(lost, BrokenPipeError):
+        raise OSError(lost.errno, lost.strerror, "standard output") from lost
+    return code
 
 
 def missing_package(error: ImportError) -> str | None:
@@ -43,7 +79,21 @@ def missing_package(error: ImportError) -> str | None:
     package = (error.name or "").partition(".")[0]
     if package in ("", "workflows", "nnlib"):
         return None
-    return f"{error}; to install all that is needed here: {sys.executable} -m pip install regiondag"
+    return f"{error}; to install all that is needed here: {install_line()}"
+
+
+def install_line(extra: str = "") -> str:
+    """Return the line that installs regiondag, with an extra of its packages, from where this one came.
+
+    A folder is what pip noted as the origin (PEP 610, direct_url.json).
+    """
+    from importlib.metadata import distributions
+
+    notes = [json.loads(found.read_text("direct_url.json") or "{}") for found in distributions(name="regiondag")]
+    folders = [unquote(urlsplit(url).path) for note in notes if (url := note.get("url", "")).startswith("file:")]
+    what = next(iter(folders), "regiondag")
+    what = shlex.quote(f"{what}[{extra}]" if extra else what)
+    return f"{shlex.quote(sys.executable)} -m pip install {what}"
 
 
 def write_at_once(text: str) -> None:
@@ -74,10 +124,15 @@ def caught(numbers: Iterable[signal.Signals], handle: Handler) -> Iterator[None]
             signal.signal(number, handler)
 
 
-def _flush_or_drop(stream: TextIO | None) -> OSError | None:
+def _reader_has_gone() -> bool:
+    """Whether nobody reads standard output any more."""
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+
+
+def _flush_or_drop(stream: TextIO) -> OSError | None:
     """Flush a stream; where that fails, return why, and let everything that is left go nowhere."""
-    if stream is None:  # closed from the start
-        return None
     try:
         stream.flush()
     except OSError as error:

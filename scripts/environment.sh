@@ -26,7 +26,7 @@ find_python() {
     done
     echo "regiondag needs Python 3.11 or later; found $(python3 --version 2>&1 || echo none)," \
         "looked for: $*. Set PYTHON=/path/to/python3.12" >&2
-    return 3
+    return 69 # as sysexits.h has it: what is needed is not there
 }
 
 list_lower_bounds() { # as constraints of pip, which know no extras
@@ -39,12 +39,12 @@ make_environment() {
     if [ -x "$venv/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
         return
     fi
-    python=$(find_python) || exit 3
+    python=$(find_python) || exit
     if ! "$python" -c 'import ensurepip' 2>/dev/null; then
         version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
             echo "==> apt-get install python$version-venv" >&2
-            apt-get install -y -q "python$version-venv" >&2
+            apt-get -o DPkg::Lock::Timeout=300 install -y -q "python$version-venv" >&2
         else
             echo "Python's venv is missing; run: sudo apt-get install python$version-venv" >&2
             exit 1

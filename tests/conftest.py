@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from nnlib.gpu.runtime import usable
 from workflows.dirs import cache_dir
+from workflows.errors import PoolError
 from workflows.pool import NAME_VARIABLE, Pool, known_pools, lifecycle
 from workflows.submit_syntax import is_path
 
@@ -142,9 +143,7 @@ def run_area(request: pytest.FixtureRequest) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if [path.name for path in RUN_AREAS.iterdir()] == [".gitignore"]:
-            shutil.rmtree(RUN_AREAS, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)  # never the folder of all areas: other processes make theirs there
 
 
 def _purge_left_overs() -> None:
@@ -152,4 +151,5 @@ def _purge_left_overs() -> None:
     for name in known_pools():
         found = re.fullmatch(r"pytest-[a-z]+-(\d+)", name)
         if found and not Path("/proc", found[1]).exists():
-            lifecycle.down(name, print, purge=True)
+            with suppress(PoolError, FileNotFoundError):  # another process was faster
+                lifecycle.down(name, print, purge=True)

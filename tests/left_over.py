@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,14 +27,21 @@ def run_watched(command: Sequence[str]) -> int:
     """Run the command; return its exit code, or 1 where only that would tell of what is left."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     before = mounts()
-    process = subprocess.Popen(command)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _: object) -> None:
+        for process in started:
+            process.send_signal(number)
+
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda number, _: process.send_signal(number))
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a terminal's Ctrl-C reaches the command by itself
-        signal.signal(signal.SIGINT, lambda *_: None)
-    code = process.wait()
-    left = [*end_children(), *unmount(mounts() - before)]
+            signal.signal(number, pass_on)
+    # A terminal's Ctrl-C reaches the command by itself, which heeds it also where a script's `&` had it ignored: what
+    # has a handler here is as at first there.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    started.append(subprocess.Popen(command))
+    code = started[0].wait()
+    left = [*end_children(), *unmount({place for place in mounts() - before if is_ours(place)})]
     for line in left:
         print(f"left behind: {line}", file=sys.stderr)
     return (128 - code if code < 0 else code) or int(bool(left))
@@ -60,11 +69,23 @@ def mounts() -> set[str]:
     return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
 
 
+def is_ours(place: str) -> bool:
+    """Whether something of this project is mounted there: others mount theirs meanwhile."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    own = (Path(__file__).parents[1], Path(tempfile.gettempdir()), cache, Path.home() / ".local")
+    return any(Path(unescaped(place)).is_relative_to(folder) for folder in own)
+
+
+def unescaped(place: str) -> str:
+    """Return a path as mountinfo's octal escapes mean it."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), place)
+
+
 def unmount(places: set[str]) -> list[str]:
     """Unmount what is left, the innermost first; return a line for each."""
     for place in sorted(places, reverse=True):
-        subprocess.run(["umount", "--lazy", place.encode().decode("unicode_escape")], check=False)
-    return [f"mount {place}" for place in sorted(places)]
+        subprocess.run(["umount", "--lazy", unescaped(place)], check=False)
+    return [f"mount {unescaped(place)}" for place in sorted(places)]
 
 
 def _children() -> list[int]:

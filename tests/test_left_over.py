@@ -6,10 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+
+from tests.left_over import is_ours
 
 ROOT = Path(__file__).parents[1]
 CODE = "import sys; from tests.left_over import run_watched; sys.exit(run_watched(sys.argv[1:]))"
@@ -35,6 +38,13 @@ def test_daemons_and_orphans_are_named_and_ended():
     assert sorted(named) == ["sh -c sleep 2345 & wait", "sleep 1234", "sleep 2345"]
     for line in done.stderr.splitlines():
         assert not Path("/proc", line.split()[3].rstrip(":")).exists()
+
+
+def test_mounts_are_ours_where_we_work(monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/some where")
+    monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")
+    assert is_ours("/var/tmp/x") and is_ours("/var/some\\040where/x") and is_ours(f"{ROOT}/build")
+    assert not is_ours("/mnt/stick") and not is_ours("/var/lib/docker/overlay2/x") and not is_ours("/")
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -10,21 +11,35 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "test"
 
 
+def copied(folder: Path, python: str) -> list[str | Path]:
+    """Return the command of a copy of the script whose programs do nothing, but for Python."""
+    shutil.copy(SCRIPT, folder / "test")
+    (folder / "environment.sh").write_text(f"PATH={folder}:$PATH\n")
+    for name, text in {"python": python, "regiondag": "exit 0", "g++": "exit 0", "chromium": "exit 0"}.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    return ["sh", folder / "test"]
+
+
 @pytest.mark.parametrize("failing", ["", "not condor and not slow and not browser", "boot"])
 def test_the_exit_code_is_that_of_the_tests(tmp_path: Path, failing: str) -> None:
     """Those in the background, too: they have ended when the script takes its leave."""
-    shutil.copy(SCRIPT, tmp_path / "test")
-    (tmp_path / "environment.sh").write_text(f"PATH={tmp_path}:$PATH\n")
-    programs = {
-        "python": f'case " $* " in *" -m {failing} "*) exit 7 ;; esac',  # the marks are one word of the command line
-        "regiondag": "exit 0",
-        "g++": "exit 0",
-        "chromium": "exit 0",
-    }
-    for name, text in programs.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    done = subprocess.run(
-        ["sh", tmp_path / "test"], env={"PATH": os.environ["PATH"]}, cwd=tmp_path, timeout=30, check=False
-    )
+    # The marks are one word of the command line.
+    command = copied(tmp_path, f'case " $* " in *" -m {failing} "*) exit 7 ;; esac')
+    done = subprocess.run(command, env={"PATH": os.environ["PATH"]}, cwd=tmp_path, timeout=30, check=False)
     assert done.returncode == (7 if failing else 0)
+
+
+@pytest.mark.parametrize("words", [[], ["--fast"], ["some_test.py"]])
+def test_a_signal_ends_what_was_started(tmp_path: Path, words: list[str]) -> None:
+    command = copied(tmp_path, "echo $$ >part; exec sleep 60")
+    process = subprocess.Popen([*command, *words], env={"PATH": os.environ["PATH"]}, cwd=tmp_path)
+    with process:
+        try:
+            while not (tmp_path / "part").exists() or not (tmp_path / "part").read_text():
+                assert process.poll() is None
+            process.terminate()
+            assert process.wait(10) in (130, -signal.SIGTERM)
+        finally:
+            process.kill()
+    assert not Path("/proc", (tmp_path / "part").read_text().strip()).exists()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from nnlib.process import install_line
 from workflows.errors import AwsError
 
 # Tags of every AMI that regiondag makes; the snapshots have them too.
@@ -26,7 +27,7 @@ def client(service: str, region: str | None = None, connections: int = 10) -> An
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
     except ImportError:
-        raise AwsError("AWS needs boto3; install it with: pip install 'regiondag[aws]'") from None
+        raise AwsError(f"AWS needs boto3; to install it: {install_line('aws')}") from None
     config = Config(
         retries={"mode": "standard", "max_attempts": RETRIES}, max_pool_connections=connections, connect_timeout=10
     )

@@ -13,7 +13,7 @@ import traceback
 from typing import Protocol, cast
 
 from nnlib.oserror import describe
-from nnlib.process import missing_package, run_flushed, tell
+from nnlib.process import guard_streams, missing_package, run_flushed
 from workflows import __version__
 from workflows.errors import RegiondagError
 
@@ -85,6 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    guard_streams()
     try:
         return run_flushed(lambda: _run(argv))
     except RegiondagError as error:
@@ -96,7 +97,7 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:
         if isinstance(error, ImportError) and (what := missing_package(error)):
             return _failed(RegiondagError.exit_code, what)
-        tell(traceback.format_exc(), end="")
+        traceback.print_exc()
         return _failed(BUG, "this is a bug; please report it with the lines above")
 
 
@@ -106,7 +107,7 @@ def _run(argv: list[str] | None) -> int:
 
 
 def _failed(code: int, text: str) -> int:
-    tell(f"regiondag: {text}")
+    print(f"regiondag: {text}", file=sys.stderr)
     return code
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from nnlib.process import install_line
 from workflows.errors import RegiondagError
 from workflows.space import Choice, Parameter, Real, Value
 from workflows.trialtable import PRUNED, RUNNING, RegionTrials, RunTrials, TrialRow
@@ -100,8 +101,8 @@ def _open(target: str) -> BaseStorage:
         import optuna
     except ImportError as error:
         raise RegiondagError(
-            f"the export to Optuna needs the package optuna, which cannot be imported ({error}); install it with the "
-            "extra of that name: pip install '.[optuna]' in regiondag's folder. `--csv FILE` needs nothing"
+            f"the export to Optuna needs the package optuna, which cannot be imported ({error}); to install it: "
+            f"{install_line('optuna')} (`--csv FILE` needs nothing)"
         ) from error
     from optuna.storages.journal import JournalFileBackend
 

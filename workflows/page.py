@@ -28,7 +28,7 @@ from workflows.trialtable import trials_of
 LIBRARY_PLACE, DATA_PLACE = "@@library@@", "@@data@@"
 LEVEL = 6  # of gzip: the ninth takes twice as long and saves 2 %
 MISSING = (
-    "no page: plotly was missing where the run was generated; there, `python -m pip install regiondag` in regiondag's "
+    "no page: plotly was missing where the run was generated; there, `python -m pip install plotly` in regiondag's "
     "environment and `regiondag report RUN` make it"
 )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nnlib.contract import write_atomically
+from nnlib.process import install_line
 from workflows.errors import RegiondagError
 from workflows.importance import importance, position, varied_parameters
 from workflows.space import Choice, Parameter, at
@@ -75,8 +76,8 @@ def _settings() -> Iterator[None]:
         import matplotlib
     except ImportError as error:
         raise RegiondagError(
-            f"pictures need the package matplotlib, which cannot be imported ({error}); install it with the extra "
-            "`plots`: pip install '.[plots]' in regiondag's folder"
+            f"pictures need the package matplotlib, which cannot be imported ({error}); to install it: "
+            f"{install_line('plots')}"
         ) from error
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph", UserWarning)  # the browser's fonts have what Matplotlib's lack

@@ -30,6 +30,7 @@ from nnlib.contract import (
 )
 from nnlib.epochlog import read_epochs
 from nnlib.oserror import reason_of
+from nnlib.process import install_line
 from workflows.errors import PoolError, RegiondagError, UsageError
 from workflows.journal import Journal, Settled
 from workflows.names import NodeName, RegionFolder, RunFolder
@@ -173,7 +174,7 @@ def choose_python(record: Record, pool: Pool | None, near: Path) -> Python:
             return found
         usable.append(found)
     if not usable:
-        raise RegiondagError(f"{sys.executable} has no NumPy, SciPy and netCDF4; pip install regiondag")
+        raise RegiondagError(f"{sys.executable} has no NumPy, SciPy and netCDF4; to install them: {install_line()}")
     return usable[0]
 
 

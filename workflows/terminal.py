@@ -56,4 +56,12 @@ def make_table(title: str, headings: Sequence[str], rows: Sequence[Sequence[str]
 
 def console() -> Console:
     """Return a console on stdout."""
-    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    return _Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+class _Console(Console):
+    """A console whose reader may go; rich itself would end the process with 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Leave what is being raised to the command."""
+        raise

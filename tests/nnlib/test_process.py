@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import shlex
 import signal
@@ -11,11 +12,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from nnlib import fitting
-from nnlib.process import caught, heeded, missing_package, run_flushed, write_at_once
+from nnlib.process import caught, heeded, install_line, missing_package, run_flushed, write_at_once
 from nnlib.stop import Stop
 
 ROOT = Path(__file__).parents[2]
@@ -32,10 +34,48 @@ def shell(command: str, **options) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment, **options)
 
 
-@pytest.mark.parametrize("command", ["$REGIONDAG --help", "$NNLIB train -h"])
+@pytest.mark.parametrize("command", ["$REGIONDAG --help", "$NNLIB train -h", "$REGIONDAG bogus", "$NNLIB train"])
 def test_a_reader_that_has_gone_is_no_error(command):
+    alone = shell(command)
     done = shell(f"{command} | true")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (alone.returncode, alone.stderr)
+    for nobody in ("2>&1 | true", "2>/dev/full"):
+        assert shell(f"{command} {nobody}").returncode == alone.returncode
+
+
+@pytest.mark.slow
+def test_every_command_bears_readers_that_have_gone(tmp_path):
+    """Rich would end `status` with 1, and a training that could not tell of its epochs had no model."""
+    shell(f"$REGIONDAG init retail {tmp_path}/a && $NNLIB import {tmp_path}/a/purchases.csv.gz --out {tmp_path}/a/data")
+    run = shell(f"$REGIONDAG generate {tmp_path}/a/study.yaml --out {tmp_path}/a/runs").stdout.strip()
+    train = f"$NNLIB train {tmp_path}/a/network.json {tmp_path}/a/data/malta.train.nc --epochs 2"
+    train += " --set hidden=8 --set dropout=0 --set denoising=0"
+    for command, code in ((f"$REGIONDAG status {run}", 0), (f"$REGIONDAG report {run}", 1), (train, 0)):
+        for nobody in ("| true", "2>&1 | true", ">&-", "2>&-", ">&- 2>&-", "2>/dev/full"):
+            model = tmp_path / "model.nc"
+            model.unlink(missing_ok=True)
+            more = f" --out {model}" if command is train else ""
+            done = shell(f"{command}{more} {nobody}")
+            assert done.returncode == (code if "|" not in nobody else 0), (command, nobody, done.stderr)
+            assert "Traceback" not in done.stderr
+            assert not more or model.exists()
+
+
+def test_what_is_said_does_not_end_up_in_another_stream_or_file(tmp_path):
+    done = shell("$NNLIB inspect /nowhere 2>&-")
+    assert (done.returncode, done.stdout) == (4, "")
+    code = (
+        "import os; from nnlib.process import guard_streams, write_at_once; guard_streams(); print('data'); "
+        f"file = os.open('{tmp_path}/x', os.O_CREAT | os.O_WRONLY); assert file > 2; write_at_once('told')"
+    )
+    line = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} <&- >&- 2>&-"
+    assert subprocess.run(["bash", "-c", line], cwd=ROOT, check=False).returncode == 0
+    assert (tmp_path / "x").read_text() == ""
+
+
+def test_the_commands_own_error_is_told_on_a_full_disk():
+    done = shell("$NNLIB inspect /nowhere >/dev/full")
+    assert done.returncode == 4 and "/nowhere" in done.stderr
 
 
 @pytest.mark.parametrize(("program", "code"), [("regiondag", 1), ("nnlib", 75)])
@@ -75,7 +115,8 @@ def test_what_a_command_raises_goes_on():
     for error in (ValueError("x"), SystemExit(2), KeyboardInterrupt()):
         with pytest.raises(type(error)):
             run_flushed(lambda error=error: fail(error))
-    assert run_flushed(lambda: fail(BrokenPipeError())) == 0
+    with pytest.raises(BrokenPipeError):  # of another stream than the standard output
+        run_flushed(lambda: fail(BrokenPipeError()))
     assert run_flushed(lambda: 7) == 7
 
 
@@ -154,7 +195,7 @@ def test_a_thread_leaves_signals_to_the_main_one():
 @pytest.mark.parametrize(
     ("error", "what"),
     [
-        (ModuleNotFoundError("No module named 'yaml'", name="yaml"), "-m pip install regiondag"),
+        (ModuleNotFoundError("No module named 'yaml'", name="yaml"), "-m pip install "),
         (ModuleNotFoundError("No module named 'htcondor2._x'", name="htcondor2._x"), "No module named 'htcondor2._x'"),
         (ModuleNotFoundError("No module named 'nnlib.nope'", name="nnlib.nope"), None),
         (ModuleNotFoundError("No module named 'workflows'", name="workflows"), None),
@@ -164,6 +205,20 @@ def test_a_thread_leaves_signals_to_the_main_one():
 def test_a_missing_package_names_the_line_to_type(error, what):
     said = missing_package(error)
     assert (said is None) if what is None else (said is not None and what in said and sys.executable in said)
+
+
+def test_what_to_type_names_the_folder_that_was_installed(monkeypatch):
+    def noted(*urls: str | None) -> None:
+        notes = [json.dumps({"url": url}) if url else None for url in urls]
+        found = [SimpleNamespace(read_text=lambda _, note=note: note) for note in notes]
+        monkeypatch.setattr("importlib.metadata.distributions", lambda name: found if name == "regiondag" else [])
+
+    noted(None, "file:///home/a%20b/regiondag")
+    assert install_line("plots") == f"{sys.executable} -m pip install '/home/a b/regiondag[plots]'"
+    noted("https://example.org/regiondag.whl")
+    assert install_line() == f"{sys.executable} -m pip install regiondag"
+    noted()
+    assert install_line("aws").endswith("pip install 'regiondag[aws]'")
 
 
 @pytest.mark.slow
@@ -182,7 +237,7 @@ def test_commands_without_a_package_say_what_to_type(lacking, tmp_path):
         if words[1] == "--help":
             assert done.returncode == 0, done.stderr
         elif lacking in done.stderr:
-            assert "pip install regiondag" in done.stderr and done.returncode in (1, 75)
+            assert "-m pip install " in done.stderr and done.returncode in (1, 75)
 
 
 def test_a_full_disk_while_flushing_is_an_oserror(monkeypatch):

@@ -104,7 +104,7 @@ def test_the_users_own_hold_is_neither_released_nor_removed(pool, run_area, caps
 
 
 def test_a_deadline_holds_over_all_legs_of_a_job(pool, run_area, capsys):
-    run = generate(run_area, capsys, TEXT.replace("cpus: 1,", "cpus: 1, deadline: 16s,"))
+    run = generate(run_area, capsys, TEXT.replace("cpus: 1,", "cpus: 1, deadline: 24s,"))
     script = run.path / "train.sh"
     train_slowly(run)
     script.write_text(script.read_text().replace("sleep(0.1)", "sleep(0.3)"))
@@ -112,10 +112,10 @@ def test_a_deadline_holds_over_all_legs_of_a_job(pool, run_area, capsys):
     evict(pool, run, TRIAL, 4)  # after some 5 s; then it would need 30 more
     assert finish(pool, run).exit_code != 0
     [(status, reason)] = reasons(run)
-    assert status == "removed" and reason.endswith("it ran for longer than its deadline, 16s")
+    assert status == "removed" and reason.endswith("it ran for longer than its deadline, 24s")
     text = (place(run, TRIAL) / "job.log").read_text()
     assert len(re.findall(r"^001 ", text, re.MULTILINE)) == 2
-    assert all(int(seconds) < 16 for seconds in re.findall(r"TimeExecute \(s\) +: +(\d+)", text))
+    assert all(int(seconds) < 24 for seconds in re.findall(r"TimeExecute \(s\) +: +(\d+)", text))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -63,9 +62,14 @@ def evict(pool: Pool, run: RunFolder, node: NodeName, epochs: int, *options: str
         return job is not None and job.status == "running" and epochs_in_sandbox(pool) >= epochs
 
     wait(pool, run, there, f"{epochs} epochs of {node}")
-    job = job_of(pool, run, node)
-    pool.run(["condor_vacate_job", *options, job.job], check=True, capture_output=True)
-    time.sleep(1)
+    before = evictions(run, node)
+    pool.run(["condor_vacate_job", *options, job_of(pool, run, node).job], check=True, capture_output=True)
+    wait(pool, run, lambda _: evictions(run, node) > before, f"{node} to leave its machine")
+
+
+def evictions(run: RunFolder, node: NodeName) -> int:
+    """Return how often a job's event log says that it left its machine."""
+    return len(re.findall(r"^004 ", (place(run, node) / "job.log").read_text(), re.MULTILINE))
 
 
 def place(run: RunFolder, node: NodeName) -> Path:

@@ -81,7 +81,7 @@ def test_a_run_without_plotly_gets_its_summary_and_a_line_in_the_log(study_file,
     without_plotly(monkeypatch)
     run = create(study_file, tmp_path / "runs")
     done = final_node(run)
-    assert "the report has no page: plotly was missing" in done.stdout and "pip install regiondag" in done.stdout
+    assert "the report has no page: plotly was missing" in done.stdout and "pip install plotly" in done.stdout
     assert done.returncode == 1 and (run.report / "summary.md").exists() and not run.page.exists()
 
 

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from nnlib.process import install_line
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.test_rundir import create
 from tests.workflows.test_study_commands import HOSTILE_NAMES, settle
@@ -88,7 +89,7 @@ def test_without_matplotlib_the_extra_is_named(tmp_path, capsys, monkeypatch):
     run = create(write_study(tmp_path, STUDY), tmp_path / "runs")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["study", "plot", str(run.path)]) == 1
-    assert "pip install '.[plots]'" in capsys.readouterr().err
+    assert install_line("plots") in capsys.readouterr().err
     assert not run.report.exists()
 
 

@@ -34,7 +34,7 @@ def generate(folder: Path, capsys, text: str = STUDY, *options: str) -> RunFolde
     return RunFolder(Path(capsys.readouterr().out.strip()))
 
 
-def wait(pool: Pool, run: RunFolder, until: Callable[[RunStatus], bool], what: str) -> RunStatus:
+def wait(pool: Pool, run: RunFolder, until: Callable[[RunStatus], object], what: str) -> RunStatus:
     deadline = time.monotonic() + PATIENCE
     while True:
         status = read_status(run, pool)
@@ -221,16 +221,20 @@ def test_dagman_killed_in_mid_round_ends_with_the_same_champions(pool, run_area,
         slow_down(run, 5)
         submit(run)
     wait(pool, killed, lambda status: any(r.done for r in status.regions), "a trial before the end")
-    for process in Path("/proc").glob("[0-9]*"):
-        if is_dagman_of(process, killed):
-            os.kill(int(process.name), signal.SIGKILL)
-    time.sleep(1)
-    if read_status(killed, pool).over:  # the schedd starts it again by itself; else the user does
+    before = dagmans_of(killed)
+    for process in before:
+        os.kill(process, signal.SIGKILL)
+    again = wait(pool, killed, lambda status: status.over or dagmans_of(killed) - before, "the schedd to notice")
+    if again.over:  # the schedd starts it again by itself; else the user does
         submit(killed)
     assert finish(pool, killed).exit_code == 0 and finish(pool, undisturbed).exit_code == 0
     lines = settled_lines(killed)
     assert len(lines) == len(set(lines)) == 2 * (4 + 1)
     assert champions(killed) == champions(undisturbed)
+
+
+def dagmans_of(run: RunFolder) -> set[int]:
+    return {int(process.name) for process in Path("/proc").glob("[0-9]*") if is_dagman_of(process, run)}
 
 
 def is_dagman_of(process: Path, run: RunFolder) -> bool:

@@ -202,7 +202,7 @@ def test_a_folder_says_which_file_or_how_to_start(tmp_path):
     with pytest.raises(ConfigError, match="holds a study; `regiondag init retail DIR` writes"):
         load_yaml(tmp_path)
     (tmp_path / "study.yaml").write_text("search: {}\n")
-    with pytest.raises(ConfigError, match="holds a study; give the file in it: .*study.yaml"):
+    with pytest.raises(ConfigError, match=r"holds a study; give the file in it: .*study\.yaml"):
         load_yaml(tmp_path)
     with pytest.raises(ConfigError, match="holds a fleet; write one"):  # a study beside it is no fleet
         load_yaml(tmp_path, "fleet", "write one")

@@ -80,6 +80,7 @@ def make_run(
 
     `earlier` are the study's runs so far, the newest first; `standing` the champions among them that have to be beaten.
     """
+    from nnlib.process import install_line
     from workflows.bundle import has_page
     from workflows.earlier import find_earlier
     from workflows.pool import find_pool
@@ -103,7 +104,7 @@ def make_run(
     if not arguments.quiet and not has_page(created.path):
         print(
             "The report of this run will have no page, only text and CSV: plotly is missing here; run: "
-            f"{sys.executable} -m pip install regiondag",
+            + install_line(),
             file=sys.stderr,
         )
     return created

@@ -78,10 +78,13 @@ def up(name: str | None, wishes: Wishes, tell: Tell, rebuild: bool = False) -> P
 def down(name: str | None, tell: Tell, purge: bool = False) -> None:
     """Stop the embedded pool `name`: running jobs are killed, the queue is kept unless `purge`."""
     name = chosen_name(name)
-    state = read_state(name)
-    if state is None:
-        raise PoolError(f"no pool called {name!r} was ever started here; nothing to stop")
+    unknown = PoolError(f"no pool called {name!r} was ever started here; nothing to stop")
+    if read_state(name) is None:
+        raise unknown
     with _only_one(pool_folder(name)):
+        state = read_state(name)
+        if state is None:  # forgotten while we waited
+            raise unknown
         if state.is_running:
             _stop(state)
             tell(f"the pool {name!r} is down")

@@ -8,9 +8,11 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
 
+from workflows.bake import imds
 from workflows.bake.imds import MetadataServer, Request, instance_tree
 
 TTL = "X-aws-ec2-metadata-token-ttl-seconds"
@@ -63,13 +65,15 @@ def test_bad_lifetimes(seconds):
         assert line.recv(100).split()[1] == b"400"
 
 
-def test_a_lifetime_is_needed_and_kept():
+def test_a_lifetime_is_needed_and_kept(monkeypatch):
+    now = time.monotonic()
+    monkeypatch.setattr(imds, "time", SimpleNamespace(monotonic=lambda: now))
     with MetadataServer() as server:
         assert ask(server, "/latest/api/token", "PUT")[0] == 400
         assert ask(server, "/latest/api/other", "PUT", **{TTL: "60"})[0] == 404
         short = token(server, "1")
         assert ask(server, "/latest/meta-data/mac", **{HEADER: short})[0] == 200
-        time.sleep(1.1)
+        now += 1.1
         assert ask(server, "/latest/meta-data/mac", **{HEADER: short})[0] == 401
 
 

@@ -156,15 +156,16 @@ def test_gpu_jobs_land_on_the_gpu_slot_only(pool, run_area):
         submit(pool, run_area, f"gpu{number}", GPU)
     submit(pool, run_area, "cpu", "requirements = TARGET.HAS_GPU =!= True\n")
     submit(pool, run_area, "never", GPU.replace("1", "3"))
+    ours = f"-constraint 'Iwd == \"{run_area}\"'"
     deadline = time.monotonic() + 120
-    while shell(pool, "condor_q -af JobStatus").split() != ["1"] and time.monotonic() < deadline:
+    while shell(pool, f"condor_q {ours} -af JobStatus").split() != ["1"] and time.monotonic() < deadline:
         time.sleep(0.5)  # a job is in the history when it has left the queue, some time after its output is there
-    hosts = shell(pool, "condor_history -limit 4 -af LastRemoteHost RequestGPUs").splitlines()
+    hosts = shell(pool, f"condor_history {ours} -af LastRemoteHost RequestGPUs").splitlines()
     assert {line.split("_")[0] for line in hosts if line.endswith(" 1")} == {"slot1"}
     assert {line.split("_")[0] for line in hosts if line.endswith(" undefined")} == {"slot2"}
     assert (run_area / "gpu0.out").read_text().startswith("GPU-")
-    assert shell(pool, "condor_q -af JobStatus").split() == ["1"]  # three GPUs are not there
-    shell(pool, "condor_rm -all")
+    assert shell(pool, f"condor_q {ours} -af JobStatus").split() == ["1"]  # three GPUs are not there
+    shell(pool, f"condor_rm {ours}")
 
 
 def test_programs_outside_can_look_but_not_touch(pool):
