@@ -44,7 +44,7 @@ def read_weights(file: File, header: Header) -> Floats | None:
     wrong = np.flatnonzero(~np.isfinite(weights))
     if len(wrong):
         raise DataError(
-            f"{file.path.name}: variable {name}: example {wrong[0]} has the weight {weights[wrong[0]]}, "
+            f"{file.path}: variable {name}: example {wrong[0]} has the weight {weights[wrong[0]]}, "
             "legal: a finite number; make the file again"
         )
     return weights
@@ -59,7 +59,7 @@ def read_index(file: File, header: Header) -> NDArray[np.int64] | Ints | None:
     wrong = np.flatnonzero((index < 0) | (index >= header.rows))
     if len(wrong):
         raise DataError(
-            f"{file.path.name}: variable {name}: example {wrong[0]} has the row {index[wrong[0]]}, "
+            f"{file.path}: variable {name}: example {wrong[0]} has the row {index[wrong[0]]}, "
             f"legal: 0 to {header.rows - 1}"
         )
     return index.astype(np.int32) if header.rows < 2**31 else index.astype(np.int64)
@@ -72,7 +72,7 @@ def check_room(file: File, what: str, count: float) -> None:
     free = available_bytes()
     if count > free:
         raise DataError(
-            f"{file.path.name}: {what} would take {said(count)} of memory, {said(free)} are free; "
+            f"{file.path}: {what} would take {said(count)} of memory, {said(free)} are free; "
             "take a larger machine, or correct the file"
         )
 
@@ -84,7 +84,7 @@ def _sparse(file: File, header: Header, first: int, last: int) -> Csr:
     if len(wrong):
         i = int(wrong[0])
         raise DataError(
-            f"{file.path.name}: sparseStart{n}, sparseEnd{n}: {header.row} {first + i} has the range "
+            f"{file.path}: sparseStart{n}, sparseEnd{n}: {header.row} {first + i} has the range "
             f"{start[i]} to {end[i]}, legal: start <= end <= {header.entries}; make the file again"
         )
     counts = end - start
@@ -128,7 +128,7 @@ def _check_units(file: File, header: Header, name: str, units: NDArray[Any], ind
     at = int(np.argmax((units < 0) | (units >= header.width)))
     row = first + int(np.searchsorted(indptr, at, side="right")) - 1
     raise DataError(
-        f"{file.path.name}: {name}: {header.row} {row} has unit {units[at]}, legal: 0 to {header.width - 1}; "
+        f"{file.path}: {name}: {header.row} {row} has unit {units[at]}, legal: 0 to {header.width - 1}; "
         "make the file again"
     )
 
@@ -137,7 +137,7 @@ def _check_finite(file: File, header: Header, name: str, rows: Csr | Dense, firs
     wrong = first_not_finite(rows)
     if wrong is not None:
         raise DataError(
-            f"{file.path.name}: variable {name}: {header.row} {first + wrong} has a value that is not a finite "
+            f"{file.path}: variable {name}: {header.row} {first + wrong} has a value that is not a finite "
             "float32; correct it and make the file again"
         )
 
@@ -152,7 +152,7 @@ def _as_stored(file: File, header: Header, name: str, values: NDArray[Any]) -> N
         same = np.array_equal(seen.astype(values.dtype), values, equal_nan=values.dtype.kind == "f")
     if not same and not (wanted.kind == values.dtype.kind == "f"):
         raise DataError(
-            f"{file.path.name}: variable {name} holds {values.dtype} values that dataType{header.n} ({wanted}) cannot; "
+            f"{file.path}: variable {name} holds {values.dtype} values that dataType{header.n} ({wanted}) cannot; "
             "correct the attribute, or make the file again"
         )
     return seen

@@ -78,7 +78,7 @@ def check_data_file(path: Path) -> DataSummary:
 
 def read_all(paths: Sequence[Path]) -> Data:
     """Read several files; their examples follow one another."""
-    return join([(path.name, read_data(path)) for path in paths])
+    return join([(str(path), read_data(path)) for path in paths])
 
 
 def read_data(path: Path) -> Data:

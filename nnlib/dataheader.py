@@ -89,15 +89,15 @@ def read_headers(file: File) -> tuple[Header, ...]:
     count = integer(file, "datasets")
     if not 1 <= count <= len(file.variables):
         raise DataError(
-            f"{file.path.name}: attribute datasets: {count} is not legal, legal: the number of data sets, from 1"
+            f"{file.path}: attribute datasets: {count} is not legal, legal: the number of data sets, from 1"
         )
     headers = tuple(_header(file, n) for n in range(count))
     if len({header.examples for header in headers}) > 1:
         seen = ", ".join(f"{header.name} {header.examples}" for header in headers)
-        raise DataError(f"{file.path.name}: data sets have different numbers of examples ({seen}); they must agree")
+        raise DataError(f"{file.path}: data sets have different numbers of examples ({seen}); they must agree")
     names = shape_of_names(file, "samples")
     if names is not None and names.length != headers[0].examples:
-        raise DataError(f"{file.path.name}: samples: {names.length} names, there are {headers[0].examples} examples")
+        raise DataError(f"{file.path}: samples: {names.length} names, there are {headers[0].examples} examples")
     return headers
 
 
@@ -105,11 +105,11 @@ def integer(file: File, name: str) -> int:
     """Return an attribute that is a whole number."""
     value = file.attributes.get(name)
     if value is None and "layers" in file.attributes:
-        raise DataError(f"{file.path.name}: is a model, legal: data, such as `nnlib import` writes")
+        raise DataError(f"{file.path}: is a model, legal: data, such as `nnlib import` writes")
     if value is None:
-        raise DataError(f"{file.path.name}: attribute {name} is missing; this is not a DSSTNE data file")
+        raise DataError(f"{file.path}: attribute {name} is missing; this is not a DSSTNE data file")
     if np.ndim(value) or not np.issubdtype(np.asarray(value).dtype, np.integer):
-        raise DataError(f"{file.path.name}: attribute {name}: {value!r:.60} is not legal, legal: an integer")
+        raise DataError(f"{file.path}: attribute {name}: {value!r:.60} is not legal, legal: an integer")
     return int(value)
 
 
@@ -119,18 +119,18 @@ def shape_of_names(file: File, name: str) -> Shape | None:
         return None
     shape = _one_dimension(file, name)
     if not shape.strings:
-        raise DataError(f"{file.path.name}: variable {name} is not of type string; make the file again")
+        raise DataError(f"{file.path}: variable {name} is not of type string; make the file again")
     return shape
 
 
 def _header(file: File, n: int) -> Header:
     name = file.attributes.get(f"name{n}")
     if not isinstance(name, str):
-        raise DataError(f"{file.path.name}: attribute name{n}: {name!r:.60} is not legal, legal: the data set's name")
+        raise DataError(f"{file.path}: attribute name{n}: {name!r:.60} is not legal, legal: the data set's name")
     bits = integer(file, f"attributes{n}")
     if bits & ~ALL_BITS:
         raise DataError(
-            f"{file.path.name}: attribute attributes{n}: data set {name!r} has the bits {bits}, legal: a sum of "
+            f"{file.path}: attribute attributes{n}: data set {name!r} has the bits {bits}, legal: a sum of "
             "1 sparse, 2 boolean, 4, 8, 16 (without effect), 32 ignore zero, 64 indexed, 128 weighted"
         )
     stored, dimensions = _stored_type(file, n, bits), _dimensions(file, n)
@@ -140,11 +140,11 @@ def _header(file: File, n: int) -> Header:
         declared = file.dimensions.get(dimension, size)
         if declared != size:
             raise DataError(
-                f"{file.path.name}: dimension {dimension} of data set {name!r} is {declared}, its variables "
+                f"{file.path}: dimension {dimension} of data set {name!r} is {declared}, its variables "
                 f"hold {size}; make the file again"
             )
     if not examples or not rows:
-        raise DataError(f"{file.path.name}: data set {name!r} has zero examples, legal: at least one")
+        raise DataError(f"{file.path}: data set {name!r} has zero examples, legal: at least one")
     if bits & WEIGHTED:
         _same_length(file, f"dataWeight{n}", _number_type(file, f"dataWeight{n}", "iuf").length, examples, "examples")
     names, names_of = _names(file, n, dimensions)
@@ -156,21 +156,21 @@ def _stored_type(file: File, n: int, bits: int) -> np.dtype[Any]:
     code = integer(file, spelled or f"dataType{n}")  # DSSTNE's engine writes datatype, and cannot read it
     if not 0 <= code < len(TYPES):
         legal = ", ".join(f"{number} {name}" for number, name in enumerate(TYPE_NAMES))
-        raise DataError(f"{file.path.name}: attribute dataType{n}: {code} is not legal, legal: {legal}")
+        raise DataError(f"{file.path}: attribute dataType{n}: {code} is not legal, legal: {legal}")
     return TYPES[0] if bits & BOOLEAN else TYPES[code]  # the type has no meaning for boolean data
 
 
 def _dimensions(file: File, n: int) -> tuple[int, ...]:
     count = integer(file, f"dimensions{n}")
     if not 1 <= count <= len(AXES):
-        raise DataError(f"{file.path.name}: attribute dimensions{n}: {count} is not legal, legal: 1 to {len(AXES)}")
+        raise DataError(f"{file.path}: attribute dimensions{n}: {count} is not legal, legal: 1 to {len(AXES)}")
     sizes = tuple(integer(file, f"{axis}{n}") for axis in AXES[:count])
     for axis, size in zip(AXES, sizes, strict=False):
         if not 1 <= size <= MOST_UNITS:
-            raise DataError(f"{file.path.name}: attribute {axis}{n}: {size} is not legal, legal: 1 to {MOST_UNITS}")
+            raise DataError(f"{file.path}: attribute {axis}{n}: {size} is not legal, legal: 1 to {MOST_UNITS}")
     if math.prod(sizes) > MOST_UNITS:
         raise DataError(
-            f"{file.path.name}: attribute dimensions{n}: {' x '.join(map(str, sizes))} units are not legal, "
+            f"{file.path}: attribute dimensions{n}: {' x '.join(map(str, sizes))} units are not legal, "
             f"legal: {MOST_UNITS} at most"
         )
     return sizes
@@ -190,7 +190,7 @@ def _dense_sizes(file: File, n: int, bits: int, dimensions: tuple[int, ...]) -> 
     width = 1 if bits & BOOLEAN else math.prod(dimensions)
     if length % width:
         raise DataError(
-            f"{file.path.name}: variable data{n} has {length} values, legal: a multiple of {width}, "
+            f"{file.path}: variable data{n} has {length} values, legal: a multiple of {width}, "
             f"the number of units ({' x '.join(map(str, dimensions))})"
         )
     return length // width, length
@@ -200,23 +200,23 @@ def _names(file: File, n: int, dimensions: tuple[int, ...]) -> tuple[int, int]:
     """Return how many names the units have, and which data set's they are."""
     owner = integer(file, f"namesOf{n}") if f"namesOf{n}" in file.attributes else n
     if not 0 <= owner <= n:
-        raise DataError(f"{file.path.name}: attribute namesOf{n}: {owner} is not legal, legal: 0 to {n}")
+        raise DataError(f"{file.path}: attribute namesOf{n}: {owner} is not legal, legal: 0 to {n}")
     shape = shape_of_names(file, f"indToFeature{owner}")
     if shape is None:
         return 0, owner
     width = math.prod(dimensions)
     if shape.length not in (0, width):
         axes = " x ".join(f"{axis}{n}" for axis in AXES[: len(dimensions)])
-        raise DataError(f"{file.path.name}: indToFeature{owner}: {shape.length} names, {axes} is {width}")
+        raise DataError(f"{file.path}: indToFeature{owner}: {shape.length} names, {axes} is {width}")
     return shape.length, owner
 
 
 def _one_dimension(file: File, name: str) -> Shape:
     shape = file.variables.get(name)
     if shape is None:
-        raise DataError(f"{file.path.name}: variable {name} is missing; make the file again")
+        raise DataError(f"{file.path}: variable {name} is missing; make the file again")
     if len(shape.dimensions) != 1:
-        raise DataError(f"{file.path.name}: variable {name} has {len(shape.dimensions)} dimensions, legal: one")
+        raise DataError(f"{file.path}: variable {name} has {len(shape.dimensions)} dimensions, legal: one")
     return shape
 
 
@@ -226,12 +226,12 @@ def _number_type(file: File, name: str, kinds: str) -> Shape:
     if seen is None or seen.kind not in kinds:
         legal = "integers" if kinds == "iu" else "numbers"
         was = "strings" if shape.strings else str(seen or "a type of its own")
-        raise DataError(f"{file.path.name}: variable {name} is of {was}, legal: {legal}; make the file again")
+        raise DataError(f"{file.path}: variable {name} is of {was}, legal: {legal}; make the file again")
     return shape
 
 
 def _same_length(file: File, name: str, length: int, wanted: int, of: str) -> None:
     if length != wanted:
         raise DataError(
-            f"{file.path.name}: variable {name} has {length} values, there are {wanted} {of}; make the file again"
+            f"{file.path}: variable {name} has {length} values, there are {wanted} {of}; make the file again"
         )

@@ -45,7 +45,7 @@ def _kind(path: Path) -> str:
         for kind in (MODEL, DATA):
             if kind in file.attributes:
                 return kind
-    raise DataError(f"{path.name}: neither a data nor a model file: no attribute `datasets` or `layers`")
+    raise DataError(f"{path}: neither a data nor a model file: no attribute `datasets` or `layers`")
 
 
 def _models(one: Model, other: Model, tolerance: float) -> Iterator[str]:

@@ -101,7 +101,7 @@ def read_listed(path: Path, samples: Numbered, features: Numbered) -> Listed:
         lines[place] = units, values
     if not lines:
         legal = shown(next(iter(sample_places), ""))
-        raise DataError(f"{path.name}: none of its {unknown_samples} samples is in the data, legal: such as {legal}")
+        raise DataError(f"{path}: none of its {unknown_samples} samples is in the data, legal: such as {legal}")
     counts = np.zeros(samples.count, np.int64)
     for place, (units, _) in lines.items():
         counts[place] = len(units)
@@ -138,11 +138,11 @@ def _lines(path: Path) -> Iterator[tuple[str, str, list[str]]]:
                     sample, tab, rest = text.partition("\t")
                     if not tab:
                         raise DataError(
-                            f"{file.name}:{number}: {shown(text)} has no TAB, legal: sample<TAB>feature,value:..."
+                            f"{file}:{number}: {shown(text)} has no TAB, legal: sample<TAB>feature,value:..."
                         )
-                    yield f"{file.name}:{number}", sample, rest.split(":")
+                    yield f"{file}:{number}", sample, rest.split(":")
         except UnicodeDecodeError as error:
-            raise DataError(f"{file.name}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+            raise DataError(f"{file}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
 
 
 def _number(text: str, where: str, pair: str) -> float:

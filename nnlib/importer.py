@@ -132,16 +132,16 @@ def _descriptions(path: Path) -> dict[str, str]:
             for row in rows:
                 line, header = rows.line_num, line == 0
                 if row and len(row) != 2:
-                    raise DataError(f"{path.name}:{line}: {len(row)} fields, legal: item,description")
+                    raise DataError(f"{path}:{line}: {len(row)} fields, legal: item,description")
                 if row and not header:
                     found[row[0]] = row[1]
     except UNREADABLE as error:
         raise DataError(
-            f"{path.name}:{line + 1 + lines_read(error)}: cannot be read: {unreadable(error)}; "
+            f"{path}:{line + 1 + lines_read(error)}: cannot be read: {unreadable(error)}; "
             "legal: UTF-8 text, item,description with a header"
         ) from error
     if not line:
-        raise DataError(f"{path.name}: empty; legal: lines of item,description after a header")
+        raise DataError(f"{path}: empty; legal: lines of item,description after a header")
     return found
 
 

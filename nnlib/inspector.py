@@ -21,7 +21,7 @@ def described(path: Path) -> str:
         return _data(path)
     if "layers" in attributes:
         return _model(path)
-    raise DataError(f"{path.name}: neither a data nor a model file: no attribute `datasets` or `layers`")
+    raise DataError(f"{path}: neither a data nor a model file: no attribute `datasets` or `layers`")
 
 
 def _data(path: Path) -> str:

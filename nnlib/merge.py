@@ -98,7 +98,7 @@ def _part(path: Path) -> Part:
     with netcdf.File(path) as file:
         headers = {header.name: header for header in read_headers(file)}
         if len(headers) < file.attributes["datasets"]:
-            raise DataError(f"{path.name}: two data sets of one name are not legal, legal: a name of its own for each")
+            raise DataError(f"{path}: two data sets of one name are not legal, legal: a name of its own for each")
         texts = {one.names_of: file.strings(f"indToFeature{one.names_of}") for one in headers.values() if one.names}
         names = {name: texts[one.names_of] if one.names else () for name, one in headers.items()}
         return Part(path, headers, names, "samples" in file.variables, region_of(file))

@@ -75,7 +75,7 @@ def write_model(path: Path, model: Model) -> None:
 def read_model(path: Path) -> Model:
     """Read a model file; DataError when it is torn, contradicts itself, or has what this version cannot run."""
     with netcdf.File(path) as file:
-        attributes = Attributes(path.name, file.attributes)
+        attributes = Attributes(str(path), file.attributes)
         spec, numbers = _spec(attributes)
         arrays = _Arrays(file)
         sizes = [layer.units or 0 for layer in spec.layers]
@@ -169,7 +169,7 @@ class _Arrays:
     file: netcdf.File
 
     def wrong(self, name: str, text: str) -> DataError:
-        return DataError(f"{self.file.path.name}: variable {name}: {text}; copy or train the model again")
+        return DataError(f"{self.file.path}: variable {name}: {text}; copy or train the model again")
 
     def floats(self, name: str, size: int) -> Floats:
         """Return `size` finite numbers of type float; none are read when there are more or fewer."""

@@ -141,7 +141,7 @@ class File:
         packed = max((ratio for by, ratio in MOST_PACKED.items() if filters.get(by)), default=1)
         if length * (STRING_BYTES if strings else np.dtype(variable.dtype).itemsize) > size * packed:
             raise DataError(
-                f"{self.path.name}: variable {name} declares {length} values, a file of {size} bytes cannot hold them; "
+                f"{self.path}: variable {name} declares {length} values, a file of {size} bytes cannot hold them; "
                 "make or copy it again"
             )
         return Shape(tuple(variable.dimensions), length, np.dtype(variable.dtype) if own else None, strings)
@@ -163,7 +163,7 @@ def _readable(path: Path, name: str = "") -> Iterator[None]:
             raise
         reason = (isinstance(error, OSError) and error.strerror) or str(error).partition(": '")[0]
         what = f"variable {name} cannot be read" if name else "not a readable NetCDF file"
-        raise DataError(f"{path.name}: {what} ({_seen(path) or reason}); make or copy it again") from error
+        raise DataError(f"{path}: {what} ({_seen(path) or reason}); make or copy it again") from error
 
 
 def _seen(path: Path) -> str:

@@ -13,11 +13,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TYPE_CHECKING, TextIO
+from typing import Any, TextIO
 from urllib.parse import unquote, urlsplit
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 Handler = Callable[[int, FrameType | None], None]
 
@@ -44,10 +41,11 @@ def guard_streams() -> None:
 class _Unread(io.FileIO):
     """A stream that forgets what cannot be written."""
 
-    def write(self, data: ReadableBuffer) -> int:
+    def write(self, data: Any) -> int:
+        written = None
         with suppress(OSError):
-            return super().write(data) or 0
-        return memoryview(data).nbytes
+            written = super().write(data)
+        return memoryview(data).nbytes if written is None else written
 
 
 def run_flushed(command: Callable[[], int]) -> int:
@@ -65,7 +63,8 @@ def run_flushed(command: Callable[[], int]) -> int:
         if isinstance(error, BrokenPipeError) and _reader_has_gone():
             return 0
         printing = isinstance(error, OSError) and lost and (error.errno, error.filename) == (lost.errno, None)
-        if not printing and (not isinstance(error, SystemExit) or error.code):  # `--help` ends with SystemExit(0)
+        helped = isinstance(error, SystemExit) and not error.code  # so ends `--help`
+        if not lost or not (printing or helped):
             raise
     else:
         lost = _flush_or_drop(sys.stdout)

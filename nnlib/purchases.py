@@ -138,17 +138,17 @@ def read_purchases(
                 if not row:
                     continue
                 if len(row) != len(header):
-                    raise DataError(f"{path.name}:{line}: {len(row)} fields, the header has {len(header)}")
+                    raise DataError(f"{path}:{line}: {len(row)} fields, the header has {len(header)}")
                 region, customer, item, time = (row[place] for place in places)
                 if not (region and customer and item):
-                    raise DataError(f"{path.name}:{line}: empty {', '.join(columns.names[:3])} in {row!r}")
+                    raise DataError(f"{path}:{line}: empty {', '.join(columns.names[:3])} in {row!r}")
                 if time not in moments:
                     moments[time] = _moment(time, path, line, columns.time)
                 if not line % 100_000:
                     report(0, line)
                 yield region, customer, item, moments[time]
     except UNREADABLE as error:
-        raise DataError(f"{path.name}:{line + 1 + lines_read(error)}: cannot be read: {unreadable(error)}") from error
+        raise DataError(f"{path}:{line + 1 + lines_read(error)}: cannot be read: {unreadable(error)}") from error
 
 
 def gathered(rows: Iterable[tuple[str, str, str, int]]) -> Purchases:
@@ -256,9 +256,9 @@ def _is_short(values: Longs) -> bool:
 def _places(names: Sequence[str], header: Sequence[str], path: Path) -> list[int]:
     """Return where each of the columns is; DataError for all that are missing."""
     if not any(header):
-        raise DataError(f"{path.name}:1: no header; legal: a first line such as {_delimiter(path).join(names)}")
+        raise DataError(f"{path}:1: no header; legal: a first line such as {_delimiter(path).join(names)}")
     problems = [
-        f"{path.name}:1: no column {name!r}, there are: {', '.join(header) or 'none'}; "
+        f"{path}:1: no column {name!r}, there are: {', '.join(header) or 'none'}; "
         f"name the right one with {option}{nearest(name, header)}"
         for name, option in zip(names, OPTIONS, strict=True)
         if name not in header
@@ -273,7 +273,7 @@ def _moment(time: str, path: Path, line: int, column: str) -> int:
     try:
         return microseconds(time)
     except ValueError:
-        raise DataError(f"{path.name}:{line}: {column}: {time!r} is not legal, legal: ISO 8601 (2011-12-09)") from None
+        raise DataError(f"{path}:{line}: {column}: {time!r} is not legal, legal: ISO 8601 (2011-12-09)") from None
 
 
 def _delimiter(path: Path) -> str:

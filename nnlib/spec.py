@@ -79,25 +79,25 @@ def read_json(path: Path) -> Any:
         text = strings_or_comments.sub(blanked, path.read_text(encoding="utf-8"))
         raw = json.loads(text, object_pairs_hook=once)
     except UnicodeDecodeError as error:
-        raise SpecError([f"{path.name}: byte {error.start} is not UTF-8; save the file as UTF-8"]) from error
+        raise SpecError([f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8"]) from error
     except RecursionError as error:
-        raise SpecError([f"{path.name}: brackets are nested too deeply, legal: up to {MOST_NESTED}"]) from error
+        raise SpecError([f"{path}: brackets are nested too deeply, legal: up to {MOST_NESTED}"]) from error
     except json.JSONDecodeError as error:
         if not text.strip():
-            raise SpecError([f"{path.name}: empty, legal: a network as DSSTNE's JSON"]) from error
-        raise SpecError([f"{path.name}:{error.lineno}:{error.colno}: not JSON: {error.msg}"]) from error
+            raise SpecError([f"{path}: empty, legal: a network as DSSTNE's JSON"]) from error
+        raise SpecError([f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}"]) from error
     except ValueError as error:  # Python reads no integer of more than a few thousand digits
-        raise SpecError([f"{path.name}: {error}"]) from error
+        raise SpecError([f"{path}: {error}"]) from error
     level = [raw]
     for _ in range(MOST_NESTED):
         level = [inner for outer in level for inner in _inside(outer)]
     if level:
-        raise SpecError([f"{path.name}: brackets are nested too deeply, legal: up to {MOST_NESTED}"])
+        raise SpecError([f"{path}: brackets are nested too deeply, legal: up to {MOST_NESTED}"])
     if repeated:
         places = {id(found): place for place, found in _objects(raw, "")}
         raise SpecError(
             [
-                f"{path.name}: {places[id(found)]}{key}: comes more than once, legal: once"
+                f"{path}: {places[id(found)]}{key}: comes more than once, legal: once"
                 for found, key in repeated
                 if id(found) in places  # else it is in a value that another one replaced, which is told
             ]
@@ -160,7 +160,7 @@ def network_of(
 
 def read_network(path: Path, hyperparameters: Mapping[str, Value], compat: bool = False) -> NetworkSpec:
     """Return the network of the file at `path` with `hyperparameters` in place of its placeholders."""
-    return parse_network(substitute(read_json(path), hyperparameters, path.name), path.name, compat)
+    return parse_network(substitute(read_json(path), hyperparameters, str(path)), str(path), compat)
 
 
 def parse_network(raw: Any, file: str, compat: bool = False) -> NetworkSpec:

@@ -162,7 +162,7 @@ def open_data(paths: Sequence[Path], limit_bytes: int | None = None, cache_bytes
             file.close()
         return read_all(paths)
     cache = Cache(max(limit, LEAST_CACHE) if cache_bytes is None else cache_bytes)
-    data = join([(file.path.name, _left_in(file, cache)) for file in files])
+    data = join([(str(file.path), _left_in(file, cache)) for file in files])
     named = all(shape_of_names(file, "samples") for file in files)
     return Data(data.sets, Names(files) if named else (), data.region)
 

@@ -66,7 +66,7 @@ def read_examples(
         line = 1
         with path.open("rb") as file:
             for block, position in ahead(_blocks(path, file)):
-                lines = _Lines(path.name, line, block)
+                lines = _Lines(str(path), line, block)
                 found.add(lines, analog, samples, features, new_features)
                 line += lines.count
                 report(done + position, found.lines + line - 1)
@@ -87,7 +87,7 @@ def _blocks(path: Path, file: BinaryIO) -> Iterator[tuple[bytes, int]]:
                 yield data[:end], file.tell()
             rest, size = data[end:], BLOCK if end else max(BLOCK, len(data))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path.name}: cannot be read: {error}; make or copy it again") from error
+        raise DataError(f"{path}: cannot be read: {error}; make or copy it again") from error
     if rest:
         yield rest + b"\n", file.tell()
 

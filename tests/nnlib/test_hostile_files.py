@@ -1,5 +1,7 @@
 """Whatever a data file holds, it is read whole and legal, or refused by name; memory is taken for what is there."""
 
+import re
+
 import netCDF4
 import numpy as np
 import pytest
@@ -47,7 +49,7 @@ def test_truncated(tmp_path, data, draw):
     write_data(path, data)
     whole = path.read_bytes()
     path.write_bytes(whole[: draw.draw(st.integers(0, len(whole) - 1))])
-    with pytest.raises(DataError, match=r"^cut\.nc"):
+    with pytest.raises(DataError, match=f"^{re.escape(str(path))}: "):
         read_data(path)
 
 
@@ -154,7 +156,7 @@ ANALOG = sparse(values=[1, 2, 3])
 def test_what_is_wrong_is_named(tmp_path, attributes, variables, words):
     make(tmp_path / "a.nc", {"dataType0": 4, "width0": 3} | attributes, variables)
     for read in (read_data, check_data_file):
-        with pytest.raises(DataError, match=r"^a\.nc: ") as caught:
+        with pytest.raises(DataError, match=f"^{re.escape(str(tmp_path))}/a.nc: ") as caught:
             read(tmp_path / "a.nc")
         assert words in str(caught.value)
 

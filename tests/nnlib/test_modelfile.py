@@ -279,7 +279,7 @@ def test_foreign_or_damaged_models_are_named(tmp_path, model, change, words):
     with pytest.raises(DataError) as caught:
         read_model(tmp_path / "model.nc")
     assert words in str(caught.value)
-    assert str(caught.value).startswith("model.nc: ")
+    assert str(caught.value).startswith(f"{tmp_path}/model.nc: ")
 
 
 def test_as_many_names_as_units(tmp_path, model):

@@ -229,9 +229,9 @@ def test_missing_columns_name_the_nearest(tmp_path, capsys):
     assert cli.main(["import", str(table), "--out", str(tmp_path / "out")]) == 4
     there = "there are: Country, Customer, item, dates; name the right one with"
     assert capsys.readouterr().err.splitlines() == [
-        f"nnlib: p.csv:1: no column 'region', {there} --region-column",
-        f"p.csv:1: no column 'customer', {there} --customer-column, did you mean \"Customer\"?",
-        f"p.csv:1: no column 'date', {there} --time-column, did you mean \"dates\"?",
+        f"nnlib: {table}:1: no column 'region', {there} --region-column",
+        f"{table}:1: no column 'customer', {there} --customer-column, did you mean \"Customer\"?",
+        f"{table}:1: no column 'date', {there} --time-column, did you mean \"dates\"?",
     ]
 
 

@@ -1,5 +1,6 @@
 import copy
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -427,12 +428,12 @@ def test_keys_that_come_twice_are_told_with_their_place(tmp_path):
     with pytest.raises(SpecError) as caught:
         read_json(path)
     assert sorted(str(caught.value).splitlines()) == [
-        "n.json: Decay: comes more than once, legal: once",
-        "n.json: Layers[1].N: comes more than once, legal: once",
-        "n.json: Layers[1].WeightInit.Bias: comes more than once, legal: once",
+        f"{path}: Decay: comes more than once, legal: once",
+        f"{path}: Layers[1].N: comes more than once, legal: once",
+        f"{path}: Layers[1].WeightInit.Bias: comes more than once, legal: once",
     ]
     path.write_text('{"Maxout": {"k": 1, "k": 2}, "Maxout": {"k": 1}}')
-    with pytest.raises(SpecError, match=r"^n\.json: Maxout: comes more than once, legal: once$"):
+    with pytest.raises(SpecError, match=f"^{re.escape(str(path))}: Maxout: comes more than once, legal: once$"):
         read_json(path)
 
 

@@ -115,8 +115,8 @@ def test_what_is_skipped_is_told(tmp_path, capsys):
     assert run(tmp_path, "ann\tx\nbare\nbob\ty,1,2:z,3,4,5\nbare, too:a\n") == 0
     assert rows(tmp_path / "out.nc") == {"ann": ["x"], "bob": ["y", "z"]}
     assert capsys.readouterr().err.splitlines() == [
-        "in.txt:2: 2 lines without TAB skipped, the first here",
-        "in.txt:3: 3 values after the first skipped, the first here",
+        f"{tmp_path}/in.txt:2: 2 lines without TAB skipped, the first here",
+        f"{tmp_path}/in.txt:3: 3 values after the first skipped, the first here",
     ]
 
 

@@ -255,7 +255,7 @@ def test_a_missing_network_is_told_with_the_files_beside_it(tmp_path, capsys):
     assert main(["validate", str(write_study(tmp_path / "b").with_name("study.yaml"))]) == 0
     (tmp_path / "b" / "network.json").write_text("")
     assert main(["validate", str(tmp_path / "b" / "study.yaml")]) == 2
-    assert "network: network.json: empty, legal: a network as DSSTNE's JSON" in capsys.readouterr().err
+    assert f"network: {tmp_path}/b/network.json: empty, legal: a network as DSSTNE's JSON" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
