@@ -17,8 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 TABLES = ("README.md", "tests/README.md", "ami/README.md", "scripts/bench/README.md")
 FOLDERS = ("workflows", "nnlib", "scripts", "ami", "tests", "templates", ".ci")
 READERS = ("get", "pop", "setdefault")
-ROW = re.compile(r"^\| (`[A-Za-z_*]+`(?:, `[A-Za-z_*]+`)*) \|", re.MULTILINE)
+ROW = re.compile(r"^\| (`[A-Za-z0-9_*]+`(?:, `[A-Za-z0-9_*]+`)*) \|", re.MULTILINE)
 IN_SHELL = re.compile(r"\$\{?([A-Z_][A-Z0-9_]+)")
+WITH_DEFAULT = re.compile(r"\$\{([A-Z_][A-Z0-9_]+):?[-=?+]")  # who gives one reckons with the environment's
 SET_IN_SHELL = re.compile(
     r"(?:^|[\s;(])(?:for |read (?:-r )?|export )?([A-Z_][A-Z0-9_]+)(?==|\s+in\s|\s*$|\+=)", re.MULTILINE
 )
@@ -40,12 +41,16 @@ def read_in_python(text: str, constants: Mapping[str, str]) -> Iterator[tuple[in
             and _is_environ(node.comparators[0])
         ):
             key = node.left
+        elif isinstance(node, ast.ImportFrom) and node.module == "os":
+            hidden = {alias.name for alias in node.names} & {"environ", "getenv"}
+            yield from ((node.lineno, f"?from os import {name}") for name in sorted(hidden))
         if isinstance(key, ast.Constant):
             yield node.lineno, str(key.value)
         elif isinstance(key, ast.Name | ast.Attribute):
             name = key.id if isinstance(key, ast.Name) else key.attr
-            if name.isupper():
-                yield node.lineno, constants.get(name, f"?{name}")
+            yield node.lineno, constants.get(name, f"?{name}")
+        elif key is not None:
+            yield node.lineno, f"?{ast.unparse(key)}"
 
 
 def read_in_shell(text: str) -> Iterator[tuple[int, str]]:
@@ -54,6 +59,7 @@ def read_in_shell(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.lstrip().startswith("#"):
             yield from ((number, name) for name in IN_SHELL.findall(line) if name not in own)
+            yield from ((number, name) for name in WITH_DEFAULT.findall(line) if name in own)
 
 
 def documented(text: str) -> set[str]:

@@ -16,6 +16,8 @@ from scripts.variables import constants_of, documented, read_in_python, read_in_
         ("os.environ.get(NAME)", ["REGIONDAG_X"]),
         ("os.environ.get(names.NAME)", ["REGIONDAG_X"]),
         ("os.environ.get(UNKNOWN)", ["?UNKNOWN"]),
+        ("os.environ.get('A' + x)\nos.environ[name]", ["?'A' + x", "?name"]),
+        ("from os import environ as e, getenv, path", ["?from os import environ", "?from os import getenv"]),
         ("os.environ['A'] = 'x'\nother.get('B')\n{**os.environ}", []),
     ],
 )
@@ -35,6 +37,7 @@ def test_constants_are_the_module_s_texts():
         ("A=1\necho $A\nB=2 true; echo $B", []),
         ("# $COMMENT\nfor N in 1 2; do echo $N; done; read -r L; echo $L", []),
         ("export E=1; echo $E ${#OTHER}", []),
+        ("A_B=${A_B:-1}; : ${CD:=2}; CD=3", ["A_B", "CD"]),
     ],
 )
 def test_reads_in_shell_scripts(script, names):

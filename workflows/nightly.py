@@ -68,7 +68,7 @@ def write_nightly(
 
 def job_environment(environ: Mapping[str, str] = os.environ, *, embedded: bool) -> list[str]:
     """Return the environment of the job: it must find HTCondor's programs, and take the pool whose job it is."""
-    kept = {name: environ[name] for name in KEPT if name in environ}
+    kept = {name: value for name, value in sorted(environ.items()) if name in KEPT}
     if embedded:
         kept.pop("CONDOR_CONFIG", None)  # of another pool: the embedded one has its own where everybody looks for it
     values = {"PATH": f"{environ.get('PATH', '')}:{SEARCH_PATH}".lstrip(":"), NAME_VARIABLE: "installed", **kept}
