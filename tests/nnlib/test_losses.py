@@ -111,6 +111,7 @@ WEIGHED = pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "wei
 def test_errors_of_single_outputs(kind, activation, weights):
     for form in ("dense",) if kind is ErrorFunction.HINGE else ("ones", "values", "dense"):
         check(error_like(kind, activation, NO_BOOST if weights is None else Boost(2.0, 0.25)), form, weights)
+        check(error_like(kind, activation, Boost(1.0, 2.0)), form, weights)
 
 
 @WEIGHED

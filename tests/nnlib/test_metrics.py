@@ -24,6 +24,10 @@ def always(scores):
     return metrics.by_scores(lambda examples: np.tile(scores, (examples.count, 1)))
 
 
+def test_the_usual_ks():
+    assert metrics.USUAL_KS == (5, 10, 20, 100)  # what is compared over years
+
+
 def test_by_hand():
     """Scores rank 4, 2, 0, 1, 3; item 4 is the first example's own, the third has no target."""
     part = part_of(from_rows([[4], [], [1]], 5), from_rows([[0, 3], [4], []], 5))

@@ -290,3 +290,12 @@ def test_clipping_shortens_the_gradient_of_all_that_is_trained(backend):
         np.testing.assert_array_equal(kept[0][name], array)
         np.testing.assert_allclose(kept[1][name], array * 1e-3 / length)
         np.testing.assert_array_equal(kept[2][name], array)
+
+
+@RULES
+def test_a_checkpoint_has_the_states_of_all_that_is_trained(backend, rule):
+    network = network_of({"Layers": [INPUT, HIDDEN, HIDDEN | {"Name": "G"}, OUTPUT]}, SETS)
+    optimizer = Optimizer(network, Hyper(rule), decaying)
+    names = {name.rpartition("_state")[0] for name in optimizer.arrays()}
+    every = {f"{what}{n}" for what in ("weights", "bias") for n in range(3)}
+    assert names == (set() if rule == "sgd" else every)  # which remembers nothing

@@ -14,6 +14,9 @@ from nnlib import Network, Predictor, Trainer, cli, owned
 from nnlib.carryover import Units
 from nnlib.data import Csr, Data, DataSet, from_rows
 from nnlib.datafile import write_data
+from nnlib.errors import DataError
+from nnlib.exclusion import Numbered, excluded_inputs, same_rows, targets_are_inputs
+from nnlib.predictor import prepared
 
 LAYERS = [
     {"Name": "In", "Kind": "Input", "N": "auto", "DataSet": "input", "Sparse": True},
@@ -90,3 +93,22 @@ def test_evaluate_measures_targets_that_are_the_inputs(tmp_path, monkeypatch, ca
     assert json.loads(Path("m.json").read_text())["metrics"]["p@5"]["value"] > 0.1
     assert run("evaluate model.nc data.nc --exclude input") == 4
     assert "every target would be left out, legal: none, or a file" in capsys.readouterr().err
+
+
+def test_other_targets_than_the_inputs_are_no_inputs(bought):
+    trainer = Trainer(Network.from_json({"Layers": LAYERS}), epochs=1, batch=32, threads=1)
+    model = Predictor(trainer.fit(bought), threads=1)._model
+    rows, other = (clustered(200, seed, 9).sets[0].rows for seed in (1, 2))
+    for targets, same in ((rows, True), (other, False), (None, False)):
+        sets = {"input": DataSet("input", rows)} | ({"output": DataSet("output", targets)} if targets else {})
+        ready = prepared(model, sets, "data", supervised=targets is not None)
+        assert targets_are_inputs(model, ready, 2) is same
+        assert excluded_inputs(model, ready, 2) is not None
+
+
+def test_a_matrix_gives_its_rows_and_must_have_the_shape():
+    rows = from_rows([[0, 2], [1], []], 3)
+    found = same_rows(rows, Numbered(3), Numbered(3))(np.array([2, 0]))
+    assert found is not None and found.indptr.tolist() == [0, 0, 2] and found.indices.tolist() == [0, 2]
+    with pytest.raises(DataError, match="a matrix of 3 rows and 3 columns, legal: 4 and 3"):
+        same_rows(rows, Numbered(4), Numbered(3))

@@ -213,10 +213,11 @@ def test_what_to_type_names_the_folder_that_was_installed(monkeypatch):
         found = [SimpleNamespace(read_text=lambda _, note=note: note) for note in notes]
         monkeypatch.setattr("importlib.metadata.distributions", lambda name: found if name == "regiondag" else [])
 
+    python = shlex.quote(sys.executable)
     noted(None, "file:///home/a%20b/regiondag")
-    assert install_line("plots") == f"{sys.executable} -m pip install '/home/a b/regiondag[plots]'"
+    assert install_line("plots") == f"{python} -m pip install '/home/a b/regiondag[plots]'"
     noted("https://example.org/regiondag.whl")
-    assert install_line() == f"{sys.executable} -m pip install regiondag"
+    assert install_line() == f"{python} -m pip install regiondag"
     noted()
     assert install_line("aws").endswith("pip install 'regiondag[aws]'")
 

@@ -28,6 +28,8 @@ def test_sparse_targets_with_values():
     assert targets.shares.tolist() == [[3], [0], [8]] and targets.dense is None
     assert dense(targets.block(0, 4, False), (3, 4)) == ROWS.tolist()
     assert dense(targets.block(1, 4, False), (3, 3)) == ROWS[:, 1:].tolist()
+    assert dense(targets.block(1, 3, False), (3, 2)) == ROWS[:, 1:3].tolist()
+    assert dense(targets.block(0, 1, False), (3, 1)) == ROWS[:, :1].tolist()
     assert dense(targets.block(3, 4, True), (3, 1)) == ROWS[:, 3:].tolist()  # their values are shares already
     assert not targets.block(0, 4, False).alone
 

@@ -1,5 +1,7 @@
 import multiprocessing
+import os
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -159,6 +161,17 @@ def test_a_damaged_line_in_the_middle_is_an_error_with_its_number(journal, line)
         file.write(line + "\n")
     with pytest.raises(RegiondagError, match=r"trials.jsonl:2: "):
         journal.read()
+    if not line.startswith('{"event": "proposed"'):  # which it passes over
+        with pytest.raises(RegiondagError, match=r"trials.jsonl:2: "):
+            journal.read_outcomes()
+
+
+def test_what_is_appended_is_on_the_disk_before_anything_is_done_about_it(journal, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append(Path(f"/proc/self/fd/{number}").read_bytes()))
+    settle(journal, 1)
+    settle(journal, 2)
+    assert synced[-1] == journal.path.read_bytes() and len(synced) == 2
 
 
 def test_a_record_broken_into_two_lines_is_an_error(journal):

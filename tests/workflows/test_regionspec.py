@@ -59,7 +59,8 @@ def test_what_an_older_version_left_out_has_its_default(tmp_path):
 def test_what_is_no_region(tmp_path, text):
     path = tmp_path / "region.json"
     path.write_text(text)
-    with pytest.raises(RegiondagError, match=r"region\.json: cannot be read"):
+    words = {"{}": "it lacks 'study'", '{"study": 1}': "it lacks 'name'"}.get(text, "it is damaged")
+    with pytest.raises(RegiondagError, match=rf"region\.json: cannot be read as a region of this version: {words}"):
         read_spec(path)
 
 
@@ -105,3 +106,17 @@ def test_all_trained_seconds_count():
 def test_lanes_end_with_their_trials(proposed, over):
     known = History(proposals={n: Proposal(n, {}) for n in range(proposed)})
     assert search_is_over(Search("bayes", (), (2, 1)), known) is over
+
+
+def test_a_budget_of_a_second_is_one():
+    known = history(Settled(0, "ok", value=0.5, seconds=1.0))
+    assert search_is_over(Search("bayes", (), (3,), budget=1), known)
+    assert not search_is_over(Search("bayes", (), (3,), budget=0), known)
+
+
+def test_three_reasons_are_enough_to_stop():
+    reasons = "aaaabbbccd"
+    known = history(*(Settled(n, "removed", reason=reason) for n, reason in enumerate(reasons)))
+    assert hopeless(known, spec(give_up_after=10)).endswith(
+        "; 4 times removed: a; 3 times removed: b; 2 times removed: c"
+    )

@@ -69,6 +69,19 @@ def test_a_loss_elsewhere_may_be_a_two_hundredth_of_itself_apart(loss, same):
     assert compare(record, value, final=False).same is same  # a value beyond one is a loss
 
 
+@pytest.mark.parametrize(("value", "again", "same"), [(1.0, 0.9901, True), (0.02, 0.0299, True), (1.0, 0.5, False)])
+def test_up_to_one_a_value_is_a_metric(value, again, same):
+    record = replace(RECORD, settled=replace(OK, value=value), result=replace(RESULT, value=value))
+    found = replace(AGAIN, result=replace(ELSEWHERE, value=again))
+    assert compare(record, found, final=False).same is same
+
+
+def test_what_the_standing_champion_reached_counts_too():
+    other = replace(AGAIN, result=replace(RESULT, champion={"p@10": 0.3}))
+    record = replace(RECORD, result=replace(RESULT, champion={"p@10": 0.4}))
+    assert names(compare(record, other, final=False)) == ["result.json: standing champion p@10"]
+
+
 @pytest.mark.parametrize(("loss", "same"), [(0.5024, True), (0.5026, False)])
 def test_a_loss_below_one_is_one_by_its_name(loss, same):
     record, again = replace(RECORD, losses=(0.5,)), replace(AGAIN, result=ELSEWHERE, losses=(loss,))

@@ -112,6 +112,13 @@ def test_a_section_tells_all_its_mistakes():
     ]
 
 
+def test_what_is_absent_is_told_at_the_nearest_key_around_it():
+    found = section("a:\n  x: 1\n  b:\n    c: {}\n")
+    lines = [found.problems.line_of(("a", "b", "c", *more)) for more in ((), ("d",), ("d", "e"), ("d", "e", 0))]
+    assert lines == [4, 4, 4, 4]
+    assert found.problems.line_of(("a", "z")) == 1 and found.problems.line_of(("a", "b", "z")) == 3
+
+
 REGION = """job: {cpus: 2, gpus: 1}
 regions:
   - job: {cpus: 4}

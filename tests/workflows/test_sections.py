@@ -86,7 +86,7 @@ def test_memory_after_running_out_of_it():
 def test_requirements_do_not_say_what_has_keys_of_its_own(text):
     job, told = read(read_job, f"requirements: '{text}'")
     assert job.requirements == Job().requirements and "say how much a job needs" in told[0]
-    assert read(read_job, "requirements: GpusAreFine > 1")[1] == []
+    assert read(read_job, "requirements: GpusAreFine > 1") == (Job(requirements="GpusAreFine > 1"), [])
 
 
 @pytest.mark.parametrize(

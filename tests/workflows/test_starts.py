@@ -62,6 +62,12 @@ def test_a_neighbour_may_be_a_region_that_was_told_to_start_from_random(tmp_path
     assert starts_of(chosen)["Germany"] == Start()
 
 
+def test_the_region_of_all_data_is_nobodys_neighbour(tmp_path):
+    text = THREE.replace("germany.nc}", "germany.nc, init: pooled}") + "init: neighbour\n"
+    chosen = choose_neighbours(load_config(study_of(tmp_path, text)), {"pooled": 99, "united-kingdom": 8, "malta": 3})
+    assert starts_of(chosen)["Malta"] == Start("neighbour", "united-kingdom")
+
+
 def test_champions_are_there_or_not(tmp_path):
     config = load_config(study_of(tmp_path, THREE + "init: champion\n"))
     assert list(describe_starts(config, {"germany"})) == [

@@ -53,6 +53,12 @@ def test_a_slot_is_taken_from_the_first_file_on():
     assert sum_up([taken], [one], 100).transfer_share == pytest.approx(0.3)
 
 
+def test_only_trainings_that_ended_tell_what_is_around_them():
+    done, running = job(leg(0, 100, ending="done")), job(leg(0, 50, ending="done"), node=NodeName("germany", 1))
+    taken = take([done, running], {NODE: 60.0}, PRICES, 200)
+    assert sum_up(taken, [done, running], 200).overhead == 40
+
+
 def test_what_still_runs_counts_up_to_now():
     [taken] = take([job(leg(10, None), exit_code=None)], {}, PRICES, 40)
     assert taken.slot == 30 and taken.lost_to_failure == 0 and taken.ran == 0
@@ -206,6 +212,12 @@ def test_a_table_that_says_little(tmp_path):
     assert read_prices(path) == PriceTable("unknown", "today", "USD", Price(1, 0.0, 0.0), {})
     path.write_text("other: {gpus: 64, spot: 1}\ninstances: {a: {gpus: 1, on_demand: 2, spot: 0.5}}\n")
     assert read_prices(path).other == Price(64, 0.0, 1.0) and read_prices(path).instances == {"a": Price(1, 2.0, 0.5)}
+    assert PriceTable().other == Price(1, 0.0, 0.0)
+    path.write_text("other: {on_demand: 10000}\n")
+    assert read_prices(path).other.on_demand == 10_000
+    path.write_text("other: {on_demand: 10000.5}\n")
+    with pytest.raises(ConfigError, match="from 0 to 10000"):
+        read_prices(path)
     for text, words in (("[1]", "holds no keys"), ("instances: 3", "a mapping"), ("other: {gpus: 65}", "from 1 to 64")):
         path.write_text(text)
         with pytest.raises(ConfigError, match=words):
@@ -227,6 +239,9 @@ def test_sizes_have_head_room():
         held = job(leg(0, 1), used={"memory_mb": 4000.0}, holds=(Hold(Span(0, 1), code, 102, "memory"),))
         assert measure([held]).memory == rightsize.Size(4096, 4000, 6144)
     assert measure([job()]) == rightsize.Sizes(None, None, None)
+    for code, subcode in ((34, 104), (1, 102)):  # for its disk, and by its user: its memory was not too small
+        held = job(leg(0, 1), used={"memory_mb": 400.0}, holds=(Hold(Span(0, 1), code, subcode, "other"),))
+        assert measure([held]).memory == rightsize.Size(4096, 400, 512)
 
 
 def test_what_was_enough_after_a_hold_is_asked_for_again():

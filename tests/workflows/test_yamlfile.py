@@ -213,6 +213,12 @@ def test_missing_file_says_how_to_start(tmp_path):
         load_yaml(tmp_path / "study.yaml")
 
 
+def test_what_cannot_be_read_is_told_with_its_reason(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"file/study\.yaml: Not a directory"):
+        load_yaml(tmp_path / "file" / "study.yaml")
+
+
 @given(st.text())
 def test_any_text_parses_or_is_refused(text):
     try:
