@@ -190,6 +190,14 @@ def test_down_of_a_dead_pool_and_purge():
     assert not pools.pool_folder("default").exists()
 
 
+def test_a_pool_that_is_forgotten_twice_at_once():
+    states = [remember(), None]  # before the lock, and when we have it
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lifecycle, "read_state", lambda name: states.pop(0))
+        with pytest.raises(PoolError, match="nothing to stop"):
+            lifecycle.down(None, print, purge=True)
+
+
 def test_slots_are_read_from_condor_status():
     slot = status.parse_slot("slot1@x\tPartitionable\tUnclaimed\t2\t4\t8000\t2\ttrue")
     assert slot == status.Slot("slot1@x", True, 2, 4, 8000, 2, True)
