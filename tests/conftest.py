@@ -128,8 +128,9 @@ def started_pool(name: str, *more: tuple[str, str]) -> Iterator[Pool]:
     wishes = lifecycle.Wishes(SUITE, 2, (("two slots", TWO_SLOTS), *more))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(NAME_VARIABLE, name)
+        pool = lifecycle.up(name, wishes, print)
         try:
-            yield lifecycle.up(name, wishes, print)
+            yield pool
         finally:
             lifecycle.down(name, print, purge=True)
 

@@ -113,7 +113,7 @@ def test_a_damaged_file_of_texts_and_numbers(tmp_path_factory, content, data):
     try:
         netcdf.read(path)
     except DataError as error:
-        assert str(error).startswith("torn.nc: ")
+        assert str(error).startswith(f"{path}: ")
 
 
 @pytest.mark.parametrize(("region", "texts"), [("", ("a", "b\0c")), ("u\0k", ("a", "b"))])
