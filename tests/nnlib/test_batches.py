@@ -113,6 +113,8 @@ def test_what_does_not_fit_the_data_is_told_at_once():
             {"N": 3},
             OUTPUT,
             {"Kind": "Output", "Name": "P", "N": "auto", "DataSet": "none"},
+            {"Kind": "Output", "Name": "Q", "N": 3, "DataSet": "absent"},
+            {"Kind": "Output", "Name": "R", "N": 9, "DataSet": "y"},
         ],
     }
     with pytest.raises(DataError) as caught:
@@ -122,6 +124,8 @@ def test_what_does_not_fit_the_data_is_told_at_once():
         "d: layer I: pDropout 0.5 is for dense inputs, 'x' is sparse",
         "d: layer O: Hinge needs targets of -1 and 1, 'y' is sparse",
         "d: layer P: no data set 'none', legal: x, y",
+        "d: layer R: N is 9, data set 'y' has width 5",
+        "d: layer R: Hinge needs targets of -1 and 1, 'y' is sparse",
     ]
 
 

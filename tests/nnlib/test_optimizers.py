@@ -299,3 +299,12 @@ def test_a_checkpoint_has_the_states_of_all_that_is_trained(backend, rule):
     names = {name.rpartition("_state")[0] for name in optimizer.arrays()}
     every = {f"{what}{n}" for what in ("weights", "bias") for n in range(3)}
     assert names == (set() if rule == "sgd" else every)  # which remembers nothing
+
+
+def test_a_resumed_training_counts_its_steps_on():
+    network = network_of(RAW, SETS, np.float64)
+    optimizer = Optimizer(network, Hyper("adam"), decaying)
+    optimizer.resume(7)
+    assert optimizer.step == 7
+    feed(optimizer, gradients_of(1, (ROWS, 3), [1])[0])
+    assert optimizer.step == 8

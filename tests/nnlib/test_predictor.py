@@ -257,13 +257,13 @@ def test_layers_by_name():
 
 def test_text_of_exclusions_and_filters(tmp_path):
     file = tmp_path / "filter.txt"
-    file.write_text("b\ti1,0.5:i2:nothing,3\n\nunknown\ti1,2\nb\ti0,2:i2,-1e-1\na\t\n", encoding="utf-8")
+    file.write_text("b\ti1,0.5:i2:nothing,3\n\nunknown\ti1,2\nnobody\ti1\nb\ti0,2:i2,-1e-1\na\t\n", encoding="utf-8")
     samples, features = Numbered(3, ("a", "b", "c")), Numbered(4, ("i0", "i1", "i2", "i3"))
     listed = read_listed(file, samples, features)
     assert listed.rows.indptr.tolist() == [0, 0, 2, 2]  # the last line of b
     assert listed.rows.indices.tolist() == [0, 2]
     assert listed.rows.values.tolist() == pytest.approx([2, -0.1])
-    assert str(listed) == "1 unknown samples and 1 unknown features ignored"
+    assert str(listed) == "2 unknown samples and 1 unknown features ignored"
     folder = tmp_path / "filters"
     folder.mkdir()
     (folder / "1.txt").write_text("0\t1,3\n")

@@ -50,4 +50,5 @@ def test_types_are_those_of_the_rows():
 
 
 def test_one_entry_is_a_whole_share():
-    assert targets_of(sparse.csr_array(np.eye(2)), True).shares.tolist() == [[1], [1]]
+    targets = targets_of(sparse.csr_array(np.eye(2)), True)
+    assert targets.shares.tolist() == targets.per_entry.tolist() == [[1], [1]]

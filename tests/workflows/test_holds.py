@@ -80,9 +80,3 @@ def test_when_a_rule_removes():
 
 def test_doctests():
     assert doctest.testmod(holds).failed == 0
-
-
-@pytest.mark.parametrize("code", [21, 26, 34])
-def test_a_hold_without_a_subcode_is_for_no_resource(code):
-    assert kind_of(code) == kind_of(code, 0)
-    assert all(kind_of(other) == kind_of(other, 0) for other in range(60))

@@ -1,3 +1,4 @@
+import fcntl
 import multiprocessing
 import os
 from dataclasses import asdict
@@ -172,6 +173,13 @@ def test_what_is_appended_is_on_the_disk_before_anything_is_done_about_it(journa
     settle(journal, 1)
     settle(journal, 2)
     assert synced[-1] == journal.path.read_bytes() and len(synced) == 2
+
+
+def test_one_script_at_a_time_has_the_lock(journal):
+    with journal.locked(), journal.path.with_suffix(".lock").open() as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with journal.path.with_suffix(".lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_a_record_broken_into_two_lines_is_an_error(journal):

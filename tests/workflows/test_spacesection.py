@@ -65,7 +65,7 @@ def test_parameters(text, parameter):
         ("a: {real: [0, 1], points: 0}", "points: seen 0"),
         ("a: {real: [0, 1], points: 100000}", "points: seen 100000"),
         ("a: {real: [0, 1], step: 0}", "above 0"),
-        ("a: {real: [0, 1], step: 0.3}", "0.9 is the last one below"),
+        ("a: {real: [0, 1], step: 0.3}", "to 1; 0.9 is the last one below"),
         ("a: {real: [0, 1], step: 2}", "0 is the last one below"),
         ("a: {real: [0, 100000], step: 1}", "100000 steps, legal: at most 99999"),
         ("a: {int: [0, 4], step: 1.5}", "step: seen 1.5"),
@@ -87,7 +87,7 @@ def test_an_option_is_a_value_of_its_own_kind():
     assert read("a: {choice: [1, true, 1.0]}")[1] == []
 
 
-PARENTS = "c: {choice: [1, true, w]}\nn: {int: [2, 8], step: 3}\nr: {real: [0, 1]}\n"
+PARENTS = "c: {choice: [1, true, w]}\nn: {int: [2, 8], step: 3}\nm: {int: [1, 4]}\nr: {real: [0, 1]}\n"
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,7 @@ PARENTS = "c: {choice: [1, true, w]}\nn: {int: [2, 8], step: 3}\nr: {real: [0, 1
         ("c: [true, w]", (("c", (True, "w")),)),
         ("n: 5", (("n", (5,)),)),
         ("n: [2, 8]", (("n", (2, 8)),)),
+        ("m: [1, 2]", (("m", (1, 2)),)),
         ("{c: w, n: 2}", (("c", ("w",)), ("n", (2,)))),
     ],
 )

@@ -186,7 +186,9 @@ def test_the_built_in_prices():
 
 def test_every_mistake_in_prices_is_told_at_once(tmp_path):
     path = tmp_path / "prices.yaml"
-    path.write_text("sorce: me\ninstances:\n  a.large: {gpus: 0, on_demand: 1}\n  b.large: {spot: 2}\n  c: 7\n")
+    path.write_text(
+        "sorce: me\ninstances:\n  a.large: {gpus: 0, on_demand: 1}\n  b.large: {spot: 2}\n  c: 7\n  d: {on_demand: 1, spott: 1}\n"
+    )
     with pytest.raises(ConfigError) as raised:
         read_prices(path)
     text = str(raised.value)
@@ -196,6 +198,7 @@ def test_every_mistake_in_prices_is_told_at_once(tmp_path):
         and "a.large" in text
         and "b.large" in text
         and ":5:" in text
+        and "spott: unknown key" in text
     )
 
 
