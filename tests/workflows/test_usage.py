@@ -187,7 +187,8 @@ def test_the_built_in_prices():
 def test_every_mistake_in_prices_is_told_at_once(tmp_path):
     path = tmp_path / "prices.yaml"
     path.write_text(
-        "sorce: me\ninstances:\n  a.large: {gpus: 0, on_demand: 1}\n  b.large: {spot: 2}\n  c: 7\n  d: {on_demand: 1, spott: 1}\n"
+        "sorce: me\ninstances:\n  a.large: {gpus: 0, on_demand: 1}\n  b.large: {spot: 2}\n  c: 7\n"
+        "  d: {on_demand: 1, spott: 1}\n"
     )
     with pytest.raises(ConfigError) as raised:
         read_prices(path)
