@@ -29,6 +29,7 @@ from workflows.pool.rootfs_build import (
     fetch_wheels,
     install_tools,
     interruptible,
+    root_in,
     run_mmdebstrap,
 )
 from workflows.resources import resource_dir
@@ -137,13 +138,14 @@ def _make(work: Path, wishes: Wishes, output: IO[str], step: Tell) -> Path:
     step("writing the disk")
     image = work / "image"
     image.mkdir()
-    make_disk(work / "root", image / "disk.raw", output)
+    make_disk(root_in(work), image / "disk.raw", output)
     return image
 
 
 def _manifest(work: Path, wishes: Wishes) -> Manifest:
-    recorded = read_recorded((work / "root" / IMAGE_FILE).read_text(encoding="utf-8"))
-    packages = dict(installed((work / "root/var/lib/dpkg/status").read_text(encoding="utf-8")))
+    root = root_in(work)
+    recorded = read_recorded((root / IMAGE_FILE).read_text(encoding="utf-8"))
+    packages = dict(installed((root / "var/lib/dpkg/status").read_text(encoding="utf-8")))
     wheels = {key.removeprefix("WHEEL_"): value for key, value in recorded.items() if key.startswith("WHEEL_")}
     return Manifest(
         suite=recorded["SUITE"],
@@ -187,6 +189,6 @@ def _work_folder(path: Path) -> Iterator[Path]:
 
 def _remove(folders: Iterable[Path]) -> None:
     for folder in folders:
-        if (folder / "root").exists():
-            subprocess.run(as_owner(["rm", "-rf", str(folder / "root")]), capture_output=True, check=False)
+        if root_in(folder).exists():
+            subprocess.run(as_owner(["rm", "-rf", str(root_in(folder))]), capture_output=True, check=False)
         shutil.rmtree(folder, ignore_errors=True)

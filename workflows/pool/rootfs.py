@@ -22,7 +22,7 @@ from pathlib import Path
 from workflows.dirs import cache_dir, make_dir
 from workflows.errors import PoolError
 from workflows.features import SUITES
-from workflows.pool.rootfs_build import Tell, check_tools, fetch_wheels, interruptible, run_mmdebstrap
+from workflows.pool.rootfs_build import Tell, check_tools, fetch_wheels, interruptible, root_in, run_mmdebstrap
 from workflows.resources import resource_dir
 
 IMAGE_FILE = "etc/regiondag-image"
@@ -125,10 +125,10 @@ def _build(path: Path, suite: str, tell: Tell) -> None:
         with log.open("w", encoding="utf-8") as output:
             fetch_wheels(recipe / "requirements.txt", work / "wheels", output)
             run_mmdebstrap(suite, recipe, work, output, step)
-        read_image(work / "root")
+        read_image(root_in(work))
         if path.exists():  # --rebuild: pools that run in the old one keep their mounts
             path.rename(work / "old")
-        (work / "root").rename(path)
+        root_in(work).rename(path)
     except PoolError as error:
         raise PoolError(f"{error}\nall of its output is in {log}") from None
     finally:

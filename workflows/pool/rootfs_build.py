@@ -146,28 +146,31 @@ def fetch_wheels(requirements: Path, target: Path, output: IO[str], python: str 
 def run_mmdebstrap(
     suite: str, recipe: Path, work: Path, output: IO[str], step: Tell, target: Target = Target()
 ) -> None:
-    """Make `work`/root; all output goes to `output`, the steps of it to `step`.
+    """Make the root folder in `work`; all output goes to `output`, the steps of it to `step`.
 
     Its files are the caller's, or `owners`: then an ordinary user needs `as_owner` for whatever looks into it.
     """
     root = os.geteuid() == 0
     in_place = root and target.owners  # else through a tar file, which gives files the owner that they are to have
-    (work / "root").mkdir()
+    folder = root_in(work)
+    folder.parent.mkdir()
     (work / "tmp").mkdir()
     # As an ordinary user mmdebstrap works as another uid, which may not enter the caller's home folder.
     environment = {**os.environ, "TMPDIR": str(work / "tmp") if root else "/var/tmp"}  # noqa: S108
-    unpack = ["tar", "--extract", "--numeric-owner", "--directory", str(work / "root"), "--exclude=./dev/*"]
-    if in_place:
-        unpack = ["true"]
-    elif target.owners:
-        (work / "root").chmod(0o777)  # for whom as_owner works as
-        unpack = as_owner([*unpack, "--same-owner"])
+    unpack = ["tar", "--extract", "--numeric-owner", "--directory", str(folder), "--exclude=./dev/*"]
+    if target.owners and not root:
+        # Whom as_owner works as makes the folder itself: it may give away nothing that is ours, nor take what others
+        # were faster to make.
+        folder.parent.chmod(0o1777)
+        make = ["sh", "-c", 'mkdir "$1" && shift && exec "$@"', "sh", str(folder)]
+        unpack = as_owner([*make, *unpack, "--same-owner"])
     else:
-        unpack.append("--same-owner" if root else "--no-same-owner")
+        folder.mkdir()
+        unpack = ["true"] if in_place else [*unpack, "--same-owner" if root else "--no-same-owner"]
     with (
         # Groups of their own: when interrupted, mmdebstrap hangs up on its whole group, which would be us.
         subprocess.Popen(
-            _host_argv(suite, recipe, work, target, str(work / "root") if in_place else "-"),
+            _host_argv(suite, recipe, work, target, str(folder) if in_place else "-"),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -193,6 +196,11 @@ def run_mmdebstrap(
             f"building the root folder failed (mmdebstrap {build.returncode}, tar {tar.returncode}); it said:\n"
             + last_lines(Path(output.name))
         )
+
+
+def root_in(work: Path) -> Path:
+    """Return where the root folder is in the folder of a build: in one that holds nothing else."""
+    return work / "tree" / "root"
 
 
 def as_owner(argv: Sequence[str]) -> list[str]:
