@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -244,6 +245,8 @@ def test_a_broken_config_is_told_with_the_logs_and_leaves_nothing(pool, other, m
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a chroot without a user namespace needs root")
 def test_chroot_instead_of_user_namespaces(pool, other, run_area, monkeypatch):
+    if not all(folder.stat().st_mode & stat.S_IXOTH for folder in run_area.parents):
+        pytest.skip(f"{run_area.parent} can be entered by root alone: DAGMan takes no path with a space, as here")
     assert pool.kind == "embedded"
     monkeypatch.setenv("REGIONDAG_SANDBOX", "chroot")
     second = lifecycle.up(other, Wishes(SUITE, 1), print)
