@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import select
-import shlex
 import signal
 import sys
 import threading
@@ -14,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, TextIO
-from urllib.parse import unquote, urlsplit
 
 Handler = Callable[[int, FrameType | None], None]
 
@@ -86,7 +83,10 @@ def install_line(extra: str = "") -> str:
 
     A folder is what pip noted as the origin (PEP 610, direct_url.json).
     """
+    import json  # all of these for one message
+    import shlex
     from importlib.metadata import distributions
+    from urllib.parse import unquote, urlsplit
 
     notes = [json.loads(found.read_text("direct_url.json") or "{}") for found in distributions(name="regiondag")]
     folders = [unquote(urlsplit(url).path) for note in notes if (url := note.get("url", "")).startswith("file:")]

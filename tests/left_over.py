@@ -71,7 +71,7 @@ def mounts() -> set[str]:
 
 def is_ours(place: str) -> bool:
     """Whether something of this project is mounted there: others mount theirs meanwhile."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     own = (Path(__file__).parents[1], Path(tempfile.gettempdir()), cache, Path.home() / ".local")
     return any(Path(unescaped(place)).is_relative_to(folder) for folder in own)
 
