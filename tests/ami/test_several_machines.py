@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.condor, pytest.mark.slow, pytest.mark.timeout(900), py
 OWN_WORDS = "what Alice alone may read"
 STUDY_SECONDS = 240
 JOB_SECONDS = 90
+SLOTS = 2  # jobs of one CPU that a machine takes at once
 SCHEDD = "manager.pool.example"
 # In nobody's job, queue or slots as somebody else may read them: with one of these a job or machine can be commanded.
 PRIVATE = re.compile(r"^(ClaimIds?|Capability|ChildClaimIds|PairedClaimId|TransferKey|ClaimIdList) =", re.M)
@@ -46,7 +47,7 @@ request_memory = 16MB
 request_disk = 1MB
 requirements = TARGET.Machine == "{machine}.pool.example"
 should_transfer_files = YES
-queue
+queue {jobs}
 """
 
 
@@ -83,15 +84,15 @@ def alices_job(lab: Lab) -> Iterator[str]:
     lab.run(lab.manager, ["condor_rm", job], user="alice")
 
 
-def submit(lab: Lab, user: str, script: str) -> str:
-    """Submit a job to worker1 from a private folder; return its number."""
-    folder = f"/home/{user}/job"
+def submit(lab: Lab, user: str, script: str, machine: str = "worker1", jobs: int = 1) -> str:
+    """Submit jobs to one machine from a private folder; return their cluster's number."""
+    folder = f"/home/{user}/{machine}"
     here = lab.manager.root / folder.lstrip("/")
     here.mkdir(mode=0o700)
     (here / "job.sh").write_text(f"#!/bin/sh\n{script}\n")
     (here / "job.sh").chmod(0o755)
     (here / "secret").write_text(OWN_WORDS if user == "alice" else "")
-    (here / "job.sub").write_text(JOB.format(machine="worker1"))
+    (here / "job.sub").write_text(JOB.format(machine=machine, jobs=jobs))
     lab.run(lab.manager, ["chown", "--recursive", f"{user}:", folder], check=True)
     done = lab.run(lab.manager, ["condor_submit", "-terse", "job.sub"], user, folder, check=True)
     return done.stdout.partition(".")[0]
@@ -117,8 +118,8 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout + done.stderr
 
 
-def finished_study(lab: Lab, name: str) -> str:
-    """Have Alice run a study in a folder of her own; return its run directory."""
+def started_study(lab: Lab, name: str) -> str:
+    """Have Alice submit a study in a folder of her own; return its run directory."""
     folder = f"/home/alice/{name}"
     write_study(lab.manager.root / folder.lstrip("/"))
     lab.run(lab.manager, ["chown", "--recursive", "alice:", folder], check=True)
@@ -128,14 +129,19 @@ def finished_study(lab: Lab, name: str) -> str:
     lab.regiondag(["submit", run], "alice", "/home/alice")
     explained = lab.regiondag(["explain", run], "alice", "/home/alice").stdout  # queue and slots, as who may only read
     assert explained and "[unknown]" not in explained
-    until("the study to end", lambda: not of_dags(lab), STUDY_SECONDS)
     return run
+
+
+def wait_for_its_end(lab: Lab) -> None:
+    until("the study to end", lambda: not of_dags(lab), STUDY_SECONDS)
 
 
 @pytest.fixture(scope="module")
 def run(lab: Lab) -> str:
     """The run directory of a study of Alice's that has ended."""
-    return finished_study(lab, "study")
+    run = started_study(lab, "study")
+    wait_for_its_end(lab)
+    return run
 
 
 def test_a_study_runs_to_its_champions_on_machines_that_share_no_files(lab, run):
@@ -149,7 +155,8 @@ def test_a_study_runs_to_its_champions_on_machines_that_share_no_files(lab, run)
     assert status.returncode == 0
     assert "Everything is fine" in lab.regiondag(["explain", run], "alice", "/home/alice").stdout
     columns = ["-af:t", "LastRemoteHost", "BytesRecvd", "BytesSent"]
-    history = lab.run(lab.manager, ["condor_history", "-constraint", "DAGManJobId =!= undefined", *columns], check=True)
+    its_own = f'DAGManJobId =!= undefined && regexp("^{run}(/|$)", Iwd)'
+    history = lab.run(lab.manager, ["condor_history", "-constraint", its_own, *columns], check=True)
     jobs = [line.split("\t") for line in history.stdout.splitlines()]
     assert {host.partition("@")[2].partition(".")[0] for host, *_ in jobs} == {"worker1", "worker2"}
     assert all(float(received) > 0 and float(sent) > 0 for _, received, sent in jobs)
@@ -163,20 +170,27 @@ def test_a_machine_that_fails_jobs_gets_no_more_of_them(lab):
     bad = lab.workers[0]
     python = bad.root / several_machines.PYTHON.lstrip("/")
     kept = python.with_name("python.kept")
+    told = "worker1.pool.example: failed 3 jobs in a row, gets none of this run for an hour"
+    # The good machine has work of Bob's until the bad one has had its three, whichever is asked first.
+    others = submit(lab, "bob", WAITING, machine="worker2", jobs=SLOTS)
+    running = ["2"] * SLOTS
+    until("Bob's jobs to run", lambda: attribute(lab, others, "JobStatus").split() == running, JOB_SECONDS)
     python.rename(kept)
     try:
         python.write_text("#!/bin/sh\nexit 75\n")
         python.chmod(0o755)
-        run = lab.manager.root / finished_study(lab, "sick").lstrip("/")
+        run = lab.manager.root / started_study(lab, "sick").lstrip("/")
+        log = run / "manager.log"
+        until("three faults", lambda: log.exists() and told in log.read_text(), JOB_SECONDS)
+        lab.run(lab.manager, ["condor_rm", others], user="bob", check=True)
+        wait_for_its_end(lab)
     finally:
         kept.replace(python)
-    log = (run / "manager.log").read_text()
-    assert "worker1.pool.example: failed 3 jobs in a row, gets none of this run for an hour" in log
     for region in ("united-kingdom", "germany"):
         records = map(json.loads, (run / "regions" / region / "trials.jsonl").read_text().splitlines())
         ended = [(r["event"], r["trial"], r.get("host")) for r in records if r["event"] in ("attempt", "settled")]
         faults = [trial for event, trial, _ in ended if event == "attempt"]
-        assert len(faults) == len(set(faults)), log  # no second try on the same machine
+        assert len(faults) == len(set(faults)), log.read_text()  # no second try on the same machine
         assert {host for event, _, host in ended if event == "attempt"} <= {"worker1.pool.example"}
         assert {host for event, _, host in ended if event == "settled"} == {"worker2.pool.example"}
         assert (run / "regions" / region / "champion/model.nc").exists()
@@ -226,7 +240,7 @@ def test_a_second_user_can_do_nothing_to_the_first_ones_jobs(lab, alices_job):
 def test_jobs_of_two_people_on_one_machine_do_not_meet(lab, alices_job):
     job = submit(lab, "bob", CURIOUS)
     until("Bob's job to end", lambda: job not in queue(lab).split(), JOB_SECONDS)
-    out = (lab.manager.root / "home/bob/job/out").read_text()
+    out = (lab.manager.root / "home/bob/worker1/out").read_text()
     sandboxes = [path for path in (lab.workers[0].root / "var/lib/condor/execute").iterdir() if path.is_dir()]
     assert any((path / "secret").read_text() == OWN_WORDS for path in sandboxes)
     assert out.count("dir_") >= 2, "Bob's job was to run beside Alice's"
