@@ -58,6 +58,13 @@ def shell(pool: Pool, text: str, cwd: Path) -> str:
     return str(done.stdout)
 
 
+@pytest.fixture(autouse=True)
+def empty_queue(pool: Pool) -> None:
+    """What is asked here counts all jobs of the pool; an earlier test's may still be leaving, or have been left."""
+    shell(pool, "condor_rm -all >/dev/null 2>&1 || true", Path("/"))
+    wait_for(lambda: not shell(pool, "condor_q -allusers -af ClusterId", Path("/")))
+
+
 def test_idle_jobs_that_want_gpus(pool, run_area):
     for name, gpus, count in (("none", "", 3), ("one", "request_gpus = 1", 2), ("four", "request_gpus = 4", 1)):
         (run_area / f"{name}.sub").write_text(SUBMIT.format(gpus=gpus, count=count))
