@@ -67,9 +67,10 @@ BOOT = Path(__file__).with_name("several_machines_boot.sh")
 WORKER_FILE = "/usr/local/sbin/regiondag-worker-file"
 WORKER_BOOT = ("/usr/local/libexec/regiondag/slot-accounts.sh", f"{PYTHON} /usr/local/libexec/regiondag/join.py")
 
+CPUS = 2
 # Machines of this size, and daemons that look more often than a real pool's need to.
-SETTINGS = """# What a machine that is a namespace needs; the role's settings are those of the recipe.
-NUM_CPUS = 2
+SETTINGS = f"""# What a machine that is a namespace needs; the role's settings are those of the recipe.
+NUM_CPUS = {CPUS}
 MEMORY = 2048
 DETECTED_MEMORY = 2048
 DEFAULT_DOMAIN_NAME = pool.example

@@ -20,7 +20,7 @@ import pytest
 
 from scripts.bench import several_machines
 from scripts.bench.several_machines import Lab, Machine, until
-from tests.workflows.conftest import write_study
+from tests.workflows.conftest import STUDY, write_study
 
 # One group: all of them share the machines.
 pytestmark = [pytest.mark.condor, pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("machines")]
@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.condor, pytest.mark.slow, pytest.mark.timeout(900), py
 OWN_WORDS = "what Alice alone may read"
 STUDY_SECONDS = 240
 JOB_SECONDS = 90
-SLOTS = 2  # jobs of one CPU that a machine takes at once
 SCHEDD = "manager.pool.example"
 # In nobody's job, queue or slots as somebody else may read them: with one of these a job or machine can be commanded.
 PRIVATE = re.compile(r"^(ClaimIds?|Capability|ChildClaimIds|PairedClaimId|TransferKey|ClaimIdList) =", re.M)
@@ -49,6 +48,12 @@ requirements = TARGET.Machine == "{machine}.pool.example"
 should_transfer_files = YES
 queue {jobs}
 """
+
+# A region for each worker: short trainings may all run where the first ones did.
+ON = """job: {{requirements: 'TARGET.HAS_GPU =?= True && TARGET.Machine == "{}.pool.example"'}}"""
+BY_REGION = STUDY.replace("uk.nc", f"uk.nc, {ON.format('worker1')}").replace(
+    "germany.nc", f"germany.nc, {ON.format('worker2')}"
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -82,6 +87,16 @@ def alices_job(lab: Lab) -> Iterator[str]:
     until("Alice's job to run", lambda: attribute(lab, job, "JobStatus") == "2", JOB_SECONDS)
     yield job
     lab.run(lab.manager, ["condor_rm", job], user="alice")
+
+
+@pytest.fixture
+def bobs_jobs(lab: Lab) -> Iterator[str]:
+    """The number of Bob's jobs, which take all of worker2."""
+    jobs = submit(lab, "bob", WAITING, machine="worker2", jobs=several_machines.CPUS)
+    running = ["2"] * several_machines.CPUS
+    until("Bob's jobs to run", lambda: attribute(lab, jobs, "JobStatus").split() == running, JOB_SECONDS)
+    yield jobs
+    lab.run(lab.manager, ["condor_rm", jobs], user="bob")
 
 
 def submit(lab: Lab, user: str, script: str, machine: str = "worker1", jobs: int = 1) -> str:
@@ -118,10 +133,10 @@ def said(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout + done.stderr
 
 
-def started_study(lab: Lab, name: str) -> str:
+def started_study(lab: Lab, name: str, text: str = STUDY) -> str:
     """Have Alice submit a study in a folder of her own; return its run directory."""
     folder = f"/home/alice/{name}"
-    write_study(lab.manager.root / folder.lstrip("/"))
+    write_study(lab.manager.root / folder.lstrip("/"), text)
     lab.run(lab.manager, ["chown", "--recursive", "alice:", folder], check=True)
     run = lab.regiondag(["generate", "study.yaml", "--quiet"], "alice", folder).stdout.strip()
     assert run.startswith(f"{folder}/")
@@ -139,7 +154,7 @@ def wait_for_its_end(lab: Lab) -> None:
 @pytest.fixture(scope="module")
 def run(lab: Lab) -> str:
     """The run directory of a study of Alice's that has ended."""
-    run = started_study(lab, "study")
+    run = started_study(lab, "study", BY_REGION)
     wait_for_its_end(lab)
     return run
 
@@ -165,16 +180,15 @@ def test_a_study_runs_to_its_champions_on_machines_that_share_no_files(lab, run)
         assert not lab.run(machine, ["find", "/", "-xdev", "-name", Path(run).name]).stdout
 
 
-def test_a_machine_that_fails_jobs_gets_no_more_of_them(lab):
-    """Each try after a fault goes to the other machine, and after three faults in a row everything does."""
+def test_a_machine_that_fails_jobs_gets_no_more_of_them(lab, bobs_jobs):
+    """Each try after a fault goes to the other machine, and after three faults in a row everything does.
+
+    The good machine has Bob's work until the bad one has had its three, whichever is asked first.
+    """
     bad = lab.workers[0]
     python = bad.root / several_machines.PYTHON.lstrip("/")
     kept = python.with_name("python.kept")
     told = "worker1.pool.example: failed 3 jobs in a row, gets none of this run for an hour"
-    # The good machine has work of Bob's until the bad one has had its three, whichever is asked first.
-    others = submit(lab, "bob", WAITING, machine="worker2", jobs=SLOTS)
-    running = ["2"] * SLOTS
-    until("Bob's jobs to run", lambda: attribute(lab, others, "JobStatus").split() == running, JOB_SECONDS)
     python.rename(kept)
     try:
         python.write_text("#!/bin/sh\nexit 75\n")
@@ -182,7 +196,7 @@ def test_a_machine_that_fails_jobs_gets_no_more_of_them(lab):
         run = lab.manager.root / started_study(lab, "sick").lstrip("/")
         log = run / "manager.log"
         until("three faults", lambda: log.exists() and told in log.read_text(), JOB_SECONDS)
-        lab.run(lab.manager, ["condor_rm", others], user="bob", check=True)
+        lab.run(lab.manager, ["condor_rm", bobs_jobs], user="bob", check=True)
         wait_for_its_end(lab)
     finally:
         kept.replace(python)

@@ -59,8 +59,14 @@ def shell(pool: Pool, text: str, cwd: Path) -> str:
 
 
 @pytest.fixture(autouse=True)
-def empty_queue(pool: Pool) -> None:
+def empty_queue(pool: Pool) -> Iterator[None]:
     """What is asked here counts all jobs of the pool; an earlier test's may still be leaving, or have been left."""
+    clear(pool)
+    yield
+    clear(pool)
+
+
+def clear(pool: Pool) -> None:
     shell(pool, "condor_rm -all >/dev/null 2>&1 || true", Path("/"))
     wait_for(lambda: not shell(pool, "condor_q -allusers -af ClusterId", Path("/")))
 
@@ -69,13 +75,10 @@ def test_idle_jobs_that_want_gpus(pool, run_area):
     for name, gpus, count in (("none", "", 3), ("one", "request_gpus = 1", 2), ("four", "request_gpus = 4", 1)):
         (run_area / f"{name}.sub").write_text(SUBMIT.format(gpus=gpus, count=count))
         shell(pool, f"condor_submit -batch-name fleet-test {name}.sub", run_area)
-    try:
-        found = sorted(query_gpu_requests(pool, "demo"), key=lambda request: request.gpus)
-        assert found == [Request(1, 2, 3072)] * 2 + [Request(4, 2, 3072)]
-        shell(pool, "condor_hold -constraint 'RequestGPUs =?= 4'", run_area)
-        assert query_gpu_requests(pool, "demo") == [Request(1, 2, 3072)] * 2
-    finally:
-        shell(pool, "condor_rm -constraint 'JobBatchName =?= \"fleet-test\"'", run_area)
+    found = sorted(query_gpu_requests(pool, "demo"), key=lambda request: request.gpus)
+    assert found == [Request(1, 2, 3072)] * 2 + [Request(4, 2, 3072)]
+    shell(pool, "condor_hold -constraint 'RequestGPUs =?= 4'", run_area)
+    assert query_gpu_requests(pool, "demo") == [Request(1, 2, 3072)] * 2
 
 
 def test_jobs_that_the_workers_refuse(pool, run_area):
@@ -88,20 +91,17 @@ def test_jobs_that_the_workers_refuse(pool, run_area):
         shell(pool, f"condor_submit -batch-name fleet-test {name}.sub", run_area)
     job = Request(1, 2, 3072)
     refused = dataclasses.replace(job, refused=True)
-    try:
-        unasked = query_gpu_requests(pool, "demo")
-        assert unasked == [job] * 4
-        assert {one.job for one in unasked} == set(job_numbers(pool))
-        with advertised(pool, run_area, [("slot1", "i-1", "demo", free)]):
-            assert sorted(query_gpu_requests(pool, "demo"), key=repr) == [job] * 2 + [refused] * 2
-            assert query_gpu_requests(pool, "other") == [job] * 4
-        with advertised(pool, run_area, [("slot1", "i-1", "demo", picky)]):
-            assert query_gpu_requests(pool, "demo") == [refused] * 4
-        # One that drains refuses everything, which says nothing about a new worker.
-        with advertised(pool, run_area, [("slot1", "i-1", "demo", picky + 'RegiondagDrain = "notice"\n')]):
-            assert query_gpu_requests(pool, "demo") == [job] * 4
-    finally:
-        shell(pool, "condor_rm -constraint 'JobBatchName =?= \"fleet-test\"'", run_area)
+    unasked = query_gpu_requests(pool, "demo")
+    assert unasked == [job] * 4
+    assert {one.job for one in unasked} == set(job_numbers(pool))
+    with advertised(pool, run_area, [("slot1", "i-1", "demo", free)]):
+        assert sorted(query_gpu_requests(pool, "demo"), key=repr) == [job] * 2 + [refused] * 2
+        assert query_gpu_requests(pool, "other") == [job] * 4
+    with advertised(pool, run_area, [("slot1", "i-1", "demo", picky)]):
+        assert query_gpu_requests(pool, "demo") == [refused] * 4
+    # One that drains refuses everything, which says nothing about a new worker.
+    with advertised(pool, run_area, [("slot1", "i-1", "demo", picky + 'RegiondagDrain = "notice"\n')]):
+        assert query_gpu_requests(pool, "demo") == [job] * 4
 
 
 @contextmanager
