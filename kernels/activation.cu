@@ -1,5 +1,5 @@
 // Bias, activation and dropout of whole layers, forwards and backwards. Matrices (b, n) without gaps, count = b n. Any grid: a
-// thread takes RUN elements in a row, and so do those behind it, until there are none. Twin: nnlib/activations.py.
+// thread takes RUN elements in a row, and so do those behind it, until there are none. Twin: nnlib/ops/activations.py.
 #include "names.cuh"
 #include "random.cuh"
 #include "activation.cuh"

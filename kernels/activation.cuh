@@ -1,5 +1,5 @@
 // What a unit makes of its sum z, what dropout makes of that, and the derivative, in terms of a = f(z). NaN stays NaN, which
-// fmaxf would not do. `unit`: the constants of the layer, see README.md. Twin: nnlib/activations.py.
+// fmaxf would not do. `unit`: the constants of the layer, see README.md. Twin: nnlib/ops/activations.py.
 #pragma once
 #include "names.cuh"
 

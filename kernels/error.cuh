@@ -1,4 +1,4 @@
-// The loss of one output unit and delta = dLoss/dz, from its sum z and its target t. Twin: nnlib/losses.py, whose formulas
+// The loss of one output unit and delta = dLoss/dz, from its sum z and its target t. Twin: nnlib/ops/losses.py, whose formulas
 // these are; where that takes a difference of large numbers, log(1 + e^z) is split into max(0, z) + log(1 + e^-|z|).
 // `stored`: the unit has an entry in sparse targets, or a dense target other than zero.
 // NaN in z makes the loss NaN: what does not count is multiplied by 0, except by the gate of zeros, which NaN passes.

@@ -1,5 +1,5 @@
 // The numbers by which nnlib calls activations, error functions and update rules: the order of the enums in
-// nnlib/architecture.py and of the table in nnlib/rules.py.
+// nnlib/spec/types.py and of the table in nnlib/optim/rules.py.
 #pragma once
 
 constexpr int THREADS = 256;  // of a block, unless a kernel's head says otherwise

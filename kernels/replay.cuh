@@ -1,6 +1,6 @@
 // Steps with a gradient of zero that rows of a sparse input's weights missed, as no batch touched them: with the same
 // numbers in the same order, so that a row ends as if every step had been done at once. What a step would not change is
-// left out. Twins: updates.NumpyUpdates._catch_up and, for when weights have come to rest, nnlib/loops_replay.py.
+// left out. Twins: updates.NumpyUpdates._catch_up and, for when weights have come to rest, nnlib/compiled/replay.py.
 #pragma once
 #include "update.cuh"
 

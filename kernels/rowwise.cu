@@ -1,6 +1,6 @@
 // Activations of a unit that depend on its whole layer. z (b, n), `ld` floats from row to row; one block a row, grid b. Each
 // thread goes through every 256th unit, then its warp adds up by halves, then the warps in turn.
-// Twins: nnlib/activations.py, losses.softmax_normalizer.
+// Twins: nnlib/ops/activations.py, losses.softmax_normalizer.
 #include "names.cuh"
 #include "activation.cuh"
 

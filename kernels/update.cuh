@@ -1,4 +1,4 @@
-// The update rules of nnlib/rules.py, with the same operations in the same order, so that they give NumPy's bits. The
+// The update rules of nnlib/optim/rules.py, with the same operations in the same order, so that they give NumPy's bits. The
 // numbers of a step are rounded to floats before (`paces`, `hyper`: see README.md), as NumPy rounds a Python float that
 // meets an array.
 #pragma once

@@ -15,8 +15,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nnlib.api import Network, Predictor, Trainer
-    from nnlib.data import Csr, Data, DataSet
+    from nnlib.api.network import Network
+    from nnlib.api.predictor import Predictor
+    from nnlib.api.trainer import Trainer
+    from nnlib.data.rows import Csr
+    from nnlib.data.sets import Data, DataSet
     from nnlib.errors import DataError, DivergedError, MachineError, NnlibError
 
 __version__ = "0.1.0"
@@ -35,8 +38,11 @@ __all__ = [
 ]
 
 HOMES = {
-    **dict.fromkeys(("Network", "Predictor", "Trainer"), "api"),
-    **dict.fromkeys(("Csr", "Data", "DataSet"), "data"),
+    "Csr": "data.rows",
+    **dict.fromkeys(("Data", "DataSet"), "data.sets"),
+    "Network": "api.network",
+    "Predictor": "api.predictor",
+    "Trainer": "api.trainer",
     **dict.fromkeys(("DataError", "DivergedError", "MachineError", "NnlibError"), "errors"),
 }
 

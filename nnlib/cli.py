@@ -14,11 +14,11 @@ import traceback
 from typing import Protocol, cast
 
 from nnlib import __version__
-from nnlib.checker import SpecError
 from nnlib.contract import Exit
 from nnlib.errors import MachineError, NnlibError
-from nnlib.oserror import describe
-from nnlib.process import guard_streams, missing_package, run_flushed
+from nnlib.spec.json_section import SpecError
+from nnlib.util.os_errors import describe
+from nnlib.util.process import describe_missing_package, guard_streams, run_flushed
 
 GROUPS = {
     "train networks": ("train", "check-gradients"),
@@ -87,7 +87,9 @@ def main(argv: list[str] | None = None) -> int:
     except MemoryError as error:
         return _failed(MachineError.exit_code, f"out of memory: {error}")
     except ImportError as error:
-        return _failed(MachineError.exit_code, missing_package(error) or f"{error}; install it on this machine")
+        return _failed(
+            MachineError.exit_code, describe_missing_package(error) or f"{error}; install it on this machine"
+        )
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, "interrupted")
     except Exception:

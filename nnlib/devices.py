@@ -7,18 +7,18 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nnlib import backend
-from nnlib.compute import Compute
-from nnlib.cpu import Cpu
+from nnlib.compiled import select
+from nnlib.cpu.compute import Cpu
+from nnlib.engines import Backend
 from nnlib.errors import NnlibError
-from nnlib.threads import Each, workers
+from nnlib.util.threads import Each, workers
 
 VARIABLE = "NNLIB_DEVICE"
 AUTO, CPU, GPU = "auto", "cpu", "gpu"
 DEVICES = (AUTO, CPU, GPU)
 
 
-def chosen(device: str, where: str = "device") -> str:
+def choose_device(device: str, where: str = "device") -> str:
     """Return `cpu` or `gpu`: what is asked for; for `auto` what NNLIB_DEVICE says, else a GPU where there is one."""
     if device not in DEVICES:
         raise NnlibError(f"{where}: {device!r} is not legal, legal: {', '.join(DEVICES)}")
@@ -37,14 +37,14 @@ def chosen(device: str, where: str = "device") -> str:
 
 def backend_of(device: str) -> str:
     """Return the name of the backend that a device, `cpu` or `gpu`, computes with."""
-    return "cupy" if device == GPU else backend.NAME
+    return "cupy" if device == GPU else select.NAME
 
 
 @contextmanager
-def opened(device: str, threads: int) -> Iterator[tuple[Compute, Each]]:
+def open_device(device: str, threads: int) -> Iterator[tuple[Backend, Each]]:
     """Give what computes, and the threads for what is done beside it. MachineError when there is no usable GPU."""
     with workers(threads) as each:
-        if chosen(device) == CPU:
+        if choose_device(device) == CPU:
             yield Cpu(each), each
             return
         from nnlib.gpu.compute import Gpu

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import settings
 
 from nnlib.gpu.runtime import usable
-from workflows.dirs import cache_dir
-from workflows.errors import PoolError
-from workflows.pool import NAME_VARIABLE, Pool, known_pools, lifecycle
-from workflows.submit_syntax import is_path
+from regiondag.condor.quoting import is_path
+from regiondag.errors import PoolError
+from regiondag.pool import lifecycle
+from regiondag.pool.pool import NAME_VARIABLE, Pool, known_pools
+from regiondag.util.user_dirs import cache_dir
 
 settings.register_profile("patient", deadline=None)  # a busy machine is no failure
 settings.load_profile("patient")
@@ -125,7 +126,7 @@ def pool() -> Iterator[Pool]:
 @contextmanager
 def started_pool(name: str, *more: tuple[str, str]) -> Iterator[Pool]:
     """Start a pool of two slots, with more settings if need be, which commands find; remove it at the end."""
-    wishes = lifecycle.Wishes(SUITE, 2, (("two slots", TWO_SLOTS), *more))
+    wishes = lifecycle.PoolWishes(SUITE, 2, (("two slots", TWO_SLOTS), *more))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(NAME_VARIABLE, name)
         pool = lifecycle.up(name, wishes, print)

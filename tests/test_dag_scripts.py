@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nnlib.contract import Exit
-from workflows.names import SETTLED_BEFORE
+from regiondag.run.layout import SETTLED_BEFORE
 
 SCRIPTS = Path(__file__).parents[1] / "scripts" / "dag"
 
@@ -55,12 +55,10 @@ def test_a_worker_without_python_is_the_machines_fault_and_leaves_its_outputs(ru
 
 
 def test_the_nightly_job_logs_what_the_update_says_and_passes_its_exit_code_on(run):
-    (run / "workflows").mkdir()
-    (run / "workflows" / "cli.py").write_text(
-        "import os, sys\ndef main():\n"
-        "    print(sys.argv[1:], sorted(n for n in os.environ if 'CONDOR' in n or 'TMP' in n))\n    return 5\n"
+    (run / "__main__.py").write_text(
+        "import os, sys\nprint(sys.argv[1:], sorted(n for n in os.environ if 'CONDOR' in n or 'TMP' in n))\nsys.exit(5)\n"
     )
-    environment = {"PYTHONPATH": str(run), "_CONDOR_JOB_AD": "/x", "_CONDOR_SCRATCH_DIR": "/y", "TMPDIR": "/z"}
+    environment = {"_CONDOR_JOB_AD": "/x", "_CONDOR_SCRATCH_DIR": "/y", "TMPDIR": "/z"}
     environment |= {"CONDOR_CONFIG": "/dev/null"}
     for _ in range(2):
         words = (sys.executable, str(run), str(run / "update.log"), "a b.yaml", "--submit")

@@ -1,218 +1,214 @@
-"""Who may import whom, read from the sources: contract < pure core < render < effects < commands < CLI."""
+"""Who may import whom, read from the sources: a package imports those of lower lines only."""
 
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from workflows.bundle import MANAGER_MODULES
+from regiondag.generate.bundle import manager_files
 
 ROOT = Path(__file__).parents[1]
+FOLDERS = {"regiondag": ROOT / "workflows", "nnlib": ROOT / "nnlib"}
 
-LAYERS = (
-    {"errors", "resources", "dirs", "features", "plaintext"},
-    {
-        "attempts",
-        "eventtext",
-        "endings",
-        "yamlfile",
-        "schema",
-        "space",
-        "study",
-        "names",
-        "clauses",
-        "holds",
-        "constraints",
-        "pruning",
-        "crontab",
-        "promotion",
-    },
-    {
-        "spacesection",
-        "sections",
-        "starts",
-        "config",
-        "plan",
-        "tuning",
-        "shape",
-        "journal",
-        "regionspec",
-        "trialtable",
-        "trialquery",
-        "replaycheck",
-        "firstpoint",
-        "observations",
-        "pricetable",
-    },
-    {"usage", "rightsize"},
-    {"submit_syntax", "render", "pageshell", "bundle"},
-    {
-        "standing",
-        "earlier",
-        "neighbours",
-        "datacheck",
-        "pooling",
-        "terminal",
-        "pool",
-        "provenance",
-        "rundir",
-        "eventleg",
-        "eventfold",
-        "eventlog",
-        "joblog",
-        "daglog",
-        "machines",
-        "initial",
-        "runstart",
-        "propose",
-        "settle",
-        "verify",
-        "replay",
-        "report",
-        "reportdata",
-        "reportfailures",
-        "reportfigures",
-        "reporttimeline",
-        "page",
-        "changes",
-        "nightly",
-        "aws",
-        "bake",
-        "fleet",
-    },
-    {"importance", "optunaexport"},
-    {"plots"},
-    {"condor", "preflight", "status", "submission", "trialverbs", "node", "stats", "explain", "whyqueue", "whytrial"},
-    {"commands"},
-    {"cli"},
-    {"__main__"},
-)
+# From the ground up; packages of one line do not know each other.
+REGIONDAG = """
+    errors
+    util
+    study
+    pool
+    tuning
+    config run
+    condor
+    trials accounting audit
+    report monitor
+    update fleet
+    generate node
+    bake
+    commands
+    cli
+    __main__
+"""
+NNLIB = """
+    contract
+    errors epoch_log
+    util
+    spec
+    data
+    compiled
+    ops
+    model
+    optim
+    engines
+    cpu gpu
+    devices
+    importing evaluation inspection
+    prediction
+    training
+    worker api
+    commands
+    cli
+    __main__
+"""
+# What the manager's side takes of nnlib.
+SHARED = ("contract", "errors", "epoch_log", "util.os_errors", "util.process", "spec", "data.file", "data.merge")
+SHARED += ("training.checkpoint",)
+
 THIRD_PARTY = {
-    "yaml": "workflows/yamlfile.py",
-    "jinja2": "workflows/render.py",
-    "skopt": "workflows/tuning/skopt_method.py",
-    "platformdirs": "workflows/dirs.py",
-    "htcondor2": "workflows/condor.py",
-    "classad2": "workflows/condor.py",
-    "netCDF4": "nnlib/netcdf.py",
-    "optuna": "workflows/optunaexport.py",
-    "matplotlib": "workflows/plots.py",
-    "sklearn": "workflows/importance.py",
-    "boto3": "workflows/aws.py",
-    "botocore": "workflows/aws.py",
+    "yaml": "regiondag.util.yaml_file",
+    "jinja2": "regiondag.util.templates",
+    "skopt": "regiondag.tuning.skopt_method",
+    "platformdirs": "regiondag.util.user_dirs",
+    "htcondor2": "regiondag.condor.client",
+    "classad2": "regiondag.condor.classads",
+    "netCDF4": "nnlib.util.netcdf",
+    "numba": "nnlib.compiled.compiler",
+    "optuna": "regiondag.trials.optuna_export",
+    "matplotlib": "regiondag.trials.plots",
+    "sklearn": "regiondag.trials.importance",
+    "boto3": "regiondag.util.aws",
+    "botocore": "regiondag.util.aws",
 }
-FROM_NNLIB = {
-    "nnlib",
+# Start-up paths and the manager's archive, which has the standard library alone until a model is fitted.
+NO_NUMPY = (
     "nnlib.contract",
+    "nnlib.epoch_log",
     "nnlib.spec",
-    "nnlib.datafile",
-    "nnlib.epochlog",
-    "nnlib.merge",
-    "nnlib.errors",
-    "nnlib.checkpoint",
-    "nnlib.oserror",
-    "nnlib.process",
-}
-HEAVY = {
-    "numpy",
-    "scipy",
-    "skopt",
-    "sklearn",
-    "jinja2",
-    "htcondor2",
-    "netCDF4",
-    "rich",
-    "yaml",
-    "optuna",
-    "matplotlib",
-    "boto3",
-}
+    "regiondag.study",
+    "regiondag.run",
+    "regiondag.condor.events",
+)
+# No file, clock, process or global state.
+PURE = ("regiondag.study", "regiondag.tuning", "regiondag.condor.quoting", "nnlib.ops", "nnlib.optim")
+EFFECTS = {"os", "time", "subprocess", "shutil", "socket", "tempfile"}
+HEAVY = {*THIRD_PARTY, "numpy", "scipy", "rich"} - {"numba", "classad2", "botocore", "platformdirs"}
+
+
+def sources(package: str) -> list[Path]:
+    return sorted(FOLDERS[package].rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    package = next(name for name, folder in FOLDERS.items() if path.is_relative_to(folder))
+    inside = path.relative_to(FOLDERS[package]).with_suffix("").parts
+    return ".".join((package, *inside)).removesuffix(".__init__")
+
+
+MODULES = {name_of(path): path for package in FOLDERS for path in sources(package)}
 
 
 @cache
 def imports(path: Path) -> set[str]:
     """All modules imported anywhere in a file; those for type checkers alone do not count."""
-    found = set()
     tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             node.body = []
+    found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
-            module = node.module or ""
-            found |= {f"{module}.{alias.name}" if module in ("workflows", "nnlib") else module for alias in node.names}
+            assert node.level == 0 and node.module, f"{path}: relative import"
+            inside = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES else node.module for name in inside}
     return found
 
 
-def sources(package: str) -> list[Path]:
-    return sorted((ROOT / package).rglob("*.py"))
+def rank_of(module: str) -> int:
+    """Return the line of a module's package; its top level, as in `from regiondag import __version__`, is below all."""
+    package, *inside = module.split(".")
+    if not inside:
+        return -1
+    lines = {"regiondag": REGIONDAG, "nnlib": NNLIB}[package].split("\n")
+    found = [number for number, line in enumerate(lines) if inside[0] in line.split()]
+    assert found, f"{module} has no line: add its package to {package.upper()}"
+    return found[0]
 
 
-def layer_of(module: str) -> int:
-    for number, names in enumerate(LAYERS):
-        if module in names:
-            return number
-    raise AssertionError(f"workflows.{module} has no layer: add it to LAYERS")
+def is_in(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in packages)
 
 
-@pytest.mark.parametrize("path", sources("workflows"), ids=lambda p: p.stem)
-def test_workflows_import_downwards(path):
-    inside = path.relative_to(ROOT / "workflows").with_suffix("").parts
-    if inside == ("__init__",):
-        return
-    own = layer_of(inside[0])
-    for module in imports(path):
-        parts = module.split(".")
-        if parts[0] == "nnlib":
-            assert module in FROM_NNLIB or ".".join(parts[:2]) in FROM_NNLIB, f"{path.name} imports {module}"
-        if parts[0] == "workflows" and len(parts) > 1 and not parts[1].startswith("__"):
-            assert layer_of(parts[1]) <= own, f"{path.name} imports {module}, which lies above it"
+@pytest.mark.parametrize("module", MODULES)
+def test_packages_import_downwards(module):
+    package, *inside = module.split(".")
+    for other in imports(MODULES[module]):
+        if other.split(".")[0] != package or not inside or other.split(".")[1:2] == inside[:1]:
+            continue
+        assert rank_of(other) < rank_of(module), f"{module} imports {other}, which is not below it"
 
 
-@pytest.mark.parametrize("path", sources("nnlib"), ids=lambda p: p.stem)
-def test_nnlib_knows_nothing_of_the_manager(path):
-    roots = {module.split(".")[0] for module in imports(path)}
-    assert not roots & {"workflows", "htcondor2", "classad2", "skopt", "jinja2", "yaml"}
-    if path.stem == "contract":
-        assert roots <= set(sys.stdlib_module_names)
-    if path.stem in ("spec", "checker"):
-        assert roots <= {*sys.stdlib_module_names, "nnlib"}
+@pytest.mark.parametrize("package", FOLDERS)
+def test_a_folder_is_seen_at_a_glance(package):
+    for folder in {path.parent for path in sources(package)}:
+        modules = [path for path in folder.glob("*.py") if path.stem not in ("__init__", "__main__")]
+        subpackages = [path for path in folder.iterdir() if (path / "__init__.py").exists()]
+        assert len(modules) <= (12 if folder == FOLDERS[package] else 18), folder
+        assert len(subpackages) <= 25, folder
+
+
+def test_the_manager_takes_little_of_nnlib_and_nnlib_nothing_of_the_manager():
+    for module, path in MODULES.items():
+        others = {name for name in imports(path) if name.split(".")[0] == "nnlib"}
+        if module.split(".")[0] == "regiondag":
+            left = {name for name in others if name != "nnlib" and not is_in(name.removeprefix("nnlib."), SHARED)}
+            assert not left, f"{module} imports {left}"
+        else:
+            assert not {name.split(".")[0] for name in imports(path)} & {
+                "regiondag",
+                "htcondor2",
+                "skopt",
+                "yaml",
+                "jinja2",
+            }
 
 
 @pytest.mark.parametrize(("library", "home"), THIRD_PARTY.items())
 def test_each_library_is_imported_in_one_module(library, home):
-    users = [
-        str(path.relative_to(ROOT))
-        for path in [*sources("workflows"), *sources("nnlib")]
-        if library in {module.split(".")[0] for module in imports(path)}
-    ]
+    users = [name for name, path in MODULES.items() if library in {one.split(".")[0] for one in imports(path)}]
     assert users == [home]
 
 
-def test_help_imports_nothing_heavy():
-    import subprocess
+@pytest.mark.parametrize("module", [name for name in MODULES if is_in(name, PURE)])
+def test_the_core_is_pure(module):
+    tree = ast.parse(MODULES[module].read_text())
+    assert not {name.split(".")[0] for name in imports(MODULES[module])} & EFFECTS
+    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    assert not called & {"open", "print", "input"}
 
-    code = (
-        "import sys; from workflows.cli import build_parser; build_parser().format_help();"
-        f"print(sorted({HEAVY!r} & {{m.split('.')[0] for m in sys.modules}}))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.strip() == "[]"
+
+def closure(module: str, seen: set[str]) -> Iterator[str]:
+    """Yield a module and all of ours that it imports, at once or later."""
+    if module in MODULES and module not in seen:
+        seen.add(module)
+        yield module
+        for other in imports(MODULES[module]):
+            yield from closure(other, seen)
 
 
 def test_what_travels_in_the_managers_archive_imports_nothing_of_ours_that_stays():
     """An editable install would find it all the same, and hide that PRE and POST fail elsewhere."""
-    inside = {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name in MANAGER_MODULES}
-    packages = {"workflows", "nnlib"}
-    for name in MANAGER_MODULES:
-        if name.endswith(".py"):
-            ours = {module for module in imports(ROOT / name) if module.split(".")[0] in packages}
-            left = {one for one in ours - inside if one.rpartition(".")[0] not in inside - packages}
-            assert not left, f"{name} imports {left}, which workflows/bundle.py does not pack"
+    packed = {name_of(path) for path in manager_files().values() if path.suffix == ".py"}
+    assert set(closure("regiondag.node.main", set())) <= packed
+
+
+@pytest.mark.parametrize("package", NO_NUMPY)
+def test_what_starts_often_starts_without_numpy(package):
+    for module in (name for name in MODULES if is_in(name, (package,))):
+        for one in closure(module, set()):
+            assert not {name.split(".")[0] for name in imports(MODULES[one])} & HEAVY - {"yaml"}, f"{module} by {one}"
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from regiondag.cli import build_parser; build_parser().format_help();"
+        f"print(sorted({HEAVY!r} & {{m.split('.')[0] for m in sys.modules}}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"

@@ -39,28 +39,28 @@ def test_the_wheel_holds_templates_scripts_examples_and_recipe(tmp_path):
     [wheel] = tmp_path.glob("regiondag-*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
     wanted = {
-        *(f"workflows/templates/{path.relative_to(ROOT / 'templates')}" for path in (ROOT / "templates").rglob("*.*")),
-        *(f"workflows/scripts/dag/{path.name}" for path in (ROOT / "scripts" / "dag").iterdir()),
-        *(f"workflows/{path.relative_to(ROOT)}" for path in _files_of_the_recipe()),
-        *(f"workflows/examples/retail/{path.name}" for path in (ROOT / "workflows/examples/retail").iterdir()),
+        *(f"regiondag/templates/{path.relative_to(ROOT / 'templates')}" for path in (ROOT / "templates").rglob("*.*")),
+        *(f"regiondag/scripts/dag/{path.name}" for path in (ROOT / "scripts" / "dag").iterdir()),
+        *(f"regiondag/{path.relative_to(ROOT)}" for path in _files_of_the_recipe()),
+        *(f"regiondag/examples/retail/{path.name}" for path in (ROOT / "workflows/examples/retail").iterdir()),
         *(f"nnlib/kernels/{path.name}" for path in (ROOT / "kernels").iterdir()),
         *(f"nnlib/gpu/{path.name}" for path in (ROOT / "nnlib" / "gpu").glob("*.py")),
-        "workflows/cli.py",
-        "workflows/prices.yaml",
+        "regiondag/cli.py",
+        "regiondag/accounting/prices.yaml",
         "nnlib/contract.py",
     }
     assert wanted <= names, wanted - names
-    own = [name for name in names if name.startswith(("workflows/ami/wheels/", "workflows/ami/fleet.yaml"))]
+    own = [name for name in names if name.startswith(("regiondag/ami/wheels/", "regiondag/ami/fleet.yaml"))]
     assert own == []  # what users have fetched or written there is a gigabyte of wheels, or nobody's business
 
     installed = tmp_path / "installed"
     zipfile.ZipFile(wheel).extractall(installed)
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from workflows.resources import resource_dir;"
+        "import sys; sys.path.insert(0, sys.argv[1]); from regiondag.util.resources import resource_dir;"
         "print(*[resource_dir(n) for n in ('templates', 'ami', 'scripts', 'examples')])"
     )
     done = subprocess.run([sys.executable, "-I", "-c", code, installed], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [f"{installed}/workflows/{n}" for n in ("templates", "ami", "scripts", "examples")]
+    assert done.stdout.split() == [f"{installed}/regiondag/{n}" for n in ("templates", "ami", "scripts", "examples")]
 
 
 def test_a_plain_install_brings_all_that_the_commands_import():
@@ -70,9 +70,9 @@ def test_a_plain_install_brings_all_that_the_commands_import():
     promised = {requirement_name(line) for line in config["options"]["install_requires"].split()}
     extras = {requirement_name(line) for lines in config["options.extras_require"].values() for line in lines.split()}
     distributions = importlib.metadata.packages_distributions()
-    for path in [*sources("workflows"), *sources("nnlib")]:
+    for path in [*sources("regiondag"), *sources("nnlib")]:
         for root in {module.split(".")[0] for module in imports(path)} - {
-            "workflows",
+            "regiondag",
             "nnlib",
             *sys.stdlib_module_names,
         }:

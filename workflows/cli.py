@@ -12,10 +12,10 @@ import sys
 import traceback
 from typing import Protocol, cast
 
-from nnlib.oserror import describe
-from nnlib.process import guard_streams, missing_package, run_flushed
-from workflows import __version__
-from workflows.errors import RegiondagError
+from nnlib.util.os_errors import describe
+from nnlib.util.process import describe_missing_package, guard_streams, run_flushed
+from regiondag import __version__
+from regiondag.errors import RegiondagError
 
 COMMANDS = (
     "init",
@@ -46,7 +46,7 @@ a worker image cannot be built or failed its test, 8 AWS refused or cannot be re
 
 
 class Command(Protocol):
-    """What a module of `workflows.commands` offers."""
+    """What a module of `regiondag.commands` offers."""
 
     HELP: str
     DESCRIPTION: str
@@ -70,7 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"regiondag {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:
-        command = cast(Command, importlib.import_module(f"workflows.commands.{name}"))
+        command = cast(Command, importlib.import_module(f"regiondag.commands.{name}"))
         subparser = subparsers.add_parser(
             name,
             help=command.HELP,
@@ -95,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:  # a folder that may not be written, a full disk: nobody's bug
         return _failed(RegiondagError.exit_code, describe(error))
     except Exception as error:
-        if isinstance(error, ImportError) and (what := missing_package(error)):
+        if isinstance(error, ImportError) and (what := describe_missing_package(error)):
             return _failed(RegiondagError.exit_code, what)
         traceback.print_exc()
         return _failed(BUG, "this is a bug; please report it with the lines above")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nnlib.commands.arguments import add_data, add_hyperparameters, hold_threads, tolerance, whole
+from nnlib.commands._arguments import add_data, add_hyperparameters, hold_threads, tolerance, whole
 from nnlib.contract import Exit, TrainSettings
 
 HELP = "compare gradients with finite differences of the loss"
@@ -36,14 +36,14 @@ def run(arguments: argparse.Namespace) -> int:
     hold_threads(1)
     import numpy as np
 
-    from nnlib import fitting
-    from nnlib.batches import examples_of, resolve
-    from nnlib.given import open_files
-    from nnlib.gradientcheck import check_gradients
-    from nnlib.progress import table
-    from nnlib.topology import check_topology
+    from nnlib.data.sources import open_files
+    from nnlib.model.examples import examples_of, resolve
+    from nnlib.spec.topology import check_topology
+    from nnlib.training import fit
+    from nnlib.training.gradient_check import check_gradients
+    from nnlib.util.progress import table
 
-    spec = fitting.read_spec(arguments.network, dict(arguments.hyperparameters), TrainSettings())
+    spec = fit.read_spec(arguments.network, dict(arguments.hyperparameters), TrainSettings())
     data = open_files(arguments.data)
     spec = resolve(spec, data.sets, arguments.network.name)
     check_topology(spec, arguments.network.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nnlib.commands.arguments import tolerance
+from nnlib.commands._arguments import tolerance
 
 HELP = "compare two model files, or two data files"
 DESCRIPTION = """Compare two files by what they mean: settings, layers, weights and names of models; kinds, rows,
@@ -29,10 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print; return the exit code."""
-    from nnlib.difference import differences
+    from nnlib.inspection.diff import find_differences
 
     found = 0
-    for line in differences(arguments.one, arguments.other, arguments.tolerance):
+    for line in find_differences(arguments.one, arguments.other, arguments.tolerance):
         print(line)
         found += 1
     return DIFFERENT if found else SAME

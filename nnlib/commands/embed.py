@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nnlib.commands.arguments import add_data, add_device, add_threads, check_out, hold_threads
+from nnlib.commands._arguments import add_data, add_device, add_threads, check_out, hold_threads
 from nnlib.errors import NnlibError
 
 HELP = "what a hidden layer gives for every example"
@@ -33,13 +33,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise NnlibError(f"--out: {arguments.out.name!r} is not legal, legal: a name ending in {', '.join(SUFFIXES)}")
     check_out(arguments.out, (arguments.model, *arguments.data))
     threads = hold_threads(arguments.threads)
-    from nnlib import results
-    from nnlib.architecture import LayerKind
-    from nnlib.commands.using import Used
-    from nnlib.devices import AUTO, opened
-    from nnlib.exclusion import Numbered
-    from nnlib.predictor import layer_number, outputs
-    from nnlib.progress import counter
+    from nnlib.commands._using import Used
+    from nnlib.devices import AUTO, open_device
+    from nnlib.prediction import results
+    from nnlib.prediction.exclusion import Numbered
+    from nnlib.prediction.predictor import layer_number, outputs
+    from nnlib.spec.types import LayerKind
+    from nnlib.util.progress import counter
 
     used = Used(arguments.model, arguments.data)
     spec = used.model.network.spec
@@ -48,7 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise NnlibError(f"--layer: {arguments.layer!r} is an Input, whose values are the data; legal: another layer")
     hidden = spec.layers[layer].kind is LayerKind.HIDDEN
     features = Numbered(spec.layers[layer].units or 0) if hidden else used.features(layer)
-    with opened(arguments.device or AUTO, threads) as (compute, each), counter(used.samples.count, "examples") as watch:
+    with (
+        open_device(arguments.device or AUTO, threads) as (compute, each),
+        counter(used.samples.count, "examples") as watch,
+    ):
         rows = outputs(used.ready.network, used.ready.examples, layer, each, compute)
         results.write_values(arguments.out, rows, used.samples, features, watch)
     return 0

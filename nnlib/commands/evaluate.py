@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnlib.commands.arguments import (
+from nnlib.commands._arguments import (
     add_data,
     add_device,
     add_exclude,
@@ -20,7 +20,7 @@ from nnlib.commands.arguments import (
 from nnlib.contract import write_atomically
 
 if TYPE_CHECKING:
-    from nnlib.evaluation import Evaluation, Measured
+    from nnlib.evaluation.evaluate import Evaluation, Measured
 
 HELP = "how good a model is on data it has not seen"
 DESCRIPTION = """Measure a model. Sparse targets are ranked: precision (p), recall, NDCG, MAP and MRR at every k,
@@ -57,12 +57,12 @@ def run(arguments: argparse.Namespace) -> int:
     excluded = None if arguments.exclude in ("input", "none") else arguments.exclude
     check_out(arguments.json, (arguments.model, *arguments.data, excluded, arguments.baseline), "--json")
     threads = hold_threads(arguments.threads)
-    from nnlib.architecture import LayerKind
-    from nnlib.commands.using import Used, noted
-    from nnlib.devices import AUTO, opened
-    from nnlib.evaluation import Plan, evaluate, popular_targets
-    from nnlib.predictor import layer_number
-    from nnlib.progress import counter, table
+    from nnlib.commands._using import Used, tell
+    from nnlib.devices import AUTO, open_device
+    from nnlib.evaluation.evaluate import EvaluationOptions, evaluate, popular_targets
+    from nnlib.prediction.predictor import layer_number
+    from nnlib.spec.types import LayerKind
+    from nnlib.util.progress import counter, table
 
     used = Used(arguments.model, arguments.data, supervised=True)
     layer = layer_number(used.model.network.spec, arguments.output_layer, LayerKind.OUTPUT, "--output-layer")
@@ -71,10 +71,13 @@ def run(arguments: argparse.Namespace) -> int:
     unscored = {n: ready.change.unscored(n, examples.sets[n].rows) for n in ready.change.known}
     unknown = sum(len(units) for units in unscored.values())
     if unknown:
-        noted(f"no loss: {unknown} of the targets' units are unknown to the model")
-    plan = Plan(arguments.at, arguments.bootstrap, arguments.seed, loss=not unknown)
+        tell(f"no loss: {unknown} of the targets' units are unknown to the model")
+    plan = EvaluationOptions(arguments.at, arguments.bootstrap, arguments.seed, loss=not unknown)
     excluded = used.excluded(arguments.exclude, layer) if examples.sets[layer].sparse else None
-    with opened(arguments.device or AUTO, threads) as (compute, each), counter(examples.count, "examples") as watch:
+    with (
+        open_device(arguments.device or AUTO, threads) as (compute, each),
+        counter(examples.count, "examples") as watch,
+    ):
         some = ready.rankable(layer)
         found = evaluate(ready.network, examples, layer, plan, excluded, popular, each, some, watch, compute)
     rows = [[name, *_cells(one), *_cells(found.baseline.get(name))] for name, one in found.metrics.items()]

@@ -84,17 +84,17 @@ def _min_items(text: str) -> int:
 
 
 def _purchases(arguments: argparse.Namespace) -> int:
-    from nnlib import importer
-    from nnlib.purchases import Columns
+    from nnlib.importing import regions
+    from nnlib.importing.purchases import Columns
 
     columns = Columns(*(getattr(arguments, f"{name}_column") for name, _ in COLUMNS))
-    return importer.import_purchases(
+    return regions.import_purchases(
         arguments.table, arguments.out, columns, arguments.regions, arguments.min_items, arguments.items
     )
 
 
 def _text(arguments: argparse.Namespace) -> int:
-    from nnlib.textimport import ANALOG, Indexes, import_text
+    from nnlib.importing.dsstne_text import ANALOG, Indexes, import_text
 
     indexes = Indexes(arguments.features, arguments.samples, arguments.new_features)
     analog, pad = arguments.type == ANALOG, bool(arguments.pad_width)

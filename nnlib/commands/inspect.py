@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what the file holds; return the exit code."""
-    from nnlib import inspector
+    from nnlib.inspection import contents
 
-    print(inspector.described(arguments.file))
+    print(contents.describe_file(arguments.file))
     return 0

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from nnlib.commands.arguments import check_out
+from nnlib.commands._arguments import check_out
 
 HELP = "put data files together, units by their names"
 DESCRIPTION = """Put the examples of data files into one file, one file after the other.
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the file; return the exit code."""
     check_out(arguments.out, (*arguments.data, *arguments.units_of))
-    from nnlib.merge import merge
+    from nnlib.data.merge import merge
 
     merged = merge(arguments.data, arguments.out, arguments.units_of)
     sizes = ", ".join(f"{one.empty.name} {one.empty.width:,} units" for one in merged)

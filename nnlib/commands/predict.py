@@ -7,7 +7,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from nnlib.commands.arguments import add_data, add_device, add_exclude, add_threads, check_out, hold_threads, whole
+from nnlib.commands._arguments import add_data, add_device, add_exclude, add_threads, check_out, hold_threads, whole
 
 HELP = "the best items of every example, or all values of an output"
 DESCRIPTION = """Predict with a model. Best items are written as DSSTNE's text lines,
@@ -53,13 +53,13 @@ def run(arguments: argparse.Namespace) -> int:
     excluded = None if arguments.exclude in ("input", "none") else arguments.exclude
     check_out(arguments.out, (arguments.model, *arguments.data, excluded, arguments.filter))
     threads = hold_threads(arguments.threads)
-    from nnlib import results
-    from nnlib.architecture import LayerKind
-    from nnlib.commands.using import Used, noted
-    from nnlib.devices import AUTO, opened
-    from nnlib.exclusion import read_listed
-    from nnlib.predictor import layer_number, outputs, ranked
-    from nnlib.progress import counter
+    from nnlib.commands._using import Used, tell
+    from nnlib.devices import AUTO, open_device
+    from nnlib.prediction import results
+    from nnlib.prediction.exclusion import read_listed
+    from nnlib.prediction.predictor import layer_number, outputs, rank
+    from nnlib.spec.types import LayerKind
+    from nnlib.util.progress import counter
 
     form = results.score_format(arguments.score_format or (results.VALUE if values else results.SCORE))
     used = Used(arguments.model, arguments.data)
@@ -69,18 +69,18 @@ def run(arguments: argparse.Namespace) -> int:
     factors = None
     if arguments.filter is not None:
         listed = read_listed(arguments.filter, samples, features)
-        noted(f"{arguments.filter}: {listed}")
+        tell(f"{arguments.filter}: {listed}")
         factors = listed.rows.take
     excluded = None if values else used.excluded(arguments.exclude, layer)
     alone = arguments.out is None and sys.stdout.isatty()  # a bar among the lines would be in the way
     counting = nullcontext(lambda _: None) if alone else counter(samples.count, "examples")
-    with opened(arguments.device or AUTO, threads) as (compute, each), counting as watch:
+    with open_device(arguments.device or AUTO, threads) as (compute, each), counting as watch:
         if values:
             rows = outputs(ready.network, ready.examples, layer, each, compute)
             results.write_values(arguments.out, rows, samples, features, watch, form)
         else:
             some = ready.rankable(layer)
             limits = (each, excluded, factors, some)
-            best = ranked(ready.network, ready.examples, layer, arguments.k, *limits, compute)
+            best = rank(ready.network, ready.examples, layer, arguments.k, *limits, compute)
             results.write_ranked(arguments.out, best, arguments.k, samples, features, watch, form)
     return 0

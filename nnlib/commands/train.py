@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from nnlib.commands.arguments import (
+from nnlib.commands._arguments import (
     add_device,
     add_hyperparameters,
     add_threads,
@@ -20,7 +20,7 @@ from nnlib.commands.arguments import (
 )
 from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, SCHEDULES, Exit, Metric, TrainSettings
 from nnlib.errors import EvictedError, MachineError
-from nnlib.oserror import describe
+from nnlib.util.os_errors import describe
 
 HELP = "train a network, or run one training job"
 DESCRIPTION = "Train a network and write the model file; with --trial run the job that the file describes."
@@ -105,11 +105,11 @@ def _run_trial(arguments: argparse.Namespace) -> int:
     others = [name for name, value in vars(arguments).items() if value and name not in ours]
     if others:
         arguments.refuse(f"--trial says all of {others[0]}; legal beside it: --checkpoint-every and --device")
-    from nnlib import worker
+    from nnlib.worker import main
 
     every = arguments.checkpoint_every
     try:
-        return worker.train(arguments.trial, math.inf if every is None else every, arguments.device or "auto")
+        return main.train(arguments.trial, math.inf if every is None else every, arguments.device or "auto")
     except OSError as error:  # not even result.json could be written
         raise MachineError(describe(error)) from error
 
@@ -118,45 +118,45 @@ def _train(arguments: argparse.Namespace) -> int:
     check_out(arguments.out, (arguments.network, *arguments.data, *(arguments.valid or ()), arguments.init))
     check_folder(arguments.checkpoint, "--checkpoint")
     threads = hold_threads(arguments.threads)
-    from nnlib import fitting
+    from nnlib.data.sources import open_files
     from nnlib.devices import AUTO, backend_of
-    from nnlib.explained import explained
-    from nnlib.given import open_files
-    from nnlib.job import Part, model_of
-    from nnlib.modelfile import write_model
-    from nnlib.progress import reporter
-    from nnlib.stop import Stop
-    from nnlib.warmstart import read_init
+    from nnlib.inspection.compute_plan import describe_compute_plan
+    from nnlib.model.file import model_of, write_model
+    from nnlib.model.warm_start import read_init
+    from nnlib.training import fit
+    from nnlib.training.stop import Stop
+    from nnlib.training.validation import DataPart
+    from nnlib.util.progress import reporter
 
     names = [field.name for field in dataclasses.fields(TrainSettings)]
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     settings = TrainSettings(**given)
-    spec = fitting.read_spec(arguments.network, dict(arguments.hyperparameters), settings)
+    spec = fit.read_spec(arguments.network, dict(arguments.hyperparameters), settings)
     parts = [open_files(files) for files in (arguments.data, arguments.valid) if files]
-    learned, held_out = (*(Part(part.file, part.sets, part.region) for part in parts), None)[:2]
+    learned, held_out = (*(DataPart(part.file, part.sets, part.region) for part in parts), None)[:2]
     assert learned is not None, "there are data, which was checked"
     metric = arguments.metric or Metric().name
     init = read_init(arguments.init) if arguments.init else None
-    task = fitting.task_of(spec, learned, held_out, settings, metric, "option ", arguments.device or AUTO, init)
+    task = fit.task_of(spec, learned, held_out, settings, metric, "option ", arguments.device or AUTO, init)
     if init is not None:
         print(f"starts from {arguments.init}: {task.start}", file=sys.stderr)
     if arguments.verbose:
-        print(explained(task.network, task.examples, threads, backend_of(task.device)), file=sys.stderr)
-    stop, every = Stop(), arguments.checkpoint_every or fitting.SAVE_EVERY
+        print(describe_compute_plan(task.network, task.examples, threads, backend_of(task.device)), file=sys.stderr)
+    stop, every = Stop(), arguments.checkpoint_every or fit.SAVE_EVERY
     signals = (signal.SIGINT, signal.SIGTERM) if arguments.checkpoint else ()
     try:
-        with fitting.stopped_by(stop, signals), reporter(settings.epochs, metric) as shown:
-            keeper = fitting.keeper_of(task, arguments.checkpoint, stop, every)
-            found = fitting.run(task, threads, shown.epoch, keeper, shown.batch)
+        with fit.stop_at(stop, signals), reporter(settings.epochs, metric) as shown:
+            keeper = fit.keeper_of(task, arguments.checkpoint, stop, every)
+            found = fit.run(task, threads, shown.epoch, keeper, shown.batch)
     except EvictedError:
-        kept = fitting.is_kept(arguments.checkpoint)
+        kept = fit.can_resume(arguments.checkpoint)
         then = (
             f"; the same command goes on from what is saved in {arguments.checkpoint}" if kept else ", nothing is saved"
         )
         print(f"nnlib: stopped{then}", file=sys.stderr)
         return int(Exit.EVICTED)
     write_model(arguments.out, model_of(found.network, learned.sets, learned.region))
-    fitting.finished(keeper)
+    fit.forget_checkpoints(keeper)
     best = f", the best epoch is {found.best_epoch}" if held_out else ""
     print(f"{arguments.out}: {found.network.parameters} parameters after {found.epochs} epochs{best}", file=sys.stderr)
     return int(Exit.OK)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 
-from nnlib.activations import ROWWISE
-from nnlib.architecture import Edge, LayerKind
+from nnlib.gpu.buffers import ACTIVATIONS
 from nnlib.gpu.forward import Batch, Forward
-from nnlib.gpu.layers import ACTIVATIONS
 from nnlib.gpu.losses import Losses
 from nnlib.gpu.runtime import Array, blocks
 from nnlib.gpu.updates import Updates
-from nnlib.graph import Node
-from nnlib.network import is_sparse_input
+from nnlib.model.graph import Node
+from nnlib.model.network import is_sparse_input
+from nnlib.ops.activations import ROWWISE
+from nnlib.spec.types import Edge, LayerKind
 
 
 class Backward:

@@ -1,4 +1,4 @@
-"""Training and asking on a GPU; see `nnlib.compute`."""
+"""Training and asking on a GPU; see `nnlib.engines`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from nnlib.batches import Examples
-from nnlib.blockwise import BATCH
-from nnlib.compute import Evaluator
 from nnlib.contract import TrainSettings
+from nnlib.data.blockwise import BATCH
+from nnlib.engines import Evaluator
 from nnlib.errors import NnlibError
 from nnlib.gpu.engine import GpuEngine
 from nnlib.gpu.evaluator import GpuEvaluator
 from nnlib.gpu.runtime import Runtime
 from nnlib.gpu.session import Session
-from nnlib.network import Network
+from nnlib.model.examples import Examples
+from nnlib.model.network import Network
 
 
 class Gpu:

@@ -7,21 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from nnlib.batches import Examples, batches_of
-from nnlib.blockwise import BATCH
-from nnlib.compute import Evaluator, Failure, Floats, Longs
 from nnlib.contract import TrainSettings
+from nnlib.data.blockwise import BATCH
+from nnlib.engines import Evaluator, Floats, Longs, StepFailure
 from nnlib.gpu.backward import Backward
 from nnlib.gpu.evaluator import GpuEvaluator
-from nnlib.gpu.feed import Words, ahead
+from nnlib.gpu.feed import Words, prepare_ahead
 from nnlib.gpu.forward import Batch
 from nnlib.gpu.losses import ADDED, FAILED, FAILURE, Losses
 from nnlib.gpu.packing import Packing
 from nnlib.gpu.runtime import Runtime
 from nnlib.gpu.session import Session
 from nnlib.gpu.updates import Updates
-from nnlib.network import Network, broken_layer
-from nnlib.optimizers import hyper_of, rates_of
+from nnlib.model.batches import batches_of
+from nnlib.model.examples import Examples
+from nnlib.model.network import Network, broken_layer
+from nnlib.optim.hyper import hyper_of, rates_of
 
 LOOKED = 16  # steps after which the errors are looked at
 
@@ -60,7 +61,7 @@ class GpuEngine:
 
     def batches(self, examples: Iterable[Longs]) -> Generator[Prepared, None, None]:
         """See `compute.Engine`; a few are prepared ahead of time."""
-        return ahead(self._prepared, examples, self._threads)
+        return prepare_ahead(self._prepared, examples, self._threads)
 
     def _prepared(self, rows: Longs) -> Prepared:
         return self._packing.pack(self._examples, rows, learn=True), len(rows)
@@ -82,7 +83,7 @@ class GpuEngine:
         self._backward.run(batch)
         self._updates.finish()
 
-    def failed(self, wait: bool = False) -> Failure | None:
+    def failed(self, wait: bool = False) -> StepFailure | None:
         """See `compute.Engine`."""
         if wait:
             return _failure(self._runtime.download(self._losses.status))
@@ -123,6 +124,6 @@ class GpuEngine:
         return self._evaluator
 
 
-def _failure(status: Floats) -> Failure | None:
+def _failure(status: Floats) -> StepFailure | None:
     step = int(status[FAILED])
-    return Failure(step, float(status[FAILURE])) if step else None
+    return StepFailure(step, float(status[FAILURE])) if step else None

@@ -8,22 +8,23 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib import ranking
-from nnlib.activations import activate
-from nnlib.architecture import LayerKind
-from nnlib.batches import Examples, batches_of
-from nnlib.blockwise import BATCH
-from nnlib.compute import Floats
-from nnlib.data import Csr
+from nnlib.data.blockwise import BATCH
+from nnlib.data.rows import Csr
+from nnlib.engines import Floats
 from nnlib.errors import DivergedError
-from nnlib.gpu.feed import ahead
+from nnlib.gpu.feed import prepare_ahead
 from nnlib.gpu.forward import Batch
 from nnlib.gpu.losses import ADDED
 from nnlib.gpu.packing import ABSENT, Packing
 from nnlib.gpu.runtime import MOST_PARTS, Array, part_blocks
 from nnlib.gpu.session import Session
-from nnlib.graph import finite
-from nnlib.network import Network
+from nnlib.model.batches import batches_of
+from nnlib.model.examples import Examples
+from nnlib.model.network import Network
+from nnlib.ops import ranking
+from nnlib.ops.activations import activate
+from nnlib.ops.finite import require_finite
+from nnlib.spec.types import LayerKind
 
 MOST_RANKED = 1024  # items that the kernel `top` ranks
 
@@ -57,7 +58,7 @@ class GpuEvaluator:
         with self._lock:
             self._runtime.upload(losses.status, np.zeros(4))
             places = [np.arange(low, high) for low, high in batches_of(examples.count, BATCH)]
-            prepared = ahead(lambda rows: packing.pack(examples, rows), places, self._threads)
+            prepared = prepare_ahead(lambda rows: packing.pack(examples, rows), places, self._threads)
             for words, rows in zip(prepared, places, strict=True):
                 session.run("loss", words, packing, len(rows), work)
             total = float(self._runtime.download(losses.status)[ADDED])
@@ -90,7 +91,7 @@ class GpuEvaluator:
             if np.isfinite(self._runtime.download(self._parts)).all():
                 items, sums = self._runtime.download(ranked), self._runtime.download(best)
                 return items.reshape(count, k).astype(np.int64), sums.reshape(count, k)
-        finite(self.sums(examples, output))  # which says which example it is
+        require_finite(self.sums(examples, output))  # which says which example it is
         raise AssertionError("squares of finite sums are finite in double precision")
 
     def sums(self, examples: Examples, output: int) -> Floats:
@@ -116,7 +117,7 @@ class GpuEvaluator:
         words = packing.pack(examples, np.arange(count), targets=False)
         with self._lock:
             self._session.run(("values", layer), words, packing, count, work, graph=False)
-            return finite(self._runtime.rows(places[0]))
+            return require_finite(self._runtime.rows(places[0]))
 
     def _packing(self, examples: Examples) -> Packing:
         return Packing(self._session.graph.network.spec, examples.sets, BATCH)

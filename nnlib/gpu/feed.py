@@ -20,7 +20,7 @@ SLOTS = 2  # batches on their way
 GROWTH = 1.5  # times what a batch needs is taken when it does not fit, so that this becomes rare at once
 
 
-def ahead(prepare: Callable[[S], T], items: Iterable[S], threads: int) -> Generator[T, None, None]:
+def prepare_ahead(prepare: Callable[[S], T], items: Iterable[S], threads: int) -> Generator[T, None, None]:
     """Yield prepare(item) for every item, in order; a few are prepared ahead of time, on `threads` threads."""
     waiting: deque[Future[T]] = deque()
     pool = ThreadPoolExecutor(threads)

@@ -1,4 +1,4 @@
-"""The forward pass on a GPU: the launches that compute every layer of a batch. Twin: `graph.Graph.forward`."""
+"""The forward pass on a GPU: the launches that compute every layer of a batch. Twin: cpu/forward.py."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from nnlib.activations import ROWWISE
-from nnlib.architecture import Activation, Edge, LayerKind
-from nnlib.batches import DENOISE, DROPOUT
-from nnlib.gpu.layers import ACTIVATIONS, Room, room_of
+from nnlib.gpu.buffers import ACTIVATIONS, Room, room_of
 from nnlib.gpu.packing import Packing
 from nnlib.gpu.parameters import Parameters
 from nnlib.gpu.runtime import Array, blocks
-from nnlib.graph import Graph, Node
-from nnlib.network import is_sparse_input
+from nnlib.model.batches import DENOISE, DROPOUT
+from nnlib.model.graph import Graph, Node
+from nnlib.model.network import is_sparse_input
+from nnlib.ops.activations import ROWWISE
+from nnlib.spec.types import Activation, Edge, LayerKind
 
 GATHERED = 1024  # columns that a block of `gather` sums
 

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from nnlib.activations import ROWWISE
-from nnlib.architecture import Activation
+from nnlib.gpu.buffers import ACTIVATIONS, ERRORS, error_constants
 from nnlib.gpu.forward import Batch, Forward
-from nnlib.gpu.layers import ACTIVATIONS, ERRORS, error_constants
 from nnlib.gpu.runtime import Array
-from nnlib.graph import Node
+from nnlib.model.graph import Node
+from nnlib.ops.activations import ROWWISE
+from nnlib.spec.types import Activation
 
 TILE = 1024  # units that a block of the kernel `output_*` does
 ALONE, COMPAT, LOSS_ONLY, DROPPED, BY_VALUE = (1 << n for n in range(5))  # as `enum Flag` in kernels/error.cuh

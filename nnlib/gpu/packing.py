@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nnlib import losses
-from nnlib.architecture import Layer, LayerKind, NetworkSpec
-from nnlib.batches import Examples, wanted
-from nnlib.data import Csr, DataSet, Dense
-from nnlib.network import units
+from nnlib.data.rows import Csr, Dense
+from nnlib.data.sets import DataSet
+from nnlib.model.batches import unique_targets
+from nnlib.model.examples import Examples
+from nnlib.model.network import units
+from nnlib.ops import losses
+from nnlib.spec.types import Layer, LayerKind, NetworkSpec
 
 Words = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -153,7 +155,7 @@ def _target(data_set: DataSet, by_share: bool) -> dict[str, NDArray[Any] | int]:
         found["dense"], shares = dense, dense.sum(axis=1)
     else:
         assert isinstance(rows, Csr), "what was taken is in memory"
-        rows = wanted(rows, data_set.ignore_zero)
+        rows = unique_targets(rows, data_set.ignore_zero)
         found |= {"starts": rows.indptr, "items": rows.indices}
         counts = np.diff(rows.indptr)
         if rows.values is None:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.architecture import Edge, NetworkSpec
 from nnlib.gpu.runtime import Array, Runtime
-from nnlib.network import Layout, Network, is_lazy, layout_of, live_layers, owners, stored, units
-from nnlib.rules import RULES
+from nnlib.model.network import Layout, Network, is_lazy, lay_out_weights, layout_of, live_layers, owners, units
+from nnlib.optim.rules import RULES
+from nnlib.spec.types import Edge, NetworkSpec
 
 Floats = NDArray[Any]  # float32
 
@@ -34,7 +34,7 @@ class Table:
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class ParameterBlock:
     """One array of parameters: where it is, and if it is trained as a whole its gradient and states."""
 
     values: Array
@@ -53,12 +53,12 @@ class Parameters:
         self.live = live_layers(spec)
         trained = {e.number for e in spec.edges if rule and e.target in self.live and e.owner not in network.locked}
         self.tables: dict[int, Table] = {}
-        self.parts: dict[str, Part] = {}
+        self.parts: dict[str, ParameterBlock] = {}
         dense: list[tuple[str, tuple[int, ...]]] = []
         for edge in owners(spec):
             uses = {other.number for other in spec.edges if other.owner == edge.number}
             if not uses & trained:
-                self.parts[_weights(edge.number)] = Part(runtime.zeros(_shape(spec, edge)))
+                self.parts[_weights(edge.number)] = ParameterBlock(runtime.zeros(_shape(spec, edge)))
             elif is_lazy(spec, edge):
                 self.tables[edge.number] = self._table(_shape(spec, edge))
             else:
@@ -72,10 +72,10 @@ class Parameters:
         self.decayed = self._lay_out(dense, others)
         for name, shape in still + normed:
             if name not in self.parts:
-                self.parts[name] = Part(runtime.zeros(shape))
+                self.parts[name] = ParameterBlock(runtime.zeros(shape))
         for n in network.norms:
             for name in ("mean", "variance"):
-                self.parts[f"norm{n}_{name}"] = Part(runtime.zeros((units(spec, n),)))
+                self.parts[f"norm{n}_{name}"] = ParameterBlock(runtime.zeros((units(spec, n),)))
         self.push()
 
     def _table(self, shape: tuple[int, ...]) -> Table:
@@ -95,7 +95,7 @@ class Parameters:
         for name, shape in (pair for group in groups for pair in group):
             some = slice(places[name], places[name] + int(np.prod(shape)))
             views = [array[some].reshape(shape) for array in (self.flat, self.gradient, *self.states)]
-            self.parts[name] = Part(views[0], views[1], tuple(views[2:]))
+            self.parts[name] = ParameterBlock(views[0], views[1], tuple(views[2:]))
         return ends[0]
 
     def weights(self, owner: int) -> Array:
@@ -165,7 +165,7 @@ class Parameters:
     def _take(self, name: str, origin: Array, array: Floats) -> None:
         owner, values = _owner(name), self.runtime.download(origin)
         if owner is not None and self._blocked(owner):
-            values = stored(self.network.spec, self.network.spec.edges[owner], values)
+            values = lay_out_weights(self.network.spec, self.network.spec.edges[owner], values)
         array[...] = values.reshape(array.shape)
 
     def _blocked(self, owner: int) -> bool:

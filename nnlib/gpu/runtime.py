@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.errors import MachineError
-from nnlib.gpu.cubins import kept_in, machine_code, prepare_cupy
 from nnlib.gpu.cublas import Cublas
-from nnlib.gpu.sources import Signature, signatures
-from nnlib.machine import driver_version
+from nnlib.gpu.kernels import Signature, cubin_folder, ensure_cubin, prepare_cupy, signatures
+from nnlib.util.machine import driver_version
 
 Array = Any  # cupy.ndarray
 Graph = Any  # cupy.cuda.Graph
@@ -75,7 +74,7 @@ class Runtime:
         try:
             cupy = _cupy()
             if cupy.is_available():
-                return cls(cupy, Cublas, kept_in())
+                return cls(cupy, Cublas, cubin_folder())
         except Exception as error:  # a half-installed CuPy and a broken GPU fail in many ways
             missing = isinstance(error, ImportError) or type(error).__module__.startswith("cuda.")
             advice = f"; {INSTALL}" if missing else ""
@@ -239,7 +238,7 @@ class Runtime:
         if name not in self._functions:
             signature = signatures()[name]
             if signature.family not in self._modules:
-                path = machine_code(self._cupy, signature.family, self._folder)
+                path = ensure_cubin(self._cupy, signature.family, self._folder)
                 self._modules[signature.family] = self._cupy.RawModule(path=str(path))
             function = self._modules[signature.family].get_function(name)
             self._functions[name] = function, _conversions(signature)

@@ -14,8 +14,8 @@ from nnlib.gpu.losses import Losses
 from nnlib.gpu.packing import Packing
 from nnlib.gpu.parameters import Parameters
 from nnlib.gpu.runtime import MOST_PARTS, Runtime, part_blocks
-from nnlib.graph import Graph
-from nnlib.network import Network
+from nnlib.model.graph import Graph
+from nnlib.model.network import Network
 
 
 class Session:

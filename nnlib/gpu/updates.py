@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nnlib.architecture import Edge
 from nnlib.gpu.forward import Batch, Forward
 from nnlib.gpu.parameters import Table
 from nnlib.gpu.runtime import Array, blocks, part_blocks
-from nnlib.network import Layout, is_sparse_input, layout_of, owners, units
-from nnlib.rules import RULES
-from nnlib.updates import ADAMS, Hyper, Rate
+from nnlib.model.network import Layout, is_sparse_input, layout_of, owners, units
+from nnlib.optim.hyper import ADAMS, Hyper, Rate
+from nnlib.optim.rules import RULES
+from nnlib.spec.types import Edge
 
 RULE_NAMES = tuple(RULES)  # as `enum Rule` in kernels/names.cuh
 CHUNK = 2048  # rows that a block of `column_squares` takes, as in kernels/limits.cu

@@ -17,7 +17,7 @@ from pathlib import Path
 from harness import Measured, NotMeasuredError, Row, finish, in_turn, measure, measure_groups, options, work_area
 
 from nnlib.contract import sha256_of
-from workflows.bake.artifact import DiskImage, Manifest, Tested, write_manifest, write_tested
+from regiondag.bake.artifact import DiskImage, Manifest, Tested, write_manifest, write_tested
 
 BENCH = "ami_upload"
 PEER = Path(__file__).with_name("ami_upload_peer.py")
@@ -49,7 +49,7 @@ class Upload:
     def upload(self) -> Iterator[Row]:
         """A disk without any zeros becomes a snapshot and an AMI."""
         image = _make_image(self.area / "image", self.sizes.megabytes * 10**6)
-        ours: list[str | Path] = [sys.executable, "-m", "workflows", "bake", "ami", image.folder, "--region", REGION]
+        ours: list[str | Path] = [sys.executable, "-m", "regiondag", "bake", "ami", image.folder, "--region", REGION]
         peer: list[str | Path] = [sys.executable, PEER, image.disk, REGION]
         seconds = in_turn(
             {"ours": lambda: self._run("ours", ours, image), "peer": lambda: self._run("peer", peer, image)},

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from harness import NotMeasuredError, Row, finish, in_turn, measure, measure_groups, options, work_area
 
-from workflows.bake.artifact import DiskImage, read_disk_image
-from workflows.bake.image import Wishes, image_path
-from workflows.pool.rootfs_build import apt_settings, debian_sources
+from regiondag.bake.artifact import DiskImage, read_disk_image
+from regiondag.bake.image import ImageWishes, image_path
+from regiondag.pool.rootfs_build import apt_settings, debian_sources
 
 BENCH = "bake"
 BAKE_GOAL = 120.0  # seconds, with packages near by
@@ -58,8 +58,8 @@ class Bake:
         hashes = {self._image().manifest.hash}
 
         def ours() -> float:
-            seconds = measure([sys.executable, "-m", "workflows", "bake", "image", "--rebuild"], timeout=900).seconds
-            hashes.add(read_disk_image(image_path(Wishes())).manifest.hash)
+            seconds = measure([sys.executable, "-m", "regiondag", "bake", "image", "--rebuild"], timeout=900).seconds
+            hashes.add(read_disk_image(image_path(ImageWishes())).manifest.hash)
             return seconds
 
         seconds = in_turn({"ours": ours, "peer": self._peer}, self.sizes.repeats)
@@ -100,7 +100,7 @@ class Bake:
         if not self.sizes.boot:
             raise NotMeasuredError("booting takes minutes; --quick leaves it out")
         image = self._image()
-        argv = [sys.executable, "-m", "workflows", "bake", "test", "--acceleration", "tcg", image.folder]
+        argv = [sys.executable, "-m", "regiondag", "bake", "test", "--acceleration", "tcg", image.folder]
         measure(argv, timeout=1500)
         tested = image.tested()
         if not tested:
@@ -113,7 +113,7 @@ class Bake:
         yield Row(workload, by_bios["checkpoint_safe"], None, "s", goal=NOTICE)
 
     def _image(self) -> DiskImage:
-        path = image_path(Wishes())
+        path = image_path(ImageWishes())
         if not path.is_dir():
             raise NotMeasuredError("no image in the cache; first: regiondag bake image")
         return read_disk_image(path)

@@ -24,7 +24,7 @@ from faults_study import Campaign
 from harness import RESULTS, Row, table
 from several_machines import Lab, LabError, Machine, entered, home, unusable
 
-from workflows.names import RunFolder
+from regiondag.run.layout import RunFolder
 
 BENCH = "faults_network"
 STUDIES, QUICK_STUDIES = 4, 1

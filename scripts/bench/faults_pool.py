@@ -17,10 +17,10 @@ from faults_checks import Left
 from harness import REPOSITORY
 
 from nnlib.contract import sha256_of
-from workflows.names import RunFolder, dagman_file
-from workflows.pool import Pool, pool_folder, read_state, require_pool
+from regiondag.pool.pool import Pool, pool_folder, read_state, require_pool
+from regiondag.run.layout import RunFolder, dagman_file
 
-PYTHON = (sys.executable, "-m", "workflows")
+PYTHON = (sys.executable, "-m", "regiondag")
 
 
 @dataclass(frozen=True)

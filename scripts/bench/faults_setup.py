@@ -13,9 +13,9 @@ import orchestration_inputs as inputs
 from faults_pool import Running, regiondag
 from harness import REPOSITORY, NotMeasuredError
 
-from workflows.endings import LEASE
-from workflows.names import RunFolder
-from workflows.pool import pool_folder
+from regiondag.pool.pool import pool_folder
+from regiondag.run.layout import RunFolder
+from regiondag.study.job_rules import LEASE
 
 SLOTS = 4
 REGIONS = 2

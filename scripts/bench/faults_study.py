@@ -16,7 +16,7 @@ from faults_schedule import Fault
 from faults_setup import prepared
 from harness import WORK, NotMeasuredError
 
-from workflows.pool import pool_folder
+from regiondag.pool.pool import pool_folder
 
 PATIENCE = 180.0  # seconds for a study after its last fault; undisturbed it takes about 40
 GRACE = 15.0  # seconds for processes to be gone after the end

@@ -1,4 +1,4 @@
-"""An epoch over data of MovieLens-20M's shape, through `nnlib.train.fit`; a part of gpu.py.
+"""An epoch over data of MovieLens-20M's shape, through `nnlib.training.loop.fit`; a part of gpu.py.
 
 The data are drawn: 138,493 users whose activity is as skewed as in MovieLens-20M (20 films at least, 68 in the median,
 144 on average), and 27,278 films as popular as the films of their rank there; no user has a film twice.
@@ -68,17 +68,19 @@ def epochs(shape: Shape, compute: Any, tf32: bool) -> Iterator[dict[str, Any]]:
     """Train; give the data's numbers, and then each epoch as it ends."""
     from gpu_train_ours import network_of
 
-    from nnlib import batches, train
     from nnlib.contract import TrainSettings
-    from nnlib.data import Csr, DataSet
-    from nnlib.epochlog import Epoch
+    from nnlib.data.rows import Csr
+    from nnlib.data.sets import DataSet
+    from nnlib.epoch_log import Epoch
+    from nnlib.model import examples as examples_module
+    from nnlib.training import loop
 
     began = time.perf_counter()
     indptr, indices = histories(shape)
     rows = Csr(indptr, indices, shape.items)
     data = {"input": DataSet("input", rows), "output": DataSet("output", rows)}
     network = network_of(GpuWork(AUTOENCODER, items=shape.items, hidden=shape.hidden), data)
-    examples = batches.examples_of(network.spec, data, "bench")
+    examples = examples_module.examples_of(network.spec, data, "bench")
     yield asdict(shape) | {"events": len(indices), "made_in_s": time.perf_counter() - began}
     for precision in ("float32", "tf32") if tf32 else ("float32",):
         settings = TrainSettings(epochs=EPOCHS, batch=256, stop_after=0, precision=precision)
@@ -87,7 +89,7 @@ def epochs(shape: Shape, compute: Any, tf32: bool) -> Iterator[dict[str, Any]]:
         def report(epoch: Epoch, precision: str = precision) -> None:
             found.append({"precision": precision} | asdict(epoch))  # noqa: B023 -- called before the next round
 
-        train.fit(network.copy(), examples, settings, report, compute=compute)
+        loop.fit(network.copy(), examples, settings, report, compute=compute)
         yield from found
 
 

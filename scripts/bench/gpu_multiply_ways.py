@@ -62,7 +62,7 @@ def _kernel(name: str) -> Any:
 
     if str(REPOSITORY) not in sys.path:
         sys.path.append(str(REPOSITORY))
-    from nnlib.gpu.sources import OPTIONS, source
+    from nnlib.gpu.kernels import OPTIONS, source
 
     return cupy.RawModule(code=source("elementwise"), options=OPTIONS).get_function(name)
 

@@ -26,13 +26,13 @@ from gpu_work import (
 )
 from train_cpu_work import AUTOENCODER, images, purchases
 
-from nnlib import batches
-from nnlib.compute import Compute
 from nnlib.contract import TrainSettings
-from nnlib.data import Csr, DataSet, Dense
-from nnlib.network import Network, assemble
-from nnlib.rows import one_hot
-from nnlib.spec import parse_network
+from nnlib.data.rows import Csr, Dense, one_hot
+from nnlib.data.sets import DataSet
+from nnlib.engines import Backend
+from nnlib.model import examples as examples_module
+from nnlib.model.network import Network, assemble
+from nnlib.spec.network import parse_network
 
 THREADS = min(8, os.cpu_count() or 1)  # that prepare batches
 MOST_STEPS = 20_000  # the learning rates of all of them are on the GPU from the start
@@ -48,7 +48,7 @@ def main() -> None:
         served(work_of(sys.argv[1]), gpu, cupy.get_default_memory_pool().total_bytes)
 
 
-def served(work: GpuWork, compute: Compute, taken: Callable[[], int]) -> None:
+def served(work: GpuWork, compute: Backend, taken: Callable[[], int]) -> None:
     """Serve a work; `taken` says how many bytes of the GPU are taken, which are never given back."""
     training = Training(work, compute)
     losses = training.losses()
@@ -66,10 +66,10 @@ def served(work: GpuWork, compute: Compute, taken: Callable[[], int]) -> None:
 class Training:
     """A training on batches that are prepared once, in turn."""
 
-    def __init__(self, work: GpuWork, compute: Compute) -> None:
+    def __init__(self, work: GpuWork, compute: Backend) -> None:
         data = _purchases(work) if work.kind == AUTOENCODER else _images(work)
         network = network_of(work, data)
-        examples = batches.examples_of(network.spec, data, "bench")
+        examples = examples_module.examples_of(network.spec, data, "bench")
         self._work, self._engine = work, compute.engine(network, examples, settings_of(work))
         self._places = [np.arange(work.batch) + low for low in range(0, work.batch * work.batches, work.batch)]
         self._batches = itertools.cycle(list(self._engine.batches(self._places)))
@@ -129,7 +129,7 @@ def network_of(work: GpuWork, data: dict[str, DataSet]) -> Network:
             {"Kind": "Output", "N": "auto", "DataSet": "output"} | last,
         ],
     }
-    spec = batches.resolve(parse_network(raw, "bench"), data, "bench")
+    spec = examples_module.resolve(parse_network(raw, "bench"), data, "bench")
     biases = [np.zeros(units, np.float32) for units in widths(work)[1:]]
     return assemble(spec, dict(enumerate(weights(work))), biases, {})
 

@@ -15,9 +15,9 @@ import harness
 
 sys.path.insert(0, str(harness.REPOSITORY))
 
-from nnlib.gpu.sources import FAMILIES, OPTIONS, source
+from nnlib.gpu.kernels import FAMILIES, OPTIONS, source
 from tests.kernels import nvrtc
-from tests.kernels.host import signatures
+from tests.kernels.library import signatures
 
 RESULT = harness.RESULTS / "kernels.json"
 

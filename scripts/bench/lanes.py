@@ -17,7 +17,7 @@ from harness import Row, finish, measure_groups, number, options, work_area
 from lanes_pool import Ran
 from lanes_simulation import Delays, Shape, Use, durations, mean_use, plans, simulate, use_of
 
-from workflows.names import NodeName
+from regiondag.run.layout import NodeName
 
 BENCH = "lanes"
 POOL, SUITE = "bench-lanes", "trixie"

@@ -19,8 +19,8 @@ from lanes_simulation import Delays, Shape, Span, plans
 from orchestration import add_journals
 
 from nnlib.contract import Result, Status, result_to_json
-from workflows.names import NodeName, RunFolder
-from workflows.pool import Pool
+from regiondag.pool.pool import Pool
+from regiondag.run.layout import NodeName, RunFolder
 
 PATIENCE = 3  # times as long as the trials take without any gap
 WORKER = """\

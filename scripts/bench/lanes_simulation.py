@@ -10,9 +10,9 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from nnlib.contract import Metric, TrainSettings
-from workflows.names import NodeName
-from workflows.plan import RegionPlan
-from workflows.study import Job, Region, Search
+from regiondag.generate.plan import RegionPlan
+from regiondag.run.layout import NodeName
+from regiondag.study.model import JobRequest, Region, Search
 
 LONGEST = 4  # times as long as the shortest trial
 
@@ -76,7 +76,7 @@ def plans(shape: Shape, schedule: str) -> list[RegionPlan]:
     """Return the graph of a study of this shape, as `generate` would write it."""
     search = Search("sobol", (), (shape.lanes,) * shape.steps, schedule=schedule)
     return [
-        RegionPlan(Region(slug, slug, {}, Path(), Metric(), TrainSettings(), search, Job()))
+        RegionPlan(Region(slug, slug, {}, Path(), Metric(), TrainSettings(), search, JobRequest()))
         for slug in (f"region-{number}" for number in range(shape.regions))
     ]
 

@@ -18,15 +18,15 @@ import orchestration_inputs as inputs
 from harness import Row, finish, in_turn, measure, measure_groups, options, work_area
 from orchestration_pool import REGIONDAG
 
-from workflows.names import JOB_LOG, NodeName, RunFolder
+from regiondag.run.layout import JOB_LOG, NodeName, RunFolder
 
 BENCH = "looking"
 PEERS = Path(__file__).with_name("orchestration_peers.py")
 NO_POOL = {"REGIONDAG_POOL": "bench-none"}
 READ = """import sys
 from pathlib import Path
-from workflows.eventlog import read_attempts
-from workflows.names import RunFolder
+from regiondag.condor.events.log import read_attempts
+from regiondag.run.layout import RunFolder
 print(len(read_attempts(RunFolder(Path(sys.argv[1])))))
 """
 STARTED = """Started transferring input files

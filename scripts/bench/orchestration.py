@@ -16,8 +16,8 @@ import orchestration_inputs as inputs
 import orchestration_pool as pools
 from harness import NotMeasuredError, Row, disk_mb, finish, in_turn, measure, measure_groups, options, work_area
 
-from workflows.names import RunFolder
-from workflows.pool import Pool
+from regiondag.pool.pool import Pool
+from regiondag.run.layout import RunFolder
 
 BENCH = "orchestration"
 PEERS = Path(__file__).with_name("orchestration_peers.py")

@@ -9,10 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nnlib.data import Data, DataSet, from_rows
-from nnlib.datafile import write_data
-from workflows.journal import Journal, Settled
-from workflows.names import NodeName, RunFolder
+from nnlib.data.file import write_data
+from nnlib.data.rows import from_rows
+from nnlib.data.sets import Data, DataSet
+from regiondag.run.history import TrialOutcome
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName, RunFolder
 
 WIDTH = 12
 METRICS = ("loss", *(f"{name}@{k}" for name in ("p", "recall", "ndcg") for k in (5, 10, 20)))
@@ -104,7 +106,10 @@ def _journal(rng: random.Random, trials: int, settled: int) -> Iterator[tuple[st
         yield "proposed", {"trial": number, "point": point}
         if number < settled:
             metrics = {name: rng.random() for name in METRICS}
-            yield "settled", asdict(Settled(number, "ok", "", metrics["ndcg@5"], metrics, best_epoch=2, seconds=0.4))
+            yield (
+                "settled",
+                asdict(TrialOutcome(number, "ok", "", metrics["ndcg@5"], metrics, best_epoch=2, seconds=0.4)),
+            )
 
 
 def write_dagman_log(run: RunFolder, cluster: int) -> None:

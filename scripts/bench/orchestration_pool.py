@@ -18,11 +18,11 @@ from pathlib import Path
 
 from harness import NotMeasuredError, number
 
-from workflows.names import parse_node
-from workflows.pool import Pool, require_pool
-from workflows.tuning.dispatch import INITIAL_MOST, INITIAL_SHARE
+from regiondag.pool.pool import Pool, require_pool
+from regiondag.run.layout import parse_node
+from regiondag.tuning.propose import INITIAL_MOST, INITIAL_SHARE
 
-REGIONDAG = (sys.executable, "-m", "workflows")
+REGIONDAG = (sys.executable, "-m", "regiondag")
 
 # Milliseconds in the event log, where else are whole seconds; UTC, as the pool may live in another time zone.
 POOL_CONFIG = "DEFAULT_USERLOG_FORMAT_OPTIONS = ISO_DATE, SUB_SECOND, UTC\n"

@@ -17,7 +17,7 @@ from report_inputs import Shape, make_attempts, write_logs, write_run
 
 BENCH = "report"
 PEER = Path(__file__).with_name("report_peer.py")
-REPORT = (sys.executable, "-m", "workflows", "report")
+REPORT = (sys.executable, "-m", "regiondag", "report")
 MEGABYTE = 1e6
 
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import Metric, TrainSettings
-from workflows.attempts import Attempt, Hold, Leg, Span
-from workflows.journal import Journal, Settled
-from workflows.names import JOB_LOG, NodeName, RunFolder
-from workflows.regionspec import RegionSpec, spec_to_json
-from workflows.space import Choice, Integer, Real, random_point
-from workflows.study import Search
+from regiondag.condor.events.attempts import Attempt, Hold, Leg, Span
+from regiondag.run.history import TrialOutcome
+from regiondag.run.journal import Journal
+from regiondag.run.layout import JOB_LOG, NodeName, RunFolder
+from regiondag.run.region_spec import RegionSpec, spec_to_json
+from regiondag.study.model import Search
+from regiondag.study.space import Choice, Integer, Real, random_point
 
 SPACE = (
     Integer("hidden", 32, 512, log=True),
@@ -83,7 +84,7 @@ def _journal(rng: random.Random, shape: Shape, number: int) -> Iterator[tuple[st
         yield "settled", asdict(_outcome(rng, shape.epochs, trial, point))
     test = {metric: rng.uniform(0.03, 0.12) for metric in METRICS}
     ok = number % 9 != 4
-    final = Settled(
+    final = TrialOutcome(
         None,
         "ok" if ok else "bad_input",
         "" if ok else "data.test.nc: SHA-256 differs",
@@ -96,17 +97,19 @@ def _journal(rng: random.Random, shape: Shape, number: int) -> Iterator[tuple[st
     yield "settled", asdict(final)
 
 
-def _outcome(rng: random.Random, epochs: int, trial: int, point: dict[str, Any]) -> Settled:
+def _outcome(rng: random.Random, epochs: int, trial: int, point: dict[str, Any]) -> TrialOutcome:
     luck = rng.random()
     if luck < 0.04:
-        return Settled(trial, "diverged", f"the loss is nan in epoch {rng.randint(1, epochs)}", seconds=20.0)
+        return TrialOutcome(trial, "diverged", f"the loss is nan in epoch {rng.randint(1, epochs)}", seconds=20.0)
     good = 0.09 - 0.01 * abs(math.log10(point["learning_rate"]) + 2.5) - 0.02 * point["dropout"]
     ran = rng.randint(3, epochs - 1) if luck < 0.2 and epochs > 4 else epochs
     curve = tuple((good + rng.gauss(0, 0.002)) * (1 - math.exp(-(epoch + 1) / 6)) for epoch in range(ran))
     best = max(range(ran), key=curve.__getitem__)
     status, reason = ("ok", "") if ran == epochs else ("pruned", f"worse than the median after epoch {ran}")
     metrics = {metric: rng.random() for metric in METRICS} | {"ndcg@20": curve[best]}
-    return Settled(trial, status, reason, curve[best], metrics, curve=curve, best_epoch=best + 1, seconds=9.0 * ran)
+    return TrialOutcome(
+        trial, status, reason, curve[best], metrics, curve=curve, best_epoch=best + 1, seconds=9.0 * ran
+    )
 
 
 def make_attempts(shape: Shape) -> list[Attempt]:

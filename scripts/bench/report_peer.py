@@ -13,13 +13,15 @@ from pathlib import Path
 import plotly.graph_objects as go
 import plotly.io
 
-from workflows.eventlog import read_attempts
-from workflows.journal import Journal
-from workflows.names import RunFolder
-from workflows.regionspec import read_spec
-from workflows.report import headings, read_manifest, summarise, table
-from workflows.space import Choice
-from workflows.trialtable import RegionTrials, trials_of
+from regiondag.condor.events.log import read_attempts
+from regiondag.report.markdown import headings, table
+from regiondag.report.summary import summarise
+from regiondag.run.journal import Journal
+from regiondag.run.layout import RunFolder
+from regiondag.run.manifest import read_manifest
+from regiondag.run.region_spec import read_spec
+from regiondag.study.space import Choice
+from regiondag.trials.rows import RegionTrials, trials_of
 
 
 def main() -> int:

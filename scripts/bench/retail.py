@@ -30,7 +30,9 @@ from retail_baselines import BASELINES
 from retail_data import Inputs, Shop, asked, precision, read_shop
 from retail_tuned import RATES, Learned, Precisions, chosen, per_country, scores_of, small
 
-from nnlib import DivergedError, Network, NnlibError, Trainer
+from nnlib.api.network import Network
+from nnlib.api.trainer import Trainer
+from nnlib.errors import DivergedError, NnlibError
 
 COSINE = "item-item cosine"
 GOAL = 0.0711  # the best of EASE, by the data's page

@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from retail_data import Inputs, Scores, Shop, asked, precision
 
-from nnlib import Network, Predictor
+from nnlib.api.network import Network
+from nnlib.api.predictor import Predictor
 
 RATES = (0.005, 0.01, 0.03)  # of learning, of which each country takes what is best on its validation part
 LEAST_ASKED = 20  # customers with validation items: with fewer a country keeps the pooled network

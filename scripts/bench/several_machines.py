@@ -38,8 +38,8 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [] if str(CHECKOUT) in sys.path else [str(CHECKOUT)]
 
-from workflows.errors import PoolError  # noqa: E402
-from workflows.pool import process, rootfs, rootfs_build  # noqa: E402
+from regiondag.errors import PoolError  # noqa: E402
+from regiondag.pool import process, rootfs, rootfs_build  # noqa: E402
 
 PROVISION = CHECKOUT / "ami/provision"
 CODE = "/opt/regiondag"
@@ -239,8 +239,8 @@ class Lab:
         self, arguments: Sequence[str], user: str, cwd: str, check: bool = True, timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
         """Run `regiondag` of this checkout on the manager."""
-        settings = {"PYTHONPATH": CODE, "PYTHONDONTWRITEBYTECODE": "1"}
-        return self.run(self.manager, [PYTHON, "-m", "workflows", *arguments], user, cwd, settings, timeout, check)
+        settings = {"PYTHONDONTWRITEBYTECODE": "1"}
+        return self.run(self.manager, [PYTHON, f"{CODE}/workflows", *arguments], user, cwd, settings, timeout, check)
 
     def cut(self, machine: Machine) -> None:
         """Take its cable out of the bridge: what it and the others send each other is lost, and nobody is told."""

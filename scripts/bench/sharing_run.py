@@ -17,9 +17,10 @@ from typing import Any
 from sharing_stats import BATCH
 from sharing_work import STUDY, Kept, regions
 
-from workflows.space import Point, Value, seed_of
-from workflows.study import Region
-from workflows.tuning import Neighbour, Observation, Shared, propose, ranked
+from regiondag.study.model import Region
+from regiondag.study.space import Point, Value, seed_of
+from regiondag.tuning.propose import propose, rank_trials
+from regiondag.tuning.sharing import Neighbour, Observation, Shared
 
 OFF = "off"
 Histories = dict[str, list[Observation]]
@@ -73,7 +74,7 @@ def asked(countries: Sequence[Region], number: int, histories: Histories, seed: 
 def winner(countries: Sequence[Region], number: int, histories: Histories, seed: int, rule: str) -> Point | None:
     """Return the point with which country `number` would train its last model; None where all diverged."""
     region, history = countries[number], histories[countries[number].slug]
-    order = ranked(
+    order = rank_trials(
         replace(region.search, winner=rule), history, seed_of(seed, region.slug, "winner"), others(number, histories)
     )
     return history[order[0]].point if order else None

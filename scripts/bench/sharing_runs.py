@@ -17,8 +17,8 @@ from sharing_work import digest, make_study, stamp
 FOLDER = Path(__file__).resolve().parent
 OUR_SOURCES = (
     "workflows/tuning/**/*.py",
-    "workflows/space.py",
-    "workflows/constraints.py",
+    "workflows/study/space.py",
+    "workflows/study/constraints.py",
     "scripts/bench/sharing_run.py",
     "scripts/bench/sharing_stats.py",
     "scripts/bench/sharing_work.py",

@@ -19,13 +19,15 @@ from typing import Any
 import harness
 from sharing_stats import BATCH
 
-from nnlib import DivergedError, Network, Trainer
+from nnlib.api.network import Network
+from nnlib.api.trainer import Trainer
 from nnlib.contract import TrainSettings
-from nnlib.importer import import_purchases
-from nnlib.train import Epoch
-from workflows.config import load_config
-from workflows.space import Point, at, with_defaults
-from workflows.study import Region, Search
+from nnlib.epoch_log import Epoch
+from nnlib.errors import DivergedError
+from nnlib.importing.regions import import_purchases
+from regiondag.config.load import load_config
+from regiondag.study.model import Region, Search
+from regiondag.study.space import Point, value_at, with_defaults
 
 EXAMPLE = harness.REPOSITORY / "workflows" / "examples" / "retail"
 PROBE = "norway"  # a small country, whose training tells whether trainings are still the same
@@ -134,7 +136,7 @@ def _epochs(region: Region, point: Point) -> list[Epoch]:
 def stamp(study: Path) -> str:
     """Return a digest of what the trials' values depend on: the example, and what one training of it gives."""
     [region] = regions(study, "off", BATCH, [PROBE])
-    point = {parameter.name: at(parameter, 0.5) for parameter in region.search.space}
+    point = {parameter.name: value_at(parameter, 0.5) for parameter in region.search.space}
     epochs = [f"{epoch.loss:.6g} {epoch.value}" for epoch in _epochs(region, point)]
     files = [file.read_bytes() for file in sorted(EXAMPLE.glob("*")) if file.is_file()]
     return _digest([*files, "\n".join(epochs).encode()])

@@ -17,7 +17,7 @@ import orchestration_pool as pools
 import throughput_pool as work
 from harness import Row, finish, measure_groups, options, work_area
 
-from workflows.pool import Pool
+from regiondag.pool.pool import Pool
 
 BENCH = "throughput"
 POOL, SUITE = "bench-throughput", "trixie"

@@ -14,8 +14,8 @@ import orchestration_pool as pools
 from harness import NotMeasuredError, measure
 
 from nnlib.contract import CHECKPOINT_FILE, LOG_FILE, RESULT_FILE
-from workflows.names import ATTEMPT_SUBMIT, START_FOLDER, NodeName, RunFolder, parse_node
-from workflows.pool import Pool
+from regiondag.pool.pool import Pool
+from regiondag.run.layout import ATTEMPT_SUBMIT, START_FOLDER, NodeName, RunFolder, parse_node
 
 BROUGHT_BACK = (RESULT_FILE, LOG_FILE, CHECKPOINT_FILE)  # a job is given what it brings back, empty at first
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from nnlib.threads import Each, take_over_blas, workers
+from nnlib.util.threads import Each, take_over_blas, workers
 
 THREADS = take_over_blas()  # before NumPy
 
@@ -24,16 +24,17 @@ from train_cpu_work import (  # noqa: E402
     work_of,
 )
 
-from nnlib import batches  # noqa: E402
-from nnlib.batches import Examples  # noqa: E402
 from nnlib.contract import TrainSettings  # noqa: E402
-from nnlib.data import Csr, DataSet, Dense  # noqa: E402
-from nnlib.network import Network, create  # noqa: E402
-from nnlib.optimizers import Optimizer  # noqa: E402
-from nnlib.rows import one_hot  # noqa: E402
-from nnlib.spec import parse_network  # noqa: E402
-from nnlib.step import Step  # noqa: E402
-from nnlib.updates import Hyper  # noqa: E402
+from nnlib.cpu.optimizer import Optimizer  # noqa: E402
+from nnlib.cpu.step import Step  # noqa: E402
+from nnlib.data.rows import Csr, Dense, one_hot
+from nnlib.data.sets import DataSet  # noqa: E402
+from nnlib.model import batches  # noqa: E402
+from nnlib.model import examples as examples_module
+from nnlib.model.examples import Examples  # noqa: E402
+from nnlib.model.network import Network, create  # noqa: E402
+from nnlib.optim.hyper import Hyper  # noqa: E402
+from nnlib.spec.network import parse_network  # noqa: E402
 
 
 def main() -> None:
@@ -68,7 +69,7 @@ def training(work: Work, each: Each) -> tuple[Callable[[], float], Callable[[], 
 
 def ranking(work: Work, each: Each) -> Callable[[], float]:
     """Return what ranks the items for a batch of users; their activations are the network's input."""
-    from nnlib import predictor  # only here: it loads the libraries of files, which count in the other rows' memory
+    from nnlib.prediction import predictor
 
     users, weights = activations(work)
     seen = _rows(work)
@@ -79,7 +80,7 @@ def ranking(work: Work, each: Each) -> Callable[[], float]:
 
     def step() -> float:
         rows = np.arange(low := next(lows), low + work.batch)
-        found = list(predictor.ranked(network, examples.take(rows), 1, work.k, each, seen.take(rows).take))
+        found = list(predictor.rank(network, examples.take(rows), 1, work.k, each, seen.take(rows).take))
         return float(found[0].scores[0, 0])
 
     return step
@@ -103,8 +104,8 @@ def _network(work: Work, data: dict[str, DataSet], hidden: list[int]) -> tuple[N
     }
     if work.zero_target:
         raw["ScaledMarginalCrossEntropy"] = marginal
-    spec = batches.resolve(parse_network(raw, "bench"), data, "bench")
-    return create(spec, np.random.default_rng(1)), batches.examples_of(spec, data, "bench")
+    spec = examples_module.resolve(parse_network(raw, "bench"), data, "bench")
+    return create(spec, np.random.default_rng(1)), examples_module.examples_of(spec, data, "bench")
 
 
 def _rows(work: Work) -> Csr:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from tuner_peers import BATCH, BUDGETS
 from tuner_problems import Parameter, Point, Problem, Value
 
-from workflows.space import Choice, Integer, Real
-from workflows.study import Search
-from workflows.tuning import Neighbour, Observation, Shared, propose
+from regiondag.study.model import Search
+from regiondag.study.space import Choice, Integer, Real
+from regiondag.tuning.propose import propose
+from regiondag.tuning.sharing import Neighbour, Observation, Shared
 
 __all__ = ["Neighbour", "Observation", "Ours", "Shared", "propose", "search"]  # all that others need of workflows
 

@@ -27,7 +27,7 @@ FOLDER = Path(__file__).resolve().parent
 ENVIRONMENT = TORCH_ENVIRONMENT.with_name("bench-optuna")
 OPTUNA = "5.0.0"
 SHARED = ("numpy", "scipy", "scikit-learn")  # in the same versions there, so that the problems are the same
-OUR_SOURCES = ("workflows/tuning/**/*.py", "workflows/space.py", "workflows/constraints.py")
+OUR_SOURCES = ("workflows/tuning/**/*.py", "workflows/study/space.py", "workflows/study/constraints.py")
 TIME_LIMIT = 1800  # seconds for a run
 
 

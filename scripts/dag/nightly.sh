@@ -1,6 +1,6 @@
 #!/bin/sh
 # What the job of `regiondag update --cron` runs: nightly.sh PYTHON CODE LOG ARGUMENT...
-# Calls `regiondag update ARGUMENT...` on the access point and adds what it says to LOG. CODE: where our packages lie.
+# Calls `regiondag update ARGUMENT...` on the access point and adds what it says to LOG. CODE: the folder of our package.
 # exit: that of regiondag
 python=$1 code=$2 log=$3
 shift 3
@@ -12,8 +12,7 @@ done
 # In the embedded pool's root folder the Python outside may lack its libraries; the one there has them.
 "$python" -c 'import jinja2, netCDF4, yaml' 2>/dev/null || python=/usr/local/libexec/regiondag/python
 date '+%Y-%m-%d %H:%M:%S %Z'
-"$python" -Pc 'import sys; sys.path.append(sys.argv.pop(1)); from workflows.cli import main; sys.exit(main())' \
-    "$code" update "$@"
+"$python" "$code" update "$@"
 exit_code=$?
 echo "exit code $exit_code"
 exit $exit_code

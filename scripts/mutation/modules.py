@@ -6,64 +6,73 @@ import ast
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-PACKAGES = ("workflows", "nnlib")
+FOLDERS = {"regiondag": "workflows", "nnlib": "nnlib"}  # of the packages
 
-# Of nnlib: what computes, checks or decides, from values to values. Left out are files, devices and threads, whose
-# faults other tests play; the passes of training, which the gradient check covers, no fast test; and the loops that
-# Numba compiles, each of which must agree with its twin.
-NNLIB = (
-    "activations",
-    "batches",
-    "checker",
-    "contract",
-    "exclusion",
-    "histories",
-    "layers",
-    "losses",
-    "metrics",
-    "optimizers",
-    "purchases",
-    "ranking",
-    "rules",
-    "settings",
-    "spec",
-    "targets",
-    "texts",
-    "topology",
-    "updates",
+# What computes, checks or decides, from values to values: packages, and modules of others. Left out are files, devices
+# and threads, whose faults other tests play; the passes of training, which the gradient check covers, no fast test; and
+# the loops that Numba compiles, each of which must agree with its twin.
+CORE = (
+    "regiondag.study",
+    "regiondag.tuning",
+    "regiondag.config",
+    "regiondag.accounting.prices",
+    "regiondag.accounting.right_size",
+    "regiondag.accounting.usage",
+    "regiondag.audit.compare",
+    "regiondag.condor.events.attempts",
+    "regiondag.condor.events.text",
+    "regiondag.condor.holds",
+    "regiondag.condor.matching",
+    "regiondag.generate.plan",
+    "regiondag.node.promotion",
+    "regiondag.run.history",
+    "regiondag.run.journal",
+    "regiondag.run.layout",
+    "regiondag.run.observations",
+    "regiondag.run.region_spec",
+    "regiondag.run.region_state",
+    "regiondag.trials.query",
+    "regiondag.trials.rows",
+    "regiondag.update.crontab",
+    "regiondag.util.schema",
+    "regiondag.util.yaml_file",
+    "nnlib.contract",
+    "nnlib.cpu.optimizer",
+    "nnlib.cpu.updates",
+    "nnlib.evaluation.metrics",
+    "nnlib.importing.histories",
+    "nnlib.importing.purchases",
+    "nnlib.importing.string_ids",
+    "nnlib.model.batches",
+    "nnlib.ops",
+    "nnlib.optim",
+    "nnlib.prediction.exclusion",
+    "nnlib.spec",
+    "nnlib.training.settings",
 )
-NOT_OURS = {"workflows.tuning.skopt_method"}  # hands everything to scikit-optimize
+NOT_OURS = {"regiondag.tuning.skopt_method"}  # hands everything to scikit-optimize
 
 
 def core(root: Path) -> list[str]:
-    """Return the modules mutated by default.
-
-    Those of `workflows` come from the layers that tests/test_layers.py holds them to: above the contract, below render.
-    """
-    layers = _layers(root)
-    end = next(number for number, names in enumerate(layers) if "render" in names)
-    names = [f"workflows.{name}" for layer in layers[1:end] for name in sorted(layer)]
-    inside = {name: _below(root, name) for name in names}
-    found = [module for name in names for module in inside[name] or [name] if module not in NOT_OURS]
-    return [*found, *(f"nnlib.{name}" for name in NNLIB)]
+    """Return the modules mutated by default."""
+    found = (module for name in CORE for module in _inside(root, name) or [name])
+    return [module for module in found if module not in NOT_OURS]
 
 
-def _layers(root: Path) -> list[set[str]]:
-    tree = ast.parse((root / "tests" / "test_layers.py").read_text(encoding="utf-8"))
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "LAYERS":
-            return list(ast.literal_eval(node.value))
-    raise LookupError("tests/test_layers.py has no LAYERS")
+def _inside(root: Path, package: str) -> list[str]:
+    folder = _place(root, package)
+    names = (path.relative_to(folder).with_suffix("").parts for path in folder.rglob("*.py") if path.stem != "__init__")
+    return sorted(".".join((package, *parts)) for parts in names)
 
 
-def _below(root: Path, package: str) -> list[str]:
-    folder = root.joinpath(*package.split("."))
-    return sorted(f"{package}.{path.stem}" for path in folder.glob("*.py") if path.stem != "__init__")
+def _place(root: Path, module: str) -> Path:
+    package, *inside = module.split(".")
+    return root.joinpath(FOLDERS.get(package, package), *inside)
 
 
 def path_of(root: Path, module: str) -> Path:
     """Return the source of a module."""
-    path = root.joinpath(*module.split("."))
+    path = _place(root, module)
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
@@ -83,12 +92,13 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def imports_of_packages(root: Path, packages: Iterable[str] = PACKAGES) -> dict[str, set[str]]:
+def imports_of_packages(root: Path, packages: Iterable[str] = tuple(FOLDERS)) -> dict[str, set[str]]:
     """Return what each module of the packages imports."""
     found = {}
     for package in packages:
-        for path in sorted((root / package).rglob("*.py")):
-            parts = path.relative_to(root).with_suffix("").parts
+        folder = _place(root, package)
+        for path in sorted(folder.rglob("*.py")):
+            parts = (package, *path.relative_to(folder).with_suffix("").parts)
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = imports(path)
     return found
 

@@ -134,7 +134,9 @@ def _test(trial: Trial, place: Path, root: Path) -> None:
         "PYTHONPATH": os.pathsep.join([str(INSIDE), str(root)]),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(place / "hypothesis"),
     }
-    if trial.module.startswith("nnlib.loops"):  # or Numba would take, and keep, code that belongs to the other source
+    if trial.module.startswith(
+        "nnlib.compiled.loops"
+    ):  # or Numba would take, and keep, code that belongs to the other source
         os.environ["NUMBA_CACHE_DIR"] = str(place / "numba")
     sys.path.insert(0, str(root))
     mutant_finder.install()

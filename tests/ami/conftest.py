@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from workflows.bake.imds import MetadataServer
+from regiondag.bake.boot.imds_server import MetadataServer
 
 FILES = Path(__file__).resolve().parents[2] / "ami/provision/files"
 PROGRAMS = FILES / "usr/local/libexec/regiondag"

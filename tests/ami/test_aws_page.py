@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workflows.cli import build_parser
+from regiondag.cli import build_parser
 
 AMI = Path(__file__).parents[2] / "ami"
 PAGE = (AMI / "aws.md").read_text()

@@ -470,7 +470,7 @@ def test_the_real_services_addresses(imds, monkeypatch):
 def test_the_token_from_moto(host, imds, monkeypatch, console, kind):
     from moto.server import ThreadedMotoServer
 
-    from workflows.aws import client
+    from regiondag.util.aws import client
 
     imds.set("meta-data/iam/security-credentials/worker", role())
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
+from regiondag.bake.boot.imds_server import MetadataServer
 from tests.ami.conftest import load
-from workflows.bake.imds import MetadataServer
 
 metadata = load("metadata")
 

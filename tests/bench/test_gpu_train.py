@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnlib.cpu import Cpu
+from nnlib.cpu.compute import Cpu
 from nnlib.gpu.compute import Gpu
 from tests.bench.conftest import BENCH
 from tests.kernels.standin import Cupy

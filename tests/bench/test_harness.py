@@ -169,8 +169,8 @@ def test_event_log_is_what_htcondor_reads(bench, tmp_path):
 
 
 def test_journals_are_what_status_reads(bench, tmp_path):
-    from workflows.journal import Journal
-    from workflows.names import RunFolder
+    from regiondag.run.journal import Journal
+    from regiondag.run.layout import RunFolder
 
     run = RunFolder(tmp_path)
     run.region("a").path.mkdir(parents=True)

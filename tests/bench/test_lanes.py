@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nnlib.contract import Status, result_from_json
-from workflows.names import NodeName
+from regiondag.run.layout import NodeName
 
 
 @pytest.fixture

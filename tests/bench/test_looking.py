@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
+from regiondag.cli import main
+from regiondag.condor import client
+from regiondag.condor.events.log import read_attempts
+from regiondag.run.layout import JOB_LOG, RunFolder
 from tests.workflows.conftest import write_study
-from workflows import condor
-from workflows.cli import main
-from workflows.eventlog import read_attempts
-from workflows.names import JOB_LOG, RunFolder
 
 
 def test_the_logs_are_htcondors_text(bench, tmp_path, capsys):
@@ -22,6 +22,6 @@ def test_the_logs_are_htcondors_text(bench, tmp_path, capsys):
     assert 0 < len(evicted) < 8 and not any(one.legs[0].kept for one in evicted)
     assert {leg.facts["gpu"] for one in attempts for leg in one.legs} == {"NVIDIA A10G"}
     for log in run.path.glob(f"regions/*/trials/*/{JOB_LOG}"):
-        events = condor.bindings(None).JobEventLog(str(log)).events(stop_after=0)
+        events = client.bindings(None).JobEventLog(str(log)).events(stop_after=0)
         assert len(list(events)) in (8, 13)
     capsys.readouterr()

@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
+from regiondag.study.space import Integer
 from tests.workflows.conftest import write_region
-from workflows.space import Integer
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import numpy as np
 from scipy import sparse
 
 from nnlib.contract import TrainSettings
-from nnlib.rules import RULES
-from nnlib.settings import rate_of
-from nnlib.updates import Hyper, NumpyUpdates, Rate, Slot
+from nnlib.cpu.updates import NumpyUpdates, Slot
+from nnlib.optim.hyper import Hyper, Rate, rate_of
+from nnlib.optim.rules import RULES
 from tests.kernels.host import run
 from tests.kernels.sparse_batch import (
     LAYER,

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nnlib.gpu.sources import source
+from nnlib.gpu.kernels import source
 from tests.kernels.cache import cached, replaced
 
 SHIM = Path(__file__).with_name("cuda_host.h")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from nnlib.batches import DENOISE, Batch, noisy
-from nnlib.gather import touched_by
-from nnlib.updates import Hyper, Rate
+from nnlib.cpu.sparse_products import touched_by
+from nnlib.model.batches import DENOISE, Batch, add_noise
+from nnlib.optim.hyper import Hyper, Rate
 
 SEED, LAYERS, LAYER = 2**32 - 3, 5, 1  # of the noise
 MISSING = np.int32(-1)
@@ -64,7 +64,7 @@ def random_input(
 def with_noise(x: sparse.csr_array, p: float, step: int) -> sparse.csr_array:
     """Return what denoising leaves of the inputs of layer LAYER."""
     spec = SimpleNamespace(denoising=p, layers=range(LAYERS))
-    return noisy(spec, Batch({LAYER: x}, {}, x.shape[0]), SEED, step).inputs[LAYER]
+    return add_noise(spec, Batch({LAYER: x}, {}, x.shape[0]), SEED, step).inputs[LAYER]
 
 
 def noise_of(p: float) -> np.ndarray | None:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nnlib.gpu.runtime import Runtime
-from tests.kernels.host import compiled
+from tests.kernels.library import compiled
 
 GUARD, FILL = 256, 0xA5
 

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nnlib import backward
-from nnlib.activations import ROWWISE, activate, dropout_constants, dropped
-from nnlib.architecture import Activation, Layer, LayerKind, Sparseness
-from nnlib.batches import DROPOUT, stream
+from nnlib.cpu import backward
+from nnlib.model.batches import DROPOUT, generator_for
+from nnlib.ops.activations import ROWWISE, activate, apply_dropout, dropout_constants
+from nnlib.spec.types import Activation, Layer, LayerKind, Sparseness
 from tests.kernels.host import poisoned, run
 
 EPSILON = float(np.finfo(np.float32).eps)
@@ -34,7 +34,7 @@ def unit_of(layer: Layer) -> np.ndarray:
 
 
 def kept(shape: tuple[int, int], p: float) -> np.ndarray:
-    return stream(SEED, DROPOUT, STEP * LAYERS + LAYER).random(shape, np.float32) >= p
+    return generator_for(SEED, DROPOUT, STEP * LAYERS + LAYER).random(shape, np.float32) >= p
 
 
 def activated(layer: Layer, z: np.ndarray) -> np.ndarray:
@@ -86,7 +86,7 @@ def test_dropout_draws_what_numpy_draws(kind):
         z = misaligned(random.normal(0, 2, (b, n)).astype(np.float32), number % 4)
         a, out, _ = forward(layer, z, out=poisoned((b, n)), grid=1 + number)
         np.testing.assert_array_equal(a, forward(layer, z)[0])
-        wanted = dropped(layer, a, kept((b, n), layer.dropout))
+        wanted = apply_dropout(layer, a, kept((b, n), layer.dropout))
         np.testing.assert_array_equal(out, wanted)
         args = [a, poisoned((b, n)), np.int64(a.size), unit_of(layer), *NOISE]
         np.testing.assert_array_equal(run("activation", "dropout", (1 + number,), args)[0], wanted)
@@ -97,7 +97,7 @@ def test_dropout_of_a_dense_input():
     a = np.random.default_rng(2).normal(size=(4, 70)).astype(np.float32)
     args = [a, poisoned((4, 70)), np.int64(280), unit_of(layer), *NOISE]
     np.testing.assert_array_equal(
-        run("activation", "dropout", (1,), args)[0], dropped(layer, a, kept((4, 70), layer.dropout))
+        run("activation", "dropout", (1,), args)[0], apply_dropout(layer, a, kept((4, 70), layer.dropout))
     )
 
 
@@ -122,7 +122,7 @@ def check_backward(layer, shape, compat, rule, offset):
     delta, z = random.normal(size=(2, *shape)).astype(np.float32)
     keep = kept(shape, layer.dropout) if layer.dropout else None
     a = activated(layer, z)
-    out = a if keep is None else dropped(layer, a, keep)
+    out = a if keep is None else apply_dropout(layer, a, keep)
     unmasked = compat and keep is not None
     wide = [array.astype(np.float64) for array in (delta, a, out)]
     penalty = penalty_of(rule, wide[2 if unmasked else 1]).astype(np.float32) if rule.beta else None

@@ -1,12 +1,12 @@
-"""Batch normalization as nnlib/batchnorm.py has it; sums agree up to the rounding of another order."""
+"""Batch normalization as nnlib/cpu/batch_norm.py has it; sums agree up to the rounding of another order."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from nnlib import batchnorm
-from nnlib.network import BatchNorm
+from nnlib.cpu import batch_norm
+from nnlib.model.network import BatchNorm
 from tests.kernels.host import poisoned, run
 
 EPSILON = float(np.finfo(np.float32).eps)
@@ -37,7 +37,7 @@ def assert_within(found: np.ndarray, wanted: np.ndarray, tolerance: np.ndarray |
 def test_forward(random, b, n):
     z, norm = random.normal(3, 2, (b, n)).astype(np.float32), norm_of(random, n)
     twin = in_double(norm)
-    normed, out = batchnorm.forward(twin, z.astype(np.float64))
+    normed, out = batch_norm.forward(twin, z.astype(np.float64))
     arrays = [z, poisoned((b, n)), poisoned(n), norm.scale, norm.bias, norm.mean, norm.variance]
     found = run("batchnorm", "batch_norm", (-(-n // 32),), [*arrays, np.int32(b), np.int32(n)])
     # z - mean is as wrong as the largest sum of its column, however close to the mean it is.
@@ -55,7 +55,7 @@ def test_one_example_is_its_own_mean(random):
     z, norm = random.normal(3, 2, (1, 40)).astype(np.float32), norm_of(random, 40)
     args = [z, poisoned((1, 40)), poisoned(40), norm.scale, norm.bias, norm.mean, norm.variance]
     twin = norm.copy()
-    normed, out = batchnorm.forward(twin, z.copy())
+    normed, out = batch_norm.forward(twin, z.copy())
     found = run("batchnorm", "batch_norm", (2,), [*args, np.int32(1), np.int32(40)])
     for mine, its in zip(found, (out, normed.normal, normed.inverse, twin.mean, twin.variance), strict=True):
         np.testing.assert_array_equal(mine, its)
@@ -74,7 +74,7 @@ def test_inference_to_the_bit(random, b, n, grid):
     ld = n + 3
     z, norm = random.normal(3, 2, (b, ld)).astype(np.float32), norm_of(random, n)
     wanted = z.copy()
-    wanted[:, :n] = batchnorm.inference(norm, z[:, :n].copy())
+    wanted[:, :n] = batch_norm.inference(norm, z[:, :n].copy())
     args = [z, norm.scale, norm.bias, norm.mean, norm.variance, np.int32(b), np.int32(n), np.int32(ld)]
     np.testing.assert_array_equal(run("batchnorm", "batch_norm_inference", (grid,), args)[0], wanted)
 
@@ -90,8 +90,8 @@ def test_backward(random, b, n):
     d, x = delta.astype(np.float64), normal.astype(np.float64)
     size, size_normal = np.abs(d).sum(axis=0), np.abs(d * x).sum(axis=0)
     if b:
-        normed = batchnorm.Normed(x, inverse.astype(np.float64))
-        wanted = batchnorm.backward(in_double(norm), normed, d)
+        normed = batch_norm.Normed(x, inverse.astype(np.float64))
+        wanted = batch_norm.backward(in_double(norm), normed, d)
         tolerance = 16 * EPSILON * (np.abs(d) + size / b + np.abs(x) * size_normal / b) * norm.scale * inverse
         assert_within(below, wanted[0], tolerance)
     else:

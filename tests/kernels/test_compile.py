@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nnlib.gpu.sources import FAMILIES, OPTIONS, source
+from nnlib.gpu.kernels import FAMILIES, OPTIONS, source
 from tests.kernels import nvrtc
-from tests.kernels.host import signatures
+from tests.kernels.library import signatures
 
 KEPT = Path(__file__).parents[2] / "scripts" / "bench" / "results" / "kernels.json"
 MOST_SHARED = 48 << 10  # bytes of a block that any GPU has without being asked

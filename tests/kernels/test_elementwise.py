@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from nnlib.gpu.sources import source
-from tests.kernels.host import poisoned, run, signatures
+from nnlib.gpu.kernels import source
+from tests.kernels.host import poisoned, run
+from tests.kernels.library import signatures
 
 SIZES = [0, 1, 3, 4, 31, 32, 33, 1025, 100003]
 GRIDS = [(1,), (3,)]

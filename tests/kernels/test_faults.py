@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnlib.gpu.sources import source
-from tests.kernels.host import Library, compiled, family, poisoned, run
+from nnlib.gpu.kernels import source
+from tests.kernels.host import poisoned, run
+from tests.kernels.library import Library, compiled, family
 
 
 def random(*shape: int) -> np.ndarray:

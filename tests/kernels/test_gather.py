@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from nnlib.batches import stream
-from tests.kernels.host import compiled, poisoned, run
+from nnlib.model.batches import generator_for
+from tests.kernels.host import poisoned, run
+from tests.kernels.library import compiled
 from tests.kernels.sparse_batch import (
     LAYER,
     LAYERS,
@@ -181,4 +182,6 @@ def test_philox_is_the_stream_of_a_step(seed, purpose, number):
     text = (KERNELS / "random.cuh").read_text(encoding="utf-8").replace("#pragma once\n", "") + NUMBERS
     at = np.arange(300, dtype=np.uint64)
     args = [np.uint64(seed << 8 | purpose), np.uint64(number), at, poisoned(300), np.int32(300)]
-    same_bits(run(compiled(text), "numbers", (2,), args)[0], stream(seed, purpose, number).random(300, np.float32))
+    same_bits(
+        run(compiled(text), "numbers", (2,), args)[0], generator_for(seed, purpose, number).random(300, np.float32)
+    )

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.kernels.host import KernelError, compiled, poisoned, run, signatures
-from tests.kernels.library import Parameter
+from tests.kernels.host import poisoned, run
+from tests.kernels.library import KernelError, Parameter, compiled, signatures
 
 PORTABLE = ("-DCUDA_HOST_UCONTEXT",)
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nnlib import backward, optimizers
-from nnlib.architecture import Activation, Layer, LayerKind, Sparseness
+from nnlib.cpu import backward, optimizer
 from nnlib.gpu.updates import CHUNK
-from nnlib.network import Layout
+from nnlib.model.network import Layout
+from nnlib.spec.types import Activation, Layer, LayerKind, Sparseness
 from tests.kernels.host import poisoned, run
 
 EPSILON = float(np.finfo(np.float32).eps)
@@ -54,10 +54,10 @@ def test_delta_of_extreme_rows(row):
 
 
 def weights_limited(monkeypatch: pytest.MonkeyPatch, w: np.ndarray, layout: Layout, limit: float) -> np.ndarray:
-    monkeypatch.setattr(optimizers, "layout_of", lambda spec, edge: layout)
-    monkeypatch.setattr(optimizers, "units", lambda spec, layer: 1)
+    monkeypatch.setattr(optimizer, "layout_of", lambda spec, edge: layout)
+    monkeypatch.setattr(optimizer, "units", lambda spec, layer: 1)
     wanted = w.astype(np.float64)
-    optimizers._limit(None, SimpleNamespace(source=0), wanted, limit)
+    optimizer._limit(None, SimpleNamespace(source=0), wanted, limit)
     return wanted
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from nnlib.activations import ROWWISE
-from nnlib.architecture import Activation, Boost, ErrorFunction, Marginal, NetworkSpec
-from nnlib.losses import CROSS_ENTROPIES, MARGINS, Error, block_error, error_of, softmax_normalizer, softmax_part
-from nnlib.targets import Targets, targets_of
-from nnlib.topology import OUTPUTS
+from nnlib.ops.activations import ROWWISE
+from nnlib.ops.losses import CROSS_ENTROPIES, MARGINS, Error, block_error, error_of, softmax_normalizer, softmax_part
+from nnlib.ops.targets import Targets, targets_of
+from nnlib.spec.topology import OUTPUTS
+from nnlib.spec.types import Activation, Boost, ErrorFunction, Marginal, NetworkSpec
 from tests.kernels.host import poisoned, run
 from tests.kernels.test_activation import EPSILON, KINDS, NOISE, kept, layer_of, unit_of
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnlib.rules import RULES
-from nnlib.updates import Hyper
+from nnlib.optim.hyper import Hyper
+from nnlib.optim.rules import RULES
 from tests.kernels.late_rows import ALL_RULES, WARM, Store, floats, once_touched, pause, rate
 from tests.kernels.sparse_batch import same_bits
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnlib.activations import SMALLEST_SUM, activate, rowwise_sum, through
-from nnlib.architecture import Activation
-from nnlib.losses import softmax_normalizer, softmax_part
+from nnlib.ops.activations import SMALLEST_SUM, activate, activation_gradient, rowwise_sum
+from nnlib.ops.losses import softmax_normalizer, softmax_part
+from nnlib.spec.types import Activation
 from tests.kernels.host import poisoned, run
 from tests.kernels.test_activation import EPSILON, KINDS, layer_of
 
@@ -144,7 +144,7 @@ def test_backward(kind, b, n):
     total = None if kind is Activation.SOFTMAX else rowwise_sum(layer, z)
     a = activate(layer, z.copy())
     least = None if total is None else np.where(total > np.float32(SMALLEST_SUM), total, SMALLEST_SUM)
-    wanted = through(layer, delta.astype(np.float64), a.astype(np.float64), least)
+    wanted = activation_gradient(layer, delta.astype(np.float64), a.astype(np.float64), least)
     found = backward(kind, delta, a, None if total is None else total[:, 0].copy(), gap=n % 3)
     # delta and its mean cancel
     mean = (np.abs(delta) * np.abs(a)).sum(axis=1, keepdims=True)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnlib import ranking
-from nnlib.data import Csr, from_rows
+from nnlib.data.rows import Csr, from_rows
+from nnlib.ops import ranking
 from tests.kernels.host import poisoned, run
 
 INFINITY = np.float32(np.inf)

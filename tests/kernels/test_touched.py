@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnlib.rules import RULES
-from nnlib.updates import Hyper
+from nnlib.optim.hyper import Hyper
+from nnlib.optim.rules import RULES
 from tests.kernels.host import run
 from tests.kernels.late_rows import ALL_RULES, Store, floats
 from tests.kernels.sparse_batch import gradient_of, hyper_numbers, random_input, same_bits, stepped

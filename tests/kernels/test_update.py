@@ -1,4 +1,4 @@
-"""Update rules of whole arrays: the bits of nnlib.updates.NumpyUpdates."""
+"""Update rules of whole arrays: the bits of nnlib.cpu.updates.NumpyUpdates."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnlib.rules import RULES
-from nnlib.updates import Hyper, NumpyUpdates, Slot
+from nnlib.cpu.updates import NumpyUpdates, Slot
+from nnlib.optim.hyper import Hyper
+from nnlib.optim.rules import RULES
 from tests.kernels.host import run
 from tests.kernels.sparse_batch import hyper_numbers, paces, same_bits, stepped
 

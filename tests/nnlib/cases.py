@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from nnlib.architecture import Activation, ErrorFunction
-from nnlib.data import DataSet, as_data_set
-from nnlib.topology import OUTPUTS
+from nnlib.data.sets import DataSet, as_data_set
+from nnlib.spec.topology import OUTPUTS
+from nnlib.spec.types import Activation, ErrorFunction
 
 EXAMPLES, INPUTS, TARGETS = 7, 9, 6
 KINDS = ("sparse boolean", "sparse analog", "dense")

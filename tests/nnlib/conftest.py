@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from nnlib_samples import NETWORK, clustered
 
-from nnlib import gather, optimizers, output, ranking
 from nnlib.contract import Metric, Role, TrainSettings, Trial, sha256_of, trial_to_json
-from nnlib.datafile import write_data
+from nnlib.cpu import optimizer, output, sparse_products
+from nnlib.data.file import write_data
+from nnlib.ops import ranking
 
 
 @pytest.fixture
@@ -24,8 +25,8 @@ def use_backend(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     def use(name: str) -> None:
         if name == "numba":
             pytest.importorskip("numba")
-        loops = importlib.import_module("nnlib.loops") if name == "numba" else None
-        for module in (gather, optimizers, output, ranking):
+        loops = importlib.import_module("nnlib.compiled.loops") if name == "numba" else None
+        for module in (sparse_products, optimizer, output, ranking):
             monkeypatch.setattr(module, "LOOPS", loops)
 
     return use

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from nnlib import batches
-from nnlib import network as net
-from nnlib.batches import Batch
-from nnlib.data import Csr, Data, DataSet, as_data_set, from_rows
-from nnlib.network import Network
-from nnlib.spec import parse_network
+from nnlib.data.rows import Csr, from_rows
+from nnlib.data.sets import Data, DataSet, as_data_set
+from nnlib.model import batches
+from nnlib.model import examples as examples_module
+from nnlib.model import network as net
+from nnlib.model.batches import Batch
+from nnlib.model.network import Network
+from nnlib.spec.network import parse_network
 
 ITEMS = 40
 
@@ -69,8 +71,8 @@ def network_of(
     raw: dict[str, Any], sets: dict[str, DataSet], dtype: Any = np.float32, compat: bool = False, seed: int = 1
 ) -> Network:
     """A network of the sizes of its data, with biases that are not all the same."""
-    spec = batches.resolve(parse_network(raw, "n", compat), sets, "d")
-    network = net.create(spec, batches.stream(seed, batches.WEIGHTS), dtype)
+    spec = examples_module.resolve(parse_network(raw, "n", compat), sets, "d")
+    network = net.create(spec, batches.generator_for(seed, batches.WEIGHTS), dtype)
     random = np.random.default_rng(seed)
     for bias in network.biases:
         bias += random.normal(scale=0.3, size=bias.shape).astype(dtype)
@@ -79,7 +81,7 @@ def network_of(
 
 def batch_of(network: Network, sets: dict[str, DataSet]) -> Batch:
     """All examples as one batch."""
-    examples = batches.examples_of(network.spec, sets, "d")
+    examples = examples_module.examples_of(network.spec, sets, "d")
     return batches.batch_of(network.spec, examples, np.arange(examples.count), network.dtype)
 
 

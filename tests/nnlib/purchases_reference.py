@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nnlib.histories import PARTS
+from nnlib.importing.histories import PARTS
 
 History = Mapping[str, Mapping[str, list[str]]]  # region -> customer -> items, oldest first
 

@@ -5,8 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 
-from nnlib.activations import ROWWISE, activate, derivative, dropped, dropped_derivative, rowwise_sum, through
-from nnlib.architecture import Activation, Layer, LayerKind
+from nnlib.ops.activations import (
+    ROWWISE,
+    activate,
+    activation_gradient,
+    apply_dropout,
+    derivative,
+    dropout_derivative,
+    rowwise_sum,
+)
+from nnlib.spec.types import Activation, Layer, LayerKind
 
 FORMULAS = {
     Activation.SIGMOID: lambda z: 1 / (1 + np.exp(-z)),
@@ -53,7 +61,7 @@ def test_derivatives_are_the_numerical_ones(kind):
         step[place] = 1e-6
         wanted[place] = (delta * (FORMULAS[kind](z + step) - FORMULAS[kind](z - step))).sum() / 2e-6
     total = rowwise_sum(layer, z) if kind in ROWWISE else None
-    np.testing.assert_allclose(through(layer, delta.copy(), FORMULAS[kind](z), total), wanted, atol=1e-8)
+    np.testing.assert_allclose(activation_gradient(layer, delta.copy(), FORMULAS[kind](z), total), wanted, atol=1e-8)
 
 
 @EVERY
@@ -63,7 +71,7 @@ def test_sums_far_out_stay_finite(kind, size):
     total = rowwise_sum(layer, z)
     with np.errstate(all="ignore"):
         a = activate(layer, z)
-        delta = through(layer, np.ones_like(a), a.copy(), total)
+        delta = activation_gradient(layer, np.ones_like(a), a.copy(), total)
     assert np.isfinite(a).all()
     assert np.isfinite(delta[:2]).all()
 
@@ -82,23 +90,23 @@ def test_nan_stays_nan(kind):
 def test_dropout_scales_what_it_keeps():
     a, keep = np.array([[2.0, -4.0, 1.0]]), np.array([[True, False, True]])
     layer = layer_of(Activation.TANH, 0.2)
-    np.testing.assert_allclose(dropped(layer, a, keep), [[2.5, 0, 1.25]])
-    np.testing.assert_allclose(dropped_derivative(layer, keep, a.dtype), [[1.25, 0, 1.25]])
+    np.testing.assert_allclose(apply_dropout(layer, a, keep), [[2.5, 0, 1.25]])
+    np.testing.assert_allclose(dropout_derivative(layer, keep, a.dtype), [[1.25, 0, 1.25]])
     layer = layer_of(Activation.SIGMOID, 0.2)
-    np.testing.assert_allclose(dropped(layer, a, keep), [[2, 0.5, 1]])
-    np.testing.assert_allclose(dropped_derivative(layer, keep, a.dtype), [[1, 0, 1]])
+    np.testing.assert_allclose(apply_dropout(layer, a, keep), [[2, 0.5, 1]])
+    np.testing.assert_allclose(dropout_derivative(layer, keep, a.dtype), [[1, 0, 1]])
     layer = dataclasses.replace(layer, kind=LayerKind.INPUT)
-    np.testing.assert_allclose(dropped(layer, a, keep), [[2.5, 0, 1.25]])
+    np.testing.assert_allclose(apply_dropout(layer, a, keep), [[2.5, 0, 1.25]])
 
 
 @pytest.mark.parametrize("kind", [Activation.ELU, Activation.SELU])
 def test_alpha_dropout_keeps_mean_and_variance(kind):
     layer, a = layer_of(kind, 0.3), np.random.default_rng(2).normal(size=(2, 5000))
     a = (a - a.mean()) / a.std()
-    kept, lost = dropped(layer, a, np.ones(a.shape, bool)), dropped(layer, a, np.zeros(a.shape, bool))
+    kept, lost = apply_dropout(layer, a, np.ones(a.shape, bool)), apply_dropout(layer, a, np.zeros(a.shape, bool))
     assert np.unique(lost).size == 1
     low = -1.5 * (1.1 if kind is Activation.SELU else 1)
-    scale = dropped_derivative(layer, np.ones((1, 1), bool), a.dtype)[0, 0]
+    scale = dropout_derivative(layer, np.ones((1, 1), bool), a.dtype)[0, 0]
     np.testing.assert_allclose(lost[0, 0] - kept, scale * (low - a))
     mean = 0.7 * kept.mean() + 0.3 * lost.mean()
     assert mean == pytest.approx(0, abs=1e-12)
@@ -117,4 +125,4 @@ def test_shares_of_a_small_sum_are_those_of_a_large_one_and_of_zeros_zero(kind, 
     z = np.array([[1e-20, -3e-20, 0], [1e20, -3e20, 0], [0, 0, 0]])
     layer, total = layer_of(kind), rowwise_sum(layer_of(kind), z)
     np.testing.assert_allclose(activate(layer, z.copy()), [wanted, wanted, [0, 0, 0]], rtol=1e-14)
-    assert not through(layer, np.ones_like(z), np.zeros_like(z), total)[2].any()
+    assert not activation_gradient(layer, np.ones_like(z), np.zeros_like(z), total)[2].any()

@@ -14,13 +14,16 @@ from nnlib_samples import ITEMS, clustered
 from scipy import sparse
 
 import nnlib
-from nnlib import DataError, DivergedError, Network, NnlibError, Predictor, Trainer
-from nnlib.checkpoint import Checkpoints
+from nnlib.api.network import Network
+from nnlib.api.predictor import Predictor
+from nnlib.api.trainer import Trainer
 from nnlib.contract import TrainSettings
-from nnlib.data import Data, DataSet
-from nnlib.datafile import write_data
-from nnlib.fitting import Kept
-from nnlib.train import Training
+from nnlib.data.file import write_data
+from nnlib.data.sets import Data, DataSet
+from nnlib.errors import DataError, DivergedError, NnlibError
+from nnlib.training.checkpoint import Checkpoints
+from nnlib.training.fit import Kept
+from nnlib.training.loop import Training
 
 RAW: dict[str, Any] = {
     "Name": "small",
@@ -395,8 +398,8 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(tmp_path,
         raise OSError(28, "the disk is full", str(path))
 
     trainer = Trainer(small(), **QUICK | {"epochs": 2}, checkpoint=tmp_path)
-    monkeypatch.setattr("nnlib.fitting.keeper_of", lambda task, folder, stop: Kept(folder, "", stop, 0.0))
-    monkeypatch.setattr("nnlib.netcdf.write", full)
+    monkeypatch.setattr("nnlib.training.fit.keeper_of", lambda task, folder, stop: Kept(folder, "", stop, 0.0))
+    monkeypatch.setattr("nnlib.util.netcdf.write", full)
     trainer.fit(*data)
     assert len(trainer.history) == 2
     assert "no checkpoint written, the training goes on: " in capsys.readouterr().err

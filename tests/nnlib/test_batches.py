@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 from nnlib_samples import batch_of, network_of, random_matrix, sets_of
 
-from nnlib import batches
-from nnlib.batches import batches_of, epoch_order, examples_of, noisy, resolve, stream
-from nnlib.checker import SpecError
-from nnlib.data import Csr, DataSet, Dense
-from nnlib.datafile import BLOCK
+from nnlib.data.file import BLOCK
+from nnlib.data.rows import Csr, Dense
+from nnlib.data.sets import DataSet
+from nnlib.data.stream import KEPT_BLOCKS
 from nnlib.errors import DataError
-from nnlib.spec import parse_network
-from nnlib.stream import KEPT_BLOCKS
+from nnlib.model import batches
+from nnlib.model.batches import add_noise, batches_of, epoch_order, generator_for
+from nnlib.model.examples import examples_of, resolve
+from nnlib.spec.json_section import SpecError
+from nnlib.spec.network import parse_network
 
 INPUT = {"Name": "I", "N": "auto", "DataSet": "x"}
 OUTPUT = {"Kind": "Output", "Name": "O", "N": "auto", "DataSet": "y"}
@@ -22,9 +24,9 @@ RAW = {"Layers": [INPUT, {"Name": "H", "N": 3}, OUTPUT]}
 
 def test_streams_have_nothing_in_common():
     keys = [(1, 0, 0), (1, 1, 0), (1, 0, 1), (2, 0, 0), (2**32 - 1, 4, 10**9)]
-    drawn = [tuple(stream(*key).integers(2**63, size=1000)) for key in keys]
+    drawn = [tuple(generator_for(*key).integers(2**63, size=1000)) for key in keys]
     assert len(set(sum(drawn, ()))) == 5000
-    assert drawn[2] == tuple(stream(*keys[2]).integers(2**63, size=1000))
+    assert drawn[2] == tuple(generator_for(*keys[2]).integers(2**63, size=1000))
 
 
 @pytest.mark.parametrize("count", [1, 11, 12, 13, 50, 97])
@@ -38,13 +40,13 @@ def test_every_example_comes_once_an_epoch(monkeypatch, count):
 
 
 def test_few_examples_are_permuted_as_a_whole():
-    np.testing.assert_array_equal(epoch_order(3, 5, 99, True), stream(3, batches.SHUFFLE, 5).permutation(99))
+    np.testing.assert_array_equal(epoch_order(3, 5, 99, True), generator_for(3, batches.SHUFFLE, 5).permutation(99))
 
 
 def test_how_many_are_few_is_part_of_what_a_seed_says():
     few = 16 * 4096  # another number would give the same seed another training
-    np.testing.assert_array_equal(epoch_order(3, 5, few, True), stream(3, batches.SHUFFLE, 5).permutation(few))
-    assert (epoch_order(3, 5, few + 1, True) != stream(3, batches.SHUFFLE, 5).permutation(few + 1)).any()
+    np.testing.assert_array_equal(epoch_order(3, 5, few, True), generator_for(3, batches.SHUFFLE, 5).permutation(few))
+    assert (epoch_order(3, 5, few + 1, True) != generator_for(3, batches.SHUFFLE, 5).permutation(few + 1)).any()
 
 
 def test_many_examples_are_mixed_within_a_few_blocks(monkeypatch):
@@ -80,7 +82,7 @@ def test_denoising_drops_entries_and_scales_the_others():
     raw = {"Denoising": {"p": 0.25}, "Layers": [*inputs, {"N": 2, "Source": ["x", "z", "d"]}, OUTPUT]}
     network = network_of(raw, sets)
     batch = batch_of(network, sets)
-    first, again, other = (noisy(network.spec, batch, 1, step).inputs for step in (5, 5, 6))
+    first, again, other = (add_noise(network.spec, batch, 1, step).inputs for step in (5, 5, 6))
     for n in (0, 1):
         whole, kept = batch.inputs[n], first[n]
         assert kept.nnz / whole.nnz == pytest.approx(0.75, abs=0.03)
@@ -89,10 +91,10 @@ def test_denoising_drops_entries_and_scales_the_others():
         assert (kept != again[n]).nnz == 0
         assert (kept != other[n]).nnz > 0
     assert first[2] is batch.inputs[2]
-    drawn = [stream(1, batches.DENOISE, 5 * 5 + n).random(9) for n in (0, 1)]
+    drawn = [generator_for(1, batches.DENOISE, 5 * 5 + n).random(9) for n in (0, 1)]
     assert not np.array_equal(*drawn)
     plain = dataclasses.replace(network.spec, denoising=0.0)
-    assert noisy(plain, batch, 1, 5) is batch
+    assert add_noise(plain, batch, 1, 5) is batch
 
 
 def test_sizes_and_sparseness_come_from_the_data():
@@ -225,9 +227,9 @@ def test_every_layer_has_its_own_noise_in_every_step():
     network = network_of(raw, sets)
     batch = batch_of(network, sets)
     for step in (1, 2, 7):
-        found = noisy(network.spec, batch, 3, step).inputs
+        found = add_noise(network.spec, batch, 3, step).inputs
         for n in (0, 1):
-            keep = stream(3, batches.DENOISE, 4 * step + n).random(4, np.float32) >= 0.5
+            keep = generator_for(3, batches.DENOISE, 4 * step + n).random(4, np.float32) >= 0.5
             np.testing.assert_array_equal(found[n].data, np.array([2, 4, 6, 8])[keep])
             np.testing.assert_array_equal(found[n].indices, np.array([2, 0, 2, 1])[keep])
             np.testing.assert_array_equal(np.diff(found[n].indptr), [0, keep[:3].sum(), keep[3]])

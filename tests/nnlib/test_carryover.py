@@ -6,17 +6,20 @@ import numpy as np
 import pytest
 from nnlib_samples import random_rows
 
-from nnlib import metrics
-from nnlib import network as net
-from nnlib.architecture import LayerKind
-from nnlib.batches import Examples
-from nnlib.carryover import Units, carried
-from nnlib.data import DataSet, Dense, from_rows
+from nnlib.cpu import evaluator
+from nnlib.data.rows import Dense, from_rows
+from nnlib.data.sets import DataSet
+from nnlib.data.units import Units
 from nnlib.errors import DataError
-from nnlib.metrics import Part
-from nnlib.modelfile import Model
-from nnlib.ranking import top
-from nnlib.spec import parse_network
+from nnlib.evaluation import metrics
+from nnlib.evaluation.metrics import RankedExamples
+from nnlib.model import network as net
+from nnlib.model.examples import Examples
+from nnlib.model.file import Model
+from nnlib.model.remap_units import remap_units
+from nnlib.ops.ranking import top
+from nnlib.spec.network import parse_network
+from nnlib.spec.types import LayerKind
 
 OLD = tuple(f"item{n:02}" for n in range(30))
 REMOVED, ADDED = set(OLD[3::7]), ("new0", "new1", "aaa")
@@ -62,7 +65,7 @@ def examples_of(network, inputs, targets=None):
 
 
 def scores(network, inputs):
-    return metrics.of_network(network)(examples_of(network, inputs))
+    return metrics.network_scorer(network)(examples_of(network, inputs))
 
 
 def later_catalogue():
@@ -88,22 +91,22 @@ def test_added_removed_and_reordered_items_do_not_change_the_metrics_of_the_comm
     removed = [n for n, name in enumerate(OLD) if name in REMOVED]
     inputs, targets = (renumbered(random_rows(40, 30, seed), OLD, new) for seed in (1, 2))
     old_inputs, old_targets = (renumbered(rows, new, OLD) for rows in (inputs, targets))
-    plain = metrics.of_network(model.network)
+    plain = metrics.network_scorer(model.network)
 
     def common(examples):
         found = plain(examples)
         found[:, removed] = -np.inf
         return found
 
-    seen = carried(model, units(new))
+    seen = remap_units(model, units(new))
     last = len(model.network.spec.layers) - 1
     ks = (1, 3, 5, 20)
     wanted = metrics.measure(
-        metrics.by_scores(common), Part(examples_of(model.network, old_inputs, old_targets), last, 0), ks
+        metrics.rank_by(common), RankedExamples(examples_of(model.network, old_inputs, old_targets), last, 0), ks
     )
     found = metrics.measure(
-        metrics.by_scores(metrics.of_network(seen.network)),
-        Part(examples_of(seen.network, inputs, targets), last, 0),
+        metrics.rank_by(metrics.network_scorer(seen.network)),
+        RankedExamples(examples_of(seen.network, inputs, targets), last, 0),
         ks,
     )
     assert found == pytest.approx(wanted, rel=1e-12)
@@ -130,27 +133,27 @@ def test_unknown_units_that_are_no_target_cost_no_loss(monkeypatch, activation, 
     inputs, targets = random_rows(40, 30, 1), random_rows(40, 30, 2)
     monkeypatch.setattr(net, "BLOCK", 7)  # whole blocks of unknown units
     model = model_of(OLD, Activation=activation, error=error)
-    wanted = metrics.mean_loss(model.network, examples_of(model.network, inputs, targets))
-    seen = carried(model, units(new))
+    wanted = evaluator.mean_loss(model.network, examples_of(model.network, inputs, targets))
+    seen = remap_units(model, units(new))
     inputs, targets = (renumbered(rows, OLD, new) for rows in (inputs, targets))
     assert seen.unscored(2, targets).size == 0
-    found = metrics.mean_loss(seen.network, examples_of(seen.network, inputs, targets))
+    found = evaluator.mean_loss(seen.network, examples_of(seen.network, inputs, targets))
     assert found == pytest.approx(wanted, rel=1e-5)
 
 
 def test_where_unknown_units_cost_something_the_loss_has_no_value():
     targets = from_rows([[0], [1]], 3)
     for settings in ({"Activation": "Linear", "error": "L2"}, {"error": "Hinge"}):
-        seen = carried(model_of(("a", "b"), **settings), units(("a", "b", "c")))
+        seen = remap_units(model_of(("a", "b"), **settings), units(("a", "b", "c")))
         assert seen.unscored(2, targets).tolist() == [2]
         assert seen.unscored(2, Dense(np.zeros((2, 3), np.float32))).tolist() == [2]
-    seen = carried(model_of(("a", "b"), Activation="Linear", error="L2"), units(("b", "a")))
+    seen = remap_units(model_of(("a", "b"), Activation="Linear", error="L2"), units(("b", "a")))
     assert seen.unscored(2, targets).size == 0
 
 
 def test_unknown_units_come_last_by_number_and_contribute_nothing():
     new = ("x", "c", "y", "a")
-    seen = carried(model_of(("a", "b", "c")), units(new))
+    seen = remap_units(model_of(("a", "b", "c")), units(new))
     found = scores(seen.network, from_rows([[1], [0, 1, 2]], 4))
     np.testing.assert_array_equal(found[0], found[1])
     ranked, legal = top(found, 4)
@@ -174,7 +177,7 @@ def test_several_inputs_and_outputs_each_by_its_own_names():
     network = net.create(parse_network(raw, "n"), np.random.default_rng(0))
     model = Model(replace(network, locked=frozenset({0})), {0: ("a", "b", "c"), 1: ("d", "e"), 3: ("a", "b", "c")})
     new = ("c", "z", "b", "a")
-    seen = carried(model, {"a": Units(4, new), "b": Units(2, ("e", "d")), "p": Units(2, ())})
+    seen = remap_units(model, {"a": Units(4, new), "b": Units(2, ("e", "d")), "p": Units(2, ())})
     assert [layer.units for layer in seen.network.spec.layers] == [4, 2, 4, 4, 4, 2]
     assert [layer.dimensions for layer in seen.network.spec.layers[:2]] == [(4,), (2,)]
     assert seen.network.locked == {0}
@@ -184,15 +187,15 @@ def test_several_inputs_and_outputs_each_by_its_own_names():
     before = Examples({0: DataSet("a", Dense(a)), 1: DataSet("b", Dense(b))})
     after = Examples({0: DataSet("a", Dense(a[:, [2, 0, 1, 0]])), 1: DataSet("b", Dense(b[:, ::-1]))})
     for output, places in ((3, [3, 2, 0]), (5, [0, 1])):
-        wanted = metrics.of_network(model.network, output)(before)
-        found = metrics.of_network(seen.network, output)(after)
+        wanted = metrics.network_scorer(model.network, output)(before)
+        found = metrics.network_scorer(seen.network, output)(after)
         np.testing.assert_allclose(found[:, places], wanted, atol=1e-6)
 
 
 def test_the_model_itself_is_left_alone():
     model = model_of(OLD)
     before = [values.copy() for _, values in model.network.arrays()]
-    carried(model, units(later_catalogue()))
+    remap_units(model, units(later_catalogue()))
     for (_, values), old in zip(model.network.arrays(), before, strict=True):
         np.testing.assert_array_equal(values, old)
 
@@ -200,7 +203,7 @@ def test_the_model_itself_is_left_alone():
 @pytest.mark.parametrize(("mine", "theirs"), [((), OLD), (OLD, ()), ((), ()), (OLD, OLD)])
 def test_the_same_width_without_names_is_the_same_numbering(mine, theirs):
     network = model_of(OLD).network
-    seen = carried(Model(network, {0: mine, 2: mine}), {name: Units(30, theirs) for name in ("input", "output")})
+    seen = remap_units(Model(network, {0: mine, 2: mine}), {name: Units(30, theirs) for name in ("input", "output")})
     assert seen.known[2].all()
     assert seen.network.spec == network.spec
     for (_, ours), (_, found) in zip(network.arrays(), seen.network.arrays(), strict=True):
@@ -222,7 +225,7 @@ def test_the_same_width_without_names_is_the_same_numbering(mine, theirs):
 def test_other_widths_without_names(mine, theirs, words):
     model = Model(model_of(OLD).network, {0: OLD, 2: mine})
     with pytest.raises(DataError, match=words):
-        carried(model, units(OLD) | {"output": Units(31, (*theirs, "x") if theirs else ())})
+        remap_units(model, units(OLD) | {"output": Units(31, (*theirs, "x") if theirs else ())})
 
 
 TO_OUTPUT = {"InputLayer": "In", "SourceInputLayer": "H", "SourceOutputLayer": "Out"}
@@ -249,16 +252,16 @@ TO_OUTPUT = {"InputLayer": "In", "SourceInputLayer": "H", "SourceOutputLayer": "
 )
 def test_networks_whose_units_cannot_move(model, words):
     with pytest.raises(DataError) as caught:
-        carried(model, units((*OLD[::-1], "x"), (*OLD, "y")))
+        remap_units(model, units((*OLD[::-1], "x"), (*OLD, "y")))
     assert words in str(caught.value)
 
 
 def test_a_data_set_that_is_missing():
     with pytest.raises(DataError, match=r'layer "Out" takes data set "output", the data have "input"'):
-        carried(model_of(OLD), {"input": Units(30, OLD)})
+        remap_units(model_of(OLD), {"input": Units(30, OLD)})
 
 
 def test_every_input_and_output_has_a_place():
-    seen = carried(model_of(OLD), units(later_catalogue()))
+    seen = remap_units(model_of(OLD), units(later_catalogue()))
     sizes = {layer.kind: layer.units for layer in seen.network.spec.layers}
     assert sizes[LayerKind.INPUT] == sizes[LayerKind.OUTPUT] == len(later_catalogue())

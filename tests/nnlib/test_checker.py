@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnlib.checker import MOST, MOST_UNITS, Problems, Section, nearest, plain, shown
+from nnlib.spec.json_section import MOST, MOST_UNITS, Problems, Section, is_plain, nearest, show
 
 
 def section(raw: dict, *keys: str, **more) -> Section:
@@ -167,7 +167,7 @@ def test_sections():
 
 def test_words():
     assert nearest("sigmod", ["Tanh", "Sigmoid"]) == ', did you mean "Sigmoid"?' and nearest("xyz", ["Tanh"]) == ""
-    assert shown("x" * 58) == '"' + "x" * 58 + '"'  # 60 characters with its quotes
-    assert shown("x" * 59) == '"' + "x" * 56 + "..." and len(shown("x" * 59)) == 60
-    assert shown("é") == '"é"'
-    assert plain("a é") and not plain("a\n") and not plain("\ud800")
+    assert show("x" * 58) == '"' + "x" * 58 + '"'  # 60 characters with its quotes
+    assert show("x" * 59) == '"' + "x" * 56 + "..." and len(show("x" * 59)) == 60
+    assert show("é") == '"é"'
+    assert is_plain("a é") and not is_plain("a\n") and not is_plain("\ud800")

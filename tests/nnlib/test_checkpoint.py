@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from nnlib_samples import bits, network_of
 from test_train import NOISY, PLAIN, SETS
 
-from nnlib import checkpoint, netcdf, train
-from nnlib.batches import examples_of
-from nnlib.checkpoint import Checkpoints
 from nnlib.contract import OPTIMIZERS, TrainSettings
-from nnlib.cpu import Cpu
+from nnlib.cpu.compute import Cpu
 from nnlib.errors import CheckpointedError, DataError, EvictedError
-from nnlib.stop import Stop
-from nnlib.threads import workers
+from nnlib.model.examples import examples_of
+from nnlib.training import checkpoint, loop
+from nnlib.training.checkpoint import Checkpoints
+from nnlib.training.stop import Stop
+from nnlib.util import netcdf
+from nnlib.util.threads import workers
 
 STEPS = 16  # four epochs of four batches
 LAST = "checkpoint.nc"
@@ -71,7 +72,7 @@ def fit(keeper=None, raw=NOISY, threads=1, validate=wavering, reported=None, **c
         reported.append((epoch.epoch, epoch.loss, epoch.value))
 
     with workers(threads) as each:
-        found = train.fit(network, examples, given, report, validate, compute=Cpu(each), keeper=keeper)
+        found = loop.fit(network, examples, given, report, validate, compute=Cpu(each), keeper=keeper)
     return bits(found.network), found.best_epoch, found.epochs, reported
 
 
@@ -309,7 +310,7 @@ def test_signals_wait_from_the_first_batch_to_the_end(tmp_path):
 
 def test_a_state_of_another_network_is_refused():
     training, other = (
-        train.Training(network, examples_of(network.spec, SETS, "d"), TrainSettings())
+        loop.Training(network, examples_of(network.spec, SETS, "d"), TrainSettings())
         for network in (network_of(NOISY, SETS), network_of(PLAIN, SETS))
     )
     with pytest.raises(DataError, match="weights2 does not fit the network"):

@@ -19,13 +19,14 @@ import numpy as np
 import pytest
 from nnlib_samples import clustered
 
-from nnlib import cli, netcdf
-from nnlib.commands import arguments
-from nnlib.data import Data, as_data_set
-from nnlib.datafile import write_data
-from nnlib.modelfile import read_model
-from nnlib.progress import counter, table
-from nnlib.stream import open_data
+from nnlib import cli
+from nnlib.commands import _arguments
+from nnlib.data.file import write_data
+from nnlib.data.sets import Data, as_data_set
+from nnlib.data.stream import open_data
+from nnlib.model.file import read_model
+from nnlib.util import netcdf
+from nnlib.util.progress import counter, table
 
 NETWORK: dict[str, Any] = {
     "Name": "small",
@@ -276,7 +277,7 @@ def test_data_that_stay_in_their_file(nnlib, model, monkeypatch):
         "evaluate model.nc valid.nc",
     ]
     loaded = [nnlib(line) for line in lines]
-    monkeypatch.setattr("nnlib.given.open_data", lambda paths: open_data(paths, limit_bytes=0, cache_bytes=1))
+    monkeypatch.setattr("nnlib.data.sources.open_data", lambda paths: open_data(paths, limit_bytes=0, cache_bytes=1))
     assert [nnlib(line)[:2] for line in lines] == [(0, out) for _, out, _ in loaded]
     before = model.read_bytes()
     assert nnlib(TRAIN)[0] == 0
@@ -478,7 +479,7 @@ def test_a_command_that_does_not_exist(nnlib):
 
 
 def test_a_bug_is_reported_as_one(nnlib, monkeypatch):
-    monkeypatch.setattr("nnlib.inspector.described", lambda path: 1 / 0)
+    monkeypatch.setattr("nnlib.inspection.contents.describe_file", lambda path: 1 / 0)
     code, _, err = nnlib("inspect train.nc")
     assert code == 1
     assert "ZeroDivisionError" in err
@@ -523,14 +524,14 @@ def test_a_training_that_is_stopped_goes_on(nnlib, model, number):
 
 
 def test_a_training_that_is_stopped_before_its_first_batch(nnlib, monkeypatch):
-    monkeypatch.setattr("nnlib.fitting.run", lambda *_: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr("nnlib.training.fit.run", lambda *_: signal.raise_signal(signal.SIGTERM))
     code, _, err = nnlib(f"{TRAIN} --checkpoint work")
     assert (code, err) == (143, "nnlib: stopped, nothing is saved\n")
 
 
 def test_a_trial_is_left_to_the_worker(nnlib, monkeypatch):
     seen = []
-    monkeypatch.setattr("nnlib.worker.train", lambda *given: seen.append(given) or 85)
+    monkeypatch.setattr("nnlib.worker.main.train", lambda *given: seen.append(given) or 85)
     assert nnlib("train --trial a/trial.json --checkpoint-every 10m")[0] == 85
     assert nnlib("train --trial a/trial.json")[0] == 85
     assert nnlib("train --trial a/trial.json --device gpu")[0] == 85
@@ -555,7 +556,7 @@ def test_a_training_that_is_stopped_without_a_checkpoint():
 
 @pytest.mark.parametrize(("text", "value"), [("90s", 90), ("5m", 300), ("2h", 7200), ("0.5m", 30)])
 def test_times(text, value):
-    assert arguments.seconds(text) == value
+    assert _arguments.seconds(text) == value
 
 
 @pytest.mark.parametrize(
@@ -563,14 +564,14 @@ def test_times(text, value):
     [("a=1", 1), ("a=0.5", 0.5), ("a=true", True), ("a=Relu", "Relu"), ("a=[1]", "[1]"), ("a=", ""), ("a=b=c", "b=c")],
 )
 def test_hyperparameters(text, value):
-    assert arguments.hyperparameter(text) == ("a", value)
+    assert _arguments.hyperparameter(text) == ("a", value)
 
 
 def test_threads_of_a_command(monkeypatch):
-    assert arguments.hold_threads(3) == 3
+    assert _arguments.hold_threads(3) == 3
     assert os.environ["OMP_NUM_THREADS"] == "1"  # BLAS itself has one
     monkeypatch.delenv("OMP_NUM_THREADS")
-    assert arguments.hold_threads(None) == len(os.sched_getaffinity(0))
+    assert _arguments.hold_threads(None) == len(os.sched_getaffinity(0))
 
 
 def test_tables_and_counters_on_a_terminal():

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from nnlib.data import Csr, Data, DataSet, Dense, as_data_set, from_rows, from_scipy, join, kind_of, one_hot
+from nnlib.data.rows import Csr, Dense, Joined, from_rows, one_hot
+from nnlib.data.sets import Data, DataSet, as_data_set, from_scipy, join, kind_of
 from nnlib.errors import DataError
-from nnlib.rows import Joined
 
 VALUES = np.array([1, 2, -3, 0.5, 4], dtype=np.float32)
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from isolation import own_process
 
-from nnlib import netcdf
-from nnlib.data import Csr, Data, DataSet, Dense, from_rows, kind_of
-from nnlib.datafile import SetSummary, begin_data, check_data_file, read_all, read_data, write_data
+from nnlib.data.file import SetSummary, begin_data, check_data_file, read_all, read_data, write_data
+from nnlib.data.rows import Csr, Dense, from_rows
+from nnlib.data.sets import Data, DataSet, kind_of
 from nnlib.errors import DataError
+from nnlib.util import netcdf
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 

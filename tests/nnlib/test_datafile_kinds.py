@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from nnlib.cli import main
-from nnlib.data import Csr, Data, DataSet, Dense, from_rows
-from nnlib.datafile import read_data, write_data
+from nnlib.data.file import read_data, write_data
+from nnlib.data.rows import Csr, Dense, from_rows
+from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError
 
 TYPES = ("UInt", "Int", "LLInt", "ULLInt", "Float", "Double", "RGB8", "RGB16", "UChar", "Char")
@@ -81,7 +82,7 @@ def test_dense_classes_become_sparse_ones(tmp_path):
 @pytest.mark.parametrize("scattered", [False, True])
 def test_ranges_may_lie_anywhere_and_overlap(tmp_path, scattered, monkeypatch):
     if scattered:
-        monkeypatch.setattr("nnlib.blocks.GAP", -100)
+        monkeypatch.setattr("nnlib.data.file_rows.GAP", -100)
     variables = sparse(start=(4, 0, 3, 1), end=(6, 2, 3, 3), units=(0, 1, 2, 3, 4, 5))
     make(tmp_path / "a.nc", {"attributes0": 3, "dataType0": 0, "width0": 6}, variables)
     rows = read_data(tmp_path / "a.nc").sets[0].rows

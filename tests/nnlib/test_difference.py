@@ -9,13 +9,14 @@ import pytest
 from nnlib_samples import clustered
 from test_predictor import made, raw_network, sets_of
 
-from nnlib import netcdf
-from nnlib.data import Csr, Data, as_data_set
-from nnlib.datafile import write_data
-from nnlib.difference import differences
+from nnlib.data.file import write_data
+from nnlib.data.rows import Csr
+from nnlib.data.sets import Data, as_data_set
 from nnlib.errors import DataError
-from nnlib.modelfile import Model, write_model
-from nnlib.network import Network
+from nnlib.inspection.diff import find_differences
+from nnlib.model.file import Model, write_model
+from nnlib.model.network import Network
+from nnlib.util import netcdf
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def files(tmp_path):
     def compare(one, other, tolerance=0.0):
         for name, content in (("a.nc", one), ("b.nc", other)):
             (write_model if isinstance(content, Model) else write_data)(tmp_path / name, content)
-        return list(differences(tmp_path / "a.nc", tmp_path / "b.nc", tolerance))
+        return list(find_differences(tmp_path / "a.nc", tmp_path / "b.nc", tolerance))
 
     return compare
 
@@ -132,4 +133,4 @@ def test_files_of_two_kinds(files, tmp_path):
         files(model(), clustered(5, 1, 6))
     netcdf.write(tmp_path / "c.nc", netcdf.Content({"x": 1}, {}))
     with pytest.raises(DataError, match=r"c.nc: neither a data nor a model file"):
-        list(differences(tmp_path / "c.nc", tmp_path / "c.nc"))
+        list(find_differences(tmp_path / "c.nc", tmp_path / "c.nc"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnlib.epochlog import Epoch, epoch_log, read_epochs
+from nnlib.epoch_log import Epoch, epoch_log, read_epochs
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 EPOCHS = st.lists(st.tuples(NUMBERS, st.none() | NUMBERS, NUMBERS, st.integers(0, 10**9)), max_size=6).map(

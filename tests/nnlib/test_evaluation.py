@@ -8,31 +8,33 @@ from nnlib_samples import clustered
 from scipy import sparse
 from test_predictor import made, raw_network, sets_of
 
-from nnlib import metrics
-from nnlib.data import DataSet, as_data_set, from_rows
+from nnlib.cpu import evaluator
+from nnlib.data.rows import from_rows
+from nnlib.data.sets import DataSet, as_data_set
 from nnlib.errors import DataError
-from nnlib.evaluation import Plan, evaluate, intervals
-from nnlib.exclusion import excluded_inputs
-from nnlib.predictor import outputs, prepared
-from nnlib.threads import workers
+from nnlib.evaluation import metrics
+from nnlib.evaluation.evaluate import EvaluationOptions, evaluate, intervals
+from nnlib.prediction.exclusion import exclude_inputs
+from nnlib.prediction.predictor import outputs, prepare
+from nnlib.util.threads import workers
 
 
 def evaluated(model, sets, plan=None, popular=None, excluded=False, **keys):
-    ready = prepared(model, sets, "data", supervised=True)
-    owned = excluded_inputs(model, ready, 2) if excluded else None
-    return evaluate(ready.network, ready.examples, 2, plan or Plan((1, 5)), owned, popular, **keys)
+    ready = prepare(model, sets, "data", supervised=True)
+    owned = exclude_inputs(model, ready, 2) if excluded else None
+    return evaluate(ready.network, ready.examples, 2, plan or EvaluationOptions((1, 5)), owned, popular, **keys)
 
 
 @pytest.mark.parametrize("excluded", [True, False])
 def test_ranking_metrics_are_those_of_training(excluded):
     sets = sets_of()
     model = made(raw_network(), sets)
-    ready = prepared(model, sets, "data", supervised=True)
-    part = metrics.Part(ready.examples, 2, 0 if excluded else None)
-    wanted = metrics.measure(metrics.by_scores(metrics.of_network(ready.network)), part, (1, 5))
+    ready = prepare(model, sets, "data", supervised=True)
+    part = metrics.RankedExamples(ready.examples, 2, 0 if excluded else None)
+    wanted = metrics.measure(metrics.rank_by(metrics.network_scorer(ready.network)), part, (1, 5))
     found = evaluated(model, sets, excluded=excluded)
     assert {name: one.value for name, one in found.metrics.items() if name != "loss"} == pytest.approx(wanted)
-    assert found.metrics["loss"].value == metrics.mean_loss(ready.network, ready.examples)
+    assert found.metrics["loss"].value == evaluator.mean_loss(ready.network, ready.examples)
     assert found.metrics["loss"].low is None
     empty = int((np.diff(sets["output"].rows.indptr) == 0).sum())
     assert (found.examples, found.with_targets, found.without_targets) == (50, 50 - empty, empty)
@@ -54,7 +56,7 @@ def test_intervals_of_many_examples_are_normal_and_repeatable(monkeypatch):
     np.testing.assert_allclose(
         [low, high], [values.mean(axis=0) - error, values.mean(axis=0) + error], atol=0.1 * error
     )
-    monkeypatch.setattr("nnlib.evaluation.NUMBERS", 4001)  # one resample at a time draws the same
+    monkeypatch.setattr("nnlib.evaluation.evaluate.NUMBERS", 4001)  # one resample at a time draws the same
     np.testing.assert_allclose(intervals(values, 2000, 1), (low, high), rtol=1e-12)
     assert intervals(values, 2000, 2)[0] != low
 
@@ -66,10 +68,10 @@ def test_threads_and_seeds():
         one = evaluated(model, sets, each=each)
     with workers(3) as each:
         assert evaluated(model, sets, each=each) == one
-    other = evaluated(model, sets, Plan((1, 5), seed=2))
+    other = evaluated(model, sets, EvaluationOptions((1, 5), seed=2))
     assert other.metrics["p@5"].value == one.metrics["p@5"].value
     assert other.metrics["p@5"].low != one.metrics["p@5"].low
-    bare = evaluated(model, sets, Plan((1, 5), resamples=0))
+    bare = evaluated(model, sets, EvaluationOptions((1, 5), resamples=0))
     assert bare.metrics["p@5"].value == one.metrics["p@5"].value
     assert bare.metrics["p@5"].low is bare.metrics["p@5"].high is None
 
@@ -79,7 +81,7 @@ def test_popularity():
     sets = {data_set.name: data_set for data_set in data.sets}
     model = made(raw_network(), sets)
     popular = DataSet("output", from_rows([[0, 0, 1], [1, 2], [1]], 40))  # 1 three times, 0 once and 2 once
-    found = evaluated(model, sets, Plan((1, 3)), popular)
+    found = evaluated(model, sets, EvaluationOptions((1, 3)), popular)
     rows = sets["output"].rows
     wanted = [set(rows.indices[a:b].tolist()) for a, b in zip(rows.indptr, rows.indptr[1:], strict=False)]
     assert found.baseline["p@1"].value == pytest.approx(np.mean([1 in row for row in wanted]))
@@ -96,7 +98,7 @@ def test_accuracy_of_classes(sparse_targets):
     sets["output"] = as_data_set("output", sparse.csr_array(one_hot) if sparse_targets else one_hot)
     for activation in ("SoftMax", "Sigmoid"):
         model = made(raw_network(activation), sets)
-        ready = prepared(model, sets, "data")
+        ready = prepare(model, sets, "data")
         best = np.concatenate(list(outputs(ready.network, ready.examples, 2))).argmax(axis=1)
         found = evaluated(model, sets).metrics
         if sparse_targets:
@@ -110,7 +112,7 @@ def test_error_of_a_regression():
     sets = {"input": sets_of()["input"]}
     sets["output"] = as_data_set("output", np.random.default_rng(3).normal(size=(50, 4)))
     model = made(raw_network("Linear"), sets)
-    ready = prepared(model, sets, "data")
+    ready = prepare(model, sets, "data")
     values = np.concatenate(list(outputs(ready.network, ready.examples, 2)))
     found = evaluated(model, sets)
     rmse = np.sqrt(((values - sets["output"].rows.values) ** 2).mean())

@@ -24,15 +24,17 @@ from cases import (
 )
 from scipy import sparse
 
-from nnlib import gradientcheck
-from nnlib import network as net
-from nnlib.architecture import Activation, ErrorFunction
-from nnlib.batches import batch_of, examples_of, resolve
-from nnlib.data import as_data_set
+from nnlib.cpu.forward import Forward
+from nnlib.data.sets import as_data_set
 from nnlib.errors import DataError, NnlibError
-from nnlib.gradientcheck import TOLERANCE, check_gradients
-from nnlib.graph import Graph
-from nnlib.spec import SpecError, parse_network
+from nnlib.model import network as net
+from nnlib.model.batches import batch_of
+from nnlib.model.examples import examples_of, resolve
+from nnlib.spec.json_section import SpecError
+from nnlib.spec.network import parse_network
+from nnlib.spec.types import Activation, ErrorFunction
+from nnlib.training import gradient_check
+from nnlib.training.gradient_check import TOLERANCE, check_gradients
 
 
 @pytest.fixture(autouse=True)
@@ -169,10 +171,10 @@ def test_sparse_inputs_are_as_dense_ones(activation, backend):
         biases = [np.zeros(net.units(spec, e.target), np.float32) for e in spec.edges]
         made = net.assemble(spec, matrices, biases, {})
         examples = examples_of(spec, data, "data")
-        batch, graph = batch_of(spec, examples, np.arange(EXAMPLES)), Graph(made)
-        probe = gradientcheck.Probe(made, examples)
+        batch, forward = batch_of(spec, examples, np.arange(EXAMPLES)), Forward(made)
+        probe = gradient_check.Probe(made, examples)
         gradients = {name: net.Network(spec, *shaped(made, probe.gradients())).matrix(n) for n, name in names(spec)}
-        found.append((graph.activations(batch.inputs, 2), probe.loss(), gradients))
+        found.append((forward.activations(batch.inputs, 2), probe.loss(), gradients))
     (one, one_loss, one_gradients), (other, other_loss, other_gradients) = found
     np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     assert one_loss == pytest.approx(other_loss, rel=1e-5)
@@ -195,15 +197,15 @@ def shaped(made, gradients):
 
 def test_a_wrong_gradient_is_found(monkeypatch):
     """The check itself is checked: a derivative that is off by a thousandth does not pass."""
-    right = gradientcheck.backward
+    right = gradient_check.backward
 
-    def wrong(graph, values, targets, sink):
-        for node in graph.nodes:
+    def wrong(forward, values, targets, sink):
+        for node in forward.nodes:
             if node.layer.name == "H":
                 values.out[node.number] *= 1.001
-        return right(graph, values, targets, sink)
+        return right(forward, values, targets, sink)
 
-    monkeypatch.setattr(gradientcheck, "backward", wrong)
+    monkeypatch.setattr(gradient_check, "backward", wrong)
     found = checked(network(), numbers("dense", INPUTS, 3), numbers("sparse boolean", TARGETS, 4))
     assert max(f.difference for f in found) > 10 * TOLERANCE
 

@@ -11,9 +11,10 @@ from isolation import own_process
 from test_datafile import any_data
 from test_datafile_kinds import make, sparse
 
-from nnlib import blocks
-from nnlib.data import Csr, Data, DataSet, Dense
-from nnlib.datafile import check_data_file, read_data, write_data
+from nnlib.data import file_rows
+from nnlib.data.file import check_data_file, read_data, write_data
+from nnlib.data.rows import Csr, Dense
+from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError
 
 # Files without texts: libhdf5 does not check sums of texts, and after several broken files it may crash on them.
@@ -111,8 +112,8 @@ def test_overlapping_ranges_take_no_more_than_there_is(tmp_path, monkeypatch):
     attributes = {"attributes0": 3, "dataType0": 0, "width0": 6}
     make(tmp_path / "a.nc", attributes, sparse(start=[0] * 999, end=[6] * 999, units=(0, 1, 2, 3, 4, 5)))
     assert read_data(tmp_path / "a.nc").sets[0].rows.nonzeros == 5994
-    monkeypatch.setattr(blocks, "SMALL", 1000)
-    monkeypatch.setattr(blocks, "available_bytes", lambda: 20_000)
+    monkeypatch.setattr(file_rows, "SMALL", 1000)
+    monkeypatch.setattr(file_rows, "available_bytes", lambda: 20_000)
     with pytest.raises(DataError, match=r"a.nc: examples 0 to 998 of 'input' would take 23.4 KiB of memory, 19.5 KiB"):
         read_data(tmp_path / "a.nc")
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from nnlib.architecture import Scheme, WeightInit
-from nnlib.initial import initial_weights
+from nnlib.model.initial_weights import initial_weights
+from nnlib.spec.types import Scheme, WeightInit
 
 
 def weights_of(scheme, scale=1.0, compat=False):

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from nnlib_samples import ITEMS, NETWORK, clustered
 
-from nnlib import backend, job
-from nnlib import network as net
-from nnlib.batches import resolve
+from nnlib.compiled import select
 from nnlib.contract import (
     Metric,
     Role,
@@ -22,12 +20,16 @@ from nnlib.contract import (
     trial_from_json,
     trial_to_json,
 )
-from nnlib.data import Csr, Data, DataSet, Dense
-from nnlib.datafile import write_data
+from nnlib.data.file import write_data
+from nnlib.data.rows import Csr, Dense
+from nnlib.data.sets import Data, DataSet
 from nnlib.errors import CheckpointedError, DataError, EvictedError, NnlibError
-from nnlib.modelfile import Model, read_model, write_model
-from nnlib.spec import parse_network, substitute
-from nnlib.stop import Stop
+from nnlib.model import network as net
+from nnlib.model.examples import resolve
+from nnlib.model.file import Model, read_model, write_model
+from nnlib.spec.network import parse_network, substitute
+from nnlib.training.stop import Stop
+from nnlib.worker import job
 
 NAMES = tuple(f"item{n}" for n in range(ITEMS))
 
@@ -52,7 +54,7 @@ def test_tune(make_trial):
     kinds = {"p", "recall", "ndcg", "map", "mrr"}
     assert set(result.metrics) == {f"{kind}@{k}" for kind in kinds for k in (3, 5, 10, 20, 100)} | {"loss"}
     assert 1 <= result.best_epoch <= result.epochs <= 6
-    assert (result.examples, result.backend) == (64, backend.NAME)
+    assert (result.examples, result.backend) == (64, select.NAME)
     log = log_of(trial)
     assert [line["epoch"] for line in log] == list(range(1, result.epochs + 1))
     assert max(line["value"] for line in log) == log[result.best_epoch - 1]["value"] == result.value
@@ -280,7 +282,7 @@ def test_a_checkpoint_of_other_data_is_not_used(stopped, capsys):
 
 
 def test_a_checkpoint_of_other_code_is_not_used(stopped, capsys, monkeypatch):
-    monkeypatch.setattr(backend, "NAME", "abacus")
+    monkeypatch.setattr(select, "NAME", "abacus")
     assert run(stopped).backend == "abacus"
     assert "checkpoint not used: checkpoint.nc: of another training" in capsys.readouterr().err
 

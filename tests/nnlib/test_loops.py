@@ -16,10 +16,10 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 import nnlib
-from nnlib.rules import RULES, Pace
+from nnlib.optim.rules import RULES, Pace
 
 pytest.importorskip("numba")
-from nnlib import loops
+from nnlib.compiled import loops
 
 BOTH = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 MARGINS = pytest.mark.parametrize("margin", [(1.0, 0.0, 1.0, 1.0), (1.0, 0.1, 1.0, 1.0), (0.9, 0.3, 30.0, 0.5)])
@@ -165,7 +165,7 @@ def test_sums_of_rows(dtype, entries):
 def test_columns_of_a_batch(lists):
     starts = np.cumsum([0, *map(len, lists)])
     indices = np.array([unit for row in lists for unit in row], np.int32)
-    first, rows, order = loops.by_column(starts, indices, 7)
+    first, rows, order = loops.to_columns(starts, indices, 7)
     found = [list(zip(rows[a:b], order[a:b], strict=True)) for a, b in itertools.pairwise(first)]
     entries = [(unit, row) for row, units in enumerate(lists) for unit in units]
     assert found == [[(row, at) for at, (u, row) in enumerate(entries) if u == unit] for unit in range(7)]
@@ -320,11 +320,11 @@ def test_two_threads_give_the_same_bits():
 def test_loops_from_a_zip(tmp_path, kept):
     """As jobs carry them; the compiled code is kept where there is a place for it."""
     package = Path(nnlib.__file__).parent
-    code = "import numpy as np; from nnlib import loops; print(loops.__file__)\n"
-    code += "print(loops.by_column(np.array([0, 2]), np.array([1, 0], np.int32), 3)[0])\n"
+    code = "import numpy as np; from nnlib.compiled import loops; print(loops.__file__)\n"
+    code += "print(loops.to_columns(np.array([0, 2]), np.array([1, 0], np.int32), 3)[0])\n"
     with zipfile.ZipFile(tmp_path / "nnlib.pyz", "w") as archive:
-        for path in package.glob("*.py"):
-            archive.write(path, f"nnlib/{path.name}")
+        for path in package.rglob("*.py"):
+            archive.write(path, f"nnlib/{path.relative_to(package)}")
         archive.writestr("__main__.py", code)
     caches = tmp_path / "caches"
     if not kept:

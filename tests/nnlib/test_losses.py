@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 from test_activations import FORMULAS, layer_of
 
-from nnlib.activations import ROWWISE, activate, dropped
-from nnlib.architecture import Activation, Boost, ErrorFunction, Layer, Marginal, NetworkSpec
-from nnlib.losses import CROSS_ENTROPIES, OPEN, Entries, Error, block_error, error_of, softmax_normalizer, softmax_part
+from nnlib.ops.activations import ROWWISE, activate, apply_dropout
+from nnlib.ops.losses import (
+    CROSS_ENTROPIES,
+    OPEN,
+    Entries,
+    Error,
+    block_error,
+    error_of,
+    softmax_normalizer,
+    softmax_part,
+)
+from nnlib.spec.types import Activation, Boost, ErrorFunction, Layer, Marginal, NetworkSpec
 
 B, N = 4, 6
 MARGIN = Marginal(one_target=0.7, zero_target=0.3, one_scale=3.0, zero_scale=0.5)
@@ -250,7 +259,7 @@ def test_dropped_outputs_have_no_delta(kind, activation):
     keep, t = np.random.default_rng(3).random((B, N)) >= 0.4, np.where(STORED, 1.0, -1.0)
     z = Z.copy()
     found = block_error(error, z, t, keep=keep)
-    a = dropped(layer, activate(layer, Z.copy()), keep)
+    a = apply_dropout(layer, activate(layer, Z.copy()), keep)
     wanted = reference(dataclasses.replace(error, layer=layer_of(Activation.LINEAR)), a, t, t != 0, None)
     assert found == pytest.approx(wanted)
     assert not z[~keep].any()

@@ -7,8 +7,8 @@ import json
 import subprocess
 import sys
 
-from nnlib.machine import LONGEST, driver_version, machine_facts
-from workflows.bundle import worker_archive
+from nnlib.util.machine import LONGEST, driver_version, machine_facts
+from regiondag.generate.bundle import worker_archive
 
 CPUINFO = "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC 7763\n\nmodel name\t: other\n"
 

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnlib import datafile
 from nnlib.cli import main
-from nnlib.data import Csr, Data, DataSet, Dense, from_rows, offsets
-from nnlib.datafile import check_data_file, read_all, read_data, write_data
+from nnlib.data import file
+from nnlib.data.file import check_data_file, read_all, read_data, write_data
+from nnlib.data.merge import merge
+from nnlib.data.rows import Csr, Dense, from_rows, offsets
+from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError
-from nnlib.merge import merge
 
 CATALOGUE = [f"i{n}" for n in range(8)]
 
@@ -81,7 +82,7 @@ def written(folder, shop_list, prefix="shop"):
 @given(st.lists(shops(), min_size=1, max_size=4), st.integers(1, 3))
 def test_the_same_examples_one_file_after_the_other(folder, shop_list, block):
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(datafile, "BLOCK", block)
+        patched.setattr(file, "BLOCK", block)
         merge(written(folder, shop_list), folder / "all.nc")
     found = read_data(folder / "all.nc")
     assert sorted(told(found)) == together(shop_list)
@@ -133,7 +134,7 @@ def test_one_file_gives_itself_and_the_same_bytes_each_time(tmp_path):
 def test_names_are_written_once(tmp_path):
     data = Data((*shop().sets, dataclasses.replace(shop().sets[0], name="output")))
     merge(written(tmp_path, [data, data]), tmp_path / "all.nc")
-    assert "indToFeature1" not in datafile.netcdf.read(tmp_path / "all.nc").variables
+    assert "indToFeature1" not in file.netcdf.read(tmp_path / "all.nc").variables
     assert read_data(tmp_path / "all.nc").sets[1].features == ("a", "b", "c")
 
 

@@ -2,12 +2,15 @@ import numpy as np
 import pytest
 from nnlib_samples import network_of, random_rows
 
-from nnlib import blockwise, metrics
-from nnlib.batches import Examples
-from nnlib.data import DataSet, Dense, from_rows
+from nnlib.cpu import evaluator
+from nnlib.data import blockwise
+from nnlib.data.rows import Dense, from_rows
+from nnlib.data.sets import DataSet
 from nnlib.errors import DataError, DivergedError
-from nnlib.metrics import Part
-from nnlib.threads import workers
+from nnlib.evaluation import metrics
+from nnlib.evaluation.metrics import RankedExamples
+from nnlib.model.examples import Examples
+from nnlib.util.threads import workers
 
 INPUT, OUTPUT = 0, 1
 RAW = {"Layers": [{"N": "auto", "DataSet": "x"}, {"N": "auto", "DataSet": "y"}]}
@@ -15,13 +18,13 @@ SCORES = np.array([0.5, 0.4, 0.7, 0.1, 0.9])
 
 
 def part_of(inputs, targets, owned=True):
-    return Part(
+    return RankedExamples(
         Examples({INPUT: DataSet("x", inputs), OUTPUT: DataSet("y", targets)}, "f"), OUTPUT, INPUT if owned else None
     )
 
 
 def always(scores):
-    return metrics.by_scores(lambda examples: np.tile(scores, (examples.count, 1)))
+    return metrics.rank_by(lambda examples: np.tile(scores, (examples.count, 1)))
 
 
 def test_the_usual_ks():
@@ -86,7 +89,7 @@ def test_targets_that_come_twice_are_one():
 
 def test_every_example_with_a_target_has_its_values():
     part = part_of(from_rows([[], [], []], 5), from_rows([[4], [], [2]], 5))
-    found = metrics.per_example(always(SCORES), part, (1,))
+    found = metrics.measure_examples(always(SCORES), part, (1,))
     assert found["p@1"].tolist() == [1, 0]
 
 
@@ -99,7 +102,7 @@ def test_batches_and_threads_do_not_matter(monkeypatch):
 
 
 def test_popularity_counts_targets():
-    score = metrics.of_popularity(from_rows([[1, 2], [2], [2, 0]], 4))
+    score = metrics.popularity_scorer(from_rows([[1, 2], [2], [2, 0]], 4))
     assert score(part_of(from_rows([[], []], 4), from_rows([[], []], 4)).examples).tolist() == [[1, 1, 3, 0]] * 2
 
 
@@ -120,18 +123,18 @@ def test_a_networks_scores_rank_as_its_outputs_do():
         x = np.zeros((20, 9))
         np.add.at(x, (np.repeat(np.arange(20), np.diff(sets["x"].rows.indptr)), sets["x"].rows.indices), 1)
         wanted = x @ network.matrix(0) + network.biases[0]
-        np.testing.assert_allclose(metrics.of_network(network)(part.examples), wanted, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(metrics.network_scorer(network)(part.examples), wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_the_loss_is_a_mean_over_examples(monkeypatch):
     sets = {"x": DataSet("x", random_rows(20, 9, 1)), "y": DataSet("y", random_rows(20, 7, 2))}
     network = network_of(RAW | {"Denoising": {"p": 0.9}}, sets, np.float64)
     examples = part_of(sets["x"].rows, sets["y"].rows).examples
-    whole = metrics.mean_loss(network, examples)
-    single = [metrics.mean_loss(network, examples.take(np.array([n]))) for n in range(20)]
+    whole = evaluator.mean_loss(network, examples)
+    single = [evaluator.mean_loss(network, examples.take(np.array([n]))) for n in range(20)]
     assert whole == pytest.approx(np.mean(single))
-    monkeypatch.setattr(metrics, "BATCH", 3)
-    assert metrics.mean_loss(network, examples) == pytest.approx(whole)
+    monkeypatch.setattr(evaluator, "BATCH", 3)
+    assert evaluator.mean_loss(network, examples) == pytest.approx(whole)
 
 
 def test_a_network_that_is_not_finite_is_told():
@@ -140,12 +143,12 @@ def test_a_network_that_is_not_finite_is_told():
     network.biases[0][3] = np.nan
     part = part_of(sets["x"].rows, sets["y"].rows, owned=False)
     with pytest.raises(DivergedError, match="an output is not a finite number; lower learning_rate"):
-        metrics.measure(metrics.by_scores(metrics.of_network(network)), part)
+        metrics.measure(metrics.rank_by(metrics.network_scorer(network)), part)
     with pytest.raises(DivergedError, match="the validation loss is nan; lower learning_rate"):
-        metrics.mean_loss(network, part.examples)
+        evaluator.mean_loss(network, part.examples)
 
 
 def test_dense_targets_cannot_be_ranked():
-    part = Part(Examples({OUTPUT: DataSet("y", Dense(np.ones((2, 3))))}, "f"), OUTPUT, None)
+    part = RankedExamples(Examples({OUTPUT: DataSet("y", Dense(np.ones((2, 3))))}, "f"), OUTPUT, None)
     with pytest.raises(DataError, match="f: data set 'y' is dense, ranking metrics need sparse targets; legal metric"):
         metrics.measure(always(np.ones(3)), part)

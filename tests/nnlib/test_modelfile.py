@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from isolation import own_process
 
-from nnlib import network as net
-from nnlib.architecture import Activation, ErrorFunction, Scheme
 from nnlib.errors import DataError
-from nnlib.inspector import described
-from nnlib.modelfile import Model, _edge_attributes, _spec, read_model, write_model
-from nnlib.modelspec import Attributes, network_attributes
-from nnlib.spec import parse_network
+from nnlib.inspection.contents import describe_file
+from nnlib.model import network as net
+from nnlib.model.file import Model, _edge_attributes, _spec, read_model, write_model
+from nnlib.model.file_attributes import Attributes, network_attributes
+from nnlib.spec.network import parse_network
+from nnlib.spec.types import Activation, ErrorFunction, Scheme
 
 RAW = {
     "Name": "m",
@@ -328,7 +328,7 @@ def test_no_flipped_bits_and_no_cut_end_crash_the_reader(tmp_path_factory, draw)
 
 def test_a_models_listing(tmp_path, model, whole):
     write_model(tmp_path / "model.nc", model)
-    assert described(tmp_path / "model.nc").splitlines() == [
+    assert describe_file(tmp_path / "model.nc").splitlines() == [
         "model 'm', ScaledMarginalCrossEntropy, region 'Åland', denoising 0.2",
         "  Input In: 5 units, data set 'gl_input' with names such as 'a'",
         "  Hidden Hidden1: 3 units, Tanh, from In, dropout 0.37",
@@ -340,7 +340,7 @@ def test_a_models_listing(tmp_path, model, whole):
         "  64 parameters",
     ]
     write_model(tmp_path / "whole.nc", whole)
-    seen = described(tmp_path / "whole.nc")
+    seen = describe_file(tmp_path / "whole.nc")
     for line in (
         "model 'whole', L2, sparseness beta 2, decay 0.01, as DSSTNE computes it",
         "  Input A: 6 units (3 x 2), data set 'a', dropout 0.1",

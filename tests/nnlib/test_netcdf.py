@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from isolation import own_process
 
-from nnlib import checkpoint, netcdf
 from nnlib.errors import DataError
+from nnlib.training import checkpoint
+from nnlib.util import netcdf
 
 KINDS = st.sampled_from(["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8"])
 LETTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
@@ -68,11 +69,11 @@ def test_what_is_written_is_read(content, first, last):
 def test_what_is_filled_part_by_part_is_what_is_written_at_once(content, step):
     kinds = {name: None if isinstance(v.values, tuple) else v.values.dtype for name, v in content.variables.items()}
     plans = {
-        name: netcdf.Plan({variable.dimension: len(variable.values)}, kinds[name])
+        name: netcdf.VariableShape({variable.dimension: len(variable.values)}, kinds[name])
         for name, variable in content.variables.items()
     }
     with tempfile.TemporaryDirectory() as folder:
-        with netcdf.filling(Path(folder, "b.nc"), content.attributes, plans) as put:
+        with netcdf.fill(Path(folder, "b.nc"), content.attributes, plans) as put:
             for name, variable in content.variables.items():
                 for first in range(0, len(variable.values), step):
                     put(name, first, variable.values[first : first + step])
@@ -121,10 +122,10 @@ def test_a_text_that_netcdf_would_cut_is_refused(tmp_path, region, texts):
     content = netcdf.Content({"region": region}, {"names": netcdf.Variable("two", texts)})
     with pytest.raises(DataError, match=r"holds a zero byte.*\((attribute region|variable names)\)"):
         netcdf.write(tmp_path / "a.nc", content)
-    plans = {"names": netcdf.Plan({"two": 2}, None)}
+    plans = {"names": netcdf.VariableShape({"two": 2}, None)}
     with (
         pytest.raises(DataError, match="holds a zero byte"),
-        netcdf.filling(tmp_path / "a.nc", content.attributes, plans) as put,
+        netcdf.fill(tmp_path / "a.nc", content.attributes, plans) as put,
     ):
         put("names", 0, texts)
     assert list(tmp_path.iterdir()) == []

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from nnlib_samples import batch_of, bits, network_of, random_matrix, sets_of
 
-from nnlib import batchnorm
-from nnlib import network as net
-from nnlib.backward import backward, loss, penalty
-from nnlib.batches import stream
-from nnlib.gradients import Gradients
-from nnlib.graph import Graph
-from nnlib.network import BatchNorm, Layout, assemble, is_blocked, is_lazy, layout_of
-from nnlib.spec import parse_network
+from nnlib.cpu import batch_norm
+from nnlib.cpu.backward import backward, loss, penalty
+from nnlib.cpu.forward import Forward
+from nnlib.cpu.gradients import Gradients
+from nnlib.model import network as net
+from nnlib.model.batches import generator_for
+from nnlib.model.network import BatchNorm, Layout, assemble, is_blocked, is_lazy, layout_of
+from nnlib.spec.network import parse_network
 
 EXAMPLES = 11
 X, Y = random_matrix(EXAMPLES, 9, 1, analog=True), random_matrix(EXAMPLES, 6, 2)
@@ -54,27 +54,27 @@ def test_sources_skips_and_shared_weights(backend, sets):
     b = z / (1 + np.abs(z))
     c = b @ w["IA"][0].T + w["BC"][1] + x
     z = c @ w["CO"][0] + w["CO"][1] + a @ w["AO"][0] + w["AO"][1]
-    graph, batch = Graph(network), batch_of(network, sets)
+    forward, batch = Forward(network), batch_of(network, sets)
     for layer, wanted in ((2, a), (3, b), (4, c), (1, sigmoid(z))):
-        np.testing.assert_allclose(graph.activations(batch.inputs, layer), wanted, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(forward.activations(batch.inputs, layer), wanted, rtol=1e-12, atol=1e-14)
     t = Y.toarray()
     wanted = -(t * np.log(sigmoid(z)) + (1 - t) * np.log(1 - sigmoid(z))).sum()
-    assert loss(graph, graph.forward(batch.inputs), batch.targets) == pytest.approx(wanted, rel=1e-12)
+    assert loss(forward, forward.run(batch.inputs), batch.targets) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_the_losses_of_several_outputs_add_up():
     sets = SPARSE | sets_of(t=random_matrix(EXAMPLES, 4, 3))
     both = {"Layers": [INPUT, {"Name": "H", "N": 3}, OUTPUT, OUTPUT | {"Name": "P", "DataSet": "t", "Source": "H"}]}
     network = network_of(both, sets, np.float64)
-    graph, batch = Graph(network), batch_of(network, sets)
-    values, parts = graph.forward(batch.inputs), []
-    for node in graph.outputs:
-        z = graph.sums(node, values)
+    forward, batch = Forward(network), batch_of(network, sets)
+    values, parts = forward.run(batch.inputs), []
+    for node in forward.outputs:
+        z = forward.sums(node, values)
         t = sets[node.layer.data_set].rows
         hit = np.zeros(z.shape)
         hit[np.repeat(np.arange(EXAMPLES), np.diff(t.indptr)), t.indices] = 1
         parts.append((np.logaddexp(0, z) - hit * z).sum())
-    assert loss(graph, values, batch.targets) == pytest.approx(sum(parts), rel=1e-12)
+    assert loss(forward, values, batch.targets) == pytest.approx(sum(parts), rel=1e-12)
 
 
 def test_layouts():
@@ -128,11 +128,11 @@ def test_parameters_count_shared_weights_once():
 def test_weights_start_as_the_layer_says_and_the_seed():
     layers = [INPUT, {"Name": "H", "N": 4, "WeightInit": {"Scheme": "Constant", "Scale": 2, "Bias": -1}}, OUTPUT]
     spec = network_of({"Layers": layers}, SPARSE).spec
-    network = net.create(spec, stream(1, 0))
+    network = net.create(spec, generator_for(1, 0))
     assert np.all(network.matrix(0) == 2)
     assert np.all(network.biases[0] == -1)
     assert not network.biases[1].any()
-    assert bits(net.create(spec, stream(1, 0))) == bits(network) != bits(net.create(spec, stream(2, 0)))
+    assert bits(net.create(spec, generator_for(1, 0))) == bits(network) != bits(net.create(spec, generator_for(2, 0)))
 
 
 def test_a_copy_has_its_own_parameters():
@@ -165,21 +165,21 @@ def test_batch_normalization():
     z = np.random.default_rng(0).normal(3, 2, (50, 4))
     norm = BatchNorm.start(4, np.float64)
     norm.scale[...], norm.bias[...] = 2, -1
-    _, found = batchnorm.forward(norm, z.copy())
+    _, found = batch_norm.forward(norm, z.copy())
     wanted = 2 * (z - z.mean(axis=0)) / np.sqrt(z.var(axis=0) + 1e-5) - 1
     np.testing.assert_allclose(found, wanted)
     np.testing.assert_allclose(norm.mean, 0.1 * z.mean(axis=0))
     np.testing.assert_allclose(norm.variance, 0.9 + 0.1 * z.var(axis=0, ddof=1))
     for _ in range(300):
-        batchnorm.forward(norm, z.copy())
+        batch_norm.forward(norm, z.copy())
     np.testing.assert_allclose(norm.mean, z.mean(axis=0))
     wanted = 2 * (z - z.mean(axis=0)) / np.sqrt(z.var(axis=0, ddof=1) + 1e-5) - 1
-    np.testing.assert_allclose(batchnorm.inference(norm, z.copy()), wanted)
+    np.testing.assert_allclose(batch_norm.inference(norm, z.copy()), wanted)
 
 
 def test_a_batch_of_one_is_normalized_to_zero():
     norm = BatchNorm.start(3)
-    _, found = batchnorm.forward(norm, np.array([[1, 2, 3]], np.float32))
+    _, found = batch_norm.forward(norm, np.array([[1, 2, 3]], np.float32))
     assert not found.any()
     np.testing.assert_allclose(norm.variance, 0.9)
 
@@ -187,12 +187,12 @@ def test_a_batch_of_one_is_normalized_to_zero():
 def test_statistics_change_in_training_only():
     raw = {"Layers": [INPUT, {"Name": "H", "N": 4, "BatchNormalization": True, "Activation": "Tanh"}, OUTPUT]}
     network = network_of(raw, SPARSE, np.float64)
-    graph, batch, before = Graph(network), batch_of(network, SPARSE), bits(network)
+    forward, batch, before = Forward(network), batch_of(network, SPARSE), bits(network)
     z = X.toarray() @ network.matrix(0) + network.biases[0]
-    np.testing.assert_allclose(graph.forward(batch.inputs).out[1], np.tanh(z / np.sqrt(1 + 1e-5)))
+    np.testing.assert_allclose(forward.run(batch.inputs).out[1], np.tanh(z / np.sqrt(1 + 1e-5)))
     assert bits(network) == before
     normal = (z - z.mean(axis=0)) / np.sqrt(z.var(axis=0) + 1e-5)
-    np.testing.assert_allclose(graph.forward(batch.inputs, training=True).out[1], np.tanh(normal))
+    np.testing.assert_allclose(forward.run(batch.inputs, training=True).out[1], np.tanh(normal))
     assert bits(network) != before
 
 
@@ -201,26 +201,26 @@ def test_dropout_is_drawn_for_hidden_outputs_and_dense_inputs():
     layers = [INPUT | half, {"Name": "H", "N": 4, "Activation": "Relu"} | half, OUTPUT | half]
     raw = {"ErrorFunction": "L2", "Layers": layers}
     network = network_of(raw, DENSE, np.float64)
-    graph, batch, drawn = Graph(network), batch_of(network, DENSE), {}
+    forward, batch, drawn = Forward(network), batch_of(network, DENSE), {}
 
     def keep(layer, shape):
         drawn[layer] = np.random.default_rng(layer).random(shape) >= 0.5
         return drawn[layer]
 
-    values = graph.forward(batch.inputs, keep)
+    values = forward.run(batch.inputs, keep)
     assert {n: mask.shape for n, mask in drawn.items()} == {0: (11, 9), 1: (11, 4), 2: (11, 6)}
     x = np.where(drawn[0], 2 * X.toarray(), 0)
     h = np.where(drawn[1], 2 * np.maximum(x @ network.matrix(0) + network.biases[0], 0), 0)
     np.testing.assert_allclose(values.out[1], h)
     o = sigmoid(h @ network.matrix(1) + network.biases[1])
     np.testing.assert_allclose(values.out[2], np.where(drawn[2], o, 0.5))
-    np.testing.assert_allclose(graph.forward(batch.inputs).out[0], X.toarray())
+    np.testing.assert_allclose(forward.run(batch.inputs).out[0], X.toarray())
 
 
 def gradients_of(network, sets, keep=None):
-    graph, batch, sink = Graph(network), batch_of(network, sets), Gradients(network)
-    values = graph.forward(batch.inputs, keep)
-    backward(graph, values, batch.targets, sink)
+    forward, batch, sink = Forward(network), batch_of(network, sets), Gradients(network)
+    values = forward.run(batch.inputs, keep)
+    backward(forward, values, batch.targets, sink)
     return values, sink.arrays()
 
 
@@ -268,14 +268,14 @@ def test_sparseness_pulls_mean_activations_towards_p():
         OUTPUT | {"Sparse": True},
     ]
     network = network_of({"SparsenessPenalty": {"p": 0.2, "beta": 0.5}, "Layers": layers}, SPARSE, np.float64)
-    graph, batch = Graph(network), batch_of(network, SPARSE)
-    values = graph.forward(batch.inputs)
+    forward, batch = Forward(network), batch_of(network, SPARSE)
+    values = forward.run(batch.inputs)
     m, n = values.out[1].mean(axis=0), values.out[2].mean(axis=0)
     wanted = sum(beta * (0.2 * np.log(0.2 / a) + 0.8 * np.log(0.8 / (1 - a))).sum() for beta, a in ((0.5, m), (2, n)))
-    assert penalty(graph, values) == pytest.approx(wanted)
+    assert penalty(forward, values) == pytest.approx(wanted)
 
 
 def test_an_unresolved_network_cannot_be_computed():
     spec = parse_network({"Layers": [INPUT, OUTPUT]}, "n")
     with pytest.raises(ValueError, match="layer I: number of units not resolved"):
-        net.create(spec, stream(1, 0))
+        net.create(spec, generator_for(1, 0))

@@ -7,17 +7,16 @@ import numpy as np
 import pytest
 from nnlib_samples import batch_of, bits, network_of, random_matrix, sets_of
 
-from nnlib import network as net
-from nnlib import optimizers
-from nnlib.backward import backward
 from nnlib.contract import OPTIMIZERS, TrainSettings
-from nnlib.gradients import Gradients
-from nnlib.graph import Graph
-from nnlib.optimizers import Optimizer
-from nnlib.settings import rate_of
-from nnlib.step import Step
-from nnlib.threads import one_by_one, workers
-from nnlib.updates import Hyper
+from nnlib.cpu import optimizer as optimizers
+from nnlib.cpu.backward import backward
+from nnlib.cpu.forward import Forward
+from nnlib.cpu.gradients import Gradients
+from nnlib.cpu.optimizer import Optimizer
+from nnlib.cpu.step import Step
+from nnlib.model import network as net
+from nnlib.optim.hyper import Hyper, rate_of
+from nnlib.util.threads import one_by_one, workers
 
 ROWS = 12
 SETS = sets_of(x=random_matrix(9, ROWS, 1), y=random_matrix(9, 5, 2))
@@ -160,7 +159,7 @@ def test_late_rows_end_as_if_every_step_had_been_done(backend, rule, variant):
 @RULES
 def test_pieces_and_threads_do_not_matter(monkeypatch, backend, rule):
     monkeypatch.setattr(optimizers, "SHARE", 5)
-    monkeypatch.setattr("nnlib.updates.CHUNK", 7)
+    monkeypatch.setattr("nnlib.cpu.updates.CHUNK", 7)
     found = []
     for threads in (1, 3):
         network = network_of(RAW, SETS)
@@ -214,7 +213,7 @@ def test_norms_of_weights_are_limited(monkeypatch, block):
     for n, store in network.stores.items():
         matrix = network.matrix(n)
         matrix *= np.where(np.arange(matrix.shape[1]) % 2, 1.5, 0.5) / np.linalg.norm(matrix, axis=0)
-        store[...] = net.stored(network.spec, network.spec.edges[n], matrix)
+        store[...] = net.lay_out_weights(network.spec, network.spec.edges[n], matrix)
     before = {n: network.matrix(n).copy() for n in network.stores}
     optimizer = Optimizer(network, Hyper("sgd"), decaying)
     optimizer.begin()
@@ -249,8 +248,8 @@ UNTIED = {"Layers": [INPUT, HIDDEN, {"Kind": "Hidden", "Name": "G", "N": ROWS}, 
 
 
 def gradients_by_name(network):
-    graph, batch, sink = Graph(network), batch_of(network, SETS), Gradients(network)
-    backward(graph, graph.forward(batch.inputs, training=True), batch.targets, sink)
+    forward, batch, sink = Forward(network), batch_of(network, SETS), Gradients(network)
+    backward(forward, forward.run(batch.inputs, training=True), batch.targets, sink)
     return sink, sink.arrays()
 
 

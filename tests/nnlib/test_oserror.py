@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nnlib.oserror import describe, reason_of
+from nnlib.util.os_errors import describe, reason_of
 
 
 def raised(action) -> OSError:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from nnlib_samples import batch_of, network_of, random_matrix, sets_of
 
-from nnlib import backward, gather, graph, metrics, output
-from nnlib import network as net
-from nnlib.backward import loss
-from nnlib.batches import examples_of
-from nnlib.gradients import Gradients
-from nnlib.graph import Graph
-from nnlib.network import Network, assemble
+from nnlib.cpu import backward, evaluator, forward, output, sparse_products
+from nnlib.cpu.backward import loss
+from nnlib.cpu.forward import Forward
+from nnlib.cpu.gradients import Gradients
+from nnlib.model import network as net
+from nnlib.model.examples import examples_of
+from nnlib.model.network import Network, assemble
 
 EXAMPLES, UNITS = 37, 75
 MARGIN = {"oneTarget": 0.7, "zeroTarget": 0.45, "oneScale": 3, "zeroScale": 0.5}
@@ -48,8 +48,8 @@ def raw_of(error, direct=True):
 def gradients(raw, sets, dtype=np.float64):
     """Return the error of all examples and every gradient, weights as (in, out)."""
     network = network_of(raw, sets, dtype)
-    batch, sink, whole = batch_of(network, sets), Gradients(network), Graph(network)
-    values = whole.forward(batch.inputs)
+    batch, sink, whole = batch_of(network, sets), Gradients(network), Forward(network)
+    values = whole.run(batch.inputs)
     total = backward.backward(whole, values, batch.targets, sink)
     assert total == pytest.approx(loss(whole, values, batch.targets), rel=1e-6 if dtype == np.float32 else 1e-12)
     found = sink.arrays()
@@ -68,8 +68,8 @@ CUTS = [
     [(net, "BLOCK", 16)],
     [(net, "BLOCK", 1), (output, "LANES", 3)],
     [(net, "BLOCK", 7), (output, "LANES", 1), (output, "KEPT", 0)],
-    [(gather, "SHARE", 5), (graph, "EXAMPLES", 3)],
-    [(graph, "PIECE", 8), (backward, "PIECE", 8)],
+    [(sparse_products, "SHARE", 5), (forward, "EXAMPLES", 3)],
+    [(forward, "PIECE", 8), (backward, "PIECE", 8)],
 ]
 
 
@@ -123,7 +123,7 @@ def test_zeros_and_weights_that_loops_do_not_know(backend, error):
     network = network_of(raw_of(error), sets, np.float64)
 
     def total(data):
-        return metrics.mean_loss(network, examples_of(network.spec, data, "d")) * data["y"].examples
+        return evaluator.mean_loss(network, examples_of(network.spec, data, "d")) * data["y"].examples
 
     assert total(counted) == pytest.approx(total(repeated))
     ones = sets | {"y": replace(sets["y"], ignore_zero=True)}
@@ -140,7 +140,7 @@ def test_an_example_without_targets_has_no_softmax_error(backend):
 def test_an_empty_batch_of_inputs_is_only_biases(backend):
     sets = sets_of(x=SPARSE["x"] * 0, y=SPARSE["y"])
     network = network_of(raw_of("cross entropy"), sets)
-    scores = Graph(network).activations(batch_of(network, sets).inputs, 3)
+    scores = Forward(network).activations(batch_of(network, sets).inputs, 3)
     np.testing.assert_allclose(scores, np.tile(scores[0], (EXAMPLES, 1)), rtol=1e-6)
 
 

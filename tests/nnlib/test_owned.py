@@ -10,13 +10,19 @@ import pytest
 from nnlib_samples import ITEMS, clustered, random_rows
 from scipy import sparse
 
-from nnlib import Network, Predictor, Trainer, cli, owned
-from nnlib.carryover import Units
-from nnlib.data import Csr, Data, DataSet, from_rows
-from nnlib.datafile import write_data
+from nnlib import cli
+from nnlib.api.network import Network
+from nnlib.api.predictor import Predictor
+from nnlib.api.trainer import Trainer
+from nnlib.data import units
+from nnlib.data.file import write_data
+from nnlib.data.rows import Csr, from_rows
+from nnlib.data.sets import Data, DataSet
+from nnlib.data.units import Units
 from nnlib.errors import DataError
-from nnlib.exclusion import Numbered, excluded_inputs, same_rows, targets_are_inputs
-from nnlib.predictor import prepared
+from nnlib.evaluation import owned
+from nnlib.prediction.exclusion import Numbered, exclude_inputs, same_rows, targets_are_inputs
+from nnlib.prediction.predictor import prepare
 
 LAYERS = [
     {"Name": "In", "Kind": "Input", "N": "auto", "DataSet": "input", "Sparse": True},
@@ -57,7 +63,7 @@ def test_an_autoencoder_is_measured_on_its_inputs(bought, one_set):
     ],
 )
 def test_what_are_the_same_items(one, other, same):
-    assert owned.same_items(Units(*one), Units(*other)) is same
+    assert units.same_items(Units(*one), Units(*other)) is same
 
 
 def test_when_what_is_owned_are_the_targets(monkeypatch):
@@ -101,9 +107,9 @@ def test_other_targets_than_the_inputs_are_no_inputs(bought):
     rows, other = (clustered(200, seed, 9).sets[0].rows for seed in (1, 2))
     for targets, same in ((rows, True), (other, False), (None, False)):
         sets = {"input": DataSet("input", rows)} | ({"output": DataSet("output", targets)} if targets else {})
-        ready = prepared(model, sets, "data", supervised=targets is not None)
+        ready = prepare(model, sets, "data", supervised=targets is not None)
         assert targets_are_inputs(model, ready, 2) is same
-        assert excluded_inputs(model, ready, 2) is not None
+        assert exclude_inputs(model, ready, 2) is not None
 
 
 def test_a_matrix_gives_its_rows_and_must_have_the_shape():

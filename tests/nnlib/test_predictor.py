@@ -10,21 +10,22 @@ import pytest
 from nnlib_samples import ITEMS, clustered, random_rows
 from scipy import sparse
 
-from nnlib import blockwise
-from nnlib import network as net
-from nnlib.architecture import Activation
-from nnlib.batches import examples_of, resolve
-from nnlib.blockwise import in_order
-from nnlib.data import Csr, Data, DataSet, as_data_set, from_rows
-from nnlib.datafile import write_data
+from nnlib.cpu.forward import Forward
+from nnlib.data import blockwise
+from nnlib.data.blockwise import run_in_order
+from nnlib.data.file import write_data
+from nnlib.data.rows import Csr, from_rows
+from nnlib.data.sets import Data, DataSet, as_data_set
 from nnlib.errors import DataError, DivergedError, NnlibError
-from nnlib.exclusion import Numbered, excluded_by_file, excluded_inputs, read_listed
-from nnlib.graph import Graph
-from nnlib.modelfile import Model
-from nnlib.predictor import layer_number, outputs, prepared, ranked
-from nnlib.ranking import NO_ITEM, top
-from nnlib.spec import parse_network
-from nnlib.threads import workers
+from nnlib.model import network as net
+from nnlib.model.examples import examples_of, resolve
+from nnlib.model.file import Model
+from nnlib.ops.ranking import NO_ITEM, top
+from nnlib.prediction.exclusion import Numbered, exclude_by_file, exclude_inputs, read_listed
+from nnlib.prediction.predictor import layer_number, outputs, prepare, rank
+from nnlib.spec.network import parse_network
+from nnlib.spec.types import Activation
+from nnlib.util.threads import workers
 
 
 def raw_network(activation: str = "Sigmoid", **keys: Any) -> dict[str, Any]:
@@ -60,7 +61,7 @@ def scores_of(model: Model, sets: dict[str, DataSet], layer: int = 2) -> Any:
     """All outputs by another way than the predictor's."""
     examples = examples_of(model.network.spec, sets, "data", targets=False)
     inputs = {0: sparse_of(examples.sets[0].rows)}
-    return Graph(model.network).activations(inputs, layer)
+    return Forward(model.network).activations(inputs, layer)
 
 
 def sparse_of(rows: Csr) -> Any:
@@ -69,7 +70,7 @@ def sparse_of(rows: Csr) -> Any:
 
 
 def best(model: Model, ready: Any, k: int, **keys: Any) -> tuple[Any, Any]:
-    blocks = list(ranked(ready.network, ready.examples, 2, k, **keys))
+    blocks = list(rank(ready.network, ready.examples, 2, k, **keys))
     return np.concatenate([b.items for b in blocks]), np.concatenate([b.scores for b in blocks])
 
 
@@ -99,7 +100,7 @@ def test_ranking_is_that_of_the_outputs(activation, blocked):
     sets = sets_of()
     raw = raw_network(str(activation), **({} if blocked else {"DeltaNorm": 0.1}))
     model = made(raw, sets)
-    ready = prepared(model, sets, "data")
+    ready = prepare(model, sets, "data")
     assert net.is_blocked(ready.network.spec, ready.network.spec.layers[2]) == (
         blocked and activation not in (Activation.RELU_MAX, Activation.LINEAR_MAX)
     )
@@ -115,17 +116,19 @@ def test_ranking_is_that_of_the_outputs(activation, blocked):
 def test_saturated_outputs_are_ranked_by_their_sums():
     sets = sets_of()
     model = made(raw_network(), sets, scale=500.0)
-    items, found = best(model, prepared(model, sets, "data"), 5)
+    items, found = best(model, prepare(model, sets, "data"), 5)
     assert (found == 1).all(axis=1).any()  # all the same
-    graph = Graph(model.network)
-    values = graph.forward({0: sparse_of(sets["input"].rows)})
-    np.testing.assert_array_equal(items, np.argsort(-graph.sums(graph.node(2), values), axis=1, kind="stable")[:, :5])
+    forward = Forward(model.network)
+    values = forward.run({0: sparse_of(sets["input"].rows)})
+    np.testing.assert_array_equal(
+        items, np.argsort(-forward.sums(forward.node(2), values), axis=1, kind="stable")[:, :5]
+    )
 
 
 def test_any_number_of_threads_and_of_blocks_gives_the_same_bits(monkeypatch):
     sets = sets_of(examples=700)
     model = made(raw_network(), sets)
-    ready = prepared(model, sets, "data")
+    ready = prepare(model, sets, "data")
     monkeypatch.setattr(blockwise, "WINDOW", 2)
     one = best(model, ready, 10)
     with workers(3) as each:
@@ -135,17 +138,17 @@ def test_any_number_of_threads_and_of_blocks_gives_the_same_bits(monkeypatch):
 
 def test_blocks_of_wide_layers_are_small(monkeypatch):
     monkeypatch.setattr(blockwise, "MOST_OUTPUTS", 40)
-    sizes = list(in_order(len, 10, 13))
+    sizes = list(run_in_order(len, 10, 13))
     assert sizes == [3, 3, 3, 1]
-    assert list(in_order(len, 0, 13)) == []
-    assert list(in_order(len, 2, 1000)) == [1, 1]
+    assert list(run_in_order(len, 0, 13)) == []
+    assert list(run_in_order(len, 2, 1000)) == [1, 1]
 
 
 def test_units_left_out():
     sets = sets_of()
     model = made(raw_network(), sets)
-    ready = prepared(model, sets, "data")
-    owned = excluded_inputs(model, ready, 2)
+    ready = prepare(model, sets, "data")
+    owned = exclude_inputs(model, ready, 2)
     items, scores = best(model, ready, 30, excluded=owned)
     for row, (some, own) in enumerate(zip(items, scores, strict=True)):
         rows = sets["input"].rows
@@ -159,7 +162,7 @@ def test_units_left_out():
 def test_factors_multiply_scores():
     sets = sets_of()
     model = made(raw_network("Linear"), sets)
-    ready = prepared(model, sets, "data")
+    ready = prepare(model, sets, "data")
     listed = Csr(np.array([0, 2, *[2] * 49]), np.array([3, 7], np.int32), 30, np.array([100.0, 0.0], np.float32))
     items, scores = best(model, ready, 30, factors=listed.take)
     wanted = scores_of(model, sets)
@@ -173,10 +176,10 @@ def test_dense_data_for_a_model_of_sparse_inputs_and_the_other_way_round():
     sets = sets_of()
     model = made(raw_network(), sets)
     dense = {"input": as_data_set("input", sparse_of(sets["input"].rows).todense())}
-    a, b = (best(model, prepared(model, some, "data"), 30) for some in (sets, dense))
+    a, b = (best(model, prepare(model, some, "data"), 30) for some in (sets, dense))
     np.testing.assert_array_equal(a[0], b[0])
     np.testing.assert_allclose(a[1], b[1], rtol=1e-5)
-    ready = prepared(made(raw_network(), {**sets, **dense}), sets, "data")
+    ready = prepare(made(raw_network(), {**sets, **dense}), sets, "data")
     assert ready.network.spec.layers[0].sparse
 
 
@@ -191,19 +194,19 @@ def test_units_are_found_by_name():
         rows=dataclasses.replace(old.rows, indices=place[old.rows.indices].astype(np.int32)),
         features=tuple(old.features[n] for n in order),
     )
-    one, other = prepared(model, sets, "data"), prepared(model, {"input": shuffled}, "data")
+    one, other = prepare(model, sets, "data"), prepare(model, {"input": shuffled}, "data")
     np.testing.assert_array_equal(best(model, one, 10)[0], best(model, other, 10)[0])
     assert other.names[2] == old.features
-    a, b = (best(model, r, 30, excluded=excluded_inputs(model, r, 2)) for r in (one, other))
+    a, b = (best(model, r, 30, excluded=exclude_inputs(model, r, 2)) for r in (one, other))
     np.testing.assert_array_equal(a[0], b[0])  # what is left out has the numbers of the output
-    both = prepared(model, {"input": shuffled, "output": dataclasses.replace(shuffled, name="output")}, "data", True)
+    both = prepare(model, {"input": shuffled, "output": dataclasses.replace(shuffled, name="output")}, "data", True)
     np.testing.assert_array_equal(np.sort(order[best(model, both, 10)[0]], 1), np.sort(best(model, one, 10)[0], 1))
 
 
 def test_names_of_units_that_only_the_data_have():
     sets = sets_of()
     model = made(raw_network(), sets_of(named=False))
-    assert prepared(model, sets, "data").names == {0: sets["input"].features, 2: sets["output"].features}
+    assert prepare(model, sets, "data").names == {0: sets["input"].features, 2: sets["output"].features}
 
 
 def test_new_units_have_no_rank():
@@ -215,7 +218,7 @@ def test_new_units_have_no_rank():
     wide = DataSet(
         "input", dataclasses.replace(sets["input"].rows, width=32), (*sets["input"].features, "new", "newer")
     )
-    ready = prepared(model, {"input": wide}, "data")
+    ready = prepare(model, {"input": wide}, "data")
     items, _ = best(model, ready, 32, rankable=ready.rankable(2))
     assert (items[:, :30] < 30).all()
     assert (items[:, 30:] == NO_ITEM).all()
@@ -226,26 +229,26 @@ def test_units_that_only_pad_have_no_rank():
     names = (*sets["output"].features[:25], *[""] * 5)
     padded = {name: dataclasses.replace(data_set, features=names) for name, data_set in sets.items()}
     model = made(raw_network(), padded)
-    ready = prepared(model, padded, "data")
+    ready = prepare(model, padded, "data")
     items, _ = best(model, ready, 30, rankable=ready.rankable(2))
     assert (items[:, :25] < 25).all()
     assert (items[:, 25:] == NO_ITEM).all()
-    assert prepared(made(raw_network(), sets_of(named=False)), sets_of(named=False), "data").rankable(2).all()
+    assert prepare(made(raw_network(), sets_of(named=False)), sets_of(named=False), "data").rankable(2).all()
 
 
 def test_wrong_data_are_refused():
     sets = sets_of(named=False)
     model = made(raw_network(), sets)
     with pytest.raises(DataError, match=r'a.nc: no data set "input", which the model takes, legal: "output"'):
-        prepared(model, {"output": sets["output"]}, "a.nc")
+        prepare(model, {"output": sets["output"]}, "a.nc")
     with pytest.raises(DataError, match=r"30 units.* has 31"):
-        prepared(model, {"input": DataSet("input", from_rows([[1]], 31))}, "a.nc")
+        prepare(model, {"input": DataSet("input", from_rows([[1]], 31))}, "a.nc")
     raw = raw_network()
     raw["Layers"][1]["Activation"] = "Linear"
     model = made(raw, sets)
     huge = as_data_set("input", np.full((3, 30), 3e38))
     with pytest.raises(DivergedError, match='example 0: an output of layer "Out" is not a finite number'):
-        best(model, prepared(model, {"input": huge}, "a.nc"), 3)
+        best(model, prepare(model, {"input": huge}, "a.nc"), 3)
 
 
 def test_layers_by_name():
@@ -270,7 +273,7 @@ def test_text_of_exclusions_and_filters(tmp_path):
     (folder / "2.txt").write_text("2\t3\n")
     rows = read_listed(folder, Numbered(3), Numbered(4)).rows
     assert (rows.indices.tolist(), rows.values.tolist(), rows.indptr.tolist()) == ([1, 3], [3, 0], [0, 1, 1, 2])
-    assert excluded_by_file(folder, Numbered(3), Numbered(4))(np.array([2, 0])).indices.tolist() == [3, 1]
+    assert exclude_by_file(folder, Numbered(3), Numbered(4))(np.array([2, 0])).indices.tolist() == [3, 1]
 
 
 @pytest.mark.parametrize(
@@ -301,13 +304,13 @@ def test_data_files_of_exclusions(tmp_path):
     names = ("i0", "i1", "i2", "new")
     sets = DataSet("s", from_rows([[0, 3], [1], [2]], 4), names), DataSet("t", from_rows([[1], [], [2]], 4), names)
     write_data(tmp_path / "e.nc", Data(sets, ("b", "x", "a")))
-    lookup = excluded_by_file(tmp_path / "e.nc", Numbered(3, ("a", "b", "c")), Numbered(3, ("i2", "i1", "i0")))
+    lookup = exclude_by_file(tmp_path / "e.nc", Numbered(3, ("a", "b", "c")), Numbered(3, ("i2", "i1", "i0")))
     rows = lookup(np.array([1, 2, 0]))
     assert rows.width == 3
     found = [sorted(rows.indices[a:b].tolist()) for a, b in zip(rows.indptr, rows.indptr[1:], strict=False)]
     assert found == [[1, 2], [], [0, 0]]  # b has i0 and i1, c is not there, a has i2 in both sets
     write_data(tmp_path / "plain.nc", Data((DataSet("s", from_rows([[0], [2]], 3)),)))
-    rows = excluded_by_file(tmp_path / "plain.nc", Numbered(2), Numbered(3, ("i2", "i1", "i0")))(np.array([1]))
+    rows = exclude_by_file(tmp_path / "plain.nc", Numbered(2), Numbered(3, ("i2", "i1", "i0")))(np.array([1]))
     assert rows.indices.tolist() == [2]
     for samples, features, message in [
         (Numbered(3, ("k", "l", "m")), Numbered(3, ("i2", "i1", "i0")), "none of its samples is in the data"),
@@ -315,15 +318,15 @@ def test_data_files_of_exclusions(tmp_path):
         (Numbered(3), Numbered(7), 'no sparse data set of these items, legal: one of width 7.*"s" of width 4'),
     ]:
         with pytest.raises(DataError, match=message):
-            excluded_by_file(tmp_path / "e.nc", samples, features)
+            exclude_by_file(tmp_path / "e.nc", samples, features)
 
 
 def test_inputs_of_other_items_are_not_left_out():
     sets = sets_of() | {"output": sets_of(width=12)["output"]}
     model = made(raw_network(), sets)
-    assert excluded_inputs(model, prepared(model, sets, "data"), 2) is None
+    assert exclude_inputs(model, prepare(model, sets, "data"), 2) is None
     data = clustered(20, 1, 6)
     sets = {s.name: s for s in data.sets}
     renamed = dataclasses.replace(sets["output"], features=tuple(f"other {n}" for n in range(ITEMS)))
     model = made(raw_network(), sets | {"output": renamed})
-    assert excluded_inputs(model, prepared(model, sets, "data"), 2) is None
+    assert exclude_inputs(model, prepare(model, sets, "data"), 2) is None

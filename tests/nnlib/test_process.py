@@ -16,9 +16,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from nnlib import fitting
-from nnlib.process import caught, heeded, install_line, missing_package, run_flushed, write_at_once
-from nnlib.stop import Stop
+from nnlib.training import fit
+from nnlib.training.stop import Stop
+from nnlib.util.process import (
+    catch_signals,
+    describe_missing_package,
+    install_line,
+    run_flushed,
+    select_heeded,
+    write_at_once,
+)
 
 ROOT = Path(__file__).parents[2]
 # As a plain shell gives it: with PYTHONUNBUFFERED nothing is left to the interpreter's last flush.
@@ -28,7 +35,7 @@ PLAIN = {name: value for name, value in os.environ.items() if name != "PYTHONUNB
 def shell(command: str, **options) -> subprocess.CompletedProcess[str]:
     """Run a line of bash in which $NNLIB and $REGIONDAG are the commands; its exit code is the first program's."""
     python = shlex.quote(sys.executable)
-    command = command.replace("$NNLIB", f"{python} -m nnlib").replace("$REGIONDAG", f"{python} -m workflows")
+    command = command.replace("$NNLIB", f"{python} -m nnlib").replace("$REGIONDAG", f"{python} -m regiondag")
     line = f"{command}; exit ${{PIPESTATUS[0]}}"
     environment = PLAIN | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment, **options)
@@ -65,7 +72,7 @@ def test_what_is_said_does_not_end_up_in_another_stream_or_file(tmp_path):
     done = shell("$NNLIB inspect /nowhere 2>&-")
     assert (done.returncode, done.stdout) == (4, "")
     code = (
-        "import os; from nnlib.process import guard_streams, write_at_once; guard_streams(); print('data'); "
+        "import os; from nnlib.util.process import guard_streams, write_at_once; guard_streams(); print('data'); "
         f"file = os.open('{tmp_path}/x', os.O_CREAT | os.O_WRONLY); assert file > 2; write_at_once('told')"
     )
     line = f"{shlex.quote(sys.executable)} -c {shlex.quote(code)} <&- >&- 2>&-"
@@ -96,7 +103,7 @@ def test_a_mistake_keeps_its_exit_code_when_nobody_reads(program):
 
 
 def test_the_reader_of_a_long_output_takes_one_line():
-    code = "from nnlib.process import run_flushed; run_flushed(lambda: [print(n) for n in range(10**6)])"
+    code = "from nnlib.util.process import run_flushed; run_flushed(lambda: [print(n) for n in range(10**6)])"
     done = subprocess.run(
         ["bash", "-c", f"{shlex.quote(sys.executable)} -c '{code}' | head -1; exit ${{PIPESTATUS[0]}}"],
         capture_output=True,
@@ -144,7 +151,7 @@ def test_a_signal_in_the_middle_of_a_print_stops_a_training_after_its_batch(numb
     stop = Stop(deferred=True)
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", io.TextIOWrapper(io.BufferedWriter(raw), write_through=True))
-        with fitting.stopped_by(stop, (signal.SIGINT, signal.SIGTERM)):
+        with fit.stop_at(stop, (signal.SIGINT, signal.SIGTERM)):
             print("epoch 3/60", file=sys.stderr, flush=True)
         sys.stderr.detach()
     assert stop.requested and raw.text == b"epoch 3/60\n"
@@ -152,7 +159,7 @@ def test_a_signal_in_the_middle_of_a_print_stops_a_training_after_its_batch(numb
 
 
 def test_write_at_once_survives_a_closed_stream():
-    code = "import os; from nnlib.process import write_at_once; os.close(2); write_at_once('x\\udcff')"
+    code = "import os; from nnlib.util.process import write_at_once; os.close(2); write_at_once('x\\udcff')"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
     write_at_once("")
 
@@ -160,9 +167,9 @@ def test_write_at_once_survives_a_closed_stream():
 def test_signals_that_are_ignored_stay_ignored(monkeypatch):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        assert heeded((signal.SIGINT, signal.SIGTERM)) == [signal.SIGTERM]
+        assert select_heeded((signal.SIGINT, signal.SIGTERM)) == [signal.SIGTERM]
         seen = []
-        with caught((signal.SIGINT, signal.SIGTERM), lambda number, _: seen.append(number)):
+        with catch_signals((signal.SIGINT, signal.SIGTERM), lambda number, _: seen.append(number)):
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGTERM)
         assert seen == [signal.SIGTERM]
@@ -173,7 +180,7 @@ def test_signals_that_are_ignored_stay_ignored(monkeypatch):
 
 def test_handlers_are_as_before_in_the_end():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(ZeroDivisionError), caught([signal.SIGTERM], lambda *_: None):
+    with pytest.raises(ZeroDivisionError), catch_signals([signal.SIGTERM], lambda *_: None):
         assert signal.getsignal(signal.SIGTERM) is not before
         1 / 0  # noqa: B018
     assert signal.getsignal(signal.SIGTERM) is before
@@ -183,7 +190,7 @@ def test_a_thread_leaves_signals_to_the_main_one():
     before, seen = signal.getsignal(signal.SIGTERM), []
 
     def work() -> None:
-        with caught([signal.SIGTERM], lambda *_: None):
+        with catch_signals([signal.SIGTERM], lambda *_: None):
             seen.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=work)
@@ -198,12 +205,12 @@ def test_a_thread_leaves_signals_to_the_main_one():
         (ModuleNotFoundError("No module named 'yaml'", name="yaml"), "-m pip install "),
         (ModuleNotFoundError("No module named 'htcondor2._x'", name="htcondor2._x"), "No module named 'htcondor2._x'"),
         (ModuleNotFoundError("No module named 'nnlib.nope'", name="nnlib.nope"), None),
-        (ModuleNotFoundError("No module named 'workflows'", name="workflows"), None),
+        (ModuleNotFoundError("No module named 'regiondag'", name="regiondag"), None),
         (ImportError("cannot import"), None),
     ],
 )
 def test_a_missing_package_names_the_line_to_type(error, what):
-    said = missing_package(error)
+    said = describe_missing_package(error)
     assert (said is None) if what is None else (said is not None and what in said and sys.executable in said)
 
 
@@ -230,7 +237,7 @@ def test_commands_without_a_package_say_what_to_type(lacking, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(hide)
     study = ROOT / "workflows/examples/retail/study.yaml"
     environment = PLAIN | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
-    for words in (["workflows", "--help"], ["workflows", "validate", str(study)], ["nnlib", "inspect", "x.nc"]):
+    for words in (["regiondag", "--help"], ["regiondag", "validate", str(study)], ["nnlib", "inspect", "x.nc"]):
         done = subprocess.run(
             [sys.executable, "-m", *words], capture_output=True, text=True, env=environment, check=False
         )

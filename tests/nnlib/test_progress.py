@@ -1,8 +1,8 @@
 import io
 
-from nnlib import progress
-from nnlib.epochlog import Epoch
-from nnlib.progress import reporter
+from nnlib.epoch_log import Epoch
+from nnlib.util import progress
+from nnlib.util.progress import reporter
 
 
 class Terminal(io.StringIO):

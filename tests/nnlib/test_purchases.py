@@ -10,13 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from purchases_reference import reference_catalogue, reference_histories, reference_split
 
-from nnlib import cli, histories, importer, purchases, table
+from nnlib import cli
 from nnlib.contract import SLUG_LENGTH, slug_of
-from nnlib.datafile import read_data, write_data
+from nnlib.data.file import read_data, write_data
 from nnlib.errors import DataError
-from nnlib.histories import PARTS
-from nnlib.purchases import Columns, gathered, load, read_purchases
-from nnlib.table import NotPlainError, read_fields
+from nnlib.importing import csv_blocks, histories, purchases
+from nnlib.importing import regions as importer
+from nnlib.importing.csv_blocks import NotPlainError, read_fields
+from nnlib.importing.histories import PARTS
+from nnlib.importing.purchases import Columns, gather_purchases, load, read_purchases
 
 HOSTILE = ["a; rm -rf", "..", "Côte d'Ivoire", 'say "hi"', "two\nlines", "日本", "x" * 200, "-rf", "$HOME", " "]
 
@@ -60,7 +62,7 @@ def bought(history):
 
 def test_first_dates_count_and_ties_go_by_item():
     rows = [("r", "c", "b", 2), ("r", "c", "a", 3), ("r", "c", "c", 2), ("r", "c", "a", 1), ("r", "d", "a", 1)]
-    assert bought(histories.histories(gathered(rows), min_items=3)) == {"r": {"c": ["a", "b", "c"]}}
+    assert bought(histories.build_histories(gather_purchases(rows), min_items=3)) == {"r": {"c": ["a", "b", "c"]}}
 
 
 def test_forms_of_time_are_compared_as_times(tmp_path):
@@ -68,8 +70,8 @@ def test_forms_of_time_are_compared_as_times(tmp_path):
     times |= {"e": "2011-01-01 00:01", "f": "2011-01-01 00:00:00.000001", "g": "1969-12-31T23:59:59"}
     table = write_table(tmp_path / "p.csv", [("r", "1", item, time) for item, time in times.items()])
     expected = {"r": {"1": ["g", "d", "f", "e", "b", "a", "c"]}}
-    assert bought(histories.histories(load(table, Columns()), 1)) == expected
-    assert bought(histories.histories(gathered(read_purchases(table, Columns())), 1)) == expected
+    assert bought(histories.build_histories(load(table, Columns()), 1)) == expected
+    assert bought(histories.build_histories(gather_purchases(read_purchases(table, Columns())), 1)) == expected
 
 
 def test_protocol(tmp_path, capsys):
@@ -203,7 +205,7 @@ def test_bad_gzip_ending_and_region(tmp_path, capsys):
 
 
 def test_a_region_with_nothing_to_validate_is_not_split():
-    history = histories.histories(gathered([("r", "c", item, 1) for item in items(12)]), 1)
+    history = histories.build_histories(gather_purchases([("r", "c", item, 1) for item in items(12)]), 1)
     assert not history.validated("r")
     assert reference_split({"c": items(12)}, items(12)) is None
 
@@ -398,7 +400,7 @@ def tables(draw):
 def test_blocks_give_what_lines_give(tmp_path, text, least, block, together):
     (tmp_path / "p.csv").write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table, "BLOCK", block)
+        patch.setattr(csv_blocks, "BLOCK", block)
         patch.setattr(purchases, "TOGETHER", together)
         try:
             expected = reference_histories(read_purchases(tmp_path / "p.csv", Columns()), least)
@@ -406,7 +408,7 @@ def test_blocks_give_what_lines_give(tmp_path, text, least, block, together):
             with pytest.raises(DataError, match=f"^{re.escape(str(error))}$"):
                 load(tmp_path / "p.csv", Columns())
             return
-        history = histories.histories(load(tmp_path / "p.csv", Columns()), least)
+        history = histories.build_histories(load(tmp_path / "p.csv", Columns()), least)
     assert bought(history) == expected
     assert history.items == reference_catalogue(expected)
 
@@ -421,7 +423,7 @@ def test_parts_are_the_references(bits, rows):
     catalogue = reference_catalogue(expected)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(histories, "KEY_BITS", bits + 2)
-        history = histories.histories(gathered(named), 5)
+        history = histories.build_histories(gather_purchases(named), 5)
     assert bought(history) == expected
     assert history.items == catalogue
     for region, customers in expected.items():
@@ -453,7 +455,7 @@ def test_what_is_not_plain_is_read_line_by_line(tmp_path, text):
 
 
 def test_the_first_bad_line_of_a_large_table_is_named(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(table, "BLOCK", 100)
+    monkeypatch.setattr(csv_blocks, "BLOCK", 100)
     rows = [*rows_of("a", "1", items(20)), ("a", "", "x", "2011-01-01"), ("a", "1", "x", "tomorrow")]
     path = write_table(tmp_path / "p.tsv.gz", rows)
     assert cli.main(["import", str(path), "--out", str(tmp_path / "out")]) == 4
@@ -470,13 +472,13 @@ def test_blocks_made_ahead_keep_their_order_and_errors():
     closed = []
     seen = []
     with pytest.raises(NotPlainError):
-        seen.extend(table.ahead(count(10)))
+        seen.extend(csv_blocks.read_ahead(count(10)))
     assert closed == list(range(10))
     closed.clear()
-    some = table.ahead(count(10**9))
+    some = csv_blocks.read_ahead(count(10**9))
     assert [next(some) for _ in range(3)] == [0, 1, 2]
     some.close()  # the thread ends with what it was asked for
-    assert len(closed) <= 3 + table.AHEAD + 1
+    assert len(closed) <= 3 + csv_blocks.AHEAD + 1
 
 
 DAY = 86_400_000_000  # microseconds
@@ -495,7 +497,7 @@ DAY = 86_400_000_000  # microseconds
     ],
 )
 def test_times_are_kept_to_the_microsecond_whatever_their_unit(moments):
-    rows = purchases.Rows()
+    rows = purchases.PurchaseRows()
     for some in moments:
         numbers = np.arange(len(some), dtype=np.int32)
         rows.add(numbers, numbers + 1, np.array(some, np.int64))
@@ -506,7 +508,7 @@ def test_times_are_kept_to_the_microsecond_whatever_their_unit(moments):
 
 def kept(*batches):
     """The unit that these moments are counted in, how many bytes each takes, and the moments, batch by batch."""
-    rows, numbers = purchases.Rows(), np.arange(max(map(len, batches)), dtype=np.int32)
+    rows, numbers = purchases.PurchaseRows(), np.arange(max(map(len, batches)), dtype=np.int32)
     for moments in batches:
         rows.add(numbers[: len(moments)], numbers[: len(moments)], np.array(moments, dtype=np.int64))
     [(_, _, times)] = rows.parts()
@@ -544,13 +546,15 @@ def test_progress_is_told_every_hundred_thousand_lines(tmp_path):
 
 def test_an_unreadable_table_says_what_to_do_to_the_last_word():
     gzipped = UnicodeDecodeError("utf-8", b"\x1f\x8bxx", 1, 2, "invalid start byte")
-    assert purchases.unreadable(gzipped) == "it is gzipped; give it a name that ends in .gz"
+    assert purchases.explain_unreadable(gzipped) == "it is gzipped; give it a name that ends in .gz"
     binary = UnicodeDecodeError("utf-8", b"ab\0\xff", 3, 4, "invalid start byte")
-    assert purchases.unreadable(binary) == "it is no text; export it as CSV"
+    assert purchases.explain_unreadable(binary) == "it is no text; export it as CSV"
     latin = UnicodeDecodeError("utf-8", b"a\nb\nc\xe9", 5, 6, "invalid start byte")
-    assert purchases.unreadable(latin).startswith("byte 0xe9 is not UTF-8; ")
-    assert [purchases.lines_read(error) for error in (latin, EOFError())] == [2, 0]
-    assert purchases.unreadable(gzip.BadGzipFile("Not a gzipped file (b'ab')")).endswith("a name without .gz")
+    assert purchases.explain_unreadable(latin).startswith("byte 0xe9 is not UTF-8; ")
+    assert [purchases.count_lines_read(error) for error in (latin, EOFError())] == [2, 0]
+    assert purchases.explain_unreadable(gzip.BadGzipFile("Not a gzipped file (b'ab')")).endswith("a name without .gz")
     damaged = "it is gzipped and ends too early, or is damaged; copy or make it again"
-    assert {purchases.unreadable(error) for error in (EOFError(), gzip.BadGzipFile("CRC check failed"))} == {damaged}
-    assert purchases.unreadable(csv.Error("oh")) == "oh; legal: CSV with quotes as in RFC 4180"
+    assert {purchases.explain_unreadable(error) for error in (EOFError(), gzip.BadGzipFile("CRC check failed"))} == {
+        damaged
+    }
+    assert purchases.explain_unreadable(csv.Error("oh")) == "oh; legal: CSV with quotes as in RFC 4180"

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from nnlib.data import from_rows
-from nnlib.ranking import NO_ITEM, top
+from nnlib.data.rows import from_rows
+from nnlib.ops.ranking import NO_ITEM, top
 
 pytestmark = pytest.mark.usefixtures("backend")
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from nnlib.rules import RULES, Pace
+from nnlib.optim.rules import RULES, Pace
 
 EVERY = pytest.mark.parametrize("name", RULES)
 RATE, MU, BETA2 = 0.1, 0.8, 0.95
@@ -14,7 +14,7 @@ GRADIENTS = ((0.5, -1.0, 1e-8, 0.0), (-0.25, 3.0, -2e-8, 1.0), (0.125, 0.0, 1e-6
 
 
 def by_hand(name, w, gradients):
-    """One weight after these gradients, as the head of nnlib/rules.py has it."""
+    """One weight after these gradients, as the head of nnlib/optim/rules.py has it."""
     v = s = m = 0.0
     for t, g in enumerate(gradients, 1):
         match name:

@@ -5,7 +5,8 @@ import pytest
 
 from nnlib.contract import OPTIMIZERS, TrainSettings
 from nnlib.errors import NnlibError
-from nnlib.settings import check_settings, rate_of
+from nnlib.optim.hyper import rate_of
+from nnlib.training.settings import check_settings
 
 
 def test_all_problems_come_at_once():

@@ -6,7 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnlib.architecture import (
+from nnlib.spec.json_section import SpecError
+from nnlib.spec.layers import ALL_KEYS
+from nnlib.spec.metric_names import canonical_metric, parse_metric
+from nnlib.spec.network import (
+    ALIASES,
+    NETWORK_KEYS,
+    network_of,
+    parse_network,
+    placeholders,
+    read_json,
+    read_network,
+    substitute,
+)
+from nnlib.spec.topology import check_runnable, order
+from nnlib.spec.types import (
     Activation,
     Boost,
     ErrorFunction,
@@ -19,21 +33,6 @@ from nnlib.architecture import (
     Shared,
     Sparseness,
 )
-from nnlib.checker import SpecError
-from nnlib.layers import ALL_KEYS
-from nnlib.spec import (
-    ALIASES,
-    NETWORK_KEYS,
-    canonical_metric,
-    network_of,
-    parse_metric,
-    parse_network,
-    placeholders,
-    read_json,
-    read_network,
-    substitute,
-)
-from nnlib.topology import check_runnable, order
 
 GOOD = {
     "Version": 0.8,

@@ -10,11 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_datafile import any_data, assert_same, assert_same_sets
 
-from nnlib import memory, netcdf, stream
-from nnlib.data import Csr, Data, DataSet, Dense, from_rows
-from nnlib.datafile import check_data_file, read_all, read_data, write_data
+from nnlib.data import stream
+from nnlib.data.file import check_data_file, read_all, read_data, write_data
+from nnlib.data.rows import Csr, Dense, from_rows
+from nnlib.data.sets import Data, DataSet
+from nnlib.data.stream import FileRows, open_data
 from nnlib.errors import DataError
-from nnlib.stream import FileRows, open_data
+from nnlib.util import memory, netcdf
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +162,7 @@ def test_many_threads_take_what_one_takes(tmp_path):
 PEAK = """
 import sys, numpy as np
 from pathlib import Path
-from nnlib.stream import open_data
+from nnlib.data.stream import open_data
 peak = lambda: int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1]) // 1024
 data = open_data([Path(sys.argv[1])], 0, 16 << 20)
 before = peak()
@@ -224,7 +226,7 @@ def test_free_memory_honours_control_groups(tmp_path, monkeypatch):
 
 
 def test_bytes_for_people():
-    assert [memory.said(n) for n in (0, 1023, 1536, 3 << 20, 5 << 30, 2 << 40)] == [
+    assert [memory.show_bytes(n) for n in (0, 1023, 1536, 3 << 20, 5 << 30, 2 << 40)] == [
         "0 bytes",
         "1023 bytes",
         "1.5 KiB",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from nnlib.losses import Entries
-from nnlib.targets import targets_of
+from nnlib.ops.losses import Entries
+from nnlib.ops.targets import targets_of
 
 ROWS = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [4, 0, 0, 4.0]])
 

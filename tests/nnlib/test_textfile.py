@@ -7,10 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nnlib import cli, progress, textfile
-from nnlib.datafile import read_all, read_data
+from nnlib import cli
+from nnlib.data.file import read_all, read_data
 from nnlib.errors import DataError
-from nnlib.labels import read_index, write_index
+from nnlib.importing import text_examples
+from nnlib.importing.index_files import read_index, write_index
+from nnlib.util import progress
 
 TEXT = "ann\tx,1:y,2:z\nbob\ty:y,0.5:\n\ncat\t\n"
 
@@ -159,7 +161,7 @@ def test_samples_may_hold_colons_and_commas(tmp_path):
 )
 @pytest.mark.parametrize("block", [3, 1 << 20])
 def test_bad_texts(tmp_path, capsys, monkeypatch, text, options, words, block):
-    monkeypatch.setattr(textfile, "BLOCK", block)
+    monkeypatch.setattr(text_examples, "BLOCK", block)
     assert run(tmp_path, text, **options) == 4
     assert words in capsys.readouterr().err
     assert not (tmp_path / "out.nc").exists()
@@ -181,7 +183,7 @@ def test_data_that_cannot_be_written_leave_the_indexes(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "the disk is full", "out.nc")
 
-    monkeypatch.setattr("nnlib.textimport.write_data", full)
+    monkeypatch.setattr("nnlib.importing.dsstne_text.write_data", full)
     assert run(tmp_path, "dan\tv:w\n") == 75
     assert ((tmp_path / "f.txt").read_bytes(), (tmp_path / "s.txt").read_bytes()) == before
 
@@ -269,7 +271,7 @@ def test_what_is_written_is_read(tmp_path, lines, block):
     lines.append(("last", [("feature", 1.0)]))
     text = "".join(f"{sample}\t{':'.join(f'{f},{v}' for f, v in entries)}\n" for sample, entries in lines)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(textfile, "BLOCK", block)
+        patch.setattr(text_examples, "BLOCK", block)
         assert run(tmp_path, text, type="analog") == 0
     assert rows(tmp_path / "out.nc") == dict(lines)
     assert list(read_index(tmp_path / "s.txt")) == list(dict(lines))
@@ -283,14 +285,14 @@ class Terminal(io.StringIO):
 
 def test_progress_of_reading(monkeypatch):
     terminal, plain = Terminal(), io.StringIO()
-    with progress.reading(100, "lines", terminal) as report:
+    with progress.show_reading(100, "lines", terminal) as report:
         report(50, 12_345)
     assert "12,345 lines" in terminal.getvalue()
-    with progress.reading(100, "lines", plain) as report:
+    with progress.show_reading(100, "lines", plain) as report:
         report(50, 5)
     assert plain.getvalue() == ""
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0)
-    with progress.reading(100, "lines", plain) as report:
+    with progress.show_reading(100, "lines", plain) as report:
         report(50, 1_000)
         report(0, 2_000)
     assert re.fullmatch(r"1,000 lines, 50%, [\d,]+/s\n2,000 lines, [\d,]+/s\n", plain.getvalue())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnlib.texts import Texts
+from nnlib.importing.string_ids import Texts
 
 TEXT = st.text("ab\u00e9", max_size=30) | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnlib.architecture import Edge
-from nnlib.spec import SpecError, parse_network
-from nnlib.topology import check_runnable, check_topology, order
+from nnlib.spec.json_section import SpecError
+from nnlib.spec.network import parse_network
+from nnlib.spec.topology import check_runnable, check_topology, order
+from nnlib.spec.types import Edge
 
 
 def kernel(layer_type, n, width, **more):

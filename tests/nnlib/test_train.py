@@ -6,18 +6,21 @@ import numpy as np
 import pytest
 from nnlib_samples import batch_of, bits, clustered, network_of, random_matrix, sets_of
 
-from nnlib import backward, batches, cpu, gather, gradients, graph, optimizers, step, train
-from nnlib import network as net
-from nnlib.batches import epoch_order, examples_of
 from nnlib.contract import OPTIMIZERS, TrainSettings
-from nnlib.cpu import Cpu
-from nnlib.data import Data
-from nnlib.datafile import write_data
+from nnlib.cpu import backward, engine, forward, gradients, optimizer, sparse_products, step
+from nnlib.cpu.compute import Cpu
+from nnlib.cpu.forward import Forward
+from nnlib.cpu.gradients import Gradients
+from nnlib.data.file import write_data
+from nnlib.data.sets import Data
+from nnlib.data.stream import open_data
 from nnlib.errors import DivergedError
-from nnlib.gradients import Gradients
-from nnlib.graph import Graph
-from nnlib.stream import open_data
-from nnlib.threads import one_by_one, workers
+from nnlib.model import batches
+from nnlib.model import network as net
+from nnlib.model.batches import epoch_order
+from nnlib.model.examples import examples_of
+from nnlib.training import loop
+from nnlib.util.threads import one_by_one, workers
 
 WIDTH = 40
 SETS = sets_of(x=random_matrix(50, WIDTH, 1, 0.2), y=random_matrix(50, WIDTH, 2, 0.2))
@@ -35,7 +38,7 @@ def fit(raw=PLAIN, sets=SETS, validate=None, minimize=False, each=one_by_one, ke
     network, epochs = network_of(raw, sets), []
     examples = examples_of(network.spec, sets, "d")
     given = TrainSettings(**{"epochs": 2, "batch": 16, "learning_rate": 0.01} | settings)
-    return train.fit(network, examples, given, epochs.append, validate, minimize, Cpu(each), keeper), epochs, network
+    return loop.fit(network, examples, given, epochs.append, validate, minimize, Cpu(each), keeper), epochs, network
 
 
 @pytest.fixture
@@ -43,11 +46,11 @@ def small_pieces(monkeypatch):
     """Make a small network many pieces of work."""
     for module, name, size in (
         (net, "BLOCK", 8),
-        (gather, "SHARE", 5),
-        (graph, "EXAMPLES", 5),
-        (graph, "PIECE", 4),
+        (sparse_products, "SHARE", 5),
+        (forward, "EXAMPLES", 5),
+        (forward, "PIECE", 4),
         (backward, "PIECE", 4),
-        (optimizers, "SHARE", 7),
+        (optimizer, "SHARE", 7),
     ):
         monkeypatch.setattr(module, name, size)
 
@@ -81,7 +84,7 @@ def test_a_training_is_repeatable_and_another_seed_gives_another_one():
 def test_late_rows_end_as_in_a_dense_update_when_gradients_are_clipped(monkeypatch, backend, rule):
     found = []
     for lazy in (net.is_lazy, lambda *_: False):
-        for module in (optimizers, gradients, step):
+        for module in (optimizer, gradients, step):
             monkeypatch.setattr(module, "is_lazy", lazy)
         fitted, epochs, _ = fit(NOISY, optimizer=rule, clip=0.1, l1=1e-4)
         found.append((bits(fitted.network), [epoch.loss for epoch in epochs]))
@@ -101,8 +104,8 @@ def test_the_loss_falls(backend, rule):
 
 def test_a_step_of_sgd_goes_down_the_gradient_of_the_mean():
     start = network_of(PLAIN, SETS)
-    whole, batch, sink = Graph(start), batch_of(start, SETS), Gradients(start)
-    total = backward.backward(whole, whole.forward(batch.inputs), batch.targets, sink)
+    whole, batch, sink = Forward(start), batch_of(start, SETS), Gradients(start)
+    total = backward.backward(whole, whole.run(batch.inputs), batch.targets, sink)
     gradient = sink.arrays()
     found, epochs, _ = fit(optimizer="sgd", epochs=1, batch=99, learning_rate=0.5, l2=0.1)
     assert epochs[0].loss == pytest.approx(total / 50)
@@ -203,7 +206,7 @@ def seen_rows(monkeypatch):
         seen.append(rows)
         return batches.batch_of(spec, examples, rows, dtype)
 
-    monkeypatch.setattr(cpu, "batch_of", recording)
+    monkeypatch.setattr(engine, "batch_of", recording)
     return seen
 
 
@@ -226,7 +229,7 @@ def test_without_shuffling_batches_follow_the_file(seen_rows):
 def test_data_in_a_file_give_what_data_in_memory_do(monkeypatch, tmp_path):
     monkeypatch.setattr(batches, "SHUFFLE_BLOCK", 4)
     monkeypatch.setattr(batches, "SHUFFLE_GROUP", 3)
-    monkeypatch.setattr("nnlib.stream.BLOCK", 4)
+    monkeypatch.setattr("nnlib.data.stream.BLOCK", 4)
     write_data(tmp_path / "d.nc", Data(tuple(SETS.values())))
     streamed = {s.name: s for s in open_data([tmp_path / "d.nc"], limit_bytes=0, cache_bytes=2000).sets}
     assert type(streamed["x"].rows).__name__ == "FileRows"
@@ -235,7 +238,7 @@ def test_data_in_a_file_give_what_data_in_memory_do(monkeypatch, tmp_path):
 
 def test_noise_is_drawn_anew_for_every_batch(monkeypatch):
     inputs, kept = [], []
-    forward = Graph.forward
+    forward = Forward.run
 
     def recording(self, some, keep=None, training=False, values=None):
         found = forward(self, some, keep, training, values)
@@ -243,7 +246,7 @@ def test_noise_is_drawn_anew_for_every_batch(monkeypatch):
         kept.extend(mask.mean() for mask in found.keep.values())
         return found
 
-    monkeypatch.setattr(Graph, "forward", recording)
+    monkeypatch.setattr(Forward, "run", recording)
     fit(NOISY, epochs=8)
     assert len(set(inputs)) > 8
     assert len(set(kept)) > 4
@@ -264,7 +267,7 @@ def test_validation_has_no_noise_and_the_running_statistics():
 def test_whole_numbers_are_as_good_as_others():
     network = network_of(PLAIN, SETS)
     settings = TrainSettings(momentum=0, beta2=0, l2=1, l1=0)
-    training = train.Training(network, examples_of(network.spec, SETS, "d"), settings)
+    training = loop.Training(network, examples_of(network.spec, SETS, "d"), settings)
     hyper = training._engine._optimizer.hyper
     assert {type(number) for number in (hyper.momentum, hyper.beta2, hyper.l2, hyper.l1)} == {float}
 
@@ -285,5 +288,5 @@ def test_a_training_that_misses_a_rung_ends(minimize, values):
         examples = examples_of(network.spec, SETS, "d")
         given = TrainSettings(epochs=4, batch=16, stop_after=0)
         keys = {"minimize": minimize, "rungs": [(2, sign * height)]}
-        found = train.fit(network, examples, given, lambda _: None, lambda _, script=script: next(script), **keys)
+        found = loop.fit(network, examples, given, lambda _: None, lambda _, script=script: next(script), **keys)
         assert (found.epochs, found.pruned) == (epochs, epochs == 2)

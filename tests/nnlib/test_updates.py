@@ -1,4 +1,4 @@
-"""What decides in nnlib.updates: when a replay may stop, what a chunk is, and what compiled loops are given."""
+"""What decides in nnlib.cpu.updates: when a replay may stop, what a chunk is, and what compiled loops are given."""
 
 import itertools
 import math
@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nnlib.rules import EPSILON, RULES
-from nnlib.updates import ADAMS, PATIENCE, CompiledUpdates, Hyper, NumpyUpdates, Slot
+from nnlib.cpu.updates import PATIENCE, CompiledUpdates, NumpyUpdates, Slot
+from nnlib.optim.hyper import ADAMS, Hyper
+from nnlib.optim.rules import EPSILON, RULES
 
 
 def constant(_step):
@@ -64,7 +65,7 @@ def test_weights_rest_only_where_nothing_can_move_them_again():
 @pytest.mark.parametrize("pulls", [{}, {"l2": 0.1}, {"l1": 0.1}])
 def test_rows_replayed_late_are_those_done_in_time(monkeypatch, rule, size, pulls):
     """One row alone, rows in any order, without and with a gradient in the last step."""
-    monkeypatch.setattr("nnlib.updates.CHUNK", size)
+    monkeypatch.setattr("nnlib.cpu.updates.CHUNK", size)
     for rows in ([3], [4, 0, 2]):
         for given in (False, True):
             updates = NumpyUpdates(Hyper(rule), constant)
@@ -120,7 +121,7 @@ def test_pieces_of_a_gradient_do_what_the_whole_does(monkeypatch, rule, size):
     (cut, whole), updates = (slot_of(rule, 7) for _ in range(2)), NumpyUpdates(Hyper(rule), constant)
     gradient = np.random.default_rng(5).normal(size=(5, 2))
     updates.update(whole, 1, gradient.copy(), 1)
-    monkeypatch.setattr("nnlib.updates.CHUNK", size)
+    monkeypatch.setattr("nnlib.cpu.updates.CHUNK", size)
     updates.update(cut, 1, gradient.copy(), 1)
     for found, wanted in zip((cut.values, *cut.states), (whole.values, *whole.states), strict=True):
         np.testing.assert_array_equal(found, wanted)

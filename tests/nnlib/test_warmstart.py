@@ -10,17 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nnlib_samples import ITEMS, NETWORK, bits, clustered
 
-from nnlib import Network as PublicNetwork
-from nnlib import NnlibError, Trainer, cli, job, worker
-from nnlib import network as net
+from nnlib import cli
+from nnlib.api.network import Network as PublicNetwork
+from nnlib.api.trainer import Trainer
 from nnlib.contract import INIT_FILE, Role, Status, TrainSettings, result_from_json, sha256_of, trial_from_json
-from nnlib.data import Data, DataSet
-from nnlib.datafile import write_data
-from nnlib.errors import CheckpointedError, EvictedError
-from nnlib.modelfile import Model, read_model, write_model
-from nnlib.network import NORM_ARRAYS
-from nnlib.spec import parse_network
-from nnlib.warmstart import started
+from nnlib.data.file import write_data
+from nnlib.data.sets import Data, DataSet
+from nnlib.errors import CheckpointedError, EvictedError, NnlibError
+from nnlib.model import network as net
+from nnlib.model.file import Model, read_model, write_model
+from nnlib.model.network import NORM_ARRAYS
+from nnlib.model.warm_start import apply_initial_weights
+from nnlib.spec.network import parse_network
+from nnlib.worker import job, main
 
 OLD = tuple(f"item{n:02}" for n in range(12))
 TIED = {"Transposed": True, "InputLayer": "H", "SourceInputLayer": "In", "SourceOutputLayer": "H"}
@@ -61,7 +63,7 @@ def weights(model, source, target):
 def start(fresh, old):
     """Start `fresh` from `old`, neither of which changes."""
     before = bits(fresh.network), bits(old.network)
-    found = started(fresh, old)
+    found = apply_initial_weights(fresh, old)
     assert before == (bits(fresh.network), bits(old.network))
     assert not any(
         np.shares_memory(one, other)
@@ -302,7 +304,7 @@ def test_a_broken_start_is_bad_input(begun, content, words):
         trial.write_text(json.dumps(raw))
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        assert worker.train(trial) == 4
+        assert main.train(trial) == 4
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

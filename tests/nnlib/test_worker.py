@@ -15,11 +15,13 @@ import pytest
 from nnlib_samples import NETWORK
 
 import nnlib
-from nnlib import backend, cli, worker
+from nnlib import cli
+from nnlib.compiled import select
 from nnlib.contract import Metric, Role, Status, TrainSettings, result_from_json, sha256_of, trial_from_json
+from nnlib.cpu.step import Step
 from nnlib.errors import CheckpointedError, EvictedError, MachineError
-from nnlib.step import Step
-from nnlib.threads import BLAS_THREADS
+from nnlib.util.threads import BLAS_THREADS
+from nnlib.worker import main
 
 SIGNALS = signal.SIGTERM, signal.SIGINT
 SLOWLY = """
@@ -67,7 +69,7 @@ def here(monkeypatch):
 
     def train(trial, **arguments):
         try:
-            return worker.train(trial, **arguments), result_of(trial)
+            return main.train(trial, **arguments), result_of(trial)
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -80,7 +82,7 @@ def test_a_job_of_its_own(make_trial, here):
     trial, twin = make_trial(role=Role.FINAL), make_trial("twin", role=Role.FINAL)
     code, result, stderr = run(trial, OMP_NUM_THREADS="2", OPENBLAS_NUM_THREADS="2")
     assert (code, result.status, result.node, result.reason) == (0, Status.OK, "r_t0001", "")
-    assert result.backend == backend.NAME
+    assert result.backend == select.NAME
     assert {"python", "numpy", "scipy", "netCDF4", "nnlib"} <= set(result.versions)
     assert result.host
     assert {"cpu", "cores", "kernel"} <= set(result.machine) and result.gpu == {}
@@ -188,7 +190,7 @@ def test_how_errors_end(make_trial, here, monkeypatch, capsys, error, code, stat
     def fails(*_):
         raise error
 
-    monkeypatch.setattr(worker, "_run", fails)
+    monkeypatch.setattr(main, "_run", fails)
     found, result = here(make_trial())
     assert (found, result.status, result.reason, result.node) == (code, status, words, "r_t0001")
     assert ("Traceback" in capsys.readouterr().err) == (code == 1)
@@ -225,7 +227,7 @@ def test_a_full_disk_at_the_end(make_trial, here, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "the disk is full: 0 bytes are free; make room and try again", "model.nc")
 
-    monkeypatch.setattr("nnlib.job.write_model", full)
+    monkeypatch.setattr("nnlib.worker.job.write_model", full)
     trial = make_trial(role=Role.FINAL)
     code, result = here(trial)
     assert (code, result.status, result.epochs) == (75, Status.MACHINE, 6)
@@ -243,7 +245,7 @@ def test_a_signal_before_the_first_batch(make_trial, here, monkeypatch, number):
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr("nnlib.job.open_data", signalled)
+    monkeypatch.setattr("nnlib.worker.job.open_data", signalled)
     trial = make_trial()
     code, result = here(trial)
     assert (code, result.status, result.epochs) == (143, Status.EVICTED, 0)

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from nnlib.data import Data, DataSet, from_rows
-from nnlib.datafile import write_data
+from nnlib.data.file import write_data
+from nnlib.data.rows import from_rows
+from nnlib.data.sets import Data, DataSet
 
 settings.register_profile("regiondag", deadline=None)  # a shared machine may stall for a second
 settings.load_profile("regiondag")

@@ -2,12 +2,12 @@ import doctest
 
 import pytest
 
-from workflows import clauses
-from workflows.clauses import split_conjunction
+from regiondag.condor import matching
+from regiondag.condor.matching import split_conjunction
 
 
 def test_doctests():
-    assert doctest.testmod(clauses).failed == 0
+    assert doctest.testmod(matching).failed == 0
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from regiondag import cli
+from regiondag.cli import COMMANDS, main
+from regiondag.condor.submit import slash_tmp
+from regiondag.errors import RegiondagError
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.test_rundir import snapshot
-from workflows import cli
-from workflows.cli import COMMANDS, main
-from workflows.errors import RegiondagError
-from workflows.submission import slash_tmp
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,7 +52,7 @@ def test_exit_codes_of_errors(error, code, monkeypatch, capsys):
     def fail(_):
         raise error
 
-    monkeypatch.setattr("workflows.commands.report.run", fail)
+    monkeypatch.setattr("regiondag.commands.report.run", fail)
     assert main(["report", "x"]) == code
     err = capsys.readouterr().err
     assert ("Traceback" in err) == (code == 3) and (code != 1 or err == "regiondag: why\n")
@@ -109,9 +109,9 @@ def test_folders_that_cannot_be_written(study_file, argv, capsys):
 
 
 def test_a_run_in_slash_tmp_is_not_submitted(study_file, capsys):
-    from workflows.names import RunFolder
-    from workflows.pool import Pool
-    from workflows.submission import submit_dag
+    from regiondag.condor.submit import submit_dag
+    from regiondag.pool.pool import Pool
+    from regiondag.run.layout import RunFolder
 
     with pytest.raises(RegiondagError, match="--out"):
         submit_dag(Pool("x", "installed", (25, 0, 0)), RunFolder(Path("/tmp/run-1")), ["germany"])
@@ -274,7 +274,7 @@ def test_wrong_numbers_are_told_with_what_is_legal(argv, words, capsys):
 
 def test_status_without_a_pool_says_what_the_logs_say(study_file, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("REGIONDAG_HOME", str(tmp_path))  # where no pool is known
-    monkeypatch.setattr("workflows.pool.find_pool", lambda name=None: None)
+    monkeypatch.setattr("regiondag.pool.pool.find_pool", lambda name=None: None)
     assert main(["generate", "--quiet", str(study_file), "--htcondor", "23.9"]) == 0
     captured = capsys.readouterr()
     run = captured.out.strip()
@@ -375,7 +375,7 @@ def test_report_of_a_run_that_has_not_begun(study_file, capsys):
 
 def test_a_closed_pipe_is_no_error(study_file):
     """Also where Python keeps what it prints until it ends, as it does unless PYTHONUNBUFFERED is set."""
-    command = f"{shlex.quote(sys.executable)} -m workflows validate {shlex.quote(str(study_file))} | true"
+    command = f"{shlex.quote(sys.executable)} -m regiondag validate {shlex.quote(str(study_file))} | true"
     env = os.environ | {"PYTHONUNBUFFERED": ""}
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT, env=env)
     assert done.stderr == ""

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from nnlib.contract import Metric
+from regiondag.config.load import load_config
+from regiondag.errors import ConfigError
+from regiondag.study.space import Choice, Integer, Real
 from tests.workflows.conftest import STUDY, write_region, write_study
-from workflows.config import load_config
-from workflows.errors import ConfigError
-from workflows.space import Choice, Integer, Real
 
 
 def problems_of(folder, text):

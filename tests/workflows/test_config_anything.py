@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regiondag.config.load import load_config
+from regiondag.errors import ConfigError
 from tests.workflows.conftest import NETWORK, STUDY, write_study
-from workflows.config import load_config
-from workflows.errors import ConfigError
 
 KEYS = """
     study regions network metric minimize train search update job limits pooled init neighbour name data from epochs

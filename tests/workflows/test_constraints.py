@@ -1,6 +1,6 @@
 import pytest
 
-from workflows.constraints import parse_constraint
+from regiondag.study.constraints import parse_constraint
 
 NAMES = ("hidden", "layers", "optimizer", "shared")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.crontab import FIELDS, cron_commands
+from regiondag.update.crontab import FIELDS, cron_commands
 
 
 @pytest.mark.parametrize(

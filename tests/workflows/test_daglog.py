@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workflows.daglog import DagState, read_dag_log
+from regiondag.condor.events.dag_log import DagState, read_dag_log
 
 HEAD = "{:03d} ({:03d}.000.000) 2026-11-22 05:00:{:02d} "
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workflows.endings import (
+from regiondag.study.job_rules import (
     BY_THE_USER,
     LEASE,
     MOST_RELEASES,
@@ -14,7 +14,7 @@ from workflows.endings import (
     memory_after,
     memory_steps,
 )
-from workflows.study import Job
+from regiondag.study.model import JobRequest
 
 GIB = 1 << 30
 
@@ -28,15 +28,15 @@ def test_durations_in_the_largest_unit_that_fits(seconds, words):
 
 
 def test_memory_doubles_up_to_the_most():
-    job = Job(memory=4 * GIB, memory_max=20 * GIB)
+    job = JobRequest(memory=4 * GIB, memory_max=20 * GIB)
     assert memory_steps(job, job.memory) == [8 * GIB, 16 * GIB, 20 * GIB]
     assert [memory_after(job, times) for times in range(5)] == [size * GIB for size in (4, 8, 16, 20, 20)]
-    assert memory_steps(Job(memory=4 * GIB, memory_max=8 * GIB), 4 * GIB) == [8 * GIB]
+    assert memory_steps(JobRequest(memory=4 * GIB, memory_max=8 * GIB), 4 * GIB) == [8 * GIB]
 
 
 @pytest.mark.parametrize("most", [None, 4 * GIB])
 def test_memory_stays_where_no_more_may_be_asked_for(most):
-    job = Job(memory=4 * GIB, memory_max=most)
+    job = JobRequest(memory=4 * GIB, memory_max=most)
     assert memory_steps(job, job.memory) == []
     assert [memory_after(job, times) for times in range(3)] == [4 * GIB] * 3
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from regiondag.pool.pool import Pool
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName, RunFolder
 from tests.conftest import SUITE, started_pool
 from tests.workflows.test_eviction_on_pool import FINAL, TEXT, TRIAL, evict, job_of, place, train_slowly
 from tests.workflows.test_study_on_pool import finish, generate, slow_down, submit, summary, wait
-from workflows.journal import Journal
-from workflows.names import NodeName, RunFolder
-from workflows.pool import Pool
 
 pytestmark = [pytest.mark.condor, pytest.mark.timeout(900)]
 

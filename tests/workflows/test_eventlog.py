@@ -18,13 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workflows import condor
-from workflows.attempts import Attempt, Span
-from workflows.daglog import read_dag_log
-from workflows.eventlog import attempts_of, read_attempts
-from workflows.eventtext import Event, attributes_of, code_of, ending_of, parse_events, reason_of, resources_of
-from workflows.joblog import read_job_log
-from workflows.names import NodeName, RunFolder
+from regiondag.condor import client
+from regiondag.condor.events.attempts import Attempt, Span
+from regiondag.condor.events.dag_log import read_dag_log
+from regiondag.condor.events.job_log import read_job_log
+from regiondag.condor.events.log import attempts_of, read_attempts
+from regiondag.condor.events.text import Event, attributes_of, code_of, ending_of, parse_events, reason_of, resources_of
+from regiondag.run.layout import NodeName, RunFolder
 
 RECORDINGS = Path(__file__).parent / "eventlogs"
 SUITES = sorted(path.name for path in RECORDINGS.iterdir() if path.is_dir())
@@ -116,7 +116,7 @@ def test_the_bindings_read_the_same_events(suite):
     logs = sorted((RECORDINGS / suite).glob("**/*.log"))
     assert len(logs) == 1 + 2 * (4 + 1)
     for log in logs:
-        theirs = condor.bindings(None).JobEventLog(str(log)).events(stop_after=0)
+        theirs = client.bindings(None).JobEventLog(str(log)).events(stop_after=0)
         expected = [(int(one.type), f"{one.cluster}.{one.proc}", one.timestamp) for one in theirs]
         assert [(one.code, one.job, int(one.time)) for one in parse_events(log.read_text())] == expected
 

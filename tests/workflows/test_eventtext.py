@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from workflows.eventtext import (
+from regiondag.condor.events.text import (
     Event,
     Resource,
     attributes_of,

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from nnlib.contract import Result
+from regiondag.condor import client
+from regiondag.condor.events.dag_log import read_dag_log
+from regiondag.pool.pool import Pool
+from regiondag.run.layout import NodeName, RunFolder
 from tests.workflows.conftest import STUDY
 from tests.workflows.test_study_on_pool import finish, generate, result_of, submit, wait
-from workflows import condor
-from workflows.daglog import read_dag_log
-from workflows.names import NodeName, RunFolder
-from workflows.pool import Pool
 
 pytestmark = pytest.mark.condor
 
@@ -42,9 +42,9 @@ def train_slowly(run: RunFolder) -> None:
     script.write_text(text.replace('exec "$python" "$1"', f'exec "$python" -c \'{SLOWLY}\' "$1"'))
 
 
-def job_of(pool: Pool, run: RunFolder, node: NodeName) -> condor.QueuedJob | None:
+def job_of(pool: Pool, run: RunFolder, node: NodeName) -> client.QueuedJob | None:
     dag = read_dag_log(run.study_dag.with_name("study.dag.dagman.log"))
-    jobs = condor.query_jobs(pool, dag.cluster) if dag else []
+    jobs = client.query_jobs(pool, dag.cluster) if dag else []
     return next((job for job in jobs if job.node == str(node)), None)
 
 

@@ -11,18 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from regiondag.cli import main
+from regiondag.condor import classads, client, holds
+from regiondag.condor.events.dag_log import DagState
+from regiondag.condor.holds import kind_of, removed_after
+from regiondag.monitor import explain_queue
+from regiondag.monitor.explain import RunView, explain, find
+from regiondag.monitor.explain_queue import Dag, QueueSnapshot, explain_dags, explain_held
+from regiondag.pool.pool import Pool
+from regiondag.run.history import TrialOutcome
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName, RunFolder, dagman_file
+from regiondag.run.manifest import read_manifest
+from regiondag.run.region_state import why_not_needed
 from tests.workflows.conftest import STUDY, write_study
-from workflows import condor, holds, whyqueue
-from workflows.cli import main
-from workflows.daglog import DagState
-from workflows.explain import Run, explain, find
-from workflows.holds import kind_of, removed_after
-from workflows.journal import Journal, Settled
-from workflows.names import NodeName, RunFolder, dagman_file
-from workflows.pool import Pool
-from workflows.report import read_manifest
-from workflows.whyqueue import Dag, Queue, explain_dags, explain_held
-from workflows.whytrial import not_needed
 
 LOG = Path("study.dag.dagman.log")
 RULE = "JobStatus == 5 && (HoldReasonCode =?= 47 || time() - EnteredCurrentStatus > 3600)"
@@ -38,7 +40,7 @@ def run(tmp_path, monkeypatch, capsys) -> RunFolder:
     return folder
 
 
-def settle(run: RunFolder, slug: str, *outcomes: Settled) -> None:
+def settle(run: RunFolder, slug: str, *outcomes: TrialOutcome) -> None:
     journal = Journal(run.region(slug).journal)
     with journal.locked():
         for one in outcomes:
@@ -47,15 +49,15 @@ def settle(run: RunFolder, slug: str, *outcomes: Settled) -> None:
             journal.append("settled", **asdict(one))
 
 
-def works(run: RunFolder, *jobs: condor.QueuedJob) -> Run:
+def works(run: RunFolder, *jobs: client.QueuedJob) -> RunView:
     """A run on which DAGMan works, with these jobs in the queue."""
     state = DagState(LOG, 1, "running", 0.0, None, None)
-    queue = Queue((Dag(run.study_dag, state, "running"),), jobs, by_node={job.node: job for job in jobs})
-    return Run(run, read_manifest(run)["regions"], queue, time.time())
+    queue = QueueSnapshot((Dag(run.study_dag, state, "running"),), jobs, by_node={job.node: job for job in jobs})
+    return RunView(run, read_manifest(run)["regions"], queue, time.time())
 
 
-def queued(node: str, status: str, **values) -> condor.QueuedJob:
-    return condor.QueuedJob(node, "7.0", status, values.pop("hold_reason", ""), time.time() - 100, "slot1@a", **values)
+def queued(node: str, status: str, **values) -> client.QueuedJob:
+    return client.QueuedJob(node, "7.0", status, values.pop("hold_reason", ""), time.time() - 100, "slot1@a", **values)
 
 
 def test_a_run_that_was_never_submitted(run):
@@ -81,7 +83,10 @@ def test_wrong_names_get_a_hint(run, wrong, hint, capsys):
 
 def test_a_failed_trial_with_its_machine_and_last_words(run):
     settle(
-        run, "united-kingdom", Settled(1, "machine", "no GPU\x1b[2J found"), Settled(0, "ok", value=0.5, seconds=2.0)
+        run,
+        "united-kingdom",
+        TrialOutcome(1, "machine", "no GPU\x1b[2J found"),
+        TrialOutcome(0, "ok", value=0.5, seconds=2.0),
     )
     (run.region("united-kingdom").trial(NodeName("united-kingdom", 1)) / "job.err").write_text(
         "a\n" * 99 + "no \x1b GPU\n"
@@ -93,21 +98,21 @@ def test_a_failed_trial_with_its_machine_and_last_words(run):
 
 
 def test_escape_sequences_do_not_reach_the_terminal(run, capsys):
-    settle(run, "germany", Settled(0, "diverged", "\x1b[2Jgone"))
+    settle(run, "germany", TrialOutcome(0, "diverged", "\x1b[2Jgone"))
     assert main(["explain", str(run.path), "germany_t0000"]) == 0
     assert "\x1b" not in capsys.readouterr().out
 
 
 def test_a_trial_that_succeeded_beside_the_others(run):
-    settle(run, "germany", *(Settled(n, "ok", value=0.5, seconds=2.0) for n in range(4)))
+    settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5, seconds=2.0) for n in range(4)))
     [done] = works(run).node(NodeName("germany", 1))
     assert done.state == "ok" and any("median" in line for line in done.details)
     assert any("1 holds" in line for line in done.details) and any("held: a look" in line for line in done.details)
 
 
 def test_a_trial_is_compared_with_those_that_succeeded_alone(run):
-    bad = (Settled(0, "diverged"), Settled(2, "pruned", value=0.1))
-    settle(run, "germany", *bad, Settled(1, "ok", value=0.5, seconds=2.0))
+    bad = (TrialOutcome(0, "diverged"), TrialOutcome(2, "pruned", value=0.1))
+    settle(run, "germany", *bad, TrialOutcome(1, "ok", value=0.5, seconds=2.0))
     [done] = works(run).node(NodeName("germany", 1))
     assert done.details and not any("median" in line for line in done.details)
 
@@ -116,21 +121,21 @@ def test_what_a_node_waits_for(run):
     seen = works(run, queued("germany_t0000", "idle"))
     [waits] = seen.node(NodeName("germany", 2))
     assert waits.state == "waiting" and waits.why == "for germany_t0000 (idle), germany_t0001"
-    settle(run, "germany", *(Settled(n, "ok", value=0.5) for n in range(2)))
+    settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5) for n in range(2)))
     [waits] = works(run, *(queued(f"germany_t000{n}", "running") for n in (7, 8))).node(NodeName("germany", 2))
     assert "jobs_per_region" in waits.why
     [waits] = works(run, *(queued(f"uk_t000{n}", "running") for n in range(8))).node(NodeName("germany", 2))
     assert "limits.jobs" in waits.why
     [waits] = works(run).node(NodeName("germany", 2))
     assert "PRE" in waits.why
-    settle(run, "germany", *(Settled(n, "ok", value=0.5) for n in (2, 3)))
+    settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5) for n in (2, 3)))
     [final] = works(run).node(NodeName("germany", None))
     assert final.state == "waiting" and "PRE" in final.why
 
 
 @pytest.mark.parametrize("status", ["removed", "machine", "diverged"])
 def test_nobody_waits_for_a_parent_that_ended_badly(run, status):
-    settle(run, "germany", Settled(0, "ok", value=0.5), Settled(1, status))
+    settle(run, "germany", TrialOutcome(0, "ok", value=0.5), TrialOutcome(1, status))
     [found] = works(run).node(NodeName("germany", 2))
     assert "all that it waits for has ended" in found.why
     [found] = works(run, queued("germany_t0001", "running")).node(NodeName("germany", 2))  # it is run again
@@ -148,20 +153,20 @@ def test_nodes_that_a_search_does_not_need(run):
         return found.state, found.why
 
     search = json.loads(run.region("germany").spec.read_text())["search"]
-    settle(run, "germany", *(Settled(n, "ok", value=0.5, seconds=4.0) for n in range(2)))
+    settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5, seconds=4.0) for n in range(2)))
     assert state(2)[0] == "waiting"
     respec(run, "germany", search=search | {"budget": 7})
     assert state(2) == ("not needed", "the budget of its region's search is spent; this node does nothing")
     assert "all that it waits for has ended" in state(None)[1]
     respec(run, "germany", search=search)
     assert state(None) == ("waiting", "for germany_t0002, germany_t0003")
-    settle(run, "germany", Settled(2, "removed"), Settled(3, "ok", value=0.5))
+    settle(run, "germany", TrialOutcome(2, "removed"), TrialOutcome(3, "ok", value=0.5))
     journal = run.region("germany").journal  # lanes: a node beyond the last trial, of which one was removed
-    assert "all its trials" in not_needed(run, works(run).known("germany").spec, Journal(journal).read(), 7, 0.0)
+    assert "all its trials" in why_not_needed(run, works(run).known("germany").spec, Journal(journal).read(), 7, 0.0)
 
 
 def test_nodes_after_the_deadline_of_a_study(run):
-    settle(run, "germany", *(Settled(n, "ok", value=0.5) for n in range(2)))
+    settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5) for n in range(2)))
     respec(run, "germany", deadline=3600)
     [found] = works(run).node(NodeName("germany", 2))
     assert found.state == "waiting"  # nobody knows when it began
@@ -176,8 +181,8 @@ def test_a_region_that_dagman_works_on_is_not_to_be_submitted_again(run):
     [region] = works(run).region("germany", whole=True)
     assert region.why == "0 of 4 trials have ended, 0 of them failed"
     state = DagState(LOG, 1, "running", 0.0, None, None)
-    other = Queue((Dag(run.region("united-kingdom").dag, state, "running"),))
-    [region] = Run(run, read_manifest(run)["regions"], other, time.time()).region("germany", whole=True)
+    other = QueueSnapshot((Dag(run.region("united-kingdom").dag, state, "running"),))
+    [region] = RunView(run, read_manifest(run)["regions"], other, time.time()).region("germany", whole=True)
     assert "submit the DAG again" in region.why
 
 
@@ -196,7 +201,7 @@ def test_jobs_that_neither_wait_run_nor_are_held(run):
 
 
 def test_a_region_that_stopped_says_why(run):
-    settle(run, "germany", Settled(0, "bad_input", "data.train.nc is no data set"))
+    settle(run, "germany", TrialOutcome(0, "bad_input", "data.train.nc is no data set"))
     [stopped] = works(run).region("germany", whole=False)
     assert stopped.state == "stopped" and "data.train.nc" in stopped.why
     [not_run] = works(run).node(NodeName("germany", 2))
@@ -204,17 +209,19 @@ def test_a_region_that_stopped_says_why(run):
 
 
 def test_a_running_job_is_slow_beside_its_region(run):
-    settle(run, "germany", *(Settled(n, "ok", value=0.5, seconds=20.0) for n in range(2)))
+    settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5, seconds=20.0) for n in range(2)))
     seen = works(run, queued("germany_t0002", "running", starts=2))
     [slow] = seen.jobs("")
     assert slow.state == "slow" and "20 s (median)" in slow.why and slow.details == ("it was started 2 times",)
-    settle(run, "germany", *(Settled(n, "ok", value=0.5, seconds=90.0) for n in (2, 3)))
+    settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5, seconds=90.0) for n in (2, 3)))
     assert list(works(run, queued("germany_t0002", "running")).jobs("")) == []
 
 
-def held(code: int, rule: str = "", released: str = "", reason: str = "", subcode: int = 0) -> whyqueue.Explanation:
+def held(
+    code: int, rule: str = "", released: str = "", reason: str = "", subcode: int = 0
+) -> explain_queue.Explanation:
     job = queued("germany_t0000", "held", hold_reason=reason)
-    return explain_held(job, condor.Held(code, rule, released, subcode), job.since + 600)
+    return explain_held(job, client.Held(code, rule, released, subcode), job.since + 600)
 
 
 def test_holds_in_words():
@@ -242,8 +249,8 @@ def test_holds_in_words():
 def test_whether_a_rule_releases_is_tried_out(release, since, expected):
     text = f"Requirements = true\nHoldReasonCode = 13\nEnteredCurrentStatus = {int(time.time()) - since}\n"
     text += "HoldReasonSubCode = 2\n"
-    ad = condor.parse_ad(f"{text}PeriodicRelease = {release}\nPeriodicRemove = {RULE}")
-    found = condor.held_of(ad)
+    ad = classads.parse_ad(f"{text}PeriodicRelease = {release}\nPeriodicRemove = {RULE}")
+    found = client.held_of(ad)
     assert (found.code, found.released, removed_after(found.removal)) == (13, expected, 3600)
     assert found.subcode == 2 and ad["EnteredCurrentStatus"] >= time.time() - since - 60  # the ad is as it was
 
@@ -274,7 +281,7 @@ def test_the_limit_of_a_rule_for_holds():
 def test_what_became_of_dagman(run, state, known, expected):
     (run.path / "study.dag.lock").touch()
     (run.path / "study.dag.rescue002").touch()
-    found = list(explain_dags(run, Queue((Dag(run.study_dag, state, known, "lunch"),)), lambda _: True))
+    found = list(explain_dags(run, QueueSnapshot((Dag(run.study_dag, state, known, "lunch"),)), lambda _: True))
     assert [one.state for one in found] == ([expected] if expected else [])
     text = "".join(one.why + one.advice for one in found)
     assert ("lock" in text) == (expected == "crashed")
@@ -286,16 +293,19 @@ def test_what_became_of_dagman(run, state, known, expected):
 def test_a_graph_that_failed_is_forgotten_when_a_later_one_finished_its_regions(run):
     region = run.region("germany").dag
     failed, good = DagState(LOG, 5, "ended", 1.0, 2.0, 1), DagState(LOG, 6, "ended", 3.0, 4.0, 0)
-    seen = Run(
-        run, read_manifest(run)["regions"], Queue((Dag(run.study_dag, good, None), Dag(region, failed, None))), 9.0
+    seen = RunView(
+        run,
+        read_manifest(run)["regions"],
+        QueueSnapshot((Dag(run.study_dag, good, None), Dag(region, failed, None))),
+        9.0,
     )
     [found] = explain_dags(run, seen.queue, seen.finished)
     assert found.subject == "regions/germany/region.dag"
-    settle(run, "germany", Settled(None, "ok"))
-    seen = Run(run, seen.names, seen.queue, 9.0)
+    settle(run, "germany", TrialOutcome(None, "ok"))
+    seen = RunView(run, seen.names, seen.queue, 9.0)
     assert list(explain_dags(run, seen.queue, seen.finished)) == []
     # The study's last node makes the report, which no region is.
-    alone = Queue((Dag(run.study_dag, failed, None),))
+    alone = QueueSnapshot((Dag(run.study_dag, failed, None),))
     assert [one.state for one in explain_dags(run, alone, lambda _: True)] == ["ended"]
 
 
@@ -307,18 +317,18 @@ def test_without_a_pool_it_says_what_it_cannot_know(run):
 
 
 def test_a_pool_without_slots(run):
-    ad = condor.parse_ad("Requirements = true")
-    queue = Queue((), (queued("germany_t0000", "idle"),), ((ad, ("germany_t0000",)),), by_node={})
+    ad = classads.parse_ad("Requirements = true")
+    queue = QueueSnapshot((), (queued("germany_t0000", "idle"),), ((ad, ("germany_t0000",)),), by_node={})
     queue.by_node["germany_t0000"] = queue.jobs[0]
-    [idle] = whyqueue.explain_idle(queue, ["germany_t0000"], time.time())
+    [idle] = explain_queue.explain_idle(queue, ["germany_t0000"], time.time())
     assert "no slot at all" in idle.why
 
 
-def slot(name: str, **values: object) -> condor.ClassAd:
+def slot(name: str, **values: object) -> classads.ClassAd:
     lines = [
         f"{key} = {json.dumps(value)}" for key, value in ({"Machine": name, "Name": f"slot1@{name}"} | values).items()
     ]
-    return condor.parse_ad("\n".join(["Requirements = true", *lines]))
+    return classads.parse_ad("\n".join(["Requirements = true", *lines]))
 
 
 @pytest.mark.parametrize(
@@ -329,22 +339,22 @@ def slot(name: str, **values: object) -> condor.ClassAd:
 def test_a_machine_that_is_avoided_for_a_while_is_no_reason_to_change_the_study(run, until, color, why):
     now = time.time()
     wants = f'(TARGET.Machine =!= "gpu-1" || time() > {int(now) + until}) && (TARGET.Color =?= "red")'
-    ad = condor.parse_ad(f"Requirements = ({wants}) && TARGET.HasFileTransfer")
+    ad = classads.parse_ad(f"Requirements = ({wants}) && TARGET.HasFileTransfer")
     slots = (slot("gpu-1", HasFileTransfer=True, Color="red" if color else ""), slot("cpu-1", HasFileTransfer=True))
     job = queued("germany_t0000", "idle")
-    queue = Queue((), (job,), ((ad, (job.node,)),), slots, slots, by_node={job.node: job})
-    [idle] = whyqueue.explain_idle(queue, {job.node}, now)
+    queue = QueueSnapshot((), (job,), ((ad, (job.node,)),), slots, slots, by_node={job.node: job})
+    [idle] = explain_queue.explain_idle(queue, {job.node}, now)
     assert why in idle.why and ("passes by itself" in idle.advice) == ("avoided" in idle.why)
     assert "time()" not in idle.why and ("study.yaml" in idle.advice) == (not color)
     if "avoided" in idle.why:
         assert idle.why.endswith(time.strftime("%H:%M", time.localtime(int(now) + until)))
 
 
-def ad_of(cluster: int, status: int, node: str = "", **values: object) -> condor.ClassAd:
+def ad_of(cluster: int, status: int, node: str = "", **values: object) -> classads.ClassAd:
     known = {"ClusterId": cluster, "ProcId": 0, "JobStatus": status, "EnteredCurrentStatus": int(time.time()) - 90}
     known |= {"DAGNodeName": node, "DAGManJobId": 5} if node else {}
     lines = [f"{key} = {json.dumps(value)}" for key, value in (known | values).items()]
-    return condor.parse_ad("\n".join(["Requirements = true", *lines]))
+    return classads.parse_ad("\n".join(["Requirements = true", *lines]))
 
 
 def test_the_queue_and_the_slots_are_asked_once(run, monkeypatch):
@@ -358,23 +368,23 @@ def test_the_queue_and_the_slots_are_asked_once(run, monkeypatch):
     ]
     slots = [slot("a", State="Unclaimed", Cpus=1, TotalSlotCpus=4), slot("b", State="Claimed")]
     asked = []
-    monkeypatch.setattr(condor, "_query_queue", lambda pool, constraint, projection: asked.append(constraint) or ads)
-    monkeypatch.setattr(condor, "_query_slots", lambda pool: asked.append("slots") or slots)
+    monkeypatch.setattr(client, "query_queue", lambda pool, constraint, projection: asked.append(constraint) or ads)
+    monkeypatch.setattr(client, "_query_slots", lambda pool: asked.append("slots") or slots)
     for path, cluster in ((run.study_dag, 5), (run.region("germany").dag, 6)):
         log = f"000 ({cluster:03d}.000.000) 2026-11-22 05:00:00 Job submitted from host: <127.0.0.1:1>\n...\n"
         dagman_file(path, "dagman.log").write_text(log)
-    queue = whyqueue.look(run, ["germany"], Pool("default", "installed", (25, 14, 0)))
+    queue = explain_queue.look(run, ["germany"], Pool("default", "installed", (25, 14, 0)))
     assert asked == ["ClusterId == 5 || DAGManJobId == 5 || ClusterId == 6 || DAGManJobId == 6", "slots"]
     assert [(dag.queued, dag.hold_reason) for dag in queue.dags] == [("held", "lunch"), (None, "")]
     assert [job.job for job in queue.jobs] == ["7.0", "8.0", "9.0", "10.0", "11.0"]
     assert [nodes for _, nodes in queue.idle] == [("germany_t0000", "germany_t0001"), ("united-kingdom_t0001",)]
-    assert queue.holds == {"united-kingdom_t0000": condor.Held(13)}
+    assert queue.holds == {"united-kingdom_t0000": client.Held(13)}
     assert [ad.get("Cpus") for ad in queue.slots] == [4, None] and [ad["Cpus"] for ad in queue.free] == [1]
 
 
 def test_stats_of_a_recorded_run(run, capsys, tmp_path):
-    settle(run, "germany", *(Settled(n, "ok", value=0.5, seconds=2.0) for n in range(4)))
-    final = Settled(None, "ok", metrics={"ndcg@5": 0.5}, baseline={"ndcg@5": 0.4}, seconds=3.0)
+    settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5, seconds=2.0) for n in range(4)))
+    final = TrialOutcome(None, "ok", metrics={"ndcg@5": 0.5}, baseline={"ndcg@5": 0.4}, seconds=3.0)
     settle(run, "germany", final)
     assert main(["stats", str(run.path), "--json", "--csv", str(tmp_path / "jobs.csv")]) == 0
     stats = json.loads(capsys.readouterr().out)

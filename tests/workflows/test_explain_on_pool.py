@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from regiondag.cli import main
+from regiondag.condor.events.dag_log import read_dag_log
 from tests.workflows.conftest import STUDY
 from tests.workflows.test_study_on_pool import finish, generate, submit, wait
-from workflows.cli import main
-from workflows.daglog import read_dag_log
 
 pytestmark = pytest.mark.condor
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.firstpoint import champion_point
-from workflows.space import Choice, Integer, Real, random_point
-from workflows.study import Search
-from workflows.tuning import propose
+from regiondag.study.model import Search
+from regiondag.study.space import Choice, Integer, Real, random_point
+from regiondag.tuning.champion_point import champion_point
+from regiondag.tuning.propose import propose
 
 SPACE = (
     Choice("optimizer", ("sgd", "adam")),

@@ -6,9 +6,9 @@ import doctest
 
 import pytest
 
-from workflows import holds
-from workflows.attempts import is_too_small
-from workflows.holds import UNKNOWN, is_spared, kind_of, removed_after
+from regiondag.condor import holds
+from regiondag.condor.events.attempts import is_too_small
+from regiondag.condor.holds import UNKNOWN, is_spared, kind_of, removed_after
 
 # The codes of HoldReasonCode that the manual has, with a word of what we make of them.
 CODES = {

@@ -7,16 +7,16 @@ import json
 import pytest
 
 from nnlib.contract import sha256_of
+from regiondag.errors import GiveUpError, TryAgainError
+from regiondag.node.post import settle_final, settle_trial
+from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.report.summary import summarise
+from regiondag.run.champions import earlier_runs, find_incumbents
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName
 from tests.workflows.conftest import STUDY
 from tests.workflows.test_propose_and_settle import END, finish, play_trials, restrict, trial_of
 from tests.workflows.test_rundir import create
-from workflows.errors import GiveUpError, TryAgainError
-from workflows.journal import Journal
-from workflows.names import NodeName
-from workflows.propose import prepare_final, prepare_trial
-from workflows.report import summarise
-from workflows.settle import settle_final, settle_trial
-from workflows.standing import earlier_runs, find_standing
 
 NEIGHBOUR = STUDY.replace("germany.nc}", "germany.nc, init: neighbour, neighbour: United Kingdom}")
 FIRST, FINAL = NodeName("germany", 0), NodeName("germany", None)
@@ -89,7 +89,7 @@ def test_the_first_point_of_all_takes_the_shape_of_the_model(study_file, tmp_pat
     finish(folder, FINAL)
     settle_final(folder, FINAL, END)
     study_file.write_text(NEIGHBOUR)
-    run = create(study_file, tmp_path / "runs", find_standing(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]))
+    run = create(study_file, tmp_path / "runs", find_incumbents(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]))
     hidden = win(run.region("united-kingdom"), "united-kingdom")["hyperparameters"]["hidden"]
     raw = json.loads(run.region("germany").spec.read_text())
     assert raw["first"][0]["hidden"] in range(2, 9)
@@ -103,7 +103,7 @@ def test_the_first_point_of_all_takes_the_shape_of_the_model(study_file, tmp_pat
 @pytest.mark.parametrize("what", ["_copy", "write_atomically"])
 def test_a_crash_while_the_model_is_taken_is_repeated(folder, neighbour, monkeypatch, what):
     with monkeypatch.context() as patch:
-        patch.setattr(f"workflows.initial.{what}", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr(f"regiondag.node.init_model.{what}", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
         with pytest.raises(OSError, match="full"):
             prepare_trial(folder, FIRST)
     assert not folder.init_facts.exists() and not Journal(folder.journal).read().proposals
@@ -119,7 +119,7 @@ def test_a_model_that_cannot_be_linked_is_copied(folder, neighbour, monkeypatch)
 
 
 def test_a_model_replaced_in_the_middle_is_tried_again(folder, neighbour, monkeypatch):
-    monkeypatch.setattr("workflows.initial._copy", lambda source, target: target.write_bytes(b"torn"))
+    monkeypatch.setattr("regiondag.node.init_model._copy", lambda source, target: target.write_bytes(b"torn"))
     with pytest.raises(TryAgainError, match="replaced while it was copied"):
         prepare_trial(folder, FIRST)
     assert not folder.init_facts.exists()
@@ -159,7 +159,7 @@ def test_tomorrows_trainings_start_from_todays_champion(study_file, tmp_path):
     champion = win(today.region("germany"), "germany")
     assert "init.nc" not in today.region("germany").submit_files[0].read_text()
     assert trial_of(today.region("germany"), FIRST).init is None
-    run = create(study_file, tmp_path / "runs", find_standing(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]))
+    run = create(study_file, tmp_path / "runs", find_incumbents(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]))
     tomorrow = run.region("germany")
     assert all("regions/germany/init.nc" in path.read_text() for path in tomorrow.submit_files)
     prepare_trial(tomorrow, FIRST)

@@ -14,14 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnlib.contract import ContractError, Result, Status, result_from_json, result_to_json, sha256_of
+from regiondag.errors import GiveUpError, RegiondagError, TryAgainError
+from regiondag.node import pre
+from regiondag.node.post import REMOVED, JobEnd, settle_final, settle_trial
+from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.run.history import OPEN
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName, RegionFolder, RunFolder
 from tests.workflows.conftest import write_study
 from tests.workflows.test_rundir import create
-from workflows import propose
-from workflows.errors import GiveUpError, RegiondagError, TryAgainError
-from workflows.journal import OPEN, Journal
-from workflows.names import NodeName, RegionFolder, RunFolder
-from workflows.propose import prepare_final, prepare_trial
-from workflows.settle import REMOVED, JobEnd, settle_final, settle_trial
 
 ROUNDS = ((0, 1), (2, 3), (None,))  # each waits for the one before it; None is the final training
 RETRIES = 1
@@ -152,7 +153,7 @@ def spec(tmp_path_factory):
     raw["search"] |= {"method": "random", "sizes": [2, 2]}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
-        patch.setattr(propose, "machines_of_pool", lambda **_: [])
+        patch.setattr(pre, "machines_of_pool", lambda **_: [])
         yield json.dumps(raw)
 
 

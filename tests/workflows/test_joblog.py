@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.joblog import JobFacts, read_job_log
+from regiondag.condor.events.job_log import JobFacts, read_job_log
 
 LOG = """\
 000 (003.000.000) 2026-11-22 05:42:22 Job submitted from host: <127.0.0.1:42723?addrs=127.0.0.1-42723>

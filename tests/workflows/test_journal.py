@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workflows.errors import RegiondagError
-from workflows.journal import Journal, Settled, _end_of_last_line
+from regiondag.errors import RegiondagError
+from regiondag.run.history import TrialOutcome
+from regiondag.run.journal import Journal, _end_of_last_line
 
 
 @pytest.fixture
@@ -19,7 +20,9 @@ def journal(tmp_path):
 
 def settle(journal, trial, status="ok", value=0.5, **more):
     with journal.locked():
-        journal.append("settled", **asdict(Settled(trial, status, value=value if status == "ok" else None, **more)))
+        journal.append(
+            "settled", **asdict(TrialOutcome(trial, status, value=value if status == "ok" else None, **more))
+        )
 
 
 def test_an_absent_journal_is_an_empty_one(journal):
@@ -116,7 +119,9 @@ def test_torn_at_any_byte_it_still_reads_and_takes_the_next_line(tmp_path_factor
 TRIALS = st.none() | st.integers(0, 3)
 SETTLED = st.tuples(TRIALS, st.sampled_from(["ok", "pruned", "diverged", "machine", "removed", "bad_input"]))
 EVENTS = st.one_of(
-    SETTLED.map(lambda one: ("settled", asdict(Settled(*one, value=0.5 if one[1] == "ok" else None, seconds=2.0)))),
+    SETTLED.map(
+        lambda one: ("settled", asdict(TrialOutcome(*one, value=0.5 if one[1] == "ok" else None, seconds=2.0)))
+    ),
     st.integers(0, 3).map(lambda trial: ("proposed", {"trial": trial, "point": {"x": 0.5, "c": "é{}\n"}})),
     TRIALS.map(lambda trial: ("attempt", {"trial": trial, "seconds": 1.5, "reason": "\u2028", "job": "1.0"})),
     TRIALS.map(lambda trial: ("stopped", {"trial": trial, "reason": "x"})),
@@ -249,7 +254,7 @@ def test_what_a_newer_version_wrote_is_passed_over(journal):
     journal.append("proposed", trial=1, point={"x": 1}, praise="much")
     journal.append("attempt", trial=1, seconds=2.0, praise="much")
     for history in (journal.read(), journal.read_outcomes()):
-        assert history.settled[1] == Settled(1, "ok", value=0.5)
+        assert history.settled[1] == TrialOutcome(1, "ok", value=0.5)
         assert history.attempt_seconds == 2.0
     assert journal.read().proposals[1].point == {"x": 1}
 

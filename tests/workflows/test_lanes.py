@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from nnlib.contract import Result, Status, result_to_json
+from regiondag.errors import TryAgainError
+from regiondag.monitor.status import read_status
+from regiondag.node.post import JobEnd, settle_trial
+from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName, RunFolder
+from regiondag.run.region_state import seconds_spent
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.test_propose_and_settle import END, FINAL, finish, trial_of
 from tests.workflows.test_rundir import create
-from workflows.errors import TryAgainError
-from workflows.journal import Journal
-from workflows.names import NodeName, RunFolder
-from workflows.propose import prepare_final, prepare_trial
-from workflows.regionspec import spent
-from workflows.settle import JobEnd, settle_trial
-from workflows.status import read_status
 
 NODES = [NodeName("germany", number) for number in range(6)]
 
@@ -98,7 +98,7 @@ def test_nothing_is_proposed_when_the_budget_is_spent(lanes):
     folder = lanes("budget: 7s")
     for node in NODES[:3]:
         play(folder, node)  # three seconds each
-    assert spent(Journal(folder.journal).read()) == 9
+    assert seconds_spent(Journal(folder.journal).read()) == 9
     assert not prepare_trial(folder, NODES[3])
     assert 3 not in Journal(folder.journal).read().proposals
     assert prepare_final(folder, FINAL)

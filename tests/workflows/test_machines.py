@@ -9,19 +9,22 @@ import time
 import pytest
 
 from nnlib.contract import Result, Status, result_to_json
+from regiondag.errors import TryAgainError
+from regiondag.node import pre
+from regiondag.node.post import JobEnd, settle_trial
+from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.report.markdown import to_markdown
+from regiondag.report.summary import summarise
+from regiondag.run import sick_machines
+from regiondag.run.history import Fault
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName
+from regiondag.run.sick_machines import note_end, read_failures, sick, to_avoid
+from regiondag.study.job_rules import in_words, memory_after, memory_steps
+from regiondag.study.model import JobRequest
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.test_propose_and_settle import END, finish
 from tests.workflows.test_rundir import create
-from workflows import machines, propose
-from workflows.endings import in_words, memory_after, memory_steps
-from workflows.errors import TryAgainError
-from workflows.journal import Fault, Journal
-from workflows.machines import note_end, read_failures, sick, to_avoid
-from workflows.names import NodeName
-from workflows.propose import prepare_final, prepare_trial
-from workflows.report import summarise, to_markdown
-from workflows.settle import JobEnd, settle_trial
-from workflows.study import Job
 
 NODE = NodeName("germany", 0)
 GB = 1 << 30
@@ -42,7 +45,7 @@ def pool_of(monkeypatch):
     """Play the collector of a pool of these machines."""
 
     def play(*names):
-        monkeypatch.setattr(propose, "machines_of_pool", lambda gpus: list(names))
+        monkeypatch.setattr(pre, "machines_of_pool", lambda gpus: list(names))
 
     play("bad", "good")
     return play
@@ -170,8 +173,10 @@ def test_a_collector_that_does_not_answer_is_no_error(monkeypatch):
         else:
             monkeypatch.undo()
             monkeypatch.setenv("PATH", "/nowhere")
-        assert machines.machines_of_pool(gpus=True) == []
-    assert machines.leave_some({"a": 1.0}, []) == {}  # nobody knows of another one, and a pool of one would stand still
+        assert sick_machines.machines_of_pool(gpus=True) == []
+    assert (
+        sick_machines.leave_some({"a": 1.0}, []) == {}
+    )  # nobody knows of another one, and a pool of one would stand still
 
 
 def test_running_out_of_memory_asks_for_more_and_blames_no_machine(tmp_path, pool_of):
@@ -192,10 +197,10 @@ def test_running_out_of_memory_asks_for_more_and_blames_no_machine(tmp_path, poo
 
 
 def test_memory_grows_to_its_bound_and_no_further():
-    job = Job(memory=2 * GB, memory_max=7 * GB)
+    job = JobRequest(memory=2 * GB, memory_max=7 * GB)
     assert memory_steps(job, 2 * GB) == [4 * GB, 7 * GB] and memory_steps(job, 7 * GB) == []
     assert [memory_after(job, times) >> 30 for times in range(4)] == [2, 4, 7, 7]
-    assert memory_after(Job(memory=GB), 5) == GB
+    assert memory_after(JobRequest(memory=GB), 5) == GB
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(90, "90s"), (120, "2m"), (5400, "90m"), (7200, "2h"), (604800, "7d")])
@@ -221,7 +226,7 @@ def test_past_the_deadline_nothing_more_is_tried_and_the_final_training_runs(sho
         finish(short, node, 0.3)
         settle_trial(short, node, END)
     started = short.run.started.read_bytes()
-    monkeypatch.setattr(propose.time, "time", lambda: now + 3700)
+    monkeypatch.setattr(pre.time, "time", lambda: now + 3700)
     assert not prepare_trial(short, NodeName("germany", 2))
     assert short.run.started.read_bytes() == started
     assert list(Journal(short.journal).read().proposals) == [0, 1]

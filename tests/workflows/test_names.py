@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnlib.contract import Exit, slug_of
-from workflows import names
-from workflows.names import MAX_TRIALS, NodeName, RunFolder, parse_node
+from regiondag.run import layout
+from regiondag.run.layout import NodeName, RunFolder, parse_node
+from regiondag.study import model
+from regiondag.study.model import MAX_TRIALS
 
 
 @given(st.text(min_size=1, max_size=200), st.none() | st.integers(0, MAX_TRIALS))
@@ -35,7 +37,7 @@ def test_numbers_have_four_digits_or_five():
 
 
 def test_doctests():
-    assert doctest.testmod(names).failed == 0
+    assert doctest.testmod(layout).failed == 0
 
 
 def test_folders(tmp_path):
@@ -87,13 +89,13 @@ def test_no_two_files_of_a_run_directory_are_the_same(tmp_path):
     region = RunFolder(tmp_path).region("malta")
     files = [getattr(region, name) for name in REGION_FILES]
     files += [getattr(region.run, name) for name in RUN_FILES]
-    files += [*region.submit_files, *(region.data(part) for part in names.PARTS)]
+    files += [*region.submit_files, *(region.data(part) for part in model.PARTS)]
     files += [region.trial(NodeName("malta", number)) for number in (0, 1, None)]
     assert len(set(files)) == len(files) == len(REGION_FILES) + len(RUN_FILES) + 9
 
 
 def test_a_node_that_is_settled_before_ends_as_nothing_else_does():
     """Not as success or a plain failure, nor as a shell that finds or may run nothing, nor as one of nnlib's exits."""
-    assert names.SETTLED_BEFORE not in {0, 1, 2, 126, 127, *Exit}
-    assert names.SETTLED_BEFORE < 128  # from there on a shell tells of signals
-    assert names.DAGMAN_CRASHED == 4  # what HTCondor's programs end with after an assertion
+    assert layout.SETTLED_BEFORE not in {0, 1, 2, 126, 127, *Exit}
+    assert layout.SETTLED_BEFORE < 128  # from there on a shell tells of signals
+    assert layout.DAGMAN_CRASHED == 4  # what HTCondor's programs end with after an assertion

@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from nnlib.contract import Metric, Result, Status, result_to_json
+from regiondag.cli import main
+from regiondag.errors import RegiondagError
+from regiondag.node.post import JobEnd, settle_trial
+from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.shared_trials import read_shared
+from regiondag.run.earlier_trials import MOST, RUNS, find_earlier, read_earlier
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName, RunFolder
+from regiondag.run.region_spec import read_spec
+from regiondag.tuning.propose import rank_trials
 from tests.workflows.conftest import STUDY, write_study
-from workflows.cli import main
-from workflows.earlier import MOST, RUNS, find_earlier, read_earlier
-from workflows.errors import RegiondagError
-from workflows.journal import Journal
-from workflows.names import NodeName, RunFolder
-from workflows.neighbours import read_shared
-from workflows.propose import prepare_final, prepare_trial
-from workflows.regionspec import read_spec
-from workflows.settle import JobEnd, settle_trial
-from workflows.tuning import ranked
 
 SHARING = STUDY.replace("  parallel: 2\n", "  parallel: 2\n  share: model\n")
 
@@ -154,9 +154,9 @@ def test_in_a_study_that_shares_the_model_of_all_regions_names_the_winner(study,
 
     def spy(search, history, seed, shared):
         seen.append(([o.loss for o in history], [n.name for n in shared.neighbours]))
-        return ranked(search, history, seed, shared)
+        return rank_trials(search, history, seed, shared)
 
-    monkeypatch.setattr("workflows.propose.ranked", spy)
+    monkeypatch.setattr("regiondag.node.pre.rank_trials", spy)
     assert prepare_final(run.region("germany"), NodeName("germany", None))
     assert seen == [([-0.3, -0.5, -0.4, -0.1], ["united-kingdom"])]
     winner, of = Journal(run.region("germany").journal).read().won

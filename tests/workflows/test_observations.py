@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from nnlib.contract import Metric
-from workflows.journal import History, Proposal, Settled
-from workflows.observations import observation, observations
-from workflows.tuning import Observation
+from regiondag.run.history import History, Proposal, TrialOutcome
+from regiondag.run.observations import observation, observations
+from regiondag.tuning.sharing import Observation
 
 POINT = {"hidden": 128}
 
 
 def history(**values) -> History:
-    return History(proposals={0: Proposal(0, POINT)}, settled={0: Settled(0, **values)})
+    return History(proposals={0: Proposal(0, POINT)}, settled={0: TrialOutcome(0, **values)})
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,18 @@ import sys
 
 import pytest
 
-from nnlib.process import install_line
+from nnlib.util.process import install_line
+from regiondag.cli import main
+from regiondag.errors import RegiondagError
+from regiondag.node.pre import prepare_trial
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName
+from regiondag.study.space import Choice, Integer, Real
+from regiondag.trials.optuna_export import Exported, export, storage_name
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.test_rundir import create
 from tests.workflows.test_study_commands import HOSTILE_NAMES, settle
 from tests.workflows.test_trialtable import SPACE, region_trials, run_of
-from workflows.cli import main
-from workflows.errors import RegiondagError
-from workflows.journal import Journal
-from workflows.names import NodeName
-from workflows.optunaexport import Exported, export, storage_name
-from workflows.propose import prepare_trial
-from workflows.space import Choice, Integer, Real
 
 optuna = pytest.importorskip("optuna")
 from optuna.trial import TrialState  # noqa: E402

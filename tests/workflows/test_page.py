@@ -12,16 +12,16 @@ import sys
 
 import pytest
 
+from regiondag.cli import main
+from regiondag.generate import bundle
+from regiondag.report import page_shell
+from regiondag.report.page import NoPageError, Shell, assemble, shell_of, write_page
+from regiondag.report.page_shell import page_parts, source_hash
+from regiondag.report.write import write_report
+from regiondag.run.layout import PAGE_LIBRARY, PAGE_SHELL
+from regiondag.util.resources import resource_dir
 from tests.workflows.test_rundir import create
 from tests.workflows.test_study_commands import HOSTILE_NAMES, settle
-from workflows import bundle, pageshell
-from workflows.cli import main
-from workflows.names import PAGE_LIBRARY, PAGE_SHELL
-from workflows.page import NoPageError, Shell, assemble, shell_of, write_page
-from workflows.pageshell import page_parts
-from workflows.render import source_hash
-from workflows.report import write_report
-from workflows.resources import resource_dir
 
 
 class Scripts(html.parser.HTMLParser):
@@ -55,7 +55,7 @@ def run(study_file, tmp_path):
 
 
 def without_plotly(monkeypatch):
-    monkeypatch.setattr(pageshell, "find_spec", lambda name: None)
+    monkeypatch.setattr(page_shell, "find_spec", lambda name: None)
 
 
 def final_node(run, *, code=None):
@@ -109,7 +109,7 @@ def test_the_next_run_takes_the_library_of_an_earlier_one(run, monkeypatch):
 def test_nobody_elses_script_gets_into_the_page(run, monkeypatch):
     without_plotly(monkeypatch)
     archives = bundle.archives_of(run.path.parent)
-    monkeypatch.setattr(pageshell.os, "getuid", lambda: 12345)
+    monkeypatch.setattr(page_shell.os, "getuid", lambda: 12345)
     assert page_parts(archives) == {}
 
 

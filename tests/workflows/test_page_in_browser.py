@@ -9,10 +9,10 @@ import time
 
 import pytest
 
+from regiondag.report.page import shell_of, write_page
+from regiondag.report.page_shell import page_parts
+from regiondag.report.write import write_report
 from tests.conftest import find_chromium
-from workflows.page import shell_of, write_page
-from workflows.pageshell import page_parts
-from workflows.report import write_report
 
 pytestmark = [pytest.mark.browser]
 

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
+from regiondag.config.load import load_config
+from regiondag.generate.plan import Plan, RegionPlan, build_plan
+from regiondag.study.model import Init, Search
 from tests.workflows.conftest import STUDY, write_study
-from workflows.config import load_config
-from workflows.plan import Plan, RegionPlan, build_plan
-from workflows.study import Search, Start
 
 
 def plan_of(folder, text=STUDY):
@@ -41,11 +41,11 @@ def test_trials_are_numbered_through_all_rounds(tmp_path):
 def test_a_region_that_starts_from_another_ones_model_waits_for_it(tmp_path):
     plan = plan_of(tmp_path)
     other, germany = plan.regions[0], plan.regions[1]
-    start = Start("neighbour", other.region.slug)
+    start = Init("neighbour", other.region.slug)
     waiting = RegionPlan(replace(germany.region, start=start))
     pairs = [(parent, list(children)) for parent, children in Plan(plan.config, (other, waiting)).starts()]
     assert pairs == [(other.final, list(germany.first()))]
-    assert list(plan.starts()) == [] and not start.random and Start().random
+    assert list(plan.starts()) == [] and not start.random and Init().random
 
 
 def test_a_random_search_has_no_barrier(tmp_path):

@@ -9,15 +9,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from nnlib.process import install_line
+from nnlib.util.process import install_line
+from regiondag.cli import main
+from regiondag.study.space import Choice, Integer, Real
+from regiondag.trials.importance import importance, position
+from regiondag.trials.plots import draw_region
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.test_rundir import create
 from tests.workflows.test_study_commands import HOSTILE_NAMES, settle
 from tests.workflows.test_trialtable import region_trials
-from workflows.cli import main
-from workflows.importance import importance, position
-from workflows.plots import draw_region
-from workflows.space import Choice, Integer, Real
 
 ALL = ["history", "importance", "parallel", "slices"]
 OUTCOMES = [0.1 + 0.01 * (number % 7) for number in range(10)] + ["diverged", "pruned", None]

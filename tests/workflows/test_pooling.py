@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from nnlib.contract import sha256_of
-from nnlib.datafile import read_data
+from nnlib.data.file import read_data
+from regiondag.cli import main
+from regiondag.errors import ConfigError
+from regiondag.node.pre import prepare_trial
+from regiondag.run.layout import NodeName, RunFolder
+from regiondag.run.region_spec import read_spec
 from tests.workflows.conftest import NETWORK, STUDY, WIDTH, write_region, write_study
 from tests.workflows.test_propose_and_settle import trial_of
 from tests.workflows.test_rundir import create
-from workflows.cli import main
-from workflows.errors import ConfigError
-from workflows.names import NodeName, RunFolder
-from workflows.propose import prepare_trial
-from workflows.regionspec import read_spec
 
 POOLED = STUDY + "init: pooled\n"
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnlib.contract import Metric
-from workflows.promotion import reason_to_keep
+from regiondag.node.promotion import reason_to_keep
 
 VALUES = st.floats(-1e6, 1e6)
 MAYBE = st.none() | VALUES

@@ -7,16 +7,18 @@ import json
 import pytest
 
 from nnlib.contract import Result, Role, Status, result_to_json, sha256_of, trial_from_json
+from regiondag.errors import GiveUpError, TryAgainError
+from regiondag.node.post import JobEnd, settle_final, settle_trial
+from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.report.markdown import to_markdown
+from regiondag.report.summary import summarise
+from regiondag.report.write import write_report
+from regiondag.run.champions import earlier_runs, find_incumbents
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName, RunFolder
+from regiondag.run.region_spec import read_spec
 from tests.workflows.conftest import write_region
 from tests.workflows.test_rundir import create
-from workflows.errors import GiveUpError, TryAgainError
-from workflows.journal import Journal
-from workflows.names import NodeName, RunFolder
-from workflows.propose import prepare_final, prepare_trial
-from workflows.regionspec import read_spec
-from workflows.report import summarise, to_markdown, write_report
-from workflows.settle import JobEnd, settle_final, settle_trial
-from workflows.standing import earlier_runs, find_standing
 
 
 def trial_of(folder, node):
@@ -175,11 +177,11 @@ def test_the_winner_is_trained_for_its_best_epochs_and_tested(folder):
 
 def test_the_winner_is_chosen_once_for_the_same_outcomes(folder, run, monkeypatch):
     play_trials(folder, [0.1, 0.4, 0.3, 0.2])
-    monkeypatch.setattr("workflows.propose.ranked", lambda search, history, seed, shared: [2, 1, 0, 3])
+    monkeypatch.setattr("regiondag.node.pre.rank_trials", lambda search, history, seed, shared: [2, 1, 0, 3])
     prepare_final(folder, FINAL)
     first = (folder.trial(FINAL) / "trial.json").read_bytes(), folder.journal.read_bytes()
     # other regions know more by the time of the second try
-    monkeypatch.setattr("workflows.propose.ranked", lambda search, history, seed, shared: [3, 2, 1, 0])
+    monkeypatch.setattr("regiondag.node.pre.rank_trials", lambda search, history, seed, shared: [3, 2, 1, 0])
     prepare_final(folder, FINAL)
     assert ((folder.trial(FINAL) / "trial.json").read_bytes(), folder.journal.read_bytes()) == first
     assert trial_of(folder, FINAL).hyperparameters == trial_of(folder, NodeName("germany", 2)).hyperparameters
@@ -247,7 +249,7 @@ def test_tomorrows_model_has_to_beat_the_standing_champion(study_file, tmp_path,
     prepare_final(folder, FINAL)
     finish(folder, FINAL, 0.5)
     settle_final(folder, FINAL, END)
-    standing = find_standing(earlier_runs(tmp_path / "runs", "tiny"), ["germany", "united-kingdom"])
+    standing = find_incumbents(earlier_runs(tmp_path / "runs", "tiny"), ["germany", "united-kingdom"])
     assert list(standing) == ["germany"]
     run = create(study_file, tmp_path / "runs", standing)
     tomorrow = run.region("germany")
@@ -270,7 +272,7 @@ def tomorrow_of(study_file, tmp_path, folder, new_data=True):
     settle_final(folder, FINAL, END)
     if new_data:
         write_region(tmp_path / "data", "germany", users=9)
-    run = create(study_file, tmp_path / "runs", find_standing(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]))
+    run = create(study_file, tmp_path / "runs", find_incumbents(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]))
     return run.region("germany")
 
 
@@ -340,7 +342,7 @@ def test_a_crash_while_the_champion_is_written_is_repeated(folder, monkeypatch):
     prepare_final(folder, FINAL)
     finish(folder, FINAL)
     with monkeypatch.context() as patch:
-        patch.setattr("workflows.settle.write_atomically", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr("regiondag.node.post.write_atomically", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
         with pytest.raises(OSError, match="full"):
             settle_final(folder, FINAL, END)
     assert prepare_final(folder, FINAL) is True
@@ -354,7 +356,7 @@ def test_a_region_that_keeps_its_champion_reports_the_champions_figures(study_fi
     prepare_final(folder, FINAL)
     finish(folder, FINAL, 0.5)
     settle_final(folder, FINAL, END)
-    run = create(study_file, tmp_path / "runs", find_standing(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]))
+    run = create(study_file, tmp_path / "runs", find_incumbents(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]))
     tomorrow = run.region("germany")
     play_trials(tomorrow, [0.1, 0.2, 0.3, 0.4])
     prepare_final(tomorrow, FINAL)
@@ -370,7 +372,7 @@ def test_a_damaged_champion_is_not_carried_on(folder, tmp_path):
     finish(folder, FINAL)
     settle_final(folder, FINAL, END)
     folder.champion_model.write_bytes(b"torn")
-    assert find_standing(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]) == {}
+    assert find_incumbents(earlier_runs(tmp_path / "runs", "tiny"), ["germany"]) == {}
 
 
 def test_when_no_trial_succeeded_the_region_fails_and_says_why(folder, run):
@@ -470,7 +472,7 @@ def test_trials_that_were_removed_are_failures_and_faults_of_machines_stay_pendi
     settle_trial(folder, nodes[0], JobEnd(-1002, 0, 2))
     with pytest.raises(TryAgainError):
         settle_trial(folder, nodes[1], JobEnd(75, 2, 2))
-    monkeypatch.setattr("workflows.propose.propose", lambda search, **more: told.update(more) or [])
+    monkeypatch.setattr("regiondag.node.pre.propose", lambda search, **more: told.update(more) or [])
     assert prepare_trial(folder, nodes[2]) is False
     proposals = Journal(folder.journal).read().proposals
     assert [(o.point, o.loss) for o in told["history"]] == [(proposals[0].point, None)]

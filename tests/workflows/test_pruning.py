@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.pruning import KINDS, fewest_epochs, rungs
+from regiondag.tuning.pruning import KINDS, fewest_epochs, rungs
 
 CURVES = [[5.0, 4, 6, 3], [9.0, 8, 7, 7], [1.0, 1, 1, 1], [2.0, 3], [6.0, 5, 4, 4], [3.0, 3, 3, 3]]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import jinja2
 import pytest
 
+from regiondag.condor.quoting import QuotingError
+from regiondag.config.load import load_config
+from regiondag.generate.plan import build_plan
+from regiondag.generate.render import Renderer
+from regiondag.run.layout import RunFolder
 from tests.workflows.conftest import STUDY, write_study
-from workflows.config import load_config
-from workflows.names import RunFolder
-from workflows.plan import build_plan
-from workflows.render import Renderer
-from workflows.submit_syntax import QuotingError
 
 GOLDEN = Path(__file__).parent / "golden"
 MEMORY = STUDY.replace("memory: 256MB", 'memory: 256MB, memory_max: 1GB, gpus: 0, requirements: Arch == "X86_64"')
@@ -102,14 +102,14 @@ def test_only_regions_that_start_from_a_model_get_it(tmp_path):
 
 @pytest.mark.parametrize("value", [None, "a\nqueue 1000", "a\rb"])
 def test_templates_print_neither_none_nor_line_breaks(tmp_path, value):
-    from workflows.render import _environment
+    from regiondag.condor.templates import environment
 
     with pytest.raises((jinja2.TemplateRuntimeError, QuotingError)):
-        _environment().from_string("x = {{ value }}").render(value=value)
+        environment().from_string("x = {{ value }}").render(value=value)
 
 
 def test_templates_refuse_names_they_were_not_given():
-    from workflows.render import _environment
+    from regiondag.condor.templates import environment
 
     with pytest.raises(jinja2.UndefinedError):
-        _environment().from_string("{{ nowhere }}").render()
+        environment().from_string("{{ nowhere }}").render()

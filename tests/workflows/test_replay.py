@@ -15,16 +15,17 @@ from pathlib import Path
 import pytest
 
 from nnlib.contract import Result, Status
+from regiondag.audit.compare import Record, Replayed, compare
+from regiondag.cli import main
+from regiondag.node.post import JobEnd, settle_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.run.history import TrialOutcome
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName, RunFolder
 from tests.workflows.conftest import STUDY
 from tests.workflows.test_rundir import snapshot
 from tests.workflows.test_verify import edit, flip
 from tests.workflows.trained import train, trained_run
-from workflows.cli import main
-from workflows.journal import Journal, Settled
-from workflows.names import NodeName, RunFolder
-from workflows.propose import prepare_trial
-from workflows.replaycheck import Record, Replayed, compare
-from workflows.settle import JobEnd, settle_trial
 
 
 @pytest.fixture
@@ -164,7 +165,7 @@ def test_ctrl_c_leaves_nothing_behind(run, tmp_path):
     raw = json.loads(trial.read_text())
     trial.write_text(json.dumps(raw | {"train": raw["train"] | {"epochs": 1_000_000, "stop_after": 0}}))
     before |= {str(trial.relative_to(run.path)): trial.read_bytes()}
-    argv = [sys.executable, "-m", "workflows", "replay", str(run.path), "Germany", "1"]
+    argv = [sys.executable, "-m", "regiondag", "replay", str(run.path), "Germany", "1"]
     environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(Path.cwd())}
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, env=environment, start_new_session=True)
     deadline = time.monotonic() + 60
@@ -193,7 +194,7 @@ RESULT = Result(
     machine={"cpu": "EPYC", "architecture": "x86_64"},
     versions={"numpy": "2.4.6", "scipy": "1.17.1"},
 )
-SETTLED = Settled(1, "ok", "", 0.5, RESULT.metrics, curve=RESULT.curve, best_epoch=2)
+SETTLED = TrialOutcome(1, "ok", "", 0.5, RESULT.metrics, curve=RESULT.curve, best_epoch=2)
 RECORD = Record(SETTLED, RESULT, "d" * 64, (2.2, 2.1), "")
 
 
@@ -236,7 +237,7 @@ def test_a_gpu_of_the_same_type_must_give_the_same_bits_beside_any_processor():
 
 def test_what_diverged_elsewhere_is_not_the_same():
     diverged = Result("n", Status.DIVERGED, "epoch 3, batch 1: the loss is nan", host="w1", machine=RESULT.machine)
-    record = replace(RECORD, settled=Settled(1, "diverged"), result=diverged)
+    record = replace(RECORD, settled=TrialOutcome(1, "diverged"), result=diverged)
     assert judged(diverged, record).equal
     assert not judged(diverged, record, losses=(2.2,)).same
     assert not judged(diverged, replace(record, losses=())).same

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from nnlib.contract import Result, Status
-from workflows.journal import Settled
-from workflows.replaycheck import Record, Replayed, compare, other_kind
+from regiondag.audit.compare import Record, Replayed, compare, other_kind
+from regiondag.run.history import TrialOutcome
 
 RESULT = Result(
     "malta_t0000",
@@ -24,7 +24,7 @@ RESULT = Result(
     machine={"cpu": "x", "architecture": "x86_64"},
     versions={"numpy": "2.2", "scipy": "1.15"},
 )
-OK = Settled(0, "ok", value=0.5, metrics={"p@10": 0.25}, curve=(0.25, 0.5), best_epoch=2, result="r" * 64)
+OK = TrialOutcome(0, "ok", value=0.5, metrics={"p@10": 0.25}, curve=(0.25, 0.5), best_epoch=2, result="r" * 64)
 RECORD = Record(OK, RESULT, "r" * 64, (2.0, 1.0), "m" * 64)
 AGAIN = Replayed(RESULT, "other", (2.0, 1.0), "m" * 64)
 ELSEWHERE = replace(RESULT, machine={"cpu": "y", "architecture": "x86_64"})
@@ -110,7 +110,7 @@ def test_a_status_is_never_excused():
 @pytest.mark.parametrize(("epochs", "machine", "same"), [(2, "x", True), (1, "x", False), (1, "y", True)])
 def test_of_a_training_that_diverged_the_epochs_count(epochs, machine, same):
     result = Result("n", Status.DIVERGED, host="a", machine={"cpu": machine})
-    record = Record(Settled(0, "diverged"), replace(result, machine={"cpu": "x"}), "", (2.0, 1.0), "")
+    record = Record(TrialOutcome(0, "diverged"), replace(result, machine={"cpu": "x"}), "", (2.0, 1.0), "")
     verdict = compare(record, Replayed(result, "", (2.0, 1.0)[:epochs], ""), final=False)
     assert verdict.same is same and verdict.figures == 2 + epochs + 1
     assert names(verdict) == ([] if epochs == 2 else ["log.jsonl: epochs"])

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
+from regiondag.cli import main
+from regiondag.node import main as scripts
+from regiondag.node.post import settle_final
+from regiondag.node.pre import prepare_final
+from regiondag.report.summary import summarise
 from tests.workflows.test_propose_and_settle import END, FINAL, finish, play_trials
 from tests.workflows.test_rundir import create
-from workflows import node as scripts
-from workflows.cli import main
-from workflows.propose import prepare_final
-from workflows.report import summarise
-from workflows.settle import settle_final
 
 
 @pytest.fixture

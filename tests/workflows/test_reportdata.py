@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnlib.contract import Metric, TrainSettings
-from workflows import reportfigures
-from workflows.attempts import Attempt, Leg, Span
-from workflows.journal import Fault, History, Proposal, Settled
-from workflows.names import NodeName
-from workflows.pricetable import Price, PriceTable
-from workflows.regionspec import RegionSpec
-from workflows.report import RegionSummary, Summary
-from workflows.reportdata import Bill, bill_of, page_data
-from workflows.reportfigures import Texts, rounded
-from workflows.space import Choice, Real
-from workflows.study import Search
-from workflows.trialtable import trials_of
+from regiondag.accounting.prices import Price, PriceTable
+from regiondag.condor.events.attempts import Attempt, Leg, Span
+from regiondag.report import page_packing
+from regiondag.report.page_data import Bill, bill_of, page_data
+from regiondag.report.page_packing import Texts, round_value
+from regiondag.report.summary import RegionSummary, Summary
+from regiondag.run.history import Fault, History, Proposal, TrialOutcome
+from regiondag.run.layout import NodeName
+from regiondag.run.region_spec import RegionSpec
+from regiondag.study.model import Search
+from regiondag.study.space import Choice, Real
+from regiondag.trials.rows import trials_of
 
 NOW = 2000.0
 NODE = NodeName("germany", 0)
@@ -62,9 +62,9 @@ def trials(slug="germany"):
         {"rate": 1e-4},
     ]
     history.proposals = {number: Proposal(number, point) for number, point in enumerate(points)}
-    history.settle(Settled(0, "ok", "", 0.123456789, curve=(0.1, 0.123456789), best_epoch=2, seconds=12.34))
-    history.settle(Settled(1, "diverged", "the loss is nan in epoch 17"))
-    history.settle(Settled(2, "pruned", "worse than the median", 0.05, curve=(0.05,)))
+    history.settle(TrialOutcome(0, "ok", "", 0.123456789, curve=(0.1, 0.123456789), best_epoch=2, seconds=12.34))
+    history.settle(TrialOutcome(1, "diverged", "the loss is nan in epoch 17"))
+    history.settle(TrialOutcome(2, "pruned", "worse than the median", 0.05, curve=(0.05,)))
     history.won = (0, 3)
     history.faults = [Fault(1, "no GPU 0 on w1", job="6.0")]
     return trials_of(spec, history)
@@ -112,7 +112,7 @@ def test_everything_is_json_whatever_the_figures_are():
 
 @given(st.floats(allow_nan=True, allow_infinity=True))
 def test_rounding_is_close_or_nothing(value):
-    found = rounded(value)
+    found = round_value(value)
     assert (found is None) == (not math.isfinite(value))
     assert found is None or math.isclose(found, value, rel_tol=1e-5)
 
@@ -139,4 +139,4 @@ def test_costs_are_summed_up_by_region():
 
 
 def test_doctests():
-    assert doctest.testmod(reportfigures).failed == 0
+    assert doctest.testmod(page_packing).failed == 0

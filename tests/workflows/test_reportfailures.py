@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import doctest
 
+from regiondag.condor.events.attempts import Hold, Span
+from regiondag.report import page_failures
+from regiondag.report.page_failures import cause
+from regiondag.run.layout import NodeName
 from tests.workflows.test_reportdata import attempt, data, leg, region
-from workflows import reportfailures
-from workflows.attempts import Hold, Span
-from workflows.names import NodeName
-from workflows.reportfailures import cause
 
 
 def test_failures_are_grouped_by_what_is_the_same_in_their_reasons():
@@ -62,4 +62,4 @@ def test_failures_have_the_trials_and_machines_behind_them():
 
 
 def test_doctests():
-    assert doctest.testmod(reportfailures).failed == 0
+    assert doctest.testmod(page_failures).failed == 0

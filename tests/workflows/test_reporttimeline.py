@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.workflows.test_reportdata import NOW, attempt, data, leg
-from workflows.attempts import Hold, Span
-from workflows.names import NodeName
-from workflows.reportfigures import Texts
-from workflows.reporttimeline import (
+from regiondag.condor.events.attempts import Hold, Span
+from regiondag.report.page_packing import Texts
+from regiondag.report.page_timeline import (
     HELD,
     HELD_ROWS,
     IDLE,
@@ -21,6 +19,8 @@ from workflows.reporttimeline import (
     leg_bars,
     timeline,
 )
+from regiondag.run.layout import NodeName
+from tests.workflows.test_reportdata import NOW, attempt, data, leg
 
 
 def phases(bars):

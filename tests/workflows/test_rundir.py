@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from nnlib.gpu import sources
+from nnlib.gpu import kernels
+from regiondag.condor.quoting import is_path
+from regiondag.config.load import load_config
+from regiondag.errors import ConfigError, RegiondagError
+from regiondag.generate import bundle
+from regiondag.generate.provenance import commit_of, commits
+from regiondag.generate.write_run import create_run
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.test_config import HOSTILE
-from workflows import bundle
-from workflows.config import load_config
-from workflows.errors import ConfigError, RegiondagError
-from workflows.provenance import commit_of, commits
-from workflows.rundir import create_run
-from workflows.submit_syntax import is_path
 
 
 def create(study: Path, runs: Path, standing=None):
@@ -61,7 +61,7 @@ def test_a_run_that_cannot_be_finished_leaves_nothing(study_file, tmp_path, monk
     def fail(*_):
         raise fault
 
-    monkeypatch.setattr("workflows.rundir._write_json", fail)
+    monkeypatch.setattr("regiondag.generate.write_run._write_json", fail)
     with pytest.raises((RegiondagError, KeyboardInterrupt)) as caught:
         create(study_file, tmp_path / "runs")
     assert list((tmp_path / "runs").iterdir()) == []
@@ -94,7 +94,7 @@ def test_the_archives_are_named_by_their_sources_and_start(tmp_path):
     manager, worker = bundle.manager_archive(), bundle.worker_archive()
     (tmp_path / worker.name).write_bytes(worker.content)
     assert hashlib.sha256(worker.content).hexdigest()[:12] in worker.name
-    code = "from workflows import bundle; print(bundle.manager_archive().name, bundle.worker_archive().name)"
+    code = "from regiondag.generate import bundle; print(bundle.manager_archive().name, bundle.worker_archive().name)"
     other = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "TZ": "Asia/Tokyo"}
     )
@@ -121,23 +121,23 @@ def watched(source, name, *others, **more):
     return real(source, name, *others, **more)
 builtins.compile = watched
 sys.path.insert(0, sys.argv[1])
-import workflows.node, workflows.settle, workflows.propose
-print(sum(name.endswith("node.py") for name in compiled), workflows.node.__file__)
+import regiondag.node.main, regiondag.node.post, regiondag.node.pre
+print(sum(name.endswith("node/main.py") for name in compiled), regiondag.node.main.__file__)
 """
     done = subprocess.run([sys.executable, "-I", "-c", code, tmp_path / archive.name], capture_output=True, text=True,
                           check=True)  # fmt: skip
     compiled, file = done.stdout.split()
     assert (int(compiled) == 0) == own
-    assert file.startswith(f"{tmp_path / archive.name}/workflows/node.py")
+    assert file.startswith(f"{tmp_path / archive.name}/regiondag/node/main.py")
 
 
 def test_jobs_find_the_kernels_in_their_archive(tmp_path):
     archive = tmp_path / bundle.worker_archive().name
     archive.write_bytes(bundle.worker_archive().content)
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from nnlib.gpu import sources; print(*sources.signatures())"
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from nnlib.gpu import kernels; print(*kernels.signatures())"
     done = subprocess.run([sys.executable, "-I", "-c", code, archive], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == list(sources.signatures())
-    assert {"gather", "output_sparse", "touched_update"} <= sources.signatures().keys()
+    assert done.stdout.split() == list(kernels.signatures())
+    assert {"gather", "output_sparse", "touched_update"} <= kernels.signatures().keys()
 
 
 def test_the_manager_archive_holds_all_it_imports(study_file, tmp_path):

@@ -6,8 +6,8 @@ import doctest
 
 import pytest
 
-from workflows import schema
-from workflows.schema import (
+from regiondag.util import schema
+from regiondag.util.schema import (
     Layer,
     Problems,
     Section,
@@ -21,7 +21,7 @@ from workflows.schema import (
     text,
     whole,
 )
-from workflows.yamlfile import parse_yaml
+from regiondag.util.yaml_file import parse_yaml
 
 
 def section(yaml: str) -> Section:

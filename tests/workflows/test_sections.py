@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from nnlib.contract import Metric
-from workflows.schema import Layer, Problems, Section
-from workflows.sections import read_job, read_limits, read_metric, read_search, read_train, read_update
-from workflows.study import Job, Limits
-from workflows.yamlfile import parse_yaml
+from regiondag.config.sections import read_job, read_limits, read_metric, read_search, read_train, read_update
+from regiondag.study.model import JobRequest, Limits
+from regiondag.util.schema import Layer, Problems, Section
+from regiondag.util.yaml_file import parse_yaml
 
 SPACE = "space: {learning_rate: {real: [0.001, 0.1]}}\n"
 EIGHT = "space: {hidden: {int: [1, 8]}}\n"
@@ -76,7 +76,7 @@ def test_ranges(reader, key, low, high, below, beyond):
 
 
 def test_memory_after_running_out_of_it():
-    assert read(read_job, "{memory: 1GB, memory_max: 2GB}") == (Job(memory=1 << 30, memory_max=2 << 30), [])
+    assert read(read_job, "{memory: 1GB, memory_max: 2GB}") == (JobRequest(memory=1 << 30, memory_max=2 << 30), [])
     for most in ("1GB", "512MB"):
         job, told = read(read_job, f"{{memory: 1GB, memory_max: {most}}}")
         assert job.memory_max is None and told == ["s.yaml:2: x.memory_max: is not larger than `memory`"]
@@ -85,8 +85,8 @@ def test_memory_after_running_out_of_it():
 @pytest.mark.parametrize("text", ["TARGET.GPUs > 1", "memory > 3", "a && (Cpus > 1)", "TARGET.Disk"])
 def test_requirements_do_not_say_what_has_keys_of_its_own(text):
     job, told = read(read_job, f"requirements: '{text}'")
-    assert job.requirements == Job().requirements and "say how much a job needs" in told[0]
-    assert read(read_job, "requirements: GpusAreFine > 1") == (Job(requirements="GpusAreFine > 1"), [])
+    assert job.requirements == JobRequest().requirements and "say how much a job needs" in told[0]
+    assert read(read_job, "requirements: GpusAreFine > 1") == (JobRequest(requirements="GpusAreFine > 1"), [])
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_hyperparameter_that_is_a_setting_keeps_to_its_range():
 
 
 def test_defaults():
-    assert read(read_limits, "{}") == (Limits(), []) and read(read_job, "{}") == (Job(), [])
+    assert read(read_limits, "{}") == (Limits(), []) and read(read_job, "{}") == (JobRequest(), [])
     search = read_search(section(SPACE))
     assert (search.method, search.schedule, search.budget, search.prune, search.give_up_after) == (
         *("bayes", "rounds", 0, "none", 8),

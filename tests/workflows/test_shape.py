@@ -3,11 +3,11 @@ import doctest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows import shape
-from workflows.shape import TRAIN_SETTINGS, fixed, shaping
-from workflows.space import Choice, Integer, Real
-from workflows.study import Search
-from workflows.tuning import propose
+from regiondag.study.model import TRAIN_SETTINGS, Search
+from regiondag.study.space import Choice, Integer, Real
+from regiondag.tuning import fixed_shape
+from regiondag.tuning.fixed_shape import find_shaping, fix_values
+from regiondag.tuning.propose import propose
 
 LAYERS = Integer("layers", 1, 3)
 HIDDEN = Integer("hidden", 2, 64, log=True, when=(("optimizer", ("sgd", "adam")),), default=7)
@@ -18,7 +18,7 @@ SPACE = (LAYERS, HIDDEN, OPTIMIZER, MOMENTUM, RATE)
 
 
 def test_doctests():
-    assert doctest.testmod(shape).failed == 0
+    assert doctest.testmod(fixed_shape).failed == 0
 
 
 def test_what_shapes_a_network():
@@ -30,16 +30,16 @@ def test_what_shapes_a_network():
             {"Activation": "$activation", "N": "$width", "Sparse": True, "Bias": "$learning_rate"},
         ],
     }
-    assert shaping(raw) == ("activation", "height", "name", "width")
+    assert find_shaping(raw) == ("activation", "height", "name", "width")
     assert "learning_rate" in TRAIN_SETTINGS
 
 
 def test_a_placeholder_that_shapes_and_does_not_is_fixed():
-    assert shaping({"Layers": [{"N": "$x", "pDropout": "$x"}]}) == ("x",)
+    assert find_shaping({"Layers": [{"N": "$x", "pDropout": "$x"}]}) == ("x",)
 
 
 def test_what_hangs_on_a_fixed_hyperparameter_hangs_on_what_that_hung_on():
-    search = fixed(Search("bayes", SPACE, (2,)), {"hidden": 100, "layers": 2})
+    search = fix_values(Search("bayes", SPACE, (2,)), {"hidden": 100, "layers": 2})
     assert search.space == (
         Choice("layers", (2,)),
         Choice("hidden", (100,)),
@@ -48,7 +48,7 @@ def test_what_hangs_on_a_fixed_hyperparameter_hangs_on_what_that_hung_on():
         RATE,
     )
     on_hidden = Real("l2", 0.0, 1.0, when=(("hidden", (2, 100)),))
-    [*_, l2] = fixed(Search("bayes", (*SPACE, on_hidden), (2,)), {"hidden": 100}).space
+    [*_, l2] = fix_values(Search("bayes", (*SPACE, on_hidden), (2,)), {"hidden": 100}).space
     assert l2.when == (("optimizer", ("sgd", "adam")),)
 
 
@@ -62,14 +62,16 @@ def test_what_can_never_exist_is_gone_with_all_that_speaks_of_it():
         "hidden * learning_rate <= 1",
         "l2 + layers < 9",
     )
-    search = fixed(Search("bayes", (*SPACE, above, below), (2,), constraints=constraints), {"layers": 1, "hidden": 100})
+    search = fix_values(
+        Search("bayes", (*SPACE, above, below), (2,), constraints=constraints), {"layers": 1, "hidden": 100}
+    )
     assert [parameter.name for parameter in search.space] == ["layers", "hidden", "optimizer", "learning_rate"]
     assert search.constraints == ("hidden * learning_rate <= 1",)
 
 
 def test_a_search_without_fixed_values_is_as_it_was():
     search = Search("bayes", SPACE, (2, 2), constraints=("layers < 3",), budget=9)
-    assert fixed(search, {}) == search
+    assert fix_values(search, {}) == search
 
 
 @given(
@@ -84,7 +86,7 @@ def test_proposals_never_leave_the_shape(method, layers, hidden, seed, constrain
     steps = (Real("momentum", 0.0, 0.9, step=0.3, when=MOMENTUM.when), Real("learning_rate", 0.1, 0.4, step=0.1))
     space = (*SPACE[:3], *steps)
     constraints = ("learning_rate + momentum < 0.9", "hidden + layers < 30") if constrained else ()
-    search = fixed(Search(method, space, (4,), constraints=constraints), {"layers": layers, "hidden": hidden})
+    search = fix_values(Search(method, space, (4,), constraints=constraints), {"layers": layers, "hidden": hidden})
     points = propose(search, history=[], pending=[], n=6, seed=seed)
     assert len(points) == 6
     for point in points:

@@ -6,15 +6,15 @@ import re
 
 import pytest
 
+from regiondag.condor import versions
 from tests.workflows.conftest import STUDY
 from tests.workflows.test_study_on_pool import finish, generate, submit, summary
-from workflows import features
 
 pytestmark = pytest.mark.condor
 
 
 def test_champions_of_two_regions_with_one_transfer_of_data_each(pool, run_area, capsys):
-    if not features.supports(pool.version, "common_input_catalogs"):
+    if not versions.supports(pool.version, "common_input_catalogs"):
         pytest.skip(f"HTCondor {pool.version} transfers every job's files by themselves")
     run = generate(run_area, capsys, STUDY)
     script = run.path / "train.sh"

@@ -7,22 +7,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.space import (
+from regiondag.study.space import (
     Choice,
     Integer,
     Real,
-    at,
-    ends,
+    extreme_values,
     grid_point,
     grid_size,
     grid_values,
-    legal,
+    is_legal,
     level,
     levels,
     parameter_from_json,
     parameter_to_json,
     random_point,
     seed_of,
+    value_at,
     with_defaults,
     without_inactive,
 )
@@ -43,7 +43,7 @@ def test_json_round_trip(parameter):
 
 @given(parameters, st.floats(0, 1))
 def test_every_point_of_the_unit_interval_is_legal(parameter, unit):
-    value = at(parameter, unit)
+    value = value_at(parameter, unit)
     if isinstance(parameter, Choice):
         assert value in parameter.options
     else:
@@ -56,7 +56,7 @@ def test_steps_are_as_people_write_them():
     assert grid_values(parameter) == tuple(n / 10 for n in range(10)) and levels(parameter) == 10
     assert [level(Real("x", -0.25, 1.0, step=0.05), n) for n in (0, 1, 25)] == [-0.25, -0.2, 1.0]
     assert list(grid_values(Integer("n", 64, 256, step=64))) == [64, 128, 192, 256]
-    assert {at(Integer("n", 64, 256, step=64), i / 100) for i in range(101)} == {64, 128, 192, 256}
+    assert {value_at(Integer("n", 64, 256, step=64), i / 100) for i in range(101)} == {64, 128, 192, 256}
 
 
 def test_parameters_exist_where_their_condition_and_their_parents_hold():
@@ -84,8 +84,8 @@ def test_parameters_exist_where_their_condition_and_their_parents_hold():
     ],
 )
 def test_what_is_a_value(parameter, good, bad):
-    assert [legal(parameter, value) for value in good] == [True] * len(good)
-    assert [legal(parameter, value) for value in bad] == [False] * len(bad)
+    assert [is_legal(parameter, value) for value in good] == [True] * len(good)
+    assert [is_legal(parameter, value) for value in bad] == [False] * len(bad)
 
 
 def test_how_many_values():
@@ -96,16 +96,18 @@ def test_how_many_values():
 
 
 def test_where_a_parameter_ends():
-    assert ends(Real("x", 0.5, 2.0)) == (0.5, 2.0) and ends(Choice("c", (1, 2))) == (1, 2)
-    assert ends(Integer("n", 1, 5, default=3)) == (1, 5, 3) and ends(Integer("n", 1, 5, default=5)) == (1, 5)
+    assert extreme_values(Real("x", 0.5, 2.0)) == (0.5, 2.0) and extreme_values(Choice("c", (1, 2))) == (1, 2)
+    assert extreme_values(Integer("n", 1, 5, default=3)) == (1, 5, 3) and extreme_values(
+        Integer("n", 1, 5, default=5)
+    ) == (1, 5)
 
 
 def test_places_on_the_scale():
-    assert [at(Choice("c", ("a", "b")), unit) for unit in (0, 0.49, 0.5, 0.99, 1)] == ["a", "a", "b", "b", "b"]
-    assert [at(Real("x", 1.0, 3.0), unit) for unit in (0, 0.25, 1)] == [1.0, 1.5, 3.0]
-    assert [at(Integer("n", 1, 2), unit) for unit in (0, 0.49, 0.51, 1)] == [1, 1, 2, 2]
+    assert [value_at(Choice("c", ("a", "b")), unit) for unit in (0, 0.49, 0.5, 0.99, 1)] == ["a", "a", "b", "b", "b"]
+    assert [value_at(Real("x", 1.0, 3.0), unit) for unit in (0, 0.25, 1)] == [1.0, 1.5, 3.0]
+    assert [value_at(Integer("n", 1, 2), unit) for unit in (0, 0.49, 0.51, 1)] == [1, 1, 2, 2]
     # On a log scale n has the room from n - 1/2 to n + 1/2: 1 has ln 3 of ln 9.
-    assert [at(Integer("n", 1, 4, log=True), unit) for unit in (0.49, 0.51)] == [1, 2]
+    assert [value_at(Integer("n", 1, 4, log=True), unit) for unit in (0.49, 0.51)] == [1, 2]
 
 
 def test_a_grid_in_words():
@@ -124,11 +126,11 @@ def test_a_seed_is_one_of_its_parts():
 
 
 def test_log_scale_is_uniform_in_the_logarithm():
-    assert at(Real("x", 1e-4, 1.0, log=True), 0.5) == pytest.approx(1e-2)
+    assert value_at(Real("x", 1e-4, 1.0, log=True), 0.5) == pytest.approx(1e-2)
 
 
 def test_whole_numbers_are_equally_likely():
-    counts = [at(Integer("n", 1, 4), i / 1000) for i in range(1000)]
+    counts = [value_at(Integer("n", 1, 4), i / 1000) for i in range(1000)]
     assert [counts.count(n) for n in (1, 2, 3, 4)] == pytest.approx([250] * 4, abs=2)
 
 

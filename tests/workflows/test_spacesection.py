@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from workflows.schema import Layer, Problems, Section
-from workflows.space import Choice, Integer, Real
-from workflows.spacesection import grid_trials, read_constraints, read_space, small_size
-from workflows.study import Search
-from workflows.yamlfile import parse_yaml
+from regiondag.config.space_section import grid_trials, read_constraints, read_space, small_size
+from regiondag.study.model import Search
+from regiondag.study.space import Choice, Integer, Real
+from regiondag.util.schema import Layer, Problems, Section
+from regiondag.util.yaml_file import parse_yaml
 
 
 def read(text: str):

@@ -5,13 +5,13 @@ import re
 
 import pytest
 
+from regiondag.config.load import load_config
+from regiondag.errors import ConfigError
+from regiondag.generate.plan import build_plan
+from regiondag.study.init import choose_neighbours, describe_starts, without_champions
+from regiondag.study.model import Init
 from tests.workflows.conftest import STUDY, write_region, write_study
 from tests.workflows.test_config import HOSTILE, problems_of
-from workflows.config import load_config
-from workflows.errors import ConfigError
-from workflows.plan import build_plan
-from workflows.starts import choose_neighbours, describe_starts, without_champions
-from workflows.study import Start
 
 THREE = STUDY.replace("network:", "  - {name: Malta, data: data/malta.nc}\nnetwork:", 1)
 
@@ -27,14 +27,14 @@ def starts_of(config):
 
 
 def test_every_region_starts_from_random_unless_told(study_file):
-    assert set(starts_of(load_config(study_file)).values()) == {Start()}
+    assert set(starts_of(load_config(study_file)).values()) == {Init()}
 
 
 def test_a_neighbour_by_its_name(tmp_path):
     text = THREE.replace("malta.nc}", "malta.nc, init: neighbour, neighbour: United Kingdom}")
     config = load_config(study_of(tmp_path, text))
     assert starts_of(config) == {
-        "United Kingdom": Start(), "Germany": Start(), "Malta": Start("neighbour", "united-kingdom"),
+        "United Kingdom": Init(), "Germany": Init(), "Malta": Init("neighbour", "united-kingdom"),
     }  # fmt: skip
     assert list(describe_starts(config, ())) == ["trainings start from the champion of United Kingdom: Malta"]
 
@@ -42,16 +42,16 @@ def test_a_neighbour_by_its_name(tmp_path):
 def test_the_neighbour_of_a_whole_study_starts_from_random_itself(tmp_path):
     config = load_config(study_of(tmp_path, THREE + "init: neighbour\nneighbour: Germany\n"))
     assert starts_of(config) == {
-        "United Kingdom": Start("neighbour", "germany"), "Germany": Start(), "Malta": Start("neighbour", "germany"),
+        "United Kingdom": Init("neighbour", "germany"), "Germany": Init(), "Malta": Init("neighbour", "germany"),
     }  # fmt: skip
 
 
 def test_without_a_name_the_neighbour_is_the_largest_region(tmp_path):
     config = load_config(study_of(tmp_path, THREE + "init: neighbour\n"))
-    assert set(starts_of(config).values()) == {Start("neighbour")}
+    assert set(starts_of(config).values()) == {Init("neighbour")}
     chosen = choose_neighbours(config, {"united-kingdom": 40, "germany": 900, "malta": 3})
     assert starts_of(chosen) == {
-        "United Kingdom": Start("neighbour", "germany"), "Germany": Start(), "Malta": Start("neighbour", "germany"),
+        "United Kingdom": Init("neighbour", "germany"), "Germany": Init(), "Malta": Init("neighbour", "germany"),
     }  # fmt: skip
 
 
@@ -59,13 +59,13 @@ def test_a_neighbour_may_be_a_region_that_was_told_to_start_from_random(tmp_path
     text = THREE.replace("germany.nc}", "germany.nc, init: random}") + "init: neighbour\n"
     chosen = choose_neighbours(load_config(study_of(tmp_path, text)), {"germany": 9, "united-kingdom": 8, "malta": 3})
     assert {start.source for start in starts_of(chosen).values()} == {"", "germany"}
-    assert starts_of(chosen)["Germany"] == Start()
+    assert starts_of(chosen)["Germany"] == Init()
 
 
 def test_the_region_of_all_data_is_nobodys_neighbour(tmp_path):
     text = THREE.replace("germany.nc}", "germany.nc, init: pooled}") + "init: neighbour\n"
     chosen = choose_neighbours(load_config(study_of(tmp_path, text)), {"pooled": 99, "united-kingdom": 8, "malta": 3})
-    assert starts_of(chosen)["Malta"] == Start("neighbour", "united-kingdom")
+    assert starts_of(chosen)["Malta"] == Init("neighbour", "united-kingdom")
 
 
 def test_champions_are_there_or_not(tmp_path):
@@ -75,7 +75,7 @@ def test_champions_are_there_or_not(tmp_path):
         "trainings start from their own champions: Germany",
     ]
     assert starts_of(without_champions(config, {"germany"})) == {
-        "United Kingdom": Start(), "Germany": Start("champion"), "Malta": Start(),
+        "United Kingdom": Init(), "Germany": Init("champion"), "Malta": Init(),
     }  # fmt: skip
 
 
@@ -85,7 +85,7 @@ POOLED = "init: pooled\npooled: {search: {rounds: 1}, job: {memory: 1GB}, train:
 def test_pooled_adds_a_region_of_all_data(tmp_path):
     text = THREE.replace("germany.nc}", "germany.nc, init: random}") + POOLED
     uk, germany, malta, pooled = load_config(study_of(tmp_path, text)).regions
-    assert uk.start == malta.start == Start("pooled", "pooled") and germany.start == pooled.start == Start()
+    assert uk.start == malta.start == Init("pooled", "pooled") and germany.start == pooled.start == Init()
     assert (pooled.name, pooled.slug, pooled.data) == ("pooled", "pooled", {})
     assert pooled.merged == {
         part: tuple(region.data[part] for region in (uk, germany, malta)) for part in ("train", "valid", "test")
@@ -157,7 +157,7 @@ def test_neighbours_of_any_name(tmp_path, name):
     except ConfigError as error:
         assert any("regions[1].name" in problem for problem in error.problems)
         return
-    assert config.regions[2].start == Start("neighbour", config.regions[1].slug)
+    assert config.regions[2].start == Init("neighbour", config.regions[1].slug)
     [(parent, _)] = build_plan(config).starts()
     assert re.fullmatch(r"[a-z0-9-]+_final", str(parent))
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from regiondag.commands import status as command
+from regiondag.condor import classads, client
+from regiondag.condor.client import QueuedJob
+from regiondag.condor.submit import unfinished_job
+from regiondag.errors import PoolError
+from regiondag.monitor.status import RunStatus, read_status
+from regiondag.pool.pool import Pool
+from regiondag.run.layout import RunFolder, dagman_file
 from tests.workflows.conftest import write_study
 from tests.workflows.test_rundir import create
-from workflows import condor
-from workflows.commands import status as command
-from workflows.condor import QueuedJob
-from workflows.errors import PoolError
-from workflows.names import RunFolder, dagman_file
-from workflows.pool import Pool
-from workflows.status import RunStatus, read_status
-from workflows.submission import unfinished_job
 
 POOL = Pool("default", "installed", (25, 14, 0))
 SUBMITTED = "000 (005.000.000) 2026-11-22 05:00:00 Job submitted from host: <127.0.0.1:1>\n...\n"
@@ -31,15 +31,15 @@ def run(tmp_path) -> RunFolder:
     return run
 
 
-def job(cluster: int, node: str = "", log: Path = Path("job.log")) -> condor.ClassAd:
+def job(cluster: int, node: str = "", log: Path = Path("job.log")) -> classads.ClassAd:
     name = f'\nDAGNodeName = "{node}"\nDAGManJobId = 5' if node else ""
     where = f'\nIwd = "{log.parent}"\nUserLog = "{log.name}"'
-    return condor.parse_ad(f"Requirements = true\nClusterId = {cluster}\nProcId = 0\nJobStatus = 2{name}{where}")
+    return classads.parse_ad(f"Requirements = true\nClusterId = {cluster}\nProcId = 0\nJobStatus = 2{name}{where}")
 
 
 def test_a_dagman_that_works(run, monkeypatch):
     ads = [job(5, log=dagman_file(run.study_dag, "dagman.log")), job(7, "germany_t0000")]
-    monkeypatch.setattr(condor, "_query_queue", lambda *_: ads)
+    monkeypatch.setattr(client, "query_queue", lambda *_: ads)
     status = read_status(run, POOL)
     assert status.dag == "running" and not status.over
     assert [region.running for region in status.regions] == [0, 1]
@@ -49,7 +49,7 @@ def test_a_dagman_that_works(run, monkeypatch):
 def test_a_dagman_of_the_same_number_that_works_for_others(run, monkeypatch):
     """A queue that was made anew, or another pool's, counts from 1 again."""
     ads = [job(5, log=run.path.parent / "other/study.dag.dagman.log"), job(7, "germany_t0000")]
-    monkeypatch.setattr(condor, "_query_queue", lambda *_: ads)
+    monkeypatch.setattr(client, "query_queue", lambda *_: ads)
     status = read_status(run, POOL)
     assert status.dag == "crashed" and [region.running for region in status.regions] == [0, 0]
     log = dagman_file(run.study_dag, "dagman.log")
@@ -59,8 +59,8 @@ def test_a_dagman_of_the_same_number_that_works_for_others(run, monkeypatch):
 
 
 def test_a_dagman_that_is_gone_without_a_word_has_crashed(run, monkeypatch, capsys):
-    monkeypatch.setattr(condor, "_query_queue", lambda *_: [])
-    monkeypatch.setattr("workflows.pool.find_pool", lambda _: POOL)
+    monkeypatch.setattr(client, "query_queue", lambda *_: [])
+    monkeypatch.setattr("regiondag.pool.pool.find_pool", lambda _: POOL)
     status = read_status(run, POOL)
     assert status.dag == "crashed" and status.over and status.exit_code is None
     assert command.run(command_arguments(run, watch=True)) == 0  # it would look for ever
@@ -68,19 +68,19 @@ def test_a_dagman_that_is_gone_without_a_word_has_crashed(run, monkeypatch, caps
 
 
 def test_a_dagman_that_ends_while_the_queue_is_asked_has_not_crashed(run, monkeypatch):
-    def ends(*_: object) -> list[condor.ClassAd]:
+    def ends(*_: object) -> list[classads.ClassAd]:
         dagman_file(run.study_dag, "dagman.log").write_text(SUBMITTED + STARTED + ENDED)
         return []
 
-    monkeypatch.setattr(condor, "_query_queue", ends)
+    monkeypatch.setattr(client, "query_queue", ends)
     assert (read_status(run, POOL).dag, read_status(run, POOL).exit_code) == ("ended", 0)
 
 
 def test_a_queue_that_does_not_answer(run, monkeypatch):
-    def fails(*_: object) -> list[condor.ClassAd]:
+    def fails(*_: object) -> list[classads.ClassAd]:
         raise PoolError("no schedd")
 
-    monkeypatch.setattr(condor, "_query_queue", fails)
+    monkeypatch.setattr(client, "query_queue", fails)
     status = read_status(run, POOL)
     assert status.dag == "running" and "no schedd" in status.note
 

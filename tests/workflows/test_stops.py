@@ -9,16 +9,17 @@ import time
 import pytest
 
 from nnlib.contract import Result, Status, result_to_json
+from regiondag.errors import GiveUpError, TryAgainError
+from regiondag.node import main as scripts
+from regiondag.node.post import JobEnd, settle_final, settle_trial
+from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.report.markdown import to_markdown
+from regiondag.report.summary import summarise
+from regiondag.run.journal import Journal
+from regiondag.run.layout import JOB_LOG, NodeName
+from regiondag.run.region_state import seconds_spent
 from tests.workflows.test_explain import respec, works
 from tests.workflows.test_propose_and_settle import END, finish, play_trials
-from workflows import node as scripts
-from workflows.errors import GiveUpError, TryAgainError
-from workflows.journal import Journal
-from workflows.names import JOB_LOG, NodeName
-from workflows.propose import prepare_final, prepare_trial
-from workflows.regionspec import spent
-from workflows.report import summarise, to_markdown
-from workflows.settle import JobEnd, settle_final, settle_trial
 
 FIRST, FINAL = NodeName("germany", 0), NodeName("germany", None)
 NOBODY = """000 (007.000.000) 2026-11-22 06:00:00 Job submitted from host: <127.0.0.1:9618>
@@ -116,7 +117,7 @@ def test_hours_hold_what_final_trainings_took_that_were_run_again_but_no_budget_
         settle_final(folder, FINAL, END)
         history = Journal(folder.journal).read()
         assert round(row(run).hours * 3600) == 12 + 3 * times
-        assert spent(history) == 12.0
+        assert seconds_spent(history) == 12.0
         journal = Journal(folder.journal)
         with journal.locked():
             journal.append("reopened", trial=None)

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from nnlib.contract import Metric, TrainSettings
-from workflows.names import MAX_TRIALS
-from workflows.study import TRAIN_SETTINGS, Config, Job, Limits, Region, Search, Start
+from regiondag.study.model import MAX_TRIALS, TRAIN_SETTINGS, Config, Init, JobRequest, Limits, Region, Search
 
 
 def search(sizes, **more):
@@ -16,7 +15,7 @@ def search(sizes, **more):
 def region(parts, **more):
     data = {part: Path(f"malta.{part}.nc") for part in parts}
     settings = TrainSettings()
-    return Region("Malta", "malta", data, Path("network.json"), Metric(), settings, search((1,)), Job(), **more)
+    return Region("Malta", "malta", data, Path("network.json"), Metric(), settings, search((1,)), JobRequest(), **more)
 
 
 def test_rounds_hold_their_trials_one_after_the_other():
@@ -52,7 +51,7 @@ def test_searches_of_which_nothing_is_said_are_as_the_readme_has_them():
 
 
 def test_jobs_of_which_nothing_is_said_are_as_the_readme_has_them():
-    job = Job()
+    job = JobRequest()
     assert (job.gpus, job.cpus, job.retries, job.requirements) == (1, 2, 2, "TARGET.HAS_GPU =?= True")
     assert (job.memory, job.disk, job.memory_max) == (4 * 1024**3, 4 * 1024**3, None)
     seconds = [job.deadline, job.checkpoint, job.hold_limit, job.idle_limit]
@@ -62,10 +61,10 @@ def test_jobs_of_which_nothing_is_said_are_as_the_readme_has_them():
 
 
 def test_a_training_starts_from_random_weights_unless_it_is_said():
-    assert Start().random and not Start().source
-    assert not any(Start(kind).random for kind in ("champion", "neighbour", "pooled"))
+    assert Init().random and not Init().source
+    assert not any(Init(kind).random for kind in ("champion", "neighbour", "pooled"))
     plain = region(["train"])
-    assert (plain.start, plain.update, dict(plain.merged)) == (Start(), None, {})
+    assert (plain.start, plain.update, dict(plain.merged)) == (Init(), None, {})
 
 
 def test_the_winner_is_trained_on_all_but_the_test_part():

@@ -9,14 +9,15 @@ from dataclasses import asdict
 
 import pytest
 
+from regiondag.cli import main
+from regiondag.node.post import JobEnd, settle_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.run.history import TrialOutcome
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.test_propose_and_settle import finish
 from tests.workflows.test_rundir import create
-from workflows.cli import main
-from workflows.journal import Journal, Settled
-from workflows.names import NodeName
-from workflows.propose import prepare_trial
-from workflows.settle import JobEnd, settle_trial
 
 HOSTILE_NAMES = ["a; rm -rf /", 'say "hi", ok', "日本 Côte d'Ivoire", "$x$ <b>|`", "=1+1", "x" * 200]
 
@@ -28,7 +29,7 @@ def settle(folder, slug, number, value=None, exit_code=0, reason=None):
     if value is not None:
         finish(folder, node, value)
     if reason is not None:
-        Journal(folder.journal).append("settled", **asdict(Settled(number, "diverged", reason, seconds=1.5)))
+        Journal(folder.journal).append("settled", **asdict(TrialOutcome(number, "diverged", reason, seconds=1.5)))
         return
     settle_trial(folder, node, JobEnd(exit_code, 2, 2))
 
@@ -162,7 +163,7 @@ def test_hostile_names(tmp_path, capsys, name):
 
 
 def test_many_trials_are_listed_without_a_frame(run, capsys, monkeypatch):
-    monkeypatch.setattr("workflows.terminal.MANY_ROWS", 2)
+    monkeypatch.setattr("regiondag.util.terminal.MANY_ROWS", 2)
     lines = shown(capsys, run.path).splitlines()
     assert lines[1].split() == [
         *("region", "trial", "status", "ndcg@5", "hidden", "learning_rate", "epochs", "seconds", "reason")

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from nnlib.contract import Exit, Result, result_from_json, sha256_of
+from regiondag.cli import main
+from regiondag.condor import client
+from regiondag.condor.events.dag_log import read_dag_log
+from regiondag.monitor.status import RunStatus, read_status
+from regiondag.pool.pool import Pool
+from regiondag.run.journal import Journal
+from regiondag.run.layout import RunFolder, dagman_file
 from tests.workflows.conftest import STUDY, WIDTH, write_region, write_study
 from tests.workflows.test_render import CASES
-from workflows import condor
-from workflows.cli import main
-from workflows.daglog import read_dag_log
-from workflows.journal import Journal
-from workflows.names import RunFolder, dagman_file
-from workflows.pool import Pool
-from workflows.status import RunStatus, read_status
 
 pytestmark = pytest.mark.condor
 
@@ -83,15 +83,15 @@ def slow_down(run: RunFolder, seconds: int) -> None:
 
 
 def machine_of(run: RunFolder, pool: Pool) -> set[str]:
-    htcondor2 = condor.bindings(pool)
+    htcondor2 = client.bindings(pool)
     events = htcondor2.JobEventLog(str(run.path / "study.dag.nodes.log")).events(stop_after=0)
     return {event["SlotName"].split("@")[0] for event in events if event.type == htcondor2.JobEventType.EXECUTE}
 
 
 def test_the_bindings_follow_the_pool(pool, monkeypatch):
     monkeypatch.setenv("CONDOR_CONFIG", "/dev/null")
-    condor.bindings(None).reload_config()  # as after a look at logs without a pool
-    assert {slot["Name"].split("@")[0] for slot in condor.query_slots(pool)} == {"slot1", "slot2"}
+    client.bindings(None).reload_config()  # as after a look at logs without a pool
+    assert {slot["Name"].split("@")[0] for slot in client.query_slots(pool)} == {"slot1", "slot2"}
 
 
 def test_a_study_to_its_champions(pool, run_area, capsys):
@@ -267,7 +267,7 @@ def test_a_removed_job_is_a_failed_trial(pool, run_area, capsys):
     submit(run)
     dag = run.study_dag.with_name("study.dag.dagman.log")
     wait(pool, run, lambda status: any(r.running + r.idle for r in status.regions), "a job")
-    job = condor.query_jobs(pool, read_dag_log(dag).cluster)[0]
+    job = client.query_jobs(pool, read_dag_log(dag).cluster)[0]
     pool.run(["condor_rm", job.job], check=True, capture_output=True)
     assert finish(pool, run).exit_code == 0
     history = Journal(run.region(job.node.split("_")[0]).journal).read()

@@ -8,10 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from workflows import condor, submission
-from workflows.daglog import DagState
-from workflows.errors import PoolError, RegiondagError
-from workflows.names import DAGMAN_CRASHED, RunFolder, dagman_file
+from regiondag.condor import client
+from regiondag.condor import submit as submission
+from regiondag.condor.events.dag_log import DagState
+from regiondag.errors import PoolError, RegiondagError
+from regiondag.run.layout import DAGMAN_CRASHED, RunFolder, dagman_file
 
 LOG = Path("study.dag.dagman.log")
 
@@ -31,9 +32,9 @@ def crashed(tmp_path, monkeypatch):
     def submit(exit_code):
         state = DagState(LOG, 1, "ended", 1.0, 2.0, exit_code)
         monkeypatch.setattr(submission, "read_dag_log", lambda log: state if log.name.startswith("study") else None)
-        monkeypatch.setattr(condor, "query_status", lambda *_: None)
-        monkeypatch.setattr(condor, "query_dags", lambda *_: ([], queue))
-        monkeypatch.setattr(condor, "jobs_of", lambda ads: [SimpleNamespace(job=job) for job in ads])
+        monkeypatch.setattr(client, "query_status", lambda *_: None)
+        monkeypatch.setattr(client, "query_dags", lambda *_: ([], queue))
+        monkeypatch.setattr(client, "jobs_of", lambda ads: [SimpleNamespace(job=job) for job in ads])
         monkeypatch.setattr(submission.time, "sleep", lambda _: None)
         folder = RunFolder(tmp_path)
         monkeypatch.setattr(submission, "refuse_slash_tmp", lambda _: None)
@@ -90,7 +91,7 @@ def test_a_dag_in_the_queue_of_another_pool_is_not_submitted(tmp_path, monkeypat
             raise PoolError("no schedd")
         return "running" if pool.name == "work" else None
 
-    monkeypatch.setattr(condor, "query_status", status)
+    monkeypatch.setattr(client, "query_status", status)
     lock = dagman_file(RunFolder(tmp_path).study_dag, "lock")
     lock.touch()
     with pytest.raises(RegiondagError, match=r"is running in the queue of the pool 'work' \(--pool work\), not"):

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows import condor, submit_syntax
-from workflows.submit_syntax import QuotingError, arguments, classad_string, name, path, submit_value
+from regiondag.condor import client, quoting
+from regiondag.condor.quoting import QuotingError, arguments, classad_string, name, path, submit_value
 
 
 def test_doctests():
-    assert doctest.testmod(submit_syntax).failed == 0
+    assert doctest.testmod(quoting).failed == 0
 
 
 @pytest.mark.parametrize("bad", ["/a b", "/a$(x)", "/a;b", "/a\nb", "/a'b", '/a"b', "", "/a,b", "/a#b", "/a\\b"])
@@ -58,7 +58,7 @@ TEXTS = st.lists(SYNTAX | st.text(max_size=2), max_size=8).map("".join)
 
 def expanded(command, value):
     """Return what HTCondor makes of the right side of a submit command, with another command in the next line."""
-    return condor.bindings(None).Submit(f"{command} = {value}\nnext = 1\n").expand(command)
+    return client.bindings(None).Submit(f"{command} = {value}\nnext = 1\n").expand(command)
 
 
 def called(function, *texts):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.errors import UsageError
-from workflows.trialquery import Place, headings_with_places, parse_query, parse_trials, with_places
-from workflows.trialtable import TrialRow
+from regiondag.errors import UsageError
+from regiondag.trials.query import Place, headings_with_places, parse_query, parse_trials, with_places
+from regiondag.trials.rows import TrialRow
 
 
 def row(trial=0, status="ok", value=0.5, **hyperparameters):

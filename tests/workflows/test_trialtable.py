@@ -5,24 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from workflows import trialtable
-from workflows.errors import UsageError
-from workflows.journal import History, Proposal, Settled
-from workflows.regionspec import RegionSpec
-from workflows.space import Choice, Integer, Real
-from workflows.study import Search
-from workflows.trialtable import (
-    CSV_COLUMNS,
-    RunTrials,
-    find_region,
-    headings,
-    shortened,
-    sort_rows,
-    summary_line,
-    table,
-    to_csv,
-    trials_of,
-)
+from regiondag.errors import UsageError
+from regiondag.run.history import History, Proposal, TrialOutcome
+from regiondag.run.manifest import find_region
+from regiondag.run.region_spec import RegionSpec
+from regiondag.study.model import Search
+from regiondag.study.space import Choice, Integer, Real
+from regiondag.trials import rows as trialtable
+from regiondag.trials.rows import RunTrials, trials_of
+from regiondag.trials.table import CSV_COLUMNS, headings, shorten, sort_rows, summary_line, table, to_csv
 
 SPACE = (
     Choice("optimizer", ("adam", "sgd")),
@@ -43,9 +34,9 @@ def region_trials(outcomes, name="Germany", metric="ndcg@5", minimize=False, spa
     for number, outcome in enumerate(outcomes):
         history.proposals[number] = Proposal(number, points[number] if points else point(number))
         if isinstance(outcome, str):
-            history.settle(Settled(number, outcome, f"it {outcome}", seconds=float(number)), 1e9 + number)
+            history.settle(TrialOutcome(number, outcome, f"it {outcome}", seconds=float(number)), 1e9 + number)
         elif outcome is not None:
-            history.settle(Settled(number, "ok", value=outcome, curve=(0.0, outcome), best_epoch=2), 1e9 + number)
+            history.settle(TrialOutcome(number, "ok", value=outcome, curve=(0.0, outcome), best_epoch=2), 1e9 + number)
     return trials_of(spec, history)
 
 
@@ -140,7 +131,7 @@ def test_a_region_by_name_slug_or_nearly():
 
 
 def test_long_and_odd_texts():
-    assert (shortened("Germany", 7), shortened("Germany", 6), shortened("a\uffffb\ufffe", 9)) == (
+    assert (shorten("Germany", 7), shorten("Germany", 6), shorten("a\uffffb\ufffe", 9)) == (
         "Germany",
         "Germa…",
         "a?b?",
@@ -156,6 +147,6 @@ def test_epochs_are_those_of_the_curve():
 def test_a_trial_that_was_settled_without_a_proposal_is_shown():
     trials = region_trials([])
     history = History()
-    history.settle(Settled(7, "machine", "the job was killed by signal 9"))
+    history.settle(TrialOutcome(7, "machine", "the job was killed by signal 9"))
     [row] = trials_of(trials.spec, history).rows
     assert row.trial == 7 and row.hyperparameters == {} and row.settled is None

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
+from regiondag.cli import main
+from regiondag.condor.submit import reopen_in_rescue_files, rescue_files
+from regiondag.node.post import JobEnd, settle_final, settle_trial
+from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName
+from regiondag.trials.control import NO_TRIAL, RegionJobs, cancel
 from tests.workflows.test_propose_and_settle import END, FINAL, finish, play_trials
 from tests.workflows.test_rundir import create
-from workflows.cli import main
-from workflows.journal import Journal
-from workflows.names import NodeName
-from workflows.propose import prepare_final, prepare_trial
-from workflows.settle import JobEnd, settle_final, settle_trial
-from workflows.submission import reopen_in_rescue_files, rescue_files
-from workflows.trialverbs import NO_TRIAL, Queue, cancel
 
 LOG = """000 (001.000.000) 2026-11-22 06:00:06 Job submitted from host: <127.0.0.1:9618>
 ...
@@ -26,7 +26,7 @@ LOG = """000 (001.000.000) 2026-11-22 06:00:06 Job submitted from host: <127.0.0
 @pytest.fixture
 def run(study_file, tmp_path, monkeypatch):
     monkeypatch.setenv("REGIONDAG_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("workflows.pool.installed_pool", lambda: None)
+    monkeypatch.setattr("regiondag.pool.pool.installed_pool", lambda: None)
     return create(study_file, tmp_path / "runs")
 
 
@@ -60,10 +60,10 @@ def test_what_dagman_has_prepared_ends_as_soon_as_it_starts(run, folder):
     """Its job is not in the queue yet, so there is nothing to remove: its trial.json is taken away."""
     node = NodeName("germany", 0)
     prepare_trial(folder, node)
-    answer = cancel(Queue(None, run, (7,)), node)
+    answer = cancel(RegionJobs(None, run, (7,)), node)
     assert answer.done and "ends when its turn comes" in answer.text
     assert (folder.trial(node) / "trial.json").read_text() == NO_TRIAL
-    assert not cancel(Queue(None, run, (7,)), node).done
+    assert not cancel(RegionJobs(None, run, (7,)), node).done
     settled = settle_trial(folder, node, JobEnd(4, 0, 2))  # what the job does without a trial
     assert (settled.status, settled.reason) == ("removed", "cancelled")
 
@@ -73,7 +73,7 @@ def test_a_job_that_has_just_come_back_keeps_its_trial(run, folder):
     prepare_trial(folder, node)
     before = (folder.trial(node) / "trial.json").read_text()
     finish(folder, node, 0.5)  # POST is still to come
-    assert "POST will settle it" in cancel(Queue(None, run, (7,)), node, patience=0.0).text
+    assert "POST will settle it" in cancel(RegionJobs(None, run, (7,)), node, patience=0.0).text
     assert (folder.trial(node) / "trial.json").read_text() == before
     assert settle_trial(folder, node, END).ok
 
@@ -196,14 +196,14 @@ def test_a_trial_that_had_ended_before_is_cancelled_when_post_says_so(run, folde
     prepare_trial(folder, node)
     assert settle_trial(folder, node, JobEnd(75, 2, 2)).status == "machine"
     prepare_trial(folder, node)
-    monkeypatch.setattr(Queue, "jobs", lambda *_: ["7.0"])
-    monkeypatch.setattr(Queue, "tell", lambda *_: None)
-    queue = Queue(None, run, (7,))
+    monkeypatch.setattr(RegionJobs, "jobs", lambda *_: ["7.0"])
+    monkeypatch.setattr(RegionJobs, "tell", lambda *_: None)
+    queue = RegionJobs(None, run, (7,))
     assert "POST will settle it" in cancel(queue, node, patience=0.3).text
     journal = Journal(folder.journal)
     with journal.locked():
         journal.append("reopened", trial=0)
     prepare_trial(folder, node)
-    monkeypatch.setattr(Queue, "tell", lambda *_: settle_trial(folder, node, JobEnd(-1002, 0, 2)))
+    monkeypatch.setattr(RegionJobs, "tell", lambda *_: settle_trial(folder, node, JobEnd(-1002, 0, 2)))
     answer = cancel(queue, node)
     assert (answer.done, answer.text) == (True, "removed, cancelled")

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from nnlib.contract import Result, Status, result_to_json, sha256_of
+from regiondag.cli import main
+from regiondag.node.post import JobEnd, settle_final, settle_trial
+from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.pool.pool import Pool
+from regiondag.run.layout import NodeName, RunFolder
+from regiondag.run.region_spec import read_spec
+from regiondag.update.nightly import job_environment
 from tests.workflows.conftest import NETWORK, STUDY, write_region, write_study
 from tests.workflows.test_rundir import snapshot
-from workflows.cli import main
-from workflows.names import NodeName, RunFolder
-from workflows.nightly import job_environment
-from workflows.pool import Pool
-from workflows.propose import prepare_final, prepare_trial
-from workflows.regionspec import read_spec
-from workflows.settle import JobEnd, settle_final, settle_trial
 
 SUBMITTED = "000 (007.000.000) 2026-01-05 03:30:00 Job submitted from host: <127.0.0.1:9618>\n...\n"
 ENDED = """\
@@ -39,7 +39,7 @@ ENDED = """\
 
 @pytest.fixture(autouse=True)
 def no_pool(monkeypatch):
-    monkeypatch.setattr("workflows.pool.find_pool", lambda name=None: None)
+    monkeypatch.setattr("regiondag.pool.pool.find_pool", lambda name=None: None)
 
 
 @pytest.fixture
@@ -175,8 +175,8 @@ def test_a_run_in_progress_is_let_end(first, update, monkeypatch, slug, in_queue
     submitted(first, slug)
     if in_queue is not None:
         pool = Pool("x", "installed", (25, 14, 1))
-        monkeypatch.setattr("workflows.pool.find_pool", lambda name=None: pool)
-        monkeypatch.setattr("workflows.condor.query_status", lambda *_: "running" if in_queue else None)
+        monkeypatch.setattr("regiondag.pool.pool.find_pool", lambda name=None: pool)
+        monkeypatch.setattr("regiondag.condor.client.query_status", lambda *_: "running" if in_queue else None)
     code, run, said = update("--all", "--htcondor", "23.9")
     assert (code, run is None) == ((0, False) if in_queue is False else (1, True))
     if code:

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from nnlib.contract import sha256_of, trial_from_json
+from regiondag.cli import main
+from regiondag.condor import client
+from regiondag.condor.events.dag_log import read_dag_log
+from regiondag.run.champions import earlier_runs
+from regiondag.run.journal import Journal
+from regiondag.run.layout import RunFolder
+from regiondag.update.nightly import nightly_folder
 from tests.workflows.conftest import STUDY, write_region, write_study
 from tests.workflows.test_study_on_pool import finish, slow_down, submit, summary, wait
-from workflows import condor
-from workflows.cli import main
-from workflows.daglog import read_dag_log
-from workflows.journal import Journal
-from workflows.names import RunFolder
-from workflows.nightly import nightly_folder
-from workflows.standing import earlier_runs
 
 pytestmark = pytest.mark.condor
 
@@ -84,7 +84,7 @@ def test_htcondor_updates_the_study_by_itself(pool, run_area, capfd):
         wait(pool, runs[0], lambda status: any(region.done for region in status.regions), "a trial of the nightly run")
         wait(pool, runs[0], lambda _: "exit code" in folder.log.read_text(), "the end of the update")
         assert "exit code 0" in folder.log.read_text()
-        assert condor.query_status(pool, cluster, folder.event_log) in ("idle", "running")  # waits for the next minute
+        assert client.query_status(pool, cluster, folder.event_log) in ("idle", "running")  # waits for the next minute
         assert main(["update", str(study), "--cron", "30 3 * * *"]) == 1
         assert f"condor_rm {cluster}" in capfd.readouterr().err
     finally:
@@ -93,7 +93,7 @@ def test_htcondor_updates_the_study_by_itself(pool, run_area, capfd):
     wait(
         pool,
         runs[0],
-        lambda _: condor.query_status(pool, cluster, folder.event_log) is None,
+        lambda _: client.query_status(pool, cluster, folder.event_log) is None,
         "the nightly job to leave",
     )
     assert update(study, capfd, "--cron", "30 3 * * *") is not None

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows import rightsize
-from workflows.attempts import Attempt, Hold, Leg, Span
-from workflows.errors import ConfigError
-from workflows.names import NodeName
-from workflows.pricetable import Price, PriceTable, read_prices
-from workflows.rightsize import measure, study_lines
-from workflows.usage import HOUR, busy_share, sum_up, take
-from workflows.yamlfile import parse_yaml
+from regiondag.accounting import right_size
+from regiondag.accounting.prices import Price, PriceTable, read_prices
+from regiondag.accounting.right_size import measure, study_lines
+from regiondag.accounting.usage import HOUR, busy_share, sum_up, take
+from regiondag.condor.events.attempts import Attempt, Hold, Leg, Span
+from regiondag.errors import ConfigError
+from regiondag.run.layout import NodeName
+from regiondag.util.yaml_file import parse_yaml
 
 NODE = NodeName("germany", 0)
 SPOT = {"instance_type": "g5.12xlarge", "life_cycle": "spot"}
@@ -229,7 +229,7 @@ def test_a_table_that_says_little(tmp_path):
 
 
 def test_doctests():
-    assert doctest.testmod(rightsize).failed == 0
+    assert doctest.testmod(right_size).failed == 0
 
 
 def test_sizes_have_head_room():
@@ -237,15 +237,15 @@ def test_sizes_have_head_room():
         job(leg(0, 1), used={"memory_mb": used, "disk_mb": 10.0, "gpu_memory_mb": 2 * used}) for used in (100.0, 900.0)
     ]
     sizes = measure(jobs)
-    assert sizes.memory == rightsize.Size(4096, 900, 1152) and sizes.disk == rightsize.Size(4096, 10, 64)
+    assert sizes.memory == right_size.Quantity(4096, 900, 1152) and sizes.disk == right_size.Quantity(4096, 10, 64)
     assert sizes.gpu_memory == 1800
     for code in (34, 21, 26):  # HTCondor's own rule, a worker's, a manager's
         held = job(leg(0, 1), used={"memory_mb": 4000.0}, holds=(Hold(Span(0, 1), code, 102, "memory"),))
-        assert measure([held]).memory == rightsize.Size(4096, 4000, 6144)
-    assert measure([job()]) == rightsize.Sizes(None, None, None)
+        assert measure([held]).memory == right_size.Quantity(4096, 4000, 6144)
+    assert measure([job()]) == right_size.Sizes(None, None, None)
     for code, subcode in ((34, 104), (1, 102)):  # for its disk, and by its user: its memory was not too small
         held = job(leg(0, 1), used={"memory_mb": 400.0}, holds=(Hold(Span(0, 1), code, subcode, "other"),))
-        assert measure([held]).memory == rightsize.Size(4096, 400, 512)
+        assert measure([held]).memory == right_size.Quantity(4096, 400, 512)
 
 
 def test_what_was_enough_after_a_hold_is_asked_for_again():
@@ -265,13 +265,15 @@ def test_what_was_enough_after_a_hold_is_asked_for_again():
 
 
 def test_the_most_gpu_memory_of_all():
-    sizes = [rightsize.Sizes(None, None, mb) for mb in (None, 3.0, 0.0, 7.0)]
-    assert rightsize.largest(sizes) == 7 and rightsize.largest(sizes[2:3]) == 0 and rightsize.largest(sizes[:1]) is None
+    sizes = [right_size.Sizes(None, None, mb) for mb in (None, 3.0, 0.0, 7.0)]
+    assert (
+        right_size.largest(sizes) == 7 and right_size.largest(sizes[2:3]) == 0 and right_size.largest(sizes[:1]) is None
+    )
 
 
 def test_a_region_that_needs_twice_the_median_is_one_of_all():
     def suggested(*needs: float) -> list[str]:
-        sizes = {f"r{n}": rightsize.Sizes(rightsize.Size(1, 1, mb), None, None) for n, mb in enumerate(needs)}
+        sizes = {f"r{n}": right_size.Sizes(right_size.Quantity(1, 1, mb), None, None) for n, mb in enumerate(needs)}
         return study_lines(sizes)
 
     assert suggested(64, 64, 128) == ["job: {memory: 128MB}"]
@@ -281,8 +283,8 @@ def test_a_region_that_needs_twice_the_median_is_one_of_all():
 
 @given(st.text(min_size=1), st.floats(1, 1e6))
 def test_region_names_are_quoted_for_yaml(name, need):
-    size = rightsize.Sizes(rightsize.Size(1.0, 1.0, 1.0), None, None)
-    large = rightsize.Sizes(rightsize.Size(1.0, 1.0, 100 * need), None, None)
+    size = right_size.Sizes(right_size.Quantity(1.0, 1.0, 1.0), None, None)
+    large = right_size.Sizes(right_size.Quantity(1.0, 1.0, 100 * need), None, None)
     lines = study_lines({"a\n": size, "b\n": size, "c\n": size, name: large})
     raw = parse_yaml("\n".join(lines), "study.yaml").value
     assert [region["name"] for region in raw["regions"]] == [name] and raw["job"] == {"memory": "1MB"}

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
+from regiondag.cli import main
+from regiondag.condor.client import query_jobs
+from regiondag.condor.events.dag_log import read_dag_log
+from regiondag.run.journal import Journal
+from regiondag.run.layout import dagman_file
 from tests.workflows.conftest import STUDY
 from tests.workflows.test_study_on_pool import finish, generate, slow_down, submit, wait
-from workflows.cli import main
-from workflows.condor import query_jobs
-from workflows.daglog import read_dag_log
-from workflows.journal import Journal
-from workflows.names import dagman_file
 
 pytestmark = pytest.mark.condor
 

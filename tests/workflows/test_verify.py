@@ -8,9 +8,9 @@ import shutil
 import numpy as np
 import pytest
 
-from nnlib import checkpoint
-from workflows.cli import main
-from workflows.names import RunFolder
+from nnlib.training import checkpoint
+from regiondag.cli import main
+from regiondag.run.layout import RunFolder
 
 GERMANY = "regions/germany"
 T1 = f"{GERMANY}/trials/0001"
@@ -148,7 +148,7 @@ def test_a_checkpoint_that_goes_while_it_is_looked_at_is_no_finding(run, capsys,
         path.unlink()
         raise FileNotFoundError(path)
 
-    monkeypatch.setattr("workflows.commands.verify._check_checkpoint", gone)
+    monkeypatch.setattr("regiondag.commands.verify._check_checkpoint", gone)
     assert verify(run, capsys)[0] == 0 and not path.exists()
 
 

@@ -5,9 +5,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workflows import yamlfile
-from workflows.errors import ConfigError
-from workflows.yamlfile import load_yaml, parse_yaml
+from regiondag.errors import ConfigError
+from regiondag.util import yaml_file
+from regiondag.util.yaml_file import load_yaml, parse_yaml
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ VALUES = st.recursive(
 class Dumper(yaml.SafeDumper):
     """Writes texts without quotes where YAML 1.2 takes them for texts."""
 
-    yaml_implicit_resolvers = yamlfile._Loader.yaml_implicit_resolvers
+    yaml_implicit_resolvers = yaml_file._Loader.yaml_implicit_resolvers
 
 
 @settings(max_examples=50)
@@ -186,7 +186,7 @@ def test_any_document_of_yamls_own_signs_parses_or_is_refused(text):
 
 
 def test_as_many_values_as_are_allowed(monkeypatch):
-    monkeypatch.setattr(yamlfile, "MAX_VALUES", 4)
+    monkeypatch.setattr(yaml_file, "MAX_VALUES", 4)
     assert parse_yaml("a: 1\nb: [2]", "s.yaml").value == {"a": 1, "b": [2]}  # the whole, a number, a list and its item
     with pytest.raises(ConfigError, match="more than 4 values"):
         parse_yaml("a: 1\nb: [2, 3]", "s.yaml")

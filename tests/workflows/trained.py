@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from nnlib.contract import trial_from_json
+from regiondag.node.post import JobEnd, settle_final, settle_trial
+from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.run.layout import NodeName, RegionFolder, RunFolder
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.test_rundir import create
-from workflows.names import NodeName, RegionFolder, RunFolder
-from workflows.propose import prepare_final, prepare_trial
-from workflows.settle import JobEnd, settle_final, settle_trial
 
 OUTPUTS = ("result.json", "log.jsonl", "model.nc")
 

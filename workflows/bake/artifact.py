@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import write_atomically
-from workflows.errors import UsageError
+from regiondag.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from workflows.bake.disk import ROOT_START, SECTOR
-from workflows.errors import BakeError
-from workflows.pool.rootfs_build import search_path
+from regiondag.bake.disk import ROOT_START, SECTOR
+from regiondag.errors import BakeError
+from regiondag.pool.rootfs_build import search_path
 
 # Without one of these a machine cannot be a worker; no need to boot it to see that.
 NEEDED = (
@@ -23,7 +23,7 @@ NEEDED = (
 )
 
 
-def missing_from(disk: Path) -> list[str]:
+def find_missing(disk: Path) -> list[str]:
     """Return which files a worker needs and the disk does not hold."""
     answers = debugfs(disk, [f"stat {path}" for path in NEEDED])
     return [path for path in NEEDED if f"{path}: File not found by ext2_lookup" in answers]

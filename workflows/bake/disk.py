@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from workflows.errors import BakeError
-from workflows.pool.rootfs_build import as_owner, last_lines, search_path
+from regiondag.errors import BakeError
+from regiondag.pool.rootfs_build import as_owner, last_lines, search_path
 
 SECTOR = 512
 MIB = 1 << 20

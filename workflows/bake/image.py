@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import IO
 
 from nnlib.contract import sha256_of
-from workflows.bake.artifact import DiskImage, Manifest, read_disk_image, write_manifest
-from workflows.bake.disk import TOOLS, make_disk
-from workflows.dirs import cache_dir, make_dir
-from workflows.errors import BakeError, PoolError
-from workflows.features import SUITES
-from workflows.pool.rootfs import IMAGE_FILE, only_one, recipe_hash, unused
-from workflows.pool.rootfs_build import (
+from regiondag.bake.artifact import DiskImage, Manifest, read_disk_image, write_manifest
+from regiondag.bake.disk import TOOLS, make_disk
+from regiondag.errors import BakeError, PoolError
+from regiondag.pool.rootfs import IMAGE_FILE, find_unused, only_one, recipe_hash
+from regiondag.pool.rootfs_build import (
     Target,
     Tell,
     as_owner,
@@ -32,7 +30,9 @@ from workflows.pool.rootfs_build import (
     root_in,
     run_mmdebstrap,
 )
-from workflows.resources import resource_dir
+from regiondag.pool.suites import SUITES
+from regiondag.util.resources import resource_dir
+from regiondag.util.user_dirs import cache_dir, make_dir
 
 # The Python of each Debian release, for which wheels are fetched.
 PYTHONS = {"trixie": "3.13", "forky": "3.14"}
@@ -41,7 +41,7 @@ NOT_FREE = "main contrib non-free non-free-firmware"  # where Debian keeps NVIDI
 
 
 @dataclass(frozen=True)
-class Wishes:
+class ImageWishes:
     """What an image is to be."""
 
     suite: str = "trixie"
@@ -61,7 +61,7 @@ class Wishes:
         return ("requirements.txt", "requirements-worker.txt", *gpu)
 
 
-def image_hash(wishes: Wishes) -> str:
+def image_hash(wishes: ImageWishes) -> str:
     """Return twelve digits that change with any file or option of the recipe, and with how the disk is made."""
     folder = resource_dir("ami") / "provision"
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
@@ -69,12 +69,12 @@ def image_hash(wishes: Wishes) -> str:
     return recipe_hash(files, wishes.suite, *wishes.options, maker, base=folder)
 
 
-def image_path(wishes: Wishes) -> Path:
+def image_path(wishes: ImageWishes) -> Path:
     """Return where the image is, or will be, by today's recipe."""
     return cache_dir() / f"image-{wishes.suite}-{wishes.driver}-{image_hash(wishes)}"
 
 
-def ensure_disk_image(wishes: Wishes, tell: Tell, rebuild: bool = False) -> DiskImage:
+def ensure_disk_image(wishes: ImageWishes, tell: Tell, rebuild: bool = False) -> DiskImage:
     """Return the image; bake it if there is none, or if `rebuild` asks for today's packages."""
     path = image_path(wishes)
     if rebuild or not (path / "manifest.json").is_file():
@@ -94,12 +94,12 @@ def _remove_unused(keep: Path) -> None:
 
     One that was uploaded stays: its journal knows the snapshot.
     """
-    for path in unused("image-*", [keep]):
+    for path in find_unused("image-*", [keep]):
         if not (path / "ami").exists():
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _bake(path: Path, wishes: Wishes, tell: Tell) -> None:
+def _bake(path: Path, wishes: ImageWishes, tell: Tell) -> None:
     check_tools(cache_dir())
     install_tools(TOOLS)
     started = time.monotonic()
@@ -128,7 +128,7 @@ def _bake(path: Path, wishes: Wishes, tell: Tell) -> None:
     step(f"done: {disk.stat().st_size >> 20} MB, of which {used} MB are used")
 
 
-def _make(work: Path, wishes: Wishes, output: IO[str], step: Tell) -> Path:
+def _make(work: Path, wishes: ImageWishes, output: IO[str], step: Tell) -> Path:
     recipe = resource_dir("ami") / "provision"
     step("fetching Python wheels")
     for name in wishes.requirements:
@@ -142,10 +142,10 @@ def _make(work: Path, wishes: Wishes, output: IO[str], step: Tell) -> Path:
     return image
 
 
-def _manifest(work: Path, wishes: Wishes) -> Manifest:
+def _manifest(work: Path, wishes: ImageWishes) -> Manifest:
     root = root_in(work)
-    recorded = read_recorded((root / IMAGE_FILE).read_text(encoding="utf-8"))
-    packages = dict(installed((root / "var/lib/dpkg/status").read_text(encoding="utf-8")))
+    recorded = read_image_facts((root / IMAGE_FILE).read_text(encoding="utf-8"))
+    packages = dict(list_packages((root / "var/lib/dpkg/status").read_text(encoding="utf-8")))
     wheels = {key.removeprefix("WHEEL_"): value for key, value in recorded.items() if key.startswith("WHEEL_")}
     return Manifest(
         suite=recorded["SUITE"],
@@ -160,13 +160,13 @@ def _manifest(work: Path, wishes: Wishes) -> Manifest:
     )
 
 
-def read_recorded(text: str) -> dict[str, str]:
+def read_image_facts(text: str) -> dict[str, str]:
     """Return the KEY=VALUE lines of /etc/regiondag-image; quotes around a value are left out."""
     pairs = (line.split("=", 1) for line in text.splitlines() if "=" in line)
     return {key: value.strip('"') for key, value in pairs}
 
 
-def installed(status: str) -> Iterator[tuple[str, str]]:
+def list_packages(status: str) -> Iterator[tuple[str, str]]:
     """Yield name and version of every installed package in the text of /var/lib/dpkg/status."""
     for paragraph in status.split("\n\n"):
         fields = dict(re.findall(r"^(Package|Version|Status): (.*)$", paragraph, re.M))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workflows.commands.verbs import add_verb, number, run_verb, tell
-from workflows.errors import UsageError
-from workflows.features import SUITES
+from regiondag.commands._verbs import add_verb, number, run_verb, tell
+from regiondag.errors import UsageError
+from regiondag.pool.suites import SUITES
 
 HELP = "bake the GPU worker's disk image, boot it to see it work, make an AMI of it"
 
@@ -75,25 +75,25 @@ def _add_image(parser: argparse.ArgumentParser) -> None:
 
 
 def _default_image() -> Path:
-    from workflows.bake.image import Wishes, image_path
+    from regiondag.bake.image import ImageWishes, image_path
 
-    path = image_path(Wishes())
+    path = image_path(ImageWishes())
     if not path.exists():
         raise UsageError("no image is baked by today's recipe; first: regiondag bake image")
     return path
 
 
 def _image(arguments: argparse.Namespace) -> int:
-    from workflows.bake.image import Wishes, ensure_disk_image
+    from regiondag.bake.image import ImageWishes, ensure_disk_image
 
-    wishes = Wishes(arguments.suite, arguments.driver, not arguments.skip_pci_option)
+    wishes = ImageWishes(arguments.suite, arguments.driver, not arguments.skip_pci_option)
     print(ensure_disk_image(wishes, tell, arguments.rebuild).folder)
     return 0
 
 
 def _test(arguments: argparse.Namespace) -> int:
-    from workflows.bake.artifact import read_disk_image
-    from workflows.bake.boottest import boot_test
+    from regiondag.bake.artifact import read_disk_image
+    from regiondag.bake.boot.boot_test import boot_test
 
     image = read_disk_image(arguments.image or _default_image())
     tested = boot_test(image, tell, arguments.acceleration, arguments.manager_suite)
@@ -104,9 +104,9 @@ def _test(arguments: argparse.Namespace) -> int:
 
 
 def _ami(arguments: argparse.Namespace) -> int:
-    from workflows.bake.ami import describe_ami, make_ami
-    from workflows.bake.artifact import read_disk_image
-    from workflows.bake.snapshot import Encryption
+    from regiondag.bake.artifact import read_disk_image
+    from regiondag.bake.upload.ami import describe_ami, make_ami
+    from regiondag.bake.upload.snapshot import Encryption
 
     image = read_disk_image(arguments.image or _default_image())
     encryption = Encryption(arguments.encrypted or bool(arguments.kms_key), arguments.kms_key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workflows.errors import PreflightError
+from regiondag.errors import PreflightError
 
 HELP = "check a run directory against the pool before submitting"
 DESCRIPTION = """Dry-run every distinct submit file through HTCondor, let DAGMan's checker read the DAG where it exists,
@@ -20,11 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one line per check."""
-    from workflows.names import RunFolder
-    from workflows.pool import require_pool
-    from workflows.preflight import check_run
-    from workflows.report import read_manifest
-    from workflows.submission import slash_tmp
+    from regiondag.condor.preflight import check_run
+    from regiondag.condor.submit import slash_tmp
+    from regiondag.pool.pool import require_pool
+    from regiondag.run.layout import RunFolder
+    from regiondag.run.manifest import read_manifest
 
     folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)

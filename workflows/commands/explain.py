@@ -24,10 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the explanations."""
-    from workflows.explain import explain
-    from workflows.names import RunFolder
-    from workflows.plaintext import printable
-    from workflows.pool import find_pool
+    from regiondag.monitor.explain import explain
+    from regiondag.pool.pool import find_pool
+    from regiondag.run.layout import RunFolder
+    from regiondag.util.text import printable
 
     folder = RunFolder(arguments.run_directory.resolve())
     found = explain(folder, find_pool(arguments.pool), arguments.what, arguments.pool)

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workflows.commands.verbs import add_verb, number, run_verb, tell
-from workflows.errors import UsageError
+from regiondag.commands._verbs import add_verb, number, run_verb, tell
+from regiondag.errors import UsageError
 
 if TYPE_CHECKING:
-    from workflows.fleet.config import Fleet
-    from workflows.fleet.verbs import Outlet, PoolView
-    from workflows.pool import Pool
+    from regiondag.fleet.config import Fleet
+    from regiondag.fleet.verbs import Outlet, PoolView
+    from regiondag.pool.pool import Pool
 
 HELP = "start, grow, shrink and look at GPU workers on EC2"
 
@@ -81,40 +81,40 @@ def _say(text: str) -> None:
 
 
 def _outlet() -> Outlet:
-    from workflows.fleet.verbs import Outlet
-    from workflows.terminal import print_table
+    from regiondag.fleet.verbs import Outlet
+    from regiondag.util.terminal import print_table
 
     return Outlet(tell, _say, print_table)
 
 
 def _client(fleet: Fleet) -> object:
-    from workflows import aws
+    from regiondag.util import aws
 
     return aws.client("ec2", fleet.region)
 
 
 def _view(pool: Pool, fleet: Fleet) -> PoolView:
-    from workflows import condor
-    from workflows.fleet.verbs import PoolView
+    from regiondag.fleet import queue
+    from regiondag.fleet.verbs import PoolView
 
     return PoolView(
         pool.name,
         pool.version,
-        lambda: condor.query_gpu_requests(pool, fleet.name),
-        lambda: condor.query_workers(pool, fleet.name),
+        lambda: queue.query_gpu_requests(pool, fleet.name),
+        lambda: queue.query_workers(pool, fleet.name),
     )
 
 
 def _view_if_any(name: str | None, fleet: Fleet) -> PoolView | None:
-    from workflows.pool import find_pool
+    from regiondag.pool.pool import find_pool
 
     pool = find_pool(name)
     return _view(pool, fleet) if pool else None
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    from workflows.fleet import verbs
-    from workflows.fleet.config import load_fleet
+    from regiondag.fleet import verbs
+    from regiondag.fleet.config import load_fleet
 
     fleet = load_fleet(arguments.file)
     verbs.up(_client(fleet), fleet, _outlet(), _view_if_any(arguments.pool, fleet), arguments.dry_run)
@@ -122,9 +122,9 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _scale(arguments: argparse.Namespace) -> int:
-    from workflows.fleet import verbs, watch
-    from workflows.fleet.config import load_fleet
-    from workflows.pool import require_pool
+    from regiondag.fleet import verbs, watch
+    from regiondag.fleet.config import load_fleet
+    from regiondag.pool.pool import require_pool
 
     if arguments.workers is not None and arguments.watch is not None:
         raise UsageError("--workers sets the number once, --watch follows the queue; give one of the two")
@@ -144,8 +144,8 @@ def _scale(arguments: argparse.Namespace) -> int:
     if arguments.watch is None:
         verbs.scale(client, fleet, out, _view(require_pool(arguments.pool), fleet), arguments.dry_run)
         return 0
-    news, next_round = watch.only_news(tell)
-    out, recall = replace(out, tell=news), watch.recalling()
+    news, next_round = watch.select_news(tell)
+    out, recall = replace(out, tell=news), watch.recall_looks()
 
     def step() -> None:
         next_round()
@@ -156,9 +156,9 @@ def _scale(arguments: argparse.Namespace) -> int:
 
 
 def _down(arguments: argparse.Namespace) -> int:
-    from workflows.fleet import verbs
-    from workflows.fleet.config import load_fleet
-    from workflows.schema import duration
+    from regiondag.fleet import verbs
+    from regiondag.fleet.config import load_fleet
+    from regiondag.util.schema import duration
 
     try:
         timeout = duration(arguments.timeout)
@@ -171,9 +171,9 @@ def _down(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from workflows.fleet import scale, status, verbs
-    from workflows.fleet.config import load_fleet
-    from workflows.terminal import print_table
+    from regiondag.fleet import scale, status, verbs
+    from regiondag.fleet.config import load_fleet
+    from regiondag.util.terminal import print_table
 
     fleet = load_fleet(arguments.file)
     seen = verbs.look(_client(fleet), fleet, _outlet(), _view_if_any(arguments.pool, fleet))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from workflows.names import RunFolder
-    from workflows.pool import Pool
-    from workflows.standing import Standing
-    from workflows.study import Config
+    from regiondag.pool.pool import Pool
+    from regiondag.run.champions import Incumbent
+    from regiondag.run.layout import RunFolder
+    from regiondag.study.model import Config
 
 HELP = "render a run directory: one DAG, submit files, data, code"
 DESCRIPTION = """Render a new run directory below --out and print its path. It holds everything the run needs;
@@ -45,10 +45,10 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the study, then write the run directory."""
-    from workflows.config import load_config
-    from workflows.datacheck import check_data, training_examples
-    from workflows.standing import earlier_runs
-    from workflows.starts import choose_neighbours, describe_starts
+    from regiondag.config.data_check import check_data, training_examples
+    from regiondag.config.load import load_config
+    from regiondag.run.champions import earlier_runs
+    from regiondag.study.init import choose_neighbours, describe_starts
 
     config = load_config(arguments.study)
     config = choose_neighbours(config, training_examples(config, check_data(config)))
@@ -73,20 +73,20 @@ def make_run(
     config: Config,
     arguments: argparse.Namespace,
     earlier: Sequence[RunFolder],
-    standing: Mapping[str, Standing],
+    standing: Mapping[str, Incumbent],
     pool: str | None = None,
 ) -> RunFolder:
     """Write the run directory of `config`, for the version of the pool called `pool`, and print its path.
 
     `earlier` are the study's runs so far, the newest first; `standing` the champions among them that have to be beaten.
     """
-    from nnlib.process import install_line
-    from workflows.bundle import has_page
-    from workflows.earlier import find_earlier
-    from workflows.pool import find_pool
-    from workflows.provenance import pool_image
-    from workflows.rundir import create_run
-    from workflows.terminal import progress_bar
+    from nnlib.util.process import install_line
+    from regiondag.generate.bundle import has_page
+    from regiondag.generate.provenance import pool_image
+    from regiondag.generate.write_run import create_run
+    from regiondag.pool.pool import find_pool
+    from regiondag.run.earlier_trials import find_earlier
+    from regiondag.util.terminal import progress_bar
 
     found = find_pool(pool)
     version = _version(arguments.htcondor, found)
@@ -117,7 +117,7 @@ def again(arguments: argparse.Namespace, command: str) -> str:
 
 def say_what_is_next(created: RunFolder, call: str) -> None:
     """Print the commands that go on from here, or why none does, and how `call` has to be said then."""
-    from workflows.submission import slash_tmp
+    from regiondag.condor.submit import slash_tmp
 
     if refused := slash_tmp(created.path, call):
         print(f"regiondag: this run can be looked at, `regiondag submit` refuses it: {refused}", file=sys.stderr)
@@ -132,8 +132,8 @@ def say_what_is_next(created: RunFolder, call: str) -> None:
 
 
 def _version(wanted: str | None, pool: Pool | None) -> tuple[int, int, int]:
-    from workflows.errors import UsageError
-    from workflows.features import OLDEST, parse_version
+    from regiondag.condor.versions import OLDEST, parse_version
+    from regiondag.errors import UsageError
 
     if wanted is None:
         return pool.version if pool else OLDEST
@@ -146,16 +146,16 @@ def _version(wanted: str | None, pool: Pool | None) -> tuple[int, int, int]:
     return version
 
 
-def _standing(wanted: str | None, earlier: Sequence[RunFolder], slugs: list[str]) -> dict[str, Standing]:
-    from workflows.names import RunFolder
-    from workflows.report import read_manifest
-    from workflows.standing import find_standing, standing_of
+def _standing(wanted: str | None, earlier: Sequence[RunFolder], slugs: list[str]) -> dict[str, Incumbent]:
+    from regiondag.run.champions import find_incumbents, incumbents_of
+    from regiondag.run.layout import RunFolder
+    from regiondag.run.manifest import read_manifest
 
     if wanted == "none":
         return {}
     if wanted is None:
-        return find_standing(earlier, slugs)
+        return find_incumbents(earlier, slugs)
     run = RunFolder(Path(wanted))
     if not run.path.is_dir():
         read_manifest(run)  # which says what is there instead
-    return standing_of(run, slugs)
+    return incumbents_of(run, slugs)

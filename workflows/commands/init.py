@@ -9,8 +9,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from workflows.errors import UsageError
-from workflows.resources import resource_dir
+from regiondag.errors import UsageError
+from regiondag.util.resources import resource_dir
 
 HELP = "write an example study"
 DESCRIPTION = """Write an example study into a new folder. Examples:
@@ -48,8 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _elsewhere(folder: Path) -> str:
     """Return the option that `generate` needs where no run can lie beside the study."""
-    from workflows.submission import slash_tmp
-    from workflows.submit_syntax import QuotingError, path
+    from regiondag.condor.quoting import QuotingError, path
+    from regiondag.condor.submit import slash_tmp
 
     try:
         path(folder.resolve())

@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnlib.oserror import reason_of
-from workflows.commands.verbs import add_verb, number, run_verb, tell
-from workflows.errors import PoolError, UsageError
-from workflows.features import SUITES
+from nnlib.util.os_errors import reason_of
+from regiondag.commands._verbs import add_verb, number, run_verb, tell
+from regiondag.errors import PoolError, UsageError
+from regiondag.pool.suites import SUITES
 
 if TYPE_CHECKING:
-    from workflows.pool.lifecycle import Wishes
+    from regiondag.pool.lifecycle import PoolWishes
 
 HELP = "start, stop and look at an HTCondor pool on this machine"
 
@@ -78,10 +78,11 @@ def _add_verb(
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    from workflows.pool import find_pool, installed_pool, lifecycle
+    from regiondag.pool import lifecycle
+    from regiondag.pool.pool import find_pool, installed_pool
 
     wishes = _wishes(arguments)
-    nothing_asked = arguments.name is None and wishes == lifecycle.Wishes() and not arguments.rebuild
+    nothing_asked = arguments.name is None and wishes == lifecycle.PoolWishes() and not arguments.rebuild
     if nothing_asked and not find_pool(arguments.name or "default") and (installed := installed_pool()):
         tell(f"HTCondor {_dotted(installed.version)} is installed and running here; regiondag uses it")
         tell("for an embedded pool beside it give it a name: regiondag pool up --name test")
@@ -95,8 +96,8 @@ def _up(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _wishes(arguments: argparse.Namespace) -> Wishes:
-    from workflows.pool.lifecycle import Wishes
+def _wishes(arguments: argparse.Namespace) -> PoolWishes:
+    from regiondag.pool.lifecycle import PoolWishes
 
     gpus = arguments.simulate_gpus
     if gpus is not None and not 0 <= gpus <= 16:
@@ -104,7 +105,7 @@ def _wishes(arguments: argparse.Namespace) -> Wishes:
     config = None
     if arguments.config is not None:
         config = tuple((str(path), _read_config(path)) for path in arguments.config)
-    return Wishes(arguments.suite, gpus, config)
+    return PoolWishes(arguments.suite, gpus, config)
 
 
 def _read_config(path: Path) -> str:
@@ -119,17 +120,18 @@ def _read_config(path: Path) -> str:
 
 
 def _down(arguments: argparse.Namespace) -> int:
-    from workflows.pool import chosen_name, installed_pool, lifecycle, read_state
+    from regiondag.pool import lifecycle
+    from regiondag.pool.pool import choose_name, installed_pool, read_state
 
-    if arguments.name is None and read_state(chosen_name(None)) is None and installed_pool():
+    if arguments.name is None and read_state(choose_name(None)) is None and installed_pool():
         raise PoolError("the HTCondor installed on this machine is not regiondag's to stop; see: systemctl stop condor")
     lifecycle.down(arguments.name, tell, arguments.purge)
     return 0
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    from workflows.pool import require_pool
-    from workflows.pool.status import as_json, as_text, look
+    from regiondag.pool.pool import require_pool
+    from regiondag.pool.status import as_json, as_text, look
 
     status = look(require_pool(arguments.name))
     print(as_json(status) if arguments.json else as_text(status))
@@ -137,7 +139,7 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _exec(arguments: argparse.Namespace) -> int:
-    from workflows.pool import require_pool
+    from regiondag.pool.pool import require_pool
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
@@ -148,12 +150,13 @@ def _exec(arguments: argparse.Namespace) -> int:
 
 
 def _logs(arguments: argparse.Namespace) -> int:
-    from workflows.pool import chosen_name, installed_pool, logs, read_state
+    from regiondag.pool import logs
+    from regiondag.pool.pool import choose_name, installed_pool, read_state
 
     if arguments.lines < 0:
         raise UsageError(f"-n {arguments.lines}: the number of lines cannot be negative")
-    use_installed = arguments.name is None and read_state(chosen_name(None)) is None
-    folder = logs.log_folder(chosen_name(arguments.name), installed_pool() if use_installed else None)
+    use_installed = arguments.name is None and read_state(choose_name(None)) is None
+    folder = logs.log_folder(choose_name(arguments.name), installed_pool() if use_installed else None)
     for line in logs.read(logs.find_log(folder, arguments.daemon), arguments.lines, arguments.follow):
         print(line, flush=arguments.follow)
     return 0

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workflows.commands.verbs import tell
-from workflows.errors import UsageError
+from regiondag.commands._verbs import tell
+from regiondag.errors import UsageError
 
 if TYPE_CHECKING:
-    from workflows.replaycheck import Verdict
+    from regiondag.audit.compare import Verdict
 
 HELP = "train a trial of a run once more, and compare"
 DESCRIPTION = """Train a trial, or the final training, once more on this machine: from the run's own code and inputs,
@@ -35,13 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, compare, print."""
-    from workflows.names import RunFolder
-    from workflows.pool import find_pool
-    from workflows.replay import choose_python, find_case, folder_for, model_differences, train_again
-    from workflows.replaycheck import compare
-    from workflows.report import read_manifest
-    from workflows.trialquery import parse_trials
-    from workflows.trialtable import find_region
+    from regiondag.audit.compare import compare
+    from regiondag.audit.replay import choose_python, find_case, folder_for, model_differences, train_again
+    from regiondag.pool.pool import find_pool
+    from regiondag.run.layout import RunFolder
+    from regiondag.run.manifest import find_region, read_manifest
+    from regiondag.trials.query import parse_trials
 
     folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)
@@ -60,21 +59,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report(node: str, verdict: Verdict, lines: list[str]) -> int:
-    from workflows.terminal import print_table
-    from workflows.trialtable import plain
+    from regiondag.util.terminal import print_table
+    from regiondag.util.text import spell_out
 
     if verdict.differences:
         rows = [
-            [plain(text) for text in (d.name, d.recorded, d.replayed, d.apart or "-", "yes" if d.within else "NO")]
+            [spell_out(text) for text in (d.name, d.recorded, d.replayed, d.apart or "-", "yes" if d.within else "NO")]
             for d in verdict.differences
         ]
         print_table(f"{node}: what differs", ("figure", "recorded", "replayed", "apart", "may differ"), rows)
     for line in lines[:MOST_LINES]:
-        print(plain(f"model.nc: {line}"))
+        print(spell_out(f"model.nc: {line}"))
     if len(lines) > MOST_LINES:
         print(f"model.nc: and {len(lines) - MOST_LINES} more")
     for kind in verdict.other_kind:
-        print(plain(f"another kind of machine: {kind}"))
+        print(spell_out(f"another kind of machine: {kind}"))
     if verdict.equal:
         print(f"{node}: the same, bit by bit ({verdict.figures} figures)")
     elif verdict.same:

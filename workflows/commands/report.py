@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from workflows.names import RunFolder
-    from workflows.report import Summary
+    from regiondag.report.summary import Summary
+    from regiondag.run.layout import RunFolder
 
 HELP = "summarise a run: champions, test metrics, trials, hours"
 DESCRIPTION = """Write report/summary.md and report/summary.json from the regions' journals, print the table, and write
@@ -28,10 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the report and print it."""
-    from workflows.names import RunFolder
-    from workflows.report import headings, table, write_report
-    from workflows.terminal import print_table
-    from workflows.trialtable import plain
+    from regiondag.report.markdown import headings, table
+    from regiondag.report.write import write_report
+    from regiondag.run.layout import RunFolder
+    from regiondag.util.terminal import print_table
+    from regiondag.util.text import spell_out
 
     folder = RunFolder(arguments.run_directory.resolve())
     summary = write_report(folder)
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_table(summary.study, headings(summary), table(summary))
         for region in summary.regions:
             if region.reason:
-                print(plain(f"{region.region}: {region.reason}"))
+                print(spell_out(f"{region.region}: {region.reason}"))
         print(f"Models: {folder.path}/regions/*/champion/model.nc")
         print(f"Report: {folder.report}/summary.md")
     _write_page(folder, summary, arguments)
@@ -50,9 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write_page(folder: RunFolder, summary: Summary, arguments: argparse.Namespace) -> None:
     """Write the page and say where it is, or why there is none: the summary stands without it."""
-    from workflows.bundle import archives_of
-    from workflows.page import NoPageError, shell_of, write_page
-    from workflows.pageshell import page_parts
+    from regiondag.generate.bundle import archives_of
+    from regiondag.report.page import NoPageError, shell_of, write_page
+    from regiondag.report.page_shell import page_parts
 
     try:
         own = sorted(folder.path.glob("regiondag-*.pyz"))

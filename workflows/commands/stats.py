@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workflows.plaintext import duration
+from regiondag.util.text import duration
 
 if TYPE_CHECKING:
-    from workflows.stats import RegionStats, RunStats
-    from workflows.usage import Taken, Usage
+    from regiondag.accounting.stats import RegionStats, RunStats
+    from regiondag.accounting.usage import Taken, Usage
 
 HELP = "hours, waits, evictions and cost of a run; what its jobs really needed"
 DESCRIPTION = """Per region and in total, from HTCondor's event logs and the journals: GPU-hours, hours of training,
@@ -48,9 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the run and print it."""
-    from workflows.names import RunFolder
-    from workflows.pricetable import read_prices
-    from workflows.stats import read_stats
+    from regiondag.accounting.prices import read_prices
+    from regiondag.accounting.stats import read_stats
+    from regiondag.run.layout import RunFolder
 
     stats = read_stats(RunFolder(arguments.run_directory.resolve()), read_prices(arguments.prices))
     if arguments.csv:
@@ -73,7 +73,7 @@ def to_json(stats: RunStats) -> dict[str, Any]:
 
 
 def _show(stats: RunStats, *, trials: bool) -> None:
-    from workflows.terminal import print_long_table, print_table
+    from regiondag.util.terminal import print_long_table, print_table
 
     if not stats.total.trials:
         print(f"{stats.study}: no job of it was ever in the queue; regiondag submit {stats.run}")
@@ -97,7 +97,7 @@ def _show_prices(stats: RunStats) -> None:
 
 
 def _show_sizes(stats: RunStats) -> None:
-    from workflows.rightsize import largest
+    from regiondag.accounting.right_size import largest
 
     gpu = largest(region.sizes for region in stats.regions)
     if gpu:

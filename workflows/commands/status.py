@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workflows.commands.verbs import number
-from workflows.errors import PoolError
+from regiondag.commands._verbs import number
+from regiondag.errors import PoolError
 
 if TYPE_CHECKING:
-    from workflows.status import RegionStatus, RunStatus
+    from regiondag.monitor.status import RegionStatus, RunStatus
 
 HELP = "show where a run stands, region by region"
 DESCRIPTION = """Per region: trials done, running, failed and held, the best metric so far and the expected end.
@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the status once, or until the DAG has ended."""
-    from workflows.names import RunFolder
-    from workflows.pool import find_pool, why_absent
-    from workflows.status import read_status
+    from regiondag.monitor.status import read_status
+    from regiondag.pool.pool import find_pool, why_absent
+    from regiondag.run.layout import RunFolder
 
     folder = RunFolder(arguments.run_directory.resolve())
     show = _chosen_view(arguments)
@@ -98,8 +98,8 @@ def _line(status: RunStatus) -> str:
 
 
 def _show_table(status: RunStatus) -> None:
-    from workflows.plaintext import printable
-    from workflows.terminal import print_table
+    from regiondag.util.terminal import print_table
+    from regiondag.util.text import printable
 
     print_table(f"{status.study}: {_dag(status)}", HEADINGS, [_row(region) for region in status.regions])
     for job in status.held:

@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workflows.commands.verbs import add_verb, run_verb, tell
-from workflows.errors import PoolError, UsageError
+from regiondag.commands._verbs import add_verb, run_verb, tell
+from regiondag.errors import PoolError, UsageError
 
 if TYPE_CHECKING:
-    from workflows.names import RunFolder
-    from workflows.trialquery import Places
-    from workflows.trialtable import RunTrials
+    from regiondag.run.layout import RunFolder
+    from regiondag.trials.query import Places
+    from regiondag.trials.rows import RunTrials
 
 HELP = "show a run's trials, draw them, or export them to Optuna or CSV"
 
@@ -74,11 +74,11 @@ run = run_verb
 
 def _read(arguments: argparse.Namespace) -> tuple[RunFolder, RunTrials]:
     """Read the journals of the run, or of one region."""
-    from workflows.journal import Journal
-    from workflows.names import RunFolder
-    from workflows.regionspec import read_spec
-    from workflows.report import read_manifest
-    from workflows.trialtable import RunTrials, find_region, trials_of
+    from regiondag.run.journal import Journal
+    from regiondag.run.layout import RunFolder
+    from regiondag.run.manifest import find_region, read_manifest
+    from regiondag.run.region_spec import read_spec
+    from regiondag.trials.rows import RunTrials, trials_of
 
     folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)
@@ -90,9 +90,9 @@ def _read(arguments: argparse.Namespace) -> tuple[RunFolder, RunTrials]:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from workflows.terminal import print_long_table
-    from workflows.trialquery import headings_with_places, parse_query, with_places
-    from workflows.trialtable import headings, sort_rows, summary_line, table, to_json
+    from regiondag.trials.query import headings_with_places, parse_query, with_places
+    from regiondag.trials.table import headings, sort_rows, summary_line, table, to_json
+    from regiondag.util.terminal import print_long_table
 
     folder, trials = _read(arguments)
     places = _places(folder, [region.spec.slug for region in trials.regions], arguments.pool)
@@ -118,9 +118,9 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _places(folder: RunFolder, slugs: list[str], pool: str | None) -> Places:
     """Return where jobs are, nothing while no DAG is in progress; says so where that cannot be known."""
-    from workflows.pool import find_pool
-    from workflows.submission import was_submitted
-    from workflows.trialverbs import places_of, queue_of
+    from regiondag.condor.submit import was_submitted
+    from regiondag.pool.pool import find_pool
+    from regiondag.trials.control import places_of, queue_of
 
     if not was_submitted(folder, slugs):
         return {}
@@ -133,7 +133,7 @@ def _places(folder: RunFolder, slugs: list[str], pool: str | None) -> Places:
 
 def _export(arguments: argparse.Namespace) -> int:
     from nnlib.contract import write_atomically
-    from workflows.trialtable import to_csv
+    from regiondag.trials.table import to_csv
 
     if arguments.optuna is None and arguments.csv is None:
         raise UsageError("nothing to export to; give --optuna URL|FILE, --csv FILE, or both")
@@ -149,8 +149,8 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _export_to_optuna(trials: RunTrials, target: str) -> None:
-    from workflows.optunaexport import export, storage_name
-    from workflows.terminal import progress_bar
+    from regiondag.trials.optuna_export import export, storage_name
+    from regiondag.util.terminal import progress_bar
 
     with progress_bar("exporting") as progress:
         try:
@@ -165,9 +165,9 @@ def _export_to_optuna(trials: RunTrials, target: str) -> None:
 
 
 def _plot(arguments: argparse.Namespace) -> int:
-    from workflows.plots import draw_region
-    from workflows.report import write_report
-    from workflows.terminal import progress_bar
+    from regiondag.report.write import write_report
+    from regiondag.trials.plots import draw_region
+    from regiondag.util.terminal import progress_bar
 
     folder, trials = _read(arguments)
     drawn = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from workflows.errors import RegiondagError
+from regiondag.errors import RegiondagError
 
 HELP = "submit a run directory with condor_submit_dag"
 DESCRIPTION = """Run condor_submit_dag on the run's DAG: on this machine where HTCondor is installed, else inside the
@@ -21,11 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Submit; the exit code is condor_submit_dag's."""
-    from workflows.names import RunFolder
-    from workflows.pool import require_pool
-    from workflows.report import read_manifest
-    from workflows.submission import refuse_slash_tmp, submit_dag
-    from workflows.trialtable import find_region
+    from regiondag.condor.submit import refuse_slash_tmp, submit_dag
+    from regiondag.pool.pool import require_pool
+    from regiondag.run.layout import RunFolder
+    from regiondag.run.manifest import find_region, read_manifest
 
     folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workflows.commands.verbs import add_verb, number, run_verb, tell
-from workflows.errors import UsageError
+from regiondag.commands._verbs import add_verb, number, run_verb, tell
+from regiondag.errors import UsageError
 
 if TYPE_CHECKING:
-    from workflows.names import NodeName
-    from workflows.trialverbs import Answer, Queue
+    from regiondag.run.layout import NodeName
+    from regiondag.trials.control import Answer, RegionJobs
 
 HELP = "cancel trials of a run, run them again, change their priority"
 DESCRIPTION = """Trials are numbers, ranges, or `final`; `regiondag study show RUN` lists them, with what their jobs do.
@@ -71,38 +71,38 @@ run = run_verb
 
 
 def _cancel(arguments: argparse.Namespace) -> int:
-    from workflows.trialverbs import cancel
+    from regiondag.trials.control import cancel
 
     queue, nodes = _chosen(arguments)
     return _report(cancel(queue, node) for node in nodes) if nodes else 0
 
 
 def _rerun(arguments: argparse.Namespace) -> int:
-    from workflows.trialverbs import rerun
+    from regiondag.trials.control import rerun
 
     queue, nodes = _chosen(arguments)
     return _report(rerun(queue, node, force=arguments.force) for node in nodes) if nodes else 0
 
 
 def _priority(arguments: argparse.Namespace) -> int:
-    from workflows.pool import require_pool
-    from workflows.trialverbs import prioritise
+    from regiondag.pool.pool import require_pool
+    from regiondag.trials.control import prioritise
 
     require_pool(arguments.pool)
     queue, nodes = _chosen(arguments)
     return _report(prioritise(queue, node, arguments.priority) for node in nodes) if nodes else 0
 
 
-def _chosen(arguments: argparse.Namespace) -> tuple[Queue, list[NodeName]]:
+def _chosen(arguments: argparse.Namespace) -> tuple[RegionJobs, list[NodeName]]:
     """Return the region's queue, and the nodes that are meant: those that are named and those that `--where` finds."""
-    from workflows.journal import Journal
-    from workflows.names import NodeName, RunFolder
-    from workflows.pool import find_pool
-    from workflows.regionspec import read_spec
-    from workflows.report import read_manifest
-    from workflows.trialquery import parse_query, parse_trials
-    from workflows.trialtable import find_region, trials_of
-    from workflows.trialverbs import places_of, queue_of
+    from regiondag.pool.pool import find_pool
+    from regiondag.run.journal import Journal
+    from regiondag.run.layout import NodeName, RunFolder
+    from regiondag.run.manifest import find_region, read_manifest
+    from regiondag.run.region_spec import read_spec
+    from regiondag.trials.control import places_of, queue_of
+    from regiondag.trials.query import parse_query, parse_trials
+    from regiondag.trials.rows import trials_of
 
     if not arguments.trials and arguments.where is None:
         raise UsageError('no trial is named; give numbers, `final`, or --where "status == machine"')
@@ -126,10 +126,10 @@ def _chosen(arguments: argparse.Namespace) -> tuple[Queue, list[NodeName]]:
 
 def _report(answers: Iterable[Answer]) -> int:
     """Say what became of each trial, as it does; the exit code is 1 when one could not be dealt with."""
-    from workflows.trialtable import plain
+    from regiondag.util.text import spell_out
 
     failed = 0
     for answer in answers:
-        print(plain(f"{answer.node}: {answer.text}"), file=sys.stdout if answer.done else sys.stderr, flush=True)
+        print(spell_out(f"{answer.node}: {answer.text}"), file=sys.stdout if answer.done else sys.stderr, flush=True)
         failed |= not answer.done
     return int(failed)

@@ -8,16 +8,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workflows.commands import generate
-from workflows.errors import RegiondagError, UsageError
+from regiondag.commands import generate
+from regiondag.errors import RegiondagError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from workflows.names import RunFolder
-    from workflows.pool import Pool
-    from workflows.standing import Standing
-    from workflows.study import Config, Region
+    from regiondag.pool.pool import Pool
+    from regiondag.run.champions import Incumbent
+    from regiondag.run.layout import RunFolder
+    from regiondag.study.model import Config, Region
 
 HELP = "make the study's next run from new data; or every night: --cron"
 DESCRIPTION = """Make the next run of a study that has run before, and print its path: the regions whose data or network
@@ -41,10 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Make the run, or the job that makes one every night."""
     if arguments.cron is not None:
         return _write_job(arguments)
-    from workflows.config import load_config
-    from workflows.datacheck import check_data, training_examples
-    from workflows.standing import earlier_runs, find_standing
-    from workflows.starts import choose_neighbours
+    from regiondag.config.data_check import check_data, training_examples
+    from regiondag.config.load import load_config
+    from regiondag.run.champions import earlier_runs, find_incumbents
+    from regiondag.study.init import choose_neighbours
 
     config = load_config(arguments.study)
     config = choose_neighbours(config, training_examples(config, check_data(config)))
@@ -58,11 +58,11 @@ def run(arguments: argparse.Namespace) -> int:
     if not regions:
         _say("nothing new: no run made (--all makes one)")
         return 0
-    standing = find_standing(earlier, [region.slug for region in regions])
+    standing = find_incumbents(earlier, [region.slug for region in regions])
     config = _for_update(config, regions, standing)
     created = generate.make_run(config, arguments, earlier, standing, arguments.pool)
     if arguments.submit and pool is not None:
-        from workflows.submission import submit_dag
+        from regiondag.condor.submit import submit_dag
 
         return submit_dag(pool, created, [region.slug for region in regions])
     if not arguments.quiet:
@@ -76,11 +76,11 @@ def _say(text: str) -> None:
 
 def _pool(arguments: argparse.Namespace, runs: Path) -> Pool | None:
     """Return the pool; where the run is to be submitted there must be one, and DAGMan must like the folder."""
-    from workflows.pool import find_pool, require_pool
+    from regiondag.pool.pool import find_pool, require_pool
 
     if not arguments.submit:
         return find_pool(arguments.pool)
-    from workflows.submission import refuse_slash_tmp
+    from regiondag.condor.submit import refuse_slash_tmp
 
     refuse_slash_tmp(runs, f"{generate.again(arguments, 'update')} --submit")
     return require_pool(arguments.pool)
@@ -88,8 +88,8 @@ def _pool(arguments: argparse.Namespace, runs: Path) -> Pool | None:
 
 def _check_ended(pool: Pool | None, earlier: Sequence[RunFolder]) -> None:
     """Raise RegiondagError while the newest run that was submitted is in progress; say what was left undone."""
-    from workflows.report import read_manifest
-    from workflows.submission import refuse_while_in_progress, was_submitted
+    from regiondag.condor.submit import refuse_while_in_progress, was_submitted
+    from regiondag.run.manifest import read_manifest
 
     for run in earlier:
         slugs = read_manifest(run)["regions"]
@@ -101,7 +101,7 @@ def _check_ended(pool: Pool | None, earlier: Sequence[RunFolder]) -> None:
 
 def _new_regions(config: Config, earlier: Sequence[RunFolder]) -> tuple[Region, ...]:
     """Return the regions that have something new, and those from which they start; say which are left out."""
-    from workflows.changes import unchanged_regions
+    from regiondag.update.changes import unchanged_regions
 
     unchanged = unchanged_regions(config.regions, earlier)
     new = {region.slug for region in config.regions if not region.merged} - set(unchanged)
@@ -115,7 +115,7 @@ def _new_regions(config: Config, earlier: Sequence[RunFolder]) -> tuple[Region, 
     return tuple(region for region in config.regions if region.slug in new | sources)
 
 
-def _for_update(config: Config, regions: Sequence[Region], standing: Mapping[str, Standing]) -> Config:
+def _for_update(config: Config, regions: Sequence[Region], standing: Mapping[str, Incumbent]) -> Config:
     """Leave the other regions out, and take `update` in place of `search` where there is a champion to start from."""
     from dataclasses import replace
 
@@ -127,11 +127,11 @@ def _for_update(config: Config, regions: Sequence[Region], standing: Mapping[str
 
 
 def _write_job(arguments: argparse.Namespace) -> int:
-    from workflows.config import load_config
-    from workflows.crontab import cron_commands
-    from workflows.nightly import job_environment, nightly_folder, write_nightly
-    from workflows.pool import find_pool
-    from workflows.submission import refuse_slash_tmp, unfinished_job
+    from regiondag.condor.submit import refuse_slash_tmp, unfinished_job
+    from regiondag.config.load import load_config
+    from regiondag.pool.pool import find_pool
+    from regiondag.update.crontab import cron_commands
+    from regiondag.update.nightly import job_environment, nightly_folder, write_nightly
 
     try:
         schedule = cron_commands(arguments.cron)

@@ -18,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the study and its data, and say what it amounts to."""
-    from workflows.config import load_config
-    from workflows.datacheck import check_data
+    from regiondag.config.data_check import check_data
+    from regiondag.config.load import load_config
 
     config = load_config(arguments.study)
     files = check_data(config)

@@ -19,16 +19,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check and print."""
-    from workflows.names import RunFolder
-    from workflows.terminal import progress_bar
-    from workflows.trialtable import plain
-    from workflows.verify import verify
+    from regiondag.audit.verify import verify
+    from regiondag.run.layout import RunFolder
+    from regiondag.util.terminal import progress_bar
+    from regiondag.util.text import spell_out
 
     folder = RunFolder(arguments.run_directory.resolve())
     with progress_bar("verifying") as progress:
         found = verify(folder, progress, _check_checkpoint)
     for finding in found.findings:
-        print(plain(f"{finding.path}: {finding.seen}. {finding.advice[:1].upper()}{finding.advice[1:]}"))
+        print(spell_out(f"{finding.path}: {finding.seen}. {finding.advice[:1].upper()}{finding.advice[1:]}"))
     told = f"{found.files} files and {found.outcomes} outcomes checked"
     wrong = len(found.findings)
     print(f"{told}: {f'{wrong} not as they were' if wrong else 'all as they were'}", file=sys.stderr)
@@ -36,8 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_checkpoint(path: Path) -> None:
-    from nnlib.checkpoint import check_whole
     from nnlib.errors import NnlibError
+    from nnlib.training.checkpoint import check_whole
 
     try:
         check_whole(path)

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from workflows.aws import DRIVER_TAG, HTCONDOR_TAG, error_code, explained, tags_of
-from workflows.errors import ConfigError
-from workflows.fleet.config import LATEST, Fleet
-from workflows.fleet.demand import Size
-from workflows.fleet.ec2 import is_nitro, pages
-from workflows.fleet.template import Pool
+from regiondag.errors import ConfigError
+from regiondag.fleet.config import LATEST, Fleet
+from regiondag.fleet.demand import WorkerSize
+from regiondag.fleet.ec2 import is_nitro, pages
+from regiondag.fleet.template import Pool
+from regiondag.util.aws import DRIVER_TAG, HTCONDOR_TAG, error_code, explain_errors, tags_of
 
 IMAGE_TAG = "regiondag"  # every image that regiondag baked has a tag whose key begins so
 MOST_POOLS = 300  # overrides that create_fleet takes
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class AmiFacts:
     """What is needed of an AMI."""
 
     id: str
@@ -33,11 +33,11 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class InstanceKind:
     """What is needed of an instance type."""
 
     name: str
-    size: Size
+    size: WorkerSize
     maker: str  # of its GPUs, empty without any
     architectures: tuple[str, ...]
     boot_modes: tuple[str, ...]
@@ -49,17 +49,17 @@ class Kind:
 class Ground:
     """Where the fleet's workers can be started, and what they will be."""
 
-    image: Image
-    kinds: Mapping[str, Kind]
+    image: AmiFacts
+    kinds: Mapping[str, InstanceKind]
     zones: Mapping[str, str]  # subnet: its availability zone
     pools: tuple[Pool, ...]
     notes: tuple[str, ...]
 
     @property
-    def size(self) -> Size:
+    def size(self) -> WorkerSize:
         """What a worker has at the least."""
         sizes = [kind.size for kind in self.kinds.values()]
-        return Size(
+        return WorkerSize(
             min(size.gpus for size in sizes), min(size.cpus for size in sizes), min(size.memory_mb for size in sizes)
         )
 
@@ -95,10 +95,10 @@ def look_up(client: Any, fleet: Fleet) -> Ground:
     return Ground(image, kinds, zones, pools, tuple(findings.notes))
 
 
-def _image(client: Any, fleet: Fleet, findings: _Findings) -> Image | None:
+def _image(client: Any, fleet: Fleet, findings: _Findings) -> AmiFacts | None:
     which = {"Owners": ["self"]} if fleet.image == LATEST else {"ImageIds": [fleet.image]}
     try:
-        with explained(f"looking for the image {fleet.image}"):
+        with explain_errors(f"looking for the image {fleet.image}"):
             found = _quietly(lambda: pages(client, "describe_images", "Images", **which), "InvalidAMIID")
     except LookupError as error:
         findings.problem("image", f"seen {fleet.image!r}: {error} (in {fleet.region})")
@@ -120,11 +120,11 @@ def _why_not(found: Sequence[Mapping[str, Any]], ours: Sequence[Mapping[str, Any
     return "this account has no image here"
 
 
-def _image_of(raw: Mapping[str, Any]) -> Image:
+def _image_of(raw: Mapping[str, Any]) -> AmiFacts:
     root = str(raw.get("RootDeviceName", ""))
     disks = [disk for disk in raw.get("BlockDeviceMappings", []) if disk.get("DeviceName") == root]
     tagged = tags_of(raw)
-    return Image(
+    return AmiFacts(
         id=raw["ImageId"],
         name=str(raw.get("Name", "")),
         root_device=root,
@@ -149,7 +149,7 @@ def _quietly(ask: Any, *codes: str) -> Any:
 
 def _subnets(client: Any, fleet: Fleet, findings: _Findings) -> list[dict[str, Any]]:
     try:
-        with explained("looking up the subnets"):
+        with explain_errors("looking up the subnets"):
             found = _quietly(
                 lambda: pages(client, "describe_subnets", "Subnets", SubnetIds=list(fleet.subnets)), "InvalidSubnet"
             )
@@ -167,7 +167,7 @@ def _check_security_groups(
 ) -> None:
     groups = list(fleet.security_groups)
     try:
-        with explained("looking up the security groups"):
+        with explain_errors("looking up the security groups"):
             found = _quietly(
                 lambda: pages(client, "describe_security_groups", "SecurityGroups", GroupIds=groups), "InvalidGroup"
             )
@@ -181,12 +181,12 @@ def _check_security_groups(
             findings.problem("security_groups", text)
 
 
-def _kinds(client: Any, fleet: Fleet, findings: _Findings) -> dict[str, Kind]:
+def _kinds(client: Any, fleet: Fleet, findings: _Findings) -> dict[str, InstanceKind]:
     """Return the types the region knows, each asked alone: one that it does not know makes EC2 refuse the list."""
     kinds = {}
     for name in fleet.instances:
         try:
-            with explained(f"looking up the instance type {name}"):
+            with explain_errors(f"looking up the instance type {name}"):
                 found = _quietly(
                     lambda name=name: client.describe_instance_types(InstanceTypes=[name])["InstanceTypes"],
                     "InvalidInstanceType",
@@ -198,14 +198,14 @@ def _kinds(client: Any, fleet: Fleet, findings: _Findings) -> dict[str, Kind]:
     return kinds
 
 
-def kind_of(raw: Mapping[str, Any]) -> Kind:
+def kind_of(raw: Mapping[str, Any]) -> InstanceKind:
     """Return what is needed of EC2's description of an instance type."""
     gpus = raw.get("GpuInfo", {}).get("Gpus", [])
     # Of a shared GPU (g6f) EC2 says 0 GPUs, but 1 logical one, and that is what the worker sees.
     count = sum(max(int(gpu.get("Count", 0)), int(gpu.get("LogicalGpuCount", 0))) for gpu in gpus)
-    return Kind(
+    return InstanceKind(
         name=raw["InstanceType"],
-        size=Size(count, int(raw["VCpuInfo"]["DefaultVCpus"]), int(raw["MemoryInfo"]["SizeInMiB"])),
+        size=WorkerSize(count, int(raw["VCpuInfo"]["DefaultVCpus"]), int(raw["MemoryInfo"]["SizeInMiB"])),
         maker=str(gpus[0].get("Manufacturer", "")) if gpus else "",
         architectures=tuple(raw.get("ProcessorInfo", {}).get("SupportedArchitectures", ())),
         boot_modes=tuple(raw.get("SupportedBootModes", ())),
@@ -214,7 +214,7 @@ def kind_of(raw: Mapping[str, Any]) -> Kind:
     )
 
 
-def _check_kind(kind: Kind, image: Image | None, fleet: Fleet, findings: _Findings) -> None:
+def _check_kind(kind: InstanceKind, image: AmiFacts | None, fleet: Fleet, findings: _Findings) -> None:
     if not kind.size.gpus:
         findings.problem("instances", f"{kind.name} has no GPU")
     elif kind.maker != "NVIDIA":
@@ -256,12 +256,14 @@ def _one_per_zone(subnets: Iterable[Mapping[str, Any]], findings: _Findings) -> 
     return [best[zone] for zone in sorted(best)]
 
 
-def _pools(client: Any, kinds: Mapping[str, Kind], zones: Mapping[str, str], findings: _Findings) -> tuple[Pool, ...]:
+def _pools(
+    client: Any, kinds: Mapping[str, InstanceKind], zones: Mapping[str, str], findings: _Findings
+) -> tuple[Pool, ...]:
     filters = [
         {"Name": "instance-type", "Values": sorted(kinds)},
         {"Name": "location", "Values": sorted(set(zones.values()))},
     ]
-    with explained("asking where the instance types are offered"):
+    with explain_errors("asking where the instance types are offered"):
         found = pages(
             client,
             "describe_instance_type_offerings",

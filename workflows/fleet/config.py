@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workflows import schema
-from workflows.errors import ConfigError
-from workflows.resources import resource_dir
-from workflows.schema import Layer, Problems, Section
-from workflows.yamlfile import load_yaml
+from regiondag.errors import ConfigError
+from regiondag.util import schema
+from regiondag.util.resources import resource_dir
+from regiondag.util.schema import Layer, Problems, Section
+from regiondag.util.yaml_file import load_yaml
 
 LATEST = "latest"
 SPOT = "spot"

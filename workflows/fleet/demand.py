@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from regiondag.condor.client import number_of
+
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class GpuRequest:
     """What one idle job asks for."""
 
     gpus: int
@@ -31,7 +33,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class WorkerSize:
     """What a worker has, at the least, whichever of the fleet's instance types it is."""
 
     gpus: int
@@ -43,12 +45,12 @@ class Size:
 FOR_JOBS = 0.9
 
 
-def fits(request: Request, size: Size) -> bool:
+def fits(request: GpuRequest, size: WorkerSize) -> bool:
     """Return whether a job can run on an empty worker."""
     return request.gpus <= size.gpus and request.cpus <= size.cpus and request.memory_mb <= FOR_JOBS * size.memory_mb
 
 
-def missing(requests: Mapping[int, int], free: Iterable[int], each: int) -> int:
+def count_missing(requests: Mapping[int, int], free: Iterable[int], each: int) -> int:
     """Return how many workers with `each` GPUs must be added so that every job finds its GPUs.
 
     `requests` counts jobs by GPUs asked for; a job's GPUs must be on one machine, so they are packed, the largest
@@ -88,7 +90,7 @@ def _put(bins: Counter[int], room: int, gpus: int, jobs: int) -> int:
     return full * per_machine + rest
 
 
-def wanted(
+def count_wanted(
     requests: Mapping[int, int], free: Iterable[int], each: int, running: int, minimum: int, maximum: int
 ) -> int:
     """Return how many workers there should be: never fewer than run, for idle ones power off by themselves.
@@ -98,7 +100,7 @@ def wanted(
     >>> wanted({1: 10}, [1], 1, running=3, minimum=0, maximum=8)
     8
     """
-    return max(running, minimum, min(running + missing(requests, free, each), maximum))
+    return max(running, minimum, min(running + count_missing(requests, free, each), maximum))
 
 
 def sum_slots(ads: Iterable[Any]) -> dict[str, Worker]:
@@ -126,9 +128,3 @@ def sum_slots(ads: Iterable[Any]) -> dict[str, Worker]:
 def drains(slot: Any) -> bool:
     """Return whether a worker's regiondag-watch has told it to take no more jobs."""
     return "RegiondagDrain" in slot
-
-
-def number_of(ad: Any, name: str) -> int:
-    """Return a number of an ad that may be missing or an expression; 0 where it has no value."""
-    value = ad.eval(name) if name in ad else 0
-    return int(value) if type(value) in (int, float) else 0  # `undefined` is an enum of whole numbers

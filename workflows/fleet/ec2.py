@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.aws import error_code, explained, tag_list, tags_of
-from workflows.errors import AwsError
-from workflows.fleet.template import DRAIN_TAG, FLEET_TAG, PEACEFUL, of_fleet, tags
+from regiondag.errors import AwsError
+from regiondag.fleet.template import DRAIN_TAG, FLEET_TAG, PEACEFUL, of_fleet, tags
+from regiondag.util.aws import error_code, explain_errors, tag_list, tags_of
 
 ALIVE = ("pending", "running", "stopping", "stopped")  # what costs money and does not end by itself
 ENDING = "shutting-down"
@@ -47,7 +47,7 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class LaunchFailure:
     """Why EC2 did not start a worker of one type in one subnet."""
 
     code: str
@@ -60,10 +60,10 @@ def pages(client: Any, operation: str, key: str, **arguments: Any) -> list[Any]:
     return [item for page in client.get_paginator(operation).paginate(**arguments) for item in page[key]]
 
 
-def instances(client: Any, name: str, states: Sequence[str] = ALIVE) -> list[Instance]:
+def find_instances(client: Any, name: str, states: Sequence[str] = ALIVE) -> list[Instance]:
     """Return the fleet's instances in these states, the oldest first."""
     filters = [*of_fleet(name), {"Name": "instance-state-name", "Values": list(states)}]
-    with explained(f"listing the instances of fleet {name}"):
+    with explain_errors(f"listing the instances of fleet {name}"):
         reservations = pages(client, "describe_instances", "Reservations", Filters=filters)
     found = [_instance(raw) for reservation in reservations for raw in reservation["Instances"]]
     return sorted(found, key=lambda instance: (instance.launched, instance.id))
@@ -81,9 +81,9 @@ def _instance(raw: dict[str, Any]) -> Instance:
     )
 
 
-def templates(client: Any, name: str) -> dict[str, Template]:
+def find_templates(client: Any, name: str) -> dict[str, Template]:
     """Return the fleet's launch templates by name."""
-    with explained(f"listing the launch templates of fleet {name}"):
+    with explain_errors(f"listing the launch templates of fleet {name}"):
         found = pages(client, "describe_launch_templates", "LaunchTemplates", Filters=of_fleet(name))
         return {raw["LaunchTemplateName"]: _template(client, raw) for raw in found}
 
@@ -102,7 +102,7 @@ def _template(client: Any, raw: dict[str, Any]) -> Template:
 def refuse_foreign_template(client: Any, fleet: str, name: str) -> None:
     """Raise AwsError if a launch template has the name that this fleet needs, but is not the fleet's."""
     by_name = [{"Name": "launch-template-name", "Values": [name]}]
-    with explained(f"looking for the launch template {name}"):
+    with explain_errors(f"looking for the launch template {name}"):
         found = pages(client, "describe_launch_templates", "LaunchTemplates", Filters=by_name)
     for raw in found:
         if tags_of(raw).get(FLEET_TAG) != fleet:
@@ -114,7 +114,7 @@ def refuse_foreign_template(client: Any, fleet: str, name: str) -> None:
 
 def create_template(client: Any, fleet: str, name: str, data: dict[str, Any], description: str) -> Template:
     """Create a launch template, tagged from its first moment."""
-    with explained(f"creating the launch template {name}"):
+    with explain_errors(f"creating the launch template {name}"):
         raw = client.create_launch_template(
             LaunchTemplateName=name,
             VersionDescription=description,
@@ -126,7 +126,7 @@ def create_template(client: Any, fleet: str, name: str, data: dict[str, Any], de
 
 def new_version(client: Any, template: Template, data: dict[str, Any], description: str) -> Template:
     """Add a version to a launch template; workers that run keep what they were started with."""
-    with explained(f"adding a version to the launch template {template.name}"):
+    with explain_errors(f"adding a version to the launch template {template.name}"):
         raw = client.create_launch_template_version(
             LaunchTemplateId=template.id, VersionDescription=description, LaunchTemplateData=data
         )["LaunchTemplateVersion"]
@@ -135,7 +135,7 @@ def new_version(client: Any, template: Template, data: dict[str, Any], descripti
 
 def delete_template(client: Any, template: Template) -> None:
     """Delete a launch template; its instances go on. One that is gone already, EC2 may still have listed."""
-    with explained(f"deleting the launch template {template.name}"):
+    with explain_errors(f"deleting the launch template {template.name}"):
         try:
             client.delete_launch_template(LaunchTemplateId=template.id)
         except Exception as error:
@@ -143,36 +143,36 @@ def delete_template(client: Any, template: Template) -> None:
                 raise
 
 
-def start(client: Any, request: dict[str, Any]) -> tuple[list[str], list[Failure]]:
+def start(client: Any, request: dict[str, Any]) -> tuple[list[str], list[LaunchFailure]]:
     """Start workers; return the ids of those that EC2 gave, and why it gave no more."""
-    with explained("starting workers"):
+    with explain_errors("starting workers"):
         try:
             answer = client.create_fleet(**request)
         except Exception as error:
             code = error_code(error)
             if code not in (*NO_CAPACITY, *NO_QUOTA):
                 raise
-            return [], [Failure(code, str(error), "")]
+            return [], [LaunchFailure(code, str(error), "")]
     started = [one for group in answer.get("Instances", []) for one in group.get("InstanceIds", [])]
     failures = []
     for failed in answer.get("Errors", []):
         asked = failed.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
         where = " in ".join(filter(None, (asked.get("InstanceType"), asked.get("SubnetId"))))
-        failures.append(Failure(failed.get("ErrorCode", "unknown"), failed.get("ErrorMessage", ""), where))
+        failures.append(LaunchFailure(failed.get("ErrorCode", "unknown"), failed.get("ErrorMessage", ""), where))
     return started, failures
 
 
 def drain(client: Any, ids: Sequence[str]) -> None:
     """Ask workers to take no more jobs, finish those they run, and power off."""
     for begin in range(0, len(ids), TAGS_AT_ONCE):
-        with explained("asking workers to drain"):
+        with explain_errors("asking workers to drain"):
             client.create_tags(Resources=list(ids[begin : begin + TAGS_AT_ONCE]), Tags=tag_list({DRAIN_TAG: PEACEFUL}))
 
 
 def terminate(client: Any, ids: Sequence[str]) -> None:
     """End instances at once."""
     if ids:
-        with explained("ending instances"):
+        with explain_errors("ending instances"):
             client.terminate_instances(InstanceIds=list(ids))
 
 
@@ -183,7 +183,7 @@ def fleet_ids(client: Any, name: str) -> list[str]:
         {"Name": "key", "Values": [FLEET_TAG]},
         {"Name": "value", "Values": [name]},
     ]
-    with explained(f"listing the EC2 fleets of {name}"):
+    with explain_errors(f"listing the EC2 fleets of {name}"):
         return sorted(tag["ResourceId"] for tag in pages(client, "describe_tags", "Tags", Filters=filters))
 
 
@@ -194,24 +194,24 @@ def delete_fleets(client: Any, ids: Sequence[str]) -> int:
     """
     deleted = 0
     for begin in range(0, len(ids), FLEETS_AT_ONCE):
-        with explained("deleting EC2 fleets"):
+        with explain_errors("deleting EC2 fleets"):
             answer = client.delete_fleets(FleetIds=list(ids[begin : begin + FLEETS_AT_ONCE]), TerminateInstances=True)
         deleted += len(answer.get("SuccessfulFleetDeletions", []))
     return deleted
 
 
-def leftovers(client: Any, name: str) -> list[str]:
+def find_leftovers(client: Any, name: str) -> list[str]:
     """Return a line for everything that carries the fleet's tag and may cost money."""
     filters = of_fleet(name)
-    left = [f"instance {one.id} ({one.state})" for one in instances(client, name, (*ALIVE, ENDING))]
-    with explained(f"looking for what fleet {name} left behind"):
+    left = [f"instance {one.id} ({one.state})" for one in find_instances(client, name, (*ALIVE, ENDING))]
+    with explain_errors(f"looking for what fleet {name} left behind"):
         volumes = pages(client, "describe_volumes", "Volumes", Filters=filters)
         interfaces = pages(client, "describe_network_interfaces", "NetworkInterfaces", Filters=filters)
         snapshots = pages(client, "describe_snapshots", "Snapshots", Filters=filters, OwnerIds=["self"])
     left += [f"volume {raw['VolumeId']} ({raw['State']})" for raw in volumes if raw["State"] not in ("deleting",)]
     left += [f"network interface {raw['NetworkInterfaceId']} ({raw['Status']})" for raw in interfaces]
     left += [f"snapshot {raw['SnapshotId']} ({raw['State']})" for raw in snapshots]
-    left += [f"launch template {template.name}" for template in templates(client, name).values()]
+    left += [f"launch template {template.name}" for template in find_templates(client, name).values()]
     return left
 
 
@@ -220,7 +220,7 @@ def not_nitro(client: Any, types: Iterable[str]) -> set[str]:
     names = sorted(set(types))
     if not names:
         return set()
-    with explained("looking up instance types"):
+    with explain_errors("looking up instance types"):
         found = pages(client, "describe_instance_types", "InstanceTypes", InstanceTypes=names)
     return {raw["InstanceType"] for raw in found if not is_nitro(raw)}
 

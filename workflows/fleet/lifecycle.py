@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.errors import AwsError
-from workflows.fleet import ec2
-from workflows.fleet.checks import Ground
-from workflows.fleet.config import Fleet
-from workflows.fleet.demand import Worker
-from workflows.fleet.ec2 import Failure, Instance, Template
-from workflows.fleet.template import fleet_request, template_data, template_hash, template_name
+from regiondag.errors import AwsError
+from regiondag.fleet import ec2
+from regiondag.fleet.checks import Ground
+from regiondag.fleet.config import Fleet
+from regiondag.fleet.demand import Worker
+from regiondag.fleet.ec2 import Instance, LaunchFailure, Template
+from regiondag.fleet.template import fleet_request, template_data, template_hash, template_name
 
 Tell = Callable[[str], None]
 Progress = Callable[[Sequence[Instance]], str]
@@ -57,7 +57,7 @@ class Started:
 # --- up ----------------------------------------------------------------------------------------------------
 
 
-def wanted_templates(fleet: Fleet, ground: Ground) -> dict[str, dict[str, Any]]:
+def plan_templates(fleet: Fleet, ground: Ground) -> dict[str, dict[str, Any]]:
     """Return the launch templates this file makes, by name."""
     image = ground.image
     return {
@@ -66,22 +66,22 @@ def wanted_templates(fleet: Fleet, ground: Ground) -> dict[str, dict[str, Any]]:
     }
 
 
-def outdated(found: Mapping[str, Template], fleet: Fleet, ground: Ground) -> list[str]:
+def find_outdated(found: Mapping[str, Template], fleet: Fleet, ground: Ground) -> list[str]:
     """Return the names of the launch templates that are missing, or that another file or image made."""
     return [
         name
-        for name, data in wanted_templates(fleet, ground).items()
+        for name, data in plan_templates(fleet, ground).items()
         if name not in found or found[name].description != template_hash(data)
     ]
 
 
 def ensure_templates(client: Any, fleet: Fleet, ground: Ground, tell: Tell) -> dict[str, Template]:
     """Create the launch templates, or give them a new version where the file or the image changed."""
-    found = ec2.templates(client, fleet.name)
-    wanted = wanted_templates(fleet, ground)
+    found = ec2.find_templates(client, fleet.name)
+    wanted = plan_templates(fleet, ground)
     for name in wanted.keys() - found.keys():
         ec2.refuse_foreign_template(client, fleet.name, name)  # before anything is created
-    for name in outdated(found, fleet, ground):
+    for name in find_outdated(found, fleet, ground):
         data = wanted[name]
         if name in found:
             found[name] = ec2.new_version(client, found[name], data, template_hash(data))
@@ -95,7 +95,7 @@ def ensure_templates(client: Any, fleet: Fleet, ground: Ground, tell: Tell) -> d
 def start(client: Any, fleet: Fleet, ground: Ground, found: Mapping[str, Template], count: int) -> Started:
     """Start `count` workers, or as many as EC2 gives: each way to buy is tried for what is still missing."""
     ids: list[str] = []
-    failures: list[Failure] = []
+    failures: list[LaunchFailure] = []
     reasons: list[str] = []
     for purchase in fleet.purchases:
         left = count - len(ids)
@@ -112,7 +112,7 @@ def start(client: Any, fleet: Fleet, ground: Ground, found: Mapping[str, Templat
     return Started(tuple(ids), count, tuple(reasons), passing)
 
 
-def explain(failures: Sequence[Failure], purchase: str) -> list[str]:
+def explain(failures: Sequence[LaunchFailure], purchase: str) -> list[str]:
     """Return one sentence for each kind of failure: where, what AWS says, what to do."""
     grouped: dict[tuple[str, str], list[str]] = {}
     for failure in failures:
@@ -139,7 +139,7 @@ def require(started: Started) -> None:
 # --- scale -------------------------------------------------------------------------------------------------
 
 
-def surplus(alive: Sequence[Instance], workers: Mapping[str, Worker], number: int) -> list[Instance]:
+def choose_surplus(alive: Sequence[Instance], workers: Mapping[str, Worker], number: int) -> list[Instance]:
     """Return the instances to drain so that `number` go on: idle ones first, then those with the fewest jobs.
 
     Of equals the youngest go first; one that has not joined yet counts as idle. Those that drain already are gone.
@@ -169,14 +169,14 @@ def tell_of_deaf(client: Any, asked: Sequence[Instance], tell: Tell) -> None:
 
 def close(client: Any, fleet: Fleet, tell: Tell) -> None:
     """Delete the launch templates: from here on nobody can start a worker of this fleet, not even `scale --watch`."""
-    for template in ec2.templates(client, fleet.name).values():
+    for template in ec2.find_templates(client, fleet.name).values():
         ec2.delete_template(client, template)
         tell(f"launch template {template.name} deleted: nothing new starts")
 
 
 def drain_all(client: Any, fleet: Fleet, tell: Tell) -> list[Instance]:
     """Ask every worker to drain and return those alive; a stopped one runs no job, so it is ended."""
-    alive = ec2.instances(client, fleet.name)
+    alive = ec2.find_instances(client, fleet.name)
     stopped = [one.id for one in alive if one.state in ("stopping", "stopped")]
     running = [one for one in alive if one.id not in stopped]
     ec2.terminate(client, stopped)
@@ -192,7 +192,7 @@ def wait(client: Any, fleet: Fleet, timeout: float, progress: Progress, tell: Te
     while True:
         left: list[Instance] | None = None
         try:
-            left = ec2.instances(client, fleet.name, (*ec2.ALIVE, ec2.ENDING))
+            left = ec2.find_instances(client, fleet.name, (*ec2.ALIVE, ec2.ENDING))
         except AwsError as error:
             if not error.temporary:
                 raise
@@ -214,6 +214,6 @@ def clean_up(client: Any, fleet: Fleet, tell: Tell, patience: float = LEFT_SECON
     if deleted:
         tell(f"{deleted} EC2 fleet request{'s' if deleted > 1 else ''} deleted")
     end = time.monotonic() + patience
-    while (left := ec2.leftovers(client, fleet.name)) and time.monotonic() < end:
+    while (left := ec2.find_leftovers(client, fleet.name)) and time.monotonic() < end:
         time.sleep(poll)
     return left

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workflows import aws
-from workflows.errors import AwsError
-from workflows.fleet.checks import Ground
-from workflows.fleet.config import SPOT, Fleet
-from workflows.fleet.ec2 import pages
+from regiondag.errors import AwsError
+from regiondag.fleet.checks import Ground
+from regiondag.fleet.config import SPOT, Fleet
+from regiondag.fleet.ec2 import pages
+from regiondag.util import aws
 
 PRICE_LIST_REGION = "us-east-1"  # where the price list of all regions is kept
 LINUX = "Linux/UNIX"
@@ -81,7 +81,7 @@ def _on_demand(region: str, kinds: Sequence[str]) -> dict[str, float]:
             "capacitystatus": "Used",
         }
         filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
-        with aws.explained(f"looking up the price of {kind}"):
+        with aws.explain_errors(f"looking up the price of {kind}"):
             products = client.get_products(ServiceCode="AmazonEC2", Filters=filters)["PriceList"]
         price = read_price(products)
         if price is not None:
@@ -104,7 +104,7 @@ def read_price(products: Sequence[str]) -> float | None:
 
 
 def _spot(client: Any, kinds: Sequence[str]) -> dict[Zoned, float]:
-    with aws.explained("looking up spot prices"):
+    with aws.explain_errors("looking up spot prices"):
         history = pages(
             client,
             "describe_spot_price_history",

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workflows.fleet.checks import Ground
-from workflows.fleet.config import Fleet
-from workflows.fleet.demand import Request, Worker, fits, wanted
-from workflows.fleet.ec2 import Instance
+from regiondag.fleet.checks import Ground
+from regiondag.fleet.config import Fleet
+from regiondag.fleet.demand import GpuRequest, Worker, count_wanted, fits
+from regiondag.fleet.ec2 import Instance
 
 DEFAULT_JOIN_MINUTES = 15  # where fleet.yaml gives workers all the time they want
 
@@ -48,7 +48,7 @@ def decide(
     ground: Ground,
     alive: Sequence[Instance],
     workers: Mapping[str, Worker],
-    requests: Sequence[Request],
+    requests: Sequence[GpuRequest],
     now: float,
 ) -> Decision:
     """Return how many workers the idle jobs ask for.
@@ -72,7 +72,7 @@ def decide(
             kind = ground.kinds.get(instance.type)
             free.append(kind.size.gpus if kind else size.gpus)
     fewest = min(fleet.minimum + draining, fleet.maximum)
-    number = wanted(fitting, free, size.gpus, len(alive), fewest, fleet.maximum)
+    number = count_wanted(fitting, free, size.gpus, len(alive), fewest, fleet.maximum)
     summary = (
         f"{sum(fitting.values())} idle GPU jobs, {sum(worker.free_gpus for worker in workers.values())} GPUs "
         f"unclaimed, {booting} workers booting, {len(alive)} running: {number} wanted"
@@ -81,7 +81,7 @@ def decide(
 
 
 def _notes(
-    fleet: Fleet, ground: Ground, requests: Sequence[Request], fitting: Mapping[int, int], lost: Sequence[str]
+    fleet: Fleet, ground: Ground, requests: Sequence[GpuRequest], fitting: Mapping[int, int], lost: Sequence[str]
 ) -> list[str]:
     size, notes = ground.size, []
     large = sum(not fits(request, size) for request in requests)

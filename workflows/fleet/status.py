@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from workflows.fleet.demand import Worker
-from workflows.fleet.ec2 import Instance
-from workflows.fleet.prices import Prices
-from workflows.fleet.scale import has_not_joined
+from regiondag.fleet.demand import Worker
+from regiondag.fleet.ec2 import Instance
+from regiondag.fleet.prices import Prices
+from regiondag.fleet.scale import has_not_joined
 
 HEADINGS = ("instance", "type", "bought", "zone", "state", "age", "GPUs claimed", "unclaimed", "jobs", "$/h")
 

@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workflows.aws import tag_list
-from workflows.errors import ConfigError
-from workflows.fleet.config import SPOT, Fleet
-from workflows.render import render_user_data
+from regiondag.errors import ConfigError
+from regiondag.fleet.config import SPOT, Fleet
+from regiondag.fleet.user_data import render_user_data
+from regiondag.util.aws import tag_list
 
 FLEET_TAG = "regiondag:fleet"
 DRAIN_TAG = "regiondag-drain"

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workflows.errors import AwsError, PoolError, RegiondagError, UsageError
-from workflows.fleet import ec2, lifecycle
-from workflows.fleet.checks import Ground, look_up
-from workflows.fleet.config import Fleet
-from workflows.fleet.demand import Request, Worker
-from workflows.fleet.ec2 import Instance
-from workflows.fleet.memory import Memory, advise
-from workflows.fleet.prices import Prices, estimate, find_prices, price_rows
-from workflows.fleet.scale import decide
-from workflows.fleet.status import FleetStatus, assemble
-from workflows.fleet.watch import Recall
+from regiondag.errors import AwsError, PoolError, RegiondagError, UsageError
+from regiondag.fleet import ec2, lifecycle
+from regiondag.fleet.backoff import Memory, advise
+from regiondag.fleet.checks import Ground, look_up
+from regiondag.fleet.config import Fleet
+from regiondag.fleet.demand import GpuRequest, Worker
+from regiondag.fleet.ec2 import Instance
+from regiondag.fleet.prices import Prices, estimate, find_prices, price_rows
+from regiondag.fleet.scale import decide
+from regiondag.fleet.status import FleetStatus, assemble
+from regiondag.fleet.watch import Recall
 
 Text = Callable[[str], None]
 Table = Callable[[str, Sequence[str], Sequence[Sequence[str]]], None]
@@ -41,7 +41,7 @@ class PoolView:
 
     name: str
     version: tuple[int, ...]
-    requests: Callable[[], list[Request]]
+    requests: Callable[[], list[GpuRequest]]
     workers: Callable[[], dict[str, Worker]]
 
 
@@ -51,7 +51,7 @@ class PoolView:
 def up(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, dry_run: bool) -> None:
     """Make the launch templates right and start what is missing to `workers.min`."""
     ground = _ground(client, fleet, out, pool)
-    alive = ec2.instances(client, fleet.name)
+    alive = ec2.find_instances(client, fleet.name)
     staying = [one for one in alive if not one.draining]
     if len(staying) < len(alive):
         out.tell(
@@ -59,8 +59,8 @@ def up(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, dry_run: b
         )
     missing = max(0, min(fleet.minimum - len(staying), fleet.maximum - len(alive)))
     if dry_run:
-        found = ec2.templates(client, fleet.name)
-        for name in lifecycle.outdated(found, fleet, ground):
+        found = ec2.find_templates(client, fleet.name)
+        for name in lifecycle.find_outdated(found, fleet, ground):
             if name not in found:
                 ec2.refuse_foreign_template(client, fleet.name, name)
             out.say(f"would {'add a version to' if name in found else 'create'} the launch template {name}")
@@ -118,7 +118,7 @@ def scale(
     """Start what the queue asks for; `recall` adds to what is seen what earlier looks showed, if there were any."""
     ground = _ground(client, fleet, out, pool)
     workers, requests = pool.workers(), pool.requests()
-    alive = ec2.instances(client, fleet.name)
+    alive = ec2.find_instances(client, fleet.name)
     advice = advise(recall(alive, workers, requests), requests, ground.size, fleet.region)
     decision = decide(fleet, ground, alive, workers, advice.requests, time.time())
     out.tell(decision.summary)
@@ -139,10 +139,10 @@ def _refuse_other_series(ground: Ground, pool: PoolView) -> None:
 
 
 def _grow(client: Any, fleet: Fleet, ground: Ground, out: Outlet, count: int, dry_run: bool) -> None:
-    found = ec2.templates(client, fleet.name)
+    found = ec2.find_templates(client, fleet.name)
     if not found and not dry_run:
         raise AwsError(f"fleet {fleet.name} is not up in {fleet.region}; make it with: regiondag fleet up")
-    old = lifecycle.outdated(found, fleet, ground)
+    old = lifecycle.find_outdated(found, fleet, ground)
     if absent := [name for name in old if name not in found and not dry_run]:
         raise AwsError(f"the launch template {absent[0]} is missing; `regiondag fleet up` makes it")
     if old and not dry_run:
@@ -159,7 +159,7 @@ def set_number(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, nu
     """Bring the fleet to `number` workers: start those missing, or drain the surplus, idle ones first."""
     if number > fleet.maximum:
         raise UsageError(f"--workers {number}: {fleet.file} allows {fleet.maximum} at most (workers.max)")
-    alive = ec2.instances(client, fleet.name)
+    alive = ec2.find_instances(client, fleet.name)
     staying = [one for one in alive if not one.draining]
     if number >= len(staying):
         ground = _ground(client, fleet, out, pool)
@@ -172,7 +172,7 @@ def set_number(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, nu
     workers = pool.workers() if pool else {}
     if pool is None:
         out.tell("note: there is no pool to ask which workers are idle; the youngest are drained first")
-    going = lifecycle.surplus(alive, workers, number)
+    going = lifecycle.choose_surplus(alive, workers, number)
     for one in going:
         jobs = workers[one.id].jobs if one.id in workers else 0
         out.say(f"{'would drain' if dry_run else 'drains'} {one.id} ({one.type}, {jobs} running jobs)")
@@ -194,7 +194,7 @@ def down(
         return
     lifecycle.close(client, fleet, out.tell)
     if now:
-        alive = ec2.instances(client, fleet.name)
+        alive = ec2.find_instances(client, fleet.name)
         jobs = _jobs(alive, _workers(pool, out.tell))
         out.tell(f"{len(alive)} instances end now, with {jobs}; their jobs go back to the queue")
         ec2.terminate(client, [one.id for one in alive])
@@ -205,7 +205,7 @@ def down(
         return f"{len(left)} still there, with {_jobs(left, _workers(pool, lambda _: None))}"
 
     if not lifecycle.wait(client, fleet, timeout, progress, out.tell):
-        left = ec2.instances(client, fleet.name)
+        left = ec2.find_instances(client, fleet.name)
         for one in left:
             out.say(f"{one.id} {one.type} {one.state}")
         raise RegiondagError(
@@ -240,7 +240,7 @@ def _jobs(alive: Sequence[Instance], workers: dict[str, Worker] | None) -> str:
 
 
 def _preview_down(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, now: bool) -> None:
-    alive = ec2.instances(client, fleet.name)
+    alive = ec2.find_instances(client, fleet.name)
     prices = find_prices(client, fleet, sorted({one.type for one in alive}), {one.purchase for one in alive}, out.tell)
     jobs = _jobs(alive, _workers(pool, out.tell))
     out.say(f"would {'end at once' if now else 'drain'} {len(alive)} instances, with {jobs}")
@@ -248,7 +248,7 @@ def _preview_down(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None,
         price = prices.of(one.type, one.zone, one.purchase)
         cost = "unknown" if price is None else f"${price:.4f}"
         out.say(f"  {one.id} {one.type} {one.purchase} {one.zone} {one.state}: {cost} an hour")
-    for template in ec2.templates(client, fleet.name).values():
+    for template in ec2.find_templates(client, fleet.name).values():
         out.say(f"would delete the launch template {template.name}")
 
 
@@ -257,7 +257,7 @@ def _preview_down(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None,
 
 def look(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None) -> FleetStatus:
     """Return what runs, what it does and what it costs."""
-    alive = ec2.instances(client, fleet.name, (*ec2.ALIVE, ec2.ENDING))
+    alive = ec2.find_instances(client, fleet.name, (*ec2.ALIVE, ec2.ENDING))
     workers = _workers(pool, out.tell)
     kinds, purchases = sorted({one.type for one in alive}), {one.purchase for one in alive}
     prices = find_prices(client, fleet, kinds, purchases, out.tell) if alive else Prices({}, {})

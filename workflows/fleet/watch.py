@@ -5,16 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from workflows.errors import AwsError, PoolError
-from workflows.fleet.demand import Request, Worker
-from workflows.fleet.ec2 import Instance
-from workflows.fleet.memory import Memory, remember
+from regiondag.errors import AwsError, PoolError
+from regiondag.fleet.backoff import Memory, remember
+from regiondag.fleet.demand import GpuRequest, Worker
+from regiondag.fleet.ec2 import Instance
 
 Text = Callable[[str], None]
-Recall = Callable[[Sequence[Instance], Mapping[str, Worker], Sequence[Request]], Memory]
+Recall = Callable[[Sequence[Instance], Mapping[str, Worker], Sequence[GpuRequest]], Memory]
 
 
-def only_news(tell: Text) -> tuple[Text, Callable[[], None]]:
+def select_news(tell: Text) -> tuple[Text, Callable[[], None]]:
     """Return a `tell` that leaves out what was said in the round before, and how to begin the next round."""
     before: set[str] = set()
     now: set[str] = set()
@@ -32,11 +32,11 @@ def only_news(tell: Text) -> tuple[Text, Callable[[], None]]:
     return tell_news, next_round
 
 
-def recalling() -> Recall:
+def recall_looks() -> Recall:
     """Return what adds a look to all looks before it; a look that then fails to start workers has still been one."""
     memory = Memory()
 
-    def recall(alive: Sequence[Instance], workers: Mapping[str, Worker], requests: Sequence[Request]) -> Memory:
+    def recall(alive: Sequence[Instance], workers: Mapping[str, Worker], requests: Sequence[GpuRequest]) -> Memory:
         nonlocal memory
         memory = remember(memory, alive, workers, requests)
         return memory

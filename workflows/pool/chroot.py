@@ -1,7 +1,7 @@
 """The first process of a sandbox made without a user namespace: mount, give up root, run the command.
 
-usage: unshare --mount --pid --fork ... python -m workflows.pool.chroot PLACE UID MOUNTS COMMAND...
-PLACE is an empty folder, MOUNTS a JSON list of `workflows.pool.sandbox.Mount`. Nothing mounted here is seen outside.
+usage: unshare --mount --pid --fork ... python -m regiondag.pool.chroot PLACE UID MOUNTS COMMAND...
+PLACE is an empty folder, MOUNTS a JSON list of `regiondag.pool.sandbox.Mount`. Nothing mounted here is seen outside.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from workflows.pool.sandbox import HOST_NAME
+from regiondag.pool.sandbox import HOST_NAME
 
 
 def main(argv: list[str]) -> None:

@@ -15,25 +15,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from workflows.dirs import make_dir
-from workflows.errors import PoolError
-from workflows.pool import (
+from regiondag.errors import PoolError
+from regiondag.pool import sandbox
+from regiondag.pool.config import render_client_config, render_pool_config
+from regiondag.pool.pool import (
     ROOT,
     Pool,
     State,
-    chosen_name,
+    choose_name,
     embedded_pool,
     pool_folder,
     read_state,
     running_pools,
-    sandbox,
     write_state,
 )
-from workflows.pool.config import render_client_config, render_pool_config
-from workflows.pool.process import Process, children, look_up
-from workflows.pool.rootfs import Image, ensure_image, remove_old_images
-from workflows.pool.rootfs_build import Tell, install_tools
-from workflows.resources import resource_dir
+from regiondag.pool.process import Process, children, look_up
+from regiondag.pool.rootfs import RootImage, ensure_image, remove_old_images
+from regiondag.pool.rootfs_build import Tell, install_tools
+from regiondag.util.resources import resource_dir
+from regiondag.util.user_dirs import make_dir
 
 DEFAULT_SUITE = "trixie"
 MASTER = ("/usr/sbin/condor_master", "-f")
@@ -47,7 +47,7 @@ FAST_SECONDS = 5
 
 
 @dataclass(frozen=True)
-class Wishes:
+class PoolWishes:
     """What the user asked of an embedded pool; None where nothing was said."""
 
     suite: str | None = None
@@ -55,9 +55,9 @@ class Wishes:
     config: tuple[tuple[str, str], ...] | None = None
 
 
-def up(name: str | None, wishes: Wishes, tell: Tell, rebuild: bool = False) -> Pool:
+def up(name: str | None, wishes: PoolWishes, tell: Tell, rebuild: bool = False) -> Pool:
     """Start the embedded pool `name`, or say that it is up; return it once it is ready to run jobs."""
-    name = chosen_name(name)
+    name = choose_name(name)
     folder = pool_folder(name)
     make_dir(folder)
     with _only_one(folder):
@@ -77,7 +77,7 @@ def up(name: str | None, wishes: Wishes, tell: Tell, rebuild: bool = False) -> P
 
 def down(name: str | None, tell: Tell, purge: bool = False) -> None:
     """Stop the embedded pool `name`: running jobs are killed, the queue is kept unless `purge`."""
-    name = chosen_name(name)
+    name = choose_name(name)
     unknown = PoolError(f"no pool called {name!r} was ever started here; nothing to stop")
     if read_state(name) is None:
         raise unknown
@@ -98,22 +98,22 @@ def down(name: str | None, tell: Tell, purge: bool = False) -> None:
             tell("its queue is kept: `regiondag pool up` goes on with it, `regiondag pool down --purge` forgets it")
 
 
-def _as_before(state: State, wishes: Wishes) -> Wishes:
-    return Wishes(
+def _as_before(state: State, wishes: PoolWishes) -> PoolWishes:
+    return PoolWishes(
         suite=wishes.suite or state.suite,
         simulated_gpus=state.simulated_gpus if wishes.simulated_gpus is None else wishes.simulated_gpus,
         config=state.config if wishes.config is None else wishes.config,
     )
 
 
-def _tell_already_up(state: State, wishes: Wishes, rebuild: bool, tell: Tell) -> None:
+def _tell_already_up(state: State, wishes: PoolWishes, rebuild: bool, tell: Tell) -> None:
     tell(f"the pool {state.name!r} is already up")
-    before = Wishes(state.suite, state.simulated_gpus, state.config)
+    before = PoolWishes(state.suite, state.simulated_gpus, state.config)
     if rebuild or _as_before(state, wishes) != before:
         tell("it keeps the settings it was started with; to change them, first: regiondag pool down")
 
 
-def _start(name: str, mode: sandbox.Mode, image: Image, wishes: Wishes, tell: Tell) -> Pool:
+def _start(name: str, mode: sandbox.Mode, image: RootImage, wishes: PoolWishes, tell: Tell) -> Pool:
     folder = pool_folder(name)
     _prepare_folder(folder)
     visible = sandbox.visible_folders(extra=(Path.home(), Path.cwd()))

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from workflows.errors import PoolError, UsageError
-from workflows.pool import Pool, pool_folder
+from regiondag.errors import PoolError, UsageError
+from regiondag.pool.pool import Pool, pool_folder
 
 # HTCondor names two logs otherwise than their daemons.
 LOG_NAMES = {"schedd": "SchedLog", "startd": "StartLog"}

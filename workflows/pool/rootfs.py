@@ -19,11 +19,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from workflows.dirs import cache_dir, make_dir
-from workflows.errors import PoolError
-from workflows.features import SUITES
-from workflows.pool.rootfs_build import Tell, check_tools, fetch_wheels, interruptible, root_in, run_mmdebstrap
-from workflows.resources import resource_dir
+from regiondag.errors import PoolError
+from regiondag.pool.rootfs_build import Tell, check_tools, fetch_wheels, interruptible, root_in, run_mmdebstrap
+from regiondag.pool.suites import SUITES
+from regiondag.util.resources import resource_dir
+from regiondag.util.user_dirs import cache_dir, make_dir
 
 IMAGE_FILE = "etc/regiondag-image"
 # provision.sh leaves these out for a root folder.
@@ -32,7 +32,7 @@ UNUSED_SECONDS = 30 * 24 * 3600
 
 
 @dataclass(frozen=True)
-class Image:
+class RootImage:
     """A complete root folder."""
 
     path: Path
@@ -60,7 +60,7 @@ def image_path(suite: str) -> Path:
     return cache_dir() / f"rootfs-{suite}-{recipe_hash(recipe_files(), suite, platform.machine())}"
 
 
-def ensure_image(suite: str, tell: Tell, rebuild: bool = False) -> Image:
+def ensure_image(suite: str, tell: Tell, rebuild: bool = False) -> RootImage:
     """Return the root folder of `suite`; build it if there is none or `rebuild` asks for a new one."""
     path = image_path(suite)
     if rebuild or not path.is_dir():
@@ -74,23 +74,23 @@ def ensure_image(suite: str, tell: Tell, rebuild: bool = False) -> Image:
 
 def remove_old_images(keep: Iterable[Path], now: float | None = None) -> None:
     """Remove root folders that no pool was started in for a month: every edit of the recipe leaves one behind."""
-    for path in unused("rootfs-*-*", keep, now):
+    for path in find_unused("rootfs-*-*", keep, now):
         _remove(path)
         path.with_name(f"{path.name}.log").unlink(missing_ok=True)
 
 
-def unused(pattern: str, keep: Iterable[Path], now: float | None = None) -> list[Path]:
+def find_unused(pattern: str, keep: Iterable[Path], now: float | None = None) -> list[Path]:
     """Return the folders of the cache that nobody has asked for in a month, but for those to `keep`."""
     oldest = (time.time() if now is None else now) - UNUSED_SECONDS
     folders = (path for path in cache_dir().glob(pattern) if path.is_dir() and path not in keep)
     return [path for path in folders if path.stat().st_mtime < oldest]
 
 
-def read_image(path: Path) -> Image:
+def read_image(path: Path) -> RootImage:
     """Return what the recipe wrote down about the root folder at `path`."""
     lines = (path / IMAGE_FILE).read_text().splitlines()
     values = dict(line.split("=", 1) for line in lines)
-    return Image(path, values["SUITE"], parse_version(values["HTCONDOR"]))
+    return RootImage(path, values["SUITE"], parse_version(values["HTCONDOR"]))
 
 
 def parse_version(text: str) -> tuple[int, int, int]:

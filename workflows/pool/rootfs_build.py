@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from nnlib.process import caught
-from workflows.errors import PoolError
+from nnlib.util.process import catch_signals
+from regiondag.errors import PoolError
 
 # tar ends at the archive's end, before the padding after it; whoever still writes that would die of a broken pipe.
 DRAINING = ("sh", "-c", '"$@"; code=$?; cat >/dev/null; exit $code', "sh")
@@ -280,7 +280,7 @@ def _host_output(*argv: str) -> str:
 
 def interruptible() -> contextlib.AbstractContextManager[None]:
     """Let a hang-up or a polite kill end a build as Ctrl-C does, so that it cleans up."""
-    return caught((signal.SIGTERM, signal.SIGHUP), signal.default_int_handler)
+    return catch_signals((signal.SIGTERM, signal.SIGHUP), signal.default_int_handler)
 
 
 def last_lines(path: Path, count: int = 12) -> str:

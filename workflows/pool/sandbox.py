@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from workflows.errors import PoolError
+from regiondag.errors import PoolError
 
 Mode = Literal["bwrap", "chroot"]
 Kind = Literal["bind", "read-only", "devices", "tmpfs", "proc", "symlink"]
@@ -151,7 +151,7 @@ def chroot_argv(mounts: Iterable[Mount], place: Path, command: Sequence[str]) ->
     plan = json.dumps([asdict(mount) for mount in mounts])
     return [
         *("unshare", "--mount", "--propagation", "private", "--uts", "--pid", "--fork", "--kill-child=KILL", "--"),
-        *(sys.executable, "-m", "workflows.pool.chroot", str(place), str(UID), plan, *command),
+        *(sys.executable, "-m", "regiondag.pool.chroot", str(place), str(UID), plan, *command),
     ]
 
 

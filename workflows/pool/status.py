@@ -7,8 +7,8 @@ import json
 import time
 from dataclasses import dataclass
 
-from workflows.errors import PoolError
-from workflows.pool import ROOT, Pool, read_state
+from regiondag.errors import PoolError
+from regiondag.pool.pool import ROOT, Pool, read_state
 
 # In this order in the lines that parse_slot reads.
 SLOT_ATTRIBUTES = (
@@ -19,7 +19,7 @@ JOB_STATES = {1: "idle", 2: "running", 5: "held"}
 
 
 @dataclass(frozen=True)
-class Slot:
+class PoolSlot:
     """One slot as the collector knows it; a partitionable one counts the claims carved from it."""
 
     name: str
@@ -32,7 +32,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Status:
+class PoolStatus:
     """A pool at one moment."""
 
     name: str
@@ -41,16 +41,16 @@ class Status:
     address: str
     since: float | None
     simulated_gpus: int
-    slots: tuple[Slot, ...]
+    slots: tuple[PoolSlot, ...]
     jobs: dict[str, int]
 
 
-def look(pool: Pool) -> Status:
+def look(pool: Pool) -> PoolStatus:
     """Ask the pool's collector and schedd."""
     state = read_state(pool.name) if pool.kind == "embedded" else None
     slots = map(parse_slot, _output(pool, "condor_status", "-af:t", *SLOT_ATTRIBUTES).splitlines())
     jobs = _output(pool, "condor_q", "-allusers", "-af", "JobStatus").split()
-    return Status(
+    return PoolStatus(
         name=pool.name,
         kind=pool.kind,
         version=".".join(map(str, pool.version)),
@@ -62,12 +62,12 @@ def look(pool: Pool) -> Status:
     )
 
 
-def parse_slot(line: str) -> Slot | None:
+def parse_slot(line: str) -> PoolSlot | None:
     """Return the slot of one line of attributes, None for one that was carved from a partitionable slot."""
     name, kind, state, claims, cpus, memory, gpus, has_gpu = line.split("\t")
     if kind == "Dynamic":
         return None
-    return Slot(
+    return PoolSlot(
         name=name,
         partitionable=kind == "Partitionable",
         claims=_number(claims) if kind == "Partitionable" else int(state == "Claimed"),
@@ -88,12 +88,12 @@ def count_jobs(states: list[str]) -> dict[str, int]:
     return {name: states.count(str(number)) for number, name in JOB_STATES.items()}
 
 
-def as_json(status: Status) -> str:
+def as_json(status: PoolStatus) -> str:
     """Return one JSON object."""
     return json.dumps(dataclasses.asdict(status), indent=1)
 
 
-def as_text(status: Status) -> str:
+def as_text(status: PoolStatus) -> str:
     """Return a few lines for people."""
     since = f", up since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(status.since))}" if status.since else ""
     lines = [f"pool {status.name} ({status.kind}): HTCondor {status.version} at {status.address}{since}"]
@@ -105,14 +105,14 @@ def as_text(status: Status) -> str:
     return "\n".join(lines)
 
 
-def _gpus(slot: Slot, status: Status) -> str:
+def _gpus(slot: PoolSlot, status: PoolStatus) -> str:
     if not slot.gpus:
         return "no GPU"
     kind = "simulated " if status.simulated_gpus else ""
     return f"{slot.gpus} {kind}GPU{'s' if slot.gpus > 1 else ''}"
 
 
-def _claims(slot: Slot) -> str:
+def _claims(slot: PoolSlot) -> str:
     if slot.partitionable:
         return f"{slot.claims} claims" if slot.claims else "unclaimed"
     return "claimed" if slot.claims else "unclaimed"

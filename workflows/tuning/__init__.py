@@ -4,7 +4,7 @@ Nothing is remembered between calls: the same history, pending points and seed g
 after a crash as in a rescue DAG.
 """
 
-from workflows.tuning.dispatch import propose, ranked
-from workflows.tuning.sharing import Neighbour, Observation, Shared
+from regiondag.tuning.propose import propose, rank_trials
+from regiondag.tuning.sharing import Neighbour, Observation, Shared
 
-__all__ = ["Neighbour", "Observation", "Shared", "propose", "ranked"]
+__all__ = ["Neighbour", "Observation", "Shared", "propose", "rank_trials"]

@@ -8,25 +8,25 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from workflows.constraints import Constraint, parse_constraints
-from workflows.space import (
+from regiondag.study.constraints import Constraint, parse_constraints
+from regiondag.study.model import Search
+from regiondag.study.space import (
     Choice,
     Parameter,
     Point,
     Space,
     Value,
-    at,
     grid_point,
     grid_size,
-    legal,
+    is_legal,
     level,
     levels,
     random_point,
     seed_of,
+    value_at,
     without_inactive,
 )
-from workflows.study import Search
-from workflows.tuning.sobol import sobol_point
+from regiondag.tuning.sobol import sobol_point
 
 TRIES = 20_000  # at a random legal point
 TRIES_OF_COUNTABLE = 200  # before all points are listed instead
@@ -64,11 +64,11 @@ class Domain:
             return all(active(known[name]) and point.get(name) in wanted for name, wanted in parameter.when)
 
         wanted = {parameter.name for parameter in self.space if active(parameter)}
-        return set(point) == wanted and all(legal(known[name], point[name]) for name in point) and self.holds(point)
+        return set(point) == wanted and all(is_legal(known[name], point[name]) for name in point) and self.holds(point)
 
     def at(self, units: Iterable[float]) -> dict[str, Value]:
         """Return the point at coordinates of the unit cube, one for each parameter; it may break constraints."""
-        values = {parameter.name: at(parameter, unit) for parameter, unit in zip(self.space, units, strict=True)}
+        values = {parameter.name: value_at(parameter, unit) for parameter, unit in zip(self.space, units, strict=True)}
         return without_inactive(self.space, values)
 
     def random(self, seed: int, taken: set[str]) -> dict[str, Value] | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from workflows.space import Choice, Integer, Parameter, Point, Space, Value, level, levels, without_inactive
+from regiondag.study.space import Choice, Integer, Parameter, Point, Space, Value, level, levels, without_inactive
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workflows.space import Point
+from regiondag.study.space import Point
 
 MOST_BLOCKS = 4096  # regions whose blocks lie side by side
 START_LEAST, START_MOST = 2, 8

@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from workflows.space import Choice, Parameter, Point, Real, Value, level, levels, without_inactive
-from workflows.tuning.domain import Domain
-from workflows.tuning.encoding import index_of
+from regiondag.study.space import Choice, Parameter, Point, Real, Value, level, levels, without_inactive
+from regiondag.tuning.domain import Domain
+from regiondag.tuning.encoding import index_of
 
 if TYPE_CHECKING:
-    from workflows.tuning.sharing import Observation
+    from regiondag.tuning.sharing import Observation
 
 LARGEST = 1e100  # of losses: scikit-learn squares them
 CANDIDATES, FEWEST = 10_000, 50

@@ -11,9 +11,13 @@ import numpy as np
 import pytest
 from nnlib_samples import random_matrix
 
-from nnlib import Network, Predictor, Trainer, cli, devices, worker
+from nnlib import cli, devices
+from nnlib.api.network import Network
+from nnlib.api.predictor import Predictor
+from nnlib.api.trainer import Trainer
 from nnlib.errors import MachineError, NnlibError
-from nnlib.gpu import cubins, runtime
+from nnlib.gpu import kernels, runtime
+from nnlib.worker import main
 from tests.kernels.standin import Cupy, Products
 
 RAW = {
@@ -56,17 +60,17 @@ def absent(cupy: Cupy, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("present")
 def test_a_gpu_is_used_where_there_is_one(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
-    assert [devices.chosen(name) for name in devices.DEVICES] == ["gpu", "cpu", "gpu"]
+    assert [devices.choose_device(name) for name in devices.DEVICES] == ["gpu", "cpu", "gpu"]
     monkeypatch.setenv("NNLIB_DEVICE", "CPU")
-    assert [devices.chosen(name) for name in devices.DEVICES] == ["cpu", "cpu", "gpu"]
+    assert [devices.choose_device(name) for name in devices.DEVICES] == ["cpu", "cpu", "gpu"]
     assert (devices.backend_of("gpu"), devices.backend_of("cpu")) == ("cupy", devices.backend.NAME)
 
 
 @pytest.mark.usefixtures("absent")
 def test_processors_are_used_where_there_is_none(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
-    assert devices.chosen("auto") == "cpu"
-    with pytest.raises(MachineError, match=f"{NO_GPU}.*nvidia-smi"), devices.opened("gpu", 1):
+    assert devices.choose_device("auto") == "cpu"
+    with pytest.raises(MachineError, match=f"{NO_GPU}.*nvidia-smi"), devices.open_device("gpu", 1):
         pass
 
 
@@ -89,19 +93,19 @@ def test_cupy_gets_a_folder_where_there_is_no_home(monkeypatch, tmp_path, home):
     monkeypatch.setenv("CUPY_CACHE_DIR", "")
     monkeypatch.delenv("CUPY_CACHE_DIR")
     monkeypatch.setenv("HOME", home or str(tmp_path / "home"))
-    cubins.prepare_cupy()
+    kernels.prepare_cupy()
     folder = os.environ.pop("CUPY_CACHE_DIR", None)
     assert (folder is not None and Path(folder).parent == tmp_path) == (home is not None)
-    assert cubins.kept_in().parent == tmp_path
+    assert kernels.cubin_folder().parent == tmp_path
 
 
 def test_kernels_are_compiled_once(cupy, tmp_path, monkeypatch):
-    path = cubins.machine_code(cupy, "reduce", tmp_path)
+    path = kernels.ensure_cubin(cupy, "reduce", tmp_path)
     monkeypatch.delattr(cupy.cuda, "compiler")
-    assert cubins.machine_code(cupy, "reduce", tmp_path) == path
+    assert kernels.ensure_cubin(cupy, "reduce", tmp_path) == path
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
     with pytest.raises(AttributeError):
-        cubins.machine_code(cupy, "gather", tmp_path)
+        kernels.ensure_cubin(cupy, "gather", tmp_path)
 
 
 def test_a_gpu_that_is_busy(present, monkeypatch):
@@ -119,7 +123,7 @@ def test_illegal_devices(monkeypatch):
         Trainer(Network.from_json(RAW), device="tpu")
     monkeypatch.setenv("NNLIB_DEVICE", "tpu")
     with pytest.raises(NnlibError, match="NNLIB_DEVICE: 'tpu' is not legal, legal: auto, cpu, gpu"):
-        devices.chosen("auto")
+        devices.choose_device("auto")
 
 
 @pytest.mark.usefixtures("present")
@@ -173,13 +177,13 @@ def test_the_commands(tmp_path, make_trial, capsys):
 
 
 def job(trial, capsys):
-    code = worker.train(trial, device="gpu")
+    code = main.train(trial, device="gpu")
     return code, json.loads((trial.parent / "result.json").read_text()), capsys.readouterr().err
 
 
 @pytest.fixture
 def _signals(monkeypatch):
-    monkeypatch.setattr(worker.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(main.signal, "signal", lambda *_: None)
 
 
 @pytest.mark.usefixtures("present", "_signals")

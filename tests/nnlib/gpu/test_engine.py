@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 from nnlib_samples import bits, network_of, random_matrix, sets_of
 
-from nnlib import metrics, train
-from nnlib.batches import Examples, examples_of
-from nnlib.checkpoint import Checkpoints
-from nnlib.compute import Compute
 from nnlib.contract import TrainSettings
-from nnlib.cpu import Cpu
-from nnlib.epochlog import Epoch
+from nnlib.cpu.compute import Cpu
+from nnlib.engines import Backend
+from nnlib.epoch_log import Epoch
 from nnlib.errors import DivergedError, NnlibError
+from nnlib.evaluation import metrics
 from nnlib.gpu.compute import Gpu
 from nnlib.gpu.runtime import Runtime
+from nnlib.model.examples import Examples, examples_of
+from nnlib.training import loop
+from nnlib.training.checkpoint import Checkpoints
 
 SETS = sets_of(x=random_matrix(50, 30, 1), y=random_matrix(50, 20, 2))
 INPUT = {"Name": "I", "N": "auto", "DataSet": "x"}
@@ -30,7 +31,7 @@ OUTPUT = {"Kind": "Output", "Name": "O", "N": "auto", "DataSet": "y", "Source": 
 RAW = {"Denoising": {"p": 0.2}, "Layers": [INPUT, HIDDEN, OUTPUT]}
 
 
-def fit(compute: Compute, validate: Any = None, keeper: Any = None, raw: Any = RAW, sets: Any = SETS, **settings: Any):
+def fit(compute: Backend, validate: Any = None, keeper: Any = None, raw: Any = RAW, sets: Any = SETS, **settings: Any):
     """Return the Fit and what was reported of each epoch."""
     network, epochs = network_of(raw, sets), []
     examples = examples_of(network.spec, sets, "d")
@@ -39,16 +40,16 @@ def fit(compute: Compute, validate: Any = None, keeper: Any = None, raw: Any = R
     def report(epoch: Epoch) -> None:
         epochs.append((epoch.epoch, epoch.loss, epoch.value))
 
-    found = train.fit(network, examples, given, report, validate and validate(examples), True, compute, keeper)
+    found = loop.fit(network, examples, given, report, validate and validate(examples), True, compute, keeper)
     return found, epochs
 
 
-def by_loss(examples: Examples) -> train.Validate:
+def by_loss(examples: Examples) -> loop.Validate:
     return lambda evaluator: evaluator.mean_loss(examples)
 
 
-def by_rank(examples: Examples) -> train.Validate:
-    part = metrics.Part(examples, 2, None)
+def by_rank(examples: Examples) -> loop.Validate:
+    part = metrics.RankedExamples(examples, 2, None)
 
     def validate(evaluator: Any) -> float:
         return -metrics.measure(lambda some, k, owned: evaluator.top(some, 2, k, owned)[0], part, (5,))["ndcg@5"]
@@ -85,7 +86,7 @@ class Leaving(Checkpoints):
         super().__init__(folder, "this one")
         self.last = step
 
-    def after_batch(self, training: train.Training) -> None:
+    def after_batch(self, training: loop.Training) -> None:
         if training.position.step == self.last:
             self.save(training)
             raise Stopped
@@ -104,9 +105,9 @@ def test_a_resumed_training_gives_the_same_bits(gpu, tmp_path, rule, step):
 
 
 def test_data_in_a_file_give_the_same_bits(gpu, tmp_path):
-    from nnlib.data import Data
-    from nnlib.datafile import write_data
-    from nnlib.stream import open_data
+    from nnlib.data.file import write_data
+    from nnlib.data.sets import Data
+    from nnlib.data.stream import open_data
 
     path = tmp_path / "data.nc"
     write_data(path, Data(tuple(SETS.values())))
@@ -161,7 +162,7 @@ def test_scores_that_are_not_finite_are_refused(gpu):
         gpu.evaluator(network).mean_loss(examples)
 
 
-def engine_of(compute: Compute, sets: Any = SETS, **settings: Any):
+def engine_of(compute: Backend, sets: Any = SETS, **settings: Any):
     network = network_of(RAW, sets)
     given = TrainSettings(**{"epochs": 400, "batch": 16} | settings)
     return compute.engine(network, examples_of(network.spec, sets, "d"), given)

@@ -30,19 +30,19 @@ from cases import (
 )
 from nnlib_samples import network_of
 
-from nnlib.architecture import Activation, ErrorFunction
-from nnlib.batches import examples_of
-from nnlib.compute import Compute
 from nnlib.contract import OPTIMIZERS, TrainSettings
-from nnlib.cpu import Cpu
-from nnlib.data import DataSet, as_data_set
-from nnlib.network import Network
+from nnlib.cpu.compute import Cpu
+from nnlib.data.sets import DataSet, as_data_set
+from nnlib.engines import Backend
+from nnlib.model.examples import examples_of
+from nnlib.model.network import Network
+from nnlib.spec.types import Activation, ErrorFunction
 
 TOLERANCE = 64 * float(np.finfo(np.float32).eps)
 DESCENT = {"optimizer": "sgd", "learning_rate": 1.0}
 
 
-def trained(compute: Compute, start: Network, sets: dict[str, DataSet], steps: int, **settings: Any) -> dict[str, Any]:
+def trained(compute: Backend, start: Network, sets: dict[str, DataSet], steps: int, **settings: Any) -> dict[str, Any]:
     """The parameters, the optimizer's states and the error after some steps on all examples."""
     given = TrainSettings(**{"batch": EXAMPLES, "epochs": steps} | DESCENT | settings)
     engine = compute.engine(start.copy(), examples_of(start.spec, sets, "d"), given)
@@ -55,7 +55,7 @@ def trained(compute: Compute, start: Network, sets: dict[str, DataSet], steps: i
 
 
 def compare(
-    gpu: Compute,
+    gpu: Backend,
     raw: dict[str, Any],
     sets: dict[str, DataSet],
     compat: bool = False,

@@ -11,10 +11,10 @@ import pytest
 from botocore.loaders import create_loader
 
 from nnlib.contract import sha256_of
+from regiondag.bake.artifact import DiskImage, Manifest, Tested, write_manifest, write_tested
+from regiondag.bake.upload import register, snapshot
+from regiondag.util import aws as aws_module
 from tests.workflows.fake_aws import FakeAws, environment, serve
-from workflows import aws as aws_module
-from workflows.bake import register, snapshot
-from workflows.bake.artifact import DiskImage, Manifest, Tested, write_manifest, write_tested
 
 MANIFEST = Manifest(
     suite="trixie",

@@ -15,18 +15,18 @@ from pathlib import Path
 import pytest
 
 from nnlib.contract import sha256_of
+from regiondag.bake import artifact
+from regiondag.bake.artifact import DiskImage, write_tested
+from regiondag.bake.upload import snapshot as snapshots
+from regiondag.bake.upload.ami import describe_ami, make_ami
+from regiondag.bake.upload.journal import open_journal, read_journal
+from regiondag.bake.upload.snapshot import Encryption
+from regiondag.cli import main
+from regiondag.errors import AwsError, BakeError, UsageError
+from regiondag.util import aws as aws_module
 from tests.workflows.aws_policy import check_policy, check_wide_resources
 from tests.workflows.bake.conftest import BLOCK, MANIFEST, make_image, write_disk
 from tests.workflows.fake_aws import REGION, Answer, Call, FakeAws, ebs_error, ec2_error, environment, tags_of
-from workflows import aws as aws_module
-from workflows.bake import artifact
-from workflows.bake import snapshot as snapshots
-from workflows.bake.ami import describe_ami, make_ami
-from workflows.bake.artifact import DiskImage, write_tested
-from workflows.bake.snapshot import Encryption
-from workflows.bake.upload_journal import open_journal, read_journal
-from workflows.cli import main
-from workflows.errors import AwsError, BakeError, UsageError
 
 NAME = f"regiondag-trixie-closed-{MANIFEST.hash[:12]}"
 KEY = f"arn:aws:kms:{REGION}:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -517,7 +517,7 @@ def test_without_a_region(aws, image, capsys):
 def command(aws: FakeAws, image: DiskImage) -> subprocess.Popen[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     return subprocess.Popen(
-        [sys.executable, "-m", "workflows", "bake", "ami", str(image.folder), "--region", REGION, "--connections", "3"],
+        [sys.executable, "-m", "regiondag", "bake", "ami", str(image.folder), "--region", REGION, "--connections", "3"],
         env={**kept, **environment(aws.url), "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

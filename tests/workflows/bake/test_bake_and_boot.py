@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from nnlib.contract import sha256_of
-from workflows.bake import boottest, contents
-from workflows.bake.artifact import DiskImage, read_disk_image
-from workflows.bake.image import Wishes, ensure_disk_image
-from workflows.cli import main
-from workflows.errors import BakeError
-from workflows.resources import resource_dir
+from regiondag.bake import contents
+from regiondag.bake.artifact import DiskImage, read_disk_image
+from regiondag.bake.boot import boot_test
+from regiondag.bake.image import ImageWishes, ensure_disk_image
+from regiondag.cli import main
+from regiondag.errors import BakeError
+from regiondag.util.resources import resource_dir
 
 # {"iss":"bake.test","sub":"condor@bake.test"}
 CLAIMS = "eyJpc3MiOiJiYWtlLnRlc3QiLCJzdWIiOiJjb25kb3JAYmFrZS50ZXN0In0"
@@ -31,7 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.boot, pytest.mark.timeout(2400)]
 @pytest.fixture(scope="module")
 def image() -> DiskImage:
     """Today's image; baked if it is not in the cache."""
-    return ensure_disk_image(Wishes(), print)
+    return ensure_disk_image(ImageWishes(), print)
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_the_image_is_small_sound_and_says_what_is_in_it(image: DiskImage, tmp_p
     for module in ("nvidia", "nvidia-current"):
         assert f"options {module} NVreg_CheckPCIConfigSpace=0" in inside
     assert f"KERNEL={manifest.kernel}" in inside
-    assert contents.missing_from(image.disk) == []
+    assert contents.find_missing(image.disk) == []
 
 
 def test_the_image_holds_no_secret(image: DiskImage, tmp_path: Path) -> None:
@@ -90,22 +91,22 @@ def test_a_worker_with_a_wrong_token_is_refused_with_the_reason(image: DiskImage
     token = ".".join(["eyJhbGciOiJIUzI1NiIsImtpZCI6IlBPT0wifQ", CLAIMS, "c2lnbmVkIGJ5IG5vYm9keQ"])
     before = image.tested()
     with pytest.raises(BakeError, match=r"(?s)refused to join: regiondag-join: .*refuses the token") as caught:
-        boottest.boot_test(image, print, worker={"token": {"text": token}})
+        boot_test.boot_test(image, print, worker={"token": {"text": token}})
     assert token not in str(caught.value)
     assert image.tested() is None, "an image that failed counts as tested no more"
     if before:
-        boottest.write_tested(image, before)
+        boot_test.write_tested(image, before)
 
 
 def test_an_image_without_htcondor_is_refused_before_it_is_booted(copy: DiskImage) -> None:
     contents.debugfs(copy.disk, ["rm /usr/sbin/condor_master"], write=True)
     with pytest.raises(BakeError, match="lacks /usr/sbin/condor_master; bake it again"):
-        boottest.boot_test(copy, print)
+        boot_test.boot_test(copy, print)
     assert copy.tested() is None
 
 
 def test_an_image_of_another_series_than_the_managers_is_refused_before_it_is_booted(image: DiskImage) -> None:
     before = image.tested()
     with pytest.raises(BakeError, match=r"this image has HTCondor 23\.9\..*the manager of forky 25\.14.*--suite forky"):
-        boottest.boot_test(image, print, manager_suite="forky")
+        boot_test.boot_test(image, print, manager_suite="forky")
     assert image.tested() == before

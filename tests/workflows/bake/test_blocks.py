@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnlib.contract import sha256_of
+from regiondag.bake.upload import disk_blocks
+from regiondag.bake.upload.disk_blocks import BLOCK, ZEROS, read_block, read_disk, used_blocks
+from regiondag.bake.upload.snapshot import linear_checksum
 from tests.workflows.bake.conftest import write_disk
-from workflows.bake import blocks
-from workflows.bake.blocks import BLOCK, ZEROS, read_block, read_disk, used_blocks
-from workflows.bake.snapshot import linear_checksum
 
 
 @settings(max_examples=40)
@@ -63,7 +63,9 @@ def test_short_reads_and_the_last_block(tmp_path, monkeypatch):
     path = tmp_path / "disk.raw"
     write_disk(path, {0: b"a" * BLOCK, 1: b"tail"}, BLOCK + 4)
     real = os.pread
-    monkeypatch.setattr(blocks.os, "pread", lambda descriptor, size, offset: real(descriptor, min(size, 1000), offset))
+    monkeypatch.setattr(
+        disk_blocks.os, "pread", lambda descriptor, size, offset: real(descriptor, min(size, 1000), offset)
+    )
     with path.open("rb") as file:
         assert read_block(file.fileno(), 0) == b"a" * BLOCK
         assert read_block(file.fileno(), 1) == b"tail".ljust(BLOCK, b"\0")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.bake import contents, disk
-from workflows.errors import BakeError
+from regiondag.bake import contents, disk
+from regiondag.errors import BakeError
 
 SECTOR = disk.SECTOR
 NEEDS_TOOLS = pytest.mark.skipif(
@@ -80,16 +80,16 @@ def test_what_a_worker_needs_and_a_disk_lacks_is_named(tmp_path: Path) -> None:
     raw = tmp_path / "disk.raw"
     with (tmp_path / "log").open("w") as log:
         disk.make_disk(root, raw, log)
-    assert contents.missing_from(raw) == []
+    assert contents.find_missing(raw) == []
     contents.debugfs(raw, ["rm /usr/sbin/condor_master"], write=True)
-    assert contents.missing_from(raw) == ["/usr/sbin/condor_master"]
+    assert contents.find_missing(raw) == ["/usr/sbin/condor_master"]
 
 
 def test_a_file_that_is_no_disk_is_said_to_be_none(tmp_path: Path) -> None:
     raw = tmp_path / "disk.raw"
     raw.write_bytes(bytes(40 << 20))
     with pytest.raises(BakeError, match="holds no file system"):
-        contents.missing_from(raw)
+        contents.find_missing(raw)
 
 
 @NEEDS_TOOLS

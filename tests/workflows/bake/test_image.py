@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from workflows.bake import artifact
-from workflows.bake import image as baking
-from workflows.bake.artifact import DiskImage, Manifest, read_disk_image, write_manifest, write_tested
-from workflows.bake.image import Wishes
-from workflows.cli import main
-from workflows.errors import UsageError
-from workflows.resources import resource_dir
+from regiondag.bake import artifact
+from regiondag.bake import image as baking
+from regiondag.bake.artifact import DiskImage, Manifest, read_disk_image, write_manifest, write_tested
+from regiondag.bake.image import ImageWishes
+from regiondag.cli import main
+from regiondag.errors import UsageError
+from regiondag.util.resources import resource_dir
 
 MANIFEST = Manifest(
     "trixie", "23.9.6", "3.13.5", "6.12.1-cloud-amd64", "none", "", "no driver: ...", "ab12", {"a": "1"}
@@ -41,20 +41,20 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_hash_follows_recipe_and_options_and_nothing_else(recipe: Path) -> None:
-    first = baking.image_hash(Wishes())
-    assert first == baking.image_hash(Wishes())
+    first = baking.image_hash(ImageWishes())
+    assert first == baking.image_hash(ImageWishes())
     (recipe / "README.md").write_text("edited\n")
     (recipe / "provision/files/etc/a.pyc").write_text("made by running it\n")
-    assert baking.image_hash(Wishes()) == first
-    others = {baking.image_hash(Wishes("forky")), baking.image_hash(Wishes(driver="closed"))}
-    others.add(baking.image_hash(Wishes(pci_option=False)))
+    assert baking.image_hash(ImageWishes()) == first
+    others = {baking.image_hash(ImageWishes("forky")), baking.image_hash(ImageWishes(driver="closed"))}
+    others.add(baking.image_hash(ImageWishes(pci_option=False)))
     (recipe / "provision/files/etc/a.conf").rename(recipe / "provision/files/etc/b.conf")
-    others.add(baking.image_hash(Wishes()))
+    others.add(baking.image_hash(ImageWishes()))
     assert len(others - {first}) == 4
 
 
 def test_the_root_folders_hash_does_not_follow_what_is_for_machines() -> None:
-    from workflows.pool.rootfs import recipe_files
+    from regiondag.pool.rootfs import recipe_files
 
     names = {path.name for path in recipe_files()}
     assert {"provision.sh", "common.sh", "unpack-wheels.sh", "10-base.sh", "90-clean.sh", "requirements.txt"} <= names
@@ -62,17 +62,17 @@ def test_the_root_folders_hash_does_not_follow_what_is_for_machines() -> None:
 
 
 def test_wishes_become_arguments_and_lists_of_wheels() -> None:
-    assert Wishes().options == ("--outlet", "disk", "--driver", "none")
-    assert Wishes(driver="open", pci_option=False).options[-3:] == ("--driver", "open", "--skip-pci-option")
-    assert "requirements-gpu.txt" not in Wishes().requirements
-    assert "requirements-gpu.txt" in Wishes(driver="closed").requirements
-    for wishes in (Wishes(), Wishes(driver="closed")):
+    assert ImageWishes().options == ("--outlet", "disk", "--driver", "none")
+    assert ImageWishes(driver="open", pci_option=False).options[-3:] == ("--driver", "open", "--skip-pci-option")
+    assert "requirements-gpu.txt" not in ImageWishes().requirements
+    assert "requirements-gpu.txt" in ImageWishes(driver="closed").requirements
+    for wishes in (ImageWishes(), ImageWishes(driver="closed")):
         assert all((resource_dir("ami") / "provision" / name).is_file() for name in wishes.requirements)
 
 
 def test_what_the_recipe_recorded_is_read_back() -> None:
     text = 'HTCONDOR=23.9.6\nPCI_OPTION="known: driver 418 honours NVreg_CheckPCIConfigSpace=0"\n\nSUITE=trixie\n'
-    assert baking.read_recorded(text) == {
+    assert baking.read_image_facts(text) == {
         "HTCONDOR": "23.9.6",
         "PCI_OPTION": "known: driver 418 honours NVreg_CheckPCIConfigSpace=0",
         "SUITE": "trixie",
@@ -95,7 +95,7 @@ Description: two
 Status: hold ok installed
 Version: 6.12.1-1
 """
-    assert dict(baking.installed(status)) == {"condor": "23.9.6+dfsg-2.1", "held": "6.12.1-1"}
+    assert dict(baking.list_packages(status)) == {"condor": "23.9.6+dfsg-2.1", "held": "6.12.1-1"}
 
 
 def make_image(folder: Path, manifest: Manifest = MANIFEST) -> DiskImage:
@@ -149,7 +149,7 @@ def test_test_and_ami_without_an_image_say_what_comes_first(capsys: pytest.Captu
 def test_a_cached_image_is_found_and_not_baked_again(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = baking.image_path(Wishes())
+    path = baking.image_path(ImageWishes())
     path.parent.mkdir(parents=True)
     make_image(path)
     monkeypatch.setattr(baking, "_bake", lambda *_: pytest.fail("baked again"))
@@ -166,7 +166,7 @@ def test_images_that_nobody_asked_for_in_a_month_are_removed_but_for_uploaded_on
         make_image(path)
 
     monkeypatch.setattr(baking, "_bake", bake)
-    path = baking.image_path(Wishes())
+    path = baking.image_path(ImageWishes())
     path.parent.mkdir(parents=True)
     for name in ("old", "uploaded", "new"):
         make_image(path.with_name(f"image-{name}"))

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from workflows.bake import imds
-from workflows.bake.imds import MetadataServer, Request, instance_tree
+from regiondag.bake.boot import imds_server
+from regiondag.bake.boot.imds_server import MetadataRequest, MetadataServer, instance_tree
 
 TTL = "X-aws-ec2-metadata-token-ttl-seconds"
 HEADER = "X-aws-ec2-metadata-token"
@@ -46,7 +46,7 @@ def test_without_a_token_nothing_is_told_and_it_is_remembered():
     with MetadataServer() as server:
         assert ask(server, "/latest/meta-data/instance-id") == (401, b"")
         assert server.asked_without_token
-        assert server.requests == (Request("GET", "/latest/meta-data/instance-id", 401, True),)
+        assert server.requests == (MetadataRequest("GET", "/latest/meta-data/instance-id", 401, True),)
 
 
 def test_with_a_token_it_tells_and_nobody_is_blamed():
@@ -67,7 +67,7 @@ def test_bad_lifetimes(seconds):
 
 def test_a_lifetime_is_needed_and_kept(monkeypatch):
     now = time.monotonic()
-    monkeypatch.setattr(imds, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(imds_server, "time", SimpleNamespace(monotonic=lambda: now))
     with MetadataServer() as server:
         assert ask(server, "/latest/api/token", "PUT")[0] == 400
         assert ask(server, "/latest/api/other", "PUT", **{TTL: "60"})[0] == 404

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.bake import advertised, boottest, inside, machine, payload
-from workflows.bake.artifact import DiskImage
-from workflows.bake.machine import Acceleration, AccelerationError, Firmware, Machine, qemu_argv
-from workflows.errors import BakeError
+from regiondag.bake.artifact import DiskImage
+from regiondag.bake.boot import boot_test, machine, payload, scenario, slot_check
+from regiondag.bake.boot.machine import Acceleration, AccelerationError, Firmware, Machine, qemu_argv
+from regiondag.errors import BakeError
 
 
 def argv(firmware: Firmware, acceleration: Acceleration, folder: Path = Path("/f")) -> str:
@@ -61,16 +61,16 @@ def test_kvm_is_used_only_where_a_machine_gets_through_its_bios(
 
 
 def test_a_worker_under_test_has_a_simulated_gpu_and_can_be_told_otherwise() -> None:
-    settings = inside.worker_settings("t0ken", 20, {"token": {"text": "wrong"}})
+    settings = scenario.worker_settings("t0ken", 20, {"token": {"text": "wrong"}})
     assert settings["token"] == {"text": "wrong"}
     assert settings["settings"]["STARTD_NOCLAIM_SHUTDOWN"] == "20"
     assert "-simulate" in settings["settings"]["GPU_DISCOVERY_EXTRA"]
 
 
 def test_slots_are_read_from_condor_status() -> None:
-    assert advertised.parse_slots("") == []
+    assert slot_check.parse_slots("") == []
     line = 'true\ttrue\t"bake-test"\t"no GPU"\t5300000\tundefined\n'
-    assert advertised.parse_slots(line) == [
+    assert slot_check.parse_slots(line) == [
         {
             "HAS_GPU": True,
             "PartitionableSlot": True,
@@ -82,7 +82,7 @@ def test_slots_are_read_from_condor_status() -> None:
     ]
 
 
-GOOD = {**advertised.WANTED, "Disk": 5_000_000, "MachineMaxVacateTime": 75}
+GOOD = {**slot_check.WANTED, "Disk": 5_000_000, "MachineMaxVacateTime": 75}
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,14 @@ GOOD = {**advertised.WANTED, "Disk": 5_000_000, "MachineMaxVacateTime": 75}
     ],
 )
 def test_a_slot_that_is_not_a_workers_is_refused(change: dict[str, object], message: str) -> None:
-    assert advertised.check_slot(GOOD, disk_bytes=4096) == ""
-    assert advertised.check_slot({**GOOD, **change}, disk_bytes=4096).startswith(message)
+    assert slot_check.check_slot(GOOD, disk_bytes=4096) == ""
+    assert slot_check.check_slot({**GOOD, **change}, disk_bytes=4096).startswith(message)
 
 
 def test_an_ordinary_user_gets_a_user_namespace_of_its_own() -> None:
-    assert "--user" in boottest.unshare_argv(1000)
-    assert "--user" not in boottest.unshare_argv(0)
-    assert "--kill-child=KILL" in boottest.unshare_argv(0)
+    assert "--user" in boot_test.unshare_argv(1000)
+    assert "--user" not in boot_test.unshare_argv(0)
+    assert "--kill-child=KILL" in boot_test.unshare_argv(0)
 
 
 def test_the_payload_is_a_training_that_works_here(tmp_path: Path) -> None:
@@ -131,10 +131,10 @@ def test_the_payload_is_a_training_that_works_here(tmp_path: Path) -> None:
 @given(st.text(alphabet='abc\t\n"{}:,0', max_size=40))
 def test_no_answer_of_condor_status_is_taken_for_a_slot_by_chance(text: str) -> None:
     try:
-        slots = advertised.parse_slots(text)
+        slots = slot_check.parse_slots(text)
     except ValueError:
         return
-    assert all(set(slot) == set(advertised.QUERIED) for slot in slots)
+    assert all(set(slot) == set(slot_check.QUERIED) for slot in slots)
 
 
 @pytest.mark.parametrize(
@@ -164,17 +164,17 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[Acceleration]:
     """Play a test of an image in which KVM is of no use; returns what was tried."""
     tried: list[Acceleration] = []
 
-    def boots(_image: object, plan: inside.Plan) -> list[dict[str, object]]:
+    def boots(_image: object, plan: scenario.BootPlan) -> list[dict[str, object]]:
         tried.append(plan.acceleration)
         if plan.acceleration == "kvm":
             raise AccelerationError("with KVM no kernel has started")
         return [{"firmware": "bios"}]
 
     for name in ("install_tools", "detect_mode", "check_series", "ensure_image", "write_tested"):
-        monkeypatch.setattr(boottest, name, lambda *_: None)
-    monkeypatch.setattr(boottest, "missing_from", lambda _: [])
-    monkeypatch.setattr(boottest, "best_acceleration", lambda: "kvm")
-    monkeypatch.setattr(boottest, "_boots", boots)
+        monkeypatch.setattr(boot_test, name, lambda *_: None)
+    monkeypatch.setattr(boot_test, "missing_from", lambda _: [])
+    monkeypatch.setattr(boot_test, "best_acceleration", lambda: "kvm")
+    monkeypatch.setattr(boot_test, "_boots", boots)
     return tried
 
 
@@ -188,14 +188,14 @@ def image_in(folder: Path) -> DiskImage:
 
 def test_where_kvm_runs_no_kernel_processors_are_emulated(tmp_path: Path, attempts: list[Acceleration]) -> None:
     told: list[str] = []
-    boottest.boot_test(image_in(tmp_path), told.append)
+    boot_test.boot_test(image_in(tmp_path), told.append)
     assert attempts == ["kvm", "tcg"]
     assert told == ["with KVM no kernel has started; its processors are emulated now"]
 
 
 def test_who_asks_for_kvm_gets_kvm_or_an_error(tmp_path: Path, attempts: list[Acceleration]) -> None:
     with pytest.raises(BakeError, match="without --acceleration") as caught:
-        boottest.boot_test(image_in(tmp_path), print, "kvm")
+        boot_test.boot_test(image_in(tmp_path), print, "kvm")
     assert attempts == ["kvm"] and caught.value.exit_code == 7
 
 
@@ -211,10 +211,10 @@ def test_a_boot_test_that_is_interrupted_leaves_no_process(tmp_path, monkeypatch
         raise KeyboardInterrupt
 
     script = f"trap '' TERM; echo $$ >{tmp_path}/pid; echo '[1 s] booting' >&2; exec sleep 60"
-    monkeypatch.setattr(boottest, "unshare_argv", lambda _: ["sh", "-c", script])
-    monkeypatch.setattr(boottest, "KILLED_SECONDS", 0.1)
+    monkeypatch.setattr(boot_test, "unshare_argv", lambda _: ["sh", "-c", script])
+    monkeypatch.setattr(boot_test, "KILLED_SECONDS", 0.1)
     monkeypatch.setattr(subprocess, "Popen", Impatient)
-    monkeypatch.setattr(boottest, "print", interrupt, raising=False)
+    monkeypatch.setattr(boot_test, "print", interrupt, raising=False)
     with pytest.raises(KeyboardInterrupt):
-        boottest._run(tmp_path)
+        boot_test._run(tmp_path)
     assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from workflows.bake import parallel
-from workflows.bake.parallel import in_parallel
+from regiondag.bake.upload import parallel
+from regiondag.bake.upload.parallel import in_parallel
 
 
 def test_all_items_are_done_once():

@@ -7,12 +7,20 @@ import dataclasses
 import pytest
 from botocore.stub import Stubber
 
+from regiondag.bake.upload import register
+from regiondag.bake.upload.register import (
+    Ami,
+    ami_name,
+    ami_tags,
+    check_free,
+    description,
+    find_ami,
+    register_arguments,
+)
+from regiondag.errors import AwsError, UsageError
+from regiondag.util import aws as aws_module
 from tests.workflows.bake.conftest import MANIFEST
 from tests.workflows.fake_aws import REGION
-from workflows import aws as aws_module
-from workflows.bake import register
-from workflows.bake.register import Ami, ami_name, ami_tags, check_free, description, find_ami, register_arguments
-from workflows.errors import AwsError, UsageError
 
 TAGS = ami_tags("worker", MANIFEST, "ab" * 32)
 

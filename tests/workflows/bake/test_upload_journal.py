@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.bake.upload_journal import Uploads, open_journal, parse, read_journal
-from workflows.errors import UsageError
+from regiondag.bake.upload.journal import Uploads, open_journal, parse, read_journal
+from regiondag.errors import UsageError
 
 HEX = st.text("0123456789abcdef", min_size=64, max_size=64)
 IDS = st.integers(0, 2**64).map(lambda number: f"snap-{number:017x}")

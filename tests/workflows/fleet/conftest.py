@@ -17,8 +17,8 @@ from moto import mock_aws
 from moto.core.botocore_stubber import BotocoreStubber, MockRawResponse
 from moto.ec2.models.fleets import Fleet as MotoFleet
 
-from workflows import aws
-from workflows.fleet.config import Fleet, load_fleet
+from regiondag.fleet.config import Fleet, load_fleet
+from regiondag.util import aws
 
 REGION = "eu-central-1"
 TAG = "regiondag:fleet"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from regiondag.errors import AwsError, ConfigError
+from regiondag.fleet.checks import _check_kind, _Findings, _image_of, kind_of, look_up
+from regiondag.fleet.config import load_fleet
+from regiondag.fleet.demand import WorkerSize
+from regiondag.util import aws
 from tests.workflows.fleet.conftest import REGION, Cloud, fleet_text
-from workflows import aws
-from workflows.errors import AwsError, ConfigError
-from workflows.fleet.checks import _check_kind, _Findings, _image_of, kind_of, look_up
-from workflows.fleet.config import load_fleet
-from workflows.fleet.demand import Size
 
 KIND = {
     "InstanceType": "x1.large",
@@ -40,7 +40,7 @@ def test_what_is_right(cloud, tmp_path):
     ground = look(cloud, tmp_path)
     assert ground.image.id == cloud.image
     assert ground.image.htcondor == "23.9.6"
-    assert ground.size == Size(1, 4, 16384)
+    assert ground.size == WorkerSize(1, 4, 16384)
     assert set(ground.pools) == {(kind, net) for kind in ("g5.xlarge", "g4dn.xlarge") for net in cloud.subnets[:2]}
     assert ground.notes == ()
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from workflows.errors import ConfigError
-from workflows.fleet.config import load_fleet
+from regiondag.errors import ConfigError
+from regiondag.fleet.config import load_fleet
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.fleet.demand import Request, Size, fits, missing, wanted
+from regiondag.fleet.demand import GpuRequest, WorkerSize, count_missing, count_wanted, fits
 
 REQUESTS = st.dictionaries(st.integers(1, 10), st.integers(0, 50), max_size=5)
 FREE = st.lists(st.integers(0, 8), max_size=12)
@@ -33,12 +33,12 @@ def packed_one_by_one(requests: dict[int, int], free: list[int], each: int) -> i
 
 @given(REQUESTS, FREE, GPUS)
 def test_counting_packs_as_well_as_one_job_after_the_other(requests, free, each):
-    assert missing(requests, free, each) == packed_one_by_one(requests, free, each)
+    assert count_missing(requests, free, each) == packed_one_by_one(requests, free, each)
 
 
 @given(st.integers(0, 100), FREE, GPUS)
 def test_jobs_of_one_gpu_divide_evenly(jobs, free, each):
-    assert missing({1: jobs}, free, each) == max(0, -(-(jobs - sum(free)) // each))
+    assert count_missing({1: jobs}, free, each) == max(0, -(-(jobs - sum(free)) // each))
 
 
 POWERS = st.sampled_from([1, 2, 4, 8])
@@ -47,27 +47,27 @@ POWERS = st.sampled_from([1, 2, 4, 8])
 @given(st.dictionaries(POWERS, st.integers(0, 50), max_size=4), st.lists(st.integers(0, 8), max_size=12), POWERS)
 def test_what_is_added_is_enough(requests, free, each):
     """So no further worker is started when these have booted. Other sizes than powers of two may ask for one more."""
-    added = missing(requests, free, each)
-    assert missing(requests, [*free, *[each] * added], each) == 0
+    added = count_missing(requests, free, each)
+    assert count_missing(requests, [*free, *[each] * added], each) == 0
 
 
 @given(REQUESTS, FREE, GPUS)
 def test_what_is_added_is_not_too_much(requests, free, each):
-    added = missing(requests, free, each)
+    added = count_missing(requests, free, each)
     served = sum(count for gpus, count in requests.items() if gpus <= each)
     assert added <= served
 
 
 @given(REQUESTS, FREE, GPUS, st.integers(0, 20), st.integers(0, 20), st.integers(0, 20))
 def test_wanted_stays_within_bounds_and_never_stops_what_runs(requests, free, each, running, low, more):
-    number = wanted(requests, free, each, running, low, low + more)
+    number = count_wanted(requests, free, each, running, low, low + more)
     assert number >= max(running, low)
     assert number <= max(running, low + more)
 
 
 @given(FREE, GPUS, st.integers(0, 5))
 def test_an_empty_queue_asks_for_nothing(free, each, running):
-    assert wanted({}, free, each, running, 0, 10) == running
+    assert count_wanted({}, free, each, running, 0, 10) == running
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_an_empty_queue_asks_for_nothing(free, each, running):
     ],
 )
 def test_examples(requests, free, each, added):
-    assert missing(requests, free, each) == added
+    assert count_missing(requests, free, each) == added
 
 
 def test_a_job_must_fit_in_every_respect():
-    size = Size(gpus=1, cpus=4, memory_mb=16_000)
-    assert fits(Request(1, 4, 14_000), size)
-    for request in (Request(2, 1, 1), Request(1, 5, 1), Request(1, 1, 15_000)):
+    size = WorkerSize(gpus=1, cpus=4, memory_mb=16_000)
+    assert fits(GpuRequest(1, 4, 14_000), size)
+    for request in (GpuRequest(2, 1, 1), GpuRequest(1, 5, 1), GpuRequest(1, 1, 15_000)):
         assert not fits(request, size)

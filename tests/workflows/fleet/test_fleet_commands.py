@@ -11,23 +11,23 @@ from types import SimpleNamespace
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
+from regiondag.cli import main
+from regiondag.errors import AwsError, PoolError
+from regiondag.fleet import ec2, lifecycle, queue, verbs, watch
+from regiondag.fleet.demand import GpuRequest, Worker
+from regiondag.pool import pool as pools
+from regiondag.pool.pool import Pool
+from regiondag.util import aws
 from tests.workflows.fleet.conftest import REGION, TAG, fleet_text
-from workflows import aws, condor
-from workflows import pool as pools
-from workflows.cli import main
-from workflows.errors import AwsError, PoolError
-from workflows.fleet import ec2, lifecycle, verbs, watch
-from workflows.fleet.demand import Request, Worker
-from workflows.pool import Pool
 
-JOB = Request(1, 1, 1000)
+JOB = GpuRequest(1, 1, 1000)
 
 
 class FakePool:
     """The HTCondor pool, as the commands ask it."""
 
     def __init__(self) -> None:
-        self.requests: list[Request] = []
+        self.requests: list[GpuRequest] = []
         self.workers: dict[str, Worker] = {}
 
     def join(self, *ids: str, jobs: int = 0) -> None:
@@ -40,8 +40,8 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> FakePool:
     found = Pool("default", "installed", (23, 9, 6))
     monkeypatch.setattr(pools, "find_pool", lambda name=None: found)
     monkeypatch.setattr(pools, "require_pool", lambda name=None: found)
-    monkeypatch.setattr(condor, "query_gpu_requests", lambda pool, fleet: list(fake.requests))
-    monkeypatch.setattr(condor, "query_workers", lambda pool, fleet: dict(fake.workers))
+    monkeypatch.setattr(queue, "query_gpu_requests", lambda pool, fleet: list(fake.requests))
+    monkeypatch.setattr(queue, "query_workers", lambda pool, fleet: dict(fake.workers))
     return fake
 
 
@@ -366,9 +366,9 @@ def test_watching_survives_what_passes_and_ends_with_ctrl_c(cloud, run, capsys, 
         elif len(pauses) == 2:
             cloud.answers["CreateFleet"] = lambda: busy
         elif len(pauses) == 3:
-            monkeypatch.setattr(condor, "query_workers", _raise(PoolError("the pool does not answer")))
+            monkeypatch.setattr(queue, "query_workers", _raise(PoolError("the pool does not answer")))
         elif len(pauses) == 4:
-            monkeypatch.setattr(condor, "query_workers", lambda pool, fleet: {})
+            monkeypatch.setattr(queue, "query_workers", lambda pool, fleet: {})
         else:
             raise KeyboardInterrupt
 
@@ -396,7 +396,7 @@ def _raise(error: Exception) -> Callable[..., None]:
 
 def test_what_was_just_said_is_not_said_again():
     said: list[str] = []
-    tell, next_round = watch.only_news(said.append)
+    tell, next_round = watch.select_news(said.append)
     for text in ("a", "a", "b", "a"):
         next_round()
         tell(text)
@@ -454,22 +454,22 @@ def test_watching_stops_paying_for_workers_that_never_join(cloud, run, capsys, p
 def test_watching_stops_paying_for_jobs_that_every_worker_refuses(cloud, run, capsys, pool, fleet_file, looks):
     fleet_file.write_text(fleet_text(cloud, workers="{min: 0, max: 1}"))
     assert run("up") == 0
-    pool.requests = [Request(1, 1, 1000, job="7.0")]
+    pool.requests = [GpuRequest(1, 1, 1000, job="7.0")]
     started: list[int] = []
 
     def refuse() -> None:
         pool.join(*cloud.ids())
-        pool.requests = [Request(1, 1, 1000, refused=True, job="7.0")]
+        pool.requests = [GpuRequest(1, 1, 1000, refused=True, job="7.0")]
 
     def idle_out() -> None:
         pool.workers.clear()
-        pool.requests = [Request(1, 1, 1000, job="7.0")]
+        pool.requests = [GpuRequest(1, 1, 1000, job="7.0")]
         cloud.ec2.terminate_instances(InstanceIds=cloud.ids())
         started.append(cloud.names().count("CreateFleet"))
 
     def submit() -> None:
         started.append(cloud.names().count("CreateFleet"))
-        pool.requests.append(Request(1, 1, 1000, job="8.0"))
+        pool.requests.append(GpuRequest(1, 1, 1000, job="8.0"))
 
     looks += [refuse, idle_out, refuse, idle_out, lambda: None, submit]
     assert run("scale", "--watch") == 130
@@ -559,7 +559,7 @@ def test_down_now_says_what_it_ends(cloud, run, capsys, pool, clock):
 
 def test_down_without_a_pool_goes_on(cloud, run, capsys, clock, monkeypatch):
     assert run("up") == 0
-    monkeypatch.setattr(condor, "query_workers", _raise(PoolError("the pool does not answer")))
+    monkeypatch.setattr(queue, "query_workers", _raise(PoolError("the pool does not answer")))
     assert run("down", "--now") == 0
     assert "an unknown number of running jobs (no pool answers)" in capsys.readouterr().err
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from workflows.condor import query_gpu_requests, query_workers
-from workflows.fleet.demand import Request, Worker
-from workflows.pool import Pool
+from regiondag.fleet.demand import GpuRequest, Worker
+from regiondag.fleet.queue import query_gpu_requests, query_workers
+from regiondag.pool.pool import Pool
 
 pytestmark = [pytest.mark.condor, pytest.mark.slow]
 
@@ -76,9 +76,9 @@ def test_idle_jobs_that_want_gpus(pool, run_area):
         (run_area / f"{name}.sub").write_text(SUBMIT.format(gpus=gpus, count=count))
         shell(pool, f"condor_submit -batch-name fleet-test {name}.sub", run_area)
     found = sorted(query_gpu_requests(pool, "demo"), key=lambda request: request.gpus)
-    assert found == [Request(1, 2, 3072)] * 2 + [Request(4, 2, 3072)]
+    assert found == [GpuRequest(1, 2, 3072)] * 2 + [GpuRequest(4, 2, 3072)]
     shell(pool, "condor_hold -constraint 'RequestGPUs =?= 4'", run_area)
-    assert query_gpu_requests(pool, "demo") == [Request(1, 2, 3072)] * 2
+    assert query_gpu_requests(pool, "demo") == [GpuRequest(1, 2, 3072)] * 2
 
 
 def test_jobs_that_the_workers_refuse(pool, run_area):
@@ -89,7 +89,7 @@ def test_jobs_that_the_workers_refuse(pool, run_area):
         text = SUBMIT.replace("TARGET.NoSuchMachine =?= True", machine)
         (run_area / f"{name}.sub").write_text(text.format(gpus="request_gpus = 1", count=2))
         shell(pool, f"condor_submit -batch-name fleet-test {name}.sub", run_area)
-    job = Request(1, 2, 3072)
+    job = GpuRequest(1, 2, 3072)
     refused = dataclasses.replace(job, refused=True)
     unasked = query_gpu_requests(pool, "demo")
     assert unasked == [job] * 4

@@ -7,13 +7,13 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regiondag.fleet.backoff import IN_A_ROW, Memory, advise, remember
+from regiondag.fleet.demand import GpuRequest, Worker, WorkerSize, count_wanted
+from regiondag.fleet.ec2 import Instance
 from tests.workflows.fleet.conftest import REGION
-from workflows.fleet.demand import Request, Size, Worker, wanted
-from workflows.fleet.ec2 import Instance
-from workflows.fleet.memory import IN_A_ROW, Memory, advise, remember
 
-SIZE = Size(1, 4, 16000)
-JOB = Request(1, 1, 1000, job="7.0")
+SIZE = WorkerSize(1, 4, 16000)
+JOB = GpuRequest(1, 1, 1000, job="7.0")
 REFUSED = dataclasses.replace(JOB, refused=True)
 
 
@@ -70,21 +70,21 @@ def test_what_the_listing_left_out_once_has_not_ended():
     assert memory.waiting == ("a", "b")
 
 
-def known(*looks: tuple[str, list[Request]]) -> Memory:
+def known(*looks: tuple[str, list[GpuRequest]]) -> Memory:
     memory = Memory()
     for joined, requests in looks:
         memory = remember(memory, [], {name: Worker(name, 1, 1, 0) for name in joined.split()}, requests)
     return memory
 
 
-def worth(memory: Memory, *requests: Request) -> list[str]:
+def worth(memory: Memory, *requests: GpuRequest) -> list[str]:
     return [request.job for request in advise(memory, requests, SIZE, REGION).requests]
 
 
 def test_jobs_that_two_workers_refused_are_worth_no_third():
     assert worth(known(("a", [REFUSED]), ("", [JOB])), JOB) == ["7.0"]
     memory = known(("a", [REFUSED]), ("", [JOB]), ("b", [REFUSED]), ("", [JOB]))
-    other = Request(1, 1, 1000, job="8.0")
+    other = GpuRequest(1, 1, 1000, job="8.0")
     assert worth(memory, JOB, other) == ["8.0"]
     (note,) = advise(memory, [JOB, other], SIZE, REGION).notes
     assert note.startswith("1 idle GPU jobs were refused by 2 or more workers that have ended since")
@@ -105,7 +105,7 @@ def test_workers_that_drain_neither_refuse_nor_accept():
 
 
 def test_what_a_worker_refuses_now_and_what_fits_nowhere_is_told_of_elsewhere():
-    large = Request(2, 1, 1, job="9.0")
+    large = GpuRequest(2, 1, 1, job="9.0")
     memory = known(("a b", [REFUSED, dataclasses.replace(large, refused=True)]))
     assert worth(memory, REFUSED, large) == ["7.0", "9.0"]
     assert advise(memory, [REFUSED, large], SIZE, REGION).notes == ()
@@ -135,11 +135,15 @@ def test_what_is_paid_for_in_vain_has_an_end(maximum, queue, lifetime, join):
     for jobs in queue:
         alive = {name: left - 1 for name, left in alive.items() if left > 1}
         workers = {name: Worker(name, 1, 1, 0) for name in alive} if join else {}
-        requests = [Request(1, 1, 1, refused=bool(workers), job=str(number)) for number in range(8 if join else jobs)]
+        requests = [
+            GpuRequest(1, 1, 1, refused=bool(workers), job=str(number)) for number in range(8 if join else jobs)
+        ]
         memory = remember(memory, [instance(name) for name in alive], workers, requests)
         advice = advise(memory, requests, SIZE, REGION)
         fitting = sum(not request.refused for request in advice.requests)
-        number = 0 if advice.halt else wanted({1: fitting}, [1] * len(alive), 1, len(alive), 0, maximum) - len(alive)
+        number = (
+            0 if advice.halt else count_wanted({1: fitting}, [1] * len(alive), 1, len(alive), 0, maximum) - len(alive)
+        )
         alive |= {f"i-{started + one}": lifetime + 1 for one in range(number)}
         started += number
     assert started <= maximum + IN_A_ROW - 1

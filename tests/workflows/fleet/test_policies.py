@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from regiondag.cli import main
+from regiondag.fleet import queue
+from regiondag.fleet.config import load_fleet
+from regiondag.fleet.demand import GpuRequest
+from regiondag.pool import pool as pools
+from regiondag.pool.pool import Pool
 from tests.workflows import aws_policy
 from tests.workflows.fleet.conftest import fleet_text
-from workflows import condor
-from workflows import pool as pools
-from workflows.cli import main
-from workflows.fleet.config import load_fleet
-from workflows.fleet.demand import Request
-from workflows.pool import Pool
 
 POLICIES = Path(__file__).parents[3] / "ami" / "policies"
 
@@ -42,8 +42,8 @@ def called(cloud, tmp_path, monkeypatch) -> set[str]:
     found = Pool("default", "installed", (23, 9, 6))
     monkeypatch.setattr(pools, "find_pool", lambda name=None: found)
     monkeypatch.setattr(pools, "require_pool", lambda name=None: found)
-    monkeypatch.setattr(condor, "query_gpu_requests", lambda pool, fleet: [Request(1, 1, 1)] * 9)
-    monkeypatch.setattr(condor, "query_workers", lambda pool, fleet: {})
+    monkeypatch.setattr(queue, "query_gpu_requests", lambda pool, fleet: [GpuRequest(1, 1, 1)] * 9)
+    monkeypatch.setattr(queue, "query_workers", lambda pool, fleet: {})
     path = tmp_path / "fleet.yaml"
 
     def run(*words: str, **changes: str) -> None:

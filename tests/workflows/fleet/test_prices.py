@@ -7,11 +7,11 @@ import json
 
 import pytest
 
+from regiondag.fleet.checks import look_up
+from regiondag.fleet.config import ON_DEMAND, SPOT
+from regiondag.fleet.prices import Estimate, Prices, estimate, find_prices, price_rows, read_price
+from regiondag.util import aws
 from tests.workflows.fleet.conftest import REGION, price_list
-from workflows import aws
-from workflows.fleet.checks import look_up
-from workflows.fleet.config import ON_DEMAND, SPOT
-from workflows.fleet.prices import Estimate, Prices, estimate, find_prices, price_rows, read_price
 
 
 @pytest.fixture

@@ -7,18 +7,18 @@ import dataclasses
 import classad2
 import pytest
 
+from regiondag.fleet.checks import look_up
+from regiondag.fleet.demand import GpuRequest, Worker, sum_slots
+from regiondag.fleet.ec2 import Instance
+from regiondag.fleet.lifecycle import choose_surplus
+from regiondag.fleet.prices import Prices
+from regiondag.fleet.scale import decide
+from regiondag.fleet.status import age, as_json, assemble, table_rows, total
+from regiondag.util import aws
 from tests.workflows.fleet.conftest import REGION
-from workflows import aws
-from workflows.fleet.checks import look_up
-from workflows.fleet.demand import Request, Worker, sum_slots
-from workflows.fleet.ec2 import Instance
-from workflows.fleet.lifecycle import surplus
-from workflows.fleet.prices import Prices
-from workflows.fleet.scale import decide
-from workflows.fleet.status import age, as_json, assemble, table_rows, total
 
 NOW = 1_000_000.0
-JOB = Request(1, 1, 1000)
+JOB = GpuRequest(1, 1, 1000)
 
 
 def instance(name: str, minutes: float = 60, **changes: object) -> Instance:
@@ -72,7 +72,7 @@ def test_one_that_never_joined_is_not_waited_for(decided):
 
 
 def test_jobs_that_no_worker_can_run_start_nothing_and_are_named(decided):
-    decision = decided([], [], [Request(2, 1, 1), Request(1, 64, 1), JOB])
+    decision = decided([], [], [GpuRequest(2, 1, 1), GpuRequest(1, 64, 1), JOB])
     assert decision.missing == 1
     assert decision.notes[0].startswith(
         "2 idle GPU jobs ask for more than every worker of this fleet has (1 GPUs, 4 CPUs"
@@ -89,9 +89,9 @@ def test_jobs_that_the_workers_refuse_start_no_more_of_them(decided):
 def test_the_idle_go_first_then_the_youngest():
     alive = [instance("old", 50), instance("busy", 5), instance("young", 10), instance("gone", 1, draining=True)]
     workers = {"busy": Worker("busy", 1, 0, 1), "old": Worker("old", 1, 1, 0), "young": Worker("young", 1, 1, 0)}
-    assert [one.id for one in surplus(alive, workers, 1)] == ["young", "old"]
-    assert [one.id for one in surplus(alive, workers, 0)] == ["young", "old", "busy"]
-    assert surplus(alive, workers, 3) == []
+    assert [one.id for one in choose_surplus(alive, workers, 1)] == ["young", "old"]
+    assert [one.id for one in choose_surplus(alive, workers, 0)] == ["young", "old", "busy"]
+    assert choose_surplus(alive, workers, 3) == []
 
 
 def test_slots_are_added_up_by_instance():

@@ -12,11 +12,10 @@ from botocore.stub import ANY, Stubber
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows import aws
-from workflows.errors import ConfigError
-from workflows.fleet import ec2
-from workflows.fleet.config import ON_DEMAND, SPOT
-from workflows.fleet.template import (
+from regiondag.errors import ConfigError
+from regiondag.fleet import ec2
+from regiondag.fleet.config import ON_DEMAND, SPOT
+from regiondag.fleet.template import (
     fleet_request,
     tags,
     template_data,
@@ -25,7 +24,8 @@ from workflows.fleet.template import (
     user_data,
     worker_settings,
 )
-from workflows.render import render_user_data
+from regiondag.fleet.user_data import render_user_data
+from regiondag.util import aws
 
 VALUES = st.recursive(
     st.text(st.characters(codec=None), max_size=30) | st.integers(-(2**40), 2**40) | st.booleans(),
@@ -162,7 +162,7 @@ def test_fleet_arguments_and_partial_capacity(no_network, purchase, options):
         stub.add_response("create_fleet", answer, expected)
         started, failures = ec2.start(client, fleet_request("demo", ("lt-1", 3), pools, purchase, 3, "token"))
     assert started == ["i-1", "i-2"]
-    assert failures == [ec2.Failure("InsufficientInstanceCapacity", "none left", "g5.xlarge in subnet-a")]
+    assert failures == [ec2.LaunchFailure("InsufficientInstanceCapacity", "none left", "g5.xlarge in subnet-a")]
 
 
 def test_only_a_template_for_spot_tags_spot_requests(fleet):

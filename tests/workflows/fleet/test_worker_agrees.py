@@ -14,10 +14,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workflows.errors import ConfigError
-from workflows.fleet.config import DOMAIN, HOST, KNOB, NAME, PARAMETER, SECRET, load_fleet
-from workflows.fleet.template import worker_settings
-from workflows.render import render_user_data
+from regiondag.errors import ConfigError
+from regiondag.fleet.config import DOMAIN, HOST, KNOB, NAME, PARAMETER, SECRET, load_fleet
+from regiondag.fleet.template import worker_settings
+from regiondag.fleet.user_data import render_user_data
 
 LIBEXEC = Path(__file__).parents[3] / "ami" / "provision" / "files" / "usr" / "local" / "libexec" / "regiondag"
 

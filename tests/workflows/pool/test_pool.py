@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from workflows import pool as pools
-from workflows.cli import main
-from workflows.errors import PoolError, UsageError
-from workflows.pool import Pool, State, lifecycle, logs, rootfs, rootfs_build, status
-from workflows.pool.config import render_client_config, render_pool_config
-from workflows.pool.process import Process
-from workflows.resources import resource_dir
+from regiondag.cli import main
+from regiondag.errors import PoolError, UsageError
+from regiondag.pool import lifecycle, logs, rootfs, rootfs_build, status
+from regiondag.pool import pool as pools
+from regiondag.pool.config import render_client_config, render_pool_config
+from regiondag.pool.pool import Pool, State
+from regiondag.pool.process import Process
+from regiondag.util.resources import resource_dir
 
 DEAD = Process(pid=1, start_time=1, boot="long ago")
 
@@ -172,8 +173,8 @@ def test_a_pool_heeds_signals_that_its_caller_ignores(tmp_path):
 
 def test_a_pool_that_died_comes_back_as_it_was():
     state = remember()
-    again = lifecycle._as_before(state, lifecycle.Wishes(simulated_gpus=2))
-    assert again == lifecycle.Wishes("trixie", 2, (("a.conf", "X = 1"),))
+    again = lifecycle._as_before(state, lifecycle.PoolWishes(simulated_gpus=2))
+    assert again == lifecycle.PoolWishes("trixie", 2, (("a.conf", "X = 1"),))
 
 
 def test_down_without_a_pool():
@@ -200,16 +201,16 @@ def test_a_pool_that_is_forgotten_twice_at_once():
 
 def test_slots_are_read_from_condor_status():
     slot = status.parse_slot("slot1@x\tPartitionable\tUnclaimed\t2\t4\t8000\t2\ttrue")
-    assert slot == status.Slot("slot1@x", True, 2, 4, 8000, 2, True)
+    assert slot == status.PoolSlot("slot1@x", True, 2, 4, 8000, 2, True)
     static = status.parse_slot("slot2@x\tStatic\tClaimed\tundefined\t4\t8000\tundefined\tfalse")
-    assert static == status.Slot("slot2@x", False, 1, 4, 8000, 0, False)
+    assert static == status.PoolSlot("slot2@x", False, 1, 4, 8000, 0, False)
     assert status.parse_slot("slot1_1@x\tDynamic\tClaimed\tundefined\t1\t1\t0\tfalse") is None
 
 
 def test_status_text_says_simulated():
-    slots = (status.Slot("slot1@x", True, 1, 2, 100, 2, True), status.Slot("s2@x", True, 0, 2, 100, 0, False))
+    slots = (status.PoolSlot("slot1@x", True, 1, 2, 100, 2, True), status.PoolSlot("s2@x", True, 0, 2, 100, 0, False))
     jobs = status.count_jobs(["1", "2", "2", "5"])
-    seen = status.Status("default", "embedded", "23.9.6", "127.0.0.1:1", None, 2, slots, jobs)
+    seen = status.PoolStatus("default", "embedded", "23.9.6", "127.0.0.1:1", None, 2, slots, jobs)
     text = status.as_text(seen)
     assert "2 simulated GPUs, 1 claims" in text
     assert "no GPU, unclaimed" in text
@@ -364,7 +365,7 @@ def test_errors_of_the_command(argv, code, message, capsys):
 
 def test_help_does_not_import_heavy_libraries():
     program = (
-        "import sys; import workflows.commands.pool; "
+        "import sys; import regiondag.commands.pool; "
         "sys.exit(any(name in sys.modules for name in ('htcondor2', 'platformdirs', 'numpy')))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from workflows.cli import main
-from workflows.errors import PoolError
-from workflows.pool import Pool, find_pool, lifecycle, pool_folder, read_state, require_pool
-from workflows.pool.lifecycle import Wishes
+from regiondag.cli import main
+from regiondag.errors import PoolError
+from regiondag.pool import lifecycle
+from regiondag.pool.lifecycle import PoolWishes
+from regiondag.pool.pool import Pool, find_pool, pool_folder, read_state, require_pool
 
 pytestmark = [pytest.mark.condor, pytest.mark.slow]
 
@@ -100,9 +101,9 @@ def mentions(text: str) -> list[str]:
 def test_up_twice_is_harmless(pool):
     told: list[str] = []
     before = read_state(pool.name)
-    assert lifecycle.up(pool.name, Wishes(), told.append) == pool
+    assert lifecycle.up(pool.name, PoolWishes(), told.append) == pool
     assert told == [f"the pool {pool.name!r} is already up"]
-    lifecycle.up(pool.name, Wishes(simulated_gpus=5), told.append)
+    lifecycle.up(pool.name, PoolWishes(simulated_gpus=5), told.append)
     assert told[-1].startswith("it keeps the settings")
     assert read_state(pool.name) == before
 
@@ -116,7 +117,7 @@ def test_find_pool(pool):
 
 def test_exec_passes_everything_through(pool):
     program = "import os, sys; print(os.getcwd(), sys.stdin.read()); sys.exit(7)"
-    argv = [sys.executable, "-m", "workflows", "pool", "exec", "--", "python3", "-c", program]
+    argv = [sys.executable, "-m", "regiondag", "pool", "exec", "--", "python3", "-c", program]
     done = subprocess.run(argv, input="hello", capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (7, f"{Path.cwd()} hello\n")
     assert pool.run(["no-such-program"], capture_output=True).returncode == 127
@@ -199,7 +200,7 @@ def test_logs(capsys):
 
 
 def test_a_second_pool_dies_is_noticed_and_revived(pool, other, run_area):
-    second = lifecycle.up(other, Wishes(SUITE), print)
+    second = lifecycle.up(other, PoolWishes(SUITE), print)
     assert shell(second, "condor_status -af Name HAS_GPU") == "slot1@localhost.local false\n"
     assert "slot2@" in shell(pool, "condor_status -af Name")
     submit(second, run_area, "waits", GPU)
@@ -210,14 +211,14 @@ def test_a_second_pool_dies_is_noticed_and_revived(pool, other, run_area):
         require_pool(other)
     assert main(["pool", "exec", "--name", other, "--", "true"]) == 5
     told: list[str] = []
-    revived = lifecycle.up(other, Wishes(simulated_gpus=1), told.append)
+    revived = lifecycle.up(other, PoolWishes(simulated_gpus=1), told.append)
     assert told == [f"the pool {other!r} had died; starting it again with its queue"]
     wait(revived, run_area)
     assert (run_area / "waits.out").read_text().startswith("GPU-")
 
 
 def test_down_kills_jobs_and_leaves_nothing(pool, other, run_area):
-    second = lifecycle.up(other, Wishes(SUITE), print)
+    second = lifecycle.up(other, PoolWishes(SUITE), print)
     submit(second, run_area, "long", "arguments = \"-c 'trap : TERM; while :; do sleep 0.987654; done'\"\n")
     deadline = time.monotonic() + 30
     while not mentions("sleep 0.987654") and time.monotonic() < deadline:
@@ -237,7 +238,7 @@ def test_down_kills_jobs_and_leaves_nothing(pool, other, run_area):
 def test_a_broken_config_is_told_with_the_logs_and_leaves_nothing(pool, other, monkeypatch):
     assert pool.kind == "embedded"
     monkeypatch.setattr(lifecycle, "START_SECONDS", 6)
-    wishes = Wishes(SUITE, 0, (("bad.conf", "DAEMON_LIST = MASTER COLLECTOR\n"),))
+    wishes = PoolWishes(SUITE, 0, (("bad.conf", "DAEMON_LIST = MASTER COLLECTOR\n"),))
     with pytest.raises(PoolError, match=r"(?s)was not ready within 6 seconds.*MasterLog"):
         lifecycle.up(other, wishes, print)
     assert not mentions(f"/{other}/")
@@ -249,7 +250,7 @@ def test_chroot_instead_of_user_namespaces(pool, other, run_area, monkeypatch):
         pytest.skip(f"{run_area.parent} can be entered by root alone: DAGMan takes no path with a space, as here")
     assert pool.kind == "embedded"
     monkeypatch.setenv("REGIONDAG_SANDBOX", "chroot")
-    second = lifecycle.up(other, Wishes(SUITE, 1), print)
+    second = lifecycle.up(other, PoolWishes(SUITE, 1), print)
     assert shell(second, "id -u; hostname") == "8010\nlocalhost\n"
     shutil.chown(run_area, 8010, 8010)
     submit(second, run_area, "job", GPU)

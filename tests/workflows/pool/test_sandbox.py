@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from workflows.errors import PoolError
-from workflows.pool import sandbox
-from workflows.pool.process import boot_id, children, look_up
-from workflows.pool.sandbox import Mount
+from regiondag.errors import PoolError
+from regiondag.pool import sandbox
+from regiondag.pool.process import boot_id, children, look_up
+from regiondag.pool.sandbox import Mount
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_bwrap_argv():
 def test_chroot_argv_carries_the_same_mounts():
     mounts = [Mount("bind", "/tmp", "/state/a b/tmp")]
     argv = sandbox.chroot_argv(mounts, Path("/state/root"), ["prog", "-f"])
-    place, uid, plan, *command = argv[argv.index("workflows.pool.chroot") + 1 :]
+    place, uid, plan, *command = argv[argv.index("regiondag.pool.chroot") + 1 :]
     assert (place, uid, command) == ("/state/root", "8010", ["prog", "-f"])
     assert [Mount(**mount) for mount in json.loads(plan)] == mounts
 

@@ -9,9 +9,9 @@ import pytest
 from scipy import integrate, special
 from scipy.stats import norm
 
-from workflows.tuning import acquisition
-from workflows.tuning.acquisition import Bound, Improvement, log_improvement, normal_cdf
-from workflows.tuning.gaussian import Data, Process
+from regiondag.tuning.gp import acquisition
+from regiondag.tuning.gp.acquisition import Bound, Improvement, log_improvement, normal_cdf
+from regiondag.tuning.gp.process import GaussianProcess, Observed
 
 THETA = np.array([[-0.5, 0.2, 0.1, -4.0], [0.3, -0.6, 0.4, -6.0]])
 THERE = np.random.default_rng(1).random((5, 3))
@@ -20,13 +20,13 @@ THERE = np.random.default_rng(1).random((5, 3))
 @pytest.fixture
 def process():
     features = np.random.default_rng(3).random((9, 3))
-    return Process(Data(features, np.sin(5 * features[:, 0]), np.array([0, 1, 1])), THETA)
+    return GaussianProcess(Observed(features, np.sin(5 * features[:, 0]), np.array([0, 1, 1])), THETA)
 
 
 @pytest.fixture
 def cost():
     features = np.random.default_rng(4).random((7, 3))
-    return Process(Data(features, features[:, 1], np.array([0, 1, 1])), THETA[:1])
+    return GaussianProcess(Observed(features, features[:, 1], np.array([0, 1, 1])), THETA[:1])
 
 
 def log_of_improvement(z):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from workflows.space import Choice, Integer, Real, random_point
-from workflows.study import Search
-from workflows.tuning import bayes
-from workflows.tuning.acquisition import Bound, Improvement
-from workflows.tuning.domain import domain_of, identity
-from workflows.tuning.encoding import Encoding
-from workflows.tuning.gaussian import Data, Posterior, Process
-from workflows.tuning.sharing import Neighbour, Observation
-from workflows.tuning.told import Told, tell
+from regiondag.study.model import Search
+from regiondag.study.space import Choice, Integer, Real, random_point
+from regiondag.tuning.domain import domain_of, identity
+from regiondag.tuning.encoding import Encoding
+from regiondag.tuning.gp import ask
+from regiondag.tuning.gp.acquisition import Bound, Improvement
+from regiondag.tuning.gp.process import GaussianProcess, Observed, Posterior
+from regiondag.tuning.gp.training_set import TrainingSet, tell
+from regiondag.tuning.sharing import Neighbour, Observation
 
 SPACE = (Real("x", 0.0, 1.0), Integer("n", 1, 9), Choice("kind", ("a", "b", "c")))
 DOMAIN = domain_of(Search("bayes", SPACE, (4,) * 5, share="model"))
@@ -43,7 +43,7 @@ class Looked:
 
     def __init__(self, monkeypatch, found):
         self.found, self.asked = iter(found), []
-        monkeypatch.setattr(bayes, "Search", self.search)
+        monkeypatch.setattr(ask, "Maximiser", self.search)
 
     def search(self, domain, encoding, criterion, random, others):
         self.now = {"criterion": criterion, "others": others, "domain": domain, "random": random}
@@ -58,36 +58,36 @@ class Looked:
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
 def test_a_batch_is_new_legal_and_the_same_again(n):
     history, pending = tried(8), [o.point for o in tried(2, 20)]
-    points = bayes.ask(DOMAIN, history, pending, n, 3)
-    assert points == bayes.ask(DOMAIN, history, pending, n, 3) and len(points) == n
+    points = ask.ask(DOMAIN, history, pending, n, 3)
+    assert points == ask.ask(DOMAIN, history, pending, n, 3) and len(points) == n
     assert len({identity(p) for p in [*points, *pending, *(o.point for o in history)]}) == n + 10
     assert all(DOMAIN.has(point) for point in points)
 
 
 def test_points_are_good_ones():
     history = tried(20)
-    points = bayes.ask(DOMAIN, history, [], 4, 1)
+    points = ask.ask(DOMAIN, history, [], 4, 1)
     assert min(map(loss, points)) < sorted(o.loss for o in history)[2]
 
 
 def test_without_anything_to_choose_or_to_learn_from_there_are_no_points():
     fixed = domain_of(Search("bayes", SPACE[2:], (4,)))
     alone = domain_of(Search("bayes", (Choice("one", (5,)),), (4,)))
-    assert bayes.ask(alone, [Observation({"one": 5}, 1.0)] * 3, [], 2, 1) == []
-    assert bayes.beliefs(alone, [Observation({"one": 5}, 1.0)] * 3, 1) is None
-    assert bayes.ask(fixed, [Observation({"kind": k}, 1.0) for k in "ab"], [], 3, 1) == [{"kind": "c"}]
+    assert ask.ask(alone, [Observation({"one": 5}, 1.0)] * 3, [], 2, 1) == []
+    assert ask.beliefs(alone, [Observation({"one": 5}, 1.0)] * 3, 1) is None
+    assert ask.ask(fixed, [Observation({"kind": k}, 1.0) for k in "ab"], [], 3, 1) == [{"kind": "c"}]
     for history in ([], tried(1)):
-        assert bayes.ask(DOMAIN, history, [], 2, 1) == [] and bayes.beliefs(DOMAIN, history, 1) is None
+        assert ask.ask(DOMAIN, history, [], 2, 1) == [] and ask.beliefs(DOMAIN, history, 1) is None
         friend = Neighbour("friend", tried(12, 30))
-        assert len(bayes.ask(DOMAIN, history, [], 2, 1, neighbours=[friend])) == 2
-        assert bayes.beliefs(DOMAIN, history, 1, [friend]).shape == (len(history),)
-    assert len(bayes.ask(DOMAIN, tried(2), [], 2, 1)) == 2 and bayes.beliefs(DOMAIN, tried(2), 1).shape == (2,)
+        assert len(ask.ask(DOMAIN, history, [], 2, 1, neighbours=[friend])) == 2
+        assert ask.beliefs(DOMAIN, history, 1, [friend]).shape == (len(history),)
+    assert len(ask.ask(DOMAIN, tried(2), [], 2, 1)) == 2 and ask.beliefs(DOMAIN, tried(2), 1).shape == (2,)
 
 
 def test_a_batch_takes_its_criteria_in_turn(monkeypatch):
     points = [o.point for o in tried(7, 50)]
     looked = Looked(monkeypatch, points)
-    assert bayes.ask(DOMAIN, tried(8), [], 6, 1) == points[:6]
+    assert ask.ask(DOMAIN, tried(8), [], 6, 1) == points[:6]
     kinds = [(type(a["criterion"]), getattr(a["criterion"], "beta", None), a["reach"]) for a in looked.asked]
     turns = [(Improvement, None, 1.0), (Bound, 1.0, 1.0), (Improvement, None, 0.3), (Bound, 2.5, 1.0)]
     assert kinds == [*turns, *turns[:2]]
@@ -99,7 +99,7 @@ def test_what_was_tried_is_pending_or_chosen_is_taken_and_believed(monkeypatch):
     points, pending = [o.point for o in tried(3, 50)], [o.point for o in tried(2, 20)]
     looked = Looked(monkeypatch, points)
     history = tried(8)
-    bayes.ask(DOMAIN, history, pending, 3, 1)
+    ask.ask(DOMAIN, history, pending, 3, 1)
     before = {identity(p) for p in [*pending, *(o.point for o in history)]}
     assert [a["taken"] for a in looked.asked] == [before | set(map(identity, points[:k])) for k in range(3)]
     assert [a["known"] for a in looked.asked] == [10, 11, 12]
@@ -112,17 +112,17 @@ def test_what_was_tried_is_pending_or_chosen_is_taken_and_believed(monkeypatch):
 def test_a_search_that_finds_no_more_ends_the_batch(monkeypatch):
     points = [o.point for o in tried(2, 50)]
     looked = Looked(monkeypatch, points)
-    assert bayes.ask(DOMAIN, tried(8), [], 6, 1) == points and len(looked.asked) == 3
+    assert ask.ask(DOMAIN, tried(8), [], 6, 1) == points and len(looked.asked) == 3
 
 
 def test_a_point_has_to_improve_on_the_models_best_and_on_those_of_the_batch(monkeypatch):
     history = tried(8)
-    model = bayes._fit(tell(DOMAIN, history).data, generator())
+    model = ask._fit(tell(DOMAIN, history).data, generator())
     candidates = [random_point(SPACE, seed) for seed in range(300)]
     promising = candidates[int(model.predict(features(candidates))[0][0].argmin())]
     others = [o.point for o in tried(4, 50)]
     looked = Looked(monkeypatch, [promising, *others])
-    bayes.ask(DOMAIN, history, [], 5, 1)
+    ask.ask(DOMAIN, history, [], 5, 1)
     first, third, fifth = (looked.asked[number]["criterion"] for number in (0, 2, 4))
     means = first.process.predict(features([o.point for o in history]))[0]  # believing leaves them as they are
     assert first.best == pytest.approx(means.min(axis=1)) and first.best.shape == (1,)
@@ -136,39 +136,39 @@ def test_only_ones_own_trials_are_to_be_improved_on_if_there_are_any(monkeypatch
     better = Neighbour("better", [Observation(o.point, o.loss - 9) for o in tried(20, 30)])
     for history in (tried(6), []):
         looked = Looked(monkeypatch, [])
-        bayes.ask(DOMAIN, history, [], 1, 1, neighbours=[better])
+        ask.ask(DOMAIN, history, [], 1, 1, neighbours=[better])
         [asked] = looked.asked
         told = tell(DOMAIN, history, [better])
         assert len(told.rows) == len(history) + 20
         means = asked["criterion"].process.predict(told.data.features)[0]
         assert asked["criterion"].best == pytest.approx(means[:, : len(history) or None].min(axis=1))
-        anchors, fresh = bayes._anchors(means.mean(axis=0), told)
+        anchors, fresh = ask._anchors(means.mean(axis=0), told)
         assert (asked["anchors"] == anchors).all() and (asked["others"] == fresh).all()
 
 
 def test_per_second_every_turn_is_improvement_over_cost(monkeypatch):
     looked = Looked(monkeypatch, [o.point for o in tried(4, 50)])
     history = tried(8)
-    bayes.ask(DOMAIN, history, [], 4, 1, per_second=True)
+    ask.ask(DOMAIN, history, [], 4, 1, per_second=True)
     assert [type(a["criterion"]) for a in looked.asked] == [Improvement] * 4
     cost = looked.asked[0]["criterion"].cost
-    assert isinstance(cost, Process) and [a["reach"] for a in looked.asked] == [1.0, 1.0, 0.3, 1.0]
+    assert isinstance(cost, GaussianProcess) and [a["reach"] for a in looked.asked] == [1.0, 1.0, 0.3, 1.0]
     spent = np.log([o.seconds for o in history])
     found = cost.predict(features([o.point for o in history]))[0][0]
     assert found == pytest.approx(spent - spent.mean(), abs=0.15)
     looked = Looked(monkeypatch, [o.point for o in tried(4, 50)])
-    bayes.ask(DOMAIN, [Observation(o.point, o.loss) for o in history], [], 4, 1, per_second=True)
+    ask.ask(DOMAIN, [Observation(o.point, o.loss) for o in history], [], 4, 1, per_second=True)
     assert [type(a["criterion"]) for a in looked.asked] == [Improvement, Bound] * 2  # nothing is known of the cost
 
 
 def test_what_a_trial_costs_is_learned_from_the_latest_successes(monkeypatch):
     asked = []
-    monkeypatch.setattr(bayes, "Posterior", lambda data: asked.append(data) or Posterior(data))
+    monkeypatch.setattr(ask, "Posterior", lambda data: asked.append(data) or Posterior(data))
     monkeypatch.setattr(Posterior, "mode", lambda self, random: np.zeros(5))
     history = [Observation(o.point, o.loss, 2.0 + n) for n, o in enumerate(tried(230))]
     history[40] = Observation(history[40].point, None, 5.0)
     history[50] = Observation(history[50].point, 1.0)
-    assert bayes._cost(history, ENCODING, generator()) is not None
+    assert ask._cost(history, ENCODING, generator()) is not None
     known = [o for number, o in enumerate(history) if number >= 30 and number not in (40, 50)]
     [data] = asked
     logs = np.log([o.seconds for o in known])
@@ -179,26 +179,26 @@ def test_what_a_trial_costs_is_learned_from_the_latest_successes(monkeypatch):
 def test_fewer_than_four_known_costs_are_too_few():
     for count in range(6):
         history = [*tried(count), Observation(tried(1)[0].point, None, 3.0), Observation(tried(1)[0].point, 3.0)]
-        assert (bayes._cost(history, ENCODING, generator()) is None) == (count < 4)
+        assert (ask._cost(history, ENCODING, generator()) is None) == (count < 4)
 
 
 def test_the_cost_is_the_process_of_its_most_probable_hyperparameters():
     history = tried(9)
     logs = np.log([o.seconds for o in history])
-    data = Data(features([o.point for o in history]), logs - logs.mean(), ENCODING.groups)
-    expected = Process(data, Posterior(data).mode(generator())[None])
+    data = Observed(features([o.point for o in history]), logs - logs.mean(), ENCODING.groups)
+    expected = GaussianProcess(data, Posterior(data).mode(generator())[None])
     there = features([o.point for o in tried(3, 50)])
-    assert bayes._cost(history, ENCODING, generator()).predict(there)[0] == pytest.approx(expected.predict(there)[0])
+    assert ask._cost(history, ENCODING, generator()).predict(there)[0] == pytest.approx(expected.predict(there)[0])
 
 
 @pytest.mark.parametrize("count", [2, 119, 120, 121, 300])
 def test_hyperparameters_are_fitted_to_the_best_and_to_some_of_the_others(monkeypatch, count):
     asked = []
-    monkeypatch.setattr(bayes, "Posterior", lambda data: asked.append(data) or Posterior(data))
+    monkeypatch.setattr(ask, "Posterior", lambda data: asked.append(data) or Posterior(data))
     monkeypatch.setattr(Posterior, "mode", lambda self, random: np.array([0.12345] * 5))
     random = np.random.default_rng(0)
-    data = Data(np.arange(3.0 * count).reshape(count, 3), random.permutation(count) * 1.0, np.array([0, 1, 2]))
-    process = bayes._fit(data, generator())
+    data = Observed(np.arange(3.0 * count).reshape(count, 3), random.permutation(count) * 1.0, np.array([0, 1, 2]))
+    process = ask._fit(data, generator())
     [fitted] = asked
     assert process.inputs.shape[1] == count and np.log(process.amplitude) == pytest.approx([0.123])
     numbers = (fitted.features[:, 0] / 3).astype(int)
@@ -215,7 +215,7 @@ def test_hyperparameters_are_fitted_to_the_best_and_to_some_of_the_others(monkey
 
 def test_hyperparameters_are_rounded_so_that_machines_agree():
     told = tell(DOMAIN, tried(10))
-    process = bayes._fit(told.data, generator())
+    process = ask._fit(told.data, generator())
     for value in (np.log(process.amplitude[0]), np.log(process.noise[0]), *-np.log(process.scale[0])):
         assert value == pytest.approx(round(value, 3), abs=1e-9)
     mode = Posterior(told.data).mode(generator())
@@ -225,27 +225,27 @@ def test_hyperparameters_are_rounded_so_that_machines_agree():
 def test_beliefs_are_the_means_of_the_model_at_each_trial():
     history = [*tried(9), Observation(tried(1, 70)[0].point, None)]
     for neighbours in ((), (Neighbour("friend", tried(12, 30)),)):
-        found = bayes.beliefs(DOMAIN, history, 4, neighbours)
+        found = ask.beliefs(DOMAIN, history, 4, neighbours)
         told = tell(DOMAIN, history, neighbours)
         mode = np.round(Posterior(told.data).mode(generator(4)), 3)
-        expected = Process(told.data, mode[None]).predict(features([o.point for o in history]))[0][0]
+        expected = GaussianProcess(told.data, mode[None]).predict(features([o.point for o in history]))[0][0]
         assert found == pytest.approx(expected) and found.shape == (10,)
         assert np.argmin(found) == min(range(9), key=lambda n: history[n].loss)
     flat = [Observation(o.point, 1.0) for o in tried(9)]  # the model is told those of the neighbour alone
-    friends = bayes.beliefs(DOMAIN, flat, 4, [Neighbour("friend", tried(20, 30))])
+    friends = ask.beliefs(DOMAIN, flat, 4, [Neighbour("friend", tried(20, 30))])
     assert friends.shape == (9,) and friends.std() > 0.1
 
 
 def told_of(rows, targets, own):
-    return Told(Data(np.zeros((len(rows), 1)), np.array(targets), np.array([0])), np.array(rows), own)
+    return TrainingSet(Observed(np.zeros((len(rows), 1)), np.array(targets), np.array([0])), np.array(rows), own)
 
 
 def test_anchors_are_the_best_three_by_the_model_and_the_best_seen():
     rows = [[number / 10, 0.5] for number in range(6)]
     told = told_of(rows, [0.0, -2.0, 1.0, 1.0, 1.0, 1.0], 6)
-    anchors, fresh = bayes._anchors(np.array([3.0, 2.0, 1.0, -1.0, 0.0, 5.0]), told)
+    anchors, fresh = ask._anchors(np.array([3.0, 2.0, 1.0, -1.0, 0.0, 5.0]), told)
     assert anchors.tolist() == [rows[3], rows[4], rows[2], rows[1]] and fresh.shape == (0, 2)
-    anchors, _ = bayes._anchors(np.array([3.0, -2.0, 1.0, -1.0, 0.0, 5.0]), told)
+    anchors, _ = ask._anchors(np.array([3.0, -2.0, 1.0, -1.0, 0.0, 5.0]), told)
     assert anchors.tolist() == [rows[1], rows[3], rows[4]]  # each once
 
 
@@ -253,10 +253,10 @@ def test_anchors_are_also_the_best_three_of_neighbours_and_new_ones_are_candidat
     own = [[0.1, 0.5], [0.9, 0.2]]
     others = [[0.3, 0.3], [0.1 + 0.9e-4, 0.5], [0.9, 0.2 - 1.1e-4], [0.7, 0.7], [0.1, 0.2]]
     told = told_of(own + others, [0.0] * 7, 2)
-    anchors, fresh = bayes._anchors(np.array([1.0, 0.5, 0.9, 0.1, 0.2, 0.8, 0.3]), told)
+    anchors, fresh = ask._anchors(np.array([1.0, 0.5, 0.9, 0.1, 0.2, 0.8, 0.3]), told)
     assert anchors.tolist() == [own[1], own[0], others[1], others[2], others[4]]
     assert fresh.tolist() == [others[2], others[4]]  # the other one was tried here, but for rounding
     apart = told_of([[0.0, 0.5], [1e-4, 0.5]], [0.0] * 2, 1)
-    assert bayes._anchors(np.array([0.9, 0.1]), apart)[1].tolist() == [[1e-4, 0.5]]  # the least that is another one
-    anchors, fresh = bayes._anchors(np.array([0.9, 0.1, 0.2, 0.8, 0.3]), told_of(others, [0.0] * 5, 0))
+    assert ask._anchors(np.array([0.9, 0.1]), apart)[1].tolist() == [[1e-4, 0.5]]  # the least that is another one
+    anchors, fresh = ask._anchors(np.array([0.9, 0.1, 0.2, 0.8, 0.3]), told_of(others, [0.0] * 5, 0))
     assert anchors.tolist() == fresh.tolist() == [others[1], others[2], others[4]]

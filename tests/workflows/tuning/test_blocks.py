@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from workflows.tuning.sharing import (
+from regiondag.tuning.sharing import (
     MOST_BLOCKS,
     Neighbour,
     Observation,

@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from workflows.space import Choice, Real, seed_of
-from workflows.study import Search
-from workflows.tuning import bayes, skopt_method, told
-from workflows.tuning.dispatch import SOBOL_TRIES, initial_trials, propose, ranked
-from workflows.tuning.domain import Domain, domain_of, identity
-from workflows.tuning.sharing import Neighbour, Observation, Shared, index_in_sequence
+from regiondag.study.model import Search
+from regiondag.study.space import Choice, Real, seed_of
+from regiondag.tuning import skopt_method
+from regiondag.tuning.domain import Domain, domain_of, identity
+from regiondag.tuning.gp import ask, training_set
+from regiondag.tuning.propose import SOBOL_TRIES, initial_trials, propose, rank_trials
+from regiondag.tuning.sharing import Neighbour, Observation, Shared, index_in_sequence
 
 SPACE = (Real("x", 0.0, 1.0), Real("y", 0.0, 1.0))
 SEED = 5
@@ -44,7 +45,7 @@ class Asked:
     def __init__(self, monkeypatch, points=None):
         self.calls = []
         self.points = points if points is not None else [{"x": 2 / 3, "y": n / 11} for n in range(9)]
-        monkeypatch.setattr(bayes, "ask", self.ask)
+        monkeypatch.setattr(ask, "ask", self.ask)
         monkeypatch.setattr(skopt_method, "ask", self.ask)
 
     def ask(self, domain, history, pending, n, seed, *more):
@@ -186,11 +187,11 @@ def test_models_and_comparisons_work_on_one_core(monkeypatch):
         return lambda *_: seen.append(list(now)) or answer
 
     monkeypatch.setattr(threadpoolctl, "threadpool_limits", limits)
-    monkeypatch.setattr(bayes, "ask", noted([]))
-    monkeypatch.setattr(bayes, "beliefs", noted(None))
-    monkeypatch.setattr(told, "compare", noted(told.Compared(None, ())))
+    monkeypatch.setattr(ask, "ask", noted([]))
+    monkeypatch.setattr(ask, "beliefs", noted(None))
+    monkeypatch.setattr(training_set, "compare", noted(training_set.Compared(None, ())))
     propose(search(share="warm"), tried(8), [], 2, SEED, Shared(0, (Neighbour("friend", tried(5)),)))
-    ranked(search(winner="model"), tried(8), SEED)
+    rank_trials(search(winner="model"), tried(8), SEED)
     assert seen == [[1], [1], [1]] and now == []
 
 
@@ -198,7 +199,7 @@ def test_models_and_comparisons_work_on_one_core(monkeypatch):
 def test_what_a_model_knows_of_others(monkeypatch, share):
     asked = Asked(monkeypatch)
     friend = Neighbour("friend", [*tried(5), Observation({"x": 0.5, "y": 0.5}, math.inf)])
-    monkeypatch.setattr(told, "compare", lambda domain, history, neighbours: told.Compared(None, ()))
+    monkeypatch.setattr(training_set, "compare", lambda domain, history, neighbours: training_set.Compared(None, ()))
     propose(search(share=share), tried(9), [], 2, SEED, Shared(3, (friend,)))
     [(*_, seed, _, neighbours)] = asked.calls
     if share == "model":
@@ -246,8 +247,8 @@ def test_one_trial_of_four_is_the_best_of_the_most_similar_neighbours(monkeypatc
         for n, best in enumerate(bests)
     ]
     order = [neighbours[2], neighbours[0], neighbours[2], neighbours[3]]  # two have the same best point
-    compared = told.Compared(None, tuple((neighbour, None, 0.5) for neighbour in order))
-    monkeypatch.setattr(told, "compare", lambda *of: compared)
+    compared = training_set.Compared(None, tuple((neighbour, None, 0.5) for neighbour in order))
+    monkeypatch.setattr(training_set, "compare", lambda *of: compared)
     shared = Shared(1, tuple(neighbours))
 
     def points(first, n, pending=(), **more):
@@ -272,7 +273,7 @@ def test_one_trial_of_four_is_the_best_of_the_most_similar_neighbours(monkeypatc
 def test_neighbours_are_only_compared_where_a_slot_is_theirs(monkeypatch):
     Asked(monkeypatch)
     asked = []
-    monkeypatch.setattr(told, "compare", lambda *of: asked.append(of) or told.Compared(None, ()))
+    monkeypatch.setattr(training_set, "compare", lambda *of: asked.append(of) or training_set.Compared(None, ()))
     shared = Shared(0, (Neighbour("friend", tried(5)),))
     propose(search(share="warm"), tried(9), [], 3, SEED, shared)
     assert asked == []
@@ -290,25 +291,25 @@ def test_a_grid_gives_what_is_left_of_it():
 
 def test_trials_are_ranked_by_what_was_observed():
     history = [Observation({"x": 0.1, "y": 0.1}, loss) for loss in (3.0, None, 1.0, math.nan, 3.0, 2.0, -math.inf)]
-    assert ranked(search(), history, 1) == [2, 5, 0, 4]
+    assert rank_trials(search(), history, 1) == [2, 5, 0, 4]
 
 
 def test_or_by_what_a_model_believes(monkeypatch):
     asked = []
     believed = [0.3, -9.0, 0.1, 0.3, 0.2]
-    monkeypatch.setattr(bayes, "beliefs", lambda *of: asked.append(of) or believed)
+    monkeypatch.setattr(ask, "beliefs", lambda *of: asked.append(of) or believed)
     history = [*tried(4, failed=(1,)), Observation({"x": 0.5, "y": 0.5}, math.inf)]
     friends = Shared(0, (Neighbour("friend", [*tried(2), Observation({"x": 0.5, "y": 0.5}, math.nan)]),))
     by_model = search(winner="model", share="model")
-    assert ranked(by_model, history, 7, friends) == [2, 0, 3]
+    assert rank_trials(by_model, history, 7, friends) == [2, 0, 3]
     [(domain, seen, seed, neighbours)] = asked
     assert domain == domain_of(by_model) and seen == [*history[:4], replace(history[4], loss=None)] and seed == 7
     assert [o.loss for o in neighbours[0].history] == [1.0, 1.125, None]
     for share, shared in (("model", None), ("off", friends)):
-        assert ranked(search(winner="model", share=share), history, 7, shared) == [2, 0, 3]
+        assert rank_trials(search(winner="model", share=share), history, 7, shared) == [2, 0, 3]
         assert asked[-1][3] == ()
-    monkeypatch.setattr(bayes, "beliefs", lambda *of: None)  # too little to learn from
-    assert ranked(by_model, history, 7, friends) == [0, 2, 3]
+    monkeypatch.setattr(ask, "beliefs", lambda *of: None)  # too little to learn from
+    assert rank_trials(by_model, history, 7, friends) == [0, 2, 3]
 
 
 def test_points_are_plain_data_of_ones_own(monkeypatch):

@@ -7,11 +7,11 @@ import math
 
 import pytest
 
-from workflows.space import Choice, Integer, Real, random_point, seed_of
-from workflows.study import Search
-from workflows.tuning import domain as module
-from workflows.tuning.domain import COUNTABLE, TRIES, Domain, domain_of, identity
-from workflows.tuning.sobol import sobol_point
+from regiondag.study.model import Search
+from regiondag.study.space import Choice, Integer, Real, random_point, seed_of
+from regiondag.tuning import domain as module
+from regiondag.tuning.domain import COUNTABLE, TRIES, Domain, domain_of, identity
+from regiondag.tuning.sobol import sobol_point
 
 SMALL = (Choice("a", ("x", "y")), Integer("n", 1, 3, when=(("a", ("y",)),)), Real("r", 0.0, 1.0, step=0.5))
 POINTS = [{"a": "x", "r": r} for r in (0.0, 0.5, 1.0)]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from workflows.space import Choice, Integer, Real, random_point
-from workflows.tuning.encoding import INACTIVE, Encoding, index_of
+from regiondag.study.space import Choice, Integer, Real, random_point
+from regiondag.tuning.encoding import INACTIVE, Encoding, index_of
 
 SPACE = (
     Real("a", -3.0, 7.5),

@@ -10,8 +10,8 @@ import pytest
 from scipy import optimize
 from scipy.stats import multivariate_normal, norm
 
-from workflows.tuning import gaussian
-from workflows.tuning.gaussian import JITTER, Data, Posterior, Process, cholesky, prior_of
+from regiondag.tuning.gp import process as gaussian
+from regiondag.tuning.gp.process import JITTER, GaussianProcess, Observed, Posterior, cholesky, prior_of
 
 THETA = np.array([[-0.5, 0.2, 0.7, 0.1, -4.0], [0.3, -0.6, 0.1, 0.4, -6.0], [-1.2, 0.0, -0.3, -0.8, -1.0]])
 THERE = np.random.default_rng(1).random((5, 4))
@@ -27,7 +27,7 @@ def data_of(count=12, sources=None, **more):
         - features[:, 2] ** 2 * features[:, 3]
         + 0.1 * random.standard_normal(count)
     )
-    return Data(features, targets - targets.mean(), GROUPS, sources, **more)
+    return Observed(features, targets - targets.mean(), GROUPS, sources, **more)
 
 
 def two_sources():
@@ -91,7 +91,7 @@ def test_the_gradient_of_the_energy_is_its_differences(data):
 
 @pytest.mark.parametrize("data", [data_of(), two_sources()], ids=["one source", "three sources"])
 def test_predictions_are_those_of_a_plain_solution(data):
-    process = Process(data, THETA)
+    process = GaussianProcess(data, THETA)
     means, deviations = process.predict(THERE)
     for row, theta in enumerate(THETA):
         cross = matern(theta, THERE, data.features)
@@ -104,7 +104,7 @@ def test_predictions_are_those_of_a_plain_solution(data):
 
 @pytest.mark.parametrize("data", [data_of(), two_sources()], ids=["one source", "three sources"])
 def test_the_gradients_of_predictions_are_their_differences(data):
-    process = Process(data, THETA)
+    process = GaussianProcess(data, THETA)
     means, deviations, by_mean, by_deviation = process.predict_with_gradients(THERE)
     for found, expected in zip((means, deviations), process.predict(THERE), strict=True):
         assert found == pytest.approx(expected)
@@ -117,7 +117,7 @@ def test_the_gradients_of_predictions_are_their_differences(data):
 
 @pytest.mark.parametrize("data", [data_of(), two_sources()], ids=["one source", "three sources"])
 def test_what_is_believed_is_as_if_it_had_been_observed_as_predicted(data):
-    process = Process(data, THETA)
+    process = GaussianProcess(data, THETA)
     means, _ = process.predict(THERE)
     process.believe(THERE[:3])
     after, smaller = process.predict(THERE)
@@ -134,14 +134,14 @@ def test_what_is_believed_is_as_if_it_had_been_observed_as_predicted(data):
 
 
 def test_deviations_never_vanish_and_are_level_there():
-    sure = Data(np.array([[0.5, 0.5, 0.5, 0.5]]), np.zeros(1), GROUPS)
-    process = Process(sure, np.array([[0.0, 0.0, 0.0, 0.0, -40.0]]))
+    sure = Observed(np.array([[0.5, 0.5, 0.5, 0.5]]), np.zeros(1), GROUPS)
+    process = GaussianProcess(sure, np.array([[0.0, 0.0, 0.0, 0.0, -40.0]]))
     process.believe(sure.features.repeat(30, axis=0))  # until the jitter is outweighed
     _, deviations = process.predict(sure.features)
     assert 0.9e-5 <= deviations[0, 0] < 1e-3
     _, deviation, _, by_deviation = process.predict_with_gradients(sure.features)
     assert deviation == pytest.approx(deviations) and np.isfinite(by_deviation).all()
-    faint = Process(data_of(), np.array([[0.0, 0.0, 0.0, -25.0, -4.0]]))
+    faint = GaussianProcess(data_of(), np.array([[0.0, 0.0, 0.0, -25.0, -4.0]]))
     _, deviation, _, by_deviation = faint.predict_with_gradients(THERE)
     assert (deviation == 1e-5).all() and (faint.predict(THERE)[1] == 1e-5).all() and (by_deviation == 0).all()
 

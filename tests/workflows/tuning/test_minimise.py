@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from workflows.tuning import minimise as module
-from workflows.tuning.minimise import SMALL, SUFFICIENT, minimise
+from regiondag.tuning.gp import bfgs as module
+from regiondag.tuning.gp.bfgs import SMALL, SUFFICIENT, minimise
 
 
 class Recorded:

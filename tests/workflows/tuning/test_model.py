@@ -6,12 +6,12 @@ import statistics
 import numpy as np
 import pytest
 
-from workflows.tuning import told
-from workflows.tuning.acquisition import Bound, Improvement, log_improvement, normal_cdf
-from workflows.tuning.gaussian import Data, Posterior, Process
-from workflows.tuning.minimise import minimise
-from workflows.tuning.sharing import Observation
-from workflows.tuning.sobol import BITS, DIMENSIONS, _columns, sobol_point
+from regiondag.tuning.gp import training_set
+from regiondag.tuning.gp.acquisition import Bound, Improvement, log_improvement, normal_cdf
+from regiondag.tuning.gp.bfgs import minimise
+from regiondag.tuning.gp.process import GaussianProcess, Observed, Posterior
+from regiondag.tuning.sharing import Observation
+from regiondag.tuning.sobol import BITS, DIMENSIONS, _columns, sobol_point
 
 THETA = np.array([[-0.5, 0.2, 0.1, -4.0], [0.3, -0.6, 0.4, -6.0]])
 
@@ -21,7 +21,7 @@ def data():
     random = np.random.default_rng(3)
     features = random.random((14, 3))
     targets = np.sin(4 * features[:, 0]) + features[:, 1] - features[:, 2] ** 2
-    return Data(features, targets - targets.mean(), np.array([0, 1, 1]))
+    return Observed(features, targets - targets.mean(), np.array([0, 1, 1]))
 
 
 def differences(function, rows, size=1e-5):
@@ -55,7 +55,7 @@ def test_the_likelihood_is_the_textbooks(data):
 
 
 def test_predictions_are_the_textbooks(data):
-    process = Process(data, THETA)
+    process = GaussianProcess(data, THETA)
     there = np.random.default_rng(1).random((5, 3))
     means, deviations = process.predict(there)
     for row, theta in enumerate(THETA):
@@ -68,22 +68,28 @@ def test_predictions_are_the_textbooks(data):
 
 
 def test_what_is_believed_leaves_means_and_shrinks_deviations(data):
-    process, there = Process(data, THETA), np.random.default_rng(1).random((5, 3))
+    process, there = GaussianProcess(data, THETA), np.random.default_rng(1).random((5, 3))
     means, deviations = process.predict(there)
     process.believe(there[:2])
     after, smaller = process.predict(there)
     assert after == pytest.approx(means) and (smaller <= deviations + 1e-9).all()
     assert (smaller[:, :2] < np.exp(THETA[:, -1:] / 2)).all()  # no more than the noise is left
     for row, theta in enumerate(THETA):
-        told = Data(np.vstack([data.features, there[:2]]), np.concatenate([data.targets, means[row, :2]]), data.groups)
-        assert Process(told, theta[None]).predict(there)[1][0] == pytest.approx(smaller[row])
+        told = Observed(
+            np.vstack([data.features, there[:2]]), np.concatenate([data.targets, means[row, :2]]), data.groups
+        )
+        assert GaussianProcess(told, theta[None]).predict(there)[1][0] == pytest.approx(smaller[row])
 
 
 @pytest.mark.parametrize("kind", ["improvement", "per second", "bound"])
 def test_the_gradients_of_criteria(data, kind):
-    process = Process(data, THETA)
+    process = GaussianProcess(data, THETA)
     best = process.predict(data.features)[0].min(axis=1)
-    cost = Process(Data(data.features, data.features[:, 0], data.groups), THETA[:1]) if kind == "per second" else None
+    cost = (
+        GaussianProcess(Observed(data.features, data.features[:, 0], data.groups), THETA[:1])
+        if kind == "per second"
+        else None
+    )
     criterion = Bound(process, 1.5) if kind == "bound" else Improvement(process, best, cost)
     there = np.random.default_rng(2).random((6, 3))
     value, gradient = criterion.value_and_gradient(there)
@@ -125,28 +131,30 @@ def test_the_minimiser_finds_valleys_and_corners():
 
 
 def test_warped_losses():
-    targets = told.warp([1.0, 2.0, 3.0, 4.0, 1e30, None])
+    targets = training_set.warp([1.0, 2.0, 3.0, 4.0, 1e30, None])
     assert targets[4] == targets[5] == targets.max() and targets.std() == pytest.approx(1)
     assert list(np.argsort(targets[:5])) == [0, 1, 2, 3, 4]
     assert targets[1] - targets[0] > 0.005
-    assert (told.warp([2.0, 2.0]) == 0).all() and (told.warp([None, None]) == 1).all()
+    assert (training_set.warp([2.0, 2.0]) == 0).all() and (training_set.warp([None, None]) == 1).all()
 
 
 def test_failures_are_worse_than_successes_that_are_all_equal():
-    targets = told.warp([0.0] * 5 + [None] * 3)
+    targets = training_set.warp([0.0] * 5 + [None] * 3)
     assert targets[5:].min() > targets[:5].max() and targets.std() == pytest.approx(1)
 
 
 def test_losses_at_the_end_of_what_a_number_can_be():
-    targets = told.warp([1.7e308] * 6 + [1.6e308] * 6 + [1.0])
+    targets = training_set.warp([1.7e308] * 6 + [1.6e308] * 6 + [1.0])
     assert np.isfinite(targets).all() and targets[12] < targets[:12].min()
 
 
 def test_a_long_history_is_cut_to_the_best_and_the_latest():
     history = [Observation({"x": n}, None if n % 7 == 0 else float(n % 601)) for n in range(1200)]
-    kept = told.most_telling(history)
-    assert len(kept) == told.MOST and kept[-1] is history[-1]
-    assert {o.loss for o in kept} >= set(map(float, range(1, 7))) and told.most_telling(history[:400]) == history[:400]
+    kept = training_set.choose_most_telling(history)
+    assert len(kept) == training_set.MOST and kept[-1] is history[-1]
+    assert {o.loss for o in kept} >= set(map(float, range(1, 7))) and training_set.choose_most_telling(
+        history[:400]
+    ) == history[:400]
 
 
 def test_the_table_of_sobol_numbers_is_scipys():

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workflows.space import Choice, Integer, Real, grid_point
-from workflows.study import Search
-from workflows.tuning import Observation, domain, propose, skopt_method, sobol
-from workflows.tuning.dispatch import initial_trials
+from regiondag.study.model import Search
+from regiondag.study.space import Choice, Integer, Real, grid_point
+from regiondag.tuning import domain, skopt_method, sobol
+from regiondag.tuning.propose import initial_trials, propose
+from regiondag.tuning.sharing import Observation
 
 SPACE = (
     Real("learning_rate", 1e-4, 1e-1, log=True),

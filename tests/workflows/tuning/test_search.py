@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from workflows.space import Choice, Integer, Real
-from workflows.study import Search as Study
-from workflows.tuning import search as module
-from workflows.tuning.domain import domain_of, identity
-from workflows.tuning.encoding import INACTIVE, Encoding
-from workflows.tuning.search import Search
+from regiondag.study.model import Search as Study
+from regiondag.study.space import Choice, Integer, Real
+from regiondag.tuning.domain import domain_of, identity
+from regiondag.tuning.encoding import INACTIVE, Encoding
+from regiondag.tuning.gp import maximise as module
+from regiondag.tuning.gp.maximise import Maximiser
 
 MIXED = (
     Real("x", 0.0, 1.0),
@@ -40,7 +40,7 @@ class Peak:
 def search(space, criterion, *constraints, seed=0, others=None):
     domain = domain_of(Study("bayes", space, (4,), constraints=constraints))
     others = np.zeros((0, len(space))) if others is None else others
-    return Search(domain, Encoding(space), criterion, np.random.Generator(np.random.PCG64(seed)), others)
+    return Maximiser(domain, Encoding(space), criterion, np.random.Generator(np.random.PCG64(seed)), others)
 
 
 def peak_at(space, point, **more):
@@ -224,11 +224,11 @@ def test_what_the_closer_look_cannot_use_is_looked_for_everywhere_and_then_by_ch
     asked = []
     one = search(PLANE, Peak([0.5, 0.5]))
     rows = iter([np.full((1, 2), 0.4), np.zeros((0, 2)), np.full((left, 2), 0.7)])
-    monkeypatch.setattr(Search, "_legal", lambda self, rows_, count, taken: asked.append(count) or next(rows))
+    monkeypatch.setattr(Maximiser, "_legal", lambda self, rows_, count, taken: asked.append(count) or next(rows))
     reaches = []
-    candidates = Search._candidates
+    candidates = Maximiser._candidates
     monkeypatch.setattr(
-        Search, "_candidates", lambda self, anchors, reach: reaches.append(reach) or candidates(self, anchors, reach)
+        Maximiser, "_candidates", lambda self, anchors, reach: reaches.append(reach) or candidates(self, anchors, reach)
     )
     drawn = []
     monkeypatch.setattr(module.Domain, "random", lambda self, seed, taken: drawn.append(seed) or {"x": 0.1, "y": 0.2})
@@ -239,9 +239,9 @@ def test_what_the_closer_look_cannot_use_is_looked_for_everywhere_and_then_by_ch
 
 def test_what_is_refined_is_the_best_of_the_candidates(monkeypatch):
     refined = []
-    refine = Search._refine
+    refine = Maximiser._refine
     monkeypatch.setattr(
-        Search, "_refine", lambda self, rows, *how: refined.append((rows, how)) or refine(self, rows, *how)
+        Maximiser, "_refine", lambda self, rows, *how: refined.append((rows, how)) or refine(self, rows, *how)
     )
     criterion = Peak([0.3, 0.6])
     search(PLANE, criterion).best(np.full((2, 2), 0.5), 1.0, set())

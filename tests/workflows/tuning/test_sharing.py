@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workflows.space import Choice, Integer, Real, legal, random_point
-from workflows.study import Search
-from workflows.tuning import Neighbour, Observation, Shared, propose, ranked
-from workflows.tuning.domain import domain_of
-from workflows.tuning.encoding import Encoding
-from workflows.tuning.gaussian import NOISE_CENTRE, Data, Posterior, Process
-from workflows.tuning.sharing import index_in_sequence
-from workflows.tuning.similarity import noises, similarities
-from workflows.tuning.told import EACH, compare, tell
+from regiondag.study.model import Search
+from regiondag.study.space import Choice, Integer, Real, is_legal, random_point
+from regiondag.tuning.domain import domain_of
+from regiondag.tuning.encoding import Encoding
+from regiondag.tuning.gp.process import NOISE_CENTRE, GaussianProcess, Observed, Posterior
+from regiondag.tuning.gp.similarity import noises, similarities
+from regiondag.tuning.gp.training_set import EACH, compare, tell
+from regiondag.tuning.propose import propose, rank_trials
+from regiondag.tuning.sharing import Neighbour, Observation, Shared, index_in_sequence
 
 SPACE = (
     Real("learning_rate", 1e-4, 1e-1, log=True),
@@ -160,7 +160,9 @@ def data(objective, count, start, noise=0.0):
     chance = np.random.default_rng(start).standard_normal(count)
     targets = math.sqrt(1 - noise) * targets / targets.std() + math.sqrt(noise) * chance
     rows = encoding.coordinates(o.point for o in history)
-    return Data(encoding.features(rows) * encoding.weights, (targets - targets.mean()) / targets.std(), encoding.groups)
+    return Observed(
+        encoding.features(rows) * encoding.weights, (targets - targets.mean()) / targets.std(), encoding.groups
+    )
 
 
 def test_similarity_grows_with_what_is_known():
@@ -170,7 +172,7 @@ def test_similarity_grows_with_what_is_known():
     assert late[0] > 0.8 > 0.2 > late[1]
     assert abs(early[0] - early[1]) < late[0] - late[1]
     assert similarities(few, [], [], np.zeros(1)).shape == (0,)
-    nothing = Data(np.zeros((0, few.features.shape[1])), np.zeros(0), few.groups)
+    nothing = Observed(np.zeros((0, few.features.shape[1])), np.zeros(0), few.groups)
     unknown = similarities(nothing, [alike, alike], [False, True], noises([nothing, alike, alike]))
     assert 0.4 < unknown[0] < unknown[1] < 0.9
 
@@ -197,7 +199,7 @@ def test_regions_in_which_all_is_equal_learn_from_others_all_the_same():
         assert (similarities(others[0], [flat], [False], chance[:2]) > 0.4).all()
     history = [Observation(o.point, 0.0) for o in tried(loss, 24, 1000)]
     by_model = replace(search("model"), winner="model")
-    best = ranked(by_model, history, 1, Shared(0, neighbours(loss, loss)))[0]
+    best = rank_trials(by_model, history, 1, Shared(0, neighbours(loss, loss)))[0]
     assert loss(history[best].point) <= sorted(loss(o.point) for o in history)[3]
 
 
@@ -217,33 +219,33 @@ def test_a_neighbour_that_is_mostly_chance_comes_last():
 
 def test_the_winner_by_the_model_is_not_the_luckiest():
     history = tried(loss, 16, 1000)
-    order = ranked(search("model"), history, 1)
+    order = rank_trials(search("model"), history, 1)
     assert order == sorted(range(16), key=lambda number: history[number].loss)
     worst = order[-1]
     history[worst] = replace(history[worst], loss=-0.01)  # luck: better than any point can be
     history[order[1]] = replace(history[order[1]], loss=None)
-    assert ranked(search("model"), history, 1)[0] == worst
+    assert rank_trials(search("model"), history, 1)[0] == worst
     by_model = replace(search("model"), winner="model")
-    found = ranked(by_model, history, 1, Shared(0, neighbours(loss, loss)))
+    found = rank_trials(by_model, history, 1, Shared(0, neighbours(loss, loss)))
     assert found[0] == order[0] != worst
     assert order[1] not in found and len(found) == 15
-    assert ranked(by_model, history, 1, Shared(0, neighbours(loss, loss))) == found
+    assert rank_trials(by_model, history, 1, Shared(0, neighbours(loss, loss))) == found
 
 
 @pytest.mark.parametrize("winner", ["observed", "model"])
 def test_a_winner_of_few_or_failed_trials(winner):
     by = replace(search("model"), winner=winner)
-    assert ranked(by, [], 1) == []
+    assert rank_trials(by, [], 1) == []
     failed = [Observation(o.point, loss) for o, loss in zip(tried(loss, 3), (None, math.nan, math.inf), strict=True)]
-    assert ranked(by, failed, 1, Shared(0, neighbours(loss))) == []
+    assert rank_trials(by, failed, 1, Shared(0, neighbours(loss))) == []
     [one] = tried(loss, 1)
-    assert ranked(by, [one], 1) == [0]
-    assert ranked(by, [*failed, one], 1) == [3]
+    assert rank_trials(by, [one], 1) == [0]
+    assert rank_trials(by, [*failed, one], 1) == [3]
 
 
 def test_the_model_of_several_sources_is_the_textbooks():
     own, other = data(loss, 6, 0), data(loss, 5, 50)
-    both = Data(
+    both = Observed(
         np.concatenate([own.features, other.features]),
         np.concatenate([own.targets, other.targets]),
         own.groups,
@@ -266,11 +268,11 @@ def test_the_model_of_several_sources_is_the_textbooks():
     covariance += np.diag(np.repeat([3.0, 9.0], [6, 5]) * math.exp(-4) + 1e-8)
     there = own.features[:3] * 0.9 + 0.05
     cross = kernel(there, both.features) * np.repeat([1.0, 0.7 * 0.5], [6, 5])
-    means, deviations = Process(both, theta).predict(there)
+    means, deviations = GaussianProcess(both, theta).predict(there)
     assert means[0] == pytest.approx(cross @ np.linalg.solve(covariance, both.targets))
     rest = math.exp(0.2) - np.einsum("ij,ji->i", cross, np.linalg.solve(covariance, cross.T))
     assert deviations[0] == pytest.approx(np.sqrt(rest))
-    believed = Process(both, theta)
+    believed = GaussianProcess(both, theta)
     believed.believe(there[:1])
     seen = rest[0] + 3.0 * math.exp(-4) + 1e-8  # a believed point has the noise of the region's own
     assert believed.predict(there[:1])[1][0] == pytest.approx(np.sqrt(rest[0] - rest[0] ** 2 / seen))
@@ -307,4 +309,4 @@ def test_points_of_a_space_are_legal_there_and_others_are_not(seed):
     assert not domain.has({**point, "hidden": 65}) and not domain.has({**point, "hidden": 32.0})
     assert not domain.has({**point, "optimizer": "other"}) and not domain.has({"hidden": 32})
     assert domain.has({**point, "optimizer": "adam"}) == ("momentum" not in point)
-    assert not legal(SPACE[3], 0.25) and legal(SPACE[3], 0.3) and not legal(SPACE[3], True)
+    assert not is_legal(SPACE[3], 0.25) and is_legal(SPACE[3], 0.3) and not is_legal(SPACE[3], True)

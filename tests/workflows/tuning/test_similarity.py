@@ -11,9 +11,9 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
-from workflows.tuning import similarity
-from workflows.tuning.gaussian import Data
-from workflows.tuning.similarity import GRID, NOISES, USUAL, USUAL_EARLIER, noises, similarities
+from regiondag.tuning.gp import similarity
+from regiondag.tuning.gp.process import Observed
+from regiondag.tuning.gp.similarity import GRID, NOISES, USUAL, USUAL_EARLIER, noises, similarities
 
 GROUPS = np.array([0, 1, 1])
 LENGTHS = (0.5, 1.0, 2.0)
@@ -25,7 +25,7 @@ def region(count, seed, slope=1.0, noise=0.0):
     targets = slope * np.sin(4 * features[:, 0]) + features[:, 1] * slope
     targets = math.sqrt(1 - noise) * (targets - targets.mean()) / targets.std()
     targets = targets + math.sqrt(noise) * random.standard_normal(count)
-    return Data(features, (targets - targets.mean()) / targets.std(), GROUPS)
+    return Observed(features, (targets - targets.mean()) / targets.std(), GROUPS)
 
 
 def flat(count, seed=0):

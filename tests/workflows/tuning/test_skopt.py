@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workflows.space import Choice, Integer, Real
-from workflows.study import Search
-from workflows.tuning import skopt_method
-from workflows.tuning.domain import domain_of
-from workflows.tuning.sharing import Observation
+from regiondag.study.model import Search
+from regiondag.study.space import Choice, Integer, Real
+from regiondag.tuning import skopt_method
+from regiondag.tuning.domain import domain_of
+from regiondag.tuning.sharing import Observation
 
 SPACE = (
     Real("x", 0.5, 2.0),

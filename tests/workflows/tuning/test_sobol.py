@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import qmc
 
-from workflows.tuning import sobol
-from workflows.tuning.sobol import BITS, DIMENSIONS, _columns, _scrambled, sobol_point
+from regiondag.tuning import sobol
+from regiondag.tuning.sobol import BITS, DIMENSIONS, _columns, _scrambled, sobol_point
 
 
 def plain(monkeypatch):

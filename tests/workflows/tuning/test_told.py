@@ -7,14 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from workflows.space import Choice, Real
-from workflows.study import Search
-from workflows.tuning import told
-from workflows.tuning.domain import domain_of
-from workflows.tuning.encoding import Encoding
-from workflows.tuning.gaussian import NOISE_CENTRE
-from workflows.tuning.sharing import Neighbour, Observation
-from workflows.tuning.told import compare, most_telling, tell, usable, warp
+from regiondag.study.model import Search
+from regiondag.study.space import Choice, Real
+from regiondag.tuning.domain import domain_of
+from regiondag.tuning.encoding import Encoding
+from regiondag.tuning.gp import training_set
+from regiondag.tuning.gp.process import NOISE_CENTRE
+from regiondag.tuning.gp.training_set import choose_most_telling, compare, select_usable, tell, warp
+from regiondag.tuning.sharing import Neighbour, Observation
 
 SPACE = (Real("x", 0.0, 1.0), Choice("kind", ("a", "b", "c")))
 DOMAIN = domain_of(Search("bayes", SPACE, (4,), share="model"))
@@ -32,8 +32,10 @@ def standard(values):
 
 def known(monkeypatch, alike, chance):
     """Say how alike the neighbours are, and how much of each region's targets is chance."""
-    monkeypatch.setattr(told, "noises", lambda regions: np.array(chance[: len(regions)]))
-    monkeypatch.setattr(told, "similarities", lambda own, others, earlier, chance: np.array(alike[: len(others)]))
+    monkeypatch.setattr(training_set, "noises", lambda regions: np.array(chance[: len(regions)]))
+    monkeypatch.setattr(
+        training_set, "similarities", lambda own, others, earlier, chance: np.array(alike[: len(others)])
+    )
 
 
 def test_losses_are_linear_below_the_median_and_logarithmic_above():
@@ -82,7 +84,7 @@ def test_of_a_long_history_the_latest_200_and_the_best_200_before_them_are_kept(
     random = np.random.default_rng(0)
     losses = random.permutation(count)
     history = [Observation({"x": n}, None if losses[n] % 5 == 0 else float(losses[n])) for n in range(count)]
-    kept = most_telling(history)
+    kept = choose_most_telling(history)
     if count <= 400:
         assert kept == history
         return
@@ -93,7 +95,7 @@ def test_of_a_long_history_the_latest_200_and_the_best_200_before_them_are_kept(
 
 def test_neighbours_are_usable_with_two_successes_in_this_space():
     other = [Observation({"depth": 3}, 0.1), Observation({"x": 2.0, "kind": "a"}, 0.1)]
-    found = usable(
+    found = select_usable(
         DOMAIN,
         [
             Neighbour("two", [*other, *tried(3, failed=(1,))], earlier=True),
@@ -136,8 +138,8 @@ def test_neighbours_are_ordered_by_how_their_values_correlate_with_the_regions(m
 
 def test_who_is_compared_with_whom(monkeypatch):
     asked = []
-    monkeypatch.setattr(told, "noises", lambda regions: asked.append(regions) or np.array([0.1, 0.2, 0.3]))
-    monkeypatch.setattr(told, "similarities", lambda *of: asked.append(of) or np.array([0.5, 0.6]))
+    monkeypatch.setattr(training_set, "noises", lambda regions: asked.append(regions) or np.array([0.1, 0.2, 0.3]))
+    monkeypatch.setattr(training_set, "similarities", lambda *of: asked.append(of) or np.array([0.5, 0.6]))
     neighbours = [Neighbour("a", tried(3, 0.2)), Neighbour("b", tried(4, 0.3), earlier=True)]
     compare(DOMAIN, tried(8), neighbours)
     regions, (own, others, earlier, chance) = asked

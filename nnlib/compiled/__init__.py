@@ -1,0 +1,1 @@
+"""Loops compiled by Numba, for what NumPy does in several passes or not at all."""

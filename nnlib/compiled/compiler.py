@@ -1,0 +1,83 @@
+"""How loops are compiled: the only module that imports Numba. Import it, and all of `loops`, only where Numba is."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pkgutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from numba import njit, types
+from numba.extending import overload
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+MODULES = ("compiler", "output", "replay", "rules", "sparse", "top")
+SUMS = frozenset({"contract", "reassoc", "nsz"})  # sums over SIMD lanes; NaN and infinity keep their meaning
+FUSED = frozenset({"contract"})  # a product and a sum may become one instruction; the order stays
+
+
+def compile_loop(function: Function) -> Function:
+    """Compile with every operation as written, in the order written, so that the bits are NumPy's."""
+    return _compile(function, frozenset())
+
+
+def compile_sums(function: Function) -> Function:
+    """Compile with sums in an order that suits SIMD: another one than written, the same each time."""
+    return _compile(function, SUMS)
+
+
+def overload_both(name: Callable[[Any], Any], single: Callable[[Any], Any], double: Callable[[Any], Any]) -> None:
+    """Let compiled loops call `name`, a function of one number: `single` for float32, `double` for float64."""
+
+    def choose(x: Any) -> Any:  # Numba wants the same names and annotations as in `single` and `double`
+        return single if x == types.float32 else double
+
+    overload(name, jit_options={"fastmath": set(FUSED)})(choose)
+
+
+def _compile(function: Function, flags: frozenset[str]) -> Function:
+    options = {"nogil": True, "error_model": "numpy", "fastmath": set(flags)}
+    function.__qualname__ += f"_{STAMP}"
+    try:
+        _give_file(function)
+        found = njit(function, cache=True, **options)
+    except (RuntimeError, OSError):  # there is no place where compiled code can be kept
+        found = njit(function, **options)
+    return cast(Function, found)
+
+
+def _sources() -> dict[str, bytes]:
+    names = [f"{name}.py" for name in MODULES]
+    return {name: pkgutil.get_data(__package__, name) or b"" for name in names}
+
+
+def _stamp() -> str:
+    """Return a digest of all loops, which is part of the names under which they are kept.
+
+    By itself Numba compiles a loop anew only when its own file changes, not when that of a loop it calls does.
+    """
+    return hashlib.sha256(b"".join(_sources().values())).hexdigest()[:12]
+
+
+STAMP = _stamp()
+
+
+def _give_file(function: Callable[..., Any]) -> None:
+    """Say of a loop from a zip, as jobs have it, that it comes from a copy: Numba keeps code beside files only.
+
+    Without this each job would spend its first ten seconds on compiling.
+    """
+    name = Path(function.__code__.co_filename)
+    if name.is_file():
+        return
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    copy = Path(caches) / "nnlib" / f"loops-{STAMP}" / name.name
+    if not copy.exists():
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        partial = copy.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(_sources()[name.name])
+        partial.replace(copy)
+    function.__code__ = function.__code__.replace(co_filename=str(copy))

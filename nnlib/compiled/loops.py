@@ -1,0 +1,49 @@
+"""Compiled loops for what NumPy does in several passes or not at all with SIMD. Import this only where Numba is.
+
+Each runs on one thread without the interpreter's lock, takes float32 and float64, needs row-contiguous arrays, and
+gives the same bits every time on one kind of processor. NumPy does the same where Numba is missing: see the twin that
+each loop, or its module, names.
+"""
+
+from nnlib.compiled.output import sigmoid_error, sigmoid_error_gated
+from nnlib.compiled.replay import (
+    replay_adadelta,
+    replay_adagrad,
+    replay_adam,
+    replay_adamw,
+    replay_momentum,
+    replay_nesterov,
+    replay_rmsprop,
+    replay_sgd,
+)
+from nnlib.compiled.rules import adadelta, adagrad, adam, adamw, momentum, nesterov, rmsprop, sgd
+from nnlib.compiled.sparse import gated_below, gated_gradient, gather, input_gradient, to_columns, transpose
+from nnlib.compiled.top import top
+
+__all__ = [
+    "adadelta",
+    "adagrad",
+    "adam",
+    "adamw",
+    "gated_below",
+    "gated_gradient",
+    "gather",
+    "input_gradient",
+    "momentum",
+    "nesterov",
+    "replay_adadelta",
+    "replay_adagrad",
+    "replay_adam",
+    "replay_adamw",
+    "replay_momentum",
+    "replay_nesterov",
+    "replay_rmsprop",
+    "replay_sgd",
+    "rmsprop",
+    "sgd",
+    "sigmoid_error",
+    "sigmoid_error_gated",
+    "to_columns",
+    "top",
+    "transpose",
+]

@@ -1,0 +1,180 @@
+"""The backward pass: the error of a batch and the gradient of its mean, handed over piece by piece.
+
+The gradient of an output layer's weights exists for one block of units at a time, that of a sparse input's weights
+only for the rows that the batch touches. Whoever takes the gradients may apply them at once: a weight is not read
+again after its gradient was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from nnlib.cpu import batch_norm
+from nnlib.cpu.forward import PIECE, Forward, Values
+from nnlib.cpu.output import blocked_error
+from nnlib.cpu.sink import Sink
+from nnlib.model.graph import Node
+from nnlib.ops import losses
+from nnlib.ops.activations import activation_gradient, derivative, dropout_derivative
+from nnlib.ops.targets import Targets
+from nnlib.spec.types import Activation, Edge, LayerKind
+from nnlib.util.threads import consume
+
+Floats = NDArray[Any]  # float32, in tests float64
+
+MEAN_FLOOR = 1e-6  # of the mean activation in the sparseness penalty, as in DSSTNE
+
+
+def loss(forward: Forward, values: Values, targets: Mapping[int, Targets]) -> float:
+    """Return the error of a batch, summed over its examples and output layers."""
+    total = 0.0
+    for node in forward.outputs:
+        if node.blocked:
+            total += blocked_error(forward, node, values, targets[node.number], None)[0]
+        else:
+            total += _whole(node, values, targets[node.number])[0]
+    return total
+
+
+def backward(forward: Forward, values: Values, targets: Mapping[int, Targets], sink: Sink) -> float:
+    """Return the error summed over the examples; give the gradient of its mean to `sink`, last layer first."""
+    deltas: dict[int, Floats] = {}
+    total = 0.0
+
+    def add(layer: int, delta: Floats) -> None:
+        deltas[layer] = delta if layer not in deltas else deltas[layer] + delta
+
+    for node in reversed(forward.nodes):
+        if node.layer.kind is LayerKind.INPUT:
+            continue
+        if node.blocked:
+            error, belows = blocked_error(forward, node, values, targets[node.number], sink)
+            total += error
+            for layer, below in belows.items():
+                add(layer, below)
+            continue
+        delta: Floats | None = deltas.pop(node.number, None)
+        if delta is not None:
+            delta = _through_layer(forward, node, values, delta)
+        if node.error is not None:
+            error, own = _whole(node, values, targets[node.number])
+            total += error
+            own /= len(own)
+            delta = own if delta is None else delta + own
+        if delta is None:
+            continue  # no output layer depends on it
+        delta = _normalized(forward, node, values, delta, sink)
+        for edge in node.edges:
+            part = _edge_gradient(forward, edge, values, delta, sink)
+            if part is not None:
+                add(edge.source, part)
+        for skip in node.skips:
+            if forward.network.spec.layers[skip].kind is not LayerKind.INPUT:
+                add(skip, delta.copy())
+    return total
+
+
+def _whole(node: Node, values: Values, targets: Targets) -> tuple[float, Floats]:
+    """Return the error of an output layer that is not blocked, summed, and delta = dLoss/dz (b, units)."""
+    assert node.error is not None
+    z = values.sums[node.number].copy()
+    by_share = node.error.softmax
+    normalizer = losses.softmax_normalizer([losses.softmax_part(z)]) if by_share else None
+    target = targets.block(0, node.units, by_share)
+    error = losses.block_error(
+        node.error, z, target, targets.weights, normalizer, targets.shares, values.keep.get(node.number)
+    )
+    return error, z
+
+
+def _through_layer(forward: Forward, node: Node, values: Values, delta: Floats) -> Floats:
+    """Turn dLoss/d(what the next layers see) into dLoss/d(sums after batch normalization)."""
+    layer, keep = node.layer, values.keep.get(node.number)
+    a = values.active(node.number)
+    unmasked = keep is not None and forward.network.spec.compat
+    if keep is not None and not unmasked:
+        delta *= dropout_derivative(layer, keep, delta.dtype)
+    rule = forward.network.spec.sparseness_of(layer)
+    if rule.beta:
+        seen = values.out[node.number] if unmasked else a
+        mean = np.clip(seen.mean(axis=0), MEAN_FLOOR, 1 - MEAN_FLOOR)
+        delta += (rule.beta / len(a)) * ((1 - rule.p) / (1 - mean) - rule.p / mean)
+    if unmasked:
+        return _unmasked(node, delta, values.out[node.number])
+    return activation_gradient(layer, delta, a, values.totals.get(node.number))
+
+
+def _unmasked(node: Node, delta: Floats, out: Floats) -> Floats:
+    """DSSTNE's backward pass of dropout, which knows only what the units gave after it."""
+    if node.layer.activation is Activation.TANH:
+        scale = 1 / (1 - node.layer.dropout)
+        delta *= scale * (1 - (out / scale) ** 2)
+        return delta
+    factor = derivative(node.layer, out)
+    return delta if factor is None else delta * factor
+
+
+def _normalized(forward: Forward, node: Node, values: Values, delta: Floats, sink: Sink) -> Floats:
+    """Apply the limit of delta's norm and go back through batch normalization."""
+    if node.layer.delta_norm:  # of each example's own delta, which is b times its part in the mean
+        norms = np.linalg.norm(delta, axis=1, keepdims=True) * len(delta)
+        delta *= np.minimum(1, node.layer.delta_norm / np.maximum(norms, np.finfo(delta.dtype).tiny))
+    if node.layer.batch_norm:
+        norm = forward.network.norms[node.number]
+        delta, scale_gradient, bias_gradient = batch_norm.backward(norm, values.normed[node.number], delta)
+        sink.norm(node.number, scale_gradient, bias_gradient)
+    return delta
+
+
+def _edge_gradient(forward: Forward, edge: Edge, values: Values, delta: Floats, sink: Sink) -> Floats | None:
+    """Give the gradient of an edge to `sink`; return dLoss/d(its source), None when that is an input."""
+    x, w = values.out[edge.source], forward.network.stores[edge.owner]
+    is_input = forward.network.spec.layers[edge.source].kind is LayerKind.INPUT
+    below = None if is_input else np.empty((len(delta), x.shape[1]), delta.dtype)
+    if sparse.issparse(x):
+        if edge.transposed:
+            sink.rows(edge.owner, 0, np.ascontiguousarray((x.T @ delta).T))
+        else:
+            touched = values.touched_by(edge.source)
+
+            def share(low: int) -> None:
+                rows, gradient = touched.gradient(delta, low)
+                sink.touched(edge.owner, 0, rows, gradient)
+
+            consume(forward.each(share, touched.shares))
+    elif edge.transposed:
+        below = None if is_input else delta @ w
+        sink.rows(edge.owner, 0, delta.T @ x)
+    else:
+
+        def piece(low: int) -> None:
+            high = low + PIECE
+            if below is not None:
+                np.matmul(delta, w[low:high].T, out=below[:, low:high])
+            sink.rows(edge.owner, low, x[:, low:high].T @ delta)
+
+        consume(forward.each(piece, range(0, x.shape[1], PIECE)))
+    sink.bias(edge.number, 0, delta.sum(axis=0))
+    return below
+
+
+def penalty(forward: Forward, values: Values) -> float:
+    """Return the sparseness penalty of a batch: beta times the Kullback-Leibler divergence of p from each unit's mean.
+
+    Not in the error that training reports, as in DSSTNE, but in its gradient.
+    """
+    total = 0.0
+    for node in forward.nodes:
+        rule = forward.network.spec.sparseness_of(node.layer)
+        if not rule.beta:
+            continue
+        a = values.active(node.number)
+        mean, p = np.clip(a.mean(axis=0), MEAN_FLOOR, 1 - MEAN_FLOOR), rule.p
+        parts = (p * np.log(p / mean) if p else 0.0) + ((1 - p) * np.log((1 - p) / (1 - mean)) if p < 1 else 0.0)
+        total += rule.beta * float(np.sum(parts))
+    return total

@@ -1,0 +1,31 @@
+"""The processors as a backend. Twin: gpu/compute.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nnlib.compiled import select
+from nnlib.contract import TrainSettings
+from nnlib.cpu.engine import CpuEngine
+from nnlib.cpu.evaluator import CpuEvaluator
+from nnlib.engines import Evaluator
+from nnlib.model.examples import Examples
+from nnlib.model.network import Network
+from nnlib.util.threads import Each, one_by_one
+
+
+class Cpu:
+    """The processors, of which `each` uses one or several; see `compute.Compute`."""
+
+    def __init__(self, each: Each = one_by_one) -> None:
+        self.name, self.each = select.NAME, each
+        self.versions: Mapping[str, str] = {}
+        self.device: Mapping[str, str] = {}
+
+    def engine(self, network: Network, examples: Examples, settings: TrainSettings) -> CpuEngine:
+        """See `compute.Compute`."""
+        return CpuEngine(network, examples, settings, self.each)
+
+    def evaluator(self, network: Network, split: bool = False) -> Evaluator:
+        """See `compute.Compute`."""
+        return CpuEvaluator(network, self.each, split)

@@ -1,0 +1,58 @@
+"""Asks a network on the processors of this machine. Twin: gpu/evaluator.py."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.cpu import backward
+from nnlib.cpu.forward import Forward
+from nnlib.data.blockwise import BATCH
+from nnlib.data.rows import Csr
+from nnlib.engines import Floats
+from nnlib.errors import DivergedError
+from nnlib.model.batches import batch_of, inputs_of
+from nnlib.model.examples import Examples
+from nnlib.model.network import Network
+from nnlib.ops.finite import require_finite
+from nnlib.ops.ranking import top
+from nnlib.util.threads import Each, one_by_one
+
+
+class CpuEvaluator:
+    """See `compute.Evaluator`."""
+
+    def __init__(self, network: Network, each: Each, split: bool = False) -> None:
+        self.network, self._each = network, each
+        self._forward = Forward(network, each if split else one_by_one)
+
+    def mean_loss(self, examples: Examples) -> float:
+        """See `compute.Evaluator`."""
+        return mean_loss(self.network, examples, self._each)
+
+    def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> tuple[NDArray[np.int64], Floats]:
+        """See `compute.Evaluator`."""
+        return top(self.sums(examples, output), k, owned)
+
+    def sums(self, examples: Examples, output: int) -> Floats:
+        """See `compute.Evaluator`."""
+        return self._forward.output_sums(inputs_of(self.network.spec, examples, self.network.dtype), output)
+
+    def values(self, examples: Examples, layer: int) -> Floats:
+        """See `compute.Evaluator`."""
+        with np.errstate(all="ignore"):
+            inputs = inputs_of(self.network.spec, examples, self.network.dtype)
+            return require_finite(self._forward.activations(inputs, layer))
+
+
+def mean_loss(network: Network, examples: Examples, each: Each = one_by_one) -> float:
+    """Return the error function averaged over the examples, without dropout and denoising."""
+    forward, total = Forward(network, each), 0.0
+    for low in range(0, examples.count, BATCH):
+        rows = np.arange(low, min(low + BATCH, examples.count))
+        batch = batch_of(network.spec, examples, rows, network.dtype)
+        with np.errstate(all="ignore"):
+            total += backward.loss(forward, forward.run(batch.inputs), batch.targets)
+    if not np.isfinite(total):
+        raise DivergedError(f"the validation loss is {total}; lower learning_rate")
+    return total / examples.count

@@ -1,0 +1,149 @@
+"""Applies an update rule to the parameters of a network, each piece as soon as its gradient is known.
+
+Rows of a sparse input's weights that a batch does not touch have a gradient of zero, which still moves them (momentum,
+l2). They cost nothing until they are read again: then the steps that they missed are replayed, with the same numbers
+in the same order, so that they end as if every step had been done at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.compiled.select import LOOPS
+from nnlib.cpu.updates import CompiledUpdates, NumpyUpdates, Rows, Slot, Updates
+from nnlib.model.network import Layout, Network, is_lazy, layout_of, live_layers, owners, units
+from nnlib.optim.hyper import Hyper, Rate
+from nnlib.optim.rules import RULES
+from nnlib.spec.types import Edge, NetworkSpec
+from nnlib.util.threads import Each, consume, one_by_one
+
+Floats = NDArray[Any]  # float32, in tests float64
+
+SHARE = 1024  # rows that one thread brings up to date
+
+
+class Optimizer:
+    """A sink of gradients (see `backward.Sink`) that applies them at once.
+
+    Call `begin` before each batch, `settle` before its forward pass, `finish` after its backward pass.
+    """
+
+    def __init__(self, network: Network, hyper: Hyper, rate: Rate, each: Each = one_by_one) -> None:
+        """Start with zero states; `rate` gives the learning rate of step 1, 2, ..."""
+        self.network, self.hyper = network, hyper
+        self.step = 0
+        self._rule, self._each = RULES[hyper.rule], each
+        spec = network.spec
+        shift = 1 if spec.compat else 0  # DSSTNE's Adam starts with t = 2
+        self._updates: Updates = (
+            CompiledUpdates(LOOPS, hyper, rate, shift) if LOOPS else NumpyUpdates(hyper, rate, shift)
+        )
+        self._weights = {n: self._slot(store, n in network.locked, hyper) for n, store in network.stores.items()}
+        self._biases = [
+            self._slot(bias[:, None], spec.edges[n].owner in network.locked) for n, bias in enumerate(network.biases)
+        ]
+        self._norms = {
+            n: (self._slot(norm.scale[:, None]), self._slot(norm.bias[:, None])) for n, norm in network.norms.items()
+        }
+        live = live_layers(spec)
+        for edge in owners(spec):
+            if is_lazy(spec, edge) and edge.target in live:
+                slot = self._weights[edge.number]
+                slot.last = np.zeros(len(slot.values), np.int64)
+
+    def _slot(self, values: Floats, locked: bool = False, hyper: Hyper | None = None) -> Slot:
+        states = tuple(np.zeros_like(values) for _ in range(self._rule.states))
+        return Slot(values, states, hyper.l2 if hyper else 0.0, hyper.l1 if hyper else 0.0, locked)
+
+    def arrays(self) -> Mapping[str, Floats]:
+        """Return the states by name, for a checkpoint; call `settle_all` before."""
+        found: dict[str, Floats] = {}
+        for owner, slot in self._weights.items():
+            found |= {f"weights{owner}_state{n}": state for n, state in enumerate(slot.states)}
+        for number, slot in enumerate(self._biases):
+            found |= {f"bias{number}_state{n}": state for n, state in enumerate(slot.states)}
+        for layer, pair in self._norms.items():
+            for name, slot in zip(("scale", "bias"), pair, strict=True):
+                found |= {f"norm{layer}_{name}_state{n}": state for n, state in enumerate(slot.states)}
+        return found
+
+    def resume(self, step: int) -> None:
+        """Go on after `step`; the states were filled by way of `arrays`."""
+        self.step = step
+        for slot in self._weights.values():
+            if slot.last is not None:
+                slot.last[:] = step
+
+    def begin(self) -> None:
+        """Start the next step."""
+        self.step += 1
+
+    def settle(self, owner: int, rows: Rows) -> None:
+        """Bring rows of a store, as far as their weights are concerned, to the step before this one."""
+        slot = self._weights[owner]
+        if slot.last is not None and not slot.locked and (self._rule.moves or slot.l2 or slot.l1):
+            self._replay(slot, rows, self.step - 1)
+
+    def settle_all(self) -> None:
+        """Bring all rows to this step; call it before parameters are read other than by a forward pass."""
+        for slot in self._weights.values():
+            if slot.last is not None and not slot.locked and (not self._rule.still or slot.l2 or slot.l1):
+                self._replay(slot, np.arange(len(slot.values)), self.step)
+
+    def rows(self, owner: int, low: int, gradient: Floats) -> None:
+        """Update the rows of a store from `low` with their dense gradient (rows, columns)."""
+        self._update(self._weights[owner], low, gradient)
+
+    def bias(self, edge: int, low: int, gradient: Floats) -> None:
+        """Update the biases from `low` with their gradient (n,)."""
+        self._update(self._biases[edge], low, gradient[:, None])
+
+    def norm(self, layer: int, scale: Floats, bias: Floats) -> None:
+        """Update a batch normalization."""
+        for slot, gradient in zip(self._norms[layer], (scale, bias), strict=True):
+            self._update(slot, 0, gradient[:, None])
+
+    def touched(self, owner: int, low: int, rows: Rows, gradient: Floats) -> None:
+        """Update the rows that have a gradient; the others are left for `settle`.
+
+        Only for weights that `network.is_lazy` names; those of other sparse inputs come whole, see `Gradients`.
+        """
+        slot = self._weights[owner]
+        if not slot.locked:
+            self._updates.replay(slot, low + rows, self.step, gradient)
+
+    def finish(self) -> None:
+        """End the step: apply the limits of WeightNorm, to weights that are not shared."""
+        spec = self.network.spec
+        shared = {edge.owner for edge in spec.edges if edge.owner != edge.number}
+        for edge in owners(spec):
+            limit = spec.layers[edge.target].weight_norm
+            if limit and edge.number not in shared and edge.number not in self.network.locked:
+                _limit(spec, edge, self.network.stores[edge.number], limit)
+
+    def _update(self, slot: Slot, low: int, gradient: Floats) -> None:
+        if not slot.locked:
+            self._updates.update(slot, low, gradient, self.step)
+
+    def _replay(self, slot: Slot, rows: Rows, step: int) -> None:
+        assert slot.last is not None
+        late = rows[slot.last[rows] < step]
+
+        def share(low: int) -> None:
+            self._updates.replay(slot, late[low : low + SHARE], step)
+
+        consume(self._each(share, range(0, len(late), SHARE)))
+
+
+def _limit(spec: NetworkSpec, edge: Edge, store: Floats, limit: float) -> None:
+    """Scale down, in place, the weights into each unit whose norm is above the limit."""
+    layout, below = layout_of(spec, edge), units(spec, edge.source)
+    axis = 1 if layout is Layout.BY_OUTPUT else 0
+    tables = np.split(store, len(store) // below) if layout is Layout.BLOCKED else [store]
+    for table in tables:
+        norms = np.linalg.norm(table, axis=axis, keepdims=True)
+        table *= np.minimum(1, limit / np.maximum(norms, np.finfo(table.dtype).tiny))

@@ -1,0 +1,56 @@
+"""Examples a block at a time, results in their order, so that neither of them has to fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.data.rows import Csr
+from nnlib.util.threads import Each, one_by_one
+
+Longs = NDArray[np.int64]
+Lookup = Callable[[Longs], Csr]  # numbers of examples -> a row for each: items to leave out, or values to multiply by
+Watch = Callable[[int], None]  # takes how many more examples are done
+T = TypeVar("T")
+
+BATCH = 256  # examples computed at a time,
+MOST_OUTPUTS = 1 << 24  # or fewer, so that a block of outputs has no more numbers than this
+WINDOW = 16  # blocks under way at a time
+
+
+def block_size(width: int) -> int:
+    """Return how many examples of so many outputs are computed at a time."""
+    return max(1, min(BATCH, MOST_OUTPUTS // width))
+
+
+def run_in_order(
+    function: Callable[[Longs], T], count: int, width: int, each: Each = one_by_one, watch: Watch | None = None
+) -> Iterator[T]:
+    """Yield function(numbers of examples) for blocks of `count` examples, some blocks at a time, in their order.
+
+    `watch` is called with how many examples each block has.
+    """
+    size = block_size(width)
+
+    def block(low: int) -> T:
+        return function(np.arange(low, min(low + size, count)))
+
+    starts = range(0, count, size)
+    for n in range(0, len(starts), WINDOW):
+        some = starts[n : n + WINDOW]
+        for low, found in zip(some, each(block, some), strict=True):
+            yield found
+            if watch is not None:
+                watch(min(size, count - low))
+
+
+def collect(found: Iterator[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """Return what the blocks gave by name, one after the other."""
+    parts: dict[str, list[NDArray[Any]]] = {}
+    for block in found:
+        for name, values in block.items():
+            parts.setdefault(name, []).append(values)
+    return {name: np.concatenate(values) for name, values in parts.items()}

@@ -1,0 +1,220 @@
+"""Data sets in memory or in files: rows with their names, weights and index; several files as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.data.rows import (
+    Csr,
+    Dense,
+    Floats,
+    Ints,
+    Joined,
+    Longs,
+    Offsets,
+    Rows,
+    first_not_finite,
+    from_rows,
+    offsets,
+    one_hot,
+    stack,
+)
+from nnlib.errors import DataError
+
+__all__ = [
+    "Csr",
+    "Data",
+    "DataSet",
+    "Dense",
+    "Floats",
+    "Ints",
+    "Longs",
+    "Offsets",
+    "Rows",
+    "as_data_set",
+    "from_rows",
+    "from_scipy",
+    "join",
+    "kind_of",
+    "offsets",
+    "one_hot",
+]
+
+MOST_UNITS = 2**31 - 1  # what an int32 unit number can count
+STORED_TYPES = ("uint8", "int8", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
+WIDENED = {"bool": "float32", "int16": "int32", "float16": "float32", "longdouble": "float64", "float128": "float64"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DataSet:
+    """One named data set; `features` are the names of its units, empty when the file has none.
+
+    Example i is row `index[i]` of `rows`, or row i without an index; examples of an indexed set share rows.
+    """
+
+    name: str
+    rows: Csr | Dense | Rows
+    features: tuple[str, ...] = ()
+    weights: Floats | None = None  # (examples,); None means ones
+    index: NDArray[np.int64] | Ints | None = None  # (examples,)
+    dimensions: tuple[int, ...] = ()  # width, height, length as in the file; () means (rows.width,)
+    ignore_zero: bool = False  # of a target only the stored entries count
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the rows are Csr."""
+        return self.rows.sparse
+
+    @property
+    def boolean(self) -> bool:
+        """Whether the rows are Csr of ones."""
+        return self.rows.boolean
+
+    @property
+    def examples(self) -> int:
+        """How many examples."""
+        return self.rows.examples if self.index is None else len(self.index)
+
+    @property
+    def width(self) -> int:
+        """How many units an example has."""
+        return self.rows.width
+
+    def take(self, examples: Longs) -> DataSet:
+        """Return the examples numbered `examples`, in that order, in memory and without an index."""
+        rows = examples if self.index is None else self.index[examples].astype(np.int64)
+        weights = None if self.weights is None else self.weights[examples]
+        return replace(self, rows=self.rows.take(rows), weights=weights, index=None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Data:
+    """The data sets of one file, or of several whose examples follow one another."""
+
+    sets: tuple[DataSet, ...]
+    samples: Sequence[str] = ()  # names of the examples
+    region: str = ""
+
+    def named(self, name: str, file: str) -> DataSet:
+        """Return the data set `name`; DataError when there is none."""
+        for data_set in self.sets:
+            if data_set.name == name:
+                return data_set
+        legal = ", ".join(data_set.name for data_set in self.sets)
+        raise DataError(f"{file}: no data set {name!r}, legal: {legal}; correct DataSet in the network")
+
+
+def from_scipy(matrix: Any) -> Csr:
+    """Return the Csr of a SciPy sparse matrix or array of any format; one whose values are all 1 becomes boolean."""
+    if matrix.ndim != 2:
+        raise DataError(f"a sparse array of {matrix.ndim} dimensions is not legal, legal: two, examples and units")
+    matrix = matrix.tocsr()
+    examples, width = matrix.shape
+    if not 1 <= width <= MOST_UNITS:
+        raise DataError(f"a sparse matrix of {width} columns is not legal, legal: 1 to {MOST_UNITS}")
+    indptr, indices = matrix.indptr.astype(np.int64), matrix.indices
+    if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < width:
+        raise DataError(f"a sparse matrix has column numbers outside 0 to {width - 1}; make it again")
+    if np.all(matrix.data == 1):
+        return Csr(indptr, indices.astype(np.int32), width)
+    rows = Csr(indptr, indices.astype(np.int32), width, _as_floats(matrix.data))
+    wrong = first_not_finite(rows)
+    if wrong is not None:
+        raise DataError(f"a sparse matrix of {examples} rows: row {wrong} has a value that is not a finite float32")
+    return rows
+
+
+def as_data_set(name: str, value: Any) -> DataSet:
+    """Return what a caller has as a data set: a SciPy sparse matrix, a two-dimensional NumPy array, or a DataSet."""
+    if isinstance(value, DataSet):
+        return replace(value, name=name)
+    if isinstance(value, Csr | Dense):
+        return DataSet(name, value)
+    try:
+        if hasattr(value, "tocsr"):
+            return DataSet(name, from_scipy(value))
+        return DataSet(name, _from_array(np.asarray(value)))
+    except DataError as error:
+        raise DataError(f"data set {name!r}: {error}") from None
+    except ValueError as error:  # NumPy's, of lists
+        raise DataError(f"data set {name!r}: rows of different lengths are not legal, legal: a full table") from error
+
+
+def join(parts: Sequence[tuple[str, Data]]) -> Data:
+    """Return the examples of several (file name, data) one after the other; DataError when they do not fit."""
+    (first_file, first), *others = parts
+    if not others:
+        return first
+    for file, data in others:
+        for wanted, seen in zip(first.sets, data.sets, strict=False):
+            _check_continues(first_file, wanted, file, seen)
+        if len(data.sets) != len(first.sets):
+            raise DataError(f"{file}: {len(data.sets)} data sets, {first_file} has {len(first.sets)}")
+    datas = [data for _, data in parts]
+    sets = tuple(_joined([data.sets[n] for data in datas]) for n in range(len(first.sets)))
+    named = all(data.samples for data in datas)
+    return Data(sets, tuple(s for data in datas for s in data.samples) if named else (), first.region)
+
+
+def kind_of(data_set: DataSet) -> str:
+    """Return what a data set is, in words, such as `sparse boolean`."""
+    if data_set.sparse:
+        return "sparse boolean" if data_set.boolean else "sparse analog"
+    return f"dense {data_set.rows.take(np.empty(0, np.int64)).values.dtype}"  # type: ignore[union-attr]
+
+
+def _check_continues(first_file: str, wanted: DataSet, file: str, seen: DataSet) -> None:
+    if (wanted.name, wanted.width, wanted.features) != (seen.name, seen.width, seen.features):
+        raise DataError(
+            f"{file}: data set {seen.name!r} of width {seen.width} does not continue {wanted.name!r} "
+            f"of width {wanted.width} in {first_file}; import both with one list of items"
+        )
+    wants, sees = (f"{kind_of(s)}, {_axes(s)}{', ignoring zeros' * s.ignore_zero}" for s in (wanted, seen))
+    if wants != sees:
+        raise DataError(
+            f"{file}: data set {seen.name!r} is {sees}, in {first_file} it is {wants}; make both files in one way"
+        )
+
+
+def _axes(data_set: DataSet) -> str:
+    return " x ".join(map(str, data_set.dimensions or (data_set.width,)))
+
+
+def _joined(sets: Sequence[DataSet]) -> DataSet:
+    rows = tuple(data_set.rows for data_set in sets)
+    loaded = [part for part in rows if isinstance(part, Csr | Dense)]
+    weights = index = None
+    if any(data_set.weights is not None for data_set in sets):
+        weights = np.concatenate([np.ones(s.examples, np.float32) if s.weights is None else s.weights for s in sets])
+    if any(data_set.index is not None for data_set in sets):
+        first = offsets(np.array([part.examples for part in rows]))
+        index = np.concatenate(
+            [(np.arange(s.examples) if s.index is None else s.index) + first[n] for n, s in enumerate(sets)]
+        )
+    together = stack(loaded) if len(loaded) == len(rows) else Joined(rows)
+    return replace(sets[0], rows=together, weights=weights, index=index)
+
+
+def _as_floats(values: NDArray[Any]) -> Floats:
+    with np.errstate(over="ignore"):  # what does not fit becomes infinite and is refused by name
+        return values.astype(np.float32)
+
+
+def _from_array(array: NDArray[Any]) -> Dense:
+    if array.ndim != 2:
+        raise DataError(f"an array of {array.ndim} dimensions is not legal, legal: two, examples and units")
+    if not 1 <= array.shape[1] <= MOST_UNITS:
+        raise DataError(f"an array of {array.shape[1]} columns is not legal, legal: 1 to {MOST_UNITS}")
+    name = WIDENED.get(array.dtype.name, array.dtype.name)
+    if name not in STORED_TYPES:
+        raise DataError(f"an array of type {array.dtype} is not legal, legal: {', '.join(STORED_TYPES)}")
+    rows = Dense(np.ascontiguousarray(array, dtype=name))
+    wrong = first_not_finite(rows)
+    if wrong is not None:
+        raise DataError(f"row {wrong} has a value that is not a finite float32")
+    return rows

@@ -1,0 +1,1 @@
+"""How good a network's recommendations are: metrics with intervals."""

@@ -1,0 +1,145 @@
+"""Ranking metrics, averaged over the examples that have at least one target, and plain popularity to compare with.
+
+Where inputs and targets are the same units, the items of an example's own input are not ranked, unless they are its
+targets (see `owned`); equal scores are ranked by item number. With h_i = 1 when the item at rank i is a target, and c
+targets: P@k = sum(h_i) / k, recall@k = sum(h_i) / c, NDCG@k = sum(h_i / log2(i + 1)) / sum(1 / log2(i + 1) for i up
+to min(c, k)), MAP@k = mean over the examples of sum(h_i P@i) / min(c, k), MRR@k = 1 / rank of the first target in the
+first k, else 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.cpu.forward import Forward
+from nnlib.data.blockwise import Lookup, Watch, collect, run_in_order
+from nnlib.data.rows import Csr
+from nnlib.errors import DataError
+from nnlib.model.batches import inputs_of, unique_targets
+from nnlib.model.examples import Examples
+from nnlib.model.network import Network
+from nnlib.ops.ranking import top
+from nnlib.util.threads import Each, one_by_one
+
+Floats = NDArray[Any]
+Longs = NDArray[np.int64]
+Scorer = Callable[[Examples], Floats]  # examples in memory -> scores (b, items), memory that may be overwritten
+Ranker = Callable[[Examples, int, Csr | None], NDArray[np.int64]]  # also k and what is owned -> items as `ranking.top`
+
+USUAL_KS = (5, 10, 20, 100)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedExamples:
+    """Examples to measure on: which output layer is ranked, and the input whose items are owned (None: none)."""
+
+    examples: Examples
+    output: int
+    owned: int | None
+
+    def wanted(self, rows: NDArray[np.int64]) -> Csr:
+        """Return the targets of some examples; DataError when they are not sparse."""
+        targets = self.examples.sets[self.output].take(rows).rows
+        if not isinstance(targets, Csr):
+            raise DataError(
+                f"{self.examples.file}: data set {self.examples.sets[self.output].name!r} is dense, ranking metrics "
+                "need sparse targets; legal metric: loss"
+            )
+        return unique_targets(targets)
+
+    def left_out(self, rows: Longs, excluded: Lookup | None) -> Csr | None:
+        """Return the items of some examples that have no rank."""
+        if excluded is not None:
+            return excluded(rows)
+        owned = self.examples.sets[self.owned].take(rows).rows if self.owned is not None else None
+        return owned if isinstance(owned, Csr) else None
+
+
+def measure(
+    rank: Ranker, part: RankedExamples, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one
+) -> dict[str, float]:
+    """Return p@k, recall@k, ndcg@k, map@k and mrr@k for every k; empty without any target."""
+    return {
+        name: float(values.mean()) for name, values in measure_examples(rank, part, ks, each).items() if values.size
+    }
+
+
+def rank_by(score: Scorer) -> Ranker:
+    """Return the ranker of a scorer."""
+    return lambda examples, k, owned: top(score(examples), k, owned)[0]
+
+
+def measure_examples(
+    rank: Ranker,
+    part: RankedExamples,
+    ks: Iterable[int] = USUAL_KS,
+    each: Each = one_by_one,
+    excluded: Lookup | None = None,
+    watch: Watch | None = None,
+) -> dict[str, NDArray[np.float64]]:
+    """Return every metric of every example that has a target, in the order of the examples.
+
+    What is owned has no rank, nor has what `excluded` gives for an example.
+    """
+    ks = sorted(set(ks))
+
+    def block(rows: Longs) -> dict[str, NDArray[np.float64]]:
+        wanted = part.wanted(rows)
+        some = np.diff(wanted.indptr) > 0
+        rows, wanted = rows[some], wanted.take(np.flatnonzero(some))
+        if not len(rows):
+            return {}
+        hits = hits_of(rank(part.examples.take(rows), ks[-1], part.left_out(rows, excluded)), wanted)
+        return dict(values_at(hits, np.diff(wanted.indptr), ks))
+
+    width = part.examples.sets[part.output].width
+    return collect(run_in_order(block, part.examples.count, width, each, watch))
+
+
+def network_scorer(network: Network, output: int | None = None) -> Scorer:
+    """Return the scorer of a network's output layer (its first); it raises DivergedError for a score not finite."""
+    forward = Forward(network)
+    layer = forward.outputs[0].number if output is None else output  # its sums rank as it does, without saturated ties
+    return lambda examples: forward.output_sums(inputs_of(network.spec, examples, network.dtype), layer)
+
+
+def popularity_scorer(targets: Csr) -> Scorer:
+    """Return the scorer that gives every example the same order: how often an item is in `targets`."""
+    counts = np.bincount(targets.indices, minlength=targets.width).astype(np.float32)
+    return lambda examples: np.tile(counts, (examples.count, 1))
+
+
+def hits_of(ranked: NDArray[np.int64], wanted: Csr) -> NDArray[np.bool_]:
+    """Return (b, k): whether the item at each rank is wanted; NO_ITEM is not."""
+    examples, items = len(ranked), wanted.width
+    legal = ranked >= 0
+    keys = np.arange(examples)[:, None] * items + ranked
+    targets = np.repeat(np.arange(examples), np.diff(wanted.indptr)) * items + wanted.indices
+    place = np.minimum(np.searchsorted(targets, keys), len(targets) - 1)
+    hits: NDArray[np.bool_] = (targets[place] == keys) & legal
+    return hits
+
+
+def values_at(
+    hits: NDArray[np.bool_], counts: NDArray[np.int64], ks: Sequence[int]
+) -> Iterable[tuple[str, NDArray[np.float64]]]:
+    """Yield every metric at every k, ascending, of examples with `counts` targets each; `hits` as `hits_of` has."""
+    gains = 1 / np.log2(np.arange(2, ks[-1] + 2))
+    ideal = np.cumsum(gains)
+    ranks = np.arange(1, hits.shape[1] + 1)
+    precision = np.cumsum(hits, axis=1) / ranks
+    for k in ks:
+        some = hits[:, :k]
+        found = some.sum(axis=1)
+        first = np.where(found > 0, some.argmax(axis=1) + 1, np.inf)
+        best = np.minimum(counts, k)
+        yield f"p@{k}", found / k
+        yield f"recall@{k}", found / counts
+        yield f"ndcg@{k}", (some @ gains[: some.shape[1]]) / ideal[best - 1]
+        yield f"map@{k}", (some * precision[:, :k]).sum(axis=1) / best
+        yield f"mrr@{k}", 1 / first

@@ -1,0 +1,99 @@
+"""What a GPU keeps of every layer: the room for its values, and its constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nnlib.gpu.runtime import Array, Runtime
+from nnlib.model.graph import Graph, Node
+from nnlib.ops.activations import ROWWISE, dropout_constants
+from nnlib.spec.types import Activation, ErrorFunction, LayerKind
+
+ALIGNMENT = 32  # floats: rows of outputs that only the loss reads start at multiples of 128 bytes
+ACTIVATIONS = tuple(Activation)  # as `enum Activation` in kernels/names.cuh
+ERRORS = tuple(ErrorFunction)  # as `enum ErrorFunction`
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """The memory of one layer for `most` examples (b) of its n units; None for what it does not need.
+
+    `z` holds the sums, then what becomes of them: the values of the units, or for an output layer that no other layer
+    reads the sums with their biases, and then the delta. `out` is what other layers see, `z` itself without dropout.
+    """
+
+    z: Array  # (b, n), for an output layer that no other one reads with rows that start at aligned places
+    out: Array  # (b, n)
+    sums: Array  # (b, n): of an output layer, z with its biases before the activation; `z` itself where nobody reads it
+    delta: Array | None = None  # (b, n), for training: dLoss/d(out), then dLoss/dz
+    rowwise: Array | None = None  # (b, n): values of a rowwise output layer under an error of single units
+    totals: Array | None = None  # (b,): see activations.rowwise_sum; the normalizer of a SoftMax
+    normal: Array | None = None  # (b, n): see batchnorm.Normed
+    inverse: Array | None = None  # (n,)
+    penalty: Array | None = None  # (n,): the gradient of the sparseness penalty
+    unit: Array | None = None  # the constants of kernels/names.cuh
+    read: bool = True  # by other layers
+
+    @property
+    def ld(self) -> int:
+        """How many floats lie between the rows of `sums`."""
+        return int(self.sums.strides[0]) // 4
+
+
+def room_of(runtime: Runtime, graph: Graph, node: Node, most: int, train: bool) -> Room | None:
+    """Return the memory of a layer, None for an input without dropout, which lies in the batch."""
+    shape, layer = (most, node.units), node.layer
+    unit = runtime.zeros(8)
+    runtime.upload(unit, unit_constants(node))
+    if layer.kind is LayerKind.INPUT:
+        if layer.sparse or not (train and layer.dropout):
+            return None
+        out = runtime.zeros(shape)
+        return Room(out, out, out, unit=unit)
+    is_output, rowwise = layer.kind is LayerKind.OUTPUT, layer.activation in ROWWISE
+    read = not is_output or is_read(graph, node)
+    plain = is_output and not (read or rowwise or node.skips)
+    z = runtime.zeros((most, _aligned(node.units)))[:, : node.units] if plain else runtime.zeros(shape)
+    needs_sums = is_output and read
+    return Room(
+        z,
+        out=runtime.zeros(shape) if train and layer.dropout and read else z,
+        sums=runtime.zeros(shape) if needs_sums else z,
+        delta=runtime.zeros(shape) if train and read else None,
+        rowwise=runtime.zeros(shape) if is_output and rowwise else None,
+        totals=runtime.zeros(most) if rowwise else None,
+        normal=runtime.zeros(shape) if layer.batch_norm and train else None,
+        inverse=runtime.zeros(node.units) if layer.batch_norm and train else None,
+        penalty=runtime.zeros(node.units) if train and graph.network.spec.sparseness_of(layer).beta else None,
+        unit=unit,
+        read=read,
+    )
+
+
+def is_read(graph: Graph, node: Node) -> bool:
+    """Whether other layers take what a layer gives."""
+    return any(
+        node.number in (*(edge.source for edge in other.edges), *other.skips) for other in graph.nodes if other != node
+    )
+
+
+def unit_constants(node: Node) -> Any:
+    """Return `enum Unit` of kernels/names.cuh."""
+    layer = node.layer
+    scale, shift, value = dropout_constants(layer)
+    return np.array([layer.slope, layer.alpha, layer.selu_lambda, scale, shift, value, layer.dropout, 0], np.float32)
+
+
+def error_constants(node: Node, examples: int) -> Any:
+    """Return `enum ErrorConstant` of kernels/names.cuh, for batches of so many examples."""
+    assert node.error is not None, "only output layers have an error"
+    margin, boost = node.error.margin, node.error.boost
+    numbers = [margin.one_target, margin.zero_target, margin.one_scale, margin.zero_scale, boost.one, boost.zero]
+    return np.array([*numbers, 1 / examples, 0], np.float32)
+
+
+def _aligned(count: int) -> int:
+    return -(-count // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,1 @@
+"""Purchases and DSSTNE's text files, made into data files."""

@@ -1,0 +1,103 @@
+"""ISO 8601 dates and times as microseconds since 1970, UTC: one by one, and whole columns of the usual forms."""
+
+from __future__ import annotations
+
+import datetime
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.data.rows import Ints, Longs
+from nnlib.importing.csv_blocks import Fields, NotPlainError
+from nnlib.importing.string_ids import Texts, Words
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+MICROSECOND = datetime.timedelta(microseconds=1)
+SECOND, DAY = 1_000_000, 86_400_000_000
+UNKNOWN = np.iinfo(np.int64).min
+# Where the digits of YYYY-MM-DD HH:MM:SS are in its three words of eight bytes, and what stands between.
+DIGITS = ((0, 1, 2, 3, 5, 6), (0, 1, 3, 4, 6, 7), (1, 2))
+BETWEEN = (((4, b"-"), (7, b"-")), ((2, b" T"), (5, b":")), ((0, b":"),))
+FORMS = (10, 16, 19)  # lengths of the usual forms: a date, with minutes, with seconds
+
+
+def microseconds(text: str) -> int:
+    """Return an ISO 8601 date or time as microseconds since 1970, without a zone taken for UTC; ValueError if none."""
+    moment = datetime.datetime.fromisoformat(text)
+    try:
+        return (moment.replace(tzinfo=moment.tzinfo or datetime.UTC).astimezone(datetime.UTC) - EPOCH) // MICROSECOND
+    except OverflowError as error:
+        raise ValueError(text) from error
+
+
+class Moments:
+    """The moments of a column, block by block."""
+
+    def __init__(self) -> None:
+        self._texts = Texts()  # those of other forms than the usual
+        self._known: Longs = np.zeros(0, dtype=np.int64)  # their microseconds, by number
+
+    def of(self, fields: Fields, column: int) -> Longs:
+        """Return the microseconds of each row; NotPlainError when one is not ISO 8601."""
+        words, starts, lengths = fields.words, fields.starts[column], fields.lengths[column]
+        if len(starts) and np.all(lengths == lengths[0]) and int(lengths[0]) in FORMS:
+            found, good = _usual(words, starts, int(lengths[0]))
+            if np.all(good):
+                return found
+        found = np.zeros(len(starts), dtype=np.int64)
+        other = np.ones(len(starts), dtype=np.bool_)
+        for length in FORMS:
+            rows = np.flatnonzero(lengths == length)
+            if len(rows):
+                found[rows], good = _usual(words, starts[rows], length)
+                other[rows] = ~good
+        rows = np.flatnonzero(other)
+        if len(rows):
+            found[rows] = self._others(words, starts[rows], lengths[rows])
+        return found
+
+    def _others(self, words: Words, starts: Longs, lengths: Longs) -> Longs:
+        numbers = self._texts.numbers(words, starts, lengths)
+        if self._texts.count > len(self._known):
+            more = np.full(2 * self._texts.count - len(self._known), UNKNOWN)
+            self._known = np.concatenate([self._known, more])
+        new = np.unique(numbers[self._known[numbers] == UNKNOWN])
+        try:
+            self._known[new] = [microseconds(text) for text in self._texts.texts(new)[0]]
+        except ValueError as error:
+            raise NotPlainError from error
+        return self._known[numbers]
+
+
+def _usual(words: Words, starts: Longs, length: int) -> tuple[Longs, NDArray[np.bool_]]:
+    """Return the moments of texts of one usual form, and which of them are."""
+    good = np.ones(len(starts), dtype=np.bool_)
+    digits: list[Ints] = []
+    for n, (places, between) in enumerate(zip(DIGITS, BETWEEN, strict=True)):
+        if length <= 8 * n:
+            break
+        letters = words[starts + 8 * n].astype("<u8", copy=False).view(np.uint8).reshape(-1, 8)
+        for place in places:
+            if 8 * n + place < length:
+                digit = letters[:, place] - np.uint8(ord("0"))  # what is no digit is beyond 9
+                good &= digit <= 9
+                digits.append(digit.astype(np.int32))
+        for place, legal in between:
+            if 8 * n + place < length:
+                good &= (letters[:, place] == legal[0]) | (letters[:, place] == legal[-1])
+    pairs = [10 * tens + ones for tens, ones in zip(digits[::2], digits[1::2], strict=True)]
+    century, year, month, day, hour, minute, second = pairs + [np.zeros_like(pairs[0])] * (7 - len(pairs))
+    first = _first_days()
+    at = (100 * century + year) * 12 + month - 1
+    good &= (month >= 1) & (month <= 12) & (at >= 12) & (day >= 1) & (hour < 24) & (minute < 60) & (second < 60)
+    at[~good] = 12
+    good &= day <= first[at + 1] - first[at]
+    days = first[at] + day - 1
+    return days * DAY + (hour * 3600 + minute * 60 + second).astype(np.int64) * SECOND, good
+
+
+@cache
+def _first_days() -> Longs:
+    """Return the day, since 1970, on which each month since the year 0 begins, up to the one after the year 9999."""
+    return np.arange("0000-01", "10000-02", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)

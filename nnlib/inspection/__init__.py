@@ -1,0 +1,1 @@
+"""What a file, a model or a training holds, for a person."""

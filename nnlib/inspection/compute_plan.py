@@ -1,0 +1,72 @@
+"""How every layer of a network is computed, in words: what decides whether a training is fast."""
+
+from __future__ import annotations
+
+from nnlib.data.sets import DataSet, kind_of
+from nnlib.model import network as net
+from nnlib.model.examples import Examples
+from nnlib.model.graph import Graph, Node
+from nnlib.model.network import Layout, Network
+from nnlib.spec.types import Edge, LayerKind
+
+LOOPS = {"numpy": "NumPy's loops", "numba": "compiled loops", "cupy": "kernels and cuBLAS on a GPU"}
+
+
+def describe_compute_plan(network: Network, examples: Examples, threads: int, backend: str) -> str:
+    """Return a line on the whole and one on each layer, in the order in which they are computed."""
+    spec = network.spec
+    how = "compat with DSSTNE, " if spec.compat else ""
+    where = f"backend {backend} ({LOOPS[backend]})"
+    first = f"{where}, {network.dtype}, {threads} threads, {how}{network.parameters} parameters"
+    graph = Graph(network)
+    return "\n".join([first, *(f"  {_line(graph, node, examples, backend != 'cupy')}" for node in graph.nodes)])
+
+
+def _line(graph: Graph, node: Node, examples: Examples, in_blocks: bool) -> str:
+    layer, data_set = node.layer, examples.sets.get(node.number)
+    title = f"{layer.kind} {layer.name}: {node.units} units"
+    if layer.kind is LayerKind.INPUT:
+        assert data_set is not None, "examples have all inputs"
+        return f"{title}, {layer.data_set!r} is {_kind(data_set)}; {_given(graph, node)}"
+    parts = [f"{title}, {layer.activation}"]
+    if layer.kind is LayerKind.OUTPUT:
+        parts[0] += f", {graph.network.spec.error}"
+    parts[0] += ", batch normalization" * layer.batch_norm + f", dropout {layer.dropout:g}" * bool(layer.dropout)
+    width = min(net.BLOCK, node.units)
+    parts.append(
+        f"in blocks of {width} units, never all at once" if node.blocked and in_blocks else "the whole layer at once"
+    )
+    if data_set is not None and layer.kind is LayerKind.OUTPUT:
+        dense = "never made dense" if data_set.sparse else "read as they are"
+        parts.append(f"targets {layer.data_set!r} are {_kind(data_set)}, {dense}")
+    parts += [_edge(graph, edge) for edge in node.edges]
+    if node.skips:
+        parts.append("plus what " + ", ".join(layer.skips) + " give")
+    return "; ".join(parts)
+
+
+def _given(graph: Graph, node: Node) -> str:
+    noise = graph.network.spec.denoising
+    if net.is_sparse_input(node.layer):
+        return "never made dense" + (f", denoising {noise:g}" if noise else "")
+    return "dense products" + (f", dropout {node.layer.dropout:g}" if node.layer.dropout else "")
+
+
+def _edge(graph: Graph, edge: Edge) -> str:
+    spec = graph.network.spec
+    source = spec.layers[edge.source]
+    shared = ""
+    if edge.owner != edge.number:
+        owner = spec.edges[edge.owner]
+        names = f"{spec.layers[owner.source].name} to {spec.layers[owner.target].name}"
+        shared = f", weights of {names}{' transposed' if edge.transposed else ''}"
+    if not net.is_sparse_input(source):
+        return f"from {source.name}: dense products{shared}"
+    tables = ", a table for each block" if graph.layouts[edge.number] is Layout.BLOCKED else ""
+    lazy = "and touched rows alone are updated" if net.is_lazy(spec, spec.edges[edge.owner]) else "all rows are updated"
+    return f"from {source.name}: sums of weight rows{tables}, {lazy}{shared}"
+
+
+def _kind(data_set: DataSet) -> str:
+    extra = ", weighted" * (data_set.weights is not None) + ", indexed" * (data_set.index is not None)
+    return kind_of(data_set) + extra + ", zeros ignored" * data_set.ignore_zero

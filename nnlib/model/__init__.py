@@ -1,0 +1,1 @@
+"""Networks with weights: layout, graph, batches, files, warm start."""

@@ -1,0 +1,301 @@
+"""What a model file says about a network beside its weights: a `NetworkSpec` as DSSTNE's attributes, and back.
+
+Attributes of the layer numbered i start with `layer<i>_`. Beyond the format: `nnlib_compat`, ignored by DSSTNE.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nnlib.errors import DataError
+from nnlib.spec.json_section import MOST, MOST_UNITS, is_plain
+from nnlib.spec.types import (
+    Activation,
+    Boost,
+    ErrorFunction,
+    Layer,
+    LayerKind,
+    LayerType,
+    LocalResponse,
+    Marginal,
+    NetworkSpec,
+    PoolingFunction,
+    Scheme,
+    Sparseness,
+    WeightInit,
+)
+
+T = TypeVar("T")
+
+FORMAT_VERSION = 0.9
+KINDS = {"FeedForward": 0, "AutoEncoder": 1}
+ERRORS = {
+    ErrorFunction.L1: 0,
+    ErrorFunction.L2: 1,
+    ErrorFunction.CROSS_ENTROPY: 2,
+    ErrorFunction.MARGINAL: 3,
+    ErrorFunction.DATA_MARGINAL: 4,
+    ErrorFunction.HINGE: 5,
+    ErrorFunction.L2_HINGE: 6,
+}
+LAYER_KINDS = {LayerKind.INPUT: 0, LayerKind.HIDDEN: 1, LayerKind.OUTPUT: 2}
+TYPES = {LayerType.FULLY_CONNECTED: 0, LayerType.CONVOLUTIONAL: 1, LayerType.POOLING: 2}
+FUNCTIONS = {
+    None: 0,
+    PoolingFunction.MAX: 1,
+    PoolingFunction.AVERAGE: 2,
+    PoolingFunction.LRN: 3,
+    PoolingFunction.MAXOUT: 4,
+    PoolingFunction.DOT_PRODUCT: 5,
+    PoolingFunction.COSINE: 6,
+}
+ACTIVATIONS = {
+    Activation.SIGMOID: 0,
+    Activation.TANH: 1,
+    Activation.RELU: 2,
+    Activation.LINEAR: 3,
+    Activation.SOFTPLUS: 5,
+    Activation.SOFTSIGN: 6,
+    Activation.SOFTMAX: 7,
+    Activation.RELU_MAX: 8,
+    Activation.LINEAR_MAX: 9,
+    Activation.ELU: 10,
+    Activation.LEAKY_RELU: 11,
+    Activation.SELU: 12,
+}
+SCHEMES = {
+    Scheme.XAVIER: 0,
+    Scheme.CAFFE_XAVIER: 1,
+    Scheme.GAUSSIAN: 2,
+    Scheme.UNIFORM: 3,
+    Scheme.UNIT_BALL: 4,
+    Scheme.CONSTANT: 5,
+    Scheme.SELU: 6,
+}
+SPARSE, DENOISING, BATCH_NORM = 1, 2, 4  # bits of layer<i>_attributes
+MOST_COUNT = 2**32 - 1  # of an unsigned attribute
+COMPAT = "nnlib_compat"
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """Typed access to the attributes of a model file, with errors that name the file and the attribute.
+
+    A getter without `default` takes the attribute as one that every model file has.
+    """
+
+    file: str
+    values: Mapping[str, Any]
+
+    def wrong(self, name: str, legal: str) -> DataError:
+        """Return the error for an attribute that is missing or not `legal`."""
+        if name not in self.values and "datasets" in self.values:
+            return DataError(f"{self.file}: is data, legal: a model, such as `nnlib train` writes")
+        if name not in self.values:
+            return DataError(f"{self.file}: attribute {name} is missing, legal: {legal}; copy or train the model again")
+        value = self.values[name]
+        seen = repr(value) if isinstance(value, str) else str(value)
+        seen = seen if len(seen) <= 60 else seen[:57] + "..."
+        return DataError(f"{self.file}: attribute {name}: {seen} is not legal, legal: {legal}")
+
+    def count(self, name: str, low: int = 0, high: int = MOST_COUNT, default: int | None = None) -> int:
+        """Return a whole number in [low, high]."""
+        value = np.asarray(self.values.get(name, default))
+        if value.ndim or value.dtype.kind not in "iu" or not low <= int(value) <= high:
+            raise self.wrong(name, f"a whole number from {low} to {high}")
+        return int(value)
+
+    def flag(self, name: str) -> bool:
+        """Return whether a number is not 0."""
+        return self.count(name) != 0
+
+    def real(
+        self, name: str, low: float = -MOST, high: float = MOST, closed: bool = True, default: float | None = None
+    ) -> float:
+        """Return a number in [low, high], or in [low, high) when not `closed`."""
+        value = np.asarray(self.values.get(name, default))
+        if value.ndim or value.dtype.kind not in "iuf":
+            raise self.wrong(name, "a number")
+        if not low <= float(value) <= high or (float(value) == high and not closed):
+            raise self.wrong(name, f"a number in [{low:g}, {high:g}{']' if closed else ')'}")
+        # 0.1 as a 32-bit float is 0.100000001490116 in 64 bits: its shortest spelling is what the network file had
+        return float(str(value))
+
+    def text(self, name: str) -> str:
+        """Return a string without control characters."""
+        value = self.values.get(name)
+        if not isinstance(value, str) or not is_plain(value):
+            raise self.wrong(name, "a string without control characters")
+        return value
+
+    def coded(self, name: str, codes: Mapping[T, int], default: int | None = None) -> T:
+        """Return what the number means in `codes`."""
+        value = self.count(name, default=default) if name in self.values or default is not None else None
+        for meaning, code in codes.items():
+            if code == value:
+                return meaning
+        raise self.wrong(name, ", ".join(f"{code} {meaning}" for meaning, code in codes.items()))
+
+
+def network_attributes(spec: NetworkSpec) -> dict[str, Any]:
+    """Return the attributes of the network and of all of its layers."""
+    values: dict[str, Any] = {
+        "version": np.float32(FORMAT_VERSION),
+        "name": spec.name,
+        "kind": np.uint32(KINDS[spec.kind]),
+        "errorFunction": np.uint32(ERRORS[spec.error]),
+        "maxout_k": np.int32(spec.maxout),
+        "decay": np.float32(spec.decay),
+        "LRN_k": np.float32(spec.local_response.k),
+        "LRN_n": np.int32(spec.local_response.n),
+        "LRN_alpha": np.float32(spec.local_response.alpha),
+        "LRN_beta": np.float32(spec.local_response.beta),
+        "bSparsenessPenalty": np.uint32(spec.sparseness.beta > 0),
+        "sparsenessPenalty_p": np.float32(spec.sparseness.p),
+        "sparsenessPenalty_beta": np.float32(spec.sparseness.beta),
+        "bDenoising": np.uint32(spec.denoising > 0),
+        "denoising_p": np.float32(spec.denoising),
+        "deltaBoost_one": np.float32(spec.boost.one),
+        "deltaBoost_zero": np.float32(spec.boost.zero),
+        "SMCE_oneScale": np.float32(spec.marginal.one_scale),
+        "SMCE_zeroScale": np.float32(spec.marginal.zero_scale),
+        "SMCE_oneTarget": np.float32(spec.marginal.one_target),
+        "SMCE_zeroTarget": np.float32(spec.marginal.zero_target),
+        "ShuffleIndices": np.uint32(spec.shuffle),
+        "layers": np.uint32(len(spec.layers)),
+        COMPAT: np.uint32(spec.compat),
+    }
+    for n, layer in enumerate(spec.layers):
+        denoised = layer.kind is LayerKind.INPUT and layer.sparse and spec.denoising > 0
+        bits = layer.sparse * SPARSE | denoised * DENOISING | layer.batch_norm * BATCH_NORM
+        own = {**_layer_attributes(layer), **_size_attributes(layer), "attributes": np.uint32(bits)}
+        values |= {f"layer{n}_{key}": value for key, value in own.items()}
+    return values
+
+
+def _layer_attributes(layer: Layer) -> dict[str, Any]:
+    return {
+        "name": layer.name,
+        "kind": np.uint32(LAYER_KINDS[layer.kind]),
+        "type": np.uint32(TYPES[layer.type]),
+        "poolingfunction": np.uint32(FUNCTIONS[layer.function]),
+        "dataSet": layer.data_set,
+        "pDropout": np.float32(layer.dropout),
+        "weightInit": np.uint32(SCHEMES[layer.init.scheme]),
+        "weightInitScale": np.float32(layer.init.scale),
+        "biasInit": np.float32(layer.init.bias),
+        "weightNorm": np.float32(layer.weight_norm),
+        "deltaNorm": np.float32(layer.delta_norm),
+        "activation": np.uint32(ACTIVATIONS[layer.activation]),
+        "sparsenessPenalty_p": np.float32(layer.sparseness.p),
+        "sparsenessPenalty_beta": np.float32(layer.sparseness.beta),
+        "RELUSlope": np.float32(layer.slope),
+        "ELUAlpha": np.float32(layer.alpha),
+        "SELULambda": np.float32(layer.selu_lambda),
+        "sources": np.uint32(len(layer.sources)),
+        **{f"source{i}": name for i, name in enumerate(layer.sources)},
+        "skips": np.uint32(len(layer.skips)),
+        **{f"skip{i}": name for i, name in enumerate(layer.skips)},
+    }
+
+
+def _size_attributes(layer: Layer) -> dict[str, Any]:
+    sizes = layer.dimensions or (layer.units or 1,)
+    kernel, stride = layer.kernel or (1,), layer.stride or (1,)
+    return {
+        **{f"N{axis}": np.uint32(size) for axis, size in zip("xyzw", (*sizes, 1, 1, 1), strict=False)},
+        "dimensions": np.uint32(len(sizes)),
+        **{f"kernel{axis}": np.uint32(size) for axis, size in zip("XYZ", (*kernel, 1, 1), strict=False)},
+        "kernelDimensions": np.uint32(len(kernel)),
+        **{f"kernelStride{axis}": np.uint32(size) for axis, size in zip("XYZ", (*stride, 1, 1), strict=False)},
+        **{f"kernelPadding{axis}": np.uint32(0) for axis in "XYZ"},
+    }
+
+
+def read_spec(attributes: Attributes) -> NetworkSpec:
+    """Return the network; its layers share no weights yet, as that is not said here."""
+    a = attributes
+    sparse, denoised = a.flag("bSparsenessPenalty"), a.flag("bDenoising")
+    beta, noise = a.real("sparsenessPenalty_beta", 0), a.real("denoising_p", 0, 1, closed=False)
+    layers = []
+    for n in range(a.count("layers", 1, MOST_UNITS)):  # a count that is too high ends at the first layer missing
+        layers.append(_layer(a, f"layer{n}_"))
+    return NetworkSpec(
+        layers=tuple(layers),
+        name=a.text("name"),
+        kind=a.coded("kind", KINDS),
+        error=a.coded("errorFunction", ERRORS),
+        marginal=Marginal(
+            one_target=a.real("SMCE_oneTarget", 0, 1),
+            zero_target=a.real("SMCE_zeroTarget", 0, 1),
+            one_scale=a.real("SMCE_oneScale", 0),
+            zero_scale=a.real("SMCE_zeroScale", 0),
+        ),
+        boost=Boost(one=a.real("deltaBoost_one", 0), zero=a.real("deltaBoost_zero", 0)),
+        sparseness=Sparseness(p=a.real("sparsenessPenalty_p", 0, 1), beta=beta if sparse else 0.0),
+        denoising=noise if denoised else 0.0,
+        shuffle=a.flag("ShuffleIndices"),
+        decay=a.real("decay", 0, default=0.0),
+        local_response=LocalResponse(
+            k=a.real("LRN_k"), n=a.count("LRN_n", 1), alpha=a.real("LRN_alpha"), beta=a.real("LRN_beta")
+        ),
+        maxout=a.count("maxout_k", 1),
+        compat=a.count(COMPAT, default=0) != 0,
+    )
+
+
+def _layer(a: Attributes, at: str) -> Layer:
+    kind, type_ = a.coded(f"{at}kind", LAYER_KINDS), a.coded(f"{at}type", TYPES)
+    shaped = kind is not LayerKind.INPUT and type_ is not LayerType.FULLY_CONNECTED  # others ignore their kernel
+    function = a.coded(f"{at}poolingfunction", FUNCTIONS, None if type_ is LayerType.POOLING else 0)
+    dimensions = _dimensions(a, at)
+    bits = a.count(f"{at}attributes")
+    return Layer(
+        name=a.text(f"{at}name"),
+        kind=kind,
+        units=math.prod(dimensions),
+        type=type_,
+        dimensions=dimensions,
+        data_set=a.text(f"{at}dataSet"),
+        sparse=bool(bits & SPARSE),
+        sources=tuple(a.text(f"{at}source{i}") for i in range(a.count(f"{at}sources"))),
+        skips=tuple(a.text(f"{at}skip{i}") for i in range(a.count(f"{at}skips"))),
+        activation=a.coded(f"{at}activation", ACTIVATIONS),
+        slope=a.real(f"{at}RELUSlope"),
+        alpha=a.real(f"{at}ELUAlpha"),
+        selu_lambda=a.real(f"{at}SELULambda"),
+        dropout=a.real(f"{at}pDropout", 0, 1, closed=False, default=0.0),
+        batch_norm=bool(bits & BATCH_NORM),
+        sparseness=Sparseness(
+            p=a.real(f"{at}sparsenessPenalty_p", 0, 1), beta=a.real(f"{at}sparsenessPenalty_beta", 0)
+        ),
+        weight_norm=a.real(f"{at}weightNorm", 0, default=0.0),
+        delta_norm=a.real(f"{at}deltaNorm", 0, default=0.0),
+        init=WeightInit(
+            scheme=a.coded(f"{at}weightInit", SCHEMES, SCHEMES[Scheme.XAVIER]),
+            scale=a.real(f"{at}weightInitScale", default=1.0),
+            bias=a.real(f"{at}biasInit", default=0.0),
+        ),
+        function=function,
+        kernel=_kernel(a, at, "kernel") if shaped else (),
+        stride=_kernel(a, at, "kernelStride") if shaped else (),
+    )
+
+
+def _dimensions(a: Attributes, at: str) -> tuple[int, ...]:
+    """Return N; axes beyond `dimensions` must have the size 1, so that the product is the number of units."""
+    count = a.count(f"{at}dimensions", 1, 4)
+    sizes = [a.count(f"{at}N{axis}", 1, MOST_UNITS if n < count else 1) for n, axis in enumerate("xyzw")]
+    if math.prod(sizes) > MOST_UNITS:
+        raise a.wrong(f"{at}Nx", f"sizes of up to {MOST_UNITS} units together")
+    return tuple(sizes[:count])
+
+
+def _kernel(a: Attributes, at: str, name: str) -> tuple[int, ...]:
+    count = a.count(f"{at}kernelDimensions", 1, 3)
+    return tuple(a.count(f"{at}{name}{axis}", 1, MOST_UNITS) for axis in "XYZ"[:count])

@@ -1,0 +1,1 @@
+"""The mathematics, without a device: activations, losses, targets, ranking."""

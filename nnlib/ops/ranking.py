@@ -1,0 +1,44 @@
+"""The k best items of every row of scores, in an order that is the same everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.compiled.select import LOOPS
+from nnlib.data.rows import Csr
+
+Floats = NDArray[Any]
+
+NO_ITEM = -1
+NOBODY = np.empty(0, np.int32)
+
+
+def top(scores: Floats, k: int, excluded: Csr | None = None) -> tuple[NDArray[np.int64], Floats]:
+    """Return items and scores, each (b, min(k, items)), best first, equal scores by item number.
+
+    A row's `excluded` items have no rank; where too few are left, the item is NO_ITEM and its score -inf. `scores`
+    (b, items), without NaN, may be overwritten at the excluded places.
+    """
+    examples, items = scores.shape
+    k = min(k, items)
+    if LOOPS is not None:
+        ranked, values = np.empty((examples, k), np.int64), np.empty((examples, k), scores.dtype)
+        starts = np.zeros(examples + 1, np.int64) if excluded is None else excluded.indptr
+        LOOPS.top(scores, starts, NOBODY if excluded is None else excluded.indices, k, ranked, values)
+        return ranked, values
+    if excluded is not None:
+        scores[np.repeat(np.arange(examples), np.diff(excluded.indptr)), excluded.indices] = -np.inf
+    # The k-th best score is found first; sorting is then for the few that reach it.
+    least = np.partition(scores, items - k, axis=1)[:, items - k]
+    found = np.empty((examples, k), np.int64)
+    for row, (line, bar) in enumerate(zip(scores, least, strict=True)):
+        some = np.flatnonzero(line >= bar)
+        if len(some) > k:  # of those at the bar, the first ones
+            above = some[line[some] > bar]
+            some = np.concatenate([above, some[line[some] == bar][: k - len(above)]])
+        found[row] = some[np.argsort(-line[some], kind="stable")]
+    best = np.take_along_axis(scores, found, axis=1)
+    return np.where(best > -np.inf, found, NO_ITEM), best

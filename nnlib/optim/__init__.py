@@ -1,0 +1,1 @@
+"""Update formulas, their hyperparameters, the learning rate's schedule."""

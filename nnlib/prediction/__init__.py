@@ -1,0 +1,1 @@
+"""The best items for each example, their scores, and files of both."""

@@ -1,0 +1,1 @@
+"""Epochs, validation, early stop, checkpoints."""

@@ -1,0 +1,213 @@
+"""The epoch loop: shuffle, denoise, batches, validation, early stopping; it can be left and resumed at any batch."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.contract import TrainSettings
+from nnlib.cpu.compute import Cpu
+from nnlib.engines import Backend, Evaluator
+from nnlib.epoch_log import Epoch
+from nnlib.errors import DataError, DivergedError
+from nnlib.model.batches import batches_of, epoch_order
+from nnlib.model.examples import Examples
+from nnlib.model.network import Network
+
+OnBatch = Callable[[int, int, int], None]  # (epoch, examples done in it, of how many)
+Rungs = Iterable[tuple[int, float]]  # (epoch, value)
+Validate = Callable[[Evaluator], float]  # measures a network on what was held out
+
+LOSS_BOUND = 10  # times the loss before training: a training this much worse than none has diverged
+FIRST_EXAMPLES = 1024  # on which that is measured
+ADVICE = "lower learning_rate, or set clip"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """A trained network: the parameters of its best epoch, or of its last one without validation."""
+
+    network: Network
+    epochs: int
+    best_epoch: int
+    pruned: bool = False  # a rung was not reached
+
+
+@dataclass(slots=True)
+class Position:
+    """How far a training has come: the epoch it is in, and the batches of it that are done."""
+
+    epoch: int = 1
+    batch: int = 0
+    step: int = 0
+    total: float = 0.0  # error of the epoch so far, summed over its examples
+    first: float = 0.0  # mean error before the first batch
+    best_value: float = math.inf  # of the metric, or of minus the metric when more is better
+    best_epoch: int = 0
+    seconds: float = 0.0  # of this epoch before the training was resumed
+
+
+class Keeper(Protocol):
+    """What saves a training on its way and ends it when it is told to."""
+
+    def restore(self, training: Training) -> None:
+        """Put a training where the last one was left, if there is one."""
+
+    def after_batch(self, training: Training) -> None:
+        """Save and raise EvictedError or CheckpointedError when it is time to; called after every batch."""
+
+
+class Training:
+    """A network on its way: what changes from batch to batch, and all that is needed to go on from there."""
+
+    def __init__(
+        self,
+        network: Network,
+        examples: Examples,
+        settings: TrainSettings,
+        validate: Validate | None = None,
+        minimize: bool = False,
+        compute: Backend | None = None,
+        rungs: Rungs = (),
+    ) -> None:
+        """Prepare a training of `network` in place; without `validate` all epochs are run and the last one counts.
+
+        `rungs` has what the metric must have reached after some epochs for the training to go on.
+        """
+        self.network, self.settings, self.position = network, settings, Position()
+        self.best: Network | None = None
+        self.pruned = False
+        self._rungs = dict(rungs)
+        self._examples, self._validate, self._minimize = examples, validate, minimize
+        self._batches = batches_of(examples.count, settings.batch)
+        self._engine = (compute or Cpu()).engine(network, examples, settings)
+        self._started = time.perf_counter()
+
+    def run(
+        self, report: Callable[[Epoch], None], keeper: Keeper | None = None, on_batch: OnBatch | None = None
+    ) -> Fit:
+        """Train to the end and return the best parameters. Raises DivergedError, and what `keeper` raises."""
+        if keeper is not None:
+            keeper.restore(self)
+        if not self.position.step:
+            self.position.first = self._first_loss()
+        position, settings = self.position, self.settings
+        while position.epoch <= settings.epochs and not self._stalled():
+            self._started = time.perf_counter()
+            with np.errstate(all="ignore"):  # infinities and NaN end as DivergedError
+                self._run_epoch(keeper, on_batch)
+            self._end_epoch(report)
+        network = self.best or self._engine.pull()
+        return Fit(network, position.epoch - 1, position.best_epoch or position.epoch - 1, self.pruned)
+
+    def _stalled(self) -> bool:
+        """Whether the metric has not become better for `stop_after` epochs, or not good enough for a rung."""
+        position, patience = self.position, self.settings.stop_after
+        return self.pruned or bool(self._validate and patience and position.epoch - 1 - position.best_epoch >= patience)
+
+    def _run_epoch(self, keeper: Keeper | None, on_batch: OnBatch | None) -> None:
+        position, engine = self.position, self._engine
+        order = epoch_order(self.settings.seed, position.epoch, self._examples.count, self.network.spec.shuffle)
+        places = self._batches[position.batch :]
+        engine.begin_epoch(position.total)
+        with closing(engine.batches(order[low:high] for low, high in places)) as batches:
+            for (_, high), batch in zip(places, batches, strict=True):
+                engine.run(batch)
+                position.step, position.batch = engine.step, position.batch + 1
+                self._check()
+                if on_batch is not None:
+                    on_batch(position.epoch, high, self._examples.count)
+                if keeper is not None:
+                    keeper.after_batch(self)
+        self._check(wait=True)
+        position.total = engine.total()
+
+    def _check(self, wait: bool = False) -> None:
+        """Raise DivergedError for the first step whose error is not finite, as far as that is known."""
+        failure, position = self._engine.failed(wait), self.position
+        if failure is not None:
+            position.batch -= position.step - failure.step
+            position.step = failure.step
+            raise DivergedError(f"{self._place()}: loss is {failure.error}{failure.where}; {ADVICE}")
+
+    def _first_loss(self) -> float:
+        """Return the mean error of the untrained network on examples from all over the data; 0 for no bound."""
+        some = np.linspace(0, self._examples.count - 1, min(FIRST_EXAMPLES, self._examples.count)).astype(np.int64)
+        try:
+            return self._engine.evaluator().mean_loss(self._examples.take(np.unique(some)))
+        except DivergedError:  # the first batch will say it better
+            return 0.0
+
+    def _end_epoch(self, report: Callable[[Epoch], None]) -> None:
+        position, engine = self.position, self._engine
+        engine.settle()
+        broken, loss = engine.broken(), position.total / self._examples.count
+        if broken:
+            raise DivergedError(f"{self._place()}: the last update failed{broken}; {ADVICE}")
+        if loss > LOSS_BOUND * position.first > 0:
+            raise DivergedError(f"{self._place()}: loss {loss:.6g}, the first was {position.first:.6g}; {ADVICE}")
+        value = self._validate(engine.evaluator()) if self._validate else None
+        seconds = position.seconds + time.perf_counter() - self._started
+        report(Epoch(position.epoch, loss, value, seconds, self._examples.count))
+        if value is not None:
+            better = value if self._minimize else -value
+            if better < position.best_value:
+                position.best_value, position.best_epoch, self.best = better, position.epoch, engine.pull().copy()
+            rung = self._rungs.get(position.epoch)
+            self.pruned = rung is not None and position.best_value > (rung if self._minimize else -rung)
+        position.epoch, position.batch, position.total, position.seconds = position.epoch + 1, 0, 0.0, 0.0
+
+    def _place(self) -> str:
+        return f"epoch {self.position.epoch}, batch {self.position.batch}, step {self.position.step}"
+
+    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, float]]:
+        """Return everything that a resumed training needs, as arrays and numbers."""
+        engine = self._engine
+        self._check(wait=True)
+        if self.position.batch:
+            self.position.total = engine.total()
+        engine.settle()
+        arrays = dict(engine.pull().arrays()) | dict(engine.states())
+        if self.best is not None:
+            arrays |= {f"best_{name}": array for name, array in self.best.arrays()}
+        seconds = self.position.seconds + time.perf_counter() - self._started
+        return arrays, asdict(replace(self.position, seconds=seconds))
+
+    def resume(self, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, float]) -> None:
+        """Go on from what `state` gave; DataError when it is of another network."""
+        own, states = dict(self.network.arrays()), dict(self._engine.states())
+        if int(numbers["best_epoch"]):
+            self.best = self.network.copy()
+            own |= {f"best_{name}": array for name, array in self.best.arrays()}
+        for name, array in (own | states).items():
+            if name not in arrays or arrays[name].size != array.size or arrays[name].dtype != array.dtype:
+                raise DataError(f"{name} does not fit the network")
+        for name, array in own.items():
+            array[...] = arrays[name].reshape(array.shape)
+        kinds = {name: type(value) for name, value in asdict(Position()).items()}
+        self.position = Position(**{name: kinds[name](numbers[name]) for name in kinds})
+        states = {name: arrays[name].reshape(array.shape) for name, array in states.items()}
+        self._engine.resume(self.position.step, states)
+
+
+def fit(
+    network: Network,
+    examples: Examples,
+    settings: TrainSettings,
+    report: Callable[[Epoch], None],
+    validate: Validate | None = None,
+    minimize: bool = False,
+    compute: Backend | None = None,
+    keeper: Keeper | None = None,
+    on_batch: OnBatch | None = None,
+    rungs: Rungs = (),
+) -> Fit:
+    """Train `network` in place and return its best parameters; see `Training`."""
+    return Training(network, examples, settings, validate, minimize, compute, rungs).run(report, keeper, on_batch)

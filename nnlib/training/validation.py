@@ -1,0 +1,149 @@
+"""The trial's objective, measured on the part that was held out, once for every epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nnlib.contract import Metric
+from nnlib.data.blockwise import run_in_order
+from nnlib.data.rows import Csr
+from nnlib.data.sets import DataSet
+from nnlib.engines import Evaluator
+from nnlib.errors import DataError, NnlibError
+from nnlib.evaluation import metrics
+from nnlib.evaluation.owned import find_excluded_input
+from nnlib.model.examples import Examples, examples_of
+from nnlib.spec.metric_names import canonical_metric, parse_metric
+from nnlib.spec.types import LayerKind, NetworkSpec
+from nnlib.util.threads import Each
+
+METRIC = "trial.json: metric.name"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DataPart:
+    """A part of a region's data, read from one file or several: the data sets by name."""
+
+    file: str
+    sets: Mapping[str, DataSet]
+    region: str
+
+    def examples(self, spec: NetworkSpec) -> Examples:
+        """Return the data sets of a network's layers."""
+        return examples_of(spec, self.sets, self.file)
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The trial's metric: its key in a result's metrics, its k, and which way is better."""
+
+    key: str
+    k: int | None
+    minimize: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Validator:
+    """Measures networks on the part that was held out, once for every epoch."""
+
+    goal: Objective
+    spec: NetworkSpec
+    part: DataPart
+    each: Each
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """The k of all ranking metrics in a result."""
+        return metrics.USUAL_KS if self.goal.k is None else (*metrics.USUAL_KS, self.goal.k)
+
+    @cached_property
+    def ranked(self) -> metrics.RankedExamples | None:
+        """What is ranked: the first output, if its targets are sparse, without what is owned (see `owned`)."""
+        examples = self.part.examples(self.spec)
+        output = self.spec.places[self.spec.layers_of(LayerKind.OUTPUT)[0].name]
+        targets = examples.sets[output]
+        if not targets.sparse:
+            return None
+        return metrics.RankedExamples(examples, output, find_excluded_input(self.spec, examples, output))
+
+    def value(self, evaluator: Evaluator) -> float:
+        """Return the trial's metric alone, for every epoch."""
+        if self.goal.k is None:
+            return self._loss(evaluator)
+        return self.ranking(evaluator, (self.goal.k,))[self.goal.key]
+
+    def everything(self, evaluator: Evaluator) -> dict[str, float]:
+        """Return all metrics of a result."""
+        return self.ranking(evaluator) | {"loss": self._loss(evaluator)}
+
+    def ranking(self, evaluator: Evaluator, ks: tuple[int, ...] | None = None) -> dict[str, float]:
+        """Return the ranking metrics of a result, those that need no probability of every target."""
+        ranked = self.ranked
+        if ranked is None:
+            return {}
+        output = ranked.output
+        return self._ranking(lambda examples, k, owned: evaluator.top(examples, output, k, owned)[0], ks or self.ks)
+
+    def popularity(self, learned: DataPart) -> dict[str, float]:
+        """Return the ranking metrics of the order by frequency in the targets of `learned`."""
+        ranked = self.ranked
+        if ranked is None:
+            return {}
+        targets = learned.examples(self.spec).sets[ranked.output]
+        rows = targets.take(np.arange(targets.examples)).rows
+        assert isinstance(rows, Csr), "the two parts are of one kind, which was checked"
+        return self._ranking(metrics.rank_by(metrics.popularity_scorer(rows.sets())), self.ks)
+
+    def _ranking(self, rank: metrics.Ranker, ks: tuple[int, ...]) -> dict[str, float]:
+        ranked = self.ranked
+        return metrics.measure(rank, ranked, ks, self.each) if ranked is not None else {}
+
+    def _loss(self, evaluator: Evaluator) -> float:
+        return evaluator.mean_loss(self.part.examples(self.spec))
+
+
+def objective_of(metric: Metric, where: str = METRIC) -> Objective:
+    """Return what a metric asks for; NnlibError, with `where` before it, when there is no such metric."""
+    try:
+        _, k = parse_metric(metric.name)
+        key = canonical_metric(metric.name)
+    except ValueError as error:
+        raise NnlibError(f"{where}: {error}") from error
+    return Objective(key, k, metric.minimize)
+
+
+def check_some(part: DataPart, spec: NetworkSpec) -> None:
+    """Raise DataError when a part has no example, or data sets of different numbers of them."""
+    if not part.examples(spec).count:
+        raise DataError(f"{part.file}: 0 examples are not legal, legal: 1 or more")
+
+
+def check_fit(spec: NetworkSpec, goal: Objective, learned: DataPart, held_out: DataPart, where: str = METRIC) -> None:
+    """Raise DataError when the two parts do not mean the same units, or the metric (of `where`) cannot be measured."""
+    for layer in (*spec.layers_of(LayerKind.INPUT), *spec.layers_of(LayerKind.OUTPUT)):
+        name = layer.data_set
+        if name not in held_out.sets:
+            raise DataError(f"{held_out.file}: no data set {name!r}, {learned.file} has one; legal: {[*held_out.sets]}")
+        one, other = learned.sets[name], held_out.sets[name]
+        if one.width != other.width:
+            raise DataError(
+                f"{held_out.file}: {name} of width {other.width}, {learned.file} has {one.width}; import both at once"
+            )
+        if one.features != other.features:
+            raise DataError(f"{held_out.file}: other names of units than {learned.file}; import both at once")
+        if one.sparse != other.sparse:
+            raise DataError(f"{held_out.file}: {name} is not of the kind that {learned.file} has; import both at once")
+    check_some(held_out, spec)
+    targets = held_out.sets[spec.layers_of(LayerKind.OUTPUT)[0].data_set]
+    if goal.k is not None and not targets.sparse:
+        raise NnlibError(f"{where}: {goal.key} needs sparse targets, {targets.name!r} is dense; legal: loss")
+    if targets.sparse and not _any_target(targets):
+        raise DataError(f"{held_out.file}: no example has a target, so nothing can be measured")
+
+
+def _any_target(targets: DataSet) -> bool:
+    return any(run_in_order(lambda rows: bool(targets.take(rows).rows.nonzeros), targets.examples, 1))  # type: ignore[union-attr]

@@ -1,0 +1,1 @@
+"""The job: trial.json in, result.json and exit code out."""

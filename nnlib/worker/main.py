@@ -1,0 +1,211 @@
+"""`nnlib train`: the worker's side of the contract. Whatever happens, result.json says how the job ended.
+
+Only the standard library is imported before the trial is read, so that a machine without NumPy or netCDF4 still
+reports that as its own fault (exit 75).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from nnlib import __version__
+from nnlib.contract import (
+    CHECKPOINT_FILE,
+    LOG_FILE,
+    MODEL_FILE,
+    RESULT_FILE,
+    ContractError,
+    Exit,
+    Result,
+    Role,
+    Status,
+    Trial,
+    result_from_json,
+    result_to_json,
+    sha256_of,
+    trial_from_json,
+    write_atomically,
+)
+from nnlib.epoch_log import read_epochs
+from nnlib.errors import CheckpointedError, EvictedError, MachineError, NnlibError
+from nnlib.spec.json_section import SpecError
+from nnlib.training.stop import Stop
+from nnlib.util.machine import code_digest, machine_facts
+from nnlib.util.process import select_heeded
+from nnlib.util.threads import take_over_blas
+
+SIMULATED = "NNLIB_SIMULATED_GPUS"  # set by pools that offer GPUs which are not there
+
+JOB_AD = "_CONDOR_JOB_AD"  # HTCondor sets it in the environment of its jobs
+
+STATUS = {
+    Exit.OK: Status.OK,
+    Exit.BUG: Status.MACHINE,
+    Exit.DIVERGED: Status.DIVERGED,
+    Exit.BAD_INPUT: Status.BAD_INPUT,
+    Exit.MACHINE: Status.MACHINE,
+    Exit.CHECKPOINTED: Status.EVICTED,
+    Exit.EVICTED: Status.EVICTED,
+}
+
+
+def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "auto") -> int:
+    """Run the job of `trial_file`, with all other files beside it; return the exit code.
+
+    After `checkpoint_every` seconds of training it is saved and left with exit code 85, to be started again. With
+    `device` gpu it is trained on a GPU or not at all, but for machines whose GPUs are simulated, which say so.
+
+    Raises NnlibError when there is no such folder, and OSError when not even result.json can be written.
+    """
+    started, folder = time.monotonic(), trial_file.parent
+    if not folder.is_dir():
+        raise NnlibError(f"{folder}: no such folder, legal: the folder of trial.json and its inputs")
+    if _finished(trial_file):
+        print("nnlib: an earlier start of this job was told to leave when its work was done: nothing is trained again",
+              file=sys.stderr)  # fmt: skip
+        return int(Exit.OK)
+    trial, result, code = None, None, Exit.OK
+    before = _evicted(folder / RESULT_FILE)
+    (folder / RESULT_FILE).write_bytes(b"")  # from now on an eviction has something to transfer
+    for name in (LOG_FILE, CHECKPOINT_FILE):
+        (folder / name).touch()
+    stop = Stop()
+    try:
+        with _stopped_by_signals(stop):
+            trial = trial_from_json(trial_file.read_text(encoding="utf-8"))
+            result = _run(trial, folder, stop, checkpoint_every, device)
+    except BaseException as error:  # a bug and Ctrl-C too must leave a result behind
+        code, reason = _judged(error)
+        epochs = len(read_epochs(folder / LOG_FILE))
+        result = Result(node=trial.node if trial else "", status=STATUS[code], reason=reason, epochs=epochs)
+        print(f"nnlib: {reason}", file=sys.stderr)
+    ours = {"python": platform.python_version(), "nnlib": __version__}
+    earlier = before.seconds if before and trial and before.node == trial.node else 0.0
+    result = replace(
+        result,
+        seconds=round(earlier + time.monotonic() - started, 3),
+        host=socket.gethostname(),
+        machine=machine_facts(),
+        seed=trial.train.seed if trial else None,
+        code=code_digest(),
+        versions={**result.versions, **ours},
+    )
+    write_atomically(folder / RESULT_FILE, result_to_json(result))
+    return int(code)
+
+
+def _run(trial: Trial, folder: Path, stop: Stop, checkpoint_every: float, device: str) -> Result:
+    if trial.role is Role.FINAL:
+        (folder / MODEL_FILE).write_bytes(b"")
+    _verify(trial.sha256, folder)
+    threads = take_over_blas()
+    try:
+        from nnlib.worker import job
+    except ImportError as error:
+        raise MachineError(f"{error}; install it on this machine") from error
+    if device == "gpu" and os.environ.get(SIMULATED):
+        print(
+            f"nnlib: this machine's GPUs are simulated ({SIMULATED} is set): training on its processors",
+            file=sys.stderr,
+        )
+        device = "cpu"
+    return job.run(trial, folder, threads, stop, checkpoint_every, device)
+
+
+def _verify(digests: Mapping[str, str], folder: Path) -> None:
+    """Raise MachineError when an input did not arrive as it was sent."""
+    for name, digest in sorted(digests.items()):
+        if not (folder / name).is_file():
+            raise MachineError(f"{name}: did not arrive on this machine")
+        seen = sha256_of(folder / name)
+        if seen != digest:
+            raise MachineError(f"{name}: sha256 is {seen[:12]}, the trial says {digest[:12]}: corrupt transfer")
+
+
+def _judged(error: BaseException) -> tuple[Exit, str]:
+    """Return the exit code of an error and a reason to print."""
+    if isinstance(error, EvictedError):
+        return Exit.EVICTED, "stopped by SIGTERM"
+    if isinstance(error, CheckpointedError):
+        return Exit.CHECKPOINTED, "checkpoint written, to be started again"
+    if isinstance(error, NnlibError):
+        return error.exit_code, str(error)
+    if isinstance(error, SpecError | ContractError):
+        return Exit.BAD_INPUT, str(error)
+    if isinstance(error, FileNotFoundError):
+        return Exit.BAD_INPUT, f"{error.filename}: no such file; every input must lie beside trial.json"
+    if isinstance(error, MemoryError):
+        return Exit.MACHINE, f"out of memory: {error}"
+    if isinstance(error, OSError):
+        return Exit.MACHINE, f"{error.filename or 'a file'}: {error.strerror or error}"
+    if isinstance(error, KeyboardInterrupt):
+        return Exit.EVICTED, "interrupted"
+    traceback.print_exception(error)
+    return Exit.BUG, f"a bug of nnlib: {type(error).__name__}: {error}"
+
+
+def _finished(trial_file: Path) -> bool:
+    """Return whether an earlier start of this very job of HTCondor's has done its work.
+
+    A job that is told to leave is started again elsewhere, whatever it ends with: also one that was measuring its last
+    network by then. Jobs of a new try find an empty result.json, and who calls nnlib by hand wants a training.
+    """
+    if JOB_AD not in os.environ:
+        return False
+    folder = trial_file.parent
+    try:
+        trial = trial_from_json(trial_file.read_text(encoding="utf-8"))
+        result = result_from_json((folder / RESULT_FILE).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ContractError):
+        return False
+    if result.status not in (Status.OK, Status.PRUNED) or (result.node, result.code) != (trial.node, code_digest()):
+        return False
+    model = folder / MODEL_FILE
+    return trial.role is not Role.FINAL or (model.exists() and sha256_of(model) == result.model)
+
+
+def _evicted(path: Path) -> Result | None:
+    """Return the result that this job left when it was stopped to be started again, here or on another machine."""
+    try:
+        result = result_from_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ContractError):
+        return None
+    return result if result.status is Status.EVICTED else None
+
+
+@contextmanager
+def _stopped_by_signals(stop: Stop) -> Iterator[None]:
+    """Note the first SIGTERM or SIGINT in `stop` while a training looks there, else raise; ignore later ones.
+
+    Both are ignored too while the result is written.
+    """
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, signal.SIG_IGN)
+        if stop.deferred:
+            stop.requested = True
+        elif number == signal.SIGINT:
+            raise KeyboardInterrupt
+        else:
+            raise EvictedError
+
+    for each in select_heeded((signal.SIGTERM, signal.SIGINT)):
+        signal.signal(each, handle)
+    try:
+        yield
+    finally:
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, signal.SIG_IGN)

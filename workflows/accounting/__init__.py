@@ -1,0 +1,1 @@
+"""Time, money, and requests of the right size."""

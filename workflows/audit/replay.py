@@ -1,0 +1,271 @@
+"""Train a trial of a run once more, here, from the run's own code and inputs. Nothing is written into the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnlib.contract import (
+    LOG_FILE,
+    MODEL_FILE,
+    RESULT_FILE,
+    TRIAL_FILE,
+    ContractError,
+    Exit,
+    Result,
+    Trial,
+    result_from_json,
+    sha256_of,
+    trial_from_json,
+)
+from nnlib.epoch_log import read_epochs
+from nnlib.util.os_errors import reason_of
+from nnlib.util.process import install_line
+from regiondag.audit.compare import Record, Replayed
+from regiondag.errors import PoolError, RegiondagError, UsageError
+from regiondag.pool.pool import Pool
+from regiondag.run.history import TrialOutcome
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName, RegionFolder, RunFolder
+
+ARCHIVE = re.compile(r"nnlib-[0-9a-f]{12}\.pyz")
+RECIPE_PYTHON = "/usr/local/libexec/regiondag/python"  # what provisioned machines and root folders have
+# What a Python has; a job's figures depend on these.
+PROBE = """
+import importlib.util as u, json, numpy, scipy, netCDF4
+gpu = False
+if u.find_spec("cupy"):
+    try:
+        import cupy
+        gpu = bool(cupy.is_available())
+    except Exception:
+        pass
+has = {"numpy": numpy.__version__, "scipy": scipy.__version__, "numba": bool(u.find_spec("numba")), "gpu": gpu}
+print(json.dumps(has))
+"""
+PROBE_SECONDS = 120
+COMPARED = frozenset({"ok", "pruned", "diverged", "bad_input"})  # how a trial may have ended
+STOPPING = 10.0  # seconds that a training gets to end after Ctrl-C
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A trial that has ended: what it was, what came of it, and with which code."""
+
+    folder: RegionFolder
+    node: NodeName
+    trial: Trial
+    record: Record
+    archive: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Python:
+    """A Python that can train, and what it has."""
+
+    pool: Pool | None  # inside whose root folder it is; None: here
+    program: str
+    has: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        """Return where it is, in words."""
+        return f"{self.program}, inside the pool {self.pool.name!r}" if self.pool else self.program
+
+    def command(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> list[str]:
+        """Return the call that runs Python with `argv` in `cwd`."""
+        whole = ["env", *(f"{name}={value}" for name, value in environment.items()), self.program, *argv]
+        return self.pool.command(whole, cwd) if self.pool else whole
+
+
+def find_case(run: RunFolder, slug: str, number: int | None, digests: Mapping[str, str]) -> Case:
+    """Read what is known of a trial; RegiondagError when there is nothing to compare with, or a file was changed."""
+    folder, node = run.region(slug), NodeName(slug, number)
+    settled = _settled(folder, node)
+    place = folder.trial(node)
+    try:
+        trial = trial_from_json((place / TRIAL_FILE).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ContractError) as error:
+        said = reason_of(error) if isinstance(error, OSError) else error
+        raise RegiondagError(
+            f"{place / TRIAL_FILE}: cannot be read, so nothing can be trained: {said}; `regiondag verify` lists all "
+            "changes"
+        ) from None
+    result, digest = _result(place / RESULT_FILE)
+    record = Record(settled, result, digest, _losses(place), _digest(place / MODEL_FILE))
+    archive = _archive(run, digests, result)
+    for name, wanted in trial.sha256.items():
+        _check_input(folder.path, name, wanted)
+    return Case(folder, node, trial, record, archive)
+
+
+def _settled(folder: RegionFolder, node: NodeName) -> TrialOutcome:
+    history = Journal(folder.journal).read()
+    settled = history.known(node.number)
+    if settled is None:
+        known = node.number is None or node.number in history.proposals
+        raise RegiondagError(
+            f"{node} has not ended: there is nothing to compare with; `regiondag status` says where the run stands"
+            if known
+            else f"{node} never ran, it was not even proposed; `regiondag study show` lists the trials that were"
+        )
+    if settled.status not in COMPARED:
+        raise RegiondagError(
+            f"{node} came to nothing that could be compared: {settled.status}, {settled.reason}. "
+            "`regiondag trial rerun` runs it again"
+        )
+    return settled
+
+
+def _archive(run: RunFolder, digests: Mapping[str, str], result: Result | None) -> Path:
+    """Return the code that trained the trial; RegiondagError when the run has it no longer."""
+    archives = {name: digest for name, digest in digests.items() if ARCHIVE.fullmatch(name)}
+    wanted = result.code if result else ""
+    fitting = [name for name, digest in archives.items() if wanted in ("", digest)]
+    if not fitting:
+        raise RegiondagError(
+            f"the trial was trained by code with the sha256 {wanted[:12]}, which the run does not have; "
+            f"it has {', '.join(archives) or 'none'}; restore it, or `regiondag trial rerun` trains it anew"
+        )
+    path = run.path / fitting[0]
+    _check_digest(path, archives[fitting[0]], "manifest.json")
+    return path
+
+
+def _check_input(folder: Path, name: str, wanted: str) -> None:
+    if Path(name).name != name:
+        raise RegiondagError(f"{TRIAL_FILE} names the input {name!r}, legal: a file of the region's folder")
+    _check_digest(folder / name, wanted, TRIAL_FILE)
+
+
+def _check_digest(path: Path, wanted: str, source: str) -> None:
+    seen = _digest(path)
+    if seen != wanted:
+        found = f"its sha256 is {seen[:12]}" if seen else "it is missing"
+        raise RegiondagError(f"{path}: {found}, {source} says {wanted[:12]}; `regiondag verify` lists all changes")
+
+
+# --- which Python ------------------------------------------------------------------------------------------
+
+
+def choose_python(record: Record, pool: Pool | None, near: Path) -> Python:
+    """Return the Python whose libraries are those of the trial, else the first that can train at all.
+
+    Looked for here, and inside the embedded pool, which sees the folder `near`.
+    """
+    places: list[tuple[Pool | None, str]] = [(None, sys.executable)]
+    places += [(None, RECIPE_PYTHON)] if Path(RECIPE_PYTHON).exists() else []
+    places += [(pool, RECIPE_PYTHON)] if pool and pool.kind == "embedded" else []
+    wanted = record.result.versions if record.result else {}
+    usable: list[Python] = []
+    for where, program in places:
+        found = _probe(where, program, near)
+        if found is None:
+            continue
+        if all(found.has[name] == wanted.get(name, found.has[name]) for name in ("numpy", "scipy")):
+            return found
+        usable.append(found)
+    if not usable:
+        raise RegiondagError(f"{sys.executable} has no NumPy, SciPy and netCDF4; to install them: {install_line()}")
+    return usable[0]
+
+
+def _probe(pool: Pool | None, program: str, near: Path) -> Python | None:
+    asked = Python(pool, program, {})
+    try:
+        argv = asked.command(["-c", PROBE], near, {})
+        done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PROBE_SECONDS)
+        return Python(pool, program, json.loads(done.stdout))
+    except (OSError, subprocess.SubprocessError, ValueError, PoolError):
+        return None
+
+
+# --- training ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def folder_for(case: Case, python: Python, out: Path | None) -> Iterator[Path]:
+    """Give an empty folder to train in: `out`, which stays, or a temporary one."""
+    run = case.folder.path.parents[1]
+    if out is None:
+        # The pool has a /tmp of its own; what it sees is where the run lies.
+        base = None if python.pool is None else run.parent
+        with tempfile.TemporaryDirectory(prefix=".replay-", dir=base) as name:
+            yield Path(name)
+        return
+    out = out.resolve()
+    if out.is_relative_to(run):
+        raise UsageError(f"--out {out} lies in the run directory, which stays as it is; choose another folder")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"--out {out} exists and is not an empty folder; choose another one")
+    out.mkdir(parents=True, exist_ok=True)
+    yield out
+
+
+def train_again(case: Case, python: Python, place: Path) -> Replayed:
+    """Train in `place`; RegiondagError when this machine could not. What the training prints goes to stderr."""
+    trial_file = case.folder.trial(case.node) / TRIAL_FILE
+    shutil.copyfile(trial_file, place / TRIAL_FILE)
+    for name in case.trial.sha256:
+        (place / name).symlink_to(case.folder.path / name)
+    backend = case.record.result.backend if case.record.result else ""
+    device = "gpu" if backend == "cupy" and python.has["gpu"] else "cpu"
+    environment = {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))), "NNLIB_DEVICE": device}
+    environment["NNLIB_BACKEND"] = "numba" if backend == "numba" and python.has["numba"] else "numpy"
+    argv = [str(case.archive), "train", "--trial", TRIAL_FILE, "--device", device]
+    code = _run(python.command(argv, place, environment), place)
+    result, digest = _result(place / RESULT_FILE)
+    if code not in (Exit.OK, Exit.DIVERGED, Exit.BAD_INPUT) or result is None:
+        reason = result.reason if result else f"exit code {code} and no result"
+        raise RegiondagError(f"{case.node} could not be trained here with {python}: {reason}")
+    return Replayed(result, digest, _losses(place), _digest(place / MODEL_FILE))
+
+
+def _run(argv: Sequence[str], cwd: Path) -> int:
+    process = subprocess.Popen(argv, cwd=cwd, stdout=subprocess.DEVNULL)
+    try:
+        return process.wait()
+    except BaseException:  # Ctrl-C: the training is told to stop, too, and is not left behind
+        process.terminate()
+        try:
+            process.wait(STOPPING)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        raise
+
+
+def model_differences(case: Case, python: Python, place: Path) -> list[str]:
+    """Return in what two models differ, as `nnlib diff` of the run's own code says it."""
+    recorded = case.folder.trial(case.node) / MODEL_FILE
+    argv = python.command([str(case.archive), "diff", str(recorded), MODEL_FILE], place, {})
+    done = subprocess.run(argv, cwd=place, capture_output=True, text=True, check=False)
+    return (done.stdout or done.stderr).splitlines()
+
+
+# --- files -------------------------------------------------------------------------------------------------
+
+
+def _result(path: Path) -> tuple[Result | None, str]:
+    """Return a result, None for a file that is none, and the file's SHA-256."""
+    try:
+        return result_from_json(path.read_text(encoding="utf-8")), sha256_of(path)
+    except (OSError, UnicodeDecodeError, ContractError):
+        return None, _digest(path)
+
+
+def _digest(path: Path) -> str:
+    return sha256_of(path) if path.is_file() and path.stat().st_size else ""
+
+
+def _losses(place: Path) -> tuple[float, ...]:
+    return tuple(epoch.loss for epoch in read_epochs(place / LOG_FILE))

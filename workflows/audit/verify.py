@@ -1,0 +1,258 @@
+"""Check a run directory against every digest and figure that it has of itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from nnlib.contract import (
+    CHECKPOINT_FILE,
+    MODEL_FILE,
+    RESULT_FILE,
+    TRIAL_FILE,
+    ContractError,
+    Result,
+    Trial,
+    result_from_json,
+    sha256_of,
+    trial_from_json,
+)
+from regiondag.errors import RegiondagError
+from regiondag.run import region_spec
+from regiondag.run.history import OPEN, History, TrialOutcome
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName, RegionFolder, RunFolder
+from regiondag.run.manifest import read_manifest
+from regiondag.run.region_spec import RegionSpec, read_spec
+
+Progress = Callable[[int, int], None]  # regions read, then files; and how many there are
+CheckpointReader = Callable[[Path], None]  # raises ValueError for one that is damaged
+
+RESTORE = "restore it from a copy"
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Something that is not as it was: which file, what is wrong, what to do."""
+
+    path: str
+    seen: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A file and the SHA-256 that it must have, by whom."""
+
+    path: Path
+    sha256: str
+    source: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was looked at, and what was found wrong."""
+
+    files: int
+    outcomes: int
+    findings: tuple[Mismatch, ...]
+
+
+def verify(run: RunFolder, progress: Progress, check_checkpoint: CheckpointReader) -> Verified:
+    """Check all of a run; RegiondagError for a folder that is none."""
+    manifest = read_manifest(run)
+    found: list[Mismatch | Expected] = list(_manifest(run, manifest))
+    outcomes = 0
+    for done, slug in enumerate(manifest["regions"]):
+        progress(done, len(manifest["regions"]))
+        checks = _RegionCheck(run, run.region(slug), slug, manifest["sha256"])
+        found += checks.run()
+        outcomes += checks.outcomes
+    expected = [check for check in found if isinstance(check, Expected)]
+    findings = [check for check in found if isinstance(check, Mismatch)]
+    findings += _digests(run, expected, progress)
+    findings += _checkpoints(run, manifest["regions"], check_checkpoint)
+    return Verified(len({check.path for check in expected}), outcomes, tuple(findings))
+
+
+def _manifest(run: RunFolder, manifest: Mapping[str, Any]) -> Iterator[Mismatch | Expected]:
+    sources = manifest.get("sources", {})
+    for name, digest in manifest["sha256"].items():
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts:
+            yield Mismatch("manifest.json", f"names the file {name!r} outside of the run", f"{RESTORE} of the manifest")
+            continue
+        source = f"{RESTORE}, such as {sources[name]}," if name in sources else f"{RESTORE},"
+        advice = f"{source} or generate a new run; what was trained since it changed is in doubt"
+        yield Expected(run.path / path, digest, "manifest.json", advice)
+
+
+class _RegionCheck:
+    """Checks one region."""
+
+    def __init__(self, run: RunFolder, folder: RegionFolder, slug: str, digests: Mapping[str, str]) -> None:
+        self.run_folder, self.folder, self.slug, self.digests = run, folder, slug, digests
+        self.outcomes = 0
+
+    def run(self) -> list[Mismatch | Expected]:
+        """Return what is wrong, and the digests that are still to be compared."""
+        try:
+            spec = read_spec(self.folder.spec)
+            history = Journal(self.folder.journal).read()
+        except RegiondagError as error:
+            path, _, seen = str(error).removesuffix(region_spec.RESTORE).partition(": ")
+            advice = f"{RESTORE}; nothing else of the region can be checked without it"
+            return [Mismatch(self._inside(Path(path)), seen, advice)]
+        checks = [*self._spec(spec), *self._start(), *self._champion(history)]
+        ends = [*sorted(history.settled.items()), *([(None, history.final)] if history.final else [])]
+        for number, settled in ends:
+            self.outcomes += 1
+            checks += self._outcome(NodeName(self.slug, number), settled, spec, history)
+        return checks
+
+    def _spec(self, spec: RegionSpec) -> Iterator[Mismatch]:
+        for name, digest in spec.sha256.items():
+            inside = self._inside(self.folder.path / name)
+            if self.digests.get(inside, digest) != digest:
+                seen = f"says sha256 {digest[:12]} of {name}, manifest.json says {self.digests[inside][:12]}"
+                yield Mismatch(self._inside(self.folder.spec), seen, f"{RESTORE}; jobs would refuse their inputs")
+
+    def _start(self) -> Iterator[Mismatch | Expected]:
+        if self.folder.init_facts.exists():
+            yield from self._named_by(self.folder.init_facts, self.folder.init_model, "of the model it was copied from")
+
+    def _champion(self, history: History) -> Iterator[Mismatch | Expected]:
+        if (history.final and history.final.ok) or self.folder.champion_metrics.exists():
+            again = f"or make it again: regiondag trial rerun {self.run_folder.path} {self.slug} final --force"
+            yield from self._named_by(self.folder.champion_metrics, self.folder.champion_model, again)
+
+    def _named_by(self, facts: Path, model: Path, advice: str) -> Iterator[Mismatch | Expected]:
+        """Yield the check of a model whose digest stands in a file beside it."""
+        try:
+            digest = str(json.loads(facts.read_text(encoding="utf-8"))["sha256"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            said = error.strerror if isinstance(error, OSError) else f"damaged, or without sha256 ({error})"
+            yield Mismatch(self._inside(facts), f"cannot be read: {said}", f"{RESTORE}, {advice}")
+            return
+        yield Expected(model, digest, self._inside(facts), f"{RESTORE}, {advice}")
+
+    def _outcome(
+        self, node: NodeName, settled: TrialOutcome, spec: RegionSpec, history: History
+    ) -> Iterator[Mismatch | Expected]:
+        if settled.status in OPEN:
+            return  # the files may be those of a later try
+        place = self.folder.trial(node)
+        again = f"{RESTORE}, or train it again: regiondag trial rerun {self.run_folder.path} {self.slug} "
+        again += f"{'final' if node.number is None else node.number} --force"
+        trial = self._read(place / TRIAL_FILE, trial_from_json)
+        result = self._read(place / RESULT_FILE, result_from_json)
+        for name, read in ((TRIAL_FILE, trial), (RESULT_FILE, result)):
+            if isinstance(read, str):
+                yield Mismatch(self._inside(place / name), read, again)
+        if isinstance(trial, Trial):
+            yield from (
+                Mismatch(self._inside(place / TRIAL_FILE), seen, again) for seen in _other(trial, spec, history)
+            )
+        if isinstance(result, Result):
+            for seen in _contradictions(result, settled, node):
+                yield Mismatch(self._inside(place / RESULT_FILE), seen, again)
+            if result.model:
+                yield Expected(place / MODEL_FILE, result.model, self._inside(place / RESULT_FILE), again)
+            if settled.result:
+                yield Expected(place / RESULT_FILE, settled.result, self._inside(self.folder.journal), again)
+
+    def _read(self, path: Path, parse: Callable[[str], Trial] | Callable[[str], Result]) -> Trial | Result | str:
+        try:
+            return parse(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return "is missing, though the journal says how the trial ended"
+        except OSError as error:
+            return f"cannot be read: {error.strerror}"
+        except (UnicodeDecodeError, ContractError) as error:
+            return f"cannot be read: {error}"
+
+    def _inside(self, path: Path) -> str:
+        return _name(self.run_folder, path)
+
+
+def _contradictions(result: Result, settled: TrialOutcome, node: NodeName) -> Iterator[str]:
+    """Yield in what a result is not what was settled; a diverged trial has no figures."""
+    if result.node != str(node):
+        yield f"is of the node {result.node!r}"
+    for name in ("status", "value", "metrics", "curve", "best_epoch"):
+        said, seen = getattr(settled, name), getattr(result, name)
+        if seen != said and (name in ("status", "value") or said):
+            yield f"says {name} {_brief(seen)}, the journal says {_brief(said)}"
+
+
+def _other(trial: Trial, spec: RegionSpec, history: History) -> Iterator[str]:
+    """Yield in what a trial is not what was proposed, or what the region's files are."""
+    for name, digest in trial.sha256.items():
+        if spec.sha256.get(name, digest) != digest:
+            yield f"wants sha256 {digest[:12]} of {name}, region.json says {spec.sha256[name][:12]}"
+    proposal = history.proposals.get(trial.number)
+    for name, value in (proposal.point if proposal else {}).items():
+        seen = trial.hyperparameters.get(name, getattr(trial.train, name, None))
+        if seen != value:
+            yield f"says {name} {_brief(seen)}, the journal proposed {_brief(value)}"
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else text[:99] + "…"
+
+
+def _digests(run: RunFolder, expected: Sequence[Expected], progress: Progress) -> Iterator[Mismatch]:
+    """Yield the files whose SHA-256 is another one; each is read once, several at a time."""
+    paths = list(dict.fromkeys(check.path for check in expected))
+    seen: dict[Path, str] = {}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        try:
+            for done, (path, digest) in enumerate(zip(paths, pool.map(_digest, paths), strict=True), start=1):
+                seen[path] = digest
+                progress(done, len(paths))
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    for check in expected:
+        found = seen[check.path]
+        if found != check.sha256:
+            text = f"has the sha256 {found[:12]}" if len(found) == 64 else found
+            yield Mismatch(_name(run, check.path), f"{text}, {check.source} says {check.sha256[:12]}", check.advice)
+
+
+def _digest(path: Path) -> str:
+    """Return a file's SHA-256, or in words why there is none."""
+    try:
+        return sha256_of(path)
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+
+
+def _checkpoints(run: RunFolder, slugs: Mapping[str, str], check: CheckpointReader) -> Iterator[Mismatch]:
+    pattern = f"trials/*/**/{CHECKPOINT_FILE}"  # one that came back, or waits in the node's folder for its next job
+    for path in (path for slug in slugs for path in sorted(run.region(slug).path.glob(pattern))):
+        try:
+            if path.stat().st_size:  # an empty one is that of a training that has ended
+                check(path)
+        except FileNotFoundError:
+            continue  # PRE and POST of a study in progress have moved it
+        except OSError as error:
+            yield Mismatch(_name(run, path), f"cannot be read: {error.strerror}", "see to the disk, and look again")
+        except ValueError as error:
+            yield Mismatch(
+                _name(run, path), str(error), "remove it; the training begins anew, or goes on from the last"
+            )
+
+
+def _name(run: RunFolder, path: Path) -> str:
+    """Return a file's name in the run, or all of it for one that lies elsewhere."""
+    return str(path.relative_to(run.path)) if path.is_relative_to(run.path) else str(path)

@@ -1,0 +1,1 @@
+"""The boot test of an image: a worker's life in a virtual machine."""

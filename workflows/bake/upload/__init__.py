@@ -1,0 +1,1 @@
+"""An image becomes an AMI."""

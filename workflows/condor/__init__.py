@@ -1,0 +1,1 @@
+"""All that is spoken with HTCondor: quoting, templates, queries, matching, submitting."""

@@ -1,0 +1,46 @@
+"""ClassAds: copies, expressions, literals. The only module that imports classad2, and only when one is asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+ClassAd = Any  # classad2.ClassAd
+
+
+def copy_ad(ad: ClassAd) -> ClassAd:
+    """Return an ad of its own with the same attributes."""
+    import classad2
+
+    return classad2.ClassAd(repr(ad))
+
+
+def parse_expression(text: str) -> Any:
+    """Return a classad2.ExprTree."""
+    import classad2
+
+    return classad2.ExprTree(text)
+
+
+def quote_string(text: str) -> str:
+    """Return a text as a literal of an expression."""
+    import classad2
+
+    return str(classad2.quote(text))
+
+
+def parse_ad(text: str) -> ClassAd | None:
+    """Parse the first job's ad from what `condor_submit -dry-run -` prints, if there is one."""
+    import classad2
+
+    assignments = [line for line in text.splitlines() if re.match(r"[A-Za-z_]\w*\s*=", line)]
+    ad = classad2.parseOne("\n".join(assignments), classad2.ParserType.Old) if assignments else {}
+    return ad if "Requirements" in ad else None
+
+
+def with_requirements(ad: ClassAd, clauses: Iterable[str]) -> ClassAd:
+    """Return a copy of a job's ad that requires these clauses alone."""
+    changed = copy_ad(ad)
+    changed["Requirements"] = parse_expression(" && ".join(f"({clause})" for clause in clauses) or "true")
+    return changed

@@ -1,0 +1,1 @@
+"""HTCondor's event logs, read into tries of jobs."""

@@ -1,0 +1,118 @@
+"""Take a requirements expression apart into the clauses that all must hold."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from regiondag.condor.classads import ClassAd, parse_expression
+
+
+def split_conjunction(expression: str) -> list[str]:
+    """Split a ClassAd expression at every `&&` that is not inside brackets or quotes; unwrap outer brackets.
+
+    >>> split_conjunction('((a =?= true) && (b == "x && y")) && (c || d && e)')
+    ['a =?= true', 'b == "x && y"', 'c || d && e']
+    """
+    expression = _unwrapped(expression.strip())
+    parts = _split(expression)
+    if len(parts) == 1:
+        return parts
+    return [clause for part in parts for clause in split_conjunction(part)]
+
+
+def _split(expression: str) -> list[str]:
+    parts, start = [], 0
+    for position in _outside(expression):
+        if expression.startswith("&&", position):
+            parts.append(expression[start:position].strip())
+            start = position + 2
+        elif expression.startswith("||", position) or (
+            expression[position] == "?" and expression[position - 1] != "="  # `=?=` is a comparison
+        ):
+            return [expression]  # && binds tighter: `a && b || c` and `a && b ? c : d` are no conjunctions
+    return [*parts, expression[start:].strip()]
+
+
+def _unwrapped(expression: str) -> str:
+    while expression.startswith("(") and expression.endswith(")"):
+        inner = expression[1:-1]
+        depth = 0
+        for position in _walk(inner):
+            depth += {"(": 1, ")": -1}.get(inner[position], 0)
+            if depth < 0:
+                return expression
+        expression = inner.strip()
+    return expression
+
+
+def _outside(expression: str) -> list[int]:
+    """Return the positions that lie outside of every bracket and quoted text."""
+    positions, depth = [], 0
+    for position in _walk(expression):
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(expression[position], 0)
+        if depth == 0:
+            positions.append(position)
+    return positions
+
+
+def _walk(expression: str) -> list[int]:
+    """Return the positions that lie outside of quoted text."""
+    positions, quote, skip = [], "", False
+    for position, character in enumerate(expression):
+        if skip:
+            skip = False
+        elif quote:
+            skip = character == "\\"
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        else:
+            positions.append(position)
+    return positions
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One part of a job's requirements, and how many slots meet it."""
+
+    text: str
+    met_by: int
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a job finds in a pool."""
+
+    slots: int
+    matching: tuple[str, ...]  # names of the slots where job and machine accept each other
+    clauses: tuple[Clause, ...]
+    refused_by_slot: tuple[str, ...]  # slots the job accepts, but whose own START expression says no
+
+
+def offers_gpus(slot: ClassAd) -> bool:
+    """Return whether a slot says HAS_GPU of itself."""
+    return "HAS_GPU" in slot and slot.eval("HAS_GPU") is True
+
+
+def match(job: ClassAd, slots: Sequence[ClassAd]) -> Match:
+    """Match one job against all slots, as the negotiator would, and count each clause by itself."""
+    accepted = [slot for slot in slots if _holds(job.lookup("Requirements"), job, slot)]
+    agreed = [job.symmetricMatch(slot) for slot in accepted]  # ads are compared by all that is in them: slowly
+    clauses = []
+    for text in split_conjunction(str(job.lookup("Requirements"))):
+        expression = parse_expression(text)
+        clauses.append(Clause(text, sum(_holds(expression, job, slot) for slot in slots)))
+    matching = itertools.compress(accepted, agreed)
+    refused = itertools.compress(accepted, (not agrees for agrees in agreed))
+    return Match(len(slots), _names(matching), tuple(clauses), _names(refused))
+
+
+def _holds(expression: Any, job: ClassAd, slot: ClassAd) -> bool:
+    return expression.eval(job, slot) is True
+
+
+def _names(slots: Iterable[ClassAd]) -> tuple[str, ...]:
+    return tuple(str(slot.get("Name", "?")) for slot in slots)

@@ -1,0 +1,100 @@
+"""Would this run work on this pool? Dry-run the submit files, read the DAGs with DAGMan, match every kind of job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regiondag.condor import classads, client, matching
+from regiondag.pool.pool import Pool
+from regiondag.run.layout import FINAL_SUBMIT, NETWORK_FILE, TRAIN_SUBMIT, RunFolder
+from regiondag.util.text import some
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check: what was checked, whether it is good, and what was seen."""
+
+    subject: str
+    good: bool
+    text: str
+
+
+def check_run(pool: Pool, run: RunFolder, slugs: Sequence[str]) -> Iterator[Finding]:
+    """Yield the findings of all checks, the quick ones first."""
+    yield from check_dag(pool, run)
+    slots = client.query_slots(pool)
+    yield _describe_slots(pool, slots)
+    for submit, regions in distinct_submit_files(run, slugs).items():
+        subject = f"{submit.name} of {some(regions, 3)}"
+        ad, problem = dry_run(pool, submit)
+        if ad is None:
+            yield Finding(subject, False, problem)
+        else:
+            yield _matching(subject, matching.match(ad, slots))
+
+
+def check_dag(pool: Pool, run: RunFolder) -> Iterator[Finding]:
+    """Let DAGMan's own parser read the whole graph, where the pool has it (HTCondor 24.10 and later)."""
+    done = pool.run(["sh", "-c", "command -v condor_dag_checker"], cwd=run.path, capture_output=True)
+    if done.returncode != 0:
+        yield Finding(run.study_dag.name, True, f"not parsed: HTCondor {_show(pool.version)} has no condor_dag_checker")
+        return
+    done = pool.run(["condor_dag_checker", str(run.study_dag)], cwd=run.path, capture_output=True)
+    text = (done.stdout + done.stderr).strip().splitlines()
+    yield Finding(run.study_dag.name, done.returncode == 0, text[-1] if text else "condor_dag_checker says nothing")
+
+
+def distinct_submit_files(run: RunFolder, slugs: Sequence[str]) -> dict[Path, list[str]]:
+    """Return one submit file of each kind, with the regions whose files differ from it in names only."""
+    groups: dict[tuple[str, str], tuple[Path, list[str]]] = {}
+    for slug in slugs:
+        for name in (TRAIN_SUBMIT, FINAL_SUBMIT):
+            path = run.region(slug).path / name
+            text = path.read_text(encoding="utf-8").replace(f"/regions/{slug}/", "/regions/*/")
+            text = re.sub(r"^(batch_name|MY\.\w+) = .*$", "", text, flags=re.MULTILINE)
+            text = re.sub(r"^initialdir = .*$", "", text, flags=re.MULTILINE)
+            groups.setdefault((name, text), (path, []))[1].append(slug)
+    return dict(groups.values())
+
+
+def dry_run(pool: Pool, submit: Path) -> tuple[classads.ClassAd | None, str]:
+    """Have condor_submit make the job's ad without submitting; (ad, "") or (None, what it said)."""
+    # trials/ is empty before the run, and VARS come from DAGMan: give both for one job
+    given = ["trial=0000", f"initialdir={submit.parent}", f"transfer_input_files={submit.parent / NETWORK_FILE}"]
+    appended = [word for line in given for word in ("-append", line)]
+    done = pool.run(["condor_submit", "-dry-run", "-", *appended, str(submit)], cwd=submit.parent, capture_output=True)
+    ad = classads.parse_ad(done.stdout) if done.returncode == 0 else None
+    if ad is not None:
+        return ad, ""
+    said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    return None, " ".join(said[-3:]) or f"condor_submit -dry-run ended with {done.returncode}"
+
+
+def _describe_slots(pool: Pool, slots: Sequence[classads.ClassAd]) -> Finding:
+    with_gpu = sum(map(matching.offers_gpus, slots))
+    note = " (simulated)" if pool.simulated_gpus else ""
+    return Finding(f"pool {pool.name}", bool(slots), f"{len(slots)} slots, {with_gpu} of them with GPUs{note}")
+
+
+def _matching(subject: str, match: matching.Match) -> Finding:
+    if match.matching:
+        return Finding(subject, True, f"matches {len(match.matching)} of {match.slots} slots")
+    return Finding(subject, False, mismatch(match))
+
+
+def mismatch(match: matching.Match) -> str:
+    """Say why a job that matches no slot does not."""
+    never = [clause for clause in match.clauses if clause.met_by == 0]
+    if never:
+        return "; ".join(f"no slot meets {clause.text}" for clause in never)
+    if match.refused_by_slot:
+        return f"the START expression of {some(match.refused_by_slot, 3)} refuses the job"
+    clauses = "; ".join(f"{clause.text} (met by {clause.met_by})" for clause in match.clauses)
+    return f"no single slot meets all clauses at once: {clauses}"
+
+
+def _show(version: tuple[int, int, int]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,1 @@
+"""study.yaml becomes `study.model`, with every mistake at once."""

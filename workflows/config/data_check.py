@@ -1,0 +1,62 @@
+"""Look into the data of every region before anything is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from nnlib.data.file import DataSummary, check_data_file
+from nnlib.errors import DataError
+from nnlib.spec import network as spec
+from regiondag.errors import ConfigError
+from regiondag.study.model import Config, Region
+from regiondag.study.space import extreme_values
+
+
+def check_data(config: Config) -> dict[Path, DataSummary]:
+    """Read every data file once; ConfigError naming file and variable for all that cannot be used."""
+    summaries: dict[Path, DataSummary] = {}
+    problems: dict[Path, str] = {}
+    for region in config.regions:
+        for file in region.data.values():
+            if file in summaries or file in problems:
+                continue
+            try:
+                summaries[file] = check_data_file(file)
+            except DataError as error:
+                problems[file] = f"region {region.name!r}: {file.parent}: {error}"
+    if problems:
+        raise ConfigError(list(problems.values()))
+    misfits = [text for region in config.regions for text in misfits_of(region, summaries)]
+    if misfits:
+        raise ConfigError(misfits)
+    return summaries
+
+
+def training_examples(config: Config, summaries: Mapping[Path, DataSummary]) -> dict[str, int]:
+    """Return how many training examples each region has that has data of its own, by slug."""
+    return {region.slug: summaries[region.data["train"]].sets[0].examples for region in config.regions if region.data}
+
+
+def misfits_of(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:
+    """Yield what does not fit together: the network's data sets and widths, and those of the region's files."""
+    raw = spec.read_json(region.network)
+    values = {parameter.name: extreme_values(parameter)[0] for parameter in region.search.space}
+    network = spec.parse_network(spec.substitute(raw, values), region.network.name)
+    for layer in (network.layers[0], network.layers[-1]):
+        expected, source = layer.units, f"layer {layer.name!r} of {region.network.name}"
+        for file in region.data.values():
+            sets = {data_set.name: data_set.width for data_set in summaries[file].sets}
+            width = sets.get(layer.data_set)
+            if width is None:
+                yield (
+                    f"region {region.name!r}: {file} has no data set {layer.data_set!r}, which layer {layer.name!r} of "
+                    f"{region.network} reads; it has: {', '.join(sets)}"
+                )
+            elif expected is not None and width != expected:
+                yield (
+                    f"region {region.name!r}: {file}: data set {layer.data_set!r} has {width} units, "
+                    f"{source} has {expected}; all files of a region must come from one import"
+                )
+            else:
+                expected, source = width, str(file)

@@ -1,0 +1,82 @@
+"""Reads `init` and `neighbour`: what trainings start from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from regiondag.study.init import _some
+from regiondag.study.model import POOLED, Init, Region
+from regiondag.util import schema
+from regiondag.util.schema import Section
+from regiondag.util.yaml_file import KeyPath
+
+STARTS = ("random", "champion", "neighbour", "pooled")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What one region, or the study for it, says of its start."""
+
+    kind: str
+    neighbour: str  # a region's name; empty: the largest
+    section: Section
+    own: Section  # what the region itself says
+
+    @property
+    def yields(self) -> bool:
+        """Whether the region may become a neighbour all the same: starting from one is the study's wish, not its."""
+        return self.kind == "random" or (self.kind == "neighbour" and not self.own.has("init"))
+
+
+class StartReader:
+    """Reads the starts of all regions, and then finds the neighbours by their names."""
+
+    def __init__(self, study: Section) -> None:
+        self.study = study
+        self.problems = study.problems
+        self.wishes: dict[str, _Wish] = {}
+
+    def read(self, slug: str, section: Section, own: Section) -> None:
+        """Read `init` and `neighbour` of one region."""
+        wish = _Wish(section.choice("init", "random", STARTS), section.text("neighbour", ""), section, own)
+        if own.has("neighbour") and wish.kind != "neighbour":
+            self.problems.add(own.where("neighbour"), f"is used by init: neighbour only, seen init: {wish.kind}")
+        self.wishes[slug] = wish
+
+    def settle(self, regions: Iterable[tuple[Region, KeyPath]]) -> list[tuple[Region, KeyPath]]:
+        """Return the regions with their starts; the neighbour of some starts from random weights itself."""
+        regions = [(region, path) for region, path in regions if region.slug in self.wishes]
+        slugs = {region.name: region.slug for region, _ in regions}
+        if self.study.has("neighbour") and all(wish.kind != "neighbour" for wish in self.wishes.values()):
+            self.problems.add(("neighbour",), "is used by init: neighbour only, and no region has that")
+        named = {slugs.get(wish.neighbour) for wish in self.wishes.values() if wish.kind == "neighbour"}
+        return [(replace(region, start=self._start(region, slugs, named)), path) for region, path in regions]
+
+    def _start(self, region: Region, slugs: Mapping[str, str], named: Collection[str | None]) -> Init:
+        wish = self.wishes[region.slug]
+        if wish.kind == "pooled":
+            return Init("pooled", POOLED)
+        if wish.kind != "neighbour":
+            return Init(wish.kind)
+        if wish.yields and region.slug in named:
+            return Init()
+        if wish.neighbour:
+            self._check_neighbour(region, wish, slugs)
+            return Init("neighbour", slugs.get(wish.neighbour, ""))
+        if not any(other.yields for slug, other in self.wishes.items() if slug != region.slug):
+            text = "there is no neighbour: no other region starts from random; give one init: random"
+            self.problems.add(wish.section.where("init"), text)
+        return Init("neighbour")
+
+    def _check_neighbour(self, region: Region, wish: _Wish, slugs: Mapping[str, str]) -> None:
+        where, seen = wish.section.where("neighbour"), wish.neighbour
+        legal = [name for name, slug in slugs.items() if slug != region.slug and self.wishes[slug].yields]
+        said = f"legal: a region that starts from random: {_some(legal)}"
+        if seen not in slugs:
+            self.problems.add(where, f"seen {seen!r}, which is no region{schema.nearest(seen, slugs)}; {said}")
+        elif slugs[seen] == region.slug:
+            self.problems.add(where, f"seen {seen!r}, which is the region itself; {said}")
+        elif seen not in legal:
+            kind = self.wishes[slugs[seen]].kind
+            self.problems.add(where, f"seen {seen!r}, which does not start from random but from {kind}; {said}")

@@ -1,0 +1,1 @@
+"""A study becomes a run directory: DAG, submit files, archives."""

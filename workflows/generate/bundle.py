@@ -1,0 +1,116 @@
+"""Pack code into one `.pyz` that travels with the run: the same sources give the same name everywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import io
+import marshal
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from regiondag.report.page_shell import page_parts
+from regiondag.run.layout import PAGE_LIBRARY
+
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip can hold
+
+# What PRE and POST import, by package or module: the rest of regiondag stays with the user.
+MANAGER_CODE = (
+    "nnlib.contract",
+    "nnlib.util.os_errors",
+    "regiondag.accounting",
+    "regiondag.condor.events",
+    "regiondag.condor.quoting",
+    "regiondag.errors",
+    "regiondag.node",
+    "regiondag.report",
+    "regiondag.run",
+    "regiondag.study",
+    "regiondag.trials.rows",
+    "regiondag.tuning",
+    "regiondag.util.schema",
+    "regiondag.util.text",
+    "regiondag.util.yaml_file",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A packed program: its file name, with a digest of its sources in it, and its bytes."""
+
+    name: str
+    content: bytes
+
+
+def manager_archive(earlier: Iterable[Path] = ()) -> Archive:
+    """Pack what PRE and POST run: standard library, and scikit-optimize where a model is fitted.
+
+    The report's page comes along, unless plotly is neither installed nor in one of the `earlier` runs' archives.
+    """
+    sources = {name: path.read_bytes() for name, path in manager_files().items()}
+    # Thousands of scripts would each compile these anew, for a third of their time. Another Python passes them over.
+    compiled = {f"{name}c": _compiled(name, source) for name, source in sources.items() if name.endswith(".py")}
+    return _archive("regiondag", "regiondag.node.main", sources | page_parts(earlier), compiled)
+
+
+def manager_files() -> dict[str, Path]:
+    """Return the files of MANAGER_CODE by their names in the archive, and what makes packages of their folders."""
+    found: dict[str, Path] = {}
+    for name in MANAGER_CODE:
+        package, *inside = name.split(".")
+        top = Path(str(files(package)))
+        place = top.joinpath(*inside)
+        own = [file for kind in ("*.py", "*.yaml") for file in place.rglob(kind)] or [place.with_suffix(".py")]
+        above = [top.joinpath(*inside[:depth], "__init__.py") for depth in range(len(inside))]
+        found |= {f"{package}/{file.relative_to(top).as_posix()}": file for file in (*own, *above)}
+    return found
+
+
+def archives_of(runs: Path) -> list[Path]:
+    """Return the managers' archives of the runs in a folder, those of the newest run first."""
+    return sorted(runs.glob("run-*/regiondag-*.pyz"), reverse=True)
+
+
+def has_page(run: Path) -> bool:
+    """Return whether the archive of a run directory can write the report's page."""
+    [path] = run.glob("regiondag-*.pyz")
+    with zipfile.ZipFile(path) as archive:
+        return PAGE_LIBRARY in archive.namelist()
+
+
+def worker_archive() -> Archive:
+    """Pack the whole of nnlib with its kernels, as jobs run it."""
+    folder = Path(str(files("nnlib")))
+    sources = {f"nnlib/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*.py")}
+    packaged = folder / "kernels"
+    beside = packaged if packaged.is_dir() else folder.parent / "kernels"
+    kernels = {f"nnlib/kernels/{path.name}": path for path in beside.glob("*.cu*")}
+    return _archive("nnlib", "nnlib.cli", {name: path.read_bytes() for name, path in (sources | kernels).items()})
+
+
+def _archive(name: str, module: str, sources: Mapping[str, bytes], compiled: dict[str, bytes] | None = None) -> Archive:
+    main = f"import sys\n\nfrom {module} import main\n\nsys.exit(main())\n"
+    texts = {"__main__.py": main.encode(), **sources}
+    plain = _zip(texts)
+    digest = hashlib.sha256(plain).hexdigest()[:12]
+    return Archive(f"{name}-{digest}.pyz", _zip(texts | compiled) if compiled else plain)
+
+
+def _zip(contents: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for path in sorted(contents):
+            archive.writestr(zipfile.ZipInfo(path, EPOCH), contents[path])
+    return buffer.getvalue()
+
+
+@cache
+def _compiled(name: str, source: bytes) -> bytes:
+    """Return what a .pyc of this Python holds that is valid whenever its source was written (PEP 552)."""
+    code = compile(source, name, "exec", dont_inherit=True)
+    unchecked = (1).to_bytes(4, "little")
+    return importlib.util.MAGIC_NUMBER + unchecked + importlib.util.source_hash(source) + marshal.dumps(code)

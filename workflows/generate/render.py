@@ -1,0 +1,145 @@
+"""Render what HTCondor and workers read. The only module that imports Jinja2; syntax is quoted by `submit_syntax`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from nnlib.contract import CHECKPOINT_FILE, LOG_FILE, MODEL_FILE, RESULT_FILE, TRIAL_FILE, Exit
+from regiondag.condor import quoting, versions
+from regiondag.condor.templates import environment
+from regiondag.condor.versions import Version
+from regiondag.errors import GiveUpError
+from regiondag.generate.plan import Plan, RegionPlan
+from regiondag.run import layout
+from regiondag.run.layout import NodeName, RunFolder
+from regiondag.study import job_rules
+from regiondag.study.model import JobRequest
+
+MB = 1 << 20
+CHECKPOINT_OUTPUTS = (RESULT_FILE, LOG_FILE, CHECKPOINT_FILE)  # all that a training needs to go on elsewhere
+FINAL_OUTPUTS = (*CHECKPOINT_OUTPUTS, MODEL_FILE)
+
+Starts = Iterable[tuple[NodeName, Iterable[NodeName]]]
+
+
+def _train_words(code: str, job: JobRequest) -> list[str]:
+    """Return the arguments of train.sh."""
+    every = [f"{job.checkpoint}s"] if job.checkpoint else []
+    return [code, "gpu" if job.gpus else "cpu", *every]
+
+
+class Renderer:
+    """Renders one run. Large texts come in pieces, so that a million nodes need no memory."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        plan: Plan,
+        *,
+        htcondor: Version,
+        python: str,
+        codes: tuple[str, str],
+        standing: frozenset[str],
+    ) -> None:
+        """`codes`: names of the manager's and the worker's archive; `standing`: slugs that have a champion."""
+        self.run = run
+        self.plan = plan
+        self.htcondor = htcondor
+        self.python = python
+        self.manager_code, self.worker_code = codes
+        self.standing = standing
+        self.environment = environment()
+
+    def files(self) -> Iterator[tuple[str, Iterator[str]]]:
+        """Yield (path relative to the run directory, pieces of text) of every rendered file."""
+        yield layout.DAGMAN_CONFIG, self._render("dagman.config.j2", jobs=self.plan.config.limits.jobs)
+        yield layout.REPORT_SUBMIT, self._render("report.sub.j2")
+        yield layout.STUDY_DAG, self._dag(self.run.study_dag, self.plan.regions, [], self.plan.starts())
+        for region in self.plan.regions:
+            yield from self._region_files(region)
+
+    def _region_files(self, plan: RegionPlan) -> Iterator[tuple[str, Iterator[str]]]:
+        folder = self.run.region(plan.region.slug)
+        where = f"regions/{plan.region.slug}"
+        train, final = folder.submit_files
+        yield f"{where}/{layout.REGION_DAG}", self._dag(folder.dag, (plan,), [plan.region.slug])
+        yield (
+            f"{where}/{layout.NODES_DAG}",
+            self._render(
+                "nodes.dag.j2",
+                plan=plan,
+                standing=folder.standing_model if plan.region.slug in self.standing else "",
+                train_submit=train,
+                final_submit=final,
+                jobs_per_region=self.plan.config.limits.jobs_per_region,
+                give_up=GiveUpError.exit_code,
+            ),
+        )
+        yield f"{where}/{layout.TRAIN_SUBMIT}", self._submit(plan, "Trials", ("train", "valid"), CHECKPOINT_OUTPUTS)
+        final_parts = (*plan.region.final_parts, "test")
+        yield f"{where}/{layout.FINAL_SUBMIT}", self._submit(plan, "Final training", final_parts, FINAL_OUTPUTS)
+
+    def _dag(self, dag: Path, plans: tuple[RegionPlan, ...], only: list[str], starts: Starts = ()) -> Iterator[str]:
+        """Render one graph; its last node answers for the regions in `only`, or for all when that is empty."""
+        trials = sum(plan.region.search.trials for plan in plans)
+        scripts = {"pre": self.run.path / "pre.sh", "post": self.run.path / "post.sh"}
+        return self._render(
+            "study.dag.j2",
+            study=self.plan.config.name,
+            title=f"{len(plans)} regions, {trials} trials",
+            regions=only,
+            dag=dag,
+            dagman_config=self.run.path / layout.DAGMAN_CONFIG,
+            node_files=(self.run.region(plan.region.slug).path / layout.NODES_DAG for plan in plans),
+            python=self.python,
+            code=self.manager_code,
+            starts=starts,
+            settled_before=layout.SETTLED_BEFORE,
+            crashed=layout.DAGMAN_CRASHED,
+            report_node=layout.REPORT_NODE,
+            report_submit=self.run.path / layout.REPORT_SUBMIT,
+            **scripts,
+        )
+
+    def _submit(self, plan: RegionPlan, title: str, parts: tuple[str, ...], outputs: tuple[str, ...]) -> Iterator[str]:
+        folder = self.run.region(plan.region.slug)
+        inputs = [folder.path / layout.NETWORK_FILE, *(folder.data(part) for part in parts)]
+        if "test" in parts and plan.region.slug in self.standing:
+            inputs.append(folder.standing_model)
+        if not plan.region.start.random:
+            inputs.append(folder.init_model)
+        inputs.append(self.run.path / self.worker_code)
+        once = "test" not in parts and versions.supports(self.htcondor, "common_input_catalogs")
+        catalog = layout.catalog_name(plan.region.slug) if once else ""
+        return self._render(
+            "job.sub.j2",
+            title=title,
+            folder=folder.path,
+            train=self.run.path / "train.sh",
+            train_words=_train_words(self.worker_code, plan.region.job),
+            checkpointed=Exit.CHECKPOINTED.value,
+            checkpoint_outputs=CHECKPOINT_OUTPUTS,
+            own_inputs=(TRIAL_FILE, *(f"{layout.START_FOLDER}/{name}" for name in outputs)),
+            inputs=[] if catalog else inputs,
+            catalog=catalog,
+            catalog_files=",".join(map(quoting.path, inputs)),
+            first_inputs="test" not in parts and plan.region.slug in self.standing,
+            outputs=outputs,
+            job=plan.region.job,
+            mb=MB,
+            larger_memory=[size // MB for size in job_rules.memory_steps(plan.region.job, plan.region.job.memory)],
+            attempt=layout.ATTEMPT_SUBMIT,
+            final="test" in parts,
+            log=layout.JOB_LOG,
+            ends=job_rules,
+            in_words=job_rules.in_words,
+            htcondor=self.htcondor,
+            study=self.plan.config.name,
+            region=plan.region.name,
+            batch_name=f"{self.plan.config.name} {plan.region.slug}",
+        )
+
+    def _render(self, template: str, **values: Any) -> Iterator[str]:
+        return self.environment.get_template(template).generate(**values)

@@ -1,0 +1,223 @@
+"""Make a run directory: everything a study needs, in one folder that appears whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nnlib.contract import sha256_of
+from nnlib.spec.network import read_json
+from nnlib.util.os_errors import describe
+from regiondag.condor.quoting import check_path, is_path
+from regiondag.condor.versions import Version
+from regiondag.errors import RegiondagError
+from regiondag.generate.bundle import archives_of, manager_archive, worker_archive
+from regiondag.generate.plan import Plan, build_plan
+from regiondag.generate.pooled_data import write_merged
+from regiondag.generate.provenance import commits, library_versions
+from regiondag.generate.render import Renderer
+from regiondag.run import layout
+from regiondag.run.champions import Incumbent, hyperparameters_of
+from regiondag.run.layout import RunFolder
+from regiondag.run.region_spec import spec_of, spec_to_json
+from regiondag.study.init import without_champions
+from regiondag.study.model import Config, Region
+from regiondag.study.space import Point
+from regiondag.tuning.champion_point import champion_point
+from regiondag.tuning.fixed_shape import find_shaping
+from regiondag.util.resources import resource_dir
+
+SCRIPTS = ("pre.sh", "post.sh", "train.sh")
+
+Progress = Callable[[int, int], None]  # regions done, regions in all
+
+
+def create_run(
+    config: Config,
+    runs: Path,
+    *,
+    htcondor: Version,
+    standing: Mapping[str, Incumbent],
+    progress: Progress,
+    earlier: Mapping[str, str] | None = None,
+    image: str = "",
+) -> RunFolder:
+    """Write a new run directory below `runs` and return it; nothing is left of it when that fails.
+
+    `standing` and `earlier` are what earlier runs left: champions, and the texts of `find_earlier`; both by slug.
+    `image` is what is known of the pool's image.
+    """
+    plan = build_plan(without_champions(config, standing))
+    runs = runs.resolve()
+    check_path(runs, "give another folder: --out ~/runs")  # say so before anything is written
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RegiondagError(
+            f"the folder {runs} cannot be made: {describe(error).removeprefix(f'{runs}: ')}; choose another with --out"
+        ) from error
+    run = _free_name(runs, config.name)
+    with _appearing_at(run.path) as part:
+        _Writer(part, run, plan, htcondor, standing, earlier or {}, image).write(progress)
+    return run
+
+
+def _free_name(runs: Path, study: str) -> RunFolder:
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    candidates = (runs / f"run-{study}-{stamp}{suffix}" for suffix in ["", *(f"-{n}" for n in range(2, 1000))])
+    return RunFolder(next(path for path in candidates if not path.exists()))
+
+
+@contextmanager
+def _appearing_at(path: Path) -> Iterator[Path]:
+    """Give a folder to write into that becomes `path` when all went well, and is removed otherwise."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.mkdir(mode=0o700)  # a region's data and models are its owner's business
+        yield part
+        part.rename(path)
+    except OSError as error:
+        said = describe(error).removeprefix(f"{path}: ")
+        raise RegiondagError(f"{path} could not be written, nothing is left of it: {said}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+class _Writer:
+    """Writes the parts of one run. `part` is where they go now, `run` where they will be."""
+
+    def __init__(
+        self,
+        part: Path,
+        run: RunFolder,
+        plan: Plan,
+        htcondor: Version,
+        standing: Mapping[str, Incumbent],
+        earlier: Mapping[str, str],
+        image: str,
+    ) -> None:
+        self.part = RunFolder(part)
+        self.run = run
+        self.plan = plan
+        self.htcondor = htcondor
+        self.standing = standing
+        self.earlier = earlier
+        self.image = image
+        self.archives = (manager_archive(archives_of(run.path.parent)), worker_archive())
+        self.digests: dict[str, str] = {}  # path in the run directory -> SHA-256
+        self.known: dict[Path, str] = {}  # input file -> SHA-256, as regions may share files
+        self.sources: dict[str, str] = {}  # path in the run directory -> the file it was copied from
+
+    def write(self, progress: Progress) -> None:
+        for archive in self.archives:
+            (self.part.path / archive.name).write_bytes(archive.content)
+            self._note(archive.name)
+        for script in SCRIPTS:
+            shutil.copy(resource_dir("scripts") / "dag" / script, self.part.path / script)
+            self._note(script)
+        shutil.copyfile(self.plan.config.file, self.part.path / layout.STUDY_FILE)
+        self._note(layout.STUDY_FILE)
+        regions = self.plan.config.regions
+        for done, region in enumerate(regions):
+            progress(done, len(regions))
+            self._write_region(region, done)
+        self._render()
+        progress(len(regions), len(regions))
+        _write_json(self.part.manifest, self._manifest())
+
+    def _write_region(self, region: Region, position: int) -> None:
+        folder = self.part.region(region.slug)
+        (folder.path / "trials").mkdir(parents=True)
+        copies = {folder.path / layout.NETWORK_FILE: region.network}
+        copies |= {folder.data(part): source for part, source in region.data.items()}
+        standing = self.standing.get(region.slug)
+        if standing:
+            copies[folder.standing_model] = standing.model
+            self._copy(standing.metrics, folder.standing_metrics)
+        for copy, source in copies.items():
+            self._copy(source, copy)
+        merged = write_merged(region, folder)
+        for copy in merged:
+            self._note(self._inside(copy))
+        inside = {copy.name: self.digests[self._inside(copy)] for copy in [*copies, *merged]}
+        shape = () if region.start.random else find_shaping(read_json(region.network))
+        config, first = self.plan.config, _first_points(region, standing)
+        spec = spec_of(config.name, region, inside, position, first, shape, config.limits.deadline)
+        folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
+        self._note(self._inside(folder.spec))
+        if region.slug in self.earlier:
+            folder.earlier.write_text(self.earlier[region.slug], encoding="utf-8")
+
+    def _copy(self, source: Path, copy: Path) -> None:
+        """Copy an input and note the digest of the copy, which is what the jobs will get."""
+        shutil.copyfile(source, copy)
+        if source not in self.known:
+            self.known[source] = sha256_of(copy)
+        self.digests[self._inside(copy)] = self.known[source]
+        self.sources[self._inside(copy)] = str(source.resolve())
+
+    def _render(self) -> None:
+        manager, worker = self.archives
+        renderer = Renderer(
+            self.run,
+            self.plan,
+            htcondor=self.htcondor,
+            python=self._python(),
+            codes=(manager.name, worker.name),
+            standing=frozenset(self.standing),
+        )
+        for name, pieces in renderer.files():
+            with (self.part.path / name).open("w", encoding="utf-8") as file:
+                file.writelines(pieces)
+
+    def _python(self) -> str:
+        """Return the Python of PRE and POST; where a DAG cannot name it, as in a folder with spaces, what starts it."""
+        if is_path(sys.executable):
+            return sys.executable
+        script = self.part.path / layout.PYTHON_FILE
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
+        script.chmod(0o755)
+        self._note(layout.PYTHON_FILE)
+        return str(self.run.path / layout.PYTHON_FILE)
+
+    def _manifest(self) -> dict[str, Any]:
+        config = self.plan.config
+        metrics = {region.metric.name for region in config.regions}
+        return {
+            "study": config.name,
+            "run": str(self.run.path),
+            "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "metric": metrics.pop() if len(metrics) == 1 else "metric of each region",
+            "trials": self.plan.trials,
+            "regions": {region.slug: region.name for region in config.regions},
+            "seeds": {region.slug: region.train.seed for region in config.regions},
+            "versions": {**library_versions(), "htcondor": ".".join(map(str, self.htcondor))},
+            "git": commits(config.file),
+            "image": self.image,
+            "sources": self.sources,
+            "sha256": self.digests,
+        }
+
+    def _note(self, name: str) -> None:
+        self.digests[name] = sha256_of(self.part.path / name)
+
+    def _inside(self, path: Path) -> str:
+        return str(path.relative_to(self.part.path))
+
+
+def _first_points(region: Region, standing: Incumbent | None) -> tuple[Point, ...]:
+    """Return the points that the region's first trials take: its champion's, on the new data."""
+    point = champion_point(region.search, hyperparameters_of(standing)) if standing else None
+    return () if point is None else (point,)
+
+
+def _write_json(path: Path, raw: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(raw, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

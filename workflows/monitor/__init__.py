@@ -1,0 +1,1 @@
+"""How a run stands, and why it does not go on."""

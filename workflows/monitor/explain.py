@@ -1,0 +1,282 @@
+"""Why a run, a region or a node is as it is: the queue, the journals and the event logs, put together."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from regiondag.condor.client import Held, QueuedJob
+from regiondag.condor.events.attempts import Attempt
+from regiondag.condor.events.log import read_attempts
+from regiondag.errors import UsageError
+from regiondag.monitor.explain_queue import (
+    Explanation,
+    QueueSnapshot,
+    explain_dags,
+    explain_held,
+    explain_idle,
+    explain_other,
+    look,
+)
+from regiondag.monitor.explain_trial import explain_done, explain_failed, explain_running, parents_of, usual_seconds
+from regiondag.pool.pool import Pool
+from regiondag.run.history import History
+from regiondag.run.journal import Journal
+from regiondag.run.layout import DAGMAN_CONFIG, NODES_DAG, NodeName, RunFolder, parse_node
+from regiondag.run.manifest import read_manifest
+from regiondag.run.region_spec import RegionSpec, read_spec
+from regiondag.run.region_state import region_status, why_not_needed
+from regiondag.util.text import some
+
+GOOD = ("ok", "pruned")
+AT_WORK = ("running", "transferring")
+
+
+def explain(run: RunFolder, pool: Pool | None, wanted: str = "", pool_name: str | None = None) -> list[Explanation]:
+    """Explain all that is not fine with a run, or one region or node, which is named as the user would name it."""
+    names: Mapping[str, str] = read_manifest(run)["regions"]
+    slug, node = find(run, names, wanted) if wanted else ("", None)
+    seen = RunView(run, names, look(run, names, pool, pool_name), time.time())
+    found = list(explain_dags(run, seen.queue, seen.finished))
+    if node is not None:
+        return [*found, *seen.node(node)]
+    for one in [slug] if slug else names:
+        found += seen.region(one, whole=bool(slug))
+    return found + list(seen.jobs(slug))
+
+
+def find(run: RunFolder, names: Mapping[str, str], wanted: str) -> tuple[str, NodeName | None]:
+    """Return the region or the node that is meant; UsageError with what is near for one that is not there."""
+    for slug, name in names.items():
+        if wanted.casefold() in (slug, name.casefold()):
+            return slug, None
+    try:
+        node = parse_node(wanted)
+        if node.slug in names and (
+            node.number is None or node.number < read_spec(run.region(node.slug).spec).search.nodes
+        ):
+            return node.slug, node
+    except ValueError:
+        pass
+    legal = [*names, *names.values()]
+    region, _, label = wanted.rpartition("_")
+    close = difflib.get_close_matches(region if label and region else wanted, legal, n=3, cutoff=0.5)
+    if region in names:
+        last = read_spec(run.region(region).spec).search.nodes - 1
+        hint = f"its nodes are {NodeName(region, 0)} to {NodeName(region, last)} and {NodeName(region, None)}"
+    elif close:
+        hint = "did you mean " + " or ".join(repr(name) for name in close) + "?"
+    else:
+        hint = f"regions are {some(list(names.values()))}; a node is called like {next(iter(names), 'germany')}_t0007"
+    raise UsageError(f"{wanted!r} is neither a region nor a node of {run.path.name}; {hint}")
+
+
+@dataclass
+class RegionView:
+    """What is known of one region; logs are read when they are asked for."""
+
+    run: RunFolder
+    spec: RegionSpec
+    history: History
+
+    @cached_property
+    def attempts(self) -> list[Attempt]:
+        """All tries of all its nodes."""
+        return read_attempts(self.run, self.spec.slug)
+
+    @cached_property
+    def tries(self) -> dict[NodeName, list[Attempt]]:
+        """The same by node."""
+        found: dict[NodeName, list[Attempt]] = {}
+        for attempt in self.attempts:
+            found.setdefault(attempt.node, []).append(attempt)
+        return found
+
+
+class RunView:
+    """A run as it stands now."""
+
+    def __init__(self, run: RunFolder, names: Mapping[str, str], queue: QueueSnapshot, now: float) -> None:
+        self.run = run
+        self.names = names
+        self.queue = queue
+        self.now = now
+        self.read: dict[str, RegionView] = {}
+
+    def known(self, slug: str) -> RegionView:
+        """Return what is known of a region."""
+        if slug not in self.read:
+            folder = self.run.region(slug)
+            self.read[slug] = RegionView(self.run, read_spec(folder.spec), Journal(folder.journal).read())
+        return self.read[slug]
+
+    def finished(self, dag: Path) -> bool:
+        """Return whether all regions of a graph have their champions."""
+        slugs = self.names if dag == self.run.study_dag else [dag.parent.name]
+        finals = [self.known(slug).history.final for slug in slugs]
+        return all(final is not None and final.ok for final in finals)
+
+    def works_on(self, slug: str) -> bool:
+        """Return whether a DAGMan works on a region: on its own graph, or on the study's."""
+        return self.queue.works_on([self.run.study_dag, self.run.region(slug).dag])
+
+    def status(self, region: RegionView) -> tuple[str, str]:
+        """Return how a region stands, and why; nothing is to be done for one that DAGMan works on."""
+        status, reason = region_status(region.spec, region.history)
+        waits = region.spec.start.source and not region.history.proposals
+        if status == "unfinished" and not waits and self.works_on(region.spec.slug):
+            return status, ""
+        return status, reason
+
+    def region(self, slug: str, *, whole: bool) -> Iterator[Explanation]:
+        """Explain a region: why it has stopped, what failed; with `whole`, every trial that failed."""
+        region = self.known(slug)
+        status, reason = self.status(region)
+        failed = {number: one for number, one in region.history.settled.items() if one.status not in GOOD}
+        if status == "failed":
+            yield Explanation(region.spec.name, "stopped", reason, "the other regions go on")
+        elif whole:
+            planned = region.spec.search.trials
+            text = f"{len(region.history.settled)} of {planned} trials have ended, {len(failed)} of them failed"
+            yield Explanation(region.spec.name, status, f"{text}; {reason}" if reason else text)
+        if whole:
+            for number in failed:
+                yield self.failed(NodeName(slug, number))
+            final = region.history.final
+            if final is not None and not final.ok:
+                yield self.failed(NodeName(slug, None))
+        elif failed and status != "failed":
+            kinds = Counter(f"{one.status}: {one.reason}" for one in failed.values())
+            often, times = kinds.most_common(1)[0]
+            nodes = some([str(NodeName(slug, number)) for number in failed])
+            text = f"{len(failed)} of {len(region.history.settled)} trials ({nodes}), {times} of them: {often}"
+            yield Explanation(
+                region.spec.name, "failed trials", text, f"more: regiondag explain {self.run.path} {slug}"
+            )
+
+    def jobs(self, slug: str) -> Iterator[Explanation]:
+        """Explain the jobs in the queue that do not run, or slower than others; with a region, all that run."""
+        mine = [job for job in self.queue.jobs if not slug or job.node.rpartition("_")[0] == slug]
+        for job in mine:
+            if job.status == "held":
+                yield self.held(job)
+        yield from explain_idle(self.queue, {job.node for job in mine if job.status == "idle"}, self.now)
+        for job in mine:
+            if job.status in AT_WORK:
+                found = self.running(job.node)
+                if slug or found.state == "slow":
+                    yield found
+            elif job.status not in ("held", "idle"):
+                yield explain_other(job, self.now)
+
+    def held(self, job: QueuedJob) -> Explanation:
+        """Explain a job that is held."""
+        return explain_held(job, self.queue.holds.get(job.node, Held(0)), self.now)
+
+    def running(self, name: str) -> Explanation:
+        """Explain a job that runs."""
+        job = self.queue.by_node[name]
+        try:
+            usual = usual_seconds(self.known(parse_node(name).slug).history)
+        except ValueError:
+            usual = None
+        return explain_running(name, job.machine, max(self.now - job.since, 0.0), job.starts, usual)
+
+    def failed(self, node: NodeName) -> Explanation:
+        """Explain a trial, or a final training, that failed."""
+        region = self.known(node.slug)
+        settled = region.history.known(node.number)
+        assert settled is not None  # noqa: S101 (both callers have seen it)
+        return explain_failed(self.run, node, settled, region.tries.get(node, []))
+
+    def node(self, node: NodeName) -> Iterator[Explanation]:
+        """Explain one node, whatever its state."""
+        job = self.queue.by_node.get(str(node))
+        region = self.known(node.slug)
+        settled = region.history.known(node.number)
+        if job is not None and job.status == "held":
+            yield self.held(job)
+        elif job is not None and job.status == "idle":
+            yield from explain_idle(self.queue, {str(node)}, self.now)
+        elif job is not None:
+            yield self.running(str(node)) if job.status in AT_WORK else explain_other(job, self.now)
+        elif settled is not None and settled.status in GOOD:
+            yield explain_done(node, settled, region.history, region.attempts, self.now)
+        if settled is not None and settled.status not in GOOD:
+            yield self.failed(node)
+        elif settled is None and job is None:
+            yield self.waiting(node, region)
+
+    def waiting(self, node: NodeName, region: RegionView) -> Explanation:
+        """Say what a node without job and outcome waits for."""
+        status, reason = region_status(region.spec, region.history)
+        name = str(node)
+        if status == "failed":
+            return Explanation(name, "not run", f"its region has stopped: {reason}")
+        spare = self.spare(node)
+        if spare:
+            return Explanation(name, "not needed", f"{spare}; this node does nothing")
+        parents = parents_of(self.run, node)
+        for other in {parent.slug for parent in parents} - {node.slug}:
+            status, reason = self.status(self.known(other))
+            if status == "failed":
+                text = f"it starts from {self.names[other]}, which has stopped: {reason}"
+                return Explanation(name, "not run", text, f"regiondag explain {self.run.path} {other}")
+        waits = [parent for parent in parents if not self.ended(parent)]
+        if waits:
+            shown = some([f"{parent}{self.state(parent)}" for parent in waits])
+            return Explanation(name, "waiting", f"for {shown}")
+        if not self.works_on(node.slug):
+            return Explanation(name, "not run", "no DAGMan works on it; see above")
+        limit = self.limit(node.slug)
+        if limit:
+            return Explanation(name, "waiting", limit, "`limits` in study.yaml sets this for the next run")
+        text = "all that it waits for has ended: its PRE script proposes, or DAGMan gets to it in a moment"
+        return Explanation(name, "waiting", text, f"{self.run.path}/manager.log says what PRE and POST did")
+
+    def ended(self, node: NodeName) -> bool:
+        """Return whether nothing waits for a node any more, however it ended."""
+        if str(node) in self.queue.by_node:
+            return False
+        history = self.known(node.slug).history
+        settled = history.known(node.number)
+        return settled is not None or bool(self.spare(node))
+
+    def spare(self, node: NodeName) -> str:
+        """Return why a node without job and outcome does nothing; nothing where it does something."""
+        region = self.known(node.slug)
+        if node.number is None:
+            return ""
+        return why_not_needed(self.run, region.spec, region.history, node.number, self.now)
+
+    def state(self, node: NodeName) -> str:
+        """Return in brackets where a node is, as far as the queue says it."""
+        job = self.queue.by_node.get(str(node))
+        return f" ({job.status})" if job is not None else ""
+
+    def limit(self, slug: str) -> str:
+        """Return which limit on jobs in the queue is reached, if one is."""
+        own = sum(job.node.rpartition("_")[0] == slug for job in self.queue.jobs)
+        nodes_dag = (self.run.region(slug).path / NODES_DAG).read_text(encoding="utf-8")
+        config = (self.run.path / DAGMAN_CONFIG).read_text(encoding="utf-8")
+        per_region = _number(nodes_dag, f"MAXJOBS {slug} ")
+        overall = _number(config, "DAGMAN_MAX_JOBS_SUBMITTED = ")
+        if per_region and own >= per_region:
+            return f"{own} jobs of its region are in the queue, as many as jobs_per_region allows"
+        if overall and len(self.queue.jobs) >= overall:
+            return f"{len(self.queue.jobs)} jobs of the run are in the queue, as many as limits.jobs allows"
+        return ""
+
+
+def _number(text: str, before: str) -> int:
+    """Return the number that follows `before` at the start of a line; 0 where there is none."""
+    for line in text.splitlines():
+        rest = line.removeprefix(before)
+        if rest != line and rest.strip().isdigit():
+            return int(rest)
+    return 0

@@ -1,0 +1,159 @@
+"""Where a run stands: journals for what is done, HTCondor's queue for what is not."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from regiondag.condor import client
+from regiondag.condor.events.dag_log import DagState, read_dag_log
+from regiondag.errors import PoolError
+from regiondag.pool.pool import Pool, why_absent
+from regiondag.run.history import History
+from regiondag.run.journal import Journal
+from regiondag.run.layout import RegionFolder, RunFolder, dagman_file, parse_node
+from regiondag.run.manifest import read_manifest
+from regiondag.run.region_spec import read_spec
+
+CRASHED = "crashed"  # its log has no end, and it is not in the queue
+
+
+@dataclass(frozen=True, slots=True)
+class RegionStatus:
+    """One region's trials, counted. `best` is the best validation metric so far."""
+
+    region: str
+    slug: str
+    planned: int
+    done: int
+    failed: int
+    running: int
+    idle: int
+    held: int
+    best: float | None
+    metric: str
+    final: str  # "", idle, running, held, promoted, kept or failed
+    expected_end: float | None  # Unix time
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """A whole run. `dag` is what DAGMan does: not submitted, idle, running, held, removed, ended or crashed."""
+
+    study: str
+    run: str
+    dag: str
+    exit_code: int | None
+    started: float | None
+    regions: tuple[RegionStatus, ...]
+    held: tuple[client.QueuedJob, ...]
+    note: str
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing will change any more by itself."""
+        return self.dag in ("ended", "removed", CRASHED)
+
+
+def read_status(run: RunFolder, pool: Pool | None, pool_name: str | None = None) -> RunStatus:
+    """Read journals, DAGMan's event log and the queue; `pool_name` is how a missing pool was asked for."""
+    manifest = read_manifest(run)
+    slugs = list(manifest["regions"])
+    dags = _dags(run, slugs)
+    note = "" if pool else f"what is in the queue is not known: {why_absent(pool_name)}"
+    jobs: list[client.QueuedJob] = []
+    if pool is not None:
+        try:
+            dags, jobs = _ask(pool, run, slugs, dags)
+        except PoolError as error:
+            note = f"running, idle and held jobs are unknown: {error}"
+    latest = max(dags, key=lambda dag: dag.started or 0.0, default=None)
+    active = [dag for dag in dags if dag.ended is None and dag.status != CRASHED]
+    by_region = _count_jobs(jobs)
+    return RunStatus(
+        study=manifest["study"],
+        run=str(run.path),
+        dag=(active[0].status if active else latest.status if latest else "not submitted"),
+        exit_code=latest.exit_code if latest and not active else None,
+        started=latest.started if latest else None,
+        regions=tuple(
+            _region(run.region(slug), by_region.get(slug, Counter()), latest if active else None) for slug in slugs
+        ),
+        held=tuple(job for job in jobs if job.status == "held"),
+        note=note,
+    )
+
+
+def _dags(run: RunFolder, slugs: Sequence[str]) -> list[DagState]:
+    """Return the state of the study's DAG and of regions' DAGs that were submitted alone."""
+    dags = run.dags(slugs)
+    logs = (dagman_file(dag, "dagman.log") for dag in dags)
+    return [state for log in logs if (state := read_dag_log(log))]
+
+
+def _ask(
+    pool: Pool, run: RunFolder, slugs: Sequence[str], dags: list[DagState]
+) -> tuple[list[DagState], list[client.QueuedJob]]:
+    """Return the same states, those of DAGMans that crashed as such, and the jobs of the others."""
+    logs = {dag.cluster: dag.log for dag in dags if dag.ended is None}
+    dagmans, ads = client.query_dags(pool, logs)
+    gone = logs.keys() - {job.cluster for job in client.jobs_of(dagmans)}
+    if gone:
+        now = _dags(run, slugs)  # they may have ended since their logs were read
+        dags = [replace(dag, status=CRASHED) if dag.ended is None and dag.cluster in gone else dag for dag in now]
+    return dags, client.jobs_of(ads)
+
+
+def _count_jobs(jobs: Sequence[client.QueuedJob]) -> dict[str, Counter[str]]:
+    """Count each region's jobs by status; its final training is counted once more as `final <status>`."""
+    counts: dict[str, Counter[str]] = {}
+    for job in jobs:
+        try:
+            node = parse_node(job.node)
+        except ValueError:
+            continue  # not ours
+        count = counts.setdefault(node.slug, Counter())
+        count[job.status] += 1
+        if node.number is None:
+            count[f"final {job.status}"] += 1
+    return counts
+
+
+def _region(folder: RegionFolder, jobs: Counter[str], dag: DagState | None) -> RegionStatus:
+    spec = read_spec(folder.spec)
+    history = Journal(folder.journal).read_outcomes()
+    best = history.best(spec.metric.minimize)
+    done = len(history.settled)
+    final = history.final
+    if final:
+        ended = "failed" if not final.ok else "promoted" if final.promoted else "kept"
+    else:
+        ended = next((status for status in ("running", "idle", "held") if jobs[f"final {status}"]), "")
+    return RegionStatus(
+        region=spec.name,
+        slug=spec.slug,
+        planned=spec.search.trials,
+        done=done,
+        failed=sum(not settled.ok and settled.status != "pruned" for settled in history.settled.values()),
+        running=jobs["running"] + jobs["transferring"],
+        idle=jobs["idle"],
+        held=jobs["held"],
+        best=best.value if best else None,
+        metric=spec.metric.name,
+        final=ended,
+        expected_end=None if final else _expected_end(history, spec.search.trials + 1, dag),
+    )
+
+
+def _expected_end(history: History, total: int, dag: DagState | None) -> float | None:
+    """Assume that the rest goes as quickly as what was done since the DAG was last submitted."""
+    if dag is None or dag.started is None:
+        return None
+    started = dag.started
+    done = sum(when >= started for when in history.settled_at.values())
+    if done == 0:
+        return None
+    now = time.time()
+    return now + (now - started) * (total - len(history.settled)) / done

@@ -1,0 +1,1 @@
+"""What DAGMan's scripts run: PRE proposes, POST settles."""

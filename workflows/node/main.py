@@ -1,0 +1,95 @@
+"""What DAGMan's PRE and POST scripts run: `pre RUN NODE RETRY`,
+`post RUN NODE RETURN RETRY MAX_RETRIES DAG_STATUS JOBID` and, for the last node, `post RUN report DAG_STATUS [SLUG]`:
+the regions of its DAG, none for all of them.
+
+Packed into the run directory, so that a run in progress never meets newer code. What is printed goes to manager.log.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regiondag.errors import GiveUpError, RegiondagError
+from regiondag.run.layout import REPORT_NODE, SETTLED_BEFORE, RunFolder, parse_node
+from regiondag.run.manager_log import say
+
+if TYPE_CHECKING:
+    from regiondag.report.summary import Summary
+
+DAG_REMOVED = 4  # $DAG_STATUS while DAGMan obeys a condor_rm of itself
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one script; the exit code is the script's."""
+    words = sys.argv[1:] if argv is None else argv
+    note = " ".join(words[:1] + words[2:])
+    try:
+        kind, run, node, *numbers = words
+        code = _pre(RunFolder(Path(run)), node) if kind == "pre" else _post(RunFolder(Path(run)), node, numbers)
+    except RegiondagError as error:
+        say(f"{note}: exit {error.exit_code}: {error}")
+        return error.exit_code
+    except Exception:
+        say(f"{note}: exit 1: {_bug()}")
+        return 1
+    say(f"{note}: exit {code}")
+    return code
+
+
+def _pre(run: RunFolder, name: str) -> int:
+    from regiondag.node.pre import prepare_final, prepare_trial
+    from regiondag.run.journal import Journal
+
+    node = parse_node(name)
+    folder, prepare = run.region(node.slug), prepare_final if node.number is None else prepare_trial
+    journal = Journal(folder.journal)
+    try:
+        ready = prepare(folder, node)
+    except GiveUpError as error:
+        with journal.locked():
+            journal.note_stop(node.number, str(error))
+        raise
+    with journal.locked():
+        journal.note_resumed(node.number)
+    return 0 if ready else SETTLED_BEFORE
+
+
+def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
+    if name == REPORT_NODE:
+        from regiondag.report.write import write_report
+
+        dag_status, *slugs = numbers
+        summary = write_report(run)
+        say(_page(run, summary))
+        done = all(region.finished for region in summary.regions if not slugs or region.slug in slugs)
+        return 0 if int(dag_status) == 0 and done else 1  # the last node's result is the DAG's own
+    from regiondag.node.post import JobEnd, settle_final, settle_trial
+
+    node = parse_node(name)
+    settle = settle_final if node.number is None else settle_trial
+    *counts, job = numbers
+    exit_code, retry, max_retries, status = map(int, counts)
+    submitted = job if re.fullmatch(r"[0-9]+\.[0-9]+", job) else ""
+    settle(run.region(node.slug), node, JobEnd(exit_code, retry, max_retries, status == DAG_REMOVED, submitted))
+    return 0
+
+
+def _page(run: RunFolder, summary: Summary) -> str:
+    """Write the report's page, and say what became of it: whatever goes wrong with it is no failure of the DAG."""
+    try:
+        from regiondag.report.page import packed_shell, write_page
+
+        return f"wrote {write_page(run, summary, packed_shell())}"
+    except RegiondagError as error:
+        return f"the report has {error}"
+    except Exception:
+        return f"the report has no page: {_bug()}"
+
+
+def _bug() -> str:
+    import traceback  # scripts start faster without
+
+    return f"a bug\n{traceback.format_exc()}"

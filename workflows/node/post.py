@@ -1,0 +1,289 @@
+"""POST: settle how a node's job ended, and promote the final model.
+
+May run twice for one node (DAGMan's recovery) and then changes nothing more: the journal holds one outcome per trial,
+and files are replaced atomically.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nnlib.contract import (
+    CHECKPOINT_FILE,
+    MODEL_FILE,
+    RESULT_FILE,
+    TRIAL_FILE,
+    ContractError,
+    Exit,
+    Metric,
+    Result,
+    result_from_json,
+    sha256_of,
+    write_atomically,
+)
+from regiondag.condor.events.job_log import is_host, read_job_log
+from regiondag.errors import GiveUpError, TryAgainError
+from regiondag.node.promotion import reason_to_keep
+from regiondag.run.history import CANCELLED, History, TrialOutcome
+from regiondag.run.journal import Journal
+from regiondag.run.layout import JOB_LOG, START_FOLDER, NodeName, RegionFolder, data_file
+from regiondag.run.region_spec import RegionSpec, read_spec
+from regiondag.run.region_state import check_not_hopeless
+from regiondag.run.sick_machines import note_end
+from regiondag.study.job_rules import NOBODY, OUT_OF_MEMORY
+from regiondag.util.text import printable
+
+REMOVED = -1002  # what DAGMan passes as $RETURN for a job that left the queue without running to its end
+SUBMIT_FAILED = -1001
+KILLED = -9
+NOT_STARTED = (126, 127)  # the shell's exit codes where there is no Python to start
+OUTPUT_LOST = 120  # Python's exit code where the last of its output cannot be written
+# Ends after which what a training has saved is worth going on from; after any other it may be what went wrong.
+GOES_ON = frozenset({Exit.MACHINE, Exit.EVICTED, Exit.CHECKPOINTED, REMOVED, KILLED, SUBMIT_FAILED, *NOT_STARTED})
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How DAGMan says a node's job ended."""
+
+    exit_code: int
+    retry: int
+    max_retries: int
+    dag_removed: bool = False  # the user removed the whole DAG, not this job
+    job: str = ""  # cluster.proc; empty where none was submitted
+
+
+def settle_trial(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutcome:
+    """Record how a trial ended; TryAgainError and GiveUpError as the worker contract says."""
+    return _settle(folder, node, end, read_spec(folder.spec))
+
+
+def settle_final(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutcome:
+    """Record how the final training ended, and promote its model if it beats the standing champion."""
+    spec = read_spec(folder.spec)
+    settled = _settle(folder, node, end, spec)
+    if not settled.ok:
+        raise GiveUpError(f"region {spec.name!r}: the final training failed: {settled.reason}")
+    return settled
+
+
+def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec) -> TrialOutcome:
+    journal = Journal(folder.journal)
+    if end.exit_code not in GOES_ON:
+        place = folder.trial(node)
+        (place / CHECKPOINT_FILE).unlink(missing_ok=True)
+        shutil.rmtree(place / START_FOLDER, ignore_errors=True)
+    with journal.locked():
+        history = journal.read()
+        known = history.outcome(node.number)
+        if known is None:
+            known = _ended(folder, node, end)
+            if node.number in history.cancelled and known.value is None:
+                known = replace(known, status="removed", reason=CANCELLED)
+            known = replace(known, result=_digest_of_result(folder.trial(node)))
+            _check_worth_another_try(journal, history, node, end, known, spec)
+            if node.number is None and known.ok:
+                known = _judged(known, history, spec.metric)
+                won = history.won[0] if history.won else None
+                # Before the journal says so: a crash between the two is repeated.
+                _write_champion(folder, node, known, spec, won)
+            if not _was_said(history, known):
+                journal.append("settled", **asdict(known))
+    if end.dag_removed:
+        # DAGMan 23.9 crashes when a node's success readies another one while it is being removed. What is settled is
+        # settled: PRE skips this node next time.
+        raise TryAgainError(f"{node}: settled while the DAG was being removed")
+    if known.status == "bad_input":
+        raise GiveUpError(f"region {spec.name!r}, {node}: {known.reason}")
+    if node.number is not None and not known.ok:
+        check_not_hopeless(journal.read(), spec)
+    return known
+
+
+def _was_said(history: History, known: TrialOutcome) -> bool:
+    """Return whether the journal has this end of this job, as when DAGMan was killed before it noted that POST ran."""
+    before = history.known(known.trial)
+    return before is not None and bool(known.job) and (before.job, before.status) == (known.job, known.status)
+
+
+def _check_worth_another_try(
+    journal: Journal, history: History, node: NodeName, end: JobEnd, outcome: TrialOutcome, spec: RegionSpec
+) -> None:
+    """Raise TryAgainError for an end that is not to be settled yet."""
+    if end.dag_removed and outcome.status == "removed":
+        raise TryAgainError(f"{node}: removed together with the DAG; it runs when the DAG is submitted again")
+    if outcome.status != "machine":
+        return
+    stops = node.number is not None and _nothing_to_go_on_with(history, node.number, spec)
+    nobody, last = outcome.reason.startswith(NOBODY), end.retry >= end.max_retries
+    if (nobody or last) and not stops:
+        return  # neither would the next try find a machine, or there is none
+    if not nobody and (not end.job or end.job not in {fault.job for fault in history.faults_of(node.number)}):
+        place = {"host": outcome.host, "job": outcome.job}
+        journal.append("attempt", trial=node.number, reason=outcome.reason, seconds=outcome.seconds, **place)
+    if not nobody and not last:
+        raise TryAgainError(f"{node}: {outcome.reason}; try {end.retry + 2} of {end.max_retries + 1}")
+    mend = "`regiondag doctor` says which machines would do, then" if nobody else "mend the machines and"
+    advice = f"it stops here; {mend} submit the DAG again"
+    reason = f"{node}: {outcome.reason}. No trial of the region has succeeded so far, so {advice}"
+    journal.note_stop(node.number, reason)
+    kind = GiveUpError if nobody else TryAgainError
+    raise kind(f"region {spec.name!r}, {reason}")
+
+
+def _nothing_to_go_on_with(history: History, number: int, spec: RegionSpec) -> bool:
+    """Return whether none has ever succeeded, and this is the last trial of its round, or each lane has lost one."""
+    if history.any_ok:
+        return False
+    if spec.search.schedule == "lanes":
+        lanes = spec.search.sizes[0]
+        lost = {trial for trial, settled in history.settled.items() if settled.status == "machine"} | {number}
+        all_lost = len({trial % lanes for trial in lost}) == lanes
+        return all_lost or set(history.proposals) - {number} <= set(history.settled)
+    index = spec.search.round_of(number)
+    first = sum(spec.search.sizes[:index])
+    others = set(range(first, first + spec.search.sizes[index])) - {number}
+    return others <= set(history.settled)
+
+
+def _ended(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutcome:
+    """Say how and where the job ended, and note how the machine did."""
+    place = folder.trial(node)
+    result, seen = _read_result(place / RESULT_FILE, node), read_job_log(place / JOB_LOG, end.job)
+    settled = _outcome(place, node, end, result, seen.removed)
+    settled = replace(settled, reason=printable(" ".join(settled.reason.split())))  # as workers and others wrote it
+    host = seen.host or (result.host if result and is_host(result.host) else "")
+    if settled.status != "removed" and not settled.reason.startswith((OUT_OF_MEMORY, NOBODY)):
+        failure = settled.reason if settled.status == "machine" else ""
+        note_end(folder.run, host, end.job, failure, time.time())
+    return replace(settled, host=host, job=end.job)
+
+
+def _outcome(place: Path, node: NodeName, end: JobEnd, result: Result | None, removed: str) -> TrialOutcome:
+    """Say how the job ended, from DAGMan's exit code, the job's result.json, and why HTCondor `removed` it."""
+    reason = result.reason if result else ""
+    seconds = result.seconds if result else 0.0
+    if end.exit_code == REMOVED:
+        reason = removed or "nothing says by whom, or by what rule"
+        if reason.startswith(NOBODY):
+            return TrialOutcome(node.number, "machine", reason, seconds=seconds)
+        return TrialOutcome(node.number, "removed", f"the job was removed from the queue: {reason}", seconds=seconds)
+    if end.exit_code == Exit.DIVERGED:
+        return TrialOutcome(node.number, "diverged", reason or "the training diverged", seconds=seconds)
+    if end.exit_code == Exit.BAD_INPUT:
+        return TrialOutcome(node.number, "bad_input", reason or "the worker refused its input", seconds=seconds)
+    if end.exit_code == Exit.OK and result and result.status in ("ok", "pruned"):
+        if node.number is None and not _model_came_back(place, result):
+            return TrialOutcome(None, "machine", f"{MODEL_FILE} did not come back as the job wrote it", seconds=seconds)
+        return _success(result, node)
+    return TrialOutcome(node.number, "machine", reason or _describe(end.exit_code), seconds=seconds)
+
+
+def _digest_of_result(place: Path) -> str:
+    path = place / RESULT_FILE
+    return sha256_of(path) if path.exists() and path.stat().st_size else ""
+
+
+def _model_came_back(place: Path, result: Result) -> bool:
+    """Return whether the final training's model is here, to the byte; trials bring none."""
+    model = place / MODEL_FILE
+    return model.exists() and sha256_of(model) == result.model
+
+
+def _success(result: Result, node: NodeName) -> TrialOutcome:
+    return TrialOutcome(
+        trial=node.number,
+        status=result.status,
+        reason=result.reason,
+        value=result.value,
+        metrics=result.metrics,
+        baseline=result.baseline,
+        standing=result.champion,
+        curve=result.curve,
+        best_epoch=result.best_epoch,
+        seconds=result.seconds,
+    )
+
+
+def _judged(final: TrialOutcome, history: History, metric: Metric) -> TrialOutcome:
+    """Say whether the final model takes the standing champion's place; where it does not, the reason says why."""
+    winner = history.winner(metric.minimize)
+    first = history.settled.get(0)  # the trial that measured the standing champion on the validation part
+    reason = reason_to_keep(
+        metric,
+        test=final.metrics,
+        standing_test=final.standing,
+        valid=winner.value if winner else None,
+        standing_valid=first.standing if first else {},
+    )
+    return replace(final, promoted=not reason, reason=reason or final.reason)
+
+
+def _describe(exit_code: int) -> str:
+    if exit_code == SUBMIT_FAILED:
+        return "HTCondor did not accept the job; manager.log and the DAG's .dagman.out say why"
+    if exit_code == Exit.OK:
+        return "the job ended with 0 but brought no complete result.json"
+    if -1000 < exit_code < 0:
+        return f"the job was killed by signal {-exit_code}; its job.err says more"
+    if exit_code == OUTPUT_LOST:
+        return "the job could not write what it printed, as on a machine whose disk is full"
+    return f"the job ended with exit code {exit_code} and no reason; its job.err says more"
+
+
+def _read_result(path: Path, node: NodeName) -> Result | None:
+    try:
+        result = result_from_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ContractError):
+        return None
+    return result if result.node == str(node) else None
+
+
+def _write_champion(
+    folder: RegionFolder, node: NodeName, settled: TrialOutcome, spec: RegionSpec, won: int | None
+) -> None:
+    """Put the better of the new and the standing model into `champion/`; the model first, then what it reached."""
+    source = folder.trial(node) / MODEL_FILE if settled.promoted else folder.standing_model
+    folder.champion_model.parent.mkdir(exist_ok=True)
+    part = folder.champion_model.with_suffix(".part")
+    shutil.copyfile(source, part)
+    part.replace(folder.champion_model)
+    if settled.promoted:
+        facts = _champion_facts(folder, node, settled, spec, won)
+    else:
+        facts = json.loads(folder.standing_metrics.read_text(encoding="utf-8"))
+    facts["sha256"] = sha256_of(folder.champion_model)
+    write_atomically(folder.champion_metrics, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+
+
+def _champion_facts(
+    folder: RegionFolder, node: NodeName, settled: TrialOutcome, spec: RegionSpec, won: int | None
+) -> dict[str, Any]:
+    made = _read_result(folder.trial(node) / RESULT_FILE, node)
+    trial = json.loads((folder.trial(node) / TRIAL_FILE).read_text(encoding="utf-8"))
+    settings = {p.name: trial["train"][p.name] for p in spec.search.space if p.name in trial["train"]}
+    return {
+        "study": spec.study,
+        "region": spec.name,
+        "run": folder.path.parents[1].name,
+        "hyperparameters": {**trial["hyperparameters"], **settings},
+        "train": trial["train"],
+        "metric": asdict(spec.metric),
+        "test": dict(settled.metrics),
+        "popularity": dict(settled.baseline),
+        "inputs": trial["sha256"],
+        "validation": spec.sha256[data_file("valid")],  # which it was trained on, too
+        "trial": won,  # whose hyperparameters these are
+        "seed": trial["train"]["seed"],
+        "code": made.code if made else "",
+        "host": made.host if made else "",
+        "machine": dict(made.machine) if made else {},
+        "gpu": dict(made.gpu) if made else {},
+        "backend": made.backend if made else "",
+        "versions": dict(made.versions) if made else {},
+    }

@@ -1,0 +1,42 @@
+"""What PRE tells a region's optimizer of others: journals beside its own, and what earlier runs left in its folder.
+
+Journals of other regions are read without their locks: a line that is being written counts as not there yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from regiondag.errors import RegiondagError
+from regiondag.run.earlier_trials import read_earlier
+from regiondag.run.journal import Journal
+from regiondag.run.layout import RegionFolder
+from regiondag.run.observations import observations
+from regiondag.run.region_spec import RegionSpec, read_spec
+from regiondag.study.space import seed_of
+from regiondag.tuning.sharing import Neighbour, Shared
+
+MOST = 64  # neighbours whose journals are read; of more regions a sample, another one for each region
+
+
+def read_shared(folder: RegionFolder, spec: RegionSpec) -> Shared | None:
+    """Return what a region may learn from others; None when it shares nothing."""
+    if spec.search.share == "off":
+        return None
+    found = [neighbour for neighbour in (*read_earlier(folder), *_siblings(folder, spec)) if neighbour.history]
+    return Shared(spec.position, tuple(found))
+
+
+def _siblings(folder: RegionFolder, spec: RegionSpec) -> Iterator[Neighbour]:
+    others = [path for path in sorted(folder.path.parent.iterdir()) if path.name != spec.slug and path.is_dir()]
+    others = sorted(others, key=lambda path: seed_of(spec.slug, path.name))[:MOST]
+    for other in map(RegionFolder, sorted(others)):
+        if not other.journal.exists():
+            continue
+        try:
+            sibling, history = read_spec(other.spec), Journal(other.journal).read()
+        except RegiondagError:
+            continue  # its own scripts say what is wrong with it
+        if sibling.metric == spec.metric and sibling.search.share != "off":
+            told = observations(history, sibling.metric, sorted(history.proposals))
+            yield Neighbour(sibling.slug, list(told.values()))

@@ -1,0 +1,159 @@
+"""Summarise a run: `report/summary.json` and `report/summary.md`, one row per region."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from regiondag.errors import RegiondagError
+from regiondag.run.history import History
+from regiondag.run.journal import Journal
+from regiondag.run.layout import RegionFolder, RunFolder
+from regiondag.run.manifest import read_manifest
+from regiondag.run.region_spec import RegionSpec, read_spec
+from regiondag.run.region_state import region_status
+from regiondag.run.sick_machines import SICK_AFTER, read_failures, sick
+
+TEST_METRIC = "p@10"
+NO_TRIALS = {"planned": 0, "run": 0, "ok": 0, "failed": 0, "pruned": 0}
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSummary:
+    """One region's row. `status`: promoted, kept (the standing champion is not beaten), failed or unfinished."""
+
+    region: str
+    slug: str
+    status: str
+    reason: str
+    hyperparameters: Mapping[str, Any]
+    test: Mapping[str, float]  # of the champion, new or standing, on this run's test set
+    challenger: Mapping[str, float]  # of the model that did not beat the standing champion
+    popularity: Mapping[str, float]
+    validation: float | None  # winning trial's metric on the validation part
+    trials: Mapping[str, int]  # planned, run, ok, failed, pruned
+    hours: float
+    model: str
+    standing: Mapping[str, float] = field(default_factory=dict)  # the standing champion's, on this run's test set
+    last: Mapping[str, float] = field(default_factory=dict)  # the same champion's in the run that made it
+    pictures: tuple[str, ...] = ()  # paths from the report's folder, of those that `regiondag study plot` drew
+
+    @property
+    def finished(self) -> bool:
+        """Whether the region has its champion."""
+        return self.status in ("promoted", "kept")
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A whole run."""
+
+    study: str
+    run: str
+    metric: str
+    regions: tuple[RegionSummary, ...] = field(default_factory=tuple)
+    machines: tuple[str, ...] = ()  # those that failed too many jobs in a row, and how
+
+    @property
+    def finished(self) -> bool:
+        """Whether every region has its champion."""
+        return all(region.finished for region in self.regions)
+
+
+def summarise(run: RunFolder) -> Summary:
+    """Fold the journals of all regions into one summary."""
+    manifest = read_manifest(run)
+    rows = [_summary_of(run, slug, name) for slug, name in manifest["regions"].items()]
+    return Summary(manifest["study"], str(run.path), manifest["metric"], tuple(rows), _sick_machines(run))
+
+
+def _summary_of(run: RunFolder, slug: str, name: str) -> RegionSummary:
+    """Summarise one region; one whose files are damaged has failed, and hides no other."""
+    pictures = _pictures(run, slug)
+    try:
+        return _summarise_region(run.region(slug), pictures)
+    except RegiondagError as error:
+        return RegionSummary(
+            name, slug, "failed", str(error), {}, {}, {}, {}, None, NO_TRIALS, 0.0, "", pictures=pictures
+        )
+
+
+def _sick_machines(run: RunFolder) -> tuple[str, ...]:
+    return tuple(
+        f"{host} failed {SICK_AFTER} jobs in a row, the last of them: {last.reason}"
+        for host, last in sick(read_failures(run)).items()
+    )
+
+
+def _pictures(run: RunFolder, slug: str) -> tuple[str, ...]:
+    return tuple(path.relative_to(run.report).as_posix() for path in sorted(run.pictures(slug).glob("*.svg")))
+
+
+def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> RegionSummary:
+    spec = read_spec(folder.spec)
+    history = Journal(folder.journal).read()
+    final = history.final
+    champion = _champion(folder) if final and final.ok else None
+    winner = history.winner(spec.metric.minimize)
+    status, reason = region_status(spec, history)
+    metrics = final.metrics if final else {}
+    return RegionSummary(
+        region=spec.name,
+        slug=spec.slug,
+        status=status,
+        reason=reason,
+        hyperparameters=champion or {},
+        test=final.standing if final and status == "kept" else metrics,
+        challenger=metrics if status == "kept" else {},
+        popularity=final.baseline if final else {},
+        validation=winner.value if winner else None,
+        trials=_count(spec, history),
+        hours=round(_seconds(history) / HOUR, 4),
+        model="" if champion is None else str(folder.champion_model),
+        standing=final.standing if final else {},
+        last=_last_test(folder),
+        pictures=pictures,
+    )
+
+
+def _champion(folder: RegionFolder) -> dict[str, Any] | None:
+    """Return the hyperparameters of the region's champion; None where there is none."""
+    if not folder.champion_metrics.exists():
+        return None
+    try:
+        return dict(json.loads(folder.champion_metrics.read_bytes())["hyperparameters"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RegiondagError(
+            f"{folder.champion_metrics} is damaged: no JSON with `hyperparameters`; restore it, or make it again: "
+            f"regiondag trial rerun {folder.run.path} {folder.path.name} final --force, and submit the DAG"
+        ) from error
+
+
+def _last_test(folder: RegionFolder) -> Mapping[str, float]:
+    """Return what the standing champion's own test found; nothing where it does not say so."""
+    try:
+        raw = json.loads(folder.standing_metrics.read_text(encoding="utf-8"))["test"]
+        return {str(name): float(value) for name, value in raw.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _count(spec: RegionSpec, history: History) -> dict[str, int]:
+    done = history.settled.values()
+    pruned = sum(s.status == "pruned" for s in done)
+    ok = sum(s.ok for s in done)
+    return {
+        "planned": spec.search.trials,
+        "run": len(done),
+        "ok": ok,
+        "failed": len(done) - ok - pruned,
+        "pruned": pruned,
+    }
+
+
+def _seconds(history: History) -> float:
+    final = history.final.seconds if history.final else 0.0
+    return sum(s.seconds for s in history.settled.values()) + final + history.attempt_seconds

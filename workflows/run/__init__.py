@@ -1,0 +1,1 @@
+"""A run directory, and all that is ever written into it."""

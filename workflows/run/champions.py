@@ -1,0 +1,76 @@
+"""Find the champions that an earlier run of the same study left, so that today's models have to beat them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nnlib.contract import sha256_of
+from regiondag.errors import RegiondagError
+from regiondag.run.layout import MANIFEST_FILE, RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Incumbent:
+    """One region's champion: its model, what it reached, and its digest."""
+
+    model: Path
+    metrics: Path
+    sha256: str
+
+
+def find_incumbents(earlier: Sequence[RunFolder], slugs: Iterable[str]) -> dict[str, Incumbent]:
+    """Return each region's champion of the first of the `earlier` runs that has a whole one."""
+    found: dict[str, Incumbent] = {}
+    for slug in slugs:
+        for run in earlier:
+            standing = champion_of(run, slug)
+            if standing:
+                found[slug] = standing
+                break
+    return found
+
+
+def earlier_runs(runs: Path, study: str) -> list[RunFolder]:
+    """Return the runs of a study below `runs`, the newest first."""
+    found = [RunFolder(path.parent) for path in sorted(runs.glob(f"run-*/{MANIFEST_FILE}"), reverse=True)]
+    return [run for run in found if _study_of(run) == study]
+
+
+def hyperparameters_of(standing: Incumbent) -> Mapping[str, Any]:
+    """Return the hyperparameters with which a champion was trained; none when its metrics do not say them."""
+    found = json.loads(standing.metrics.read_text(encoding="utf-8")).get("hyperparameters")
+    return found if isinstance(found, dict) else {}
+
+
+def incumbents_of(run: RunFolder, slugs: Iterable[str]) -> dict[str, Incumbent]:
+    """Return the champions of one run; RegiondagError when it has none at all."""
+    found = {slug: standing for slug in slugs if (standing := champion_of(run, slug))}
+    if not found:
+        raise RegiondagError(
+            f"{run.path} holds no champion of any region of this study; legal for --champions: a finished run of it, "
+            "or none"
+        )
+    return found
+
+
+def _study_of(run: RunFolder) -> str | None:
+    try:
+        return str(json.loads(run.manifest.read_text(encoding="utf-8"))["study"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def champion_of(run: RunFolder, slug: str) -> Incumbent | None:
+    """Return a region's champion in a run; None when there is none, or none that is whole."""
+    folder = run.region(slug)
+    try:
+        digest = str(json.loads(folder.champion_metrics.read_text(encoding="utf-8"))["sha256"])
+        if sha256_of(folder.champion_model) == digest:  # else: replaced half way, or damaged
+            return Incumbent(folder.champion_model, folder.champion_metrics, digest)
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return None

@@ -1,0 +1,183 @@
+"""A region's journal: one JSON object a line, only ever appended to. Everything known of the trials is in it.
+
+Two events matter, and the first of each per trial counts, so that a script DAGMan runs twice changes nothing:
+    {"event": "proposed", "trial": 7, "point": {...}}
+    {"event": "settled", "trial": 7, "status": "ok", "value": 0.07, ...}
+(an outcome that is nobody's last word, such as a fault of the machine, is replaced by a later one)
+`"trial": null` is the final training. `{"event": "attempt"}` notes a run that is tried again, and
+`{"event": "won", "trial": 7, "of": 24}` whose point the final training gets, after so many outcomes.
+`{"event": "stopped", "trial": 7, "reason": ...}`: the region stops at this node until that is "resumed".
+`{"event": "cancelled", "trial": 7}`: a person wants it ended; `{"event": "reopened", "trial": 7}`: it is to run again,
+and what was settled before is forgotten. Unknown events and keys are passed over: a newer version wrote them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nnlib.contract import check_figures
+from regiondag.errors import RegiondagError
+from regiondag.run.history import Fault, History, Proposal, TrialOutcome
+
+# How `append` writes the lines that `read_outcomes` does not parse in full.
+REOPENED = b'{"event": "reopened"'
+STOPPED = b'{"event": "stopped"'
+MACHINE = b'"status": "machine"'
+_PROPOSED = b'{"event": "proposed"'
+_SETTLED = re.compile(
+    rb'\{"event": "settled", "time": ([0-9.]+), "trial": ([0-9]+|null), "status": "(\w+)", '
+    rb'"reason": "[^"\\]*", "value": (null|-?[0-9.]+(?:e-?[0-9]+)?), '
+)
+_PROMOTED = (b'"promoted": true}', b'"promoted": false}')
+
+
+class Journal:
+    """Appends to one region's journal under a lock, and reads it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the region's lock: PRE and POST of several nodes run at the same time."""
+        with self.path.with_suffix(".lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def append(self, event: str, **values: Any) -> None:
+        """Add one line and wait until it is on disk. Call it under `locked`."""
+        self.append_all([(event, values)])
+
+    def append_all(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        """Add some lines and wait until they are on disk. Call it under `locked`."""
+        records = ({"event": event, "time": round(time.time(), 3), **values} for event, values in events)
+        lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records]
+        with self.path.open("ab") as file:
+            file.truncate(_end_of_last_line(self.path))  # what a crash tore off is said again by the script run again
+            file.write("".join(lines).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def note_stop(self, trial: int | None, reason: str) -> None:
+        """Note that the region stops at a node. Call it under `locked`."""
+        if self.read().stopped.get(trial) != reason:
+            self.append("stopped", trial=trial, reason=reason)
+
+    def note_resumed(self, trial: int | None) -> None:
+        """Note that a node at which the region had stopped goes on. Call it under `locked`."""
+        if any(line.startswith(STOPPED) for line in self._lines()) and trial in self.read().stopped:
+            self.append("resumed", trial=trial)
+
+    def read(self) -> History:
+        """Fold the journal. A torn last line is passed over; anything else that is no record is an error."""
+        history = History()
+        for number, line in enumerate(_parsed(self._lines()), start=1):
+            self._fold(history, number, line)
+        return history
+
+    def read_outcomes(self) -> History:
+        """Fold the journal without proposals, metrics and reasons: `status` looks at 100,000 trials in two seconds.
+
+        Parsing all of the JSON would take longer; lines that do not begin as `append` writes them are parsed.
+        """
+        history = History()
+        for number, line in enumerate(self._lines(), start=1):
+            head = _SETTLED.match(line)
+            if head and line.endswith(_PROMOTED):
+                when, trial, status, value = head.groups()
+                outcome = TrialOutcome(
+                    trial=None if trial == b"null" else int(trial),
+                    status=status.decode(),
+                    value=None if value == b"null" else float(value),
+                    promoted=line.endswith(_PROMOTED[0]),
+                )
+                history.settle(outcome, float(when))
+            elif not line.startswith(_PROPOSED):
+                self._fold(history, number, line)
+        return history
+
+    def _lines(self) -> list[bytes]:
+        try:
+            *lines, _torn = self.path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return []
+        return lines
+
+    def _fold(self, history: History, number: int, line: bytes | dict[str, Any]) -> None:
+        try:
+            record = json.loads(line) if isinstance(line, bytes) else line
+            event = record.pop("event")
+            when = float(record.pop("time", 0.0))
+            if event == "proposed":
+                history.proposals.setdefault(record["trial"], Proposal(**_known(Proposal, record)))
+            elif event == "settled":
+                check_figures(record)
+                record["curve"] = tuple(record.get("curve", ()))
+                history.settle(TrialOutcome(**_known(TrialOutcome, record)), when)
+            elif event == "won":
+                history.won = _number(record["trial"]), _number(record["of"])
+            elif event == "stopped":
+                history.stopped[_trial(record["trial"])] = str(record["reason"])
+            elif event == "resumed":
+                history.stopped.pop(_trial(record["trial"]), None)
+            elif event == "cancelled":
+                history.cancelled.add(_number(record["trial"]))
+            elif event == "reopened":
+                history.reopen(_trial(record["trial"]))
+            elif event == "attempt":
+                record["seconds"] = float(record.get("seconds", 0.0))
+                history.faults.append(Fault(**_known(Fault, record | {"when": when})))
+        except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
+            raise RegiondagError(
+                f"{self.path}:{number}: not a line of a journal ({error}); was the file edited? "
+                "Remove the line, or restore the file"
+            ) from error
+
+
+def _parsed(lines: list[bytes]) -> Sequence[bytes | dict[str, Any]]:
+    """Parse all lines at once, in a quarter of the time; they come back as they are unless each is one object."""
+    try:
+        records: list[dict[str, Any]] = json.loads(b"[" + b",".join(lines) + b"]")
+    except (ValueError, RecursionError):
+        return lines
+    whole = len(records) == len(lines) and all(line[:1] + line[-1:] == b"{}" for line in lines)
+    return records if whole else lines
+
+
+def _known(kind: type[Any], record: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what a later version may have added to a record."""
+    if record.keys() <= kind.__dataclass_fields__.keys():
+        return record
+    return {name: value for name, value in record.items() if name in kind.__dataclass_fields__}
+
+
+def _trial(value: Any) -> int | None:
+    return None if value is None else _number(value)
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"seen {value!r}, legal: a whole number")
+    return value
+
+
+def _end_of_last_line(path: Path, block: int = 1 << 16) -> int:
+    """Return the number of bytes up to and including the last line break, looked for from the end."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(end - block, 0)
+            file.seek(start)
+            found = file.read(end - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            end = start
+    return 0

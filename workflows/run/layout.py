@@ -1,0 +1,230 @@
+"""Every name in a run directory: files, DAG nodes, and how they are read back.
+
+A node name is `<slug>_t<number>` (a trial) or `<slug>_final`, plus `report` for the DAG's last node. Slugs hold only
+`[a-z0-9-]`, so the underscore separates, and names are safe in paths, DAGMan files and shell words alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nnlib.contract import INIT_FILE
+
+REPORT_NODE = "report"
+# PRE's exit code for a node whose outcome is known: DAGMan takes the node as done without running it. It must be one
+# that neither a shell nor an interpreter ends with when something fails.
+SETTLED_BEFORE = 77
+DAGMAN_CRASHED = 4  # exit code of a DAGMan that failed an assertion; our DAGs then let it leave the queue
+
+STUDY_FILE = "study.yaml"
+PYTHON_FILE = "python"  # only where a DAG cannot name the Python of PRE and POST itself
+MANIFEST_FILE = "manifest.json"
+STUDY_DAG = "study.dag"
+REGION_DAG = "region.dag"
+NODES_DAG = "nodes.dag"
+DAGMAN_CONFIG = "dagman.config"
+REPORT_SUBMIT = "report.sub"
+TRAIN_SUBMIT = "train.sub"
+FINAL_SUBMIT = "final.sub"
+START_FOLDER = "start"  # in a node's folder: what its next job is given of the files that it is to bring back
+ATTEMPT_SUBMIT = "attempt.sub"  # in a node's folder: what PRE has to say of its next try
+JOB_LOG = "job.log"  # in a node's folder: HTCondor's events of its jobs
+NETWORK_FILE = "network.json"
+REGION_FILE = "region.json"
+JOURNAL_FILE = "trials.jsonl"
+PAGE_SHELL = "regiondag/page.html"  # in the archive of PRE and POST: the report's page without figures
+PAGE_LIBRARY = "regiondag/plotly.min.js.gz"  # and what draws them
+
+_SLUG = "[a-z0-9]+(?:-[a-z0-9]+)*"
+_NODE = re.compile(rf"({_SLUG})_(?:t([0-9]{{4,5}})|(final))")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeName:
+    """A job node: trial `number` of a region, or the region's final training when `number` is None."""
+
+    slug: str
+    number: int | None
+
+    def __str__(self) -> str:
+        """Return the node's name in the DAG; it is parsed back, so that no name is written that cannot be read."""
+        return f"{self.slug}_{self.label}"
+
+    @property
+    def label(self) -> str:
+        """The part after the slug: `t0007` or `final`."""
+        return "final" if self.number is None else f"t{self.number:04d}"
+
+    @property
+    def folder(self) -> str:
+        """Name of the trial's folder under `trials/`: `0007` or `final`."""
+        return self.label.removeprefix("t")
+
+
+def parse_node(name: str) -> NodeName:
+    """Read a node name back; ValueError for anything that `NodeName` does not write.
+
+    >>> parse_node("united-kingdom_t0007")
+    NodeName(slug='united-kingdom', number=7)
+    """
+    match = _NODE.fullmatch(name)
+    node = NodeName(match[1], int(match[2]) if match[2] else None) if match else None
+    if node is None or str(node) != name:
+        raise ValueError(f"{name!r} is not a node of this study; a node is called like germany_t0007 or germany_final")
+    return node
+
+
+@dataclass(frozen=True, slots=True)
+class RegionFolder:
+    """The files of one region in a run directory."""
+
+    path: Path
+
+    @property
+    def submit_files(self) -> tuple[Path, Path]:
+        """Submit files of the trials and of the final training."""
+        return self.path / TRAIN_SUBMIT, self.path / FINAL_SUBMIT
+
+    @property
+    def dag(self) -> Path:
+        """The graph of this region alone."""
+        return self.path / REGION_DAG
+
+    @property
+    def spec(self) -> Path:
+        """What PRE and POST need to know of the region, as JSON."""
+        return self.path / REGION_FILE
+
+    @property
+    def journal(self) -> Path:
+        """The append-only record of all trials."""
+        return self.path / JOURNAL_FILE
+
+    @property
+    def earlier(self) -> Path:
+        """Trials of earlier runs that the optimizer may know of."""
+        return self.path / "earlier.jsonl"
+
+    @property
+    def standing_model(self) -> Path:
+        """The champion of an earlier run, which a new model has to beat."""
+        return self.path / "standing.nc"
+
+    @property
+    def standing_metrics(self) -> Path:
+        """What the standing champion reached when it was made."""
+        return self.path / "standing.json"
+
+    @property
+    def init_model(self) -> Path:
+        """The model from which all trainings of the region start in this run."""
+        return self.path / INIT_FILE
+
+    @property
+    def init_facts(self) -> Path:
+        """Where that model comes from, and how it was trained; there only when the model is, whole."""
+        return self.path / "init.json"
+
+    @property
+    def champion_model(self) -> Path:
+        """The best model so far."""
+        return self.path / "champion" / "model.nc"
+
+    @property
+    def champion_metrics(self) -> Path:
+        """What the champion reached, and how it was made."""
+        return self.path / "champion" / "metrics.json"
+
+    @property
+    def run(self) -> RunFolder:
+        """The run that the region is of."""
+        return RunFolder(self.path.parents[1])
+
+    def trial(self, node: NodeName) -> Path:
+        """Folder in which one node's job starts and ends."""
+        return self.path / "trials" / node.folder
+
+    def data(self, part: str) -> Path:
+        """Data file of one of `PARTS`."""
+        return self.path / data_file(part)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The files of one run directory."""
+
+    path: Path
+
+    @property
+    def manifest(self) -> Path:
+        """What the run was made from."""
+        return self.path / MANIFEST_FILE
+
+    @property
+    def study_dag(self) -> Path:
+        """The graph over all regions."""
+        return self.path / STUDY_DAG
+
+    def dags(self, slugs: Iterable[str]) -> list[Path]:
+        """Return all graphs that may be submitted: the study's, and each region's own."""
+        return [self.study_dag, *(self.region(slug).dag for slug in slugs)]
+
+    @property
+    def machines(self) -> Path:
+        """Which machines failed jobs of this run, and have not done better since."""
+        return self.path / "machines.json"
+
+    @property
+    def started(self) -> Path:
+        """When the run's first trial was prepared."""
+        return self.path / "started.json"
+
+    @property
+    def report(self) -> Path:
+        """Folder of the summary."""
+        return self.path / "report"
+
+    @property
+    def page(self) -> Path:
+        """The report as a page for browsers."""
+        return self.report / "index.html"
+
+    def pictures(self, slug: str) -> Path:
+        """Folder of a region's pictures, in the report."""
+        return self.report / "regions" / slug
+
+    def region(self, slug: str) -> RegionFolder:
+        """Files of one region."""
+        return RegionFolder(self.path / "regions" / slug)
+
+
+def dagman_file(dag: Path, suffix: str) -> Path:
+    """Return a file that HTCondor keeps beside a DAG: `dagman.log`, `lock`, `condor.sub` and so on.
+
+    >>> str(dagman_file(Path("/run/study.dag"), "lock"))
+    '/run/study.dag.lock'
+    """
+    return dag.with_name(f"{dag.name}.{suffix}")
+
+
+def catalog_name(slug: str) -> str:
+    """Return what HTCondor calls the files that a region's jobs share; no two slugs have the same.
+
+    It becomes part of an attribute's name, which holds no `-`; slugs hold no `_`.
+
+    >>> catalog_name("united-kingdom")
+    'region_united_kingdom'
+    """
+    return f"region_{slug.replace('-', '_')}"
+
+
+def data_file(part: str) -> str:
+    """Return the name that a region's data has in the run directory.
+
+    >>> data_file("train")
+    'data.train.nc'
+    """
+    return f"data.{part}.nc"

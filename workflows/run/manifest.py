@@ -1,0 +1,69 @@
+"""manifest.json, which says what a run was made from, and the regions by their names."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from nnlib.util.os_errors import describe
+from regiondag.errors import RegiondagError, UsageError
+from regiondag.run.layout import RunFolder
+
+MANIFEST_KEYS = ("study", "run", "metric", "regions", "sha256")
+
+
+def read_manifest(run: RunFolder) -> dict[str, Any]:
+    """Read manifest.json; RegiondagError for a folder that is no run directory."""
+    try:
+        raw: dict[str, Any] = json.loads(run.manifest.read_text(encoding="utf-8"))
+    except PermissionError as error:
+        raise RegiondagError(
+            f"{error.filename} may not be read by you: a run directory is its owner's alone, who can share it with: "
+            f"chmod -R go+rX {run.path}"
+        ) from error
+    except (FileNotFoundError, NotADirectoryError):
+        raise RegiondagError(_no_run(run.path)) from None
+    except OSError as error:
+        raise RegiondagError(describe(error)) from error
+    except ValueError as error:
+        raise RegiondagError(
+            f"{run.manifest}: damaged, not JSON ({error}); restore it from a backup, or make the run anew: "
+            "`regiondag generate study.yaml`"
+        ) from error
+    missing = [key for key in MANIFEST_KEYS if not isinstance(raw, dict) or key not in raw]
+    if missing:
+        raise RegiondagError(
+            f"{run.path} is not a run directory (its manifest.json says nothing of {', '.join(missing)}); "
+            "`regiondag generate study.yaml` makes one"
+        )
+    return raw
+
+
+def _no_run(path: Path) -> str:
+    """Say what a path is in place of a run directory, and name the runs that lie near it."""
+    if not path.exists():
+        return describe(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)))
+    if not path.is_dir():
+        seen = f"{path} is a file, not a run directory"
+        path = path.parent
+    else:
+        seen = f"{path} is not a run directory, it has no {RunFolder(path).manifest.name}"
+    runs = sorted([*path.glob("run-*/manifest.json"), *path.glob("runs/run-*/manifest.json")], key=os.path.getmtime)
+    if runs:
+        return f"{seen}; the newest one near it: {runs[-1].parent}"
+    return f"{seen}; `regiondag generate study.yaml` makes one and prints its path"
+
+
+def find_region(regions: Mapping[str, str], name: str) -> str:
+    """Return the slug of the region that is called `name`, by its name or by its slug; UsageError for none."""
+    for slug, region in regions.items():
+        if name in (region, slug):
+            return slug
+    near = get_close_matches(name, [*regions.values(), *regions], n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    raise UsageError(f"no region {name!r} in this run{hint} There are: {', '.join(regions.values())}")

@@ -1,0 +1,37 @@
+"""When a run began: `limits.deadline` counts from its first trial, however often its DAGs are submitted."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+
+from regiondag.run.layout import RunFolder
+
+
+def read_start(run: RunFolder) -> float | None:
+    """Return when the run's first trial was prepared, in Unix time; None before that.
+
+    A file that a crash of the machine has emptied was written at that time, too.
+    """
+    try:
+        return float(json.loads(run.started.read_bytes())["started"])
+    except FileNotFoundError:
+        return None
+    except (KeyError, TypeError, ValueError):
+        return run.started.stat().st_mtime
+
+
+def note_start(run: RunFolder, now: float) -> float:
+    """Return the same, having written `now` down where nothing is yet."""
+    if not run.started.exists():
+        part = run.started.with_name(f".{run.started.name}.{os.getpid()}.part")
+        with part.open("w", encoding="utf-8") as file:
+            file.write(json.dumps({"started": now}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(part, run.started)  # whole or not at all, and never over what is there
+        part.unlink()
+    known = read_start(run)
+    return now if known is None else known

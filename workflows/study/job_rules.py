@@ -1,0 +1,42 @@
+"""How jobs end that do not end by themselves: the rules in their submit files, and what those say."""
+
+from __future__ import annotations
+
+from regiondag.study.model import JobRequest
+
+NOBODY = "no machine took the job"  # how the reason begins of a job that never ran: nothing is known of its trial
+
+# Holds that may pass by themselves: a file or a process that could not be made, a transfer that failed
+# (HTCondor's codes of JobHoldReason 6 to 14, 18, 19 and 36).
+PASSING = (6, 7, 8, 9, 10, 11, 12, 13, 14, 18, 19, 36)
+MOST_RELEASES = 3
+LEASE = 600  # seconds without a word until a machine is given up
+RELEASE_AFTER = 60  # seconds, times the number of the hold
+BY_THE_USER = 1  # hold code of condor_hold: whoever holds a job releases it
+OUT_OF_MEMORY = "out of memory"  # how the worker's reason begins when Python found no more memory
+
+UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def in_words(seconds: int) -> str:
+    """Return a duration as study.yaml would have it.
+
+    >>> in_words(5400)
+    '90m'
+    """
+    size, unit = next((size, unit) for size, unit in UNITS if seconds % size == 0)
+    return f"{seconds // size}{unit}"
+
+
+def memory_steps(job: JobRequest, first: int) -> list[int]:
+    """Return the requests after `first` bytes: doubled each time, up to `memory_max`."""
+    steps = []
+    while job.memory_max is not None and first < job.memory_max:
+        first = min(2 * first, job.memory_max)
+        steps.append(first)
+    return steps
+
+
+def memory_after(job: JobRequest, times: int) -> int:
+    """Return what a job asks for whose earlier tries ran out of memory so many times, in bytes."""
+    return [job.memory, *memory_steps(job, job.memory)][: times + 1][-1]

@@ -1,0 +1,1 @@
+"""Trials as rows: queries, tables, plots, control, export."""

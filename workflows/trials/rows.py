@@ -1,0 +1,110 @@
+"""All trials of a run as rows: sorted, filtered, as text, JSON or CSV. Nothing here touches the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from regiondag.run.history import History, TrialOutcome
+from regiondag.run.region_spec import RegionSpec
+from regiondag.study.space import Value
+
+RUNNING = "running"  # proposed, not settled: its job waits or runs, or its DAG was stopped
+PRUNED = "pruned"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow:
+    """One trial. `status` is ok, pruned, running, or the kind of its failure; `reason` says more."""
+
+    region: str
+    slug: str
+    trial: int
+    status: str
+    metric: str
+    minimize: bool
+    value: float | None
+    hyperparameters: Mapping[str, Value]  # without those whose condition does not hold
+    epochs: int | None
+    best_epoch: int | None
+    seconds: float | None
+    reason: str
+    metrics: Mapping[str, float]
+    curve: tuple[float, ...]  # the metric after each epoch
+    settled: float | None  # Unix time
+    won: bool  # its hyperparameters are those of the final training
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a value to compare."""
+        return self.status == "ok" and self.value is not None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended without a value, and not because it was pruned."""
+        return not self.ok and self.status not in (RUNNING, PRUNED)
+
+    @property
+    def cost(self) -> float:
+        """The value as something to be minimised."""
+        value = 0.0 if self.value is None else self.value
+        return value if self.minimize else -value
+
+
+@dataclass(frozen=True, slots=True)
+class RegionTrials:
+    """A region and all of its trials, in the order of their numbers."""
+
+    spec: RegionSpec
+    rows: tuple[TrialRow, ...]
+    faults: Mapping[str, str] = field(default_factory=dict)  # why a job was followed by another try of its node
+
+
+@dataclass(frozen=True, slots=True)
+class RunTrials:
+    """The trials of a whole run, or of one of its regions. `run` is the name that its folder was made with."""
+
+    study: str
+    run: str
+    regions: tuple[RegionTrials, ...]
+
+    @property
+    def rows(self) -> list[TrialRow]:
+        """The rows of all regions, one region after the other."""
+        return [row for region in self.regions for row in region.rows]
+
+
+def trials_of(spec: RegionSpec, history: History) -> RegionTrials:
+    """Return a row for every trial that was proposed or settled."""
+    rows = tuple(_row(spec, history, n) for n in sorted(history.proposals | history.settled))
+    return RegionTrials(spec, rows, {fault.job: fault.reason for fault in history.faults})
+
+
+def _row(spec: RegionSpec, history: History, number: int) -> TrialRow:
+    proposal = history.proposals.get(number)
+    ended = history.settled.get(number)
+    known = ended or TrialOutcome(number, RUNNING)
+    curve = tuple(known.curve)
+    return TrialRow(
+        region=spec.name,
+        slug=spec.slug,
+        trial=number,
+        status=known.status,
+        metric=spec.metric.name,
+        minimize=spec.metric.minimize,
+        value=known.value,
+        hyperparameters=dict(proposal.point) if proposal else {},
+        epochs=len(curve) or known.best_epoch or None,
+        best_epoch=known.best_epoch or None,
+        seconds=known.seconds if ended else None,
+        reason=known.reason,
+        metrics=known.metrics,
+        curve=curve,
+        settled=history.settled_at.get(number) or None,
+        won=history.won is not None and history.won[0] == number,
+    )
+
+
+def hyperparameter_names(rows: Iterable[TrialRow]) -> list[str]:
+    """Return the names of all hyperparameters of `rows`, each once, in the order in which they appear."""
+    return list(dict.fromkeys(name for row in rows for name in row.hyperparameters))

@@ -1,0 +1,134 @@
+"""Trials as text, JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from regiondag.study.space import Value
+from regiondag.trials.rows import PRUNED, RUNNING, RunTrials, TrialRow, hyperparameter_names
+from regiondag.util.text import spell_out
+
+CSV_COLUMNS = (
+    *("study", "run", "region", "slug", "trial", "status", "metric", "minimize", "value"),
+    *("epochs", "best_epoch", "seconds", "settled", "reason", "won"),
+)
+
+
+def sort_rows(rows: Sequence[TrialRow], by: str) -> list[TrialRow]:
+    """Return the rows `by` trial (as they are), value (the best first) or seconds (the longest first).
+
+    Values of different metrics are not compared: each metric's trials stand together. Rows without what is sorted by
+    come last.
+    """
+    if by == "trial":
+        return list(rows)
+    keys: dict[str, Callable[[TrialRow], tuple[Any, ...]]] = {
+        "value": lambda row: (row.metric, row.minimize, not row.ok, row.cost),
+        "seconds": lambda row: (row.seconds is None, -(row.seconds or 0.0)),
+    }
+    return sorted(rows, key=keys[by])
+
+
+def summary_line(trials: RunTrials) -> str:
+    """Return what the table is about, in one line."""
+    rows = trials.rows
+    planned = sum(region.spec.search.trials for region in trials.regions)
+    running = sum(row.status == RUNNING for row in rows)
+    pruned = sum(row.status == PRUNED for row in rows)
+    failed = sum(row.failed for row in rows)
+    only = f", {trials.regions[0].spec.name}" if len(trials.regions) == 1 else ""
+    return (
+        f"{trials.study}{only}: {len(rows) - running} of {planned} trials settled, {failed} failed, {pruned} pruned, "
+        f"{running} waiting or running"
+    )
+
+
+# --- text, JSON, CSV ---------------------------------------------------------------------------------------
+
+
+def headings(rows: Iterable[TrialRow]) -> list[str]:
+    """Return the columns' names: a value for each metric in use, and every hyperparameter of any region."""
+    rows = list(rows)
+    return ["region", "trial", "status", *_metrics(rows), *hyperparameter_names(rows), "epochs", "seconds", "reason"]
+
+
+def table(rows: Iterable[TrialRow]) -> list[list[str]]:
+    """Return the rows as text, in the columns of `headings`."""
+    rows = list(rows)
+    metrics, names = _metrics(rows), hyperparameter_names(rows)
+    return [
+        [
+            spell_out(row.region),
+            str(row.trial),
+            spell_out(row.status) + " (won)" * row.won,
+            *(short(row.value) if metric == row.metric else "-" for metric in metrics),
+            *(short(row.hyperparameters.get(name)) for name in names),
+            short(row.epochs),
+            "-" if row.seconds is None else f"{row.seconds:.1f}",
+            spell_out(row.reason),
+        ]
+        for row in rows
+    ]
+
+
+def to_json(trials: RunTrials, rows: Iterable[TrialRow]) -> dict[str, Any]:
+    """Return a JSON object with `rows` in it, at full precision."""
+    return {"study": trials.study, "run": trials.run, "trials": [asdict(row) for row in rows]}
+
+
+def to_csv(trials: RunTrials) -> str:
+    """Return all rows as CSV with a heading; times as ISO 8601 in UTC, absent values as empty fields."""
+    rows = trials.rows
+    names = hyperparameter_names(rows)
+    metrics = list(dict.fromkeys(metric for row in rows for metric in row.metrics))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    # With prefixes: a hyperparameter may be called `value`, and a metric is measured beside the one that counts.
+    writer.writerow([*CSV_COLUMNS, *(f"hyperparameter.{n}" for n in names), *(f"metrics.{m}" for m in metrics)])
+    for row in rows:
+        known = {**asdict(row), "study": trials.study, "run": trials.run, "settled": _iso(row.settled)}
+        known["reason"] = _no_formula(row.reason)
+        more = [*(row.hyperparameters.get(n) for n in names), *(row.metrics.get(m) for m in metrics)]
+        writer.writerow([*(known[column] for column in CSV_COLUMNS), *more])
+    return text.getvalue()
+
+
+def _no_formula(text: str) -> str:
+    """Return what a worker wrote so that no spreadsheet takes it for a formula; the study's own names stay exact."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def shorten(text: str, longest: int) -> str:
+    """Cut long text, and replace the two characters that XML cannot hold although they steer nothing.
+
+    >>> shorten("Germany", 5)
+    'Germ…'
+    """
+    text = text.replace("\ufffe", "?").replace("\uffff", "?")
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def short(value: Value | None) -> str:
+    """Return a value in a few characters; `-` for none.
+
+    >>> short(0.0123456), short(None), short(True)
+    ('0.01235', '-', 'true')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.4g}" if isinstance(value, float) else spell_out(str(value))
+
+
+def _metrics(rows: Sequence[TrialRow]) -> list[str]:
+    return list(dict.fromkeys(row.metric for row in rows))
+
+
+def _iso(when: float | None) -> str:
+    return "" if when is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when))

@@ -1,0 +1,140 @@
+"""What the model is told: trials as rows of features and warped losses, a region's own and those of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from regiondag.tuning.domain import Domain
+from regiondag.tuning.encoding import Array, Encoding
+from regiondag.tuning.gp.process import NOISE_CENTRE, Observed
+from regiondag.tuning.gp.similarity import noises, similarities
+from regiondag.tuning.sharing import Neighbour, Observation, best_and_first, worst_last
+
+MOST = 400  # observations the model is fitted to: the best ones and the latest ones, half and half
+OTHERS, OTHERS_LEAST = 240, 40  # less one's own, but at least so many: observations of others
+EACH = 24  # of them, from one neighbour: its best ones and its first ones, half and half
+LARGEST = 1e300  # losses beyond are as bad
+SIMILAR = 0.15  # what is less alike is left out
+
+
+@dataclass(frozen=True, slots=True)
+class RegionTargets:
+    """The trials of one region."""
+
+    rows: Array  # coordinates
+    data: Observed
+    noise: float = 0.0  # the part of the targets' variance that is chance; only known where regions are compared
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSet:
+    """Trials as the model sees them: the first `own` ones are the region's own, the others its neighbours'."""
+
+    data: Observed
+    rows: Array  # coordinates
+    own: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A region's own trials, and its neighbours with theirs and their similarity, the most telling first."""
+
+    own: RegionTargets
+    neighbours: tuple[tuple[Neighbour, RegionTargets, float], ...]
+
+
+def compare(domain: Domain, history: Sequence[Observation], neighbours: Sequence[Neighbour]) -> Compared:
+    """Return what the model sees of a region and of the neighbours that are like it."""
+    encoding = Encoding(domain.space)
+    own, others = _part(encoding, choose_most_telling(history)), select_usable(domain, neighbours)
+    if not others:
+        return Compared(own, ())
+    parts = [_part(encoding, best_and_first(neighbour.history, EACH)) for neighbour in others]
+    chance = noises([part.data for part in [own, *parts]])
+    own, *parts = [replace(part, noise=float(noise)) for part, noise in zip([own, *parts], chance, strict=True)]
+    earlier = [neighbour.earlier for neighbour in others]
+    alike = similarities(own.data, [part.data for part in parts], earlier, chance)
+    telling = alike * np.sqrt(1 - chance[1:])  # how a neighbour's values correlate with the region's objective
+    order = [int(number) for number in np.argsort(-telling, kind="stable") if alike[number] >= SIMILAR]
+    return Compared(own, tuple((others[number], parts[number], float(alike[number])) for number in order))
+
+
+def tell(domain: Domain, history: Sequence[Observation], neighbours: Sequence[Neighbour] = ()) -> TrainingSet:
+    """Return what the model is fitted to, the most telling neighbours first.
+
+    Targets have deviation 1, so where more of them is chance the objective's scale is smaller. Of a region whose own
+    trials are all equal the model is told those of others alone: that they are equal prefers none of them.
+    """
+    compared = compare(domain, history, neighbours)
+    own = compared.own
+    if compared.neighbours and not own.data.targets.any():
+        own = RegionTargets(own.rows[:0], own.data.take(np.arange(0)), own.noise)
+    room = max(OTHERS - len(own.rows), OTHERS_LEAST)
+    taken, similarity = [own], [1.0]
+    for _, part, alike in compared.neighbours:
+        if len(part.rows) <= room:
+            taken.append(part)
+            similarity.append(alike)
+            room -= len(part.rows)
+    if len(taken) == 1:
+        return TrainingSet(own.data, own.rows, len(own.rows))
+    chance = np.array([part.noise for part in taken])
+    data = Observed(
+        features=np.concatenate([part.data.features for part in taken]),
+        targets=np.concatenate([part.data.targets for part in taken]),
+        groups=own.data.groups,
+        sources=np.repeat(np.arange(len(taken)), [len(part.rows) for part in taken]),
+        similarity=np.array(similarity),
+        scales=np.sqrt((1 - chance) / (1 - own.noise)),
+        noises=chance / math.exp(NOISE_CENTRE),
+    )
+    return TrainingSet(data, np.concatenate([part.rows for part in taken]), len(own.rows))
+
+
+def select_usable(domain: Domain, neighbours: Sequence[Neighbour]) -> list[Neighbour]:
+    """Return the neighbours with at least two successes at points of this space, without their other trials."""
+    found = []
+    for neighbour in neighbours:
+        history = [o for o in neighbour.history if domain.has(o.point)]
+        if sum(o.loss is not None for o in history) >= 2:
+            found.append(Neighbour(neighbour.name, history, neighbour.earlier))
+    return found
+
+
+def warp(losses: Sequence[float | None]) -> Array:
+    """Return targets of mean 0 and deviation 1: linear below the median, logarithmic above it.
+
+    Losses of diverged trainings, however large, then say "bad" without drowning the differences between good ones;
+    trials that failed count as the worst of the others, and where all failed as bad by one deviation.
+    """
+    seen = np.array([loss for loss in losses if loss is not None])
+    if not len(seen):
+        return np.ones(len(losses))
+    values = np.array([seen.max() if loss is None else loss for loss in losses])
+    values = np.clip(values, -LARGEST, LARGEST)
+    median, low = np.median(values), values.min()
+    with np.errstate(over="ignore"):
+        width = next((width for width in (median - low, values.max() - low) if width > 0), 1.0)
+        scaled = (values - median) / width
+    scaled = np.where(scaled > 0, np.log1p(np.minimum(np.maximum(scaled, 0.0), LARGEST)), scaled)
+    if scaled.std() <= 1e-12:  # all that succeeded are equal: those that failed are worse all the same
+        scaled = np.array([float(loss is None) for loss in losses])
+    deviation = scaled.std()
+    return np.asarray((scaled - scaled.mean()) / deviation) if deviation > 1e-12 else np.zeros_like(scaled)
+
+
+def choose_most_telling(history: Sequence[Observation]) -> list[Observation]:
+    """Return what the model is fitted to: all of it, or the best and the latest of a long history."""
+    latest = max(len(history) - MOST // 2, 0)
+    best = sorted(range(latest), key=lambda index: worst_last(history, index))[: MOST // 2]
+    return [history[index] for index in sorted(best)] + list(history[latest:])
+
+
+def _part(encoding: Encoding, history: Sequence[Observation]) -> RegionTargets:
+    rows = encoding.coordinates(o.point for o in history)
+    features = encoding.features(rows) * encoding.weights
+    return RegionTargets(rows, Observed(features, warp([o.loss for o in history]), encoding.groups))

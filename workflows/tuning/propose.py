@@ -1,0 +1,199 @@
+"""The methods by name, and what they share: where the search stands, what was tried already, small spaces' ends."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from regiondag.study.model import Search
+from regiondag.study.space import Point, Value, seed_of
+from regiondag.tuning.domain import Domain, domain_of, identity
+from regiondag.tuning.sharing import Observation, Shared, from_block, index_in_sequence
+
+INITIAL_SHARE = 0.25  # of all trials are spread over the space before the first model is fitted,
+INITIAL_MOST = 8  # but not more than these
+WARM_EVERY = 4  # with `share: warm` one trial in so many is a neighbour's best
+SOBOL_TRIES = 64  # points of the sequence that may be illegal or taken before chance helps out
+
+
+def propose(
+    search: Search,
+    history: Sequence[Observation],
+    pending: Sequence[Point],
+    n: int,
+    seed: int,
+    shared: Shared | None = None,
+) -> list[dict[str, Value]]:
+    """Return the next `n` points to try, fewer only when the space has no others left.
+
+    `history` holds what is settled and `pending` what was proposed and is not: together all points proposed so far.
+    `shared` is what the region knows of others; it says nothing where `search.share` is off. All regions of a study
+    then have one `seed`, and each its own block.
+    """
+    task = _Task(search, domain_of(search), _finite(history), tuple(pending), seed, _usable(search, shared))
+    if search.method == "grid":
+        taken = task.taken()
+        return list(itertools.islice((p for p in task.domain.grid() if identity(p) not in taken), n))
+    return task.next(n)
+
+
+def rank_trials(search: Search, history: Sequence[Observation], seed: int, shared: Shared | None = None) -> list[int]:
+    """Return the successful trials of `history` as numbers, that with the best point first, the earliest of equals.
+
+    By the losses that were observed, or by what a model takes them to be, as `search.winner` says: it has seen the
+    points around them too, and what others found there, so it is not taken in by luck.
+    """
+    history = _finite(history)
+    values = [math.inf if o.loss is None else o.loss for o in history]
+    done = [number for number, o in enumerate(history) if o.loss is not None]
+    if search.winner == "model":
+        from threadpoolctl import threadpool_limits
+
+        from regiondag.tuning.gp import ask
+
+        usable = _usable(search, shared)
+        with threadpool_limits(1):
+            found = ask.beliefs(domain_of(search), history, seed, usable.neighbours if usable else ())
+        values = values if found is None else [float(value) for value in found]
+    return sorted(done, key=values.__getitem__)
+
+
+def initial_trials(search: Search) -> int:
+    """Return how many trials are spread over the space before a model takes over."""
+    return min(max(math.ceil(INITIAL_SHARE * search.trials), 2), INITIAL_MOST)
+
+
+def _usable(search: Search, shared: Shared | None) -> Shared | None:
+    """Return what a region may know of others; nothing where it shares nothing."""
+    if shared is None or search.share == "off":
+        return None
+    return replace(shared, neighbours=tuple(replace(n, history=_finite(n.history)) for n in shared.neighbours))
+
+
+def _finite(history: Sequence[Observation]) -> list[Observation]:
+    return [o if o.loss is None or math.isfinite(o.loss) else replace(o, loss=None) for o in history]
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is known when points are asked for."""
+
+    search: Search
+    domain: Domain
+    history: Sequence[Observation]
+    pending: tuple[Point, ...]
+    seed: int
+    shared: Shared | None
+
+    @property
+    def first(self) -> int:
+        """Number of the next trial, from 0."""
+        return len(self.history) + len(self.pending)
+
+    @property
+    def succeeded(self) -> int:
+        """Number of the region's own successes."""
+        return sum(observation.loss is not None for observation in self.history)
+
+    @property
+    def models_others(self) -> bool:
+        """Whether the model of this region is also one of others."""
+        return self.search.share == "model" and self.shared is not None and bool(self.shared.neighbours)
+
+    def taken(self) -> set[str]:
+        """Return the identities of all points so far."""
+        return {identity(point) for point in [*(o.point for o in self.history), *self.pending]}
+
+    def next(self, n: int) -> list[dict[str, Value]]:
+        """Return the next `n` points: first those that are spread, then those that are asked for, then chance's."""
+        taken = self.taken()
+        numbers = range(self.first, self.first + n)
+        spread = [number for number in numbers if self._is_spread(number)]
+        points: list[dict[str, Value]] = []
+        for number in spread:
+            found = self._spread_point(number, taken)
+            if found is None:  # looking for more would take as long again for each
+                return points
+            _take(points, taken, found)
+        for point in self._neighbours_best([number for number in numbers if number not in spread], taken):
+            _take(points, taken, point)
+        if self.search.method in ("bayes", "skopt") and len(points) < n:
+            for point in self._ask([*self.pending, *points], n - len(points)):
+                if identity(point) not in taken and self.domain.holds(point):
+                    _take(points, taken, point)
+        for number in numbers[len(points) :]:
+            found = self.domain.random(seed_of(self.seed, self._index(number)), taken)
+            if found is None:
+                break
+            _take(points, taken, found)
+        return points
+
+    def _is_spread(self, number: int) -> bool:
+        """Return whether trial `number` comes from the Sobol sequence."""
+        if self.search.method in ("random", "sobol"):
+            return self.search.method == "sobol"
+        if self.shared is not None:
+            nothing_yet = self.succeeded < 2 and not any(n.history for n in self.shared.neighbours)
+            return nothing_yet or from_block(number, self.search.sizes[0], self.shared)
+        return self.succeeded < 2 or number < initial_trials(self.search)
+
+    def _index(self, number: int) -> int:
+        """Return where in the sequence the point of trial `number` stands."""
+        if self.shared is None:
+            return number
+        return index_in_sequence(number, self.search.sizes[0], self.shared.block)
+
+    def _spread_point(self, number: int, taken: set[str]) -> dict[str, Value] | None:
+        """Return the Sobol point of trial `number`; others stand in for those that are illegal or taken."""
+        index = self._index(number)
+        for point in _candidates(self.domain, index, self.seed):
+            if self.domain.holds(point) and identity(point) not in taken:
+                return point
+        return self.domain.random(seed_of(self.seed, index, "spread"), taken)
+
+    def _neighbours_best(self, numbers: Sequence[int], taken: set[str]) -> list[Point]:
+        """Return what fills the slots of neighbours among `numbers`: the best points of the most similar ones."""
+        slots = sum(number % WARM_EVERY == 0 for number in numbers)
+        if self.search.share != "warm" or self.shared is None or not self.shared.neighbours or not slots:
+            return []
+        from threadpoolctl import threadpool_limits
+
+        from regiondag.tuning.gp.training_set import compare
+
+        with threadpool_limits(1):
+            compared = compare(self.domain, self.history, self.shared.neighbours)
+        ranked = [neighbour.best for neighbour, _, _ in compared.neighbours]
+        best = {identity(point): point for point in ranked if identity(point) not in taken}
+        return list(best.values())[:slots]
+
+    def _ask(self, pending: Sequence[Point], n: int) -> list[dict[str, Value]]:
+        if self.succeeded < 2 and not (self.models_others and self.search.method == "bayes"):
+            return []
+        index = self._index(self.first)
+        seed = seed_of(self.seed, index, "ask")
+        if self.search.method == "skopt":
+            from regiondag.tuning import skopt_method
+
+            return skopt_method.ask(self.domain, self.history, pending, n, seed)
+        from threadpoolctl import threadpool_limits  # NumPy and this: only where a model is really fitted
+
+        from regiondag.tuning.gp import ask
+
+        neighbours = self.shared.neighbours if self.shared and self.models_others else ()
+        per_second = self.search.acquisition == "improvement_per_second"
+        # One thread: the sums are the same on any number of cores, and PRE scripts of many regions run side by side.
+        with threadpool_limits(1):
+            return ask.ask(self.domain, self.history, pending, n, seed, per_second, neighbours)
+
+
+def _candidates(domain: Domain, index: int, seed: int) -> Iterator[dict[str, Value]]:
+    yield domain.sobol(index, seed)
+    for attempt in range(1, SOBOL_TRIES):  # from far beyond, so that no later trial's own point is used up
+        yield domain.sobol((1 << 20) + index * SOBOL_TRIES + attempt, seed)
+
+
+def _take(points: list[dict[str, Value]], taken: set[str], point: Point) -> None:
+    points.append(dict(point))
+    taken.add(identity(point))

@@ -1,0 +1,1 @@
+"""Every night: which regions have new data, and the job that looks."""

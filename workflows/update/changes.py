@@ -1,0 +1,50 @@
+"""Which regions have something new: data or network that differ from those with which they were last finished."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+
+from nnlib.contract import sha256_of
+from regiondag.errors import RegiondagError
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NETWORK_FILE, RunFolder, data_file
+from regiondag.run.manifest import read_manifest
+from regiondag.study.model import Region
+
+
+def unchanged_regions(regions: Iterable[Region], earlier: Sequence[RunFolder]) -> dict[str, RunFolder]:
+    """Return the regions whose data and network are, by SHA-256, those with which they were last finished, and where.
+
+    `earlier` are the study's runs, the newest first. A region of merged data is never among them: it has none of its
+    own.
+    """
+    manifest = cache(read_manifest)  # of a run, for all its regions
+    found = {}
+    for region in regions:
+        last = None if region.merged else _last_finished(region, earlier)
+        if last is not None and _is_unchanged(region, manifest(last)["sha256"]):
+            found[region.slug] = last
+    return found
+
+
+def _last_finished(region: Region, earlier: Sequence[RunFolder]) -> RunFolder | None:
+    """Return the newest of the runs in which the region came to its end with a champion."""
+    return next((run for run in earlier if _is_finished(run, region.slug)), None)
+
+
+def _is_finished(run: RunFolder, slug: str) -> bool:
+    try:
+        final = Journal(run.region(slug).journal).read_outcomes().final
+    except RegiondagError:  # a journal that somebody edited: the region is trained again
+        return False
+    return final is not None and final.ok
+
+
+def _is_unchanged(region: Region, digests: Mapping[str, str]) -> bool:
+    """Return whether the region's data and network, though not its other inputs, have the digests of a run."""
+    sources = {NETWORK_FILE: region.network, **{data_file(part): file for part, file in region.data.items()}}
+    start = f"regions/{region.slug}/"
+    inside = {path.removeprefix(start): digest for path, digest in digests.items() if path.startswith(start)}
+    then = {name: digest for name, digest in inside.items() if name in sources or name.startswith("data.")}
+    return set(then) == set(sources) and all(then[name] == sha256_of(file) for name, file in sources.items())

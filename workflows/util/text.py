@@ -1,0 +1,55 @@
+"""Plain text on one line: what it must not hold, and durations in it."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+BIDIRECTIONAL_CONTROLS = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def holds_control_character(value: str) -> bool:
+    """Return whether a text could leave its line, steer a terminal, or show as something else than it is."""
+    return any(
+        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in BIDIRECTIONAL_CONTROLS
+        for character in value
+    )
+
+
+def printable(text: str, instead: str = "?") -> str:
+    """Return a text that others wrote with what does not show, or steers a terminal, replaced.
+
+    >>> printable("a" + chr(27) + "[2Jb")
+    'a?[2Jb'
+    """
+    return "".join(character if character.isprintable() else instead for character in text)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people.
+
+    >>> duration(45), duration(600), duration(9000)
+    ('45 s', '10 min', '2.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def some(names: Sequence[str], shown: int = 4) -> str:
+    """Return the first few names, and how many more there are.
+
+    >>> some(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    text = ", ".join(names[:shown])
+    return text if len(names) <= shown else f"{text} and {len(names) - shown} more"
+
+
+def spell_out(text: str) -> str:
+    """Return `text` with what could steer a terminal, or is illegal in XML, spelled out.
+
+    >>> spell_out("a" + chr(27) + "[2Jb")
+    'a\\\\x1b[2Jb'
+    """
+    return "".join(ascii(letter)[1:-1] if holds_control_character(letter) else letter for letter in text)
