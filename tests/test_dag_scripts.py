@@ -56,7 +56,8 @@ def test_a_worker_without_python_is_the_machines_fault_and_leaves_its_outputs(ru
 
 def test_the_nightly_job_logs_what_the_update_says_and_passes_its_exit_code_on(run):
     (run / "__main__.py").write_text(
-        "import os, sys\nprint(sys.argv[1:], sorted(n for n in os.environ if 'CONDOR' in n or 'TMP' in n))\nsys.exit(5)\n"
+        "import os, sys\n"
+        "print(sys.argv[1:], sorted(n for n in os.environ if 'CONDOR' in n or 'TMP' in n))\nsys.exit(5)\n"
     )
     environment = {"_CONDOR_JOB_AD": "/x", "_CONDOR_SCRATCH_DIR": "/y", "TMPDIR": "/z"}
     environment |= {"CONDOR_CONFIG": "/dev/null"}

@@ -1,4 +1,4 @@
-"""`python -m regiondag` is `regiondag`; so is `python FOLDER` with this folder, for a Python that has it not installed."""
+"""`python -m regiondag` is `regiondag`; so is `python FOLDER`, with this one, where it is not installed."""
 
 import sys
 

@@ -73,7 +73,7 @@ def run_flushed(command: Callable[[], int]) -> int:
 def describe_missing_package(error: ImportError) -> str | None:
     """Return what to type where a package of somebody else's is not installed, None where the import is our bug."""
     package = (error.name or "").partition(".")[0]
-    if package in ("", "workflows", "nnlib"):
+    if package in ("", "regiondag", "nnlib"):
         return None
     return f"{error}; to install all that is needed here: {install_line()}"
 

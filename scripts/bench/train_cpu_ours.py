@@ -27,10 +27,10 @@ from train_cpu_work import (  # noqa: E402
 from nnlib.contract import TrainSettings  # noqa: E402
 from nnlib.cpu.optimizer import Optimizer  # noqa: E402
 from nnlib.cpu.step import Step  # noqa: E402
-from nnlib.data.rows import Csr, Dense, one_hot
+from nnlib.data.rows import Csr, Dense, one_hot  # noqa: E402
 from nnlib.data.sets import DataSet  # noqa: E402
 from nnlib.model import batches  # noqa: E402
-from nnlib.model import examples as examples_module
+from nnlib.model import examples as examples_module  # noqa: E402
 from nnlib.model.examples import Examples  # noqa: E402
 from nnlib.model.network import Network, create  # noqa: E402
 from nnlib.optim.hyper import Hyper  # noqa: E402

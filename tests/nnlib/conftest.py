@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nnlib_samples import NETWORK, clustered
 
 from nnlib.contract import Metric, Role, TrainSettings, Trial, sha256_of, trial_to_json
 from nnlib.cpu import optimizer, output, sparse_products
 from nnlib.data.file import write_data
 from nnlib.ops import ranking
+from tests.nnlib.samples import NETWORK, clustered
 
 
 @pytest.fixture

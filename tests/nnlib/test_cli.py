@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nnlib_samples import clustered
 
 from nnlib import cli
 from nnlib.commands import _arguments
@@ -27,6 +26,7 @@ from nnlib.data.stream import open_data
 from nnlib.model.file import read_model
 from nnlib.util import netcdf
 from nnlib.util.progress import counter, table
+from tests.nnlib.samples import clustered
 
 NETWORK: dict[str, Any] = {
     "Name": "small",

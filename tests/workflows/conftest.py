@@ -96,7 +96,7 @@ def study_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(study_file, tmp_path):
     """Return a run directory of the study, in which nothing has happened yet."""
-    from tests.workflows.test_rundir import create  # which takes the study from here
+    from tests.workflows.generate.test_write_run import create  # which takes the study from here
 
     return create(study_file, tmp_path / "runs")
 

@@ -15,7 +15,7 @@ from regiondag.cli import COMMANDS, main
 from regiondag.condor.submit import slash_tmp
 from regiondag.errors import RegiondagError
 from tests.workflows.conftest import STUDY, write_study
-from tests.workflows.test_rundir import snapshot
+from tests.workflows.generate.test_write_run import snapshot
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ from regiondag.node.post import JobEnd, settle_final, settle_trial
 from regiondag.node.pre import prepare_final, prepare_trial
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder
 from tests.workflows.conftest import STUDY, write_study
-from tests.workflows.test_rundir import create
+from tests.workflows.generate.test_write_run import create
 
 OUTPUTS = ("result.json", "log.jsonl", "model.nc")
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from nnlib.gpu.compute import Gpu
 from nnlib.gpu.runtime import Runtime
-
-sys.path.insert(0, str(Path(__file__).parents[3]))  # for tests.kernels
-
 from tests.kernels.standin import Cupy
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from nnlib_samples import random_matrix
 
 from nnlib import cli, devices
 from nnlib.api.network import Network
@@ -19,6 +18,7 @@ from nnlib.errors import MachineError, NnlibError
 from nnlib.gpu import kernels, runtime
 from nnlib.worker import main
 from tests.kernels.standin import Cupy, Products
+from tests.nnlib.samples import random_matrix
 
 RAW = {
     "Layers": [

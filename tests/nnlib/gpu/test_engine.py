@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nnlib_samples import bits, network_of, random_matrix, sets_of
 
 from nnlib.contract import TrainSettings
 from nnlib.cpu.compute import Cpu
@@ -23,6 +22,7 @@ from nnlib.gpu.runtime import Runtime
 from nnlib.model.examples import Examples, examples_of
 from nnlib.training import loop
 from nnlib.training.checkpoint import Checkpoints
+from tests.nnlib.samples import bits, network_of, random_matrix, sets_of
 
 SETS = sets_of(x=random_matrix(50, 30, 1), y=random_matrix(50, 20, 2))
 INPUT = {"Name": "I", "N": "auto", "DataSet": "x"}

@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import (
+
+from nnlib.contract import OPTIMIZERS, TrainSettings
+from nnlib.cpu.compute import Cpu
+from nnlib.data.sets import DataSet, as_data_set
+from nnlib.engines import Backend
+from nnlib.model.examples import examples_of
+from nnlib.model.network import Network
+from nnlib.spec.types import Activation, ErrorFunction
+from tests.nnlib.cases import (
     EXAMPLES,
     INPUTS,
     KINDS,
@@ -28,15 +36,7 @@ from cases import (
     tied,
     varied,
 )
-from nnlib_samples import network_of
-
-from nnlib.contract import OPTIMIZERS, TrainSettings
-from nnlib.cpu.compute import Cpu
-from nnlib.data.sets import DataSet, as_data_set
-from nnlib.engines import Backend
-from nnlib.model.examples import examples_of
-from nnlib.model.network import Network
-from nnlib.spec.types import Activation, ErrorFunction
+from tests.nnlib.samples import network_of
 
 TOLERANCE = 64 * float(np.finfo(np.float32).eps)
 DESCENT = {"optimizer": "sgd", "learning_rate": 1.0}

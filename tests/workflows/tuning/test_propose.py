@@ -1,261 +1,328 @@
-"""What every method promises, by way of the one function."""
+"""Which trial's point comes from where: the sequence, a neighbour, a model or chance."""
 
 from __future__ import annotations
 
 import json
 import math
+from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from regiondag.study.model import Search
-from regiondag.study.space import Choice, Integer, Real, grid_point
-from regiondag.tuning import domain, skopt_method, sobol
-from regiondag.tuning.propose import initial_trials, propose
-from regiondag.tuning.sharing import Observation
+from regiondag.study.space import Choice, Real, seed_of
+from regiondag.tuning import skopt_method
+from regiondag.tuning.domain import Domain, domain_of, identity
+from regiondag.tuning.gp import ask, training_set
+from regiondag.tuning.propose import SOBOL_TRIES, initial_trials, propose, rank_trials
+from regiondag.tuning.sharing import Neighbour, Observation, Shared, index_in_sequence
 
-SPACE = (
-    Real("learning_rate", 1e-4, 1e-1, log=True),
-    Integer("hidden", 8, 64, log=True),
-    Choice("optimizer", ("adam", "rmsprop", "sgd")),
-    Real("momentum", 0.0, 0.9, step=0.1, when=(("optimizer", ("sgd", "rmsprop")),)),
-    Choice("epochs", (5,)),
-)
-SKOPT = pytest.param("skopt", marks=pytest.mark.slow)  # seconds
-METHODS = ("random", "sobol", SKOPT, "bayes")
+SPACE = (Real("x", 0.0, 1.0), Real("y", 0.0, 1.0))
+SEED = 5
 
 
-def loss(point):
-    there = (math.log10(point["learning_rate"]) + 2) ** 2 + (point["hidden"] / 64 - 0.5) ** 2
-    return there + (point["optimizer"] != "adam") + point.get("momentum", 0)
+def search(method="bayes", trials=20, parallel=4, **more):
+    return Search(method, more.pop("space", SPACE), (parallel,) * (trials // parallel), **more)
 
 
-def few(method):
-    """Trials of a search that asks its model at least once; scikit-optimize takes a second for each time."""
-    return 8 if method == "skopt" else 16
+def tried(count, failed=()):
+    return [
+        Observation({"x": n / 64, "y": (n * 7 % 64) / 64}, None if n in failed else 1.0 + n / 8) for n in range(count)
+    ]
 
 
-def run(method, trials, parallel, space=SPACE, seed=1, objective=loss, **more):
-    search = Search(method, space, (parallel,) * (trials // parallel), **more)
-    history = []
-    while len(history) < trials:
-        points = propose(search, history, [], parallel, seed)
-        if not points:
-            break
-        history += [Observation(point, objective(point), 1.0) for point in points]
-    return history
+def sobol(*numbers):
+    return [domain_of(search()).sobol(number, SEED) for number in numbers]
 
 
-def identities(history):
-    return {json.dumps(observation.point, sort_keys=True) for observation in history}
+def chance(number, taken=()):
+    return domain_of(search()).random(seed_of(SEED, number), set(map(identity, taken)))
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_same_history_same_points_and_all_of_it_is_json(method):
-    trials = few(method)
-    first, second = run(method, trials, 4), run(method, trials, 4)
-    assert first == second and first[:4] != run(method, 4, 4, seed=2)
-    assert len(identities(first)) == trials
-    for observation in first:
-        point = observation.point
-        assert json.loads(json.dumps(point)) == point and point["epochs"] == 5
-        assert ("momentum" in point) == (point["optimizer"] != "adam")
-        assert point.get("momentum", 0.3) in [n / 10 for n in range(10)]
-        assert type(point["hidden"]) is int and type(point["learning_rate"]) is float
+class Asked:
+    """Plays a model: gives points that no other source does, and remembers how it was asked."""
+
+    def __init__(self, monkeypatch, points=None):
+        self.calls = []
+        self.points = points if points is not None else [{"x": 2 / 3, "y": n / 11} for n in range(9)]
+        monkeypatch.setattr(ask, "ask", self.ask)
+        monkeypatch.setattr(skopt_method, "ask", self.ask)
+
+    def ask(self, domain, history, pending, n, seed, *more):
+        self.calls.append((domain, list(history), list(pending), n, seed, *more))
+        return self.points[:n]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_constraints_are_never_broken(method):
-    history = run(method, few(method), 4, constraints=("hidden * learning_rate <= 0.2", "optimizer != 'sgd'"))
-    assert len(history) == few(method)
-    assert all(o.point["hidden"] * o.point["learning_rate"] <= 0.2 for o in history)
-    assert all(o.point["optimizer"] != "sgd" for o in history)
+@pytest.mark.parametrize("trials", [1, 4, 8, 9, 12, 16, 24, 28, 32, 36, 400])
+def test_a_quarter_of_the_trials_is_spread_but_from_two_to_eight(trials):
+    assert initial_trials(search(trials=trials, parallel=1)) == min(max(math.ceil(trials / 4), 2), 8)
 
 
-def test_a_small_legal_part_is_searched_without_countless_draws(monkeypatch):
-    drawn = []
-    space = (Real("x", 0.0, 1.0), Real("y", 0.0, 1.0))
-    random_point = domain.random_point
-    monkeypatch.setattr(domain, "random_point", lambda *of: drawn.append(of) or random_point(*of))
-    history = [Observation({"x": 0.001 * n, "y": 0.002}, abs(n - 4.5)) for n in range(8)]
-    search = Search("bayes", space, (4,) * 8, constraints=("x + y < 0.02",))
-    points = propose(search, history, [], 4, 1)
-    assert len(points) == 4 and all(p["x"] + p["y"] < 0.02 for p in points)
-    assert len(drawn) <= 4 * 4000
+@pytest.mark.parametrize("n", range(2, 9))
+def test_the_first_batch_is_the_beginning_of_the_sequence(monkeypatch, n):
+    asked = Asked(monkeypatch)
+    points = propose(search(trials=4 * n, parallel=n), [], [], n, SEED)
+    assert points == sobol(*range(n)) and asked.calls == []
 
 
-def test_that_a_large_space_has_no_other_legal_points_is_found_out_once(monkeypatch):
-    drawn = []
-    space = (Integer("a", 1, 10**6), Integer("b", 1, 10**6))
-    random_point = domain.random_point
-    monkeypatch.setattr(domain, "random_point", lambda *of: drawn.append(of) or random_point(*of))
-    history = [Observation({"a": a, "b": b}, 1.0) for a, b in ((1, 1), (1, 2), (2, 1))]
-    search = Search("bayes", space, (4,) * 8, constraints=("a + b <= 3",))
-    assert propose(search, history, [], 4, 1) == [] and len(drawn) <= domain.TRIES
+def test_a_model_takes_over_after_the_trials_that_are_spread(monkeypatch):
+    asked = Asked(monkeypatch)
+    history, pending = tried(3, failed=(1,)), [{"x": 0.9, "y": 0.9}]
+    points = propose(search(), history[:2], pending, 4, SEED)  # one success
+    assert points == sobol(3, 4, 5, 6) and asked.calls == []
+    points = propose(search(), history, pending, 4, SEED)  # trials 4 to 7, of which 4 is the last of five
+    assert points == sobol(4) + asked.points[:3]
+    [(domain, seen, waiting, n, seed, per_second, neighbours)] = asked.calls
+    assert domain == domain_of(search()) and seen == history and waiting == [*pending, *sobol(4)]
+    assert (n, seed, per_second, neighbours) == (3, seed_of(SEED, 4, "ask"), False, ())
+    assert propose(search(), tried(5), pending, 4, SEED) == asked.points[:4]
+    assert len(propose(search(), tried(4), [], 1, SEED)) == 1 and len(asked.calls) == 2  # nothing to be asked
 
 
-def test_scikit_optimize_compares_fewer_candidates_where_few_points_are_legal():
-    space = (Real("x", 0.0, 1.0), Real("y", 0.0, 1.0))
-
-    def candidates(*constraints):
-        search = Search("skopt", space, (4,), constraints=constraints)
-        return skopt_method._candidates(domain.domain_of(search), 1)
-
-    assert candidates() == 10_000 and 4000 < candidates("x < 0.5") < 6000 and candidates("x + y < 0.01") == 50
+def test_without_two_successes_all_is_spread_however_many_trials_failed(monkeypatch):
+    asked = Asked(monkeypatch)
+    for failed, spread in ((range(11), True), (range(12), True), (range(10), False)):
+        points = propose(search(), tried(12, failed=failed), [], 4, SEED)
+        assert (points == sobol(12, 13, 14, 15)) == spread and len(asked.calls) == (not spread)
 
 
-@pytest.mark.parametrize("method", ["bayes", SKOPT])
-def test_options_that_are_equal_but_not_the_same_are_told_apart(method):
-    space = (Choice("a", (1, True, 1.0, "1")), Real("x", 0.0, 1.0))
-
-    def objective(point):
-        return 2.0 * (type(point["a"]) is not float) + point["x"]
-
-    history = run(method, few(method), 4, space=space, objective=objective)
-    assert len(identities(history)) == few(method)
-    assert sum(type(o.point["a"]) is float for o in history[4:]) >= len(history[4:]) // 2
+def test_losses_that_are_no_numbers_are_failures(monkeypatch):
+    asked = Asked(monkeypatch)
+    odd = [replace(o, loss=loss) for o, loss in zip(tried(3), (math.nan, math.inf, -math.inf), strict=True)]
+    assert propose(search(), odd * 4, [], 2, SEED) == sobol(12, 13)
+    propose(search(), [*odd, *tried(5)[3:]], [], 2, SEED)
+    [(_, seen, *_)] = asked.calls
+    assert [o.loss for o in seen] == [None, None, None, 1.375, 1.5]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_small_spaces_are_searched_without_repeats_to_their_end(method):
-    space = (Choice("a", (1, 2)), Integer("b", 1, 3), Choice("c", (True, 1), when=(("a", (2,)),)))
-    history = run(method, 12, 6, space=space, objective=lambda p: p["a"] + p["b"])
-    assert len(history) == len(identities(history)) == 9
-    assert propose(Search(method, space, (4,)), history, [], 4, 1) == []
+def test_what_a_model_may_not_propose_is_replaced_by_chance(monkeypatch):
+    history, pending = tried(8), [{"x": 0.9, "y": 0.05}]
+    good = {"x": 0.7, "y": 0.1}
+    Asked(monkeypatch, [history[2].point, pending[0], {"x": 0.1, "y": 0.9}, good, good])
+    points = propose(search(constraints=("x > y",)), history, pending, 5, SEED)
+    assert points[0] == good and len(points) == 5 and len({identity(p) for p in points}) == 5
+    assert all(p["x"] > p["y"] for p in points)
+    expected = [domain_of(search(constraints=("x > y",))).random(seed_of(SEED, n), set()) for n in range(10, 14)]
+    assert points[1:] == expected  # of the trials' own numbers, of which the first was the model's
 
 
-def test_a_space_of_fixed_values_has_one_point():
-    assert len(run("bayes", 8, 2, space=SPACE[-1:], objective=lambda p: 0.0)) == 1
+def test_random_points_belong_to_their_numbers():
+    assert propose(search("random"), tried(3), [{"x": 0.9, "y": 0.9}], 3, SEED) == [chance(n) for n in (4, 5, 6)]
+    history = [*tried(3), Observation(chance(4), 1.0)]
+    again = propose(search("random"), history, [], 1, SEED)
+    assert again == [chance(4, [chance(4)])] and again != [chance(4)]
 
 
-@pytest.mark.parametrize("method", ["bayes", SKOPT])
-def test_pending_points_are_not_proposed_again(method):
-    history = run(method, 8, 4)
-    search = Search(method, SPACE, (4,) * 4)
-    first = propose(search, history, [], 4, 1)
-    again = propose(search, history, first, 4, 1)
-    assert not identities([Observation(p, 0.0) for p in first]) & identities([Observation(p, 0.0) for p in again])
+def test_a_sobol_search_is_the_sequence_from_its_first_trial_to_its_last(monkeypatch):
+    asked = Asked(monkeypatch)
+    assert propose(search("sobol"), tried(9), [{"x": 0.9, "y": 0.9}], 4, SEED) == sobol(10, 11, 12, 13)
+    assert asked.calls == []
 
 
-def test_the_grid_goes_on_where_it_stopped():
-    space = (Choice("a", (1, 2)), Choice("b", ("x", "y")))
-    search = Search("grid", space, (4,))
-    assert propose(search, [], [], 4, 0) == [grid_point(space, i) for i in range(4)]
-    tried = [Observation(grid_point(space, 0), 1.0)]
-    assert propose(search, tried, [grid_point(space, 2)], 4, 0) == [grid_point(space, i) for i in (1, 3)]
+def test_points_of_the_sequence_that_are_illegal_or_taken_are_replaced_from_far_beyond(monkeypatch):
+    seen = []
+    drawn = Domain.sobol
+    monkeypatch.setattr(Domain, "sobol", lambda self, index, seed: seen.append(index) or drawn(self, index, seed))
+    legal = ("x + y < 0.5",)
+    points = propose(search("sobol", trials=24, constraints=legal), [], [], 24, SEED)
+    assert len({identity(p) for p in points}) == 24 and all(p["x"] + p["y"] < 0.5 for p in points)
+    own = [index for index in seen if index < 24]
+    assert own == list(range(24)) and len(seen) == len(set(seen)) > 40  # no point is looked at for two trials
+    assert all(2**20 <= index < 2**20 + 24 * SOBOL_TRIES for index in seen if index >= 24)  # also in later releases
+    kept = [p for p in sobol(*range(24)) if p["x"] + p["y"] < 0.5]
+    assert [p for p in points if p in kept] == kept
+    seen.clear()
+    first = sobol(0)[0]
+    [other] = propose(search("sobol"), [], [first], 1, SEED)
+    assert other == sobol(1)[0]
+    [other] = propose(search("sobol"), [Observation(sobol(1)[0], 1.0)], [], 1, SEED)
+    assert other not in sobol(*range(100))
 
 
-def test_a_grid_leaves_out_what_is_illegal_or_inactive():
-    space = (Choice("a", (1, 2, 3)), Integer("b", 1, 3, when=(("a", (2, 3)),)))
-    points = propose(Search("grid", space, (9,), constraints=("a + b < 6",)), [], [], 9, 0)
-    assert points == [{"a": 1}, *({"a": a, "b": b} for a in (2, 3) for b in (1, 2, 3) if a + b < 6)]
+def test_where_the_sequence_finds_nothing_chance_does_and_says_when_there_is_no_more(monkeypatch):
+    drawn, tried_ = Domain.random, []
+    sequence = []
+    monkeypatch.setattr(Domain, "sobol", lambda self, index, seed: sequence.append(index) or {"x": 0.9, "y": 0.9})
+    monkeypatch.setattr(Domain, "random", lambda self, seed, taken: tried_.append(seed) or drawn(self, seed, taken))
+    points = propose(search("sobol", constraints=("x < 0.5",)), [], [], 2, SEED)
+    assert len(points) == 2 and len(sequence) == 2 * SOBOL_TRIES == 128
+    assert tried_ == [seed_of(SEED, number, "spread") for number in (0, 1)]
+    tried_.clear()
+    monkeypatch.setattr(Domain, "random", lambda self, seed, taken: tried_.append(seed))
+    asked = Asked(monkeypatch)
+    assert propose(search("sobol"), tried(1), [{"x": 0.9, "y": 0.9}], 3, SEED) == [] and len(tried_) == 1
+    monkeypatch.setattr(Domain, "sobol", lambda self, index, seed: {"x": 0.9, "y": 0.9})
+    found = propose(search(trials=32, parallel=4), tried(6), [], 4, SEED)
+    assert found == [{"x": 0.9, "y": 0.9}] and asked.calls == []  # trial 7 finds no more, so nobody is asked
 
 
-def test_random_and_sobol_points_do_not_depend_on_how_they_are_asked_for():
-    for method in ("random", "sobol"):
-        assert identities(run(method, 6, 6)) == identities(run(method, 6, 2))
+def test_a_space_that_is_used_up_gives_fewer_points():
+    space = (Choice("kind", ("a", "b", "c")),)
+    for method in ("random", "sobol", "bayes"):
+        points = propose(search(method, space=space), [Observation({"kind": "b"}, 1.0)], [], 4, SEED)
+        assert sorted(p["kind"] for p in points) == ["a", "c"]
 
 
-def test_the_sobol_matrices_are_made_once(monkeypatch):
-    made = []
-    columns = sobol._columns
-    sobol._dimension.cache_clear()  # of whatever ran before
-    monkeypatch.setattr(sobol, "_columns", lambda dimension: made.append(dimension) or columns(dimension))
-    propose(Search("sobol", SPACE, (50,)), [], [], 50, seed=987)
-    assert made == [0, 1, 2, 3]
+def test_which_model_is_asked(monkeypatch):
+    asked = Asked(monkeypatch)
+    propose(search(acquisition="improvement_per_second"), tried(8), [], 2, SEED)
+    assert asked.calls[-1][5:] == (True, ())
+    propose(search("skopt"), tried(8), [], 2, SEED)
+    assert len(asked.calls[-1]) == 5  # neither cost nor neighbours
+    assert asked.calls[-1][3:5] == (2, seed_of(SEED, 8, "ask"))
 
 
-def test_sobol_fills_the_space_evenly():
-    space = (Real("x", 0.0, 1.0), Real("y", 0.0, 1.0))
-    points = [o.point for o in run("sobol", 16, 4, space=space, objective=lambda p: 0.0)]
-    for name in ("x", "y"):
-        assert len({int(point[name] * 16) for point in points}) == 16
+def test_models_and_comparisons_work_on_one_core(monkeypatch):
+    import threadpoolctl
+
+    now, seen = [], []
+
+    @contextmanager
+    def limits(number):
+        now.append(number)
+        yield
+        now.pop()
+
+    def noted(answer):
+        return lambda *_: seen.append(list(now)) or answer
+
+    monkeypatch.setattr(threadpoolctl, "threadpool_limits", limits)
+    monkeypatch.setattr(ask, "ask", noted([]))
+    monkeypatch.setattr(ask, "beliefs", noted(None))
+    monkeypatch.setattr(training_set, "compare", noted(training_set.Compared(None, ())))
+    propose(search(share="warm"), tried(8), [], 2, SEED, Shared(0, (Neighbour("friend", tried(5)),)))
+    rank_trials(search(winner="model"), tried(8), SEED)
+    assert seen == [[1], [1], [1]] and now == []
 
 
-@pytest.mark.slow
-def test_the_model_finds_more_than_chance():
-    def found(method):
-        return sum(min(o.loss for o in run(method, 24, 4, seed=seed)) for seed in range(3))
-
-    assert found("bayes") < found("random") / 2
-
-
-@pytest.mark.parametrize(
-    ("method", "bad"),
-    [
-        ("bayes", None),
-        ("bayes", math.nan),
-        ("bayes", -math.inf),
-        ("bayes", 1e308),
-        pytest.param("skopt", None, marks=pytest.mark.slow),
-        pytest.param("skopt", math.inf, marks=pytest.mark.slow),
-        pytest.param("skopt", 1e308, marks=pytest.mark.slow),
-    ],
-)
-def test_failures_of_every_kind_are_survived(method, bad):
-    def failing(point):
-        return bad if point["learning_rate"] > 0.01 else loss(point)
-
-    trials = few(method)
-    history = run(method, trials, 4, objective=failing)
-    assert len(history) == len(identities(history)) == trials
-    assert sum(o.point["learning_rate"] > 0.012 for o in history[8:]) <= (trials - 8) // 2
+@pytest.mark.parametrize("share", ["off", "warm", "model"])
+def test_what_a_model_knows_of_others(monkeypatch, share):
+    asked = Asked(monkeypatch)
+    friend = Neighbour("friend", [*tried(5), Observation({"x": 0.5, "y": 0.5}, math.inf)])
+    monkeypatch.setattr(training_set, "compare", lambda domain, history, neighbours: training_set.Compared(None, ()))
+    propose(search(share=share), tried(9), [], 2, SEED, Shared(3, (friend,)))
+    [(*_, seed, _, neighbours)] = asked.calls
+    if share == "model":
+        assert [n.name for n in neighbours] == ["friend"] and neighbours[0].history[5].loss is None
+    else:
+        assert neighbours == ()
+    assert seed == seed_of(SEED, 9 if share == "off" else index_in_sequence(9, 4, 3), "ask")
 
 
-@pytest.mark.parametrize("outcomes", [[None] * 12, [None] * 11 + [1.0], [0.5] * 12, [0.0, 1e300] * 6, [1e-300, 0] * 6])
-def test_histories_that_say_little(outcomes):
-    points = [o.point for o in run("random", 12, 4)]
-    history = [Observation(point, value) for point, value in zip(points, outcomes, strict=True)]
-    assert len(propose(Search("bayes", SPACE, (4,) * 4), history, [], 4, 1)) == 4
+def test_regions_that_share_start_in_their_block_and_then_go_on_from_it(monkeypatch):
+    asked = Asked(monkeypatch)
+    block = sobol(*(index_in_sequence(number, 4, 3) for number in range(16)))
+    shared = Shared(3)
+    assert propose(search(share="model"), [], [], 4, SEED, shared) == block[:4]
+    assert propose(search(share="model"), tried(1), [], 2, SEED, shared) == block[1:3]
+    failing = tried(10, failed=range(9))
+    assert propose(search(share="model"), failing, [], 2, SEED, shared) == block[10:12]  # nothing is known
+    assert propose(search(share="model"), tried(4), [], 4, SEED, shared) == [
+        *block[5:8:2],
+        *asked.points[:2],
+    ]  # half of the second batch
+    friends = Shared(3, (Neighbour("friend", tried(5)), Neighbour("new", ())))
+    found = propose(search(share="model"), failing, [], 2, SEED, friends)
+    assert found == asked.points[:2] and len(asked.calls) == 2  # others know something
+    assert propose(search(share="model"), failing, [], 2, SEED, Shared(3, (Neighbour("new", ()),))) == block[10:12]
 
 
-def test_a_history_with_the_same_point_many_times_and_values_out_of_range():
-    space = (Real("x", 0.0, 1.0), Integer("n", 1, 5))
-    history = [Observation({"x": 0.5, "n": 3}, float(n % 2)) for n in range(20)]
-    history += [Observation({"x": 7.0, "n": -4}, 0.1)]
-    for point in propose(Search("bayes", space, (4,) * 9), history, [], 4, 1):
-        assert 0 <= point["x"] <= 1 and 1 <= point["n"] <= 5
+def test_without_successes_only_the_default_method_learns_from_others_alone(monkeypatch):
+    asked = Asked(monkeypatch)
+    friends = Shared(0, (Neighbour("friend", tried(5)),))
+    for method, share, calls in (("skopt", "model", 0), ("bayes", "warm", 0), ("bayes", "model", 1)):
+        points = propose(search(method, share=share), tried(9, failed=range(8)), [], 2, SEED, friends)
+        assert len(points) == 2 and len(asked.calls) == calls
+        if not calls and share == "model":
+            numbers = [index_in_sequence(n, 4, 0) for n in (9, 10)]
+            assert points == [chance(n) for n in numbers]
+    assert len(propose(search("bayes", share="model"), tried(9, failed=range(7)), [], 2, SEED, friends)) == 2
 
 
-def test_the_first_trials_are_spread():
-    assert [initial_trials(Search("bayes", SPACE, (4,) * rounds)) for rounds in (1, 2, 3, 20)] == [2, 2, 3, 8]
+def test_one_trial_of_four_is_the_best_of_the_most_similar_neighbours(monkeypatch):
+    asked = Asked(monkeypatch)
+    bests = [{"x": 0.31, "y": n / 16} for n in range(4)]
+    neighbours = [
+        Neighbour(str(n), [Observation({"x": 0.99, "y": n / 16}, 2.0), Observation(best, -1.0)])
+        for n, best in enumerate(bests)
+    ]
+    order = [neighbours[2], neighbours[0], neighbours[2], neighbours[3]]  # two have the same best point
+    compared = training_set.Compared(None, tuple((neighbour, None, 0.5) for neighbour in order))
+    monkeypatch.setattr(training_set, "compare", lambda *of: compared)
+    shared = Shared(1, tuple(neighbours))
+
+    def points(first, n, pending=(), **more):
+        return propose(search(trials=40, share="warm", **more), tried(first), pending, n, SEED, shared)
+
+    assert points(8, 4) == [bests[2], *asked.points[:3]]
+    assert asked.calls[-1][2] == [bests[2]] and asked.calls[-1][3] == 3
+    assert points(9, 3) == asked.points[:3]  # none of 9, 10, 11
+    assert points(9, 4) == [bests[2], *asked.points[:3]] and points(11, 2) == [bests[2], asked.points[0]]
+    assert points(8, 8) == [bests[2], bests[0], *asked.points[:6]] and points(8, 1) == [bests[2]]
+    assert points(8, 3, [bests[2]]) == asked.points[:3]  # 9, 10, 11
+    assert points(7, 3, [bests[2]]) == [bests[0], *asked.points[:2]]
+    history = [*tried(7), Observation(bests[2], 1.0)]
+    assert propose(search(trials=40, share="warm"), history, [], 1, SEED, shared) == [bests[0]]
+    assert propose(search(trials=40, share="model"), tried(8), [], 1, SEED, shared) == asked.points[:1]
+    assert propose(search("random", share="warm"), tried(8), [], 1, SEED, shared) == [bests[2]]
+    twelve = points(8, 16)
+    assert twelve[:3] == [bests[2], bests[0], bests[3]] and bests[1] not in twelve and len(twelve) == 16
+    assert propose(search(trials=40, share="warm"), tried(8), [], 1, SEED, Shared(1)) == asked.points[:1]
 
 
-@pytest.mark.slow
-def test_improvement_per_second_prefers_cheap_trials():
-    space = (Real("x", 0.0, 1.0), Real("cost", 0.0, 1.0))
-
-    def spent(acquisition):
-        search = Search("bayes", space, (4,) * 8, acquisition=acquisition)
-        history = []
-        for _ in range(8):
-            points = propose(search, history, [], 4, 3)
-            history += [Observation(p, (p["x"] - 0.3) ** 2, 1.0 + 99 * p["cost"]) for p in points]
-        return sum(o.seconds for o in history)
-
-    assert spent("improvement_per_second") < 0.7 * spent("improvement")
+def test_neighbours_are_only_compared_where_a_slot_is_theirs(monkeypatch):
+    Asked(monkeypatch)
+    asked = []
+    monkeypatch.setattr(training_set, "compare", lambda *of: asked.append(of) or training_set.Compared(None, ()))
+    shared = Shared(0, (Neighbour("friend", tried(5)),))
+    propose(search(share="warm"), tried(9), [], 3, SEED, shared)
+    assert asked == []
+    propose(search(share="warm"), tried(9), [], 4, SEED, shared)
+    [(domain, history, neighbours)] = asked
+    assert domain == domain_of(search()) and history == tried(9) and neighbours == shared.neighbours
 
 
-units = st.floats(0, 1)
-parameters = st.one_of(
-    st.builds(lambda n, log: Real(n, 0.5, 8.0, log=log), st.just("p"), st.booleans()),
-    st.builds(lambda n, step: Real(n, -1.0, 1.0, step=step), st.just("p"), st.sampled_from([0.25, 1.0, 2.0])),
-    st.builds(lambda n, high, log: Integer(n, 1, high, log=log), st.just("p"), st.integers(2, 9), st.booleans()),
-    st.builds(lambda n, k: Choice(n, tuple("abcdef"[:k])), st.just("p"), st.integers(1, 6)),
-)
+def test_a_grid_gives_what_is_left_of_it():
+    space = (Choice("a", ("x", "y")), Choice("b", (1, 2, 3)))
+    grid = list(domain_of(search(space=space)).grid())
+    found = propose(search("grid", space=space), [Observation(grid[1], None)], [grid[3]], 3, SEED)
+    assert found == [grid[0], grid[2], grid[4]]
 
 
-@pytest.mark.slow
-@settings(max_examples=25)
-@given(st.lists(parameters, min_size=1, max_size=4), st.lists(st.one_of(st.none(), st.floats(-10, 10)), min_size=2))
-def test_any_space_and_any_history(found, values):
-    from dataclasses import replace
+def test_trials_are_ranked_by_what_was_observed():
+    history = [Observation({"x": 0.1, "y": 0.1}, loss) for loss in (3.0, None, 1.0, math.nan, 3.0, 2.0, -math.inf)]
+    assert rank_trials(search(), history, 1) == [2, 5, 0, 4]
 
-    space = tuple(replace(parameter, name=f"p{number}") for number, parameter in enumerate(found))
-    tried = propose(Search("random", space, (len(values),)), [], [], len(values), 0)
-    history = [Observation(point, value) for point, value in zip(tried, values, strict=False)]
-    points = propose(Search("bayes", space, (3, 3)), history, [], 3, 0)
-    assert len(points) <= 3 and len(identities([*history, *(Observation(p, 0.0) for p in points)])) == len(
-        history
-    ) + len(points)
+
+def test_or_by_what_a_model_believes(monkeypatch):
+    asked = []
+    believed = [0.3, -9.0, 0.1, 0.3, 0.2]
+    monkeypatch.setattr(ask, "beliefs", lambda *of: asked.append(of) or believed)
+    history = [*tried(4, failed=(1,)), Observation({"x": 0.5, "y": 0.5}, math.inf)]
+    friends = Shared(0, (Neighbour("friend", [*tried(2), Observation({"x": 0.5, "y": 0.5}, math.nan)]),))
+    by_model = search(winner="model", share="model")
+    assert rank_trials(by_model, history, 7, friends) == [2, 0, 3]
+    [(domain, seen, seed, neighbours)] = asked
+    assert domain == domain_of(by_model) and seen == [*history[:4], replace(history[4], loss=None)] and seed == 7
+    assert [o.loss for o in neighbours[0].history] == [1.0, 1.125, None]
+    for share, shared in (("model", None), ("off", friends)):
+        assert rank_trials(search(winner="model", share=share), history, 7, shared) == [2, 0, 3]
+        assert asked[-1][3] == ()
+    monkeypatch.setattr(ask, "beliefs", lambda *of: None)  # too little to learn from
+    assert rank_trials(by_model, history, 7, friends) == [0, 2, 3]
+
+
+def test_points_are_plain_data_of_ones_own(monkeypatch):
+    asked = Asked(monkeypatch)
+    points = propose(search(), tried(8), [], 2, SEED)
+    points[0]["x"] = 0.0
+    assert asked.points[0]["x"] == 2 / 3 and json.loads(json.dumps(points)) == points
+
+
+def test_the_first_round_says_how_large_a_block_is(monkeypatch):
+    Asked(monkeypatch)
+    rounds = Search("bayes", SPACE, (8, 2, 3), share="model")
+    block = sobol(*(index_in_sequence(number, 8, 3) for number in range(16)))
+    assert propose(rounds, [], [], 8, SEED, Shared(3)) == block[:8]
+    assert propose(rounds, tried(7), [], 1, SEED, Shared(3)) == block[7:8]
+    assert propose(rounds, tried(9), [], 1, SEED, Shared(3)) == block[9:10]
