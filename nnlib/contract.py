@@ -9,7 +9,6 @@ import enum
 import hashlib
 import json
 import numbers
-import os
 import re
 import sys
 from collections.abc import Mapping
@@ -257,22 +256,6 @@ def sha256_of(path: Path) -> str:
     """Return the hex SHA-256 of a file, read in blocks."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write `text` so that `path` holds the old bytes or all of the new ones, also after a crash."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        error.filename = str(path)  # a failed write or fsync does not say of which file
-        raise
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _to_json(value: Trial | Result) -> str:

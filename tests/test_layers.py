@@ -56,7 +56,17 @@ NNLIB = """
     __main__
 """
 # What the manager's side takes of nnlib.
-SHARED = ("contract", "errors", "epoch_log", "util.os_errors", "util.process", "spec", "data.file", "data.merge")
+SHARED = (
+    "contract",
+    "errors",
+    "epoch_log",
+    "util.files",
+    "util.os_errors",
+    "util.process",
+    "spec",
+    "data.file",
+    "data.merge",
+)
 SHARED += ("training.checkpoint",)
 
 THIRD_PARTY = {

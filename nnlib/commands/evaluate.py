@@ -17,7 +17,7 @@ from nnlib.commands._arguments import (
     whole,
     wholes,
 )
-from nnlib.contract import write_atomically
+from nnlib.util.files import write_atomically
 
 if TYPE_CHECKING:
     from nnlib.evaluation.evaluate import Evaluation, Measured

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.compiled.select import cache_folder
+from nnlib.util.files import write_atomically
 
 CUPY_FOLDER = "CUPY_CACHE_DIR"
 SCRATCH = "_CONDOR_SCRATCH_DIR"  # of a job
@@ -52,9 +53,7 @@ def ensure_cubin(cupy: Any, family: str, folder: Path) -> Path:
     path = folder / f"{family}-sm_{capability}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.cubin"
     if not path.exists():
         code, _ = cupy.cuda.compiler.compile_using_nvrtc(source(family), OPTIONS)
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")  # several jobs of a machine may do this at once
-        fresh.write_bytes(code)
-        fresh.replace(path)
+        write_atomically(path, code)  # several jobs of a machine may do this at once
     return path
 
 

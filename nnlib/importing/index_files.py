@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from nnlib.contract import write_atomically
 from nnlib.data.rows import Ints, Longs
 from nnlib.data.sets import MOST_UNITS
 from nnlib.errors import DataError
 from nnlib.importing.string_ids import WORD, Texts, Words
+from nnlib.util.files import write_atomically
 
 UNKNOWN = -1
 

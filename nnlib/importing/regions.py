@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nnlib.contract import write_atomically
 from nnlib.data.file import Begun, begin_data, write_data
 from nnlib.data.rows import Csr
 from nnlib.errors import DataError
 from nnlib.importing.histories import LEAST_VALIDATED, MIN_ITEMS, PARTS, RegionParts, build_histories, check_slugs
 from nnlib.importing.purchases import UNREADABLE, Columns, count_lines_read, explain_unreadable, load, open_table
 from nnlib.spec.json_section import nearest
+from nnlib.util.files import write_atomically
 from nnlib.util.progress import show_reading
 
 ITEMS_FILE = "items.csv"

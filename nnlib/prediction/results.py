@@ -8,7 +8,6 @@ with the names in `samples` and `features` where there are any.
 from __future__ import annotations
 
 import io
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +24,7 @@ from nnlib.prediction.exclusion import Numbered
 from nnlib.prediction.predictor import Ranked
 from nnlib.spec.json_section import is_plain, show
 from nnlib.util import netcdf
+from nnlib.util.files import replacing
 
 Watch = Callable[[int], None]  # is told how many more examples are done
 
@@ -102,18 +102,8 @@ def write_values(
 @contextmanager
 def open_whole(path: Path) -> Iterator[IO[bytes]]:
     """Give a file to write; `path` is the whole of it at the end, or what it was before."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        error.filename = error.filename or str(path)  # a failed write or fsync does not say of which file
-        raise
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as part, part.open("wb") as file:
+        yield file
 
 
 @contextmanager

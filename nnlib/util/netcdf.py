@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.errors import DataError
+from nnlib.util.files import replacing
 
 VERSION = str(netCDF4.__version__)
 ROOM = 1 << 20  # bytes that a file may take beyond its values
@@ -191,20 +192,12 @@ def write(path: Path, content: Content, begun: Path | None = None) -> None:
         _check_texts(f"attribute {name}", (value,) if isinstance(value, str) else ())
     for name, variable in content.variables.items():
         _check_texts(f"variable {name}", variable.values)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb"):  # the system's own error for a folder that is missing or may not be written
-            pass
-        try:
-            with _library():
-                if begun:
-                    shutil.copyfile(begun, part)
-                _fill(part, content, "a" if begun else "w")
-        except (OSError, RuntimeError) as error:
-            raise _not_written(path, _size(content), error) from error
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as part:
+        part.touch()  # the system's own error for a folder that is missing or may not be written
+        with _library(), _writing(path, _size(content)):
+            if begun:
+                shutil.copyfile(begun, part)
+            _fill(part, content, "a" if begun else "w")
 
 
 @contextmanager
@@ -215,10 +208,8 @@ def fill(path: Path, attributes: Mapping[str, Any], plans: Mapping[str, Variable
     """
     for name, value in attributes.items():
         _check_texts(f"attribute {name}", (value,) if isinstance(value, str) else ())
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb"):
-            pass
+    with replacing(path) as part:
+        part.touch()
         with _library(), _writing(path, ROOM):
             file = netCDF4.Dataset(str(part), "w", format="NETCDF4")
             try:
@@ -238,11 +229,6 @@ def fill(path: Path, attributes: Mapping[str, Any], plans: Mapping[str, Variable
         finally:
             with _library(), _writing(path, ROOM):
                 file.close()
-        with part.open("rb+") as written:
-            os.fsync(written.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _check_texts(what: str, values: NDArray[Any] | tuple[str, ...]) -> None:
@@ -282,8 +268,6 @@ def _fill(path: Path, content: Content, mode: Literal["w", "a"]) -> None:
             values = np.array(variable.values, dtype=object) if strings else variable.values
             kind = str if strings else variable.values.dtype  # type: ignore[union-attr]
             file.createVariable(name, kind, (variable.dimension,), fill_value=False)[:] = values
-    with path.open("rb+") as written:
-        os.fsync(written.fileno())
 
 
 def _not_written(path: Path, size: int, error: Exception) -> OSError:

@@ -36,12 +36,12 @@ from nnlib.contract import (
     result_to_json,
     sha256_of,
     trial_from_json,
-    write_atomically,
 )
 from nnlib.epoch_log import read_epochs
 from nnlib.errors import CheckpointedError, EvictedError, MachineError, NnlibError
 from nnlib.spec.json_section import SpecError
 from nnlib.training.stop import Stop
+from nnlib.util.files import write_atomically
 from nnlib.util.machine import code_digest, machine_facts
 from nnlib.util.process import select_heeded
 from nnlib.util.threads import take_over_blas

@@ -25,8 +25,8 @@ from nnlib.contract import (
     slug_of,
     trial_from_json,
     trial_to_json,
-    write_atomically,
 )
+from nnlib.util.files import write_atomically
 
 TRIAL = Trial(
     node="köln_t0001",

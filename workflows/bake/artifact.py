@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import write_atomically
+from nnlib.util.files import write_atomically
 from regiondag.errors import UsageError
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import shutil
 import sys
 from pathlib import Path
 
+from nnlib.util.files import appearing
 from regiondag.errors import UsageError
 from regiondag.util.resources import resource_dir
 
@@ -60,11 +60,6 @@ def _elsewhere(folder: Path) -> str:
 
 def _copy(example: Path, folder: Path) -> None:
     """Copy so that `folder` appears whole or not at all."""
-    part = folder.with_name(f".{folder.name}.{os.getpid()}.part")
-    try:
-        part.mkdir(parents=True)
+    with appearing(folder) as part:
         for file in sorted(example.iterdir()):
             shutil.copyfile(file, part / file.name)
-        part.replace(folder)  # an empty folder may be there
-    finally:
-        shutil.rmtree(part, ignore_errors=True)

@@ -132,7 +132,7 @@ def _places(folder: RunFolder, slugs: list[str], pool: str | None) -> Places:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from nnlib.contract import write_atomically
+    from nnlib.util.files import write_atomically
     from regiondag.trials.table import to_csv
 
     if arguments.optuna is None and arguments.csv is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from nnlib.contract import write_atomically
+from nnlib.util.files import write_atomically
 from regiondag.condor import client
 from regiondag.condor.events.dag_log import DagState, read_dag_log
 from regiondag.errors import PoolError, RegiondagError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 from nnlib.contract import sha256_of
 from nnlib.spec.network import read_json
+from nnlib.util.files import appearing
 from nnlib.util.os_errors import describe
 from regiondag.condor.quoting import check_path, is_path
 from regiondag.condor.versions import Version
@@ -79,16 +79,12 @@ def _free_name(runs: Path, study: str) -> RunFolder:
 @contextmanager
 def _appearing_at(path: Path) -> Iterator[Path]:
     """Give a folder to write into that becomes `path` when all went well, and is removed otherwise."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.mkdir(mode=0o700)  # a region's data and models are its owner's business
-        yield part
-        part.rename(path)
+        with appearing(path, 0o700) as part:  # a region's data and models are its owner's business
+            yield part
     except OSError as error:
         said = describe(error).removeprefix(f"{path}: ")
         raise RegiondagError(f"{path} could not be written, nothing is left of it: {said}") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 class _Writer:

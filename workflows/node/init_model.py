@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import INIT_FILE, sha256_of, write_atomically
+from nnlib.contract import INIT_FILE, sha256_of
+from nnlib.util.files import replacing, write_atomically
 from regiondag.errors import GiveUpError, TryAgainError
 from regiondag.run.champions import Incumbent, champion_of
 from regiondag.run.layout import RegionFolder, RunFolder
@@ -80,13 +81,11 @@ def _source(folder: RegionFolder, spec: RegionSpec) -> Incumbent:
 
 
 def _copy(source: Path, target: Path) -> None:
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    part.unlink(missing_ok=True)
-    try:
-        os.link(source, part)  # models are replaced, never written into
-    except OSError:
-        shutil.copyfile(source, part)
-    part.replace(target)
+    with replacing(target) as part:
+        try:
+            os.link(source, part)  # models are replaced, never written into
+        except OSError:
+            shutil.copyfile(source, part)
 
 
 def _fixed(spec: RegionSpec, values: Mapping[str, Any]) -> Search:

@@ -24,8 +24,8 @@ from nnlib.contract import (
     Result,
     result_from_json,
     sha256_of,
-    write_atomically,
 )
+from nnlib.util.files import copy_atomically, write_atomically
 from regiondag.condor.events.job_log import is_host, read_job_log
 from regiondag.errors import GiveUpError, TryAgainError
 from regiondag.node.promotion import reason_to_keep
@@ -250,9 +250,7 @@ def _write_champion(
     """Put the better of the new and the standing model into `champion/`; the model first, then what it reached."""
     source = folder.trial(node) / MODEL_FILE if settled.promoted else folder.standing_model
     folder.champion_model.parent.mkdir(exist_ok=True)
-    part = folder.champion_model.with_suffix(".part")
-    shutil.copyfile(source, part)
-    part.replace(folder.champion_model)
+    copy_atomically(source, folder.champion_model)
     if settled.promoted:
         facts = _champion_facts(folder, node, settled, spec, won)
     else:

@@ -22,8 +22,8 @@ from nnlib.contract import (
     Role,
     Trial,
     trial_to_json,
-    write_atomically,
 )
+from nnlib.util.files import write_atomically
 from regiondag.condor.quoting import classad_string
 from regiondag.errors import GiveUpError
 from regiondag.node.init_model import start_from_model

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnlib.util.files import locked
 from regiondag.errors import PoolError
 from regiondag.pool import sandbox
 from regiondag.pool.config import render_client_config, render_pool_config
@@ -60,7 +60,7 @@ def up(name: str | None, wishes: PoolWishes, tell: Tell, rebuild: bool = False) 
     name = choose_name(name)
     folder = pool_folder(name)
     make_dir(folder)
-    with _only_one(folder):
+    with locked(folder / "lock"):  # one command at a time starts or stops a pool
         state = read_state(name)
         if state and state.is_running:
             _tell_already_up(state, wishes, rebuild, tell)
@@ -81,7 +81,7 @@ def down(name: str | None, tell: Tell, purge: bool = False) -> None:
     unknown = PoolError(f"no pool called {name!r} was ever started here; nothing to stop")
     if read_state(name) is None:
         raise unknown
-    with _only_one(pool_folder(name)):
+    with locked(pool_folder(name) / "lock"):
         state = read_state(name)
         if state is None:  # forgotten while we waited
             raise unknown
@@ -250,11 +250,3 @@ def _free_port() -> int:
 
 def _tail(path: Path, count: int = 8) -> str:
     return "\n".join(f"  {line}" for line in path.read_text(errors="replace").splitlines()[-count:])
-
-
-@contextlib.contextmanager
-def _only_one(folder: Path) -> Iterator[None]:
-    """Let one command at a time start or stop a pool."""
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

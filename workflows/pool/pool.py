@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from nnlib.util.files import write_atomically
 from regiondag.errors import PoolError, UsageError
 from regiondag.pool.process import Process
 from regiondag.pool.rootfs import parse_version
@@ -121,10 +122,7 @@ def read_state(name: str) -> State | None:
 
 def write_state(state: State) -> None:
     """Replace state.json in one step."""
-    path = pool_folder(state.name) / "state.json"
-    draft = path.with_suffix(".new")
-    draft.write_text(json.dumps(dataclasses.asdict(state), indent=1) + "\n", encoding="utf-8")
-    draft.replace(path)
+    write_atomically(pool_folder(state.name) / "state.json", json.dumps(dataclasses.asdict(state), indent=1) + "\n")
 
 
 def known_pools() -> list[str]:

@@ -7,7 +7,6 @@ of the recipe in ami/provision: an edited recipe is another folder. One build at
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import platform
@@ -19,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from nnlib.util.files import locked
 from regiondag.errors import PoolError
 from regiondag.pool.rootfs_build import Tell, check_tools, fetch_wheels, interruptible, root_in, run_mmdebstrap
 from regiondag.pool.suites import SUITES
@@ -139,12 +139,12 @@ def _build(path: Path, suite: str, tell: Tell) -> None:
 @contextlib.contextmanager
 def only_one(path: Path, tell: Tell) -> Iterator[None]:
     """Let one build at a time run; say so where another one has to be waited for."""
-    with path.open("w") as lock:
+    with contextlib.ExitStack() as stack:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(locked(path, wait=False))
         except BlockingIOError:
             tell("another build of this root folder is under way; waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            stack.enter_context(locked(path))
         yield
 
 

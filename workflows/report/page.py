@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import write_atomically
+from nnlib.util.files import write_atomically
 from regiondag.accounting.prices import read_prices
 from regiondag.condor.events.attempts import Attempt
 from regiondag.condor.events.log import read_attempts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from nnlib.contract import write_atomically
+from nnlib.util.files import write_atomically
 from regiondag.report.markdown import to_markdown
 from regiondag.report.summary import Summary, summarise
 from regiondag.run.layout import RunFolder

@@ -13,7 +13,6 @@ and what was settled before is forgotten. Unknown events and keys are passed ove
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import check_figures
+from nnlib.util.files import locked
 from regiondag.errors import RegiondagError
 from regiondag.run.history import Fault, History, Proposal, TrialOutcome
 
@@ -48,8 +48,7 @@ class Journal:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the region's lock: PRE and POST of several nodes run at the same time."""
-        with self.path.with_suffix(".lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with locked(self.path.with_suffix(".lock")):
             yield
 
     def append(self, event: str, **values: Any) -> None:

@@ -6,14 +6,12 @@ read in a moment whatever the number of regions.
 
 from __future__ import annotations
 
-import fcntl
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nnlib.contract import write_atomically
+from nnlib.util.files import locked, write_atomically
 from regiondag.run.history import Fault
 from regiondag.run.layout import RunFolder
 from regiondag.run.manager_log import say
@@ -50,7 +48,7 @@ def note_end(run: RunFolder, host: str, job: str, failure: str, now: float) -> N
     """Note that a job ended on a machine: by its `failure`, or well where that is empty. Twice is once."""
     if not host or (not failure and host not in read_failures(run)):
         return
-    with _locked(run):
+    with locked(run.machines.with_suffix(".lock")):
         known = dict(read_failures(run))
         if not failure:
             known.pop(host, None)
@@ -95,10 +93,3 @@ def machines_of_pool(gpus: bool) -> list[str]:
     except (OSError, subprocess.TimeoutExpired):
         return []
     return sorted(set(done.stdout.split())) if done.returncode == 0 else []
-
-
-@contextmanager
-def _locked(run: RunFolder) -> Iterator[None]:
-    with run.machines.with_suffix(".lock").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from nnlib.contract import RESULT_FILE, TRIAL_FILE, write_atomically
+from nnlib.contract import RESULT_FILE, TRIAL_FILE
+from nnlib.util.files import write_atomically
 from regiondag.condor import client
 from regiondag.condor.quoting import classad_string
 from regiondag.condor.submit import reopen_in_rescue_files, unfinished_job

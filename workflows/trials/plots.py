@@ -14,7 +14,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnlib.contract import write_atomically
+from nnlib.util.files import write_atomically
 from nnlib.util.process import install_line
 from regiondag.errors import RegiondagError
 from regiondag.study.space import Choice, Parameter, value_at

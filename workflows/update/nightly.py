@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import write_atomically
+from nnlib.util.files import write_atomically
 from regiondag.condor.quoting import check_path
 from regiondag.condor.quoting import path as submit_path
 from regiondag.condor.templates import environment

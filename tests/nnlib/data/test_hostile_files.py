@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_datafile import any_data
-from test_datafile_kinds import make, sparse
 
 from nnlib.data import file_rows
 from nnlib.data.file import check_data_file, read_data, write_data
 from nnlib.data.rows import Csr, Dense
 from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError
+from tests.nnlib.data.test_file import any_data
+from tests.nnlib.data.test_file_kinds import make, sparse
 from tests.nnlib.isolation import own_process
 
 # Files without texts: libhdf5 does not check sums of texts, and after several broken files it may crash on them.

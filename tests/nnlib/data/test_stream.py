@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_datafile import any_data, assert_same, assert_same_sets
 
 from nnlib.data import stream
 from nnlib.data.file import check_data_file, read_all, read_data, write_data
@@ -17,6 +16,7 @@ from nnlib.data.sets import Data, DataSet
 from nnlib.data.stream import FileRows, open_data
 from nnlib.errors import DataError
 from nnlib.util import memory, netcdf
+from tests.nnlib.data.test_file import any_data, assert_same, assert_same_sets
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
-from test_predictor import made, raw_network, sets_of
 
 from nnlib.cpu import evaluator
 from nnlib.data.rows import from_rows
@@ -16,6 +15,7 @@ from nnlib.evaluation.evaluate import EvaluationOptions, evaluate, intervals
 from nnlib.prediction.exclusion import exclude_inputs
 from nnlib.prediction.predictor import outputs, prepare
 from nnlib.util.threads import workers
+from tests.nnlib.prediction.test_predictor import made, raw_network, sets_of
 from tests.nnlib.samples import clustered
 
 

@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from test_predictor import made, raw_network, sets_of
 
 from nnlib.data.file import write_data
 from nnlib.data.rows import Csr
@@ -16,6 +15,7 @@ from nnlib.inspection.diff import find_differences
 from nnlib.model.file import Model, write_model
 from nnlib.model.network import Network
 from nnlib.util import netcdf
+from tests.nnlib.prediction.test_predictor import made, raw_network, sets_of
 from tests.nnlib.samples import clustered
 
 

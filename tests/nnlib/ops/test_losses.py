@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from test_activations import FORMULAS, layer_of
 
 from nnlib.ops.activations import ROWWISE, activate, apply_dropout
 from nnlib.ops.losses import (
@@ -18,6 +17,7 @@ from nnlib.ops.losses import (
     softmax_part,
 )
 from nnlib.spec.types import Activation, Boost, ErrorFunction, Layer, Marginal, NetworkSpec
+from tests.nnlib.ops.test_activations import FORMULAS, layer_of
 
 B, N = 4, 6
 MARGIN = Marginal(one_target=0.7, zero_target=0.3, one_scale=3.0, zero_scale=0.5)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_train import NOISY, PLAIN, SETS
 
 from nnlib.contract import OPTIMIZERS, TrainSettings
 from nnlib.cpu.compute import Cpu
@@ -22,6 +21,7 @@ from nnlib.training.stop import Stop
 from nnlib.util import netcdf
 from nnlib.util.threads import workers
 from tests.nnlib.samples import bits, network_of
+from tests.nnlib.training.test_loop import NOISY, PLAIN, SETS
 
 STEPS = 16  # four epochs of four batches
 LAST = "checkpoint.nc"

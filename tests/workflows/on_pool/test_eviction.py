@@ -29,7 +29,8 @@ TEXT = (
     .replace("{real: [1e-3, 1e-1], log: true}", "0.001")
 )
 SLOWLY = (
-    "import sys, time; sys.path.insert(0, sys.argv[1]); from nnlib import cli; from nnlib.cpu import step; run = step.Step.run; "
+    "import sys, time; sys.path.insert(0, sys.argv[1]); from nnlib import cli; "
+    "from nnlib.cpu import step; run = step.Step.run; "
     "step.Step.run = lambda *words: (time.sleep(0.1), run(*words))[1]; sys.exit(cli.main(sys.argv[2:]))"
 )
 

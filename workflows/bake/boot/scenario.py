@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import write_atomically
+from nnlib.util.files import write_atomically
 from regiondag.bake.boot import serial_console
 from regiondag.bake.boot.imds_server import MetadataServer, instance_tree
 from regiondag.bake.boot.machine import (
