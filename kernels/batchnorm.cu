@@ -10,7 +10,7 @@ constexpr int TILE = AHEAD * LANES;  // rows that a block reads together
 // normal = (z - m) / sqrt(v + EPSILON) and z = normal scale + bias, and inverse = 1 / sqrt(v + EPSILON). The running
 // `mean` and `variance` (that of the population, v b / (b - 1)) take in the new ones. Two passes, as the difference
 // of two large sums would lose the variance. normal (b, n); inverse, scale, bias, mean, variance (n). An empty batch
-// changes nothing. Grid ceil(n / 32). Twin: batchnorm.forward.
+// changes nothing. Grid ceil(n / 32). Twin: batch_norm.forward.
 extern "C" __global__ void batch_norm(float* z, float* normal, float* inverse, const float* __restrict__ scale,
                                       const float* __restrict__ bias, float* mean, float* variance, int b, int n)
 {
@@ -51,7 +51,7 @@ extern "C" __global__ void batch_norm(float* z, float* normal, float* inverse, c
 
 // Prediction: z = (z - mean) (scale / sqrt(variance + EPSILON)) + bias in place, by the running averages.
 // z (b, n), `ld` floats from row to row; the others (n). A block takes tiles of 32 columns and TILE rows, number
-// blockIdx.x, += gridDim.x: any grid. Twin: batchnorm.inference.
+// blockIdx.x, += gridDim.x: any grid. Twin: batch_norm.inference.
 extern "C" __global__ void batch_norm_inference(float* z, const float* __restrict__ scale,
                                                 const float* __restrict__ bias, const float* __restrict__ mean,
                                                 const float* __restrict__ variance, int b, int n, int ld)
@@ -73,7 +73,7 @@ extern "C" __global__ void batch_norm_inference(float* z, const float* __restric
 
 // From delta = dLoss/d(what batch_norm gave) (b, n): the gradients of bias, the column's sum of delta, and of scale,
 // that of delta normal; then, in place, dLoss/d(sums) =
-// (delta - bias_gradient / b - normal scale_gradient / b) scale inverse. Grid ceil(n / 32). Twin: batchnorm.backward.
+// (delta - bias_gradient / b - normal scale_gradient / b) scale inverse. Grid ceil(n / 32). Twin: batch_norm.backward.
 extern "C" __global__ void batch_norm_backward(float* delta, const float* __restrict__ normal,
                                                const float* __restrict__ inverse, const float* __restrict__ scale,
                                                float* scale_gradient, float* bias_gradient, int b, int n)

@@ -7,7 +7,7 @@
 constexpr int AHEAD = 8;  // rows that are loaded before the first of them is added: their latency is what takes time
 
 // Denoising: entry `place` of the batch stays if its random number is at least p, and counts 1 / (1 - p) times.
-// Twin: batches.noisy.
+// Twin: batches.add_noise.
 struct Noise {
     const float* chance;  // p and 1 / (1 - p); null: no noise
     unsigned long long key, number;

@@ -4,7 +4,7 @@
 // z[i, c] = sum over the entries j of example i, in order, of value_j w[items_j * row_stride + c * column_stride], added to
 // what is there if `add`. z (b, n), row stride ld; w (units, n) or, for weights used transposed (row_stride 1), (n, units).
 // noise: null, or p and 1 / (1 - p) of denoising, see entries.cuh. A thread has four columns next to each other.
-// Grid (b, ceil(n / 1024)). Twin: gather.product, and batches.noisy.
+// Grid (b, ceil(n / 1024)). Twin: sparse_products.product, and batches.add_noise.
 extern "C" __global__ void gather(const int* __restrict__ batch, int starts_at, int items_at, int values_at,
                                   const float* __restrict__ w, long long row_stride, long long column_stride,
                                   float* __restrict__ z, int b, int n, int ld, int add, const float* __restrict__ noise,
@@ -29,7 +29,7 @@ extern "C" __global__ void gather(const int* __restrict__ batch, int starts_at, 
 }
 
 // z[i, items_j] += value_j for the entries j of example i, in order: a skip connection from a sparse input. z (b, n), row
-// stride ld. One thread an example, grid ceil(b / 256). Twin: the numpy.add.at in graph.Graph.sums.
+// stride ld. One thread an example, grid ceil(b / 256). Twin: the numpy.add.at in forward.Forward.sums.
 extern "C" __global__ void skip_add(const int* __restrict__ batch, int starts_at, int items_at, int values_at,
                                     float* __restrict__ z, int b, int n, int ld, const float* __restrict__ noise,
                                     unsigned long long key, const long long* __restrict__ step, int layers, int layer)

@@ -42,7 +42,7 @@ extern "C" __global__ void limit_delta(float* delta, int b, int n, int ld, float
 }
 
 // Each row of w (rows, n) scaled by min(1, limit / |row|): WeightNorm of weights that stand by output unit. One block
-// a row, blockIdx.x, += gridDim.x: any grid. Twin: optimizers._limit.
+// a row, blockIdx.x, += gridDim.x: any grid. Twin: optimizer._limit.
 extern "C" __global__ void limit_rows(float* w, long long rows, int n, float limit)
 {
     for (long long row = blockIdx.x; row < rows; row += gridDim.x) limit_row(w + row * n, n, 1, limit);
@@ -65,7 +65,7 @@ extern "C" __global__ void column_squares(const float* __restrict__ w, float* __
 }
 
 // Each column of w (rows, n) scaled by min(1, limit / |column|): WeightNorm of weights that stand by input unit. parts:
-// of column_squares, whose grid is this one's. Twin: optimizers._limit.
+// of column_squares, whose grid is this one's. Twin: optimizer._limit.
 extern "C" __global__ void limit_columns(float* w, const float* __restrict__ parts, long long rows, int n, float limit)
 {
     const int column = blockIdx.x * 32 + threadIdx.x % 32, lane = threadIdx.x / 32;

@@ -5,7 +5,7 @@
 // For each touched row: the steps that it missed with gradients of zero, then step `step` with its gradient (times scale[0],
 // if scale is not null); last[row] = step. delta (b, n), row stride ld; w and the states (rows of the store, n), states that
 // the rule does not have null; last: the step each row is at. noise: see entries.cuh. Any grid.
-// Twin: updates.NumpyUpdates.replay with a gradient from gather.Touched.gradient.
+// Twin: updates.NumpyUpdates.replay with a gradient from sparse_products.Touched.gradient.
 extern "C" __global__ void touched_update(const int* __restrict__ batch, int count_at, int rows_at, int row_starts_at,
                                           int examples_at, int places_at, int values_at, const float* __restrict__ delta,
                                           int ld, float* __restrict__ w, float* __restrict__ state0,
@@ -64,7 +64,7 @@ extern "C" __global__ void settle(const int* __restrict__ batch, int count_at, i
 }
 
 // parts[block] = the sum of the squares of g over the rows of the block, for clipping. Arguments as of touched_update. Any
-// grid. Twin: numpy.sum(numpy.square(gradient, dtype=float64)) of gather.Touched.gradient.
+// grid. Twin: numpy.sum(numpy.square(gradient, dtype=float64)) of sparse_products.Touched.gradient.
 extern "C" __global__ void touched_squares(const int* __restrict__ batch, int count_at, int rows_at, int row_starts_at,
                                            int examples_at, int places_at, int values_at, const float* __restrict__ delta,
                                            int ld, double* __restrict__ parts, int n, const float* __restrict__ noise,
@@ -92,7 +92,7 @@ extern "C" __global__ void touched_squares(const int* __restrict__ batch, int co
 }
 
 // gradient[row * row_stride + c * column_stride] += g[c] for each touched row, for weights that are not only this input's.
-// Arguments as of touched_update. Any grid. Twin: gather.Touched.gradient, added to the gradient of the store.
+// Arguments as of touched_update. Any grid. Twin: sparse_products.Touched.gradient, added to the gradient of the store.
 extern "C" __global__ void touched_add(const int* __restrict__ batch, int count_at, int rows_at, int row_starts_at,
                                        int examples_at, int places_at, int values_at, const float* __restrict__ delta, int ld,
                                        float* __restrict__ gradient, long long row_stride, long long column_stride, int n,

@@ -216,5 +216,5 @@ def test_a_good_test_kills_what_a_useless_one_lets_live(tmp_path):
 @pytest.mark.slow  # a process
 def test_the_tests_of_this_checkout_run_as_they_do_without_the_tool(tmp_path):
     """With its conftest.py, whose markers must all be known: else no mutant would ever be counted."""
-    ended = Pool(tmp_path, 1, ROOT).run([Trial(NOTHING, "", (ROOT / "tests" / "nnlib" / "test_rules.py",))])
+    ended = Pool(tmp_path, 1, ROOT).run([Trial(NOTHING, "", (ROOT / "tests" / "nnlib" / "optim" / "test_rules.py",))])
     assert ended[0].told is None, ended[0].told

@@ -2,7 +2,7 @@
 
 Row r of the matrices (rows, k) is at step last[r]. A replay gives each of `rows` the updates of the steps up to `step`,
 of rates[t] in step t, with gradients of zero; the last one with those of g (len(rows), k), unless g is (0, k). The bits
-are those of the rule in `loops_rules` called step by step. Twin: `optimizers.Optimizer`.
+are those of the rule in `rules` called step by step. Twin: `optimizer.Optimizer`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from nnlib.util.threads import Each, one_by_one
 
 
 class Cpu:
-    """The processors, of which `each` uses one or several; see `compute.Compute`."""
+    """The processors, of which `each` uses one or several; see `engines.Backend`."""
 
     def __init__(self, each: Each = one_by_one) -> None:
         self.name, self.each = select.NAME, each
@@ -23,9 +23,9 @@ class Cpu:
         self.device: Mapping[str, str] = {}
 
     def engine(self, network: Network, examples: Examples, settings: TrainSettings) -> CpuEngine:
-        """See `compute.Compute`."""
+        """See `engines.Backend`."""
         return CpuEngine(network, examples, settings, self.each)
 
     def evaluator(self, network: Network, split: bool = False) -> Evaluator:
-        """See `compute.Compute`."""
+        """See `engines.Backend`."""
         return CpuEvaluator(network, self.each, split)

@@ -21,7 +21,7 @@ from nnlib.util.threads import Each
 
 
 class CpuEngine:
-    """See `compute.Engine`; what came of a batch is known at once."""
+    """See `engines.Engine`; what came of a batch is known at once."""
 
     def __init__(self, network: Network, examples: Examples, settings: TrainSettings, each: Each) -> None:
         self._network, self._examples, self._each = network, examples, each
@@ -36,52 +36,52 @@ class CpuEngine:
         return self._optimizer.step
 
     def begin_epoch(self, total: float) -> None:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         self._total = total
 
     def batches(self, examples: Iterable[Longs]) -> Generator[Batch, None, None]:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         for rows in examples:
             yield batch_of(self._network.spec, self._examples, rows, self._network.dtype)
 
     def run(self, batch: Any) -> None:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         error = self._step.run(batch)
         self._total += error
         if not math.isfinite(error) and self._failure is None:
             self._failure = StepFailure(self.step, error, self._step.broken)
 
     def failed(self, wait: bool = False) -> StepFailure | None:  # noqa: ARG002 (nothing to wait for)
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         return self._failure
 
     def total(self) -> float:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         return self._total
 
     def settle(self) -> None:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         self._optimizer.settle_all()
 
     def broken(self) -> str:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         finite = {name for name, array in self._network.arrays() if np.isfinite(array).all()}
         return broken_layer(self._network.spec, finite)
 
     def pull(self) -> Network:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         return self._network
 
     def states(self) -> Mapping[str, Floats]:
-        """See `compute.Engine`; these are the arrays that are trained with."""
+        """See `engines.Engine`; these are the arrays that are trained with."""
         return self._optimizer.arrays()
 
     def resume(self, step: int, states: Mapping[str, Floats]) -> None:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         for name, array in self._optimizer.arrays().items():
             array[...] = states[name]
         self._optimizer.resume(step)
 
     def evaluator(self) -> Evaluator:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         return CpuEvaluator(self._network, self._each)

@@ -20,26 +20,26 @@ from nnlib.util.threads import Each, one_by_one
 
 
 class CpuEvaluator:
-    """See `compute.Evaluator`."""
+    """See `engines.Evaluator`."""
 
     def __init__(self, network: Network, each: Each, split: bool = False) -> None:
         self.network, self._each = network, each
         self._forward = Forward(network, each if split else one_by_one)
 
     def mean_loss(self, examples: Examples) -> float:
-        """See `compute.Evaluator`."""
+        """See `engines.Evaluator`."""
         return mean_loss(self.network, examples, self._each)
 
     def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> tuple[NDArray[np.int64], Floats]:
-        """See `compute.Evaluator`."""
+        """See `engines.Evaluator`."""
         return top(self.sums(examples, output), k, owned)
 
     def sums(self, examples: Examples, output: int) -> Floats:
-        """See `compute.Evaluator`."""
+        """See `engines.Evaluator`."""
         return self._forward.output_sums(inputs_of(self.network.spec, examples, self.network.dtype), output)
 
     def values(self, examples: Examples, layer: int) -> Floats:
-        """See `compute.Evaluator`."""
+        """See `engines.Evaluator`."""
         with np.errstate(all="ignore"):
             inputs = inputs_of(self.network.spec, examples, self.network.dtype)
             return require_finite(self._forward.activations(inputs, layer))

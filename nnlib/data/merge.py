@@ -192,7 +192,7 @@ def _attributes(parts: Sequence[FileSlice], merged: Sequence[Merged], owners: Ma
 
 
 def _plans(merged: Sequence[Merged], owners: Mapping[int, int], samples: bool) -> dict[str, netcdf.VariableShape]:
-    """Return the variables as `datafile.write_data` has them."""
+    """Return the variables as `file.write_data` has them."""
     found: dict[str, netcdf.VariableShape] = {}
 
     def plan(name: str, dimension: str, size: int, kind: Any) -> None:

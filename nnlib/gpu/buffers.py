@@ -31,7 +31,7 @@ class Room:
     delta: Array | None = None  # (b, n), for training: dLoss/d(out), then dLoss/dz
     rowwise: Array | None = None  # (b, n): values of a rowwise output layer under an error of single units
     totals: Array | None = None  # (b,): see activations.rowwise_sum; the normalizer of a SoftMax
-    normal: Array | None = None  # (b, n): see batchnorm.Normed
+    normal: Array | None = None  # (b, n): see batch_norm.Normed
     inverse: Array | None = None  # (n,)
     penalty: Array | None = None  # (n,): the gradient of the sparseness penalty
     unit: Array | None = None  # the constants of kernels/names.cuh

@@ -20,7 +20,7 @@ from nnlib.model.network import Network
 
 
 class Gpu:
-    """One GPU, and threads of this machine that prepare its batches; see `compute.Compute`."""
+    """One GPU, and threads of this machine that prepare its batches; see `engines.Backend`."""
 
     name = "cupy"
 
@@ -41,11 +41,11 @@ class Gpu:
             runtime.close()
 
     def engine(self, network: Network, examples: Examples, settings: TrainSettings) -> GpuEngine:
-        """See `compute.Compute`."""
+        """See `engines.Backend`."""
         return GpuEngine(self._runtime, _single(network), examples, settings, self._threads)
 
     def evaluator(self, network: Network, split: bool = False) -> Evaluator:  # noqa: ARG002 (a GPU splits everything)
-        """See `compute.Compute`."""
+        """See `engines.Backend`."""
         return GpuEvaluator(Session(self._runtime, _single(network), BATCH), self._threads)
 
 

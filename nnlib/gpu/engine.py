@@ -1,4 +1,4 @@
-"""Trains a network on a GPU; see `compute.Engine`."""
+"""Trains a network on a GPU; see `engines.Engine`."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ class GpuEngine:
         self.step = 0
 
     def begin_epoch(self, total: float) -> None:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         status = np.zeros(4)
         status[ADDED] = total
         self._runtime.upload(self._losses.status, status)
         self._looking = False
 
     def batches(self, examples: Iterable[Longs]) -> Generator[Prepared, None, None]:
-        """See `compute.Engine`; a few are prepared ahead of time."""
+        """See `engines.Engine`; a few are prepared ahead of time."""
         return prepare_ahead(self._prepared, examples, self._threads)
 
     def _prepared(self, rows: Longs) -> Prepared:
         return self._packing.pack(self._examples, rows, learn=True), len(rows)
 
     def run(self, batch: Any) -> None:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         words, size = batch
         self.step += 1
         self._session.run("train", words, self._packing, size, self._work, train=True)
@@ -84,7 +84,7 @@ class GpuEngine:
         self._updates.finish()
 
     def failed(self, wait: bool = False) -> StepFailure | None:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         if wait:
             return _failure(self._runtime.download(self._losses.status))
         if self._looking and self._looked.done:
@@ -93,34 +93,34 @@ class GpuEngine:
         return None
 
     def total(self) -> float:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         return float(self._runtime.download(self._losses.status)[ADDED])
 
     def settle(self) -> None:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         self._updates.settle_all()
 
     def broken(self) -> str:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         return broken_layer(self._session.graph.network.spec, self._session.finite())
 
     def pull(self) -> Network:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         return self._session.parameters.pull()
 
     def states(self) -> Mapping[str, Floats]:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         return self._session.parameters.pull_states()
 
     def resume(self, step: int, states: Mapping[str, Floats]) -> None:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         self.step = step
         self._session.parameters.push()
         self._session.parameters.push_states(step, states)
         self._runtime.upload(self._session.forward.step, np.array([step]))
 
     def evaluator(self) -> Evaluator:
-        """See `compute.Engine`."""
+        """See `engines.Engine`."""
         return self._evaluator
 
 

@@ -1,4 +1,4 @@
-"""Asks a network on a GPU; see `compute.Evaluator`."""
+"""Asks a network on a GPU; see `engines.Evaluator`."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class GpuEvaluator:
 
     @property
     def network(self) -> Network:
-        """See `compute.Evaluator`."""
+        """See `engines.Evaluator`."""
         return self._session.parameters.pull()
 
     def mean_loss(self, examples: Examples) -> float:
-        """See `compute.Evaluator`."""
+        """See `engines.Evaluator`."""
         session, losses = self._session, self._session.losses
         packing = self._packing(examples)
 
@@ -67,7 +67,7 @@ class GpuEvaluator:
         return total / examples.count
 
     def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> tuple[NDArray[np.int64], Floats]:
-        """See `compute.Evaluator`."""
+        """See `engines.Evaluator`."""
         session, count = self._session, examples.count
         node, ld = session.graph.node(output), session.forward.rooms[output].ld
         k = min(k, node.units)
@@ -95,12 +95,12 @@ class GpuEvaluator:
         raise AssertionError("squares of finite sums are finite in double precision")
 
     def sums(self, examples: Examples, output: int) -> Floats:
-        """See `compute.Evaluator`."""
+        """See `engines.Evaluator`."""
         node = self._session.graph.node(output)
         return self._asked(examples, output, lambda batch: self._session.forward.sums(batch, node))
 
     def values(self, examples: Examples, layer: int) -> Floats:
-        """See `compute.Evaluator`."""
+        """See `engines.Evaluator`."""
         node = self._session.graph.node(layer)
         if node.layer.kind is LayerKind.OUTPUT:
             return activate(node.layer, self.sums(examples, layer))

@@ -1,6 +1,6 @@
 """DSSTNE's model files: NetCDF-4 with every setting as an attribute and variables for what was learned.
 
-`modelspec` has the attributes of the network and its layers. Those of the weight matrix numbered i start with
+`file_attributes` has the attributes of the network and its layers. Those of the weight matrix numbered i start with
 `weight<i>_`; its variables are `weight<i>_bias` and, unless another matrix is shared, `weight<i>_weights`, row-major
 [in][out]. A layer with batch normalization has four variables `layer<i>_...BN`. Beyond the format, ignored by DSSTNE:
 the variables `layer<i>_features` (names of the units of a layer with a data set) and the attribute `region`.

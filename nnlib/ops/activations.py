@@ -137,7 +137,7 @@ def apply_dropout(layer: Layer, a: Floats, keep: NDArray[np.bool_]) -> Floats:
 
 
 def dropout_derivative(layer: Layer, keep: NDArray[np.bool_], dtype: Any) -> Floats:
-    """Return the derivative of `dropped` with respect to a, (b, n)."""
+    """Return the derivative of `apply_dropout` with respect to a, (b, n)."""
     result: Floats = keep * dtype.type(dropout_constants(layer)[0])
     return result
 

@@ -56,7 +56,7 @@ class ErrorFunction(enum.StrEnum):
 
 
 class Scheme(enum.StrEnum):
-    """How weights start; `initial.initial_weights` has the formulas."""
+    """How weights start; `initial_weights.initial_weights` has the formulas."""
 
     XAVIER = "Xavier"
     CAFFE_XAVIER = "CaffeXavier"

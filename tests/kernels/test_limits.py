@@ -1,4 +1,4 @@
-"""Limits of norms and the sparseness penalty, as backward.py and optimizers.py have them."""
+"""Limits of norms and the sparseness penalty, as backward.py and optimizer.py have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Render what HTCondor and workers read. The only module that imports Jinja2; syntax is quoted by `submit_syntax`."""
+"""Render what HTCondor and workers read. Syntax is quoted by `condor.quoting`."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class CUDARuntimeError(RuntimeError):
 @pytest.fixture
 def present(cupy: Cupy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cupy:
     """CuPy is here and has a GPU."""
-    monkeypatch.setattr(runtime, "kept_in", lambda: tmp_path)
+    monkeypatch.setattr(runtime, "cubin_folder", lambda: tmp_path)
     monkeypatch.setattr(runtime, "_cupy", lambda: cupy)
     monkeypatch.setattr(runtime, "Cublas", Products)
     return cupy
@@ -63,7 +63,7 @@ def test_a_gpu_is_used_where_there_is_one(monkeypatch):
     assert [devices.choose_device(name) for name in devices.DEVICES] == ["gpu", "cpu", "gpu"]
     monkeypatch.setenv("NNLIB_DEVICE", "CPU")
     assert [devices.choose_device(name) for name in devices.DEVICES] == ["cpu", "cpu", "gpu"]
-    assert (devices.backend_of("gpu"), devices.backend_of("cpu")) == ("cupy", devices.backend.NAME)
+    assert (devices.backend_of("gpu"), devices.backend_of("cpu")) == ("cupy", devices.select.NAME)
 
 
 @pytest.mark.usefixtures("absent")
@@ -208,7 +208,7 @@ def test_a_job_that_wants_a_gpu_and_finds_none(make_trial, capsys):
 def test_a_job_where_gpus_are_simulated(make_trial, capsys, monkeypatch):
     monkeypatch.setenv("NNLIB_SIMULATED_GPUS", "1")
     code, result, said = job(make_trial(), capsys)
-    assert (code, result["backend"]) == (0, devices.backend.NAME)
+    assert (code, result["backend"]) == (0, devices.select.NAME)
     assert "GPUs are simulated" in said
 
 

@@ -27,7 +27,8 @@ SIGNALS = signal.SIGTERM, signal.SIGINT
 SLOWLY = """
 import sys, time
 from pathlib import Path
-from nnlib import step, worker
+from nnlib.cpu import step
+from nnlib.worker import main as worker
 run = step.Step.run
 step.Step.run = lambda *arguments: (time.sleep(0.02), run(*arguments))[1]
 sys.exit(worker.train(Path(sys.argv[1])))

@@ -1,6 +1,6 @@
 """How alike two regions are: what the trials of one say about those of the other.
 
-The similarity s of two regions is that of `gaussian`: how much of the one's objective is the other's. For each value on
+The similarity s of two regions is that of `process`: how much of the one's objective is the other's. For each value on
 a grid the likelihood of both regions' trials together is averaged over a few usual kernels. How common each value
 is among the neighbours is learned as well (empirical Bayes: a mixture over the grid, fitted by expectation
 maximisation), so that families of regions that have nothing to do with each other are told apart after few trials.

@@ -172,7 +172,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[Acceleration]:
 
     for name in ("install_tools", "detect_mode", "check_series", "ensure_image", "write_tested"):
         monkeypatch.setattr(boot_test, name, lambda *_: None)
-    monkeypatch.setattr(boot_test, "missing_from", lambda _: [])
+    monkeypatch.setattr(boot_test, "find_missing", lambda _: [])
     monkeypatch.setattr(boot_test, "best_acceleration", lambda: "kvm")
     monkeypatch.setattr(boot_test, "_boots", boots)
     return tried
