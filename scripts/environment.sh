@@ -53,6 +53,8 @@ make_environment() {
     echo "==> Python environment in $venv (about a minute)" >&2
     "$python" -m venv "$venv" || return
     if [ "$leg" = lowest ]; then list_lower_bounds; fi >"$venv/constraints.txt"
+    # The type checker finds the package regiondag, which lies in workflows/, by this link.
+    mkdir -p "$venv/packages" && ln -sfn ../../workflows "$venv/packages/regiondag"
     "$venv/bin/python" -m pip install --quiet --editable ".${extras:+[$extras]}" --constraint "$venv/constraints.txt" >&2 &&
         printf '%s\n' "$wanted" >"$stamp"
 }

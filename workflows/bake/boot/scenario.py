@@ -1,6 +1,6 @@
 """Boot an image beside a manager of its own and put it through a worker's life. Runs in a network of its own.
 
-usage: python -m regiondag.bake.boot.scenario PLAN     (a JSON file of `BootPlan`; started by regiondag.bake.boot.boot_test)
+usage: python -m regiondag.bake.boot.scenario PLAN     (a JSON file of `BootPlan`; started by bake.boot.boot_test)
 
 Prints progress on stderr and writes result.json beside the plan; exit code 7 and a message where the image failed.
 """
