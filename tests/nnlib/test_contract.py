@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import stat
 import sys
 
 import numpy as np
@@ -194,9 +195,10 @@ def test_new_bytes_are_on_disk_before_they_take_the_place_of_the_old(tmp_path, m
 
     def fsync(number):
         whole = [one.read_text() for one in tmp_path.iterdir() if one != path]
-        seen.append((path.read_text(), whole, os.fstat(number).st_size))
+        flushed = os.fstat(number)
+        seen.append((path.read_text(), whole, "folder" if stat.S_ISDIR(flushed.st_mode) else flushed.st_size))
 
     monkeypatch.setattr(os, "fsync", fsync)
     write_atomically(path, "newer")
-    assert seen == [("old", ["newer"], 5)]
+    assert seen == [("old", ["newer"], 5), ("newer", [], "folder")]
     assert path.read_text() == "newer"

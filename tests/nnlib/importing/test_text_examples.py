@@ -284,6 +284,7 @@ class Terminal(io.StringIO):
 
 
 def test_progress_of_reading(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")  # on a dumb one no line is written over
     terminal, plain = Terminal(), io.StringIO()
     with progress.show_reading(100, "lines", terminal) as report:
         report(50, 12_345)
