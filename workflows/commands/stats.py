@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 HELP = "hours, waits, evictions and cost of a run; what its jobs really needed"
 DESCRIPTION = """Per region and in total, from HTCondor's event logs and the journals: GPU-hours, hours of training,
 what was lost to evictions and failures, time in the queue and in transfers, and the cost by a table of prices
-(--prices: your own). The README says what each column means. Last come the memory and disk to ask for next time."""
+(--prices: your own). docs/guides/looking.md says what each column means. Last come the memory and disk to ask for next
+time."""
 
 HEADINGS = (
     *("region", "jobs", "tries", "GPU h", "slot h", "training h", "busy", "lost to eviction h", "lost to failures h"),
