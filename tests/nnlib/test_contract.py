@@ -57,7 +57,7 @@ def test_a_training_of_which_nothing_is_said_is_adams_own():
     assert (settings.optimizer, settings.schedule, settings.precision) == ("adam", "constant", "float32")
     assert (settings.learning_rate, settings.momentum, settings.beta2) == (0.001, 0.9, 0.999)
     assert not any((settings.l2, settings.l1, settings.warmup, settings.clip, settings.compat, settings.as_dsstne))
-    assert (settings.epochs, settings.batch, settings.stop_after, settings.seed) == (30, 256, 5, 1)  # as in the reference
+    assert (settings.epochs, settings.batch, settings.stop_after, settings.seed) == (30, 256, 5, 1)  # as documented
     assert Metric() == Metric("ndcg@20", minimize=False)
 
 
@@ -71,7 +71,7 @@ def test_a_result_of_which_nothing_is_said_counts_nothing():
 def test_exit_codes_are_those_of_python_and_the_shell_where_these_have_some():
     assert (Exit.OK, Exit.BUG, Exit.EVICTED) == (0, 1, 128 + 15)  # SIGTERM is 15; Python ends with 1 after a traceback
     assert (Exit.MACHINE, Exit.CHECKPOINTED) == (os.EX_TEMPFAIL, 85)
-    assert (Exit.DIVERGED, Exit.BAD_INPUT) == (3, 4)  # as in the reference
+    assert (Exit.DIVERGED, Exit.BAD_INPUT) == (3, 4)  # as documented
     assert len(set(Exit)) == 7
     assert not {Exit.DIVERGED, Exit.BAD_INPUT} & {2, 126, 127}  # of a shell, and of arguments that are wrong
 
