@@ -63,6 +63,7 @@ SHARED = (
     "util.files",
     "util.os_errors",
     "util.process",
+    "util.terminal",
     "spec",
     "data.file",
     "data.merge",
@@ -76,6 +77,7 @@ THIRD_PARTY = {
     "platformdirs": "regiondag.util.user_dirs",
     "htcondor2": "regiondag.condor.client",
     "classad2": "regiondag.condor.classads",
+    "rich": "nnlib.util.terminal",
     "netCDF4": "nnlib.util.netcdf",
     "numba": "nnlib.compiled.compiler",
     "optuna": "regiondag.trials.optuna_export",
@@ -96,7 +98,7 @@ NO_NUMPY = (
 # No file, clock, process or global state.
 PURE = ("regiondag.study", "regiondag.tuning", "regiondag.condor.quoting", "nnlib.ops", "nnlib.optim")
 EFFECTS = {"os", "time", "subprocess", "shutil", "socket", "tempfile"}
-HEAVY = {*THIRD_PARTY, "numpy", "scipy", "rich"} - {"numba", "classad2", "botocore", "platformdirs"}
+HEAVY = {*THIRD_PARTY, "numpy", "scipy"} - {"numba", "classad2", "botocore", "platformdirs"}
 
 
 def sources(package: str) -> list[Path]:

@@ -30,7 +30,7 @@ from nnlib.spec.json_section import SpecError
 from nnlib.training import fit
 from nnlib.training.settings import check_settings
 from nnlib.training.stop import Stop
-from nnlib.util.progress import reporter
+from nnlib.util.terminal import reporter
 
 
 class Trainer:

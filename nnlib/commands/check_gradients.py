@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     from nnlib.spec.topology import check_topology
     from nnlib.training import fit
     from nnlib.training.gradient_check import check_gradients
-    from nnlib.util.progress import table
+    from nnlib.util.terminal import print_table
 
     spec = fit.read_spec(arguments.network, dict(arguments.hyperparameters), TrainSettings())
     data = open_files(arguments.data)
@@ -63,6 +63,6 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         for found in checked
     ]
-    table(columns, rows)
+    print_table(columns, rows)
     good = all(found.difference <= arguments.tolerance for found in checked)
     return int(Exit.OK if good else Exit.BUG)

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     from nnlib.prediction.exclusion import Numbered
     from nnlib.prediction.predictor import layer_number, outputs
     from nnlib.spec.types import LayerKind
-    from nnlib.util.progress import counter
+    from nnlib.util.terminal import counter
 
     used = Used(arguments.model, arguments.data)
     spec = used.model.network.spec

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     from nnlib.evaluation.evaluate import EvaluationOptions, evaluate, popular_targets
     from nnlib.prediction.predictor import layer_number
     from nnlib.spec.types import LayerKind
-    from nnlib.util.progress import counter, table
+    from nnlib.util.terminal import counter, print_table
 
     used = Used(arguments.model, arguments.data, supervised=True)
     layer = layer_number(used.model.network.spec, arguments.output_layer, LayerKind.OUTPUT, "--output-layer")
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [[name, *_cells(one), *_cells(found.baseline.get(name))] for name, one in found.metrics.items()]
     columns = ["metric", "model", "low", "high", "popularity", "low", "high"][: 7 if found.baseline else 4]
     print(f"{found.with_targets} examples with targets, {found.without_targets} without")
-    table(columns, [row[: len(columns)] for row in rows])
+    print_table(columns, [row[: len(columns)] for row in rows])
     if arguments.json is not None:
         write_atomically(arguments.json, json.dumps(_json(arguments, found), indent=1) + "\n")
     return 0

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     from nnlib.prediction.exclusion import read_listed
     from nnlib.prediction.predictor import layer_number, outputs, rank
     from nnlib.spec.types import LayerKind
-    from nnlib.util.progress import counter
+    from nnlib.util.terminal import counter
 
     form = results.score_format(arguments.score_format or (results.VALUE if values else results.SCORE))
     used = Used(arguments.model, arguments.data)

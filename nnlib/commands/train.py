@@ -126,7 +126,7 @@ def _train(arguments: argparse.Namespace) -> int:
     from nnlib.training import fit
     from nnlib.training.stop import Stop
     from nnlib.training.validation import DataPart
-    from nnlib.util.progress import reporter
+    from nnlib.util.terminal import reporter
 
     names = [field.name for field in dataclasses.fields(TrainSettings)]
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}

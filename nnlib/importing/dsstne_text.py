@@ -19,7 +19,7 @@ from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError
 from nnlib.importing.index_files import Labels, read_index, write_index
 from nnlib.importing.text_examples import TextExamples, read_examples
-from nnlib.util.progress import show_reading
+from nnlib.util.terminal import show_reading
 
 CREATE, MERGE, DROP = "create", "merge", "drop"
 NEW_FEATURES = (CREATE, MERGE, DROP)

@@ -17,7 +17,7 @@ from nnlib.importing.histories import LEAST_VALIDATED, MIN_ITEMS, PARTS, RegionP
 from nnlib.importing.purchases import UNREADABLE, Columns, count_lines_read, explain_unreadable, load, open_table
 from nnlib.spec.json_section import nearest
 from nnlib.util.files import write_atomically
-from nnlib.util.progress import show_reading
+from nnlib.util.terminal import show_reading
 
 ITEMS_FILE = "items.csv"
 NAMES_FILE = ".names.part"  # while the import runs

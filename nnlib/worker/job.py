@@ -32,7 +32,7 @@ from nnlib.training.settings import check_settings
 from nnlib.training.stop import Stop
 from nnlib.training.validation import DataPart, Validator, check_fit, check_some, objective_of
 from nnlib.util import netcdf
-from nnlib.util.progress import reporter
+from nnlib.util.terminal import reporter
 
 LIBRARIES = {"numpy": np.__version__, "scipy": scipy.__version__, "netCDF4": netcdf.VERSION}
 

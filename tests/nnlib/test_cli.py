@@ -25,7 +25,7 @@ from nnlib.data.sets import Data, as_data_set
 from nnlib.data.stream import open_data
 from nnlib.model.file import read_model
 from nnlib.util import netcdf
-from nnlib.util.progress import counter, table
+from nnlib.util.terminal import counter, print_table
 from tests.nnlib.samples import clustered
 
 NETWORK: dict[str, Any] = {
@@ -580,7 +580,7 @@ def test_tables_and_counters_on_a_terminal():
             return True
 
     stream = Terminal()
-    table(["metric", "model"], [["p@10", "0.5"], ["loss [mean]", "7.25"]], stream)
+    print_table(["metric", "model"], [["p@10", "0.5"], ["loss [mean]", "7.25"]], stream)
     with counter(10, "examples", stream) as watch:
         watch(4)
         watch(6)

@@ -81,12 +81,12 @@ def make_run(
     `earlier` are the study's runs so far, the newest first; `standing` the champions among them that have to be beaten.
     """
     from nnlib.util.process import install_line
+    from nnlib.util.terminal import progress_bar
     from regiondag.generate.bundle import has_page
     from regiondag.generate.provenance import pool_image
     from regiondag.generate.write_run import create_run
     from regiondag.pool.pool import find_pool
     from regiondag.run.earlier_trials import find_earlier
-    from regiondag.util.terminal import progress_bar
 
     found = find_pool(pool)
     version = _version(arguments.htcondor, found)

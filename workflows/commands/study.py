@@ -149,8 +149,8 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _export_to_optuna(trials: RunTrials, target: str) -> None:
+    from nnlib.util.terminal import progress_bar
     from regiondag.trials.optuna_export import export, storage_name
-    from regiondag.util.terminal import progress_bar
 
     with progress_bar("exporting") as progress:
         try:
@@ -165,9 +165,9 @@ def _export_to_optuna(trials: RunTrials, target: str) -> None:
 
 
 def _plot(arguments: argparse.Namespace) -> int:
+    from nnlib.util.terminal import progress_bar
     from regiondag.report.write import write_report
     from regiondag.trials.plots import draw_region
-    from regiondag.util.terminal import progress_bar
 
     folder, trials = _read(arguments)
     drawn = 0

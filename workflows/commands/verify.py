@@ -19,9 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check and print."""
+    from nnlib.util.terminal import progress_bar
     from regiondag.audit.verify import verify
     from regiondag.run.layout import RunFolder
-    from regiondag.util.terminal import progress_bar
     from regiondag.util.text import spell_out
 
     folder = RunFolder(arguments.run_directory.resolve())

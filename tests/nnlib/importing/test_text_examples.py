@@ -12,7 +12,7 @@ from nnlib.data.file import read_all, read_data
 from nnlib.errors import DataError
 from nnlib.importing import text_examples
 from nnlib.importing.index_files import read_index, write_index
-from nnlib.util import progress
+from nnlib.util import terminal as screen
 
 TEXT = "ann\tx,1:y,2:z\nbob\ty:y,0.5:\n\ncat\t\n"
 
@@ -286,14 +286,14 @@ class Terminal(io.StringIO):
 def test_progress_of_reading(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")  # on a dumb one no line is written over
     terminal, plain = Terminal(), io.StringIO()
-    with progress.show_reading(100, "lines", terminal) as report:
+    with screen.show_reading(100, "lines", terminal) as report:
         report(50, 12_345)
     assert "12,345 lines" in terminal.getvalue()
-    with progress.show_reading(100, "lines", plain) as report:
+    with screen.show_reading(100, "lines", plain) as report:
         report(50, 5)
     assert plain.getvalue() == ""
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0)
-    with progress.show_reading(100, "lines", plain) as report:
+    monkeypatch.setattr(screen, "SECONDS_BETWEEN_LINES", 0)
+    with screen.show_reading(100, "lines", plain) as report:
         report(50, 1_000)
         report(0, 2_000)
     assert re.fullmatch(r"1,000 lines, 50%, [\d,]+/s\n2,000 lines, [\d,]+/s\n", plain.getvalue())

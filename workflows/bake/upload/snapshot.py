@@ -16,12 +16,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from nnlib.util.terminal import progress_bar
 from regiondag.bake.upload.disk_blocks import BLOCK, Disk, read_block
 from regiondag.bake.upload.journal import UploadAttempt, UploadJournal
 from regiondag.bake.upload.parallel import in_parallel
 from regiondag.errors import AwsError, BakeError, UsageError
 from regiondag.util import aws
-from regiondag.util.terminal import progress_bar
 
 Tell = Callable[[str], None]
 

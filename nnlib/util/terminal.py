@@ -1,0 +1,215 @@
+"""What a person sees: tables, and how far something is. The only module that imports rich.
+
+Rich is imported where it is used: most commands, and trainings on a worker, show neither.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from nnlib.epoch_log import Epoch
+
+SECONDS_BETWEEN_LINES = 10
+WHOLE_WIDTH = 1_000_000  # of tables that go into a file or a pipe: nothing is folded
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What to call on the way: with each epoch at its end, and with (epoch, examples done, of how many) in it."""
+
+    epoch: Callable[[Epoch], None]
+    batch: Callable[[int, int, int], None]
+
+
+@contextmanager
+def reporter(epochs: int, metric: str, stream: TextIO | None = None) -> Iterator[Shown]:
+    """Show a training: a bar with the speed on a terminal, else a line for each epoch and now and then between."""
+    stream = stream or sys.stderr
+    started = said = time.perf_counter()
+    if not stream.isatty():
+
+        def line(epoch: int, done: int, examples: int) -> None:
+            nonlocal said
+            now = time.perf_counter()
+            if now - said >= SECONDS_BETWEEN_LINES:
+                said = now
+                print(f"epoch {epoch}/{epochs}: {done:,} of {examples:,} examples", file=stream, flush=True)
+
+        yield Shown(lambda epoch: print(describe_epoch(epoch, epochs, metric), file=stream, flush=True), line)
+        return
+    with _bar("text bar share left", stream, "training", epochs, transient=False) as update:
+        last, first = "training", 0.0
+
+        def move(epoch: int, done: int, examples: int) -> None:
+            nonlocal first
+            position = epoch - 1 + done / examples
+            first = first or position  # a training that was resumed starts in the middle
+            speed = (position - first) * examples / max(time.perf_counter() - started, 1e-9)
+            update(completed=position, description=f"{last}, {speed:,.0f} examples/s")
+
+        def end(epoch: Epoch) -> None:
+            nonlocal last
+            last = describe_epoch(epoch, epochs, metric)
+            update(completed=epoch.epoch, description=last)
+
+        yield Shown(end, move)
+
+
+def describe_epoch(epoch: Epoch, epochs: int, metric: str) -> str:
+    """Return one epoch as a line, such as `epoch 3/30 loss 7.1234 ndcg@20 0.0815 0.21 s 4871/s`."""
+    value = "" if epoch.value is None else f" {metric} {epoch.value:.5g}"
+    speed = epoch.examples / max(epoch.seconds, 1e-9)
+    return f"epoch {epoch.epoch}/{epochs} loss {epoch.loss:.5g}{value} {epoch.seconds:.2f} s {speed:.0f}/s"
+
+
+@contextmanager
+def counter(total: int, what: str, stream: TextIO | None = None) -> Iterator[Callable[[int], None]]:
+    """Give a function to call with how many more are done: a bar with the speed on a terminal, else a last line."""
+    stream, started = stream or sys.stderr, time.perf_counter()
+    if stream.isatty():
+        with _bar("text bar count left", stream, what, total) as update:
+            done = 0
+
+            def advance(count: int) -> None:
+                nonlocal done
+                done += count
+                speed = done / max(time.perf_counter() - started, 1e-9)
+                update(completed=done, description=f"{what}, {speed:.0f}/s")
+
+            yield advance
+    else:
+        yield lambda _: None
+    seconds = time.perf_counter() - started
+    print(f"{total} {what} in {seconds:.2f} s, {total / max(seconds, 1e-9):.0f}/s", file=stream, flush=True)
+
+
+@contextmanager
+def show_reading(size: int, what: str, stream: TextIO | None = None) -> Iterator[Callable[[int, int], None]]:
+    """Give a function to call with the bytes read of `size` and the `what` found in them, both so far.
+
+    On a terminal it moves a bar; elsewhere it writes a line now and then, none at all when reading is quick.
+    """
+    stream, started = stream or sys.stderr, time.perf_counter()
+    if not stream.isatty():
+        said = started
+
+        def report(position: int, count: int) -> None:
+            nonlocal said
+            now = time.perf_counter()
+            if now - said >= SECONDS_BETWEEN_LINES:
+                said = now
+                part = f", {position / size:.0%}" if position else ""
+                print(f"{count:,} {what}{part}, {count / (now - started):,.0f}/s", file=stream, flush=True)
+
+        yield report
+        return
+    with _bar("bar share text left", stream, "", size) as update:
+
+        def move(position: int, count: int) -> None:
+            speed = count / max(time.perf_counter() - started, 1e-9)
+            update(completed=position, description=f"{count:,} {what}, {speed:,.0f}/s")
+
+        yield move
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on stderr while the block runs, if that is a terminal; call what is given with (done, total)."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    with _bar("text bar count left", sys.stderr, title, None) as update:
+        yield lambda done, total: update(completed=done, total=total)
+
+
+@contextmanager
+def _bar(
+    parts: str, stream: TextIO, text: str, total: int | None, transient: bool = True
+) -> Iterator[Callable[..., None]]:
+    """Show a bar made of `parts`; call what is given with what changes: completed, total, description."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    known = {
+        "text": TextColumn("{task.description}"),
+        "bar": BarColumn(),
+        "share": TaskProgressColumn(),
+        "count": MofNCompleteColumn(),
+        "left": TimeRemainingColumn(),
+    }
+    columns = (known[part] for part in parts.split())
+    with Progress(*columns, console=Console(file=stream), transient=transient) as progress:
+        yield partial(progress.update, progress.add_task(text, total=total))
+
+
+# --- tables ------------------------------------------------------------------------------------------------
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO | None = None) -> None:
+    """Print rows under their headings, the first to the left and the others to the right; ruled on a terminal."""
+    stream, right = stream or sys.stdout, [number > 0 for number in range(len(headings))]
+    if stream.isatty():
+        print_ruled(headings, rows, right, stream)
+    else:
+        print(format_table(headings, rows, right), file=stream)
+
+
+def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> str:
+    """Return rows under their headings as plain text; `right` says which columns are aligned to the right."""
+    from rich.cells import cell_len
+
+    widths = [max(map(cell_len, column)) for column in zip(headings, *rows, strict=True)]
+    lines = []
+    for row in (headings, *rows):
+        padded = [(cell, " " * (width - cell_len(cell))) for cell, width in zip(row, widths, strict=True)]
+        cells = (pad + cell if ends else cell + pad for (cell, pad), ends in zip(padded, right, strict=True))
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def print_ruled(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[bool],
+    stream: TextIO,
+    title: str | None = None,
+) -> None:
+    """Print rows under their headings with lines between them; with a title, in a frame.
+
+    Cells are plain text: markup in them means nothing. A terminal folds what is wider than it; a file or a pipe has
+    the whole width.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=None if title is None else Text(title),
+        title_justify="left",
+        box=box.SIMPLE_HEAD if title is None else box.HEAVY_HEAD,
+    )
+    for heading, ends in zip(headings, right, strict=True):
+        table.add_column(Text(heading), justify="right" if ends else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    # Without a height rich takes some pipes for terminals of 80 columns (FORCE_COLOR and TERM=dumb, as in CI).
+    width, height = (None, None) if stream.isatty() else (WHOLE_WIDTH, 1)
+    console = Console(file=stream, width=width, height=height)
+    with console.capture() as text:  # rich would end the process where its reader has gone
+        console.print(table)
+    stream.write(text.get())
