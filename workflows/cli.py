@@ -79,7 +79,7 @@ def build_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
+        subparser.set_defaults(run=command.run, refuse=subparser.error)
     return parser
 
 
@@ -102,7 +102,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(argv: list[str] | None) -> int:
-    arguments = build_parser().parse_args(argv)
+    arguments, unknown = build_parser().parse_known_args(argv)
+    if unknown:
+        arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}")  # with its usage, not the usage of all
     return int(arguments.run(arguments))
 
 

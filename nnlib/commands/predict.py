@@ -39,7 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--score-format", metavar="FORMAT", help="printf format of a number in text (default: %%.3f)")
     add_threads(parser)
     add_device(parser)
-    parser.set_defaults(refuse=parser.error)
 
 
 def run(arguments: argparse.Namespace) -> int:

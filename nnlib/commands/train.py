@@ -83,7 +83,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_device(run)
     run.add_argument("--verbose", action="store_true", help="say how every layer is computed")
     run.add_argument("--trial", type=Path, metavar="FILE", help="run the job of trial.json; its inputs lie beside it")
-    parser.set_defaults(refuse=parser.error)
 
 
 def run(arguments: argparse.Namespace) -> int:

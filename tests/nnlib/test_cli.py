@@ -574,6 +574,12 @@ def test_threads_of_a_command(monkeypatch):
     assert _arguments.hold_threads(None) == len(os.sched_getaffinity(0))
 
 
+def test_what_a_command_does_not_know_is_refused_with_its_own_usage(nnlib):
+    code, _, err = nnlib("inspect model.nc --bogus")
+    assert code == 2 and err.startswith("usage: nnlib inspect [-h]")
+    assert "nnlib inspect: error: unrecognized arguments: --bogus" in err
+
+
 def test_tables_and_counters_on_a_terminal():
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

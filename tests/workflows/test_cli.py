@@ -127,6 +127,25 @@ def test_a_run_in_slash_tmp_is_told_at_once_with_what_to_type(study_file, capsys
         assert main([command, run, "--pool", "none"]) == code
         [line] = capsys.readouterr().err.splitlines()
         assert f"{run} lies in /tmp" in line and "type: regiondag generate study.yaml --out ~/runs" in line
+    for command in (["status", run, "--pool", "none"], ["stats", run], ["explain", run, "--pool", "none"]):
+        main(command)
+        out = " ".join(capsys.readouterr().out.split())
+        assert "lies in /tmp, where DAGMan refuses to work" in out and "regiondag submit" not in out
+
+
+def test_a_run_that_was_never_submitted_is_not_to_be_submitted_again(study_file, capsys):
+    main(["generate", str(study_file), "--htcondor", "23.9"])
+    assert main(["report", capsys.readouterr().out.strip()]) == 1
+    assert "Germany: none of its jobs has run; submit the DAG\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["report RUN", "study export RUN", "pool up"])
+def test_what_a_command_does_not_know_is_refused_with_its_own_usage(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([*command.split(), "--bogus", "x y"])
+    err, name = capsys.readouterr().err, command.removesuffix(" RUN")
+    assert caught.value.code == 2 and err.startswith(f"usage: regiondag {name} [-h]")
+    assert f"regiondag {name}: error: unrecognized arguments: --bogus" in err
 
 
 def test_init_in_slash_tmp_says_how_to_generate_elsewhere(tmp_path, run_area, capsys):

@@ -16,7 +16,7 @@ def add_verb(
 ) -> argparse.ArgumentParser:
     """Declare a verb that the function `verb` runs; `text` says what it does. Return its parser."""
     parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
-    parser.set_defaults(verb=verb)
+    parser.set_defaults(verb=verb, refuse=parser.error)
     return parser
 
 

@@ -74,10 +74,11 @@ def to_json(stats: RunStats) -> dict[str, Any]:
 
 
 def _show(stats: RunStats, *, trials: bool) -> None:
+    from regiondag.condor.submit import how_to_submit
     from regiondag.util.terminal import print_long_table, print_table
 
     if not stats.total.trials:
-        print(f"{stats.study}: no job of it was ever in the queue; regiondag submit {stats.run}")
+        print(f"{stats.study}: no job of it was ever in the queue; {how_to_submit(Path(stats.run))}")
         return
     rows = [_row(region.region, region.usage, region) for region in stats.regions if region.usage.trials]
     print_table(stats.study, HEADINGS, [*rows, _row("total", stats.total)])

@@ -114,7 +114,9 @@ def _dag(status: RunStatus) -> str:
     if status.exit_code is not None:
         return f"{status.dag} with exit code {status.exit_code}"
     if status.dag == "not submitted":
-        return f"not submitted; regiondag submit {status.run}"
+        from regiondag.condor.submit import how_to_submit
+
+        return f"not submitted; {how_to_submit(Path(status.run))}"
     if status.dag == "crashed":
         return f"DAGMan crashed, or its queue is gone; regiondag submit {status.run}"
     return status.dag

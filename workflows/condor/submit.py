@@ -57,6 +57,11 @@ def slash_tmp(path: Path, command: str = "regiondag generate study.yaml") -> str
     return f"{real} {seen} {SLASH_TMP}, where DAGMan refuses to work; type: {command} --out ~/runs"
 
 
+def how_to_submit(run: Path) -> str:
+    """Say what to type so that DAGMan works on a run, or why it would not."""
+    return slash_tmp(run) or f"regiondag submit {run}"
+
+
 def refuse_slash_tmp(path: Path, command: str = "regiondag generate study.yaml") -> None:
     """Raise RegiondagError for a run, or a folder of runs, in which DAGMan would not work."""
     said = slash_tmp(path, command)

@@ -12,7 +12,7 @@ from regiondag.condor import classads, client, matching
 from regiondag.condor.events.dag_log import DagState, read_dag_log
 from regiondag.condor.holds import is_spared, kind_of, removed_after
 from regiondag.condor.preflight import mismatch
-from regiondag.condor.submit import rescue_files
+from regiondag.condor.submit import how_to_submit, rescue_files
 from regiondag.errors import PoolError
 from regiondag.pool.pool import Pool, require_pool
 from regiondag.run.layout import RunFolder, dagman_file
@@ -129,9 +129,8 @@ def explain_dags(run: RunFolder, queue: QueueSnapshot, finished: Callable[[Path]
             "what follows is by the journals and event logs alone: no idle and held jobs",
         )
     if not queue.dags:
-        yield Explanation(
-            run.path.name, "not submitted", "no DAG of it was ever submitted", f"regiondag submit {run.path}"
-        )
+        advice = how_to_submit(run.path)
+        yield Explanation(run.path.name, "not submitted", "no DAG of it was ever submitted", advice)
     for dag in queue.dags:
         found = _explain_dag(run, dag, known=not queue.unknown)
         if found and not (dag.state.ended is not None and _followed(dag, queue) and finished(dag.path)):

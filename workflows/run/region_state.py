@@ -63,6 +63,8 @@ def region_status(spec: RegionSpec, history: History) -> tuple[str, str]:
         return "failed", stopped
     if spec.start.source and not history.proposals:
         return "unfinished", f"waits for the champion of the region {spec.start.source!r}, from which it starts"
+    if not history.proposals:
+        return "unfinished", "none of its jobs has run; submit the DAG"
     return "unfinished", "not all of its jobs have run; submit the DAG again to go on"
 
 

@@ -60,7 +60,13 @@ def queued(node: str, status: str, **values) -> client.QueuedJob:
     return client.QueuedJob(node, "7.0", status, values.pop("hold_reason", ""), time.time() - 100, "slot1@a", **values)
 
 
-def test_a_run_that_was_never_submitted(run):
+@pytest.fixture
+def anywhere(monkeypatch):
+    """Let DAGMan work below /tmp, where the tests' folders lie."""
+    monkeypatch.setattr("regiondag.condor.submit.SLASH_TMP", "/nowhere")
+
+
+def test_a_run_that_was_never_submitted(run, anywhere):
     [found] = explain(run, None)
     assert found.state == "not submitted" and "regiondag submit" in found.advice
 
@@ -183,7 +189,7 @@ def test_a_region_that_dagman_works_on_is_not_to_be_submitted_again(run):
     state = DagState(LOG, 1, "running", 0.0, None, None)
     other = QueueSnapshot((Dag(run.region("united-kingdom").dag, state, "running"),))
     [region] = RunView(run, read_manifest(run)["regions"], other, time.time()).region("germany", whole=True)
-    assert "submit the DAG again" in region.why
+    assert "none of its jobs has run; submit the DAG" in region.why
 
 
 def test_jobs_that_neither_wait_run_nor_are_held(run):
@@ -403,7 +409,7 @@ def test_stats_of_a_recorded_run(run, capsys, tmp_path):
     assert "united-kingdom_t0001" in shown and "job: {memory: " in shown and "g5.xlarge" in shown
 
 
-def test_stats_of_a_run_that_was_never_submitted(run, capsys):
+def test_stats_of_a_run_that_was_never_submitted(run, anywhere, capsys):
     for log in run.path.glob("regions/*/trials/*/job.log"):
         log.unlink()
     assert main(["stats", str(run.path)]) == 0
