@@ -16,13 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.cpu.forward import Forward
 from nnlib.data.blockwise import Lookup, Watch, collect, run_in_order
 from nnlib.data.rows import Csr
 from nnlib.errors import DataError
-from nnlib.model.batches import inputs_of, unique_targets
+from nnlib.model.batches import unique_targets
 from nnlib.model.examples import Examples
-from nnlib.model.network import Network
 from nnlib.ops.ranking import top
 from nnlib.util.threads import Each, one_by_one
 
@@ -99,13 +97,6 @@ def measure_examples(
 
     width = part.examples.sets[part.output].width
     return collect(run_in_order(block, part.examples.count, width, each, watch))
-
-
-def network_scorer(network: Network, output: int | None = None) -> Scorer:
-    """Return the scorer of a network's output layer (its first); it raises DivergedError for a score not finite."""
-    forward = Forward(network)
-    layer = forward.outputs[0].number if output is None else output  # its sums rank as it does, without saturated ties
-    return lambda examples: forward.output_sums(inputs_of(network.spec, examples, network.dtype), layer)
 
 
 def popularity_scorer(targets: Csr) -> Scorer:

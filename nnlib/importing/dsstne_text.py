@@ -22,7 +22,6 @@ from nnlib.importing.text_examples import TextExamples, read_examples
 from nnlib.util.terminal import show_reading
 
 CREATE, MERGE, DROP = "create", "merge", "drop"
-NEW_FEATURES = (CREATE, MERGE, DROP)
 INDICATOR, ANALOG = "indicator", "analog"
 TYPES = (INDICATOR, ANALOG)
 PADDING = 128  # what generateNetCDF rounds widths up to

@@ -40,28 +40,13 @@ def import_purchases(
     `regions` limits what is written, not the list of items, so that models of different imports of one table stay
     comparable.
     """
-    if out.exists() and not out.is_dir():
-        raise DataError(f"{out}: not a folder, legal for --out: a folder, or a name that is still free")
-    for read in (table, items):
-        if read is not None and read.resolve() == (out / ITEMS_FILE).resolve():
-            raise DataError(
-                f"{read}: would be replaced by the {ITEMS_FILE} of this import, legal for --out: a new folder"
-            )
-    if table.is_dir():
-        raise DataError(f"{table}: is a folder, legal: one table, .csv or .tsv, also .gz")
+    _check_paths(table, out, items)
     with show_reading(table.stat().st_size, "rows") as report:
         purchases = load(table, columns, report)
     if not purchases.customers:
         raise DataError(f"{table.name}: no line after the header; legal: one purchase a line")
     history = build_histories(purchases, min_items)
-    unknown = sorted(set(regions) - set(history.regions))
-    if unknown:
-        raise DataError(
-            f"{table.name}: no region {unknown[0]!r}, there are: {', '.join(history.regions)}"
-            f"{nearest(unknown[0], history.regions)}"
-        )
-    wanted = tuple(dict.fromkeys(regions)) or history.regions
-    check_slugs(wanted)
+    wanted = _choose(regions, history.regions, table)
     items_csv = _items_csv(history.items, _descriptions(items) if items else {})
     made = [region for region in wanted if history.validated(region)]
     if not made:
@@ -81,6 +66,31 @@ def import_purchases(
     if replaced:
         print(f"replaced in {out}: {', '.join(replaced)}", file=sys.stderr)
     return 0
+
+
+def _check_paths(table: Path, out: Path, items: Path | None) -> None:
+    """Raise DataError where a table could not be read or a file not be written, or an input would be replaced."""
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out}: not a folder, legal for --out: a folder, or a name that is still free")
+    for read in (table, items):
+        if read is not None and read.resolve() == (out / ITEMS_FILE).resolve():
+            raise DataError(
+                f"{read}: would be replaced by the {ITEMS_FILE} of this import, legal for --out: a new folder"
+            )
+    if table.is_dir():
+        raise DataError(f"{table}: is a folder, legal: one table, .csv or .tsv, also .gz")
+
+
+def _choose(regions: Sequence[str], known: Sequence[str], table: Path) -> Sequence[str]:
+    """Return the regions that were asked for, once each, or all that are known."""
+    unknown = sorted(set(regions) - set(known))
+    if unknown:
+        raise DataError(
+            f"{table.name}: no region {unknown[0]!r}, there are: {', '.join(known)}{nearest(unknown[0], known)}"
+        )
+    wanted = tuple(dict.fromkeys(regions)) or known
+    check_slugs(wanted)
+    return wanted
 
 
 @contextmanager

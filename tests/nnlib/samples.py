@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from nnlib.cpu.forward import Forward
 from nnlib.data.rows import Csr, from_rows
 from nnlib.data.sets import Data, DataSet, as_data_set
+from nnlib.evaluation.metrics import Scorer
 from nnlib.model import batches
 from nnlib.model import examples as examples_module
 from nnlib.model import network as net
-from nnlib.model.batches import Batch
+from nnlib.model.batches import Batch, inputs_of
 from nnlib.model.network import Network
 from nnlib.spec.network import parse_network
 
@@ -88,3 +90,10 @@ def batch_of(network: Network, sets: dict[str, DataSet]) -> Batch:
 def bits(network: Network) -> bytes:
     """All parameters of a network."""
     return b"".join(array.tobytes() for _, array in network.arrays())
+
+
+def network_scorer(network: Network, output: int | None = None) -> Scorer:
+    """Return the scorer of a network's output layer (its first); it raises DivergedError for a score not finite."""
+    forward = Forward(network)
+    layer = forward.outputs[0].number if output is None else output  # its sums rank as it does, without saturated ties
+    return lambda examples: forward.output_sums(inputs_of(network.spec, examples, network.dtype), layer)

@@ -16,7 +16,7 @@ from nnlib.prediction.exclusion import exclude_inputs
 from nnlib.prediction.predictor import outputs, prepare
 from nnlib.util.threads import workers
 from tests.nnlib.prediction.test_predictor import made, raw_network, sets_of
-from tests.nnlib.samples import clustered
+from tests.nnlib.samples import clustered, network_scorer
 
 
 def evaluated(model, sets, plan=None, popular=None, excluded=False, **keys):
@@ -31,7 +31,7 @@ def test_ranking_metrics_are_those_of_training(excluded):
     model = made(raw_network(), sets)
     ready = prepare(model, sets, "data", supervised=True)
     part = metrics.RankedExamples(ready.examples, 2, 0 if excluded else None)
-    wanted = metrics.measure(metrics.rank_by(metrics.network_scorer(ready.network)), part, (1, 5))
+    wanted = metrics.measure(metrics.rank_by(network_scorer(ready.network)), part, (1, 5))
     found = evaluated(model, sets, excluded=excluded)
     assert {name: one.value for name, one in found.metrics.items() if name != "loss"} == pytest.approx(wanted)
     assert found.metrics["loss"].value == evaluator.mean_loss(ready.network, ready.examples)

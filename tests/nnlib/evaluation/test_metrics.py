@@ -10,7 +10,7 @@ from nnlib.evaluation import metrics
 from nnlib.evaluation.metrics import RankedExamples
 from nnlib.model.examples import Examples
 from nnlib.util.threads import workers
-from tests.nnlib.samples import network_of, random_rows
+from tests.nnlib.samples import network_of, network_scorer, random_rows
 
 INPUT, OUTPUT = 0, 1
 RAW = {"Layers": [{"N": "auto", "DataSet": "x"}, {"N": "auto", "DataSet": "y"}]}
@@ -123,7 +123,7 @@ def test_a_networks_scores_rank_as_its_outputs_do():
         x = np.zeros((20, 9))
         np.add.at(x, (np.repeat(np.arange(20), np.diff(sets["x"].rows.indptr)), sets["x"].rows.indices), 1)
         wanted = x @ network.matrix(0) + network.biases[0]
-        np.testing.assert_allclose(metrics.network_scorer(network)(part.examples), wanted, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(network_scorer(network)(part.examples), wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_the_loss_is_a_mean_over_examples(monkeypatch):
@@ -143,7 +143,7 @@ def test_a_network_that_is_not_finite_is_told():
     network.biases[0][3] = np.nan
     part = part_of(sets["x"].rows, sets["y"].rows, owned=False)
     with pytest.raises(DivergedError, match="an output is not a finite number; lower learning_rate"):
-        metrics.measure(metrics.rank_by(metrics.network_scorer(network)), part)
+        metrics.measure(metrics.rank_by(network_scorer(network)), part)
     with pytest.raises(DivergedError, match="the validation loss is nan; lower learning_rate"):
         evaluator.mean_loss(network, part.examples)
 

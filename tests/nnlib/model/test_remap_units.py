@@ -19,7 +19,7 @@ from nnlib.model.remap_units import remap_units
 from nnlib.ops.ranking import top
 from nnlib.spec.network import parse_network
 from nnlib.spec.types import LayerKind
-from tests.nnlib.samples import random_rows
+from tests.nnlib.samples import network_scorer, random_rows
 
 OLD = tuple(f"item{n:02}" for n in range(30))
 REMOVED, ADDED = set(OLD[3::7]), ("new0", "new1", "aaa")
@@ -65,7 +65,7 @@ def examples_of(network, inputs, targets=None):
 
 
 def scores(network, inputs):
-    return metrics.network_scorer(network)(examples_of(network, inputs))
+    return network_scorer(network)(examples_of(network, inputs))
 
 
 def later_catalogue():
@@ -91,7 +91,7 @@ def test_added_removed_and_reordered_items_do_not_change_the_metrics_of_the_comm
     removed = [n for n, name in enumerate(OLD) if name in REMOVED]
     inputs, targets = (renumbered(random_rows(40, 30, seed), OLD, new) for seed in (1, 2))
     old_inputs, old_targets = (renumbered(rows, new, OLD) for rows in (inputs, targets))
-    plain = metrics.network_scorer(model.network)
+    plain = network_scorer(model.network)
 
     def common(examples):
         found = plain(examples)
@@ -105,7 +105,7 @@ def test_added_removed_and_reordered_items_do_not_change_the_metrics_of_the_comm
         metrics.rank_by(common), RankedExamples(examples_of(model.network, old_inputs, old_targets), last, 0), ks
     )
     found = metrics.measure(
-        metrics.rank_by(metrics.network_scorer(seen.network)),
+        metrics.rank_by(network_scorer(seen.network)),
         RankedExamples(examples_of(seen.network, inputs, targets), last, 0),
         ks,
     )
@@ -187,8 +187,8 @@ def test_several_inputs_and_outputs_each_by_its_own_names():
     before = Examples({0: DataSet("a", Dense(a)), 1: DataSet("b", Dense(b))})
     after = Examples({0: DataSet("a", Dense(a[:, [2, 0, 1, 0]])), 1: DataSet("b", Dense(b[:, ::-1]))})
     for output, places in ((3, [3, 2, 0]), (5, [0, 1])):
-        wanted = metrics.network_scorer(model.network, output)(before)
-        found = metrics.network_scorer(seen.network, output)(after)
+        wanted = network_scorer(model.network, output)(before)
+        found = network_scorer(seen.network, output)(after)
         np.testing.assert_allclose(found[:, places], wanted, atol=1e-6)
 
 

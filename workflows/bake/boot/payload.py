@@ -6,17 +6,22 @@ import json
 import random
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from nnlib.contract import Metric, Role, TrainSettings, Trial, trial_to_json
-from regiondag.errors import BakeError
+from regiondag.errors import BakeError, PoolError
 from regiondag.generate.bundle import worker_archive
+from regiondag.pool import sandbox
+from regiondag.pool.pool import ROOT, Pool, pool_folder, read_state
 from regiondag.util.resources import resource_dir
 
 CUSTOMERS = 300
 ITEMS = 80
 BOUGHT = 16
 FOR_EVER = 100_000  # epochs
+EVICTED, ENDED = "004", "005"  # events in HTCondor's log of a job
+HELD = "012"
 
 NETWORK = {
     "Version": 0.8,
@@ -29,6 +34,53 @@ NETWORK = {
         {"Kind": "Output", "N": "auto", "DataSet": "output", "Activation": "Sigmoid"},
     ],
 }
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training that a pool is given, in a folder of the pool's own /tmp."""
+
+    pool: Pool
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are, seen from here."""
+        return pool_folder(self.pool.name) / "tmp" / self.name
+
+    def submit(self, epochs: int) -> None:
+        """Submit it as the pool's user."""
+        argv = write_job(self.folder, epochs)
+        state = read_state(self.pool.name)
+        if state and state.mode == "chroot":
+            subprocess.run(["chown", "--recursive", f"{sandbox.UID}:{sandbox.UID}", str(self.folder)], check=True)
+        script = f'cd /tmp/{self.name} && exec "$@"'
+        done = self.pool.run(["sh", "-c", script, "sh", *argv], cwd=ROOT, capture_output=True)
+        if done.returncode != 0:
+            raise PoolError(f"the test's job cannot be submitted: {done.stderr.strip()}")
+
+    def said(self) -> str:
+        """Return what it has said so far; only one that trains has something to lose."""
+        return _text(self.folder / "job.err")
+
+    def has_event(self, number: str) -> bool:
+        """Say whether its log holds an event; BakeError where it was put on hold."""
+        text = _text(self.folder / "job.log")
+        if held := text.partition(f"\n{HELD} (")[2]:
+            raise BakeError(f"the machine under test put the {self.name} job on hold:\n{held[:600]}")
+        return f"\n{number} (" in f"\n{text}"
+
+    def check_result(self) -> None:
+        """Raise BakeError unless it has ended well."""
+        log = _text(self.folder / "job.log")
+        status = json.loads(_text(self.folder / "result.json") or "{}").get("status")
+        if "(return value 0)" not in log or status != "ok":
+            said = f"{self.said()[-2000:]}\n{log[-800:]}"
+            raise BakeError(f"the training on the machine under test ended with {status!r}; it said:\n{said}")
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""
 
 
 def write_job(folder: Path, epochs: int) -> list[str]:

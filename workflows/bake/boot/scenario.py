@@ -29,12 +29,12 @@ from regiondag.bake.boot.machine import (
     check_acceleration,
     run_machine,
 )
-from regiondag.bake.boot.payload import FOR_EVER, write_job
+from regiondag.bake.boot.payload import ENDED, EVICTED, FOR_EVER, Job
 from regiondag.bake.boot.slot_check import FLEET, NOTICE_SECONDS, QUERIED, check_slot, parse_slots
 from regiondag.errors import BakeError, PoolError, RegiondagError
 from regiondag.fleet.user_data import render_user_data
-from regiondag.pool import lifecycle, sandbox
-from regiondag.pool.pool import ROOT, Pool, pool_folder, read_state
+from regiondag.pool import lifecycle
+from regiondag.pool.pool import ROOT, Pool, pool_folder
 from regiondag.util.resources import resource_dir
 
 MANAGER = "10.88.0.1"
@@ -142,22 +142,17 @@ def _live_and_be_drained(bench: Bench) -> dict[str, Any]:
     """BIOS: join, run a training, be told of a spot interruption during the next one, save it, power off."""
     with _booted(bench, "bios", idle_seconds=600) as boot:
         seconds = _wait_until_joined(bench, boot)
-        _submit(bench, "first", epochs=3)
-        _wait(bench, boot, "a job that asks for a GPU has ended", 180, lambda: _ended("first"))
-        _check_first_job()
-        _submit(bench, "second", FOR_EVER)
-        _wait(bench, boot, "a long training is under way", 120, lambda: "epoch 2/" in _said("second"))
+        first, second = Job(bench.pool, "first"), Job(bench.pool, "second")
+        first.submit(epochs=3)
+        _wait(bench, boot, "a job that asks for a GPU has ended", 180, lambda: first.has_event(ENDED))
+        first.check_result()
+        second.submit(FOR_EVER)
+        _wait(bench, boot, "a long training is under way", 120, lambda: "epoch 2/" in second.said())
         told = time.monotonic()
         notice = {"action": "terminate", "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 120))}
         boot.metadata.set("meta-data/spot/instance-action", json.dumps(notice))
         bench.tell("spot notice: the machine will be taken away in 120 seconds")
-        _wait(
-            bench,
-            boot,
-            "the training was stopped and sent back",
-            120,
-            lambda: _event("second", "004"),
-        )
+        _wait(bench, boot, "the training was stopped and sent back", 120, lambda: second.has_event(EVICTED))
         saved = time.monotonic() - told
         _check_checkpoint()
         # It would go on on the next machine, which is to have nothing to do.
@@ -233,52 +228,6 @@ def _wait_until_joined(bench: Bench, boot: Boot) -> float:
     if problem := check_slot(slots[0], machine.disk.stat().st_size):
         raise _failure(machine, problem)
     return seconds
-
-
-def _job_folder(name: str) -> Path:
-    return pool_folder(POOL) / "tmp" / name
-
-
-def _submit(bench: Bench, name: str, epochs: int) -> None:
-    """Submit a training as the pool's user."""
-    folder = _job_folder(name)
-    argv = write_job(folder, epochs)
-    state = read_state(POOL)
-    if state and state.mode == "chroot":
-        subprocess.run(["chown", "--recursive", f"{sandbox.UID}:{sandbox.UID}", str(folder)], check=True)
-    script = f'cd /tmp/{name} && exec "$@"'
-    done = bench.pool.run(["sh", "-c", script, "sh", *argv], cwd=ROOT, capture_output=True)
-    if done.returncode != 0:
-        raise PoolError(f"the test's job cannot be submitted: {done.stderr.strip()}")
-
-
-def _said(name: str) -> str:
-    """Return what a job has said so far; only one that trains has something to lose."""
-    path = _job_folder(name) / "job.err"
-    return path.read_text(errors="replace") if path.exists() else ""
-
-
-def _event(name: str, number: str) -> bool:
-    """Say whether HTCondor's log of a job holds an event (001 began, 004 evicted, 005 ended, 012 held)."""
-    log = _job_folder(name) / "job.log"
-    text = log.read_text(errors="replace") if log.exists() else ""
-    if held := text.partition("\n012 (")[2]:
-        raise BakeError(f"the machine under test put the {name} job on hold:\n{held[:600]}")
-    return f"\n{number} (" in f"\n{text}"
-
-
-def _ended(name: str) -> bool:
-    return _event(name, "005")
-
-
-def _check_first_job() -> None:
-    folder = _job_folder("first")
-    log = (folder / "job.log").read_text(errors="replace")
-    result = folder / "result.json"
-    status = json.loads(result.read_text() or "{}").get("status") if result.exists() else None
-    if "(return value 0)" not in log or status != "ok":
-        said = (folder / "job.err").read_text(errors="replace")[-2000:]
-        raise BakeError(f"the training on the machine under test ended with {status!r}; it said:\n{said}\n{log[-800:]}")
 
 
 def _check_checkpoint() -> None:

@@ -19,6 +19,7 @@ from regiondag.bake.artifact import DiskImage
 from regiondag.bake.boot import boot_test, machine, payload, scenario, slot_check
 from regiondag.bake.boot.machine import Acceleration, AccelerationError, Firmware, Machine, qemu_argv
 from regiondag.errors import BakeError
+from regiondag.pool.pool import Pool
 
 
 def argv(firmware: Firmware, acceleration: Acceleration, folder: Path = Path("/f")) -> str:
@@ -65,6 +66,24 @@ def test_a_worker_under_test_has_a_simulated_gpu_and_can_be_told_otherwise() -> 
     assert settings["token"] == {"text": "wrong"}
     assert settings["settings"]["STARTD_NOCLAIM_SHUTDOWN"] == "20"
     assert "-simulate" in settings["settings"]["GPU_DISCOVERY_EXTRA"]
+
+
+def test_how_a_job_went_is_read_from_its_log(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(payload, "pool_folder", lambda name: tmp_path / name)
+    job = payload.Job(Pool("bake", "embedded", (25, 0, 0)), "first")
+    assert job.said() == "" and not job.has_event(payload.ENDED)
+    job.folder.mkdir(parents=True)
+    log, result = job.folder / "job.log", job.folder / "result.json"
+    log.write_text("001 (1.0) began\n...\n004 (1.0) evicted\n")
+    assert job.has_event(payload.EVICTED) and not job.has_event(payload.ENDED)
+    log.write_text("001 (1.0) began\n...\n012 (1.0) was held\n\tno such file\n")
+    with pytest.raises(BakeError, match="put the first job on hold"):
+        job.has_event(payload.ENDED)
+    log.write_text("005 (1.0) ended\n\t(return value 0)\n")
+    with pytest.raises(BakeError, match="ended with None"):
+        job.check_result()
+    result.write_text('{"status": "ok"}')
+    job.check_result()
 
 
 def test_slots_are_read_from_condor_status() -> None:
