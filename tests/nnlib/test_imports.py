@@ -10,7 +10,7 @@ import nnlib
 MODULES = sorted(Path(nnlib.__file__).parent.rglob("*.py"))
 ONE_MODULE = {
     "netCDF4": "netcdf",
-    "rich": "progress",
+    "rich": "terminal",
     "numba": "compiler",
     "threadpoolctl": "threads",
     "cupy": "runtime",
