@@ -12,6 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from nnlib.spec import checks
+from nnlib.spec.checks import BOOLEAN, Check
+
 T = TypeVar("T")
 
 MOST = 3.4028234663852886e38  # the largest number that fits a model file's 32-bit floats
@@ -53,12 +56,12 @@ class Problems:
         self.found.append(message.encode("utf-8", "backslashreplace").decode())
 
 
-class Section:
+class Section(checks.Section):
     """One JSON object at a key path; each getter notes a problem and returns the default on a bad value."""
 
     def __init__(
         self,
-        raw: Mapping[str, Any],
+        raw: Mapping[str, object],
         path: str,
         problems: Problems,
         keys: Iterable[str],
@@ -104,17 +107,20 @@ class Section:
         """Return the value as it stands in the file, None when absent."""
         return self._values.get(key)
 
+    def refuse(self, key: str, legal: str, detail: str = "") -> None:  # noqa: ARG002 (`legal` says it all here)
+        """Note that the value of `key` is not legal."""
+        value = self.raw(key)
+        if isinstance(value, str) and value.startswith("$"):
+            self.wrong(key, f"{show(value)} has no value, give the hyperparameter {show(value[1:])} one")
+        else:
+            self.wrong(key, f"{show(value)} is not legal, legal: {legal}")
+
     def number(self, key: str, default: float, low: float = -MOST, high: float = MOST, closed: bool = True) -> float:
         """Return a finite number in [low, high], or in [low, high) when not `closed`."""
-        value = self._values.get(key, default)
         legal = "a number" + (f" from {low:g}" if low > -MOST else "")
         if high < MOST:
             legal = f"a number in [{low:g}, {high:g}{']' if closed else ')'}"
-        good = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
-        if not good or (value == high and not closed):
-            self._not(key, legal, value)
-            return default
-        return float(value)
+        return self.read(key, default, checks.real(low, high, legal, closed))
 
     def whole(self, key: str, default: int) -> int:
         """Return a whole number from 1."""
@@ -129,31 +135,23 @@ class Section:
         if 1 <= len(values) <= most and all(type(v) is int and 1 <= v <= MOST_UNITS for v in values):
             return tuple(values)
         array = f", an array of 1 to {most} of them" if most > 1 else ""
-        self._not(key, f"a whole number from 1{array}{also}", value)
+        self.refuse(key, f"a whole number from 1{array}{also}")
         return ()
 
     def boolean(self, key: str, default: bool) -> bool:
         """Return true or false."""
-        value = self._values.get(key, default)
-        if not isinstance(value, bool):
-            self._not(key, "true or false", value)
-            return default
-        return value
+        return self.read(key, default, BOOLEAN)
 
     def text(self, key: str, default: str) -> str:
         """Return a string that a model file can hold."""
-        value = self._values.get(key, default)
-        if not isinstance(value, str) or value.startswith("$") or not is_plain(value):
-            self._not(key, "a string without control characters", value)
-            return default
-        return value
+        return self.read(key, default, PLAIN_TEXT)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return the strings of a string or an array of them, none twice; empty when absent or wrong."""
         value = self._values.get(key, [])
         values = [value] if isinstance(value, str) else value
         if not isinstance(values, list) or not all(isinstance(v, str) and not v.startswith("$") for v in values):
-            self._not(key, "a name or an array of names", value)
+            self.refuse(key, "a name or an array of names")
             return ()
         twice = [v for n, v in enumerate(values) if v in values[:n]]
         if twice:
@@ -166,7 +164,7 @@ class Section:
             return default
         value = self._values[key]
         if not isinstance(value, str) or value.startswith("$"):
-            self._not(key, ", ".join(legal), value)
+            self.refuse(key, ", ".join(legal))
             return default
         for name, meaning in legal.items():
             if value.lower() == name.lower():
@@ -180,7 +178,7 @@ class Section:
         """Return the object under `key`, an empty one when absent or not an object."""
         value = self._values.get(key, {})
         if not isinstance(value, Mapping):
-            self._not(key, "an object {...}", value)
+            self.refuse(key, "an object {...}")
             value = {}
         return Section(value, self.at(key), self.problems, keys)
 
@@ -190,7 +188,7 @@ class Section:
         if isinstance(value, Mapping):
             return (self.section(key, keys),)
         if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-            self._not(key, "an object {...} or an array of them", value)
+            self.refuse(key, "an object {...} or an array of them")
             return ()
         return tuple(Section(item, f"{path}[{n}]", self.problems, keys) for n, item in enumerate(value))
 
@@ -200,13 +198,16 @@ class Section:
     def _add(self, typed: str, text: str) -> None:
         self.problems.add(self._path(typed), text)
 
-    def _not(self, key: str, legal: str, value: Any) -> None:
-        if isinstance(value, str) and value.startswith("$"):
-            self.wrong(key, f"{show(value)} has no value, give the hyperparameter {show(value[1:])} one")
-        else:
-            self.wrong(key, f"{show(value)} is not legal, legal: {legal}")
-
 
 def is_plain(text: str) -> bool:
     """Return whether `text` is free of control characters and of halves of UTF-16 pairs."""
     return not any(unicodedata.category(c) in ("Cc", "Cs") for c in text)
+
+
+def _plain_text(value: Any) -> str:
+    if not isinstance(value, str) or value.startswith("$") or not is_plain(value):
+        raise ValueError
+    return value
+
+
+PLAIN_TEXT = Check(_plain_text, "a string without control characters", {"type": "string"})

@@ -1,51 +1,50 @@
-"""The settings of a training: their legal ranges, and the learning rate of every step."""
+"""The settings of a training: their legal ranges."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import fields
+from typing import Any
 
 from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, SCHEDULES, TrainSettings
 from nnlib.errors import NnlibError
+from nnlib.spec.checks import Check, real, whole
 from nnlib.spec.json_section import nearest
 
-WHOLE = {"epochs": 1, "batch": 1, "stop_after": 0, "seed": 0}  # setting -> the smallest legal value
-CHOICES = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "compat": COMPAT, "precision": PRECISIONS}
-FRACTIONS = ("momentum", "beta2")  # in [0, 1)
-MOST_SEED = 2**32 - 1
+
+def _one_of(names: tuple[str, ...]) -> Check[str]:
+    def of(value: Any) -> str:
+        if not isinstance(value, str) or value.lower() not in names:
+            raise ValueError(nearest(value, names) if isinstance(value, str) else "")
+        return value
+
+    return Check(of, ", ".join(name or '""' for name in names))
+
+
+OTHERS = real(0, legal="a finite number from 0")
+FRACTION = real(0, 1, "a number in [0, 1)", closed=False)
+CHECKS: Mapping[str, Check[Any]] = {
+    "epochs": whole(1),
+    "batch": whole(1),
+    "stop_after": whole(0),
+    "seed": whole(0, 2**32 - 1),
+    "optimizer": _one_of(OPTIMIZERS),
+    "schedule": _one_of(SCHEDULES),
+    "compat": _one_of(COMPAT),
+    "precision": _one_of(PRECISIONS),
+    "momentum": FRACTION,
+    "beta2": FRACTION,
+}
 
 
 def check_settings(settings: TrainSettings, where: str = "trial.json: train.") -> None:
     """Raise NnlibError that lists every setting outside its range, each with `where` before its name."""
-    problems = [
-        f"{where}{field.name}: {getattr(settings, field.name)!r} is not legal, legal: {legal}"
-        for field in fields(settings)
-        if (legal := _legal_if_wrong(field.name, getattr(settings, field.name)))
-    ]
+    problems = []
+    for field in fields(settings):
+        check, value = CHECKS.get(field.name, OTHERS), getattr(settings, field.name)
+        try:
+            check.of(value)
+        except ValueError as error:
+            problems.append(f"{where}{field.name}: {value!r} is not legal, legal: {check.legal}{error}")
     if problems:
         raise NnlibError("\n".join(problems))
-
-
-def _legal_if_wrong(name: str, value: object) -> str:
-    """Return what is legal for a setting, an empty string when `value` is."""
-    if name in CHOICES:
-        if isinstance(value, str) and value.lower() in CHOICES[name]:
-            return ""
-        hint = nearest(value, CHOICES[name]) if isinstance(value, str) else ""
-        return _listed(CHOICES[name]) + hint
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if name in WHOLE:
-        good = whole and isinstance(value, int) and value >= WHOLE[name] and (name != "seed" or value <= MOST_SEED)
-        top = f" to {MOST_SEED}" if name == "seed" else ""
-        return "" if good else f"a whole number from {WHOLE[name]}{top}"
-    number = isinstance(value, float) or whole
-    if name in FRACTIONS:
-        good = number and isinstance(value, int | float) and 0 <= value < 1
-        return "" if good else "a number in [0, 1)"
-    good = number and isinstance(value, int | float) and math.isfinite(value) and value >= 0
-    return "" if good else "a finite number from 0"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(name or '""' for name in names)

@@ -8,9 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from nnlib.spec.checks import real, whole
 from regiondag.condor.events.attempts import Leg
 from regiondag.errors import ConfigError
-from regiondag.util.schema import Layer, Problems, Section
+from regiondag.util.schema import TEXT, Layer, Problems, Section
 from regiondag.util.yaml_file import Document, load_yaml, parse_yaml
 
 SPOT = "spot"
@@ -61,9 +62,9 @@ def read_prices(path: Path | None = None) -> PriceTable:
     section = Section(problems, [Layer(document.value, ())])
     known = section.section("instances")
     table = PriceTable(
-        source=section.text("source", "unknown"),
-        date=section.text("date", "unknown"),
-        currency=section.text("currency", "USD"),
+        source=section.read("source", "unknown", TEXT),
+        date=section.read("date", "unknown", TEXT),
+        currency=section.read("currency", "USD", TEXT),
         other=_price(section.section("other"), "other"),
         instances={kind: _price(known.section(kind), kind) for kind in _kinds(document.value)},
     )
@@ -85,9 +86,9 @@ def _kinds(raw: Mapping[str, Any]) -> list[str]:
 
 def _price(section: Section, kind: str) -> Price:
     """Read one row. A machine whose spot price is not given costs what it does on demand."""
-    if kind != "other" and not section.has("on_demand"):
+    if kind != "other" and "on_demand" not in section:
         section.problems.add(section.where("on_demand"), f"the price of {kind} is missing, legal: dollars for an hour")
-    on_demand = section.real("on_demand", 0.0, 0.0, DEAREST)
-    price = Price(section.whole("gpus", 1, 1, 64), on_demand, section.real("spot", on_demand, 0.0, DEAREST))
+    on_demand = section.read("on_demand", 0.0, real(0.0, DEAREST))
+    price = Price(section.read("gpus", 1, whole(1, 64)), on_demand, section.read("spot", on_demand, real(0.0, DEAREST)))
     section.finish()
     return price

@@ -158,10 +158,10 @@ def _scale(arguments: argparse.Namespace) -> int:
 def _down(arguments: argparse.Namespace) -> int:
     from regiondag.fleet import verbs
     from regiondag.fleet.config import load_fleet
-    from regiondag.util.schema import duration
+    from regiondag.util.schema import DURATION
 
     try:
-        timeout = duration(arguments.timeout)
+        timeout = DURATION.of(arguments.timeout)
     except ValueError:
         raise UsageError(f"--timeout {arguments.timeout}: legal is a duration such as 30m, 2h or 1d") from None
     fleet = load_fleet(arguments.file)

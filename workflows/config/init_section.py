@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from regiondag.config.keys import START
 from regiondag.study.init import _some
 from regiondag.study.model import POOLED, Init, Region
 from regiondag.util import schema
 from regiondag.util.schema import Section
 from regiondag.util.yaml_file import KeyPath
-
-STARTS = ("random", "champion", "neighbour", "pooled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class _Wish:
     @property
     def yields(self) -> bool:
         """Whether the region may become a neighbour all the same: starting from one is the study's wish, not its."""
-        return self.kind == "random" or (self.kind == "neighbour" and not self.own.has("init"))
+        return self.kind == "random" or (self.kind == "neighbour" and "init" not in self.own)
 
 
 class StartReader:
@@ -39,8 +38,8 @@ class StartReader:
 
     def read(self, slug: str, section: Section, own: Section) -> None:
         """Read `init` and `neighbour` of one region."""
-        wish = _Wish(section.choice("init", "random", STARTS), section.text("neighbour", ""), section, own)
-        if own.has("neighbour") and wish.kind != "neighbour":
+        wish = _Wish(section.value("init", START), section.value("neighbour", START), section, own)
+        if "neighbour" in own and wish.kind != "neighbour":
             self.problems.add(own.where("neighbour"), f"is used by init: neighbour only, seen init: {wish.kind}")
         self.wishes[slug] = wish
 
@@ -48,7 +47,7 @@ class StartReader:
         """Return the regions with their starts; the neighbour of some starts from random weights itself."""
         regions = [(region, path) for region, path in regions if region.slug in self.wishes]
         slugs = {region.name: region.slug for region, _ in regions}
-        if self.study.has("neighbour") and all(wish.kind != "neighbour" for wish in self.wishes.values()):
+        if "neighbour" in self.study and all(wish.kind != "neighbour" for wish in self.wishes.values()):
             self.problems.add(("neighbour",), "is used by init: neighbour only, and no region has that")
         named = {slugs.get(wish.neighbour) for wish in self.wishes.values() if wish.kind == "neighbour"}
         return [(replace(region, start=self._start(region, slugs, named)), path) for region, path in regions]

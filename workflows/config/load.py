@@ -12,6 +12,7 @@ from nnlib.spec import network as spec
 from nnlib.util.os_errors import reason_of
 from regiondag.config import sections
 from regiondag.config.init_section import StartReader
+from regiondag.config.keys import FILES, NETWORK, REGION, SECTIONS, STUDY
 from regiondag.errors import ConfigError
 from regiondag.study.init import merged_parts
 from regiondag.study.model import PARTS, POOLED, TRAIN_SETTINGS, Config, Region
@@ -23,12 +24,8 @@ from regiondag.util.yaml_file import Document, KeyPath, load_yaml
 
 T = TypeVar("T")
 
-SECTION_KEYS = ("metric", "minimize", "train", "search", "update", "job")
-START_KEYS = ("init", "neighbour")
-TOP_LEVEL_KEYS = ("study", "regions", "network", "limits", "pooled", *START_KEYS, *SECTION_KEYS)
-REGION_KEYS = ("name", "data", "network", *START_KEYS, *SECTION_KEYS)
-MAX_NAME = 200
 FEW_SETS = 3
+LEGAL_DATA = "the region's data, such as data/germany.nc"
 
 
 def load_config(path: Path) -> Config:
@@ -46,27 +43,25 @@ def load_config(path: Path) -> Config:
 
 def _read_study(document: Document, problems: Problems, path: Path) -> Config:
     study = Section(problems, [Layer(document.value, ())])
-    name = study.read("study", path.stem, _study_name, "letters, digits, '-' and '_', at most 60")
+    name = study.value("study", STUDY) or path.stem
     limits = sections.read_limits(study.section("limits"))
     regions = _read_regions(study, path.parent)
-    study.finish(TOP_LEVEL_KEYS)
-    if not study.has("network"):
+    study.finish(STUDY)
+    if "network" not in study:
         problems.add(("network",), "missing: the path of a network file (DSSTNE's JSON)")
     _refuse_equal_names(problems, regions)
     return Config(name, path, tuple(region for region, _ in regions), limits)
 
 
 def _read_regions(study: Section, folder: Path) -> list[tuple[Region, KeyPath]]:
-    raw = study.raw("regions")
+    raw = study.value("regions", STUDY)
     problems, path = study.problems, ("regions",)
     if isinstance(raw, dict):
         entries = _regions_from_files(problems, raw, folder)
-    elif isinstance(raw, list):
-        entries = [(entry, (*path, index)) for index, entry in enumerate(raw)]
     else:
-        entries = []
-        seen = "missing" if schema.is_missing(raw) else f"seen {raw!r}"
-        problems.add(path, f"{seen}, legal: a list of {{name, data}}, or {{from: data/*.nc}}")
+        entries = [(entry, (*path, index)) for index, entry in enumerate(raw)]
+    if "regions" not in study:
+        problems.add(path, f"missing, legal: {STUDY['regions'].check.legal}")
     if not entries:
         problems.add(path, "no region: a study needs at least one")
     reader = _RegionReader(study, folder)
@@ -83,7 +78,7 @@ def _is_region(problems: Problems, entry: Any, place: KeyPath) -> bool:
 
 def _regions_from_files(problems: Problems, raw: dict[str, Any], folder: Path) -> list[tuple[dict[str, Any], KeyPath]]:
     section = Section(problems, [Layer(raw, ("regions",))])
-    pattern = section.text("from", "")
+    pattern = section.value("from", FILES)
     section.finish()
     if not pattern:
         problems.add(("regions", "from"), "missing: a pattern such as data/*.nc")
@@ -138,13 +133,13 @@ class _RegionReader:
     def read(self, raw: dict[str, Any], path: KeyPath) -> Region:
         section = Section(self.problems, [Layer(raw, path), *self.study.layers])
         own = Section(self.problems, [Layer(raw, path)])
-        name = own.read("name", "", _region_name, f"text of at most {MAX_NAME} characters on one line")
-        if not own.has("name"):
+        name = own.value("name", REGION)
+        if "name" not in own:
             self.problems.add((*path, "name"), "missing: the region's name")
         slug = slug_of(name) if name else ""
         region = self._region(name, slug, self._data(own, path), raw, section)
         self.starts.read(slug, section, own)
-        own.finish(REGION_KEYS)
+        own.finish(REGION)
         self._check_network(section, region)
         return region
 
@@ -152,7 +147,7 @@ class _RegionReader:
         """Add the region that is trained on the data of all others, if any is to start from its model."""
         own = self.study.section(POOLED)
         if all(region.start.kind != "pooled" for region, _ in regions):
-            if self.study.has(POOLED):
+            if POOLED in self.study:
                 self.problems.add((POOLED,), "no region has init: pooled, so that nothing is; remove this section")
             return regions
         for region, path in regions:
@@ -160,10 +155,10 @@ class _RegionReader:
                 text = f"seen {region.name!r}, which names the region that init: pooled adds; rename yours"
                 self.problems.add((*path, "name"), text)
                 return regions
-        raw = {key: value for key, value in own.layers[0].value.items() if key in SECTION_KEYS}
+        raw = {key: value for key, value in own.layers[0].value.items() if key in SECTIONS}
         section = Section(self.problems, [Layer(raw, (POOLED,)), *self.study.layers])
         pooled = self._region(POOLED, POOLED, {}, raw, section)
-        own.finish(SECTION_KEYS)
+        own.finish(SECTIONS)
         self._check_network(section, pooled)
         return [*regions, (replace(pooled, merged=merged_parts(region for region, _ in regions)), (POOLED,))]
 
@@ -172,7 +167,7 @@ class _RegionReader:
             name=name,
             slug=slug,
             data=data,
-            network=self.folder / section.text("network", ""),
+            network=self.folder / section.value("network", NETWORK),
             metric=self._once(("metric", "minimize"), raw, section, sections.read_metric),
             train=self._once(("train",), raw, section, lambda s: sections.read_train(s.section("train"))),
             search=self._once(("search",), raw, section, lambda s: sections.read_search(s.section("search"))),
@@ -188,7 +183,7 @@ class _RegionReader:
             if search is None or any(parameter.name == "epochs" for parameter in search.space):
                 continue
             fewest, below = fewest_epochs(search.prune), section.section(key)
-            if region.train.epochs < fewest and below.has("prune"):
+            if region.train.epochs < fewest and "prune" in below:
                 text = (
                     f"{search.prune} ends no training of train.epochs: {region.train.epochs}, legal: at least {fewest}"
                 )
@@ -204,14 +199,19 @@ class _RegionReader:
         return value
 
     def _data(self, own: Section, path: KeyPath) -> dict[str, Path]:
-        stem = own.text("data", "")
+        stem = own.value("data", REGION)
         if not stem:
-            if not own.has("data"):
-                self.problems.add((*path, "data"), "missing: the region's data, such as data/germany.nc")
+            if "data" not in own:
+                self.problems.add((*path, "data"), f"missing: {LEGAL_DATA}")
             return {}
         base = _stem(self.folder / stem)
         files = {part: base.with_name(f"{base.name}.{part}.nc") for part in PARTS}
-        missing = [file for part, file in files.items() if part != "final" and not file.is_file()]
+        try:
+            found = {part: file for part, file in files.items() if file.is_file()}
+        except OSError as error:  # a name that is too long
+            self.problems.add(own.where("data"), f"seen {stem!r}: {reason_of(error)}; legal: {LEGAL_DATA}")
+            return {}
+        missing = [file for part, file in files.items() if part != "final" and part not in found]
         if missing:
             several = "".join(f", .{file.name.removeprefix(base.name + '.')}" for file in missing[1:])
             self.problems.add(
@@ -219,12 +219,12 @@ class _RegionReader:
                 f"seen {stem!r}, but there is no file {missing[0]}{several}; `nnlib import` writes such sets"
                 f"{_nearest_set(base)}",
             )
-        return {part: file for part, file in files.items() if file.is_file()}
+        return found
 
     def _check_network(self, section: Section, region: Region) -> None:
         """Every `$name` of the network must be a hyperparameter, and every hyperparameter must be used."""
         key = (region.network, region.search.space)
-        if not section.has("network") or key in self.shared:
+        if "network" not in section or key in self.shared:
             return
         self.shared[key] = None
         where = section.where("network")
@@ -285,17 +285,3 @@ def _nearest_set(base: Path) -> str:
     if len(found) <= FEW_SETS and found:
         return f"; there is: {', '.join(str(base.with_name(f'{name}.nc')) for name in found)}"
     return schema.nearest(base.name, found)
-
-
-def _study_name(value: Any) -> str:
-    name = schema.text(value)
-    if len(name) > 60 or not all(c.isascii() and (c.isalnum() or c in "-_") for c in name):
-        raise ValueError
-    return name
-
-
-def _region_name(value: Any) -> str:
-    name = schema.text(value)
-    if len(name) > MAX_NAME:
-        raise ValueError(f"it has {len(name)} characters")
-    return name

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from regiondag.config import values
+from regiondag.config.keys import CHOICE, INT, REAL, SEARCH
 from regiondag.study.constraints import LEGAL, Constraint, parse_constraint
-from regiondag.study.model import MAX_TRIALS, Search
+from regiondag.study.model import Search
 from regiondag.study.space import Choice, Integer, Parameter, Real, Space, Value, When, grid_size, random_point, seed_of
 from regiondag.tuning.domain import Domain, domain_of
 from regiondag.util import schema
@@ -37,8 +38,7 @@ def read_space(space: Section, settings: Iterable[str]) -> Space:
 
 def read_constraints(section: Section, space: Space) -> tuple[str, ...]:
     """Read `search.constraints`, and try them on points of the space."""
-    nothing: tuple[str, ...] = ()
-    texts = section.read("constraints", nothing, _texts, 'a list of texts such as "hidden * layers <= 4096"')
+    texts: tuple[str, ...] = section.value("constraints", SEARCH)
     names = [parameter.name for parameter in space]
     parsed = []
     for number, text in enumerate(texts):
@@ -112,18 +112,13 @@ def _read_parameter(space: Section, name: str) -> Parameter | None:
 
 
 def _read_choice(section: Section, name: str) -> Choice | None:
-    empty: tuple[Value, ...] = ()
-    options = section.read("choice", empty, _options, "a list of different texts, numbers or true/false")
+    options = section.value("choice", CHOICE)
     return Choice(name, options) if options else None
 
 
 def _read_range(section: Section, name: str, kind: str) -> Real | Integer | None:
-    log = section.read("log", False, _flag, "true or false")
-    points = section.whole("points", 0, 1, MAX_TRIALS) or None
-    nothing: tuple[float, ...] = ()
-    legal = f"[low, high] with low < high, both finite {'whole ' if kind == 'int' else ''}numbers"
-    numbers = section.read(kind, nothing, lambda value: _bounds(value, kind), legal)
-    step = section.read("step", 0.0, lambda value: _step(value, kind, numbers), "a number such as 0.1, above 0") or None
+    log, points, numbers = (section.value(key, INT if kind == "int" else REAL) for key in ("log", "points", kind))
+    step = section.read("step", 0.0, values.step(kind, numbers)) or None
     if not numbers:
         return None
     low, high = numbers
@@ -152,7 +147,7 @@ def _with_condition(
     if not isinstance(raw, dict) or not ("when" in raw or "default" in raw):
         return parameter
     section = Section(space.problems, [Layer(raw, path)])
-    default = section.read("default", None, _default, "a text, a number or true/false")
+    default = section.value("default", CHOICE)
     if "when" not in raw:
         space.problems.add((*path, "default"), "only a parameter with `when` can be absent and need a default")
         return parameter
@@ -210,64 +205,3 @@ def _without_circles(space: Section, parameters: Space) -> Space:
         if left:
             space.problems.add((*space.where(name), "when"), f"{name!r} depends on itself, by way of others")
     return tuple(replace(parameter, when=()) if parents[parameter.name] else parameter for parameter in parameters)
-
-
-# --- values ------------------------------------------------------------------------------------------------
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError
-    return value
-
-
-def _default(value: Any) -> Value | None:
-    if isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    raise ValueError
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise ValueError
-    return tuple(schema.text(text) for text in value)
-
-
-def _bounds(value: Any, kind: str) -> tuple[float, ...]:
-    if not isinstance(value, list) or len(value) != 2:
-        raise ValueError
-    low: float
-    high: float
-    if kind == "int":
-        low, high = (schema.whole(number, -(2**53), 2**53) for number in value)
-    else:
-        low, high = (schema.real(number, -1e300, 1e300) for number in value)
-    if low >= high:
-        raise ValueError("low must be smaller than high")
-    return low, high
-
-
-def _step(value: Any, kind: str, bounds: tuple[float, ...]) -> float:
-    """Return a step that leads from one bound to the other."""
-    step: float = schema.whole(value, 1, 2**53) if kind == "int" else schema.real(value, 1e-300, 1e300)
-    if bounds:
-        low, high = bounds
-        count = (high - low) / step
-        if count > MAX_TRIALS:
-            raise ValueError(f"{count:.0f} steps, legal: at most {MAX_TRIALS}")
-        if count < 0.5 or abs(count - round(count)) > 1e-6:
-            below = low + math.floor(count + 1e-6) * step
-            raise ValueError(
-                f"no whole number of steps leads from {low:g} to {high:g}; {below:g} is the last one below"
-            )
-    return step
-
-
-def _options(value: Any) -> tuple[Value, ...]:
-    if not isinstance(value, list) or not value:
-        raise ValueError
-    if not all(isinstance(v, bool | int | str) or (isinstance(v, float) and math.isfinite(v)) for v in value):
-        raise ValueError
-    if len({(type(v), v) for v in value}) < len(value):
-        raise ValueError("one stands twice")
-    return tuple(value)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nnlib.spec.checks import Check, real, whole
 from regiondag.errors import ConfigError
-from regiondag.util import schema
 from regiondag.util.resources import resource_dir
-from regiondag.util.schema import Layer, Problems, Section
+from regiondag.util.schema import Layer, Problems, Section, choice, size
 from regiondag.util.yaml_file import load_yaml
 
 LATEST = "latest"
@@ -105,38 +105,40 @@ def _read(section: Section, path: Path, lines: Mapping[str, int]) -> Fleet:
         lines=lines,
         name=_needed(section, "fleet", NAME, "1 to 60 lower-case letters, digits and '-' between them"),
         region=_needed(section, "region", REGION, "an AWS region such as eu-central-1"),
-        image=section.read("image", LATEST, _matching(re.compile(f"{LATEST}|{IMAGE.pattern}")), "latest, or ami-..."),
+        image=section.read("image", LATEST, _matching(re.compile(f"{LATEST}|{IMAGE.pattern}"), "latest, or ami-...")),
         manager=_manager(section),
-        domain=section.read("domain", "", _matching(DOMAIN), "a domain such as pool.example"),
+        domain=section.read("domain", "", _matching(DOMAIN, "a domain such as pool.example")),
         token=_token(section),
         instances=instances,
-        purchase=section.choice("purchase", SPOT, PURCHASES),
+        purchase=section.read("purchase", SPOT, choice(PURCHASES)),
         subnets=_list(section, "subnets", SUBNET, "a list of subnets: [subnet-...]"),
         security_groups=_list(section, "security_groups", SECURITY_GROUP, "a list of security groups: [sg-...]"),
         instance_profile=_needed(section, "instance_profile", PROFILE, "the name of an instance profile, or its ARN"),
         minimum=minimum,
         maximum=maximum,
-        idle_minutes=section.whole("idle_minutes", 15, 0, MOST_MINUTES),
-        join_minutes=section.whole("join_minutes", 15, 0, MOST_MINUTES),
-        disk_gb=-(-section.size("disk", 30 * GB, GB) // GB),
+        idle_minutes=section.read("idle_minutes", 15, whole(0, MOST_MINUTES)),
+        join_minutes=section.read("join_minutes", 15, whole(0, MOST_MINUTES)),
+        disk_gb=-(-section.read("disk", 30 * GB, size(GB)) // GB),
         prices=_prices(section, instances),
-        settings=section.read("settings", {}, _settings, "a mapping of HTCondor's settings to values on one line"),
+        settings=section.read(
+            "settings", {}, Check(_settings, "a mapping of HTCondor's settings to values on one line")
+        ),
     )
 
 
-def _matching(pattern: re.Pattern[str]) -> Callable[[Any], str]:
-    def check(value: Any) -> str:
+def _matching(pattern: re.Pattern[str], legal: str) -> Check[str]:
+    def of(value: Any) -> str:
         if not isinstance(value, str) or not pattern.fullmatch(value):
             raise ValueError
         return value
 
-    return check
+    return Check(of, legal)
 
 
 def _needed(section: Section, key: str, pattern: re.Pattern[str], legal: str) -> str:
-    if not section.has(key):
+    if key not in section:
         section.problems.add((key,), f"missing: {legal}")
-    return section.read(key, "", _matching(pattern), legal)
+    return section.read(key, "", _matching(pattern, legal))
 
 
 def _manager(section: Section) -> str:
@@ -149,7 +151,7 @@ def _manager(section: Section) -> str:
 
 
 def _list(section: Section, key: str, pattern: re.Pattern[str], legal: str) -> tuple[str, ...]:
-    def check(value: Any) -> tuple[str, ...]:
+    def of(value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not value:
             raise ValueError
         for item in value:
@@ -159,16 +161,16 @@ def _list(section: Section, key: str, pattern: re.Pattern[str], legal: str) -> t
                 raise ValueError(f"{item} stands there twice")
         return tuple(value)
 
-    if not section.has(key):
+    if key not in section:
         section.problems.add((key,), f"missing: {legal}")
-    return section.read(key, (), check, legal)
+    return section.read(key, (), Check(of, legal))
 
 
 def _workers(section: Section) -> tuple[int, int]:
     below = section.section("workers")
-    minimum = below.whole("min", 0, 0, MOST_WORKERS)
-    maximum = below.whole("max", MOST_WORKERS, 1, MOST_WORKERS)
-    if not below.has("max"):
+    minimum = below.read("min", 0, whole(0, MOST_WORKERS))
+    maximum = below.read("max", MOST_WORKERS, whole(1, MOST_WORKERS))
+    if "max" not in below:
         below.problems.add(("workers", "max"), "missing: the most workers that may run, such as workers: {max: 4}")
     below.finish()
     if minimum > maximum:
@@ -179,7 +181,7 @@ def _workers(section: Section) -> tuple[int, int]:
 def _token(section: Section) -> tuple[str, str]:
     problems, nothing = section.problems, ("ssm", "")
     value = section.raw("token")
-    if schema.is_missing(value):
+    if "token" not in section:
         problems.add(("token",), f"missing: {TOKEN}")
     elif isinstance(value, dict) and "text" in value:
         problems.add(("token", "text"), NO_TEXT)
@@ -199,7 +201,7 @@ def _prices(section: Section, instances: tuple[str, ...]) -> dict[str, float]:
     below = section.section("prices")
     # Where `instances` is wrong itself, it cannot say which prices belong to it.
     names = instances or tuple(name for layer in below.layers for name in layer.value)
-    prices = {name: below.real(name, 0.0, 0.0001, 10_000) for name in names if below.has(name)}
+    prices = {name: below.read(name, 0.0, real(0.0001, 10_000)) for name in names if name in below}
     below.finish(names)
     return prices
 

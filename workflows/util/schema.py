@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from regiondag.util.text import holds_control_character
+from nnlib.spec import checks
+from nnlib.spec.checks import Check, Schema
+from regiondag.util.text import BIDIRECTIONAL_CONTROLS, holds_control_character
 
-if TYPE_CHECKING:  # what needs only a name's letters checked must not need PyYAML
+if TYPE_CHECKING:  # what needs only a value checked must not need PyYAML
     from regiondag.util.yaml_file import Document, KeyPath
 
 T = TypeVar("T")
 
-_MISSING = object()
 REGIONAL = ("regions", "pooled")  # what stands below them is of one region
+MAPPING = "a mapping of keys to values"
 
 DURATION_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SIZE_UNITS = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+
+
+@dataclass(frozen=True, slots=True)
+class Key(Generic[T]):
+    """A key of a section: what it is where it is absent, what it may be, and what it does, in one sentence."""
+
+    default: T
+    check: Check[T]
+    about: str
+
+
+Keys = Mapping[str, Key[Any]]
 
 
 @dataclass(slots=True)
@@ -75,19 +88,15 @@ class Layer:
     path: KeyPath
 
 
-class Section:
-    """One section of the study, looked up in a region's own mapping first and in the study's after it.
-
-    Each reading method returns the value, or the default after noting a problem.
-    """
+class Section(checks.Section):
+    """One section of the study, looked up in a region's own mapping first and in the study's after it."""
 
     def __init__(self, problems: Problems, layers: list[Layer]) -> None:
         self.problems = problems
         self.layers = layers
         self._legal: set[str] = set()
 
-    def has(self, key: str) -> bool:
-        """Return whether any layer gives `key`."""
+    def __contains__(self, key: str) -> bool:
         return any(key in layer.value for layer in self.layers)
 
     def where(self, key: str) -> KeyPath:
@@ -107,51 +116,25 @@ class Section:
             return False
         return self.layers.index(given) <= self.layers.index(seen)
 
-    def read(self, key: str, default: T, check: Callable[[Any], T], legal: str) -> T:
-        """Return `check(value)`; a ValueError of `check` becomes a problem that names what is `legal`."""
-        value = self.raw(key)
-        if value is _MISSING:
-            return default
-        try:
-            return check(value)
-        except ValueError as error:
-            detail = f" ({error})" if str(error) else ""
-            self.problems.add(self.where(key), f"seen {value!r}{detail}, legal: {legal}")
-            return default
+    def refuse(self, key: str, legal: str, detail: str = "") -> None:
+        """Note that the value of `key` is not legal."""
+        reason = f" ({detail})" if detail else ""
+        self.problems.add(self.where(key), f"seen {self.raw(key)!r}{reason}, legal: {legal}")
 
     def raw(self, key: str) -> Any:
-        """Return the value of `key` as it stands, and count the key as legal."""
+        """Return the value of `key` as it stands, None where it is absent, and count the key as legal."""
         self._legal.add(key)
-        for layer in self.layers:
-            if key in layer.value:
-                return layer.value[key]
-        return _MISSING
+        return next((layer.value[key] for layer in self.layers if key in layer.value), None)
 
-    def whole(self, key: str, default: int, low: int, high: int) -> int:
-        """Read a whole number from `low` to `high`."""
-        return self.read(key, default, lambda v: whole(v, low, high), f"a whole number from {low} to {high}")
+    def value(self, name: str, keys: Keys) -> Any:
+        """Return the value of one of `keys`."""
+        return self.read(name, keys[name].default, keys[name].check)
 
-    def real(self, key: str, default: float, low: float, high: float) -> float:
-        """Read a number from `low` to `high`."""
-        return self.read(key, default, lambda v: real(v, low, high), f"a number from {low:g} to {high:g}")
-
-    def text(self, key: str, default: str) -> str:
-        """Read a non-empty text."""
-        return self.read(key, default, text, "text on one line")
-
-    def choice(self, key: str, default: str, options: Iterable[str]) -> str:
-        """Read one of `options`."""
-        options = list(options)
-        return self.read(key, default, lambda v: choice(v, options), one_of(options))
-
-    def duration(self, key: str, default: int) -> int:
-        """Read a duration such as `90s`, `30m`, `2h` or `1d`; return seconds."""
-        return self.read(key, default, duration, "a duration such as 90s, 30m, 2h or 1d")
-
-    def size(self, key: str, default: int, low: int) -> int:
-        """Read a size such as `512MB` or `4GB`, at least `low`; return bytes."""
-        legal = f"a size such as 512MB or 4GB, at least {low >> 20}MB"
-        return self.read(key, default, lambda value: size(value, low), legal)
+    def fill(self, kind: Callable[..., T], keys: Keys) -> T:
+        """Return `kind` made of the values of all `keys`; others are noted."""
+        made = kind(**{name: self.value(name, keys) for name in keys})
+        self.finish()
+        return made
 
     def section(self, key: str) -> Section:
         """Return the section under `key`, empty where it is not given."""
@@ -162,7 +145,7 @@ class Section:
             if isinstance(value, Mapping):
                 layers.append(Layer(value, (*layer.path, key)))
             elif key in layer.value:
-                self.problems.add((*layer.path, key), f"seen {value!r}, legal: a mapping of keys to values")
+                self.problems.add((*layer.path, key), f"seen {value!r}, legal: {MAPPING}")
         return Section(self.problems, layers or [Layer({}, (*self.layers[-1].path, key))])
 
     def finish(self, also: Iterable[str] = ()) -> None:
@@ -176,29 +159,7 @@ class Section:
                     self.problems.add((*layer.path, key), f"unknown key{hint or '.'} Legal keys: {names}")
 
 
-def is_missing(value: Any) -> bool:
-    """Return whether `Section.raw` found nothing."""
-    return value is _MISSING
-
-
-def whole(value: Any, low: int, high: int) -> int:
-    """Return a whole number within bounds, else raise ValueError. True is not a number."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ValueError
-    return value
-
-
-def real(value: Any, low: float, high: float) -> float:
-    """Return a finite number within bounds as a float, else raise ValueError."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError
-    if not math.isfinite(value) or not low <= value <= high:
-        raise ValueError
-    return float(value)
-
-
-def text(value: Any) -> str:
-    """Return a non-empty text without control characters, else raise ValueError."""
+def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError
     if holds_control_character(value):
@@ -206,38 +167,85 @@ def text(value: Any) -> str:
     return value
 
 
-def choice(value: Any, options: list[str]) -> str:
-    """Return `value` if it is one of `options`, else raise ValueError with the nearest one."""
-    if not isinstance(value, str) or value not in options:
-        raise ValueError(nearest(str(value), options).removeprefix("; "))
-    return value
+_CONTROLS = "".join(f"\\u{ord(character):04x}" for character in sorted(BIDIRECTIONAL_CONTROLS))
+TEXT = Check(
+    _text,
+    "text on one line",
+    {"type": "string", "pattern": r"\S", "not": {"pattern": rf"[\u0000-\u001f\u007f-\u009f\u2028\u2029{_CONTROLS}]"}},
+)
 
 
-def one_of(options: Iterable[str]) -> str:
-    """Return `a, b or c`."""
-    *head, last = list(options)
-    return f"{', '.join(head)} or {last}" if head else last
+def choice(options: Iterable[str]) -> Check[str]:
+    """Return the check of one of `options`; it hints at the nearest one."""
+    names = list(options)
+
+    def of(value: Any) -> str:
+        if not isinstance(value, str) or value not in names:
+            raise ValueError(nearest(str(value), names).removeprefix("; "))
+        return value
+
+    *head, last = names
+    return Check(of, f"{', '.join(head)} or {last}" if head else last, {"enum": names})
 
 
-def duration(value: Any) -> int:
-    """Return seconds for `90s`, `30m`, `2h` or `1d`, else raise ValueError.
+def _amount(pattern: str, units: dict[str, int], low: int, legal: str) -> Check[int]:
+    """Return the check of a number with one of `units`, the largest last, that stands for at least `low`."""
 
-    >>> duration("2h")
-    7200
-    """
-    match = re.fullmatch(r"([0-9]{1,6})([smhd])", value) if isinstance(value, str) else None
-    if not match or int(match[1]) == 0:
-        raise ValueError
-    return int(match[1]) * DURATION_UNITS[match[2]]
+    def of(value: Any) -> int:
+        found = re.fullmatch(pattern, value) if isinstance(value, str) else None
+        amount = int(found[1]) * units[found[2]] if found else 0
+        if amount < low:
+            raise ValueError
+        return amount
+
+    def write(value: int) -> str:
+        unit = next(unit for unit in reversed(units) if value % units[unit] == 0)
+        return f"{value // units[unit]}{unit}"
+
+    return Check(of, legal, {"type": "string", "pattern": f"^(?!0+[a-zA-Z]){pattern}$"}, write)
 
 
-def size(value: Any, low: int = 1) -> int:
-    """Return bytes for `512MB` or `4GB` (1 KB is 1024 bytes, as in HTCondor), else raise ValueError.
+DURATION = _amount(r"([0-9]{1,6})([smhd])", DURATION_UNITS, 1, "a duration such as 90s, 30m, 2h or 1d")  # in seconds
+OR_NEVER = Check(  # 0 for never
+    lambda value: 0 if value == 0 and value is not False else DURATION.of(value),
+    f"{DURATION.legal}, or 0",
+    {"anyOf": [{"const": 0}, DURATION.schema]},
+    lambda seconds: DURATION.write(seconds) if seconds else 0,
+)
 
-    >>> size("2GB")
+
+def size(low: int = 1) -> Check[int]:
+    """Return the check of a size of at least `low` bytes (1 KB is 1024 bytes, as in HTCondor).
+
+    >>> size().of("2GB")
     2147483648
     """
-    match = re.fullmatch(r"([0-9]{1,6})(KB|MB|GB|TB)", value) if isinstance(value, str) else None
-    if not match or int(match[1]) * SIZE_UNITS[match[2]] < low:
+    legal = f"a size such as 512MB or 4GB, at least {low >> 20}MB"
+    return _amount(r"([0-9]{1,6})(KB|MB|GB|TB)", SIZE_UNITS, low, legal)
+
+
+def section_of(schema: Schema) -> Check[Mapping[str, object]]:
+    """Return the check of a mapping that is read key by key; `schema` says what it holds."""
+    return Check(_mapping, MAPPING, schema)
+
+
+def object_of(keys: Keys, required: Iterable[str] = ()) -> Schema:
+    """Return a mapping of `keys` as JSON Schema, without defaults that nobody may write, such as no text at all."""
+    needed = {"required": list(required)} if required else {}
+    properties = {name: _described(key) for name, key in keys.items()}
+    return {"type": "object", "properties": properties, "additionalProperties": False, **needed}
+
+
+def _described(key: Key[Any]) -> Schema:
+    try:
+        written = key.check.write(key.default)
+        default = {"default": written} if key.check.of(written) == key.default else {}
+    except (TypeError, ValueError):
+        default = {}
+    return {"title": key.check.legal, "description": key.about, **default, **key.check.schema}
+
+
+def _mapping(value: Any) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
         raise ValueError
-    return int(match[1]) * SIZE_UNITS[match[2]]
+    return value

@@ -1,0 +1,255 @@
+"""Every key of study.yaml: its default, what it may be, and what it does.
+
+The reader reads by these tables, and `describe_study` makes the JSON Schema of them.
+"""
+
+from __future__ import annotations
+
+from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, Metric, TrainSettings
+from nnlib.contract import SCHEDULES as RATE_SCHEDULES
+from nnlib.spec.checks import BOOLEAN, Check, Schema, real, whole
+from regiondag.config import values
+from regiondag.study.model import GIVE_UP_AFTER, MAX_TRIALS, POOLED, JobRequest, Limits
+from regiondag.tuning.pruning import KINDS as PRUNING
+from regiondag.util.schema import DURATION, OR_NEVER, TEXT, Key, Keys, choice, object_of, section_of, size
+
+METHODS = ("grid", "random", "sobol", "skopt", "bayes")
+ACQUISITIONS = ("improvement", "improvement_per_second")
+SCHEDULES = ("rounds", "lanes")
+SHARING = ("off", "warm", "model")
+WINNERS = ("observed", "model")
+STARTS = ("random", "champion", "neighbour", "pooled")
+BELOW_ONE = 1 - 1e-9  # for numbers in [0, 1)
+SMALLEST = 1 << 20  # of memory and disk; HTCondor counts memory in MB
+MOST_JOBS = 1_000_000
+
+_limits, _train, _job = Limits(), TrainSettings(), JobRequest()
+
+LIMITS: Keys = {
+    "jobs": Key(_limits.jobs, whole(0, MOST_JOBS), "Jobs in the queue at a time, over all regions; 0: no limit."),
+    "jobs_per_region": Key(
+        _limits.jobs_per_region, whole(0, MOST_JOBS), "Jobs of one region in the queue at a time; 0: no limit."
+    ),
+    "deadline": Key(_limits.deadline, OR_NEVER, "Time from the run's first trial on for all trials; 0: no limit."),
+}
+
+TRAIN: Keys = {
+    "epochs": Key(_train.epochs, whole(1, 100_000), "Epochs of a training, at most."),
+    "batch": Key(_train.batch, whole(1, 1_000_000), "Examples in a batch."),
+    "stop_after": Key(
+        _train.stop_after,
+        whole(0, 100_000),
+        "Epochs without a better validation metric after which a training stops; 0: never.",
+    ),
+    "optimizer": Key(_train.optimizer, choice(OPTIMIZERS), "The rule by which weights are updated."),
+    "learning_rate": Key(_train.learning_rate, real(1e-12, 1e6), "The learning rate, before `schedule` and `warmup`."),
+    "momentum": Key(
+        _train.momentum,
+        real(0, BELOW_ONE),
+        "The momentum of `momentum` and `nesterov`, the decay of `rmsprop` and `adadelta`, the first one of `adam` and "
+        "`adamw`.",
+    ),
+    "beta2": Key(_train.beta2, real(0, BELOW_ONE), "The second decay of `adam` and `adamw`."),
+    "l2": Key(_train.l2, real(0, 1e6), "Weight of the L2 penalty on weights; with `adamw` their decay."),
+    "l1": Key(_train.l1, real(0, 1e6), "Weight of the L1 penalty on weights."),
+    "schedule": Key(
+        _train.schedule,
+        choice(RATE_SCHEDULES),
+        "Whether the learning rate stays, or falls to zero as a cosine by the end of the last epoch.",
+    ),
+    "warmup": Key(_train.warmup, real(0, 100_000), "Epochs in which the learning rate rises to its value."),
+    "clip": Key(_train.clip, real(0, 1e6), "Largest norm of a batch's gradient; 0: any."),
+    "compat": Key(_train.compat, choice(filter(None, COMPAT)), "Reproduces the oddities of DSSTNE."),
+    "precision": Key(
+        _train.precision, choice(PRECISIONS), "What a GPU may round the factors of products to; results stay `float32`."
+    ),
+    "seed": Key(_train.seed, whole(0, 2**32 - 1), "Seed of all random numbers of a training."),
+}
+
+JOB: Keys = {
+    "gpus": Key(_job.gpus, whole(0, 64), "GPUs of a training; 0: it runs on the CPU."),
+    "cpus": Key(_job.cpus, whole(1, 1024), "CPU cores of a training."),
+    "memory": Key(_job.memory, size(SMALLEST), "Memory of a training."),
+    "memory_max": Key(
+        _job.memory_max, size(SMALLEST), "After running out of memory a job asks for more, up to this; above `memory`."
+    ),
+    "disk": Key(_job.disk, size(SMALLEST), "Disk space of a training."),
+    "deadline": Key(
+        _job.deadline, DURATION, "Time on machines, transfers included, after which a job is removed and has failed."
+    ),
+    "checkpoint": Key(
+        _job.checkpoint,
+        OR_NEVER,
+        "How often a training is saved and taken to the manager; 0: only when it is evicted.",
+    ),
+    "hold_limit": Key(
+        _job.hold_limit, DURATION, "A job that is held for longer is removed and counts as a failed trial."
+    ),
+    "idle_limit": Key(
+        _job.idle_limit, DURATION, "A job that waits for a machine for longer is removed; its trial stays open."
+    ),
+    "retries": Key(_job.retries, whole(0, 100), "How often a job is tried again after a fault of the machine."),
+    "requirements": Key(
+        _job.requirements, values.REQUIREMENTS, "What a machine must be like, beside having the resources above."
+    ),
+}
+
+_CONDITION: Keys = {
+    "when": Key(
+        None,
+        section_of(
+            {
+                "type": "object",
+                "additionalProperties": {"anyOf": [values.SCALARS, {"type": "array", "items": values.SCALARS}]},
+            }
+        ),
+        "The hyperparameter exists only where these others, choices or `int`s, have one of these values.",
+    ),
+    "default": Key(
+        None, values.SCALAR, "What the network gets for it where `when` does not hold; a setting of `train` has none."
+    ),
+}
+
+
+def _range(kind: str, what: str) -> Keys:
+    return {
+        kind: Key((), values.bounds(kind), f"The least and the largest value, {what}."),
+        "log": Key(False, BOOLEAN, "Whether values are proposed evenly on a log scale; all are above 0 then."),
+        "points": Key(None, whole(1, MAX_TRIALS), "Number of values in a grid."),
+        "step": Key(None, values.step(kind, ()), "Distance of the values; it leads from one end to the other."),
+        **_CONDITION,
+    }
+
+
+REAL, INT = _range("real", "real numbers"), _range("int", "whole numbers")
+CHOICE: Keys = {"choice": Key((), values.OPTIONS, "The values, as they are."), **_CONDITION}
+SPACE: Schema = {
+    "type": "object",
+    "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+    "additionalProperties": {
+        "anyOf": [values.SCALARS, object_of(REAL, ["real"]), object_of(INT, ["int"]), object_of(CHOICE, ["choice"])]
+    },
+}
+
+SEARCH: Keys = {
+    "method": Key("bayes", choice(METHODS), "How hyperparameters are proposed."),
+    "schedule": Key(
+        "rounds",
+        choice(SCHEDULES),
+        "Whether all trials of a round end before the next one is proposed, or each lane goes on by itself.",
+    ),
+    "budget": Key(0, DURATION, "Time of all trainings of a region together after which nothing more is proposed."),
+    "prune": Key("none", choice(PRUNING), "Which trials end early because others were better at that epoch."),
+    "rounds": Key(6, whole(1, MAX_TRIALS), "Rounds of trials, each of which waits for the one before; not of a grid."),
+    "parallel": Key(4, whole(1, MAX_TRIALS), "Trials of a region at the same time; not of a grid."),
+    "space": Key(
+        None,
+        section_of(SPACE),
+        "The hyperparameters: names of settings of `train`, or of $placeholders in the network.",
+    ),
+    "share": Key(
+        "off",
+        choice(SHARING),
+        "What a region takes from others and from earlier runs; `warm` for `bayes` and `skopt`, `model` for `bayes`.",
+    ),
+    "constraints": Key(
+        (), values.CONSTRAINTS, "Comparisons of hyperparameters; points that break one are not proposed."
+    ),
+    "acquisition": Key(
+        ACQUISITIONS[0],
+        choice(ACQUISITIONS),
+        "What `bayes` looks for: the most improvement, or the most for the time of a trial.",
+    ),
+    "give_up_after": Key(
+        GIVE_UP_AFTER,
+        whole(0, MAX_TRIALS),
+        "Failed trials at the start of a region after which it stops; 0: never.",
+    ),
+    "winner": Key(
+        WINNERS[0],
+        choice(WINNERS),
+        "Whether the trial with the best value wins, or the one that a model takes for the best; `model` by default "
+        "where `share` is.",
+    ),
+}
+UPDATE: Keys = {name: key for name, key in SEARCH.items() if name != "space"}
+
+SECTIONS: Keys = {
+    "metric": Key(
+        Metric().name, values.RANKING_METRIC, "The metric on the validation part by which trials are judged."
+    ),
+    "minimize": Key(None, values.LOSS, "Judges trials by the loss instead; stands in the place of `metric`."),
+    "train": Key(None, section_of(object_of(TRAIN)), "How a network is trained; each setting may be a hyperparameter."),
+    "search": Key(None, section_of(object_of(SEARCH)), "How hyperparameters are searched."),
+    "update": Key(
+        None, section_of(object_of(UPDATE)), "Overrides `search` in daily runs, in regions that have a champion."
+    ),
+    "job": Key(None, section_of(object_of(JOB)), "What a training asks of HTCondor."),
+}
+START: Keys = {
+    "init": Key("random", choice(STARTS), "What trainings start from: random weights, or those of a model."),
+    "neighbour": Key(
+        "", TEXT, "The region that `init: neighbour` starts from; by default that with the most training examples."
+    ),
+}
+NETWORK: Keys = {"network": Key("", TEXT, "Path of the network file (DSSTNE's JSON), beside study.yaml.")}
+
+
+_EITHER: Schema = {"not": {"required": ["metric", "minimize"]}}
+
+
+def _again(keys: Keys) -> Keys:
+    """Return keys that stand at the top level, as they are described below it."""
+    return {
+        name: Key(None, Check(key.check.of, key.check.legal, {"$ref": f"#/properties/{name}"}), key.about)
+        for name, key in keys.items()
+    }
+
+
+POOLED_REGION: Keys = _again(SECTIONS)
+REGION: Keys = {
+    "name": Key("", values.REGION_NAME, "Name of the region."),
+    "data": Key(
+        "",
+        TEXT,
+        "Path of its data without the part's name: data/germany.nc stands for data/germany.train.nc and so on.",
+    ),
+    **_again({**NETWORK, **START, **SECTIONS}),
+}
+FILES: Keys = {"from": Key("", TEXT, "Pattern of data files, such as data/*.nc: one region per data set.")}
+REGIONS: Schema = {
+    "anyOf": [
+        {"type": "array", "minItems": 1, "items": {**object_of(REGION, ["name", "data"]), **_EITHER}},
+        object_of(FILES, ["from"]),
+    ]
+}
+STUDY: Keys = {
+    "study": Key(None, values.STUDY_NAME, "Name of the study; by default that of its file."),
+    "regions": Key(
+        [],
+        Check(values.regions, "a list of {name, data}, or {from: data/*.nc}", REGIONS),
+        "The regions; each may override any key of the sections below.",
+    ),
+    **NETWORK,
+    **SECTIONS,
+    **START,
+    POOLED: Key(
+        None,
+        section_of({**object_of(POOLED_REGION), **_EITHER}),
+        "What is different for the model of all regions together.",
+    ),
+    "limits": Key(None, section_of(object_of(LIMITS)), "Bounds of the whole study."),
+}
+
+
+def describe_study() -> Schema:
+    """Return study.yaml as JSON Schema (draft 2020-12), made of what it is read by.
+
+    It knows nothing of what several keys mean to each other, but for `metric` and `minimize`, nor of files.
+    """
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "study.yaml",
+        **object_of(STUDY, ["regions", "network"]),
+        **_EITHER,
+    }

@@ -1,0 +1,160 @@
+"""Values that only study.yaml has, one at a time: metrics, bounds and steps of hyperparameters, names."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from nnlib.spec import metric_names
+from nnlib.spec.checks import Check, real, whole
+from regiondag.study.model import MAX_TRIALS
+from regiondag.study.space import Value
+from regiondag.util.schema import TEXT
+
+MAX_NAME = 200
+LARGEST = 1e300  # of a real hyperparameter's bounds
+SCALARS = {"type": ["boolean", "number", "string"]}
+
+
+def _study_name(value: Any) -> str:
+    name = TEXT.of(value)
+    if not re.fullmatch("[A-Za-z0-9_-]{1,60}", name):
+        raise ValueError
+    return name
+
+
+def _region_name(value: Any) -> str:
+    name = TEXT.of(value)
+    if len(name) > MAX_NAME:
+        raise ValueError(f"it has {len(name)} characters")
+    return name
+
+
+def regions(value: Any) -> Any:
+    """Return a list of regions, or a mapping that says where they are found."""
+    if not isinstance(value, dict | list):
+        raise ValueError
+    return value
+
+
+def _ranking_metric(value: Any) -> str:
+    """Return the metric as results spell it: `P@10` and `precision@10` are `p@10`."""
+    try:
+        name = metric_names.canonical_metric(TEXT.of(value))
+    except ValueError:
+        raise ValueError from None  # what is legal here is said by the check
+    if name == "loss":
+        raise ValueError
+    return name
+
+
+def _loss(value: Any) -> str:
+    if value != "loss":
+        raise ValueError
+    return "loss"
+
+
+def _requirements(value: Any) -> str:
+    expression = TEXT.of(value)
+    resource = re.search(r"\b(GPUs|Cpus|Memory|Disk)\b", expression, re.IGNORECASE)
+    if resource:  # HTCondor drops its own clause `TARGET.GPUs >= RequestGPUs` when it sees one of ours
+        raise ValueError(f"it mentions {resource[0]}; say how much a job needs with gpus, cpus, memory and disk")
+    return expression
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError
+    return tuple(map(TEXT.of, value))
+
+
+def _scalar(value: Any) -> Value:
+    if isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    raise ValueError
+
+
+def _options(value: Any) -> tuple[Value, ...]:
+    if not isinstance(value, list) or not value:
+        raise ValueError
+    options = tuple(map(_scalar, value))
+    if len({(type(option), option) for option in options}) < len(options):
+        raise ValueError("one stands twice")
+    return options
+
+
+_METRICS = "|".join("".join(f"[{c}{c.upper()}]" for c in name) for name in (*metric_names.METRICS, "precision"))
+STUDY_NAME = Check(
+    _study_name,
+    "letters, digits, '-' and '_', at most 60",
+    {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,60}$"},
+)
+REGION_NAME = Check(
+    _region_name,
+    f"text of at most {MAX_NAME} characters on one line",
+    {**TEXT.schema, "maxLength": MAX_NAME},
+)
+RANKING_METRIC = Check(
+    _ranking_metric,
+    "p@K, recall@K, ndcg@K, map@K or mrr@K; the loss is better when small: minimize: loss",
+    {"type": "string", "pattern": f"^({_METRICS})@[1-9][0-9]{{0,5}}$"},
+)
+LOSS = Check(
+    _loss,
+    "loss; p@K, recall@K, ndcg@K, map@K and mrr@K are better when large: metric: ndcg@20",
+    {"const": "loss"},
+)
+REQUIREMENTS = Check(
+    _requirements,
+    "a ClassAd expression on one line, such as TARGET.HAS_GPU =?= True",
+    TEXT.schema,
+)
+CONSTRAINTS = Check(
+    _texts,
+    'a list of texts such as "hidden * layers <= 4096"',
+    {"type": "array", "items": TEXT.schema},
+)
+SCALAR = Check(_scalar, "a text, a number or true/false", SCALARS)
+OPTIONS = Check(
+    _options,
+    "a list of different texts, numbers or true/false",
+    {"type": "array", "items": SCALARS, "minItems": 1},
+)
+
+
+def bounds(kind: str) -> Check[tuple[float, ...]]:
+    """Return the check of the ends of a range of `real` or `int` numbers."""
+    number: Check[Any] = whole(-(2**53), 2**53) if kind == "int" else real(-LARGEST, LARGEST)
+
+    def of(value: Any) -> tuple[float, ...]:
+        if not isinstance(value, list) or len(value) != 2:
+            raise ValueError
+        low, high = map(number.of, value)
+        if low >= high:
+            raise ValueError("low must be smaller than high")
+        return low, high
+
+    legal = f"[low, high] with low < high, both finite {'whole ' if kind == 'int' else ''}numbers"
+    return Check(of, legal, {"type": "array", "items": number.schema, "minItems": 2, "maxItems": 2})
+
+
+def step(kind: str, ends: tuple[float, ...]) -> Check[float]:
+    """Return the check of a step that leads from one of the `ends` to the other, where they are known."""
+    number: Check[Any] = whole(1, 2**53) if kind == "int" else real(1 / LARGEST, LARGEST)
+
+    def of(value: Any) -> float:
+        size: float = number.of(value)
+        if ends:
+            low, high = ends
+            count = (high - low) / size
+            if count > MAX_TRIALS:
+                raise ValueError(f"{count:.0f} steps, legal: at most {MAX_TRIALS}")
+            if count < 0.5 or abs(count - round(count)) > 1e-6:
+                below = low + math.floor(count + 1e-6) * size
+                raise ValueError(
+                    f"no whole number of steps leads from {low:g} to {high:g}; {below:g} is the last one below"
+                )
+        return size
+
+    return Check(of, "a number such as 0.1, above 0", number.schema)
