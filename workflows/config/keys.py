@@ -47,9 +47,9 @@ TRAIN: Keys = {
         _train.momentum,
         real(0, BELOW_ONE),
         "The momentum of `momentum` and `nesterov`, the decay of `rmsprop` and `adadelta`, the first one of `adam` and "
-        "`adamw`.",
+        "`adamw`; below 1.",
     ),
-    "beta2": Key(_train.beta2, real(0, BELOW_ONE), "The second decay of `adam` and `adamw`."),
+    "beta2": Key(_train.beta2, real(0, BELOW_ONE), "The second decay of `adam` and `adamw`; below 1."),
     "l2": Key(_train.l2, real(0, 1e6), "Weight of the L2 penalty on weights; with `adamw` their decay."),
     "l1": Key(_train.l1, real(0, 1e6), "Weight of the L1 penalty on weights."),
     "schedule": Key(
@@ -60,14 +60,12 @@ TRAIN: Keys = {
     "warmup": Key(_train.warmup, real(0, 100_000), "Epochs in which the learning rate rises to its value."),
     "clip": Key(_train.clip, real(0, 1e6), "Largest norm of a batch's gradient; 0: any."),
     "compat": Key(_train.compat, choice(filter(None, COMPAT)), "Reproduces the oddities of DSSTNE."),
-    "precision": Key(
-        _train.precision, choice(PRECISIONS), "What a GPU may round the factors of products to; results stay `float32`."
-    ),
+    "precision": Key(_train.precision, choice(PRECISIONS), "What a GPU may round the factors of products to."),
     "seed": Key(_train.seed, whole(0, 2**32 - 1), "Seed of all random numbers of a training."),
 }
 
 JOB: Keys = {
-    "gpus": Key(_job.gpus, whole(0, 64), "GPUs of a training; 0: it runs on the CPU."),
+    "gpus": Key(_job.gpus, whole(0, 64), "GPUs of a training; 0: none."),
     "cpus": Key(_job.cpus, whole(1, 1024), "CPU cores of a training."),
     "memory": Key(_job.memory, size(SMALLEST), "Memory of a training."),
     "memory_max": Key(
@@ -97,12 +95,7 @@ JOB: Keys = {
 _CONDITION: Keys = {
     "when": Key(
         None,
-        section_of(
-            {
-                "type": "object",
-                "additionalProperties": {"anyOf": [values.SCALARS, {"type": "array", "items": values.SCALARS}]},
-            }
-        ),
+        section_of({"type": "object", "additionalProperties": values.SOME_SCALARS}),
         "The hyperparameter exists only where these others, choices or `int`s, have one of these values.",
     ),
     "default": Key(
@@ -145,7 +138,7 @@ SEARCH: Keys = {
     "space": Key(
         None,
         section_of(SPACE),
-        "The hyperparameters: names of settings of `train`, or of $placeholders in the network.",
+        "The hyperparameters, at least one: names of settings of `train`, or of `$placeholders` in the network.",
     ),
     "share": Key(
         "off",
@@ -172,7 +165,6 @@ SEARCH: Keys = {
         "where `share` is.",
     ),
 }
-UPDATE: Keys = {name: key for name, key in SEARCH.items() if name != "space"}
 
 SECTIONS: Keys = {
     "metric": Key(
@@ -182,7 +174,9 @@ SECTIONS: Keys = {
     "train": Key(None, section_of(object_of(TRAIN)), "How a network is trained; each setting may be a hyperparameter."),
     "search": Key(None, section_of(object_of(SEARCH)), "How hyperparameters are searched."),
     "update": Key(
-        None, section_of(object_of(UPDATE)), "Overrides `search` in daily runs, in regions that have a champion."
+        None,
+        section_of({"$ref": "#/properties/search", "not": {"required": ["space"]}}),
+        "Overrides keys of `search`, all but `space`, in daily runs of regions that have a champion.",
     ),
     "job": Key(None, section_of(object_of(JOB)), "What a training asks of HTCondor."),
 }
@@ -192,9 +186,7 @@ START: Keys = {
         "", TEXT, "The region that `init: neighbour` starts from; by default that with the most training examples."
     ),
 }
-NETWORK: Keys = {"network": Key("", TEXT, "Path of the network file (DSSTNE's JSON), beside study.yaml.")}
-
-
+NETWORK: Keys = {"network": Key("", TEXT, "Path of the network file (DSSTNE's JSON), from study.yaml's folder.")}
 _EITHER: Schema = {"not": {"required": ["metric", "minimize"]}}
 
 
@@ -226,7 +218,7 @@ REGIONS: Schema = {
 STUDY: Keys = {
     "study": Key(None, values.STUDY_NAME, "Name of the study; by default that of its file."),
     "regions": Key(
-        [],
+        (),
         Check(values.regions, "a list of {name, data}, or {from: data/*.nc}", REGIONS),
         "The regions; each may override any key of the sections below.",
     ),

@@ -7,14 +7,15 @@ import re
 from typing import Any
 
 from nnlib.spec import metric_names
-from nnlib.spec.checks import Check, real, whole
+from nnlib.spec.checks import Check, Schema, real, whole
 from regiondag.study.model import MAX_TRIALS
 from regiondag.study.space import Value
 from regiondag.util.schema import TEXT
 
 MAX_NAME = 200
 LARGEST = 1e300  # of a real hyperparameter's bounds
-SCALARS = {"type": ["boolean", "number", "string"]}
+SCALARS: Schema = {"type": ["boolean", "number", "string"]}
+SOME_SCALARS: Schema = {"anyOf": [SCALARS, {"type": "array", "items": SCALARS}]}
 
 
 def _study_name(value: Any) -> str:

@@ -9,9 +9,12 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
+from regiondag.config.keys import describe_study
 from regiondag.config.load import load_config
 from regiondag.errors import ConfigError
+from regiondag.util.yaml_file import load_yaml
 from tests.workflows.conftest import NETWORK, STUDY, write_study
 
 KEYS = """
@@ -41,6 +44,7 @@ VALUES = st.recursive(
     lambda some: st.lists(some, max_size=3) | st.dictionaries(st.sampled_from(KEYS.split()), some, max_size=3),
     max_leaves=6,
 )
+SCHEMA = Draft202012Validator(describe_study())
 BASE = yaml.safe_load(STUDY.replace("1e-", "1.0e-"))
 
 
@@ -89,6 +93,7 @@ def assert_read_or_refused(folder, study, network):
         "\n".join(error.problems).encode()
     else:
         assert config.regions
+        SCHEMA.validate(load_yaml(folder / "study.yaml").value)
 
 
 def test_the_study_itself_is_read(folder):

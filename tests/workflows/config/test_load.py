@@ -222,6 +222,13 @@ def test_one_mistake(tmp_path, old, new, words):
     assert any(all(word in problem for word in words) for problem in found), found
 
 
+def test_a_number_and_a_file_name_that_are_too_large_are_mistakes(tmp_path):
+    text = STUDY.replace("batch: 4", f"learning_rate: {'9' * 400}").replace("data/germany.nc", "x" * 300)
+    name, rate = problems_of(tmp_path, text)
+    assert ":4: regions[1].data: seen 'xxx" in name and "File name too long" in name and "legal: the region's" in name
+    assert ":7: train.learning_rate: seen 999" in rate and rate.endswith("legal: a number from 1e-12 to 1e+06")
+
+
 @pytest.mark.parametrize("text", ["regions: []\nnetwork: network.json", "- a\n", "3\n", "regions: 3\nnetwork: n\n"])
 def test_no_study(tmp_path, text):
     assert problems_of(tmp_path, text)

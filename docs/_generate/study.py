@@ -1,0 +1,56 @@
+"""The keys of study.yaml, from the JSON Schema that is made of what it is read by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from docs._generate.markdown import code, escape, table
+
+HEADINGS = ("key", "legal", "default", "what it does")
+TOP = "study"
+
+
+def render_study_reference(schema: Mapping[str, Any]) -> str:
+    """Return one table for each section. Keys have anchors such as `train-epochs`, those of the study `study-train`."""
+    return "\n\n".join(_sections(TOP, schema))
+
+
+def _sections(path: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the table of a section, and those of the sections inside of it."""
+    properties, needed = schema.get("properties", {}), schema.get("required", ())
+    if properties:
+        # A section may have several forms, each with one key that the others have not.
+        form = f" with {code(needed[0])}" if len(needed) == 1 else ""
+        anchor = path.replace("[]", "").replace("NAME", needed[0] if form else "").replace(".", "-")
+        rows = (_row(f"{anchor}-{key}", key, each, key in needed) for key, each in properties.items())
+        yield f"## {code(path) + form if path != TOP else 'The study'}"
+        yield table(HEADINGS, rows)
+    for key, each in properties.items():
+        below = key if path == TOP else f"{path}.{key}"
+        named = each.get("additionalProperties") or {}  # the hyperparameters of a space
+        for kind in named.get("anyOf") or each.get("anyOf") or [each]:
+            inside = f"{below}.NAME" if named else f"{below}[]" if "items" in kind else below
+            yield from _sections(inside, kind.get("items", kind))
+
+
+def _row(anchor: str, key: str, schema: Mapping[str, Any], needed: bool) -> tuple[str, str, str, str]:
+    default = "required" if needed else code(_written(schema["default"])) if "default" in schema else ""
+    return f'<a id="{anchor}"></a>{code(key)}', _legal(key, schema), default, escape(schema["description"])
+
+
+def _legal(key: str, schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        return f"as {code(schema['$ref'].rpartition('/')[2])} of [the study](#the-study)"
+    if "properties" in schema:
+        return f"[keys of its own](#{key})"
+    if "enum" in schema:
+        return ", ".join(map(code, schema["enum"]))
+    return escape(schema["title"])
+
+
+def _written(value: bool | float | str) -> str:
+    """Return a value as people write it in YAML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else f"{value:g}"
