@@ -7,8 +7,8 @@ Standard library only, because the manager reads networks too. What layers mean 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from nnlib.spec.json_section import MOST_UNITS, Problems, Section, show
 from nnlib.spec.types import (
@@ -103,7 +103,7 @@ def parse_layers(network: Section, defaults: Defaults, problems: Problems) -> tu
     return tuple(layers)
 
 
-def _section(raw: dict[str, Any], path: str, usual: LayerKind, problems: Problems) -> tuple[LayerKind, Section]:
+def _section(raw: Mapping[str, object], path: str, usual: LayerKind, problems: Problems) -> tuple[LayerKind, Section]:
     """Return the kind of a layer and its keys, of which the kind decides what is legal."""
     kinds = {key: value for key, value in raw.items() if key.lower() == "kind"}
     kind = Section(kinds, path, problems, ("Kind",)).choice("Kind", LAYER_KINDS, usual, NO_KINDS)

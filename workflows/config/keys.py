@@ -27,9 +27,7 @@ _limits, _train, _job = Limits(), TrainSettings(), JobRequest()
 
 LIMITS: Keys = {
     "jobs": Key(_limits.jobs, whole(0, MOST_JOBS), "Jobs in the queue at a time, over all regions; 0: no limit."),
-    "jobs_per_region": Key(
-        _limits.jobs_per_region, whole(0, MOST_JOBS), "Jobs of one region in the queue at a time; 0: no limit."
-    ),
+    "jobs_per_region": Key(_limits.jobs_per_region, whole(0, MOST_JOBS), "The same, of one region; 0: no limit."),
     "deadline": Key(_limits.deadline, OR_NEVER, "Time from the run's first trial on for all trials; 0: no limit."),
 }
 
@@ -39,17 +37,16 @@ TRAIN: Keys = {
     "stop_after": Key(
         _train.stop_after,
         whole(0, 100_000),
-        "Epochs without a better validation metric after which a training stops; 0: never.",
+        "A training stops after so many epochs without a better validation metric; 0: never.",
     ),
     "optimizer": Key(_train.optimizer, choice(OPTIMIZERS), "The rule by which weights are updated."),
     "learning_rate": Key(_train.learning_rate, real(1e-12, 1e6), "The learning rate, before `schedule` and `warmup`."),
     "momentum": Key(
         _train.momentum,
         real(0, BELOW_ONE),
-        "The momentum of `momentum` and `nesterov`, the decay of `rmsprop` and `adadelta`, the first one of `adam` and "
-        "`adamw`; below 1.",
+        "Momentum of `momentum` and `nesterov`, decay of `rmsprop` and `adadelta`, first one of the `adam`s; below 1.",
     ),
-    "beta2": Key(_train.beta2, real(0, BELOW_ONE), "The second decay of `adam` and `adamw`; below 1."),
+    "beta2": Key(_train.beta2, real(0, BELOW_ONE), "Second decay of `adam` and `adamw`; below 1."),
     "l2": Key(_train.l2, real(0, 1e6), "Weight of the L2 penalty on weights; with `adamw` their decay."),
     "l1": Key(_train.l1, real(0, 1e6), "Weight of the L1 penalty on weights."),
     "schedule": Key(
@@ -73,22 +70,20 @@ JOB: Keys = {
     ),
     "disk": Key(_job.disk, size(SMALLEST), "Disk space of a training."),
     "deadline": Key(
-        _job.deadline, DURATION, "Time on machines, transfers included, after which a job is removed and has failed."
+        _job.deadline,
+        DURATION,
+        "Time on machines, transfers included, after which a job is removed and its trial has failed.",
     ),
     "checkpoint": Key(
-        _job.checkpoint,
-        OR_NEVER,
-        "How often a training is saved and taken to the manager; 0: only when it is evicted.",
+        _job.checkpoint, OR_NEVER, "A training is saved and taken to the manager so often; 0: only when evicted."
     ),
-    "hold_limit": Key(
-        _job.hold_limit, DURATION, "A job that is held for longer is removed and counts as a failed trial."
-    ),
+    "hold_limit": Key(_job.hold_limit, DURATION, "A job held for longer is removed and counts as a failed trial."),
     "idle_limit": Key(
         _job.idle_limit, DURATION, "A job that waits for a machine for longer is removed; its trial stays open."
     ),
-    "retries": Key(_job.retries, whole(0, 100), "How often a job is tried again after a fault of the machine."),
+    "retries": Key(_job.retries, whole(0, 100), "How often a job is run again after a fault of the machine."),
     "requirements": Key(
-        _job.requirements, values.REQUIREMENTS, "What a machine must be like, beside having the resources above."
+        _job.requirements, values.REQUIREMENTS, "What a machine must be, beside having the resources above."
     ),
 }
 
@@ -99,7 +94,7 @@ _CONDITION: Keys = {
         "The hyperparameter exists only where these others, choices or `int`s, have one of these values.",
     ),
     "default": Key(
-        None, values.SCALAR, "What the network gets for it where `when` does not hold; a setting of `train` has none."
+        None, values.SCALAR, "What the network gets where `when` does not hold; not for settings of `train`."
     ),
 }
 
@@ -154,9 +149,7 @@ SEARCH: Keys = {
         "What `bayes` looks for: the most improvement, or the most for the time of a trial.",
     ),
     "give_up_after": Key(
-        GIVE_UP_AFTER,
-        whole(0, MAX_TRIALS),
-        "Failed trials at the start of a region after which it stops; 0: never.",
+        GIVE_UP_AFTER, whole(0, MAX_TRIALS), "So many failed trials at its start stop a region; 0: never."
     ),
     "winner": Key(
         WINNERS[0],
@@ -167,9 +160,7 @@ SEARCH: Keys = {
 }
 
 SECTIONS: Keys = {
-    "metric": Key(
-        Metric().name, values.RANKING_METRIC, "The metric on the validation part by which trials are judged."
-    ),
+    "metric": Key(Metric().name, values.RANKING_METRIC, "The metric on the validation part that judges trials."),
     "minimize": Key(None, values.LOSS, "Judges trials by the loss instead; stands in the place of `metric`."),
     "train": Key(None, section_of(object_of(TRAIN)), "How a network is trained; each setting may be a hyperparameter."),
     "search": Key(None, section_of(object_of(SEARCH)), "How hyperparameters are searched."),
@@ -202,9 +193,7 @@ POOLED_REGION: Keys = _again(SECTIONS)
 REGION: Keys = {
     "name": Key("", values.REGION_NAME, "Name of the region."),
     "data": Key(
-        "",
-        TEXT,
-        "Path of its data without the part's name: data/germany.nc stands for data/germany.train.nc and so on.",
+        "", TEXT, "Path of its data without the part: data/germany.nc stands for data/germany.train.nc and so on."
     ),
     **_again({**NETWORK, **START, **SECTIONS}),
 }
@@ -220,7 +209,7 @@ STUDY: Keys = {
     "regions": Key(
         (),
         Check(values.regions, "a list of {name, data}, or {from: data/*.nc}", REGIONS),
-        "The regions; each may override any key of the sections below.",
+        "The regions; each may override keys of the study.",
     ),
     **NETWORK,
     **SECTIONS,

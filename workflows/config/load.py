@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from regiondag.util.schema import Layer, Problems, Section
 from regiondag.util.yaml_file import Document, KeyPath, load_yaml
 
 T = TypeVar("T")
+Raw = Mapping[str, object]  # a region as it stands in the file
 
 FEW_SETS = 3
 LEGAL_DATA = "the region's data, such as data/germany.nc"
@@ -76,7 +77,7 @@ def _is_region(problems: Problems, entry: Any, place: KeyPath) -> bool:
     return False
 
 
-def _regions_from_files(problems: Problems, raw: dict[str, Any], folder: Path) -> list[tuple[dict[str, Any], KeyPath]]:
+def _regions_from_files(problems: Problems, raw: Raw, folder: Path) -> list[tuple[Raw, KeyPath]]:
     section = Section(problems, [Layer(raw, ("regions",))])
     pattern = section.value("from", FILES)
     section.finish()
@@ -130,7 +131,7 @@ class _RegionReader:
         self.shared: dict[tuple[Any, ...], Any] = {}
         self.starts = StartReader(study)
 
-    def read(self, raw: dict[str, Any], path: KeyPath) -> Region:
+    def read(self, raw: Raw, path: KeyPath) -> Region:
         section = Section(self.problems, [Layer(raw, path), *self.study.layers])
         own = Section(self.problems, [Layer(raw, path)])
         name = own.value("name", REGION)
@@ -162,7 +163,7 @@ class _RegionReader:
         self._check_network(section, pooled)
         return [*regions, (replace(pooled, merged=merged_parts(region for region, _ in regions)), (POOLED,))]
 
-    def _region(self, name: str, slug: str, data: dict[str, Path], raw: dict[str, Any], section: Section) -> Region:
+    def _region(self, name: str, slug: str, data: dict[str, Path], raw: Raw, section: Section) -> Region:
         region = Region(
             name=name,
             slug=slug,
@@ -189,7 +190,7 @@ class _RegionReader:
                 )
                 self.problems.add(below.where("prune"), text)
 
-    def _once(self, keys: tuple[str, ...], raw: dict[str, Any], section: Section, read: Callable[[Section], T]) -> T:
+    def _once(self, keys: tuple[str, ...], raw: Raw, section: Section, read: Callable[[Section], T]) -> T:
         """Read what the region overrides anew, and what it does not only for the first region."""
         if any(key in raw for key in keys):
             return read(section)

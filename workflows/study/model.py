@@ -65,28 +65,28 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What one training job asks of a worker. Sizes in bytes, times in seconds."""
+    """What one training job asks of a worker; `config.keys` says what each is. Sizes in bytes, times in seconds."""
 
     gpus: int = 1
     cpus: int = 2
     memory: int = 4 << 30
-    memory_max: int | None = None  # after running out of memory a job asks for more, up to this
+    memory_max: int | None = None
     disk: int = 4 << 30
     deadline: int = 2 * HOUR
-    checkpoint: int = HOUR // 2  # a training is saved so often; 0: only when it is evicted
-    hold_limit: int = HOUR  # a job held for longer is removed and counts as a failed trial
-    idle_limit: int = 7 * DAY  # a job that waits for a machine for longer is removed; its trial stays open
-    retries: int = 2  # after a fault of the machine
+    checkpoint: int = HOUR // 2
+    hold_limit: int = HOUR
+    idle_limit: int = 7 * DAY
+    retries: int = 2
     requirements: str = "TARGET.HAS_GPU =?= True"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of a whole study; 0: no limit."""
+    """Bounds of a whole study, as `config.keys` has them; 0: no limit."""
 
-    jobs: int = 0  # in the queue at a time, over all regions
-    jobs_per_region: int = 0  # the same, of one region
-    deadline: int = 0  # seconds from the first trial on, after which nothing more is tried
+    jobs: int = 0
+    jobs_per_region: int = 0
+    deadline: int = 0  # in seconds
 
 
 @dataclass(frozen=True, slots=True)
