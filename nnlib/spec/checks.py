@@ -7,6 +7,7 @@ Standard library only, because the manager reads with it too. Network files (`js
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -82,10 +83,26 @@ def real(low: float, high: float = math.inf, legal: str = "", closed: bool = Tru
     return Check(of, legal or f"a number from {low:g} to {high:g}", {"type": "number", "minimum": low, **limit})
 
 
-def _boolean(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError
-    return value
+def instance(kinds: type | tuple[type, ...], legal: str, schema: Schema) -> Check[Any]:
+    """Return the check of a value of one of some kinds, whatever it holds."""
+
+    def of(value: Any) -> Any:
+        if not isinstance(value, kinds):
+            raise ValueError
+        return value
+
+    return Check(of, legal, schema)
 
 
-BOOLEAN = Check(_boolean, "true or false", {"type": "boolean"})
+def matching(pattern: str, legal: str) -> Check[str]:
+    """Return the check of a text that is as a pattern says from its beginning to its end."""
+
+    def of(value: Any) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise ValueError
+        return value
+
+    return Check(of, legal, {"type": "string", "pattern": f"^({pattern})$"})
+
+
+BOOLEAN: Check[bool] = instance(bool, "true or false", {"type": "boolean"})

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
+
+from jsonschema import Draft202012Validator
 
 from docs._generate.study import render_study_reference
 from regiondag.config.keys import describe_study
+from regiondag.util.yaml_file import parse_yaml
 from tests.workflows.config.test_keys import leaves
 
 TEXT = render_study_reference(describe_study())
@@ -38,3 +42,10 @@ def test_a_row_says_what_is_legal_and_what_is_so_by_default():
     assert row_of("study-train")[1] == "[keys of its own](#train)" and "\n## `train`\n" in TEXT
     assert row_of("regions-train")[1] == "as `train` of [the study](#the-study)" and "\n## The study\n" in f"\n{TEXT}"
     assert all(len(row_of(anchor)) == 4 for anchor in re.findall(r'<a id="([a-z0-9_-]+)">', TEXT))
+
+
+def test_the_pages_example_is_legal():
+    page = (Path(__file__).parents[2] / "docs/reference/study.md").read_text()
+    example = page.partition("```yaml\n")[2].partition("```")[0]
+    Draft202012Validator(describe_study()).validate(parse_yaml(example, "study.md").value)
+    assert "\n<!-- generated: study -->\n" in page

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, Metric, TrainSettings
 from nnlib.contract import SCHEDULES as RATE_SCHEDULES
-from nnlib.spec.checks import BOOLEAN, Check, Schema, real, whole
+from nnlib.spec.checks import BOOLEAN, Check, Schema, instance, real, whole
 from regiondag.config import values
 from regiondag.study.model import GIVE_UP_AFTER, MAX_TRIALS, POOLED, JobRequest, Limits
 from regiondag.tuning.pruning import KINDS as PRUNING
@@ -208,7 +208,7 @@ STUDY: Keys = {
     "study": Key(None, values.STUDY_NAME, "Name of the study; by default that of its file."),
     "regions": Key(
         (),
-        Check(values.regions, "a list of {name, data}, or {from: data/*.nc}", REGIONS),
+        instance((dict, list), "a list of {name, data}, or {from: data/*.nc}", REGIONS),
         "The regions; each may override keys of the study.",
     ),
     **NETWORK,

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from nnlib.spec import metric_names
-from nnlib.spec.checks import Check, Schema, real, whole
+from nnlib.spec.checks import Check, Schema, matching, real, whole
 from regiondag.study.model import MAX_TRIALS
 from regiondag.study.space import Value
 from regiondag.util.schema import TEXT
@@ -32,13 +32,6 @@ def _region_name(value: Any) -> str:
     return name
 
 
-def regions(value: Any) -> Any:
-    """Return a list of regions, or a mapping that says where they are found."""
-    if not isinstance(value, dict | list):
-        raise ValueError
-    return value
-
-
 def _ranking_metric(value: Any) -> str:
     """Return the metric as results spell it: `P@10` and `precision@10` are `p@10`."""
     try:
@@ -48,12 +41,6 @@ def _ranking_metric(value: Any) -> str:
     if name == "loss":
         raise ValueError
     return name
-
-
-def _loss(value: Any) -> str:
-    if value != "loss":
-        raise ValueError
-    return "loss"
 
 
 def _requirements(value: Any) -> str:
@@ -101,11 +88,7 @@ RANKING_METRIC = Check(
     "p@K, recall@K, ndcg@K, map@K or mrr@K; the loss is better when small: minimize: loss",
     {"type": "string", "pattern": f"^({_METRICS})@[1-9][0-9]{{0,5}}$"},
 )
-LOSS = Check(
-    _loss,
-    "loss; p@K, recall@K, ndcg@K, map@K and mrr@K are better when large: metric: ndcg@20",
-    {"const": "loss"},
-)
+LOSS = matching("loss", "loss; p@K, recall@K, ndcg@K, map@K and mrr@K are better when large: metric: ndcg@20")
 REQUIREMENTS = Check(
     _requirements,
     "a ClassAd expression on one line, such as TARGET.HAS_GPU =?= True",

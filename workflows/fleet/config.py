@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnlib.spec.checks import Check, real, whole
+from nnlib.spec.checks import Check, matching, real, whole
 from regiondag.errors import ConfigError
 from regiondag.util.resources import resource_dir
 from regiondag.util.schema import Layer, Problems, Section, choice, size
@@ -105,9 +105,9 @@ def _read(section: Section, path: Path, lines: Mapping[str, int]) -> Fleet:
         lines=lines,
         name=_needed(section, "fleet", NAME, "1 to 60 lower-case letters, digits and '-' between them"),
         region=_needed(section, "region", REGION, "an AWS region such as eu-central-1"),
-        image=section.read("image", LATEST, _matching(re.compile(f"{LATEST}|{IMAGE.pattern}"), "latest, or ami-...")),
+        image=section.read("image", LATEST, matching(f"{LATEST}|{IMAGE.pattern}", "latest, or ami-...")),
         manager=_manager(section),
-        domain=section.read("domain", "", _matching(DOMAIN, "a domain such as pool.example")),
+        domain=section.read("domain", "", matching(DOMAIN.pattern, "a domain such as pool.example")),
         token=_token(section),
         instances=instances,
         purchase=section.read("purchase", SPOT, choice(PURCHASES)),
@@ -126,19 +126,10 @@ def _read(section: Section, path: Path, lines: Mapping[str, int]) -> Fleet:
     )
 
 
-def _matching(pattern: re.Pattern[str], legal: str) -> Check[str]:
-    def of(value: Any) -> str:
-        if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise ValueError
-        return value
-
-    return Check(of, legal)
-
-
 def _needed(section: Section, key: str, pattern: re.Pattern[str], legal: str) -> str:
     if key not in section:
         section.problems.add((key,), f"missing: {legal}")
-    return section.read(key, "", _matching(pattern, legal))
+    return section.read(key, "", matching(pattern.pattern, legal))
 
 
 def _manager(section: Section) -> str:

@@ -226,7 +226,7 @@ def size(low: int = 1) -> Check[int]:
 
 def section_of(schema: Schema) -> Check[Mapping[str, object]]:
     """Return the check of a mapping that is read key by key; `schema` says what it holds."""
-    return Check(_mapping, MAPPING, schema)
+    return checks.instance(Mapping, MAPPING, schema)
 
 
 def object_of(keys: Keys, required: Iterable[str] = ()) -> Schema:
@@ -243,9 +243,3 @@ def _described(key: Key[Any]) -> Schema:
     except (TypeError, ValueError):
         default = {}
     return {"title": key.check.legal, "description": key.about, **default, **key.check.schema}
-
-
-def _mapping(value: Any) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
-        raise ValueError
-    return value
