@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nnlib.compiled import select
-from nnlib.cpu.compute import Cpu
-from nnlib.engines import Backend
+from nnlib.cpu.backend import Cpu
+from nnlib.cpu.probe import CpuProbe
+from nnlib.engines import Backend, Probe
 from nnlib.errors import NnlibError
+from nnlib.model.examples import Examples
+from nnlib.model.network import Network
 from nnlib.util.threads import Each, workers
 
 VARIABLE = "NNLIB_DEVICE"
@@ -47,7 +50,12 @@ def open_device(device: str, threads: int) -> Iterator[tuple[Backend, Each]]:
         if choose_device(device) == CPU:
             yield Cpu(each), each
             return
-        from nnlib.gpu.compute import Gpu
+        from nnlib.gpu.backend import Gpu
 
-        with Gpu.opened(threads) as compute:
-            yield compute, each
+        with Gpu.opened(threads) as backend:
+            yield backend, each
+
+
+def make_probe(network: Network, examples: Examples, seed: int = 1) -> Probe:
+    """Return what checks gradients, which only the processors compute in double precision."""
+    return CpuProbe(network, examples, seed)

@@ -13,9 +13,7 @@ from nnlib.contract import TrainSettings
 from nnlib.data.rows import Csr
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
-
-Floats = NDArray[Any]  # float32, in tests float64
-Longs = NDArray[np.int64]
+from nnlib.util.arrays import Floats, Longs
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +101,13 @@ class Backend(Protocol):
 
     def evaluator(self, network: Network, split: bool = False) -> Evaluator:
         """Return what asks a network; `split`: one thread asks at a time, and what it asks may be split."""
+
+
+class Probe(Protocol):
+    """A network on one batch, with everything random held fixed."""
+
+    def loss(self) -> float:
+        """Return the mean loss with all penalties."""
+
+    def gradients(self) -> Mapping[str, Floats]:
+        """Return its gradient by the names of `Network.arrays`."""

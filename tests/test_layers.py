@@ -156,6 +156,13 @@ def test_packages_import_downwards(module):
         assert rank_of(other) < rank_of(module), f"{module} imports {other}, which is not below it"
 
 
+@pytest.mark.parametrize("device", ["nnlib.cpu", "nnlib.gpu"])
+def test_only_devices_knows_a_device(device):
+    """So that nothing below it defaults to one, and what stands above it runs on both."""
+    users = [name for name, path in MODULES.items() if any(is_in(one, (device,)) for one in imports(path))]
+    assert {name for name in users if not is_in(name, (device,))} == {"nnlib.devices"}
+
+
 @pytest.mark.parametrize("package", FOLDERS)
 def test_a_folder_is_seen_at_a_glance(package):
     for folder in {path.parent for path in sources(package)}:

@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nnlib.data.sources import collect_sources
 from nnlib.errors import NnlibError
 from nnlib.spec.types import NetworkSpec
 from nnlib.training.validation import DataPart
-
-Floats = NDArray[Any]  # float32
 
 AUTO, INPUTS = "auto", "inputs"
 

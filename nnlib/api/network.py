@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nnlib.api.arguments import Floats, _as_json, _path, _plain
+from nnlib.api.arguments import _as_json, _path, _plain
 from nnlib.contract import COMPAT
 from nnlib.errors import NnlibError
 from nnlib.model.file import Model, read_model, write_model
@@ -17,6 +17,7 @@ from nnlib.spec.json_section import SpecError, show
 from nnlib.spec.network import Value, network_of, read_json
 from nnlib.spec.types import NetworkSpec
 from nnlib.training import fit
+from nnlib.util.arrays import Floats
 
 
 class Network:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.api.arguments import AUTO, INPUTS, Floats, _threads
+from nnlib.api.arguments import AUTO, INPUTS, _threads
 from nnlib.api.network import Network
 from nnlib.api.trainer import _check_network
 from nnlib.data.blockwise import Lookup
@@ -20,6 +20,7 @@ from nnlib.prediction.exclusion import Numbered, exclude_inputs, same_rows
 from nnlib.prediction.predictor import Prepared, layer_number, outputs, prepare, rank
 from nnlib.spec.json_section import show
 from nnlib.spec.types import LayerKind
+from nnlib.util.arrays import Floats
 
 
 class Predictor:
@@ -48,10 +49,10 @@ class Predictor:
             raise NnlibError(f"k: {k!r} is not legal, legal: a whole number from 1")
         ready, output = self._prepared(inputs), layer_number(self.network.spec, layer, LayerKind.OUTPUT)
         excluded = self._excluded(exclude, ready, output)
-        with open_device(self._device, self._threads) as (compute, each):
+        with open_device(self._device, self._threads) as (backend, each):
             some = ready.rankable(output)
-            limits = (each, excluded, None, some)
-            blocks = list(rank(ready.network, ready.examples, output, int(k), *limits, compute))
+            limits = (backend, each, excluded, None, some)
+            blocks = list(rank(ready.network, ready.examples, output, int(k), *limits))
         width = min(int(k), ready.network.spec.layers[output].units or 0)
         items = [np.empty((0, width), np.int64), *(block.items for block in blocks)]
         return np.concatenate(items), np.concatenate([np.empty((0, width), np.float32), *(b.scores for b in blocks)])
@@ -69,8 +70,8 @@ class Predictor:
 
     def _values(self, inputs: Any, layer: int) -> Floats:
         ready = self._prepared(inputs)
-        with open_device(self._device, self._threads) as (compute, each):
-            blocks = list(outputs(ready.network, ready.examples, layer, each, compute))
+        with open_device(self._device, self._threads) as (backend, each):
+            blocks = list(outputs(ready.network, ready.examples, layer, backend, each))
         return np.concatenate([np.empty((0, ready.network.spec.layers[layer].units or 0), np.float32), *blocks])
 
     def _prepared(self, inputs: Any) -> Prepared:

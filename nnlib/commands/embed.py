@@ -49,9 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
     hidden = spec.layers[layer].kind is LayerKind.HIDDEN
     features = Numbered(spec.layers[layer].units or 0) if hidden else used.features(layer)
     with (
-        open_device(arguments.device or AUTO, threads) as (compute, each),
+        open_device(arguments.device or AUTO, threads) as (backend, each),
         counter(used.samples.count, "examples") as watch,
     ):
-        rows = outputs(used.ready.network, used.ready.examples, layer, each, compute)
+        rows = outputs(used.ready.network, used.ready.examples, layer, backend, each)
         results.write_values(arguments.out, rows, used.samples, features, watch)
     return 0

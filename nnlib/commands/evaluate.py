@@ -75,11 +75,11 @@ def run(arguments: argparse.Namespace) -> int:
     plan = EvaluationOptions(arguments.at, arguments.bootstrap, arguments.seed, loss=not unknown)
     excluded = used.excluded(arguments.exclude, layer) if examples.sets[layer].sparse else None
     with (
-        open_device(arguments.device or AUTO, threads) as (compute, each),
+        open_device(arguments.device or AUTO, threads) as (backend, each),
         counter(examples.count, "examples") as watch,
     ):
         some = ready.rankable(layer)
-        found = evaluate(ready.network, examples, layer, plan, excluded, popular, each, some, watch, compute)
+        found = evaluate(ready.network, examples, layer, plan, backend, excluded, popular, each, some, watch)
     rows = [[name, *_cells(one), *_cells(found.baseline.get(name))] for name, one in found.metrics.items()]
     columns = ["metric", "model", "low", "high", "popularity", "low", "high"][: 7 if found.baseline else 4]
     print(f"{found.with_targets} examples with targets, {found.without_targets} without")

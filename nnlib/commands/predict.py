@@ -73,13 +73,13 @@ def run(arguments: argparse.Namespace) -> int:
     excluded = None if values else used.excluded(arguments.exclude, layer)
     alone = arguments.out is None and sys.stdout.isatty()  # a bar among the lines would be in the way
     counting = nullcontext(lambda _: None) if alone else counter(samples.count, "examples")
-    with open_device(arguments.device or AUTO, threads) as (compute, each), counting as watch:
+    with open_device(arguments.device or AUTO, threads) as (backend, each), counting as watch:
         if values:
-            rows = outputs(ready.network, ready.examples, layer, each, compute)
+            rows = outputs(ready.network, ready.examples, layer, backend, each)
             results.write_values(arguments.out, rows, samples, features, watch, form)
         else:
             some = ready.rankable(layer)
-            limits = (each, excluded, factors, some)
-            best = rank(ready.network, ready.examples, layer, arguments.k, *limits, compute)
+            limits = (backend, each, excluded, factors, some)
+            best = rank(ready.network, ready.examples, layer, arguments.k, *limits)
             results.write_ranked(arguments.out, best, arguments.k, samples, features, watch, form)
     return 0

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from nnlib.compiled.compiler import compile_loop, compile_sums, overload_both
 from nnlib.compiled.sparse import to_columns
+from nnlib.util.arrays import Floats
 
-Floats = NDArray[Any]  # float32 or float64
 Ints = NDArray[np.integer]
 Margin = tuple[float, float, float, float]
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from nnlib.compiled.compiler import compile_loop
 from nnlib.compiled.rules import adadelta, adagrad, adam_step, momentum, nesterov, rmsprop, sgd
+from nnlib.util.arrays import Floats
 
-Floats = NDArray[Any]  # float32 or float64
 Ints = NDArray[np.integer]
 
 PATIENCE = 8  # steps between two looks whether a replay still changes anything

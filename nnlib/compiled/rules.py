@@ -9,11 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from numpy.typing import NDArray
-
 from nnlib.compiled.compiler import compile_loop
-
-Floats = NDArray[Any]  # float32 or float64
+from nnlib.util.arrays import Floats
 
 FLOOR = 1e-9
 

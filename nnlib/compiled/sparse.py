@@ -6,14 +6,12 @@ ones: row i has the entries starts[i] to starts[i + 1]. All dense matrices are r
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.compiled.compiler import compile_loop
+from nnlib.util.arrays import Floats
 
-Floats = NDArray[Any]  # float32 or float64
 Ints = NDArray[np.integer]
 Places = NDArray[np.int64]
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.compiled.compiler import compile_loop, compile_sums
+from nnlib.util.arrays import Floats
 
-Floats = NDArray[Any]  # float32 or float64
 Ints = NDArray[np.integer]
 
 CHUNK = 64  # items looked at together: mostly none of them is among the best so far

@@ -8,10 +8,8 @@ again after its gradient was given.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from nnlib.cpu import batch_norm
@@ -23,9 +21,8 @@ from nnlib.ops import losses
 from nnlib.ops.activations import activation_gradient, derivative, dropout_derivative
 from nnlib.ops.targets import Targets
 from nnlib.spec.types import Activation, Edge, LayerKind
+from nnlib.util.arrays import Floats
 from nnlib.util.threads import consume
-
-Floats = NDArray[Any]  # float32, in tests float64
 
 MEAN_FLOOR = 1e-6  # of the mean activation in the sparseness penalty, as in DSSTNE
 

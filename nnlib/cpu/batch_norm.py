@@ -7,14 +7,11 @@ batch with weight 0.1, are kept for prediction.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nnlib.model.network import BatchNorm
-
-Floats = NDArray[Any]  # float32, in tests float64
+from nnlib.util.arrays import Floats
 
 EPSILON = 1e-5
 NEWEST = 0.1  # weight of the newest batch in the running averages

@@ -1,4 +1,4 @@
-"""Training and asking on the processors of this machine; see `compute`."""
+"""Training and asking on the processors of this machine; see `engines.Engine`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from nnlib.contract import TrainSettings
 from nnlib.cpu.evaluator import CpuEvaluator
 from nnlib.cpu.optimizer import Optimizer
 from nnlib.cpu.step import Step
-from nnlib.engines import Evaluator, Floats, Longs, StepFailure
+from nnlib.engines import Evaluator, StepFailure
 from nnlib.model.batches import Batch, batch_of
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network, broken_layer
 from nnlib.optim.hyper import hyper_of, rates_of
+from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each
 
 

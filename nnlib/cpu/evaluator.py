@@ -9,13 +9,13 @@ from nnlib.cpu import backward
 from nnlib.cpu.forward import Forward
 from nnlib.data.blockwise import BATCH
 from nnlib.data.rows import Csr
-from nnlib.engines import Floats
 from nnlib.errors import DivergedError
 from nnlib.model.batches import batch_of, inputs_of
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
 from nnlib.ops.finite import require_finite
 from nnlib.ops.ranking import top
+from nnlib.util.arrays import Floats
 from nnlib.util.threads import Each, one_by_one
 
 

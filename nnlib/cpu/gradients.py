@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.cpu.sink import Sink
 from nnlib.model.network import Network, is_lazy, owners
-
-Floats = NDArray[Any]  # float32, in tests float64
+from nnlib.util.arrays import Floats
 
 
 class Gradients:

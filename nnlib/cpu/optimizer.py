@@ -1,6 +1,6 @@
 """Applies an update rule to the parameters of a network, each piece as soon as its gradient is known.
 
-Rows of a sparse input's weights that a batch does not touch have a gradient of zero, which still moves them (momentum,
+Longs of a sparse input's weights that a batch does not touch have a gradient of zero, which still moves them (momentum,
 l2). They cost nothing until they are read again: then the steps that they missed are replayed, with the same numbers
 in the same order, so that they end as if every step had been done at once.
 """
@@ -8,20 +8,17 @@ in the same order, so that they end as if every step had been done at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nnlib.compiled.select import LOOPS
-from nnlib.cpu.updates import CompiledUpdates, NumpyUpdates, Rows, Slot, Updates
+from nnlib.cpu.updates import CompiledUpdates, NumpyUpdates, Slot, Updates
 from nnlib.model.network import Layout, Network, is_lazy, layout_of, live_layers, owners, units
 from nnlib.optim.hyper import Hyper, Rate
 from nnlib.optim.rules import RULES
 from nnlib.spec.types import Edge, NetworkSpec
+from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each, consume, one_by_one
-
-Floats = NDArray[Any]  # float32, in tests float64
 
 SHARE = 1024  # rows that one thread brings up to date
 
@@ -82,7 +79,7 @@ class Optimizer:
         """Start the next step."""
         self.step += 1
 
-    def settle(self, owner: int, rows: Rows) -> None:
+    def settle(self, owner: int, rows: Longs) -> None:
         """Bring rows of a store, as far as their weights are concerned, to the step before this one."""
         slot = self._weights[owner]
         if slot.last is not None and not slot.locked and (self._rule.moves or slot.l2 or slot.l1):
@@ -107,7 +104,7 @@ class Optimizer:
         for slot, gradient in zip(self._norms[layer], (scale, bias), strict=True):
             self._update(slot, 0, gradient[:, None])
 
-    def touched(self, owner: int, low: int, rows: Rows, gradient: Floats) -> None:
+    def touched(self, owner: int, low: int, rows: Longs, gradient: Floats) -> None:
         """Update the rows that have a gradient; the others are left for `settle`.
 
         Only for weights that `network.is_lazy` names; those of other sparse inputs come whole, see `Gradients`.
@@ -129,7 +126,7 @@ class Optimizer:
         if not slot.locked:
             self._updates.update(slot, low, gradient, self.step)
 
-    def _replay(self, slot: Slot, rows: Rows, step: int) -> None:
+    def _replay(self, slot: Slot, rows: Longs, step: int) -> None:
         assert slot.last is not None
         late = rows[slot.last[rows] < step]
 

@@ -11,7 +11,6 @@ import threading
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nnlib.compiled.select import LOOPS
 from nnlib.cpu.forward import Forward, Values
@@ -21,8 +20,7 @@ from nnlib.model.network import Layout, block_starts, block_width
 from nnlib.ops import losses
 from nnlib.ops.targets import Targets
 from nnlib.spec.types import Activation, Boost, ErrorFunction, LayerKind
-
-Floats = NDArray[Any]  # float32, in tests float64
+from nnlib.util.arrays import Floats
 
 LANES = 8  # sequences of blocks whose sums are kept apart, so that any number of threads gives the same sum
 KEPT = 8192  # SoftMax needs all sums twice; up to this many units they are kept, beyond it computed again

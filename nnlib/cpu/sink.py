@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[Any]  # float32, in tests float64
+from nnlib.util.arrays import Floats
 
 
 class Sink(Protocol):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from nnlib.compiled.select import LOOPS
-
-Floats = NDArray[Any]  # float32, in tests float64
-Rows = NDArray[np.int64]
+from nnlib.util.arrays import Floats, Longs
 
 EXAMPLES = 64  # of a batch that one thread works on
 SHARE = 256  # touched rows that one thread works on
@@ -37,7 +33,7 @@ def product(x: sparse.csr_array, w: Floats, out: Floats | None = None, low: int 
 class Touched:
     """A batch of sparse inputs by the units that occur in it, ascending: the rows of the weights that it reads."""
 
-    rows: Rows
+    rows: Longs
     columns: sparse.csr_array  # (touched, b): row i has the values of unit rows[i]
     ones: bool  # all values are one
 
@@ -46,7 +42,7 @@ class Touched:
         """Where the shares of the rows start."""
         return range(0, len(self.rows), SHARE)
 
-    def gradient(self, delta: Floats, low: int) -> tuple[Rows, Floats]:
+    def gradient(self, delta: Floats, low: int) -> tuple[Longs, Floats]:
         """Return a share of the rows and the gradient of their weights, from dLoss/dz (b, k) of the next layer."""
         rows = self.rows[low : low + SHARE]
         if LOOPS is None:

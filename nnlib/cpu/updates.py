@@ -9,13 +9,10 @@ from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nnlib.optim.hyper import ADAMS, Hyper, Rate
 from nnlib.optim.rules import EPSILON, RULES, Pace
-
-Floats = NDArray[Any]  # float32, in tests float64
-Rows = NDArray[np.int64]
+from nnlib.util.arrays import Floats, Longs
 
 CHUNK = 1 << 15  # numbers updated at a time: the five arrays of Adam then stay in a core's cache
 PATIENCE = 8  # steps between two looks whether a replay still moves anything
@@ -30,7 +27,7 @@ class Slot:
     l2: float = 0.0
     l1: float = 0.0
     locked: bool = False
-    last: Rows | None = None  # step that each row is at, for rows that are updated when touched
+    last: Longs | None = None  # step that each row is at, for rows that are updated when touched
 
 
 class Updates(Protocol):
@@ -39,7 +36,7 @@ class Updates(Protocol):
     def update(self, slot: Slot, low: int, gradient: Floats, step: int) -> None:
         """Update the rows from `low` with their gradient (rows, columns); it may be overwritten."""
 
-    def replay(self, slot: Slot, rows: Rows, step: int, gradient: Floats | None = None) -> None:
+    def replay(self, slot: Slot, rows: Longs, step: int, gradient: Floats | None = None) -> None:
         """Bring some rows to `step`; the last step has `gradient` (len(rows), columns), the others zero."""
 
 
@@ -58,7 +55,7 @@ class NumpyUpdates:
             place = slice(low + start, low + start + len(g))
             self._apply(slot, slot.values[place], g, [state[place] for state in slot.states], pace)
 
-    def replay(self, slot: Slot, rows: Rows, step: int, gradient: Floats | None = None) -> None:
+    def replay(self, slot: Slot, rows: Longs, step: int, gradient: Floats | None = None) -> None:
         """See `Updates`."""
         assert slot.last is not None
         size, upto = max(1, CHUNK // slot.values.shape[1]), step if gradient is None else step - 1
@@ -96,10 +93,10 @@ class NumpyUpdates:
             g += tmp
         self._rule.update(w, g, states, pace, tmp)
 
-    def _catch_up(self, slot: Slot, arrays: Sequence[Floats], last: Rows, upto: int) -> None:
+    def _catch_up(self, slot: Slot, arrays: Sequence[Floats], last: Longs, upto: int) -> None:
         """Replay rows in ascending order of `last`: at each step only the first ones have something to catch up with.
 
-        Rows whose weights have come to rest need no more than their states shrunk.
+        Longs whose weights have come to rest need no more than their states shrunk.
         """
         forced, resting = bool(slot.l2 or slot.l1), 0
         for step in range(int(last[0]) + 1, upto + 1):
@@ -152,7 +149,7 @@ class CompiledUpdates:
         flat = np.ascontiguousarray(gradient).reshape(-1)
         self._update(slot.values[place].reshape(-1), flat, *arrays, *numbers, slot.l2, slot.l1)
 
-    def replay(self, slot: Slot, rows: Rows, step: int, gradient: Floats | None = None) -> None:
+    def replay(self, slot: Slot, rows: Longs, step: int, gradient: Floats | None = None) -> None:
         """See `Updates`."""
         numbers = self._numbers(self._rates_up_to(step))
         given = slot.values[:0] if gradient is None else gradient

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.data.rows import Csr
+from nnlib.util.arrays import Longs
 from nnlib.util.threads import Each, one_by_one
 
-Longs = NDArray[np.int64]
 Lookup = Callable[[Longs], Csr]  # numbers of examples -> a row for each: items to leave out, or values to multiply by
 Watch = Callable[[int], None]  # takes how many more examples are done
 T = TypeVar("T")

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.data.file_header import INDEXED, WEIGHTED, Header
-from nnlib.data.rows import Csr, Dense, Floats, Ints, Longs, first_not_finite, offsets, one_hot
+from nnlib.data.rows import Csr, Dense, Floats, Ints, first_not_finite, offsets, one_hot
 from nnlib.errors import DataError
+from nnlib.util.arrays import Longs
 from nnlib.util.memory import available_bytes, show_bytes
 from nnlib.util.netcdf import File
 

@@ -17,11 +17,12 @@ import numpy as np
 from nnlib.data.file import BLOCK, blocks_of, check_data_file, names_owners, region_of, set_attributes
 from nnlib.data.file_header import IGNORE_ZERO, INDEXED, WEIGHTED, Header, read_headers
 from nnlib.data.file_rows import read_index, read_rows, read_weights
-from nnlib.data.rows import Csr, Dense, Longs
+from nnlib.data.rows import Csr, Dense
 from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError
 from nnlib.spec.json_section import show
 from nnlib.util import netcdf
+from nnlib.util.arrays import Longs
 
 Names = tuple[str, ...]
 

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from nnlib.util.arrays import Longs
+
 Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
 Offsets = NDArray[np.int64]
 Floats = NDArray[np.float32]
 

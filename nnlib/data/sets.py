@@ -15,35 +15,13 @@ from nnlib.data.rows import (
     Floats,
     Ints,
     Joined,
-    Longs,
-    Offsets,
     Rows,
     first_not_finite,
-    from_rows,
     offsets,
-    one_hot,
     stack,
 )
 from nnlib.errors import DataError
-
-__all__ = [
-    "Csr",
-    "Data",
-    "DataSet",
-    "Dense",
-    "Floats",
-    "Ints",
-    "Longs",
-    "Offsets",
-    "Rows",
-    "as_data_set",
-    "from_rows",
-    "from_scipy",
-    "join",
-    "kind_of",
-    "offsets",
-    "one_hot",
-]
+from nnlib.util.arrays import Longs
 
 MOST_UNITS = 2**31 - 1  # what an int32 unit number can count
 STORED_TYPES = ("uint8", "int8", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")

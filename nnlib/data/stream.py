@@ -19,8 +19,9 @@ import numpy as np
 from nnlib.data.file import BLOCK, data_sets, estimated_bytes, read_all, region_of
 from nnlib.data.file_header import Header, read_headers, shape_of_names
 from nnlib.data.file_rows import read_rows
-from nnlib.data.rows import Csr, Dense, Longs, stack
+from nnlib.data.rows import Csr, Dense, stack
 from nnlib.data.sets import Data, join
+from nnlib.util.arrays import Longs
 from nnlib.util.memory import available_bytes
 from nnlib.util.netcdf import File
 

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.cpu.compute import Cpu
 from nnlib.data.blockwise import Lookup, Watch, run_in_order
-from nnlib.data.rows import Csr, Dense, Longs
+from nnlib.data.rows import Csr, Dense
 from nnlib.data.sets import DataSet
 from nnlib.data.sources import open_files
 from nnlib.engines import Backend
@@ -29,6 +28,7 @@ from nnlib.model.network import Network
 from nnlib.ops.activations import activate
 from nnlib.spec.json_section import show
 from nnlib.spec.types import Activation
+from nnlib.util.arrays import Longs
 from nnlib.util.threads import Each, one_by_one
 
 Floats = NDArray[np.float64]
@@ -76,20 +76,19 @@ def evaluate(
     examples: Examples,
     output: int,
     plan: EvaluationOptions,
+    backend: Backend,
     excluded: Lookup | None = None,
     popular: DataSet | None = None,
     each: Each = one_by_one,
     rankable: NDArray[np.bool_] | None = None,
     watch: Watch | None = None,
-    compute: Backend | None = None,
 ) -> Evaluation:
     """Measure one Output layer on the examples' targets; `popular` are targets whose frequencies are the baseline.
 
     `watch` is called with how many more examples are ranked, or classified.
-    Units in `excluded`, and those not `rankable`, have no rank. `compute`: the processors, by `each`. Raises DataError
-    when no example has a target.
+    Units in `excluded`, and those not `rankable`, have no rank. Raises DataError when no example has a target.
     """
-    evaluator, targets = (compute or Cpu(each)).evaluator(network), examples.sets[output]
+    evaluator, targets = backend.evaluator(network), examples.sets[output]
     found = {"loss": Measured(evaluator.mean_loss(examples))} if plan.loss else {}
 
     def score(some: Examples) -> NDArray[Any]:

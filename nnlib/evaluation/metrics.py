@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +21,9 @@ from nnlib.errors import DataError
 from nnlib.model.batches import unique_targets
 from nnlib.model.examples import Examples
 from nnlib.ops.ranking import top
+from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each, one_by_one
 
-Floats = NDArray[Any]
-Longs = NDArray[np.int64]
 Scorer = Callable[[Examples], Floats]  # examples in memory -> scores (b, items), memory that may be overwritten
 Ranker = Callable[[Examples, int, Csr | None], NDArray[np.int64]]  # also k and what is owned -> items as `ranking.top`
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from nnlib.contract import TrainSettings
 from nnlib.data.blockwise import BATCH
-from nnlib.engines import Evaluator, Floats, Longs, StepFailure
+from nnlib.engines import Evaluator, StepFailure
 from nnlib.gpu.backward import Backward
 from nnlib.gpu.evaluator import GpuEvaluator
 from nnlib.gpu.feed import Words, prepare_ahead
@@ -23,6 +23,7 @@ from nnlib.model.batches import batches_of
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network, broken_layer
 from nnlib.optim.hyper import hyper_of, rates_of
+from nnlib.util.arrays import Floats, Longs
 
 LOOKED = 16  # steps after which the errors are looked at
 

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from nnlib.data.blockwise import BATCH
 from nnlib.data.rows import Csr
-from nnlib.engines import Floats
 from nnlib.errors import DivergedError
 from nnlib.gpu.feed import prepare_ahead
 from nnlib.gpu.forward import Batch
@@ -25,6 +24,7 @@ from nnlib.ops import ranking
 from nnlib.ops.activations import activate
 from nnlib.ops.finite import require_finite
 from nnlib.spec.types import LayerKind
+from nnlib.util.arrays import Floats
 
 MOST_RANKED = 1024  # items that the kernel `top` ranks
 

@@ -16,10 +16,9 @@ from nnlib.model.examples import Examples
 from nnlib.model.network import units
 from nnlib.ops import losses
 from nnlib.spec.types import Layer, LayerKind, NetworkSpec
+from nnlib.util.arrays import Longs
 
 Words = NDArray[np.int32]
-Longs = NDArray[np.int64]
-
 ABSENT = -1
 ALIGNMENT = 32  # words: dense sections start at a multiple of 128 bytes, as products like it
 SPARSE = ("starts", "items", "values")

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nnlib.gpu.runtime import Array, Runtime
 from nnlib.model.network import Layout, Network, is_lazy, lay_out_weights, layout_of, live_layers, owners, units
 from nnlib.optim.rules import RULES
 from nnlib.spec.types import Edge, NetworkSpec
-
-Floats = NDArray[Any]  # float32
+from nnlib.util.arrays import Floats
 
 ALIGNMENT = 32  # floats: what lies in the flat array starts at a multiple of 128 bytes
 

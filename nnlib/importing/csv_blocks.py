@@ -20,8 +20,8 @@ from typing import BinaryIO, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.data.rows import Longs
 from nnlib.importing.string_ids import WORD, Words
+from nnlib.util.arrays import Longs
 
 Bytes = NDArray[np.uint8]
 T = TypeVar("T")

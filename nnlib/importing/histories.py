@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.contract import slug_of
-from nnlib.data.rows import Csr, Ints, Longs, offsets
+from nnlib.data.rows import Csr, Ints, offsets
 from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError
 from nnlib.importing.purchases import PurchaseRows, Purchases, Times
+from nnlib.util.arrays import Longs
 
 Keys = NDArray[np.uint64]
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from nnlib.data.rows import Ints, Longs
+from nnlib.data.rows import Ints
 from nnlib.data.sets import MOST_UNITS
 from nnlib.errors import DataError
 from nnlib.importing.string_ids import WORD, Texts, Words
+from nnlib.util.arrays import Longs
 from nnlib.util.files import write_atomically
 
 UNKNOWN = -1

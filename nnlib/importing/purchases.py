@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.data.rows import Ints, Longs
+from nnlib.data.rows import Ints
 from nnlib.errors import DataError
 from nnlib.importing.csv_blocks import NotPlainError, read_ahead, read_fields
 from nnlib.importing.string_ids import Texts
 from nnlib.importing.timestamps import DAY, SECOND, Moments, microseconds
 from nnlib.spec.json_section import nearest
+from nnlib.util.arrays import Longs
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 GZIPPED = b"\x1f\x8b"

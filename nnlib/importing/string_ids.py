@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.data.rows import Ints, Longs
+from nnlib.data.rows import Ints
+from nnlib.util.arrays import Longs
 
 Words = NDArray[np.uint64]
 

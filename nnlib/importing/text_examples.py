@@ -16,11 +16,12 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.data.rows import Csr, Floats, Ints, Longs, offsets
+from nnlib.data.rows import Csr, Floats, Ints, offsets
 from nnlib.errors import DataError
 from nnlib.importing.csv_blocks import BYTE_ORDER_MARK, ROOM, Bytes, read_ahead
 from nnlib.importing.index_files import UNKNOWN, Labels
 from nnlib.importing.string_ids import WORD
+from nnlib.util.arrays import Longs
 
 BLOCK = 1 << 20  # bytes
 LONGEST_NUMBER = 40  # bytes

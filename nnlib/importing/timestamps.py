@@ -8,9 +8,10 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.data.rows import Ints, Longs
+from nnlib.data.rows import Ints
 from nnlib.importing.csv_blocks import Fields, NotPlainError
 from nnlib.importing.string_ids import Texts, Words
+from nnlib.util.arrays import Longs
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECOND = datetime.timedelta(microseconds=1)

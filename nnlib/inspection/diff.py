@@ -12,16 +12,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nnlib.data.blockwise import run_in_order
-from nnlib.data.rows import Csr, Dense, Longs
+from nnlib.data.rows import Csr, Dense
 from nnlib.data.sets import Data, DataSet, kind_of
 from nnlib.data.stream import open_data
 from nnlib.errors import DataError
 from nnlib.model.file import Model, read_model
 from nnlib.model.network import Network
 from nnlib.spec.types import NetworkSpec
+from nnlib.util.arrays import Floats, Longs
 from nnlib.util.netcdf import File
-
-Floats = NDArray[Any]
 
 MODEL, DATA = "layers", "datasets"  # the attribute that tells
 

@@ -20,8 +20,7 @@ from nnlib.data.sets import DataSet
 from nnlib.model.examples import Examples
 from nnlib.ops.targets import Targets, targets_of
 from nnlib.spec.types import LayerKind, NetworkSpec
-
-Floats = NDArray[Any]  # float32, in tests float64
+from nnlib.util.arrays import Floats
 
 WEIGHTS, SHUFFLE, DENOISE, DROPOUT, INITIAL = range(5)  # what random numbers are for
 SHUFFLE_BLOCK = 4096  # consecutive examples that stay near each other, so that a file can be read in blocks

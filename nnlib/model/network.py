@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nnlib.model.initial_weights import initial_weights
 from nnlib.ops.losses import error_of
 from nnlib.spec.types import Edge, Layer, LayerKind, NetworkSpec
-
-Floats = NDArray[Any]  # float32, in tests float64
+from nnlib.util.arrays import Floats
 
 NORM_ARRAYS = ("scale", "bias", "mean", "variance")
 BLOCK = 512  # output units at a time: sums (256, 512) of float32 are half a megabyte, inside a core's cache

@@ -12,15 +12,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.data.rows import Csr, Longs, Rows
+from nnlib.data.rows import Csr, Rows
 from nnlib.data.sets import DataSet
 from nnlib.data.units import Units
 from nnlib.errors import DataError
 from nnlib.model.examples import resolve
 from nnlib.model.file import Model
-from nnlib.model.network import Floats, Network, assemble, owners
+from nnlib.model.network import Network, assemble, owners
 from nnlib.spec.json_section import show
 from nnlib.spec.types import Activation, ErrorFunction, Layer, LayerKind, NetworkSpec
+from nnlib.util.arrays import Floats, Longs
 
 NO_UNIT = -1
 LAST = -1e30  # the sum of an unknown output unit: below every other and yet finite

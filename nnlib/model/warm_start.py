@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from nnlib.data.rows import Longs
 from nnlib.errors import DataError
 from nnlib.model.file import Model, read_model
-from nnlib.model.network import BatchNorm, Floats, Network, assemble, owners
+from nnlib.model.network import BatchNorm, Network, assemble, owners
 from nnlib.spec.types import Edge, LayerKind
+from nnlib.util.arrays import Floats, Longs
 
 MOST_NAMED = 5  # connections that the summary names
 

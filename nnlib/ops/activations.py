@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.spec.types import Activation, Layer, LayerKind
-
-Floats = NDArray[Any]  # float32, in tests float64
+from nnlib.util.arrays import Floats
 
 ROWWISE = (Activation.SOFTMAX, Activation.RELU_MAX, Activation.LINEAR_MAX)  # a unit depends on its whole layer
 SMALLEST_SUM = 1e-30  # divisor of RELUMax and LinearMax when all of a layer is zero

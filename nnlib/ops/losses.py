@@ -24,8 +24,7 @@ from nnlib.ops.activations import (
     sigmoid,
 )
 from nnlib.spec.types import Activation, Boost, ErrorFunction, Layer, Marginal, NetworkSpec
-
-Floats = NDArray[Any]  # float32, in tests float64
+from nnlib.util.arrays import Floats
 
 OPEN = Marginal(one_target=1.0, zero_target=0.0, one_scale=1.0, zero_scale=1.0)
 MARGINS = (ErrorFunction.MARGINAL, ErrorFunction.DATA_MARGINAL)

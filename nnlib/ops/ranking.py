@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.compiled.select import LOOPS
 from nnlib.data.rows import Csr
-
-Floats = NDArray[Any]
+from nnlib.util.arrays import Floats
 
 NO_ITEM = -1
 NOBODY = np.empty(0, np.int32)

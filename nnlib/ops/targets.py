@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from nnlib.ops import losses
-
-Floats = NDArray[Any]  # float32, in tests float64
+from nnlib.util.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)

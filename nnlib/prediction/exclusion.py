@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from nnlib.data.blockwise import Lookup
-from nnlib.data.rows import Csr, Longs, offsets
+from nnlib.data.rows import Csr, offsets
 from nnlib.data.sets import DataSet
 from nnlib.data.sources import DataSource, open_files
 from nnlib.data.units import Units
@@ -22,6 +22,7 @@ from nnlib.evaluation.owned import are_targets, find_owned_input
 from nnlib.model.file import Model
 from nnlib.prediction.predictor import Prepared
 from nnlib.spec.json_section import show
+from nnlib.util.arrays import Longs
 
 NOT_THERE = -1
 NETCDF = (".nc", ".cdf", ".nc4")

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.cpu.compute import Cpu
 from nnlib.data.blockwise import Lookup, block_size, run_in_order
-from nnlib.data.rows import Csr, Longs
+from nnlib.data.rows import Csr
 from nnlib.data.sets import DataSet
 from nnlib.data.units import Units
 from nnlib.engines import Backend
@@ -28,9 +27,8 @@ from nnlib.ops.activations import ROWWISE, activate
 from nnlib.ops.ranking import NO_ITEM, top
 from nnlib.spec.json_section import nearest, show
 from nnlib.spec.types import Layer, LayerKind, NetworkSpec
+from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each, one_by_one
-
-Floats = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,20 +102,20 @@ def rank(
     examples: Examples,
     layer: int,
     k: int,
+    backend: Backend,
     each: Each = one_by_one,
     excluded: Lookup | None = None,
     factors: Lookup | None = None,
     rankable: NDArray[np.bool_] | None = None,
-    compute: Backend | None = None,
 ) -> Iterator[Ranked]:
     """Yield the k best units of an Output layer for each example, equal scores by number, a block after the other.
 
     The units in an example's row of `excluded` and those not `rankable` have no rank. The scores are what the layer
-    gives, those in an example's row of `factors` multiplied by its values. `compute`: the processors, by `each`.
+    gives, those in an example's row of `factors` multiplied by its values.
     """
     about, width = network.spec.layers[layer], units(network.spec, layer)
     alone = examples.count <= block_size(width)  # then threads share the block, else the blocks
-    evaluator = (compute or Cpu(each)).evaluator(network, split=alone)
+    evaluator = backend.evaluator(network, split=alone)
     unranked = None if rankable is None or rankable.all() else ~rankable
     by_sums = factors is None  # they rank as the outputs do, of which saturated ones would tie
     simple = by_sums and unranked is None and about.activation not in ROWWISE
@@ -147,10 +145,10 @@ def rank(
 
 
 def outputs(
-    network: Network, examples: Examples, layer: int, each: Each = one_by_one, compute: Backend | None = None
+    network: Network, examples: Examples, layer: int, backend: Backend, each: Each = one_by_one
 ) -> Iterator[Floats]:
     """Yield what a layer that is not an Input gives for each example, (b, units), a block after the other."""
-    evaluator, about = (compute or Cpu(each)).evaluator(network), network.spec.layers[layer]
+    evaluator, about = backend.evaluator(network), network.spec.layers[layer]
 
     def block(rows: Longs) -> Floats:
         with _numbered(rows, about):

@@ -15,7 +15,7 @@ import numpy as np
 
 from nnlib.contract import Metric, TrainSettings
 from nnlib.data.blockwise import run_in_order
-from nnlib.data.rows import Csr, Longs
+from nnlib.data.rows import Csr
 from nnlib.data.sets import DataSet
 from nnlib.devices import AUTO, backend_of, choose_device, open_device
 from nnlib.epoch_log import Epoch
@@ -34,6 +34,7 @@ from nnlib.training.checkpoint import Checkpoints, ForeignError, owner_of
 from nnlib.training.settings import check_settings
 from nnlib.training.stop import Stop
 from nnlib.training.validation import DataPart, Objective, Validator, check_fit, check_some, objective_of
+from nnlib.util.arrays import Longs
 from nnlib.util.process import catch_signals, write_at_once
 
 SAVE_EVERY = 300.0  # seconds
@@ -158,10 +159,10 @@ def run(
     Raises DivergedError, EvictedError after saving when a stop was requested, and NnlibError when the keeper's folder
     has the checkpoint of another training.
     """
-    with open_device(task.device, threads) as (compute, each):
+    with open_device(task.device, threads) as (backend, each):
         validate = Validator(task.goal, task.spec, task.held_out, each).value if task.held_out else None
         minimize, settings = task.goal.minimize, task.settings
-        return loop.fit(task.network, task.examples, settings, report, validate, minimize, compute, keeper, on_batch)
+        return loop.fit(task.network, task.examples, settings, backend, report, validate, minimize, keeper, on_batch)
 
 
 def keeper_of(task: Task, folder: Path | None, stop: Stop, every: float = SAVE_EVERY) -> Kept | None:

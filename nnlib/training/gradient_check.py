@@ -8,18 +8,17 @@ tried, as a unit may have a kink between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.cpu.backward import backward, loss, penalty
-from nnlib.cpu.forward import Forward
-from nnlib.cpu.gradients import Gradients
+from nnlib.devices import make_probe
+from nnlib.engines import Probe
 from nnlib.errors import NnlibError
-from nnlib.model.batches import DROPOUT, WEIGHTS, add_noise, batch_of, generator_for
+from nnlib.model.batches import WEIGHTS, generator_for
 from nnlib.model.examples import Examples
 from nnlib.model.network import Layout, Network, block_width, create, layout_of, units
 from nnlib.ops.losses import OPEN, error_of
@@ -59,7 +58,7 @@ def check_gradients(
     network = create(spec, generator_for(seed, WEIGHTS), np.float64)
     for bias in network.biases:
         bias += random.uniform(-SHIFT, SHIFT, bias.shape)
-    probe = Probe(network, examples, seed)
+    probe = make_probe(network, examples, seed)
     gradients = probe.gradients()
     floor = FLOOR * abs(probe.loss())
     checked = []
@@ -70,60 +69,35 @@ def check_gradients(
         worst: tuple[float, int, float] = (-1.0, 0, 0.0)
         places = _drawn(gradient, parameters, random)
         for place in places:
-            difference, numeric = probe.compared(array.reshape(-1), place, float(gradient[place]), floor, tolerance)
+            difference, numeric = _compare(probe, array.reshape(-1), place, float(gradient[place]), floor, tolerance)
             worst = max(worst, (difference, place, numeric))
         title, at = _title(network, name), _place(network, name, np.unravel_index(worst[1], array.shape))
         checked.append(Checked(title, len(places), worst[0], at, float(gradient[worst[1]]), worst[2]))
     return checked
 
 
-class Probe:
-    """A network on a batch, with everything random held fixed."""
+def _compare(
+    probe: Probe, flat: Floats, place: int, gradient: float, floor: float, tolerance: float
+) -> tuple[float, float]:
+    """Return how far the gradient of one parameter is from its difference, relatively, and that difference."""
+    best = (np.inf, 0.0)
+    for step in STEPS:
+        numeric = _difference(probe, flat, place, step)
+        size = max(floor, abs(numeric) + abs(gradient), np.finfo(float).tiny)
+        best = min(best, (abs(numeric - gradient) / size, numeric))
+        if best[0] <= tolerance:
+            break
+    return best
 
-    def __init__(self, network: Network, examples: Examples, seed: int = 1) -> None:
-        batch = batch_of(network.spec, examples, np.arange(examples.count), np.float64)
-        self.forward, self.batch = Forward(network), add_noise(network.spec, batch, seed, 1)
-        self._seed, self._masks = seed, dict[tuple[int, tuple[int, int]], NDArray[np.bool_]]()
 
-    def loss(self) -> float:
-        """Return the mean loss with all penalties."""
-        values = self.forward.run(self.batch.inputs, self._keep, training=True)
-        return loss(self.forward, values, self.batch.targets) / self.batch.examples + penalty(self.forward, values)
-
-    def gradients(self) -> Mapping[str, NDArray[Any]]:
-        """Return its gradient by the names of `Network.arrays`."""
-        gradients = Gradients(self.forward.network)
-        values = self.forward.run(self.batch.inputs, self._keep, training=True)
-        backward(self.forward, values, self.batch.targets, gradients)
-        return gradients.arrays()
-
-    def compared(
-        self, flat: Floats, place: int, gradient: float, floor: float, tolerance: float
-    ) -> tuple[float, float]:
-        """Return how far the gradient of one parameter is from its difference, relatively, and that difference."""
-        best = (np.inf, 0.0)
-        for step in STEPS:
-            numeric = self._difference(flat, place, step)
-            size = max(floor, abs(numeric) + abs(gradient), np.finfo(float).tiny)
-            best = min(best, (abs(numeric - gradient) / size, numeric))
-            if best[0] <= tolerance:
-                break
-        return best
-
-    def _difference(self, flat: Floats, place: int, step: float) -> float:
-        kept = flat[place]
-        flat[place] = kept + step
-        above = self.loss()
-        flat[place] = kept - step
-        below = self.loss()
-        flat[place] = kept
-        return (above - below) / (2 * step)
-
-    def _keep(self, layer: int, shape: tuple[int, int]) -> NDArray[np.bool_]:
-        if (layer, shape) not in self._masks:
-            dropout = self.forward.network.spec.layers[layer].dropout
-            self._masks[layer, shape] = generator_for(self._seed, DROPOUT, layer).random(shape) >= dropout
-        return self._masks[layer, shape]
+def _difference(probe: Probe, flat: Floats, place: int, step: float) -> float:
+    kept = flat[place]
+    flat[place] = kept + step
+    above = probe.loss()
+    flat[place] = kept - step
+    below = probe.loss()
+    flat[place] = kept
+    return (above - below) / (2 * step)
 
 
 def _refuse(spec: NetworkSpec, examples: Examples) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.contract import TrainSettings
-from nnlib.cpu.compute import Cpu
 from nnlib.engines import Backend, Evaluator
 from nnlib.epoch_log import Epoch
 from nnlib.errors import DataError, DivergedError
@@ -72,9 +71,9 @@ class Training:
         network: Network,
         examples: Examples,
         settings: TrainSettings,
+        backend: Backend,
         validate: Validate | None = None,
         minimize: bool = False,
-        compute: Backend | None = None,
         rungs: Rungs = (),
     ) -> None:
         """Prepare a training of `network` in place; without `validate` all epochs are run and the last one counts.
@@ -87,7 +86,7 @@ class Training:
         self._rungs = dict(rungs)
         self._examples, self._validate, self._minimize = examples, validate, minimize
         self._batches = batches_of(examples.count, settings.batch)
-        self._engine = (compute or Cpu()).engine(network, examples, settings)
+        self._engine = backend.engine(network, examples, settings)
         self._started = time.perf_counter()
 
     def run(
@@ -201,13 +200,13 @@ def fit(
     network: Network,
     examples: Examples,
     settings: TrainSettings,
+    backend: Backend,
     report: Callable[[Epoch], None],
     validate: Validate | None = None,
     minimize: bool = False,
-    compute: Backend | None = None,
     keeper: Keeper | None = None,
     on_batch: OnBatch | None = None,
     rungs: Rungs = (),
 ) -> Fit:
     """Train `network` in place and return its best parameters; see `Training`."""
-    return Training(network, examples, settings, validate, minimize, compute, rungs).run(report, keeper, on_batch)
+    return Training(network, examples, settings, backend, validate, minimize, rungs).run(report, keeper, on_batch)

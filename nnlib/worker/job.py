@@ -58,31 +58,31 @@ def run(
     spec = resolve(spec, learned.sets, trial.network)
     check_some(learned, spec)
     check_fit(spec, goal, learned, held_out)
-    with open_device(device, threads) as (compute, each):
+    with open_device(device, threads) as (backend, each):
         ruler = Validator(goal, spec, held_out, each)
         epochs = len(read_epochs(folder / LOG_FILE))
-        keeper = Checkpoints(folder, _identity(trial, spec, compute), stop, every, epochs)
+        keeper = Checkpoints(folder, _identity(trial, spec, backend), stop, every, epochs)
         start = _start(trial, folder, spec, learned)
-        fit = _fit(trial, folder, start.network, learned, ruler, keeper, compute)
+        fit = _fit(trial, folder, start.network, learned, ruler, keeper, backend)
         result = Result(
             node=trial.node,
             status=Status.PRUNED if fit.pruned else Status.OK,
             reason=f"ended after epoch {fit.epochs}: others were better by then" if fit.pruned else "",
-            metrics=ruler.everything(compute.evaluator(fit.network)),
+            metrics=ruler.everything(backend.evaluator(fit.network)),
             curve=tuple(epoch.value for epoch in read_epochs(folder / LOG_FILE) if epoch.value is not None),
             best_epoch=fit.best_epoch,
             epochs=fit.epochs,
             examples=learned.examples(spec).count,
             init=start.summary,
-            backend=compute.name,
-            versions={**LIBRARIES, **compute.versions},
-            gpu=compute.device,
+            backend=backend.name,
+            versions={**LIBRARIES, **backend.versions},
+            gpu=backend.device,
         )
         result = replace(result, value=result.metrics[goal.key])
         if trial.role is Role.FINAL:
             write_model(folder / MODEL_FILE, model_of(fit.network, learned.sets, learned.region))
             result = replace(result, baseline=ruler.popularity(learned), model=sha256_of(folder / MODEL_FILE))
-        champion, reason = _champion(trial, folder, ruler, compute)
+        champion, reason = _champion(trial, folder, ruler, backend)
         result = replace(result, champion=champion, reason="; ".join(filter(None, (result.reason, reason))))
     keeper.discard()
     return result
@@ -105,7 +105,7 @@ def _fit(
     learned: DataPart,
     ruler: Validator,
     keeper: Checkpoints,
-    compute: Backend,
+    backend: Backend,
 ) -> loop.Fit:
     with reporter(trial.train.epochs, trial.metric.name) as screen, epoch_log(folder / LOG_FILE) as add_to_log:
 
@@ -117,20 +117,20 @@ def _fit(
             network,
             learned.examples(network.spec),
             trial.train,
+            backend,
             report,
             ruler.value if trial.role is Role.TUNE else None,
             ruler.goal.minimize,
-            compute,
             keeper,
             screen.batch,
             trial.rungs,
         )
 
 
-def _identity(trial: Trial, spec: NetworkSpec, compute: Backend) -> str:
+def _identity(trial: Trial, spec: NetworkSpec, backend: Backend) -> str:
     """Return what distinguishes this training from every other one whose checkpoint could lie here."""
     trial = replace(trial, rungs=())  # made anew when the node is tried again
-    text = f"{trial_to_json(trial)}\n{spec!r}\n{compute.name}"
+    text = f"{trial_to_json(trial)}\n{spec!r}\n{backend.name}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -160,7 +160,7 @@ def _part(folder: Path, files: tuple[str, ...]) -> DataPart:
     return DataPart(", ".join(files), {data_set.name: data_set for data_set in data.sets}, data.region)
 
 
-def _champion(trial: Trial, folder: Path, ruler: Validator, compute: Backend) -> tuple[dict[str, float], str]:
+def _champion(trial: Trial, folder: Path, ruler: Validator, backend: Backend) -> tuple[dict[str, float], str]:
     """Return the standing champion's metrics, or none and why; a broken champion must not stop its successor."""
     if trial.champion is None:
         return {}, ""
@@ -174,7 +174,7 @@ def _champion(trial: Trial, folder: Path, ruler: Validator, compute: Backend) ->
             for n, layer in enumerate(model.network.spec.layers)
             if layer.kind is LayerKind.OUTPUT
         )
-        evaluator = compute.evaluator(model.network)
+        evaluator = backend.evaluator(model.network)
         if not unknown:
             return ruler.everything(evaluator), ""
         reason = f"champion not {_measured(trial)} for loss: {unknown} of the targets' units are unknown to it"

@@ -89,7 +89,7 @@ def epochs(shape: Shape, compute: Any, tf32: bool) -> Iterator[dict[str, Any]]:
         def report(epoch: Epoch, precision: str = precision) -> None:
             found.append({"precision": precision} | asdict(epoch))  # noqa: B023 -- called before the next round
 
-        loop.fit(network.copy(), examples, settings, report, compute=compute)
+        loop.fit(network.copy(), examples, settings, compute, report)
         yield from found
 
 
@@ -111,7 +111,7 @@ def rows_of(answers: Sequence[dict[str, Any]], published: bool = True) -> Iterat
 
 def main() -> None:
     """Print what comes as it comes."""
-    from nnlib.gpu.compute import Gpu
+    from nnlib.gpu.backend import Gpu
 
     shape, tf32, threads = json.loads(sys.argv[1])
     with Gpu.opened(threads) as gpu:

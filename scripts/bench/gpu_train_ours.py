@@ -42,7 +42,7 @@ def main() -> None:
     """Serve the work named on the command line."""
     import cupy
 
-    from nnlib.gpu.compute import Gpu
+    from nnlib.gpu.backend import Gpu
 
     with Gpu.opened(THREADS) as gpu:
         served(work_of(sys.argv[1]), gpu, cupy.get_default_memory_pool().total_bytes)

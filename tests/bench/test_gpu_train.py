@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnlib.cpu.compute import Cpu
-from nnlib.gpu.compute import Gpu
+from nnlib.cpu.backend import Cpu
+from nnlib.gpu.backend import Gpu
 from tests.bench.conftest import BENCH
 from tests.kernels.standin import Cupy
 

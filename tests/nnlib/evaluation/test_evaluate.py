@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 from nnlib.cpu import evaluator
+from nnlib.cpu.backend import Cpu
 from nnlib.data.rows import from_rows
 from nnlib.data.sets import DataSet, as_data_set
 from nnlib.errors import DataError
@@ -14,15 +15,16 @@ from nnlib.evaluation import metrics
 from nnlib.evaluation.evaluate import EvaluationOptions, evaluate, intervals
 from nnlib.prediction.exclusion import exclude_inputs
 from nnlib.prediction.predictor import outputs, prepare
-from nnlib.util.threads import workers
+from nnlib.util.threads import one_by_one, workers
 from tests.nnlib.prediction.test_predictor import made, raw_network, sets_of
 from tests.nnlib.samples import clustered, network_scorer
 
 
-def evaluated(model, sets, plan=None, popular=None, excluded=False, **keys):
+def evaluated(model, sets, plan=None, popular=None, excluded=False, each=one_by_one, **keys):
     ready = prepare(model, sets, "data", supervised=True)
     owned = exclude_inputs(model, ready, 2) if excluded else None
-    return evaluate(ready.network, ready.examples, 2, plan or EvaluationOptions((1, 5)), owned, popular, **keys)
+    plan = plan or EvaluationOptions((1, 5))
+    return evaluate(ready.network, ready.examples, 2, plan, Cpu(each), owned, popular, each, **keys)
 
 
 @pytest.mark.parametrize("excluded", [True, False])
@@ -99,7 +101,7 @@ def test_accuracy_of_classes(sparse_targets):
     for activation in ("SoftMax", "Sigmoid"):
         model = made(raw_network(activation), sets)
         ready = prepare(model, sets, "data")
-        best = np.concatenate(list(outputs(ready.network, ready.examples, 2))).argmax(axis=1)
+        best = np.concatenate(list(outputs(ready.network, ready.examples, 2, Cpu()))).argmax(axis=1)
         found = evaluated(model, sets).metrics
         if sparse_targets:
             assert found["p@1"].value == pytest.approx((best == classes).mean())
@@ -113,7 +115,7 @@ def test_error_of_a_regression():
     sets["output"] = as_data_set("output", np.random.default_rng(3).normal(size=(50, 4)))
     model = made(raw_network("Linear"), sets)
     ready = prepare(model, sets, "data")
-    values = np.concatenate(list(outputs(ready.network, ready.examples, 2)))
+    values = np.concatenate(list(outputs(ready.network, ready.examples, 2, Cpu())))
     found = evaluated(model, sets)
     rmse = np.sqrt(((values - sets["output"].rows.values) ** 2).mean())
     assert found.metrics["rmse"].value == pytest.approx(rmse, rel=1e-6)

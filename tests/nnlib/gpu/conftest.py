@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nnlib.gpu.compute import Gpu
+from nnlib.gpu.backend import Gpu
 from nnlib.gpu.runtime import Runtime
 from tests.kernels.standin import Cupy
 

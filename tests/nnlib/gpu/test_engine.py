@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from nnlib.contract import TrainSettings
-from nnlib.cpu.compute import Cpu
+from nnlib.cpu.backend import Cpu
 from nnlib.engines import Backend
 from nnlib.epoch_log import Epoch
 from nnlib.errors import DivergedError, NnlibError
 from nnlib.evaluation import metrics
-from nnlib.gpu.compute import Gpu
+from nnlib.gpu.backend import Gpu
 from nnlib.gpu.runtime import Runtime
 from nnlib.model.examples import Examples, examples_of
 from nnlib.training import loop
@@ -40,7 +40,7 @@ def fit(compute: Backend, validate: Any = None, keeper: Any = None, raw: Any = R
     def report(epoch: Epoch) -> None:
         epochs.append((epoch.epoch, epoch.loss, epoch.value))
 
-    found = loop.fit(network, examples, given, report, validate and validate(examples), True, compute, keeper)
+    found = loop.fit(network, examples, given, compute, report, validate and validate(examples), True, keeper)
     return found, epochs
 
 

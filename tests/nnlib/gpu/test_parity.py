@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from nnlib.contract import OPTIMIZERS, TrainSettings
-from nnlib.cpu.compute import Cpu
+from nnlib.cpu.backend import Cpu
 from nnlib.data.sets import DataSet, as_data_set
 from nnlib.engines import Backend
 from nnlib.model.examples import examples_of

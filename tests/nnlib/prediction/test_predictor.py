@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from nnlib.cpu.backend import Cpu
 from nnlib.cpu.forward import Forward
 from nnlib.data import blockwise
 from nnlib.data.blockwise import run_in_order
@@ -24,7 +25,7 @@ from nnlib.prediction.exclusion import Numbered, exclude_by_file, exclude_inputs
 from nnlib.prediction.predictor import layer_number, outputs, prepare, rank
 from nnlib.spec.network import parse_network
 from nnlib.spec.types import Activation
-from nnlib.util.threads import workers
+from nnlib.util.threads import one_by_one, workers
 from tests.nnlib.samples import ITEMS, clustered, random_rows
 
 
@@ -69,8 +70,8 @@ def sparse_of(rows: Csr) -> Any:
     return sparse.csr_array((values, rows.indices, rows.indptr), shape=(rows.examples, rows.width))
 
 
-def best(model: Model, ready: Any, k: int, **keys: Any) -> tuple[Any, Any]:
-    blocks = list(rank(ready.network, ready.examples, 2, k, **keys))
+def best(model: Model, ready: Any, k: int, each: Any = one_by_one, **keys: Any) -> tuple[Any, Any]:
+    blocks = list(rank(ready.network, ready.examples, 2, k, Cpu(each), each, **keys))
     return np.concatenate([b.items for b in blocks]), np.concatenate([b.scores for b in blocks])
 
 
@@ -109,7 +110,7 @@ def test_ranking_is_that_of_the_outputs(activation, blocked):
     np.testing.assert_allclose(found, np.take_along_axis(scores, items, axis=1), rtol=1e-5, atol=1e-7)
     assert np.all(np.diff(found, axis=1) <= 1e-6)
     np.testing.assert_array_equal(np.sort(items, axis=1), np.tile(np.arange(30), (50, 1)))
-    values = np.concatenate(list(outputs(ready.network, ready.examples, 2)))
+    values = np.concatenate(list(outputs(ready.network, ready.examples, 2, Cpu())))
     np.testing.assert_allclose(values, scores, rtol=1e-6, atol=1e-7)
 
 

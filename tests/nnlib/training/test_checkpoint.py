@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nnlib.contract import OPTIMIZERS, TrainSettings
-from nnlib.cpu.compute import Cpu
+from nnlib.cpu.backend import Cpu
 from nnlib.errors import CheckpointedError, DataError, EvictedError
 from nnlib.model.examples import examples_of
 from nnlib.training import checkpoint, loop
@@ -72,7 +72,7 @@ def fit(keeper=None, raw=NOISY, threads=1, validate=wavering, reported=None, **c
         reported.append((epoch.epoch, epoch.loss, epoch.value))
 
     with workers(threads) as each:
-        found = loop.fit(network, examples, given, report, validate, compute=Cpu(each), keeper=keeper)
+        found = loop.fit(network, examples, given, Cpu(each), report, validate, keeper=keeper)
     return bits(found.network), found.best_epoch, found.epochs, reported
 
 
@@ -310,7 +310,7 @@ def test_signals_wait_from_the_first_batch_to_the_end(tmp_path):
 
 def test_a_state_of_another_network_is_refused():
     training, other = (
-        loop.Training(network, examples_of(network.spec, SETS, "d"), TrainSettings())
+        loop.Training(network, examples_of(network.spec, SETS, "d"), TrainSettings(), Cpu())
         for network in (network_of(NOISY, SETS), network_of(PLAIN, SETS))
     )
     with pytest.raises(DataError, match="weights2 does not fit the network"):

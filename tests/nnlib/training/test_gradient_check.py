@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from nnlib.cpu import probe
 from nnlib.cpu.forward import Forward
 from nnlib.data.sets import as_data_set
 from nnlib.errors import DataError, NnlibError
@@ -18,7 +19,6 @@ from nnlib.model.examples import examples_of, resolve
 from nnlib.spec.json_section import SpecError
 from nnlib.spec.network import parse_network
 from nnlib.spec.types import Activation, ErrorFunction
-from nnlib.training import gradient_check
 from nnlib.training.gradient_check import TOLERANCE, check_gradients
 from tests.nnlib.cases import (
     EXAMPLES,
@@ -172,9 +172,9 @@ def test_sparse_inputs_are_as_dense_ones(activation, backend):
         made = net.assemble(spec, matrices, biases, {})
         examples = examples_of(spec, data, "data")
         batch, forward = batch_of(spec, examples, np.arange(EXAMPLES)), Forward(made)
-        probe = gradient_check.Probe(made, examples)
-        gradients = {name: net.Network(spec, *shaped(made, probe.gradients())).matrix(n) for n, name in names(spec)}
-        found.append((forward.activations(batch.inputs, 2), probe.loss(), gradients))
+        asked = probe.CpuProbe(made, examples)
+        gradients = {name: net.Network(spec, *shaped(made, asked.gradients())).matrix(n) for n, name in names(spec)}
+        found.append((forward.activations(batch.inputs, 2), asked.loss(), gradients))
     (one, one_loss, one_gradients), (other, other_loss, other_gradients) = found
     np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     assert one_loss == pytest.approx(other_loss, rel=1e-5)
@@ -197,7 +197,7 @@ def shaped(made, gradients):
 
 def test_a_wrong_gradient_is_found(monkeypatch):
     """The check itself is checked: a derivative that is off by a thousandth does not pass."""
-    right = gradient_check.backward
+    right = probe.backward
 
     def wrong(forward, values, targets, sink):
         for node in forward.nodes:
@@ -205,7 +205,7 @@ def test_a_wrong_gradient_is_found(monkeypatch):
                 values.out[node.number] *= 1.001
         return right(forward, values, targets, sink)
 
-    monkeypatch.setattr(gradient_check, "backward", wrong)
+    monkeypatch.setattr(probe, "backward", wrong)
     found = checked(network(), numbers("dense", INPUTS, 3), numbers("sparse boolean", TARGETS, 4))
     assert max(f.difference for f in found) > 10 * TOLERANCE
 

@@ -7,7 +7,7 @@ import pytest
 
 from nnlib.contract import OPTIMIZERS, TrainSettings
 from nnlib.cpu import backward, engine, forward, gradients, optimizer, sparse_products, step
-from nnlib.cpu.compute import Cpu
+from nnlib.cpu.backend import Cpu
 from nnlib.cpu.forward import Forward
 from nnlib.cpu.gradients import Gradients
 from nnlib.data.file import write_data
@@ -38,7 +38,7 @@ def fit(raw=PLAIN, sets=SETS, validate=None, minimize=False, each=one_by_one, ke
     network, epochs = network_of(raw, sets), []
     examples = examples_of(network.spec, sets, "d")
     given = TrainSettings(**{"epochs": 2, "batch": 16, "learning_rate": 0.01} | settings)
-    return loop.fit(network, examples, given, epochs.append, validate, minimize, Cpu(each), keeper), epochs, network
+    return loop.fit(network, examples, given, Cpu(each), epochs.append, validate, minimize, keeper), epochs, network
 
 
 @pytest.fixture
@@ -267,7 +267,7 @@ def test_validation_has_no_noise_and_the_running_statistics():
 def test_whole_numbers_are_as_good_as_others():
     network = network_of(PLAIN, SETS)
     settings = TrainSettings(momentum=0, beta2=0, l2=1, l1=0)
-    training = loop.Training(network, examples_of(network.spec, SETS, "d"), settings)
+    training = loop.Training(network, examples_of(network.spec, SETS, "d"), settings, Cpu())
     hyper = training._engine._optimizer.hyper
     assert {type(number) for number in (hyper.momentum, hyper.beta2, hyper.l2, hyper.l1)} == {float}
 
@@ -288,5 +288,5 @@ def test_a_training_that_misses_a_rung_ends(minimize, values):
         examples = examples_of(network.spec, SETS, "d")
         given = TrainSettings(epochs=4, batch=16, stop_after=0)
         keys = {"minimize": minimize, "rungs": [(2, sign * height)]}
-        found = loop.fit(network, examples, given, lambda _: None, lambda _, script=script: next(script), **keys)
+        found = loop.fit(network, examples, given, Cpu(), lambda _: None, lambda _, script=script: next(script), **keys)
         assert (found.epochs, found.pruned) == (epochs, epochs == 2)

@@ -1,4 +1,4 @@
-"""The processors as a backend. Twin: gpu/compute.py."""
+"""The processors as a backend. Twin: gpu/backend.py."""
 
 from __future__ import annotations
 
