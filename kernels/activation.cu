@@ -69,7 +69,7 @@ __device__ __forceinline__ void drop_run(float* x, unsigned int keep, const floa
 }
 
 // z = f(z + bias) in place, f being the identity for what rowwise.cu does. bias (n) or null. `sums` is null or gets
-// z + bias, `out` is null or gets z after dropout. Twins: activations.activate and dropped, step._keep.
+// z + bias, `out` is null or gets z after dropout. Twins: activations.activate and activations.apply_dropout.
 extern "C" __global__ void bias_activation_dropout(float* __restrict__ z, float* __restrict__ out,
                                                    const float* __restrict__ bias, float* __restrict__ sums,
                                                    long long count, int n, int kind, const float* __restrict__ unit,
@@ -91,7 +91,7 @@ extern "C" __global__ void bias_activation_dropout(float* __restrict__ z, float*
     }
 }
 
-// out = a after dropout, for layers that rowwise.cu activates and for dense inputs. Twin: activations.dropped, step._keep.
+// out = a after dropout, for layers that rowwise.cu activates and for dense inputs. Twin: activations.apply_dropout.
 extern "C" __global__ void dropout(const float* __restrict__ a, float* __restrict__ out, long long count,
                                    const float* __restrict__ unit, unsigned long long key,
                                    const long long* __restrict__ step, int layers, int layer)

@@ -1,4 +1,4 @@
-// Batch normalization of the sums of a layer (Ioffe and Szegedy 2015). Twin: nnlib/cpu/batch_norm.py.
+// Batch normalization of the sums of a layer (Ioffe and Szegedy 2015). Twin: nnlib/ops/batch_norm.py.
 #include "columns.cuh"
 
 constexpr float EPSILON = 1e-5f;

@@ -33,7 +33,7 @@ __device__ __forceinline__ void limit_row(float* row, int n, float times, float 
 }
 
 // delta (b, n), row i scaled by min(1, limit / (b |row i|)): the limit is that of each example's own delta, which is
-// b times its part in the mean. One block a row, grid b. Twin: DeltaNorm in backward._normalized.
+// b times its part in the mean. One block a row, grid b. Twin: limits.limit_norms.
 extern "C" __global__ void limit_delta(float* delta, int b, int n, int ld, float limit)
 {
     const int row = blockIdx.x;
@@ -42,7 +42,7 @@ extern "C" __global__ void limit_delta(float* delta, int b, int n, int ld, float
 }
 
 // Each row of w (rows, n) scaled by min(1, limit / |row|): WeightNorm of weights that stand by output unit. One block
-// a row, blockIdx.x, += gridDim.x: any grid. Twin: optimizer._limit.
+// a row, blockIdx.x, += gridDim.x: any grid. Twin: limits.limit_norms.
 extern "C" __global__ void limit_rows(float* w, long long rows, int n, float limit)
 {
     for (long long row = blockIdx.x; row < rows; row += gridDim.x) limit_row(w + row * n, n, 1, limit);
@@ -65,7 +65,7 @@ extern "C" __global__ void column_squares(const float* __restrict__ w, float* __
 }
 
 // Each column of w (rows, n) scaled by min(1, limit / |column|): WeightNorm of weights that stand by input unit. parts:
-// of column_squares, whose grid is this one's. Twin: optimizer._limit.
+// of column_squares, whose grid is this one's. Twin: limits.limit_norms.
 extern "C" __global__ void limit_columns(float* w, const float* __restrict__ parts, long long rows, int n, float limit)
 {
     const int column = blockIdx.x * 32 + threadIdx.x % 32, lane = threadIdx.x / 32;
@@ -85,7 +85,7 @@ extern "C" __global__ void limit_columns(float* w, const float* __restrict__ par
 
 // What the sparseness penalty adds to each example's delta: penalty[j] = (beta / b) ((1 - p) / (1 - m) - p / m) with
 // m the mean activation of unit j over the batch, kept off 0 and 1. a (b, n), penalty (n). Grid ceil(n / 32), blocks
-// as in columns.cuh. Twin: backward._through_layer; an empty batch changes nothing.
+// as in columns.cuh. Twin: limits.sparseness_gradient; an empty batch changes nothing.
 extern "C" __global__ void sparseness(const float* __restrict__ a, float* penalty, int b, int n, float p, float beta)
 {
     if (b <= 0) return;

@@ -94,7 +94,7 @@ extern "C" __global__ void rowwise_activation(float* __restrict__ z, float* __re
 
 // delta in: dLoss/da, out: dLoss/dz. With m = sum_k delta_k a_k, SOFTMAX: a (delta - m); RELU_MAX: (delta - m) / total where
 // a > 0; LINEAR_MAX: (delta - m sign(a)) / total; 0 in a layer of zeros. a like delta; `total` is not read for SOFTMAX.
-// Twin: activations.through.
+// Twin: activations.activation_gradient.
 extern "C" __global__ void rowwise_backward(float* __restrict__ delta, const float* __restrict__ a,
                                             const float* __restrict__ total, int b, int n, int ld, int kind)
 {

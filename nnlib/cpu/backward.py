@@ -12,19 +12,17 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import sparse
 
-from nnlib.cpu import batch_norm
 from nnlib.cpu.forward import PIECE, Forward, Values
 from nnlib.cpu.output import blocked_error
 from nnlib.cpu.sink import Sink
 from nnlib.model.graph import Node
-from nnlib.ops import losses
-from nnlib.ops.activations import activation_gradient, derivative, dropout_derivative
+from nnlib.ops import batch_norm, losses
+from nnlib.ops.activations import activation_gradient, dropout_derivative, unmasked_gradient
+from nnlib.ops.limits import limit_norms, sparseness_gradient, sparseness_penalty
 from nnlib.ops.targets import Targets
-from nnlib.spec.types import Activation, Edge, LayerKind
+from nnlib.spec.types import Edge, LayerKind
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import consume
-
-MEAN_FLOOR = 1e-6  # of the mean activation in the sparseness penalty, as in DSSTNE
 
 
 def loss(forward: Forward, values: Values, targets: Mapping[int, Targets]) -> float:
@@ -99,28 +97,16 @@ def _through_layer(forward: Forward, node: Node, values: Values, delta: Floats) 
     rule = forward.network.spec.sparseness_of(layer)
     if rule.beta:
         seen = values.out[node.number] if unmasked else a
-        mean = np.clip(seen.mean(axis=0), MEAN_FLOOR, 1 - MEAN_FLOOR)
-        delta += (rule.beta / len(a)) * ((1 - rule.p) / (1 - mean) - rule.p / mean)
+        delta += sparseness_gradient(rule, seen)
     if unmasked:
-        return _unmasked(node, delta, values.out[node.number])
+        return unmasked_gradient(layer, delta, values.out[node.number])
     return activation_gradient(layer, delta, a, values.totals.get(node.number))
-
-
-def _unmasked(node: Node, delta: Floats, out: Floats) -> Floats:
-    """DSSTNE's backward pass of dropout, which knows only what the units gave after it."""
-    if node.layer.activation is Activation.TANH:
-        scale = 1 / (1 - node.layer.dropout)
-        delta *= scale * (1 - (out / scale) ** 2)
-        return delta
-    factor = derivative(node.layer, out)
-    return delta if factor is None else delta * factor
 
 
 def _normalized(forward: Forward, node: Node, values: Values, delta: Floats, sink: Sink) -> Floats:
     """Apply the limit of delta's norm and go back through batch normalization."""
     if node.layer.delta_norm:  # of each example's own delta, which is b times its part in the mean
-        norms = np.linalg.norm(delta, axis=1, keepdims=True) * len(delta)
-        delta *= np.minimum(1, node.layer.delta_norm / np.maximum(norms, np.finfo(delta.dtype).tiny))
+        limit_norms(delta, node.layer.delta_norm, 1, len(delta))
     if node.layer.batch_norm:
         norm = forward.network.norms[node.number]
         delta, scale_gradient, bias_gradient = batch_norm.backward(norm, values.normed[node.number], delta)
@@ -161,17 +147,10 @@ def _edge_gradient(forward: Forward, edge: Edge, values: Values, delta: Floats, 
 
 
 def penalty(forward: Forward, values: Values) -> float:
-    """Return the sparseness penalty of a batch: beta times the Kullback-Leibler divergence of p from each unit's mean.
-
-    Not in the error that training reports, as in DSSTNE, but in its gradient.
-    """
+    """Return the sparseness penalty of a batch: in its gradient, not in the error that is reported, as in DSSTNE."""
     total = 0.0
     for node in forward.nodes:
         rule = forward.network.spec.sparseness_of(node.layer)
-        if not rule.beta:
-            continue
-        a = values.active(node.number)
-        mean, p = np.clip(a.mean(axis=0), MEAN_FLOOR, 1 - MEAN_FLOOR), rule.p
-        parts = (p * np.log(p / mean) if p else 0.0) + ((1 - p) * np.log((1 - p) / (1 - mean)) if p < 1 else 0.0)
-        total += rule.beta * float(np.sum(parts))
+        if rule.beta:
+            total += sparseness_penalty(rule, values.active(node.number))
     return total

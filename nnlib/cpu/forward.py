@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nnlib.cpu import batch_norm
 from nnlib.cpu.sparse_products import EXAMPLES, Touched, product, touched_by
 from nnlib.model.graph import Graph, Node
 from nnlib.model.network import Layout, Network, block_starts, block_width, is_sparse_input
+from nnlib.ops import batch_norm
 from nnlib.ops.activations import ROWWISE, activate, apply_dropout, rowwise_sum
 from nnlib.ops.finite import require_finite
 from nnlib.spec.types import Edge, LayerKind

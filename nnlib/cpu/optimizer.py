@@ -14,6 +14,7 @@ import numpy as np
 from nnlib.compiled.select import LOOPS
 from nnlib.cpu.updates import CompiledUpdates, NumpyUpdates, Slot, Updates
 from nnlib.model.network import Layout, Network, is_lazy, layout_of, live_layers, owners, units
+from nnlib.ops.limits import limit_norms
 from nnlib.optim.hyper import Hyper, Rate
 from nnlib.optim.rules import RULES
 from nnlib.spec.types import Edge, NetworkSpec
@@ -142,5 +143,4 @@ def _limit(spec: NetworkSpec, edge: Edge, store: Floats, limit: float) -> None:
     axis = 1 if layout is Layout.BY_OUTPUT else 0
     tables = np.split(store, len(store) // below) if layout is Layout.BLOCKED else [store]
     for table in tables:
-        norms = np.linalg.norm(table, axis=axis, keepdims=True)
-        table *= np.minimum(1, limit / np.maximum(norms, np.finfo(table.dtype).tiny))
+        limit_norms(table, limit, axis)

@@ -1,4 +1,4 @@
-"""Training and asking on a GPU; see `nnlib.engines`."""
+"""A GPU as a backend. Twin: cpu/backend.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backward pass on a GPU: the launches that compute every gradient of a batch. Twin: `backward.backward`."""
+"""The backward pass on a GPU: the launches that compute every gradient of a batch. Twin: cpu/backward.py."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 
 from nnlib.gpu.buffers import ACTIVATIONS
 from nnlib.gpu.forward import Batch, Forward
-from nnlib.gpu.losses import Losses
+from nnlib.gpu.optimizer import Optimizer
+from nnlib.gpu.output import Losses
 from nnlib.gpu.runtime import Array, blocks
-from nnlib.gpu.updates import Updates
 from nnlib.model.graph import Node
 from nnlib.model.network import is_sparse_input
 from nnlib.ops.activations import ROWWISE
@@ -16,16 +16,16 @@ from nnlib.spec.types import Edge, LayerKind
 
 
 class Backward:
-    """Computes the error of a batch, and gives the gradient of its mean to `updates`."""
+    """Computes the error of a batch, and gives the gradient of its mean to `optimizer`."""
 
-    def __init__(self, forward: Forward, losses: Losses, updates: Updates) -> None:
-        self._forward, self._losses, self._updates = forward, losses, updates
+    def __init__(self, forward: Forward, losses: Losses, optimizer: Optimizer) -> None:
+        self._forward, self._losses, self._optimizer = forward, losses, optimizer
         self._parameters, self._runtime = forward.parameters, forward.runtime
         self._spec = forward.graph.network.spec
 
     def run(self, batch: Batch) -> None:
         """Go through the layers backwards, after `Forward.run`; the loss is added up in `Losses.status`."""
-        self._updates.begin()
+        self._optimizer.begin()
         written = set[int]()  # layers whose delta has something in it
         for node in reversed(self._forward.graph.nodes):
             if node.layer.kind is LayerKind.INPUT or node.number not in self._parameters.live:
@@ -115,10 +115,10 @@ class Backward:
         if not self._parameters.is_trained(edge):
             return
         if is_sparse_input(source):
-            self._updates.touched(edge, batch, delta)
+            self._optimizer.touched(edge, batch, delta)
             return
         x, gradient = self._forward.out(batch, edge.source), self._parameters.gradient_of(f"weights{edge.owner}")
-        add = self._updates.next_use(edge.owner)
+        add = self._optimizer.next_use(edge.owner)
         if flipped:
             self._forward.multiply(delta, x, gradient, (True, False), add=add)
         else:

@@ -1,4 +1,4 @@
-"""Trains a network on a GPU; see `engines.Engine`."""
+"""Trains a network on a GPU. Twin: cpu/engine.py."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from nnlib.gpu.backward import Backward
 from nnlib.gpu.evaluator import GpuEvaluator
 from nnlib.gpu.feed import Words, prepare_ahead
 from nnlib.gpu.forward import Batch
-from nnlib.gpu.losses import ADDED, FAILED, FAILURE, Losses
+from nnlib.gpu.optimizer import Optimizer
+from nnlib.gpu.output import ADDED, FAILED, FAILURE, Losses
 from nnlib.gpu.packing import Packing
 from nnlib.gpu.runtime import Runtime
 from nnlib.gpu.session import Session
-from nnlib.gpu.updates import Updates
 from nnlib.model.batches import batches_of
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network, broken_layer
@@ -46,8 +46,8 @@ class GpuEngine:
         steps, rates = settings.epochs * len(batches_of(examples.count, settings.batch)), rates_of
         forward = self._session.forward
         self._losses = Losses(forward, size)
-        self._updates = Updates(forward, hyper, rates(network, examples.count, settings), steps, settings.clip)
-        self._backward = Backward(forward, self._losses, self._updates)
+        self._optimizer = Optimizer(forward, hyper, rates(network, examples.count, settings), steps, settings.clip)
+        self._backward = Backward(forward, self._losses, self._optimizer)
         self._evaluator = GpuEvaluator(self._session, threads)
         self._status, self._looked = runtime.pinned(8), runtime.event()
         self._looking = False
@@ -79,10 +79,10 @@ class GpuEngine:
 
     def _work(self, batch: Batch) -> None:
         self._runtime.launch("begin_step", (1,), self._session.forward.step)
-        self._updates.settle(batch)
+        self._optimizer.settle(batch)
         self._session.forward.run(batch)
         self._backward.run(batch)
-        self._updates.finish()
+        self._optimizer.finish()
 
     def failed(self, wait: bool = False) -> StepFailure | None:
         """See `engines.Engine`."""
@@ -99,7 +99,7 @@ class GpuEngine:
 
     def settle(self) -> None:
         """See `engines.Engine`."""
-        self._updates.settle_all()
+        self._optimizer.settle_all()
 
     def broken(self) -> str:
         """See `engines.Engine`."""

@@ -1,4 +1,4 @@
-"""Asks a network on a GPU; see `engines.Evaluator`."""
+"""Asks a network on a GPU. Twin: cpu/evaluator.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nnlib.data.rows import Csr
 from nnlib.errors import DivergedError
 from nnlib.gpu.feed import prepare_ahead
 from nnlib.gpu.forward import Batch
-from nnlib.gpu.losses import ADDED
+from nnlib.gpu.output import ADDED
 from nnlib.gpu.packing import ABSENT, Packing
 from nnlib.gpu.runtime import MOST_PARTS, Array, part_blocks
 from nnlib.gpu.session import Session

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nnlib.gpu.feed import Feed, Words
 from nnlib.gpu.forward import Batch, Forward
-from nnlib.gpu.losses import Losses
+from nnlib.gpu.output import Losses
 from nnlib.gpu.packing import Packing
 from nnlib.gpu.parameters import Parameters
 from nnlib.gpu.runtime import MOST_PARTS, Runtime, part_blocks

@@ -18,7 +18,8 @@ import numpy as np
 from nnlib.data.sets import DataSet
 from nnlib.errors import DataError
 from nnlib.model.file_attributes import Attributes, network_attributes, read_spec
-from nnlib.model.network import BatchNorm, Network, assemble
+from nnlib.model.network import Network, assemble
+from nnlib.ops.batch_norm import BatchNorm
 from nnlib.spec.json_section import SpecError
 from nnlib.spec.topology import check_runnable, check_topology
 from nnlib.spec.types import Edge, LayerKind, NetworkSpec, Shared

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nnlib.model.initial_weights import initial_weights
+from nnlib.ops.batch_norm import BatchNorm
 from nnlib.ops.losses import error_of
 from nnlib.spec.types import Edge, Layer, LayerKind, NetworkSpec
 from nnlib.util.arrays import Floats
@@ -24,25 +25,6 @@ class Layout(enum.StrEnum):
     PLAIN = "plain"  # (in, out)
     BY_OUTPUT = "by output"  # (out, in): a block of output units is contiguous
     BLOCKED = "blocked"  # one (in, BLOCK) matrix after the other, the last filled up with zeros: for sparse inputs
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class BatchNorm:
-    """Parameters and running statistics of a layer's batch normalization, each (units,)."""
-
-    scale: Floats
-    bias: Floats
-    mean: Floats
-    variance: Floats
-
-    @staticmethod
-    def start(units: int, dtype: Any = np.float32) -> BatchNorm:
-        """Return scale 1, bias 0, and the statistics of a layer that has seen nothing."""
-        return BatchNorm(np.ones(units, dtype), np.zeros(units, dtype), np.zeros(units, dtype), np.ones(units, dtype))
-
-    def copy(self) -> BatchNorm:
-        """Return a copy with arrays of its own."""
-        return BatchNorm(self.scale.copy(), self.bias.copy(), self.mean.copy(), self.variance.copy())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

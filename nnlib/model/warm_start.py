@@ -14,7 +14,8 @@ import numpy as np
 
 from nnlib.errors import DataError
 from nnlib.model.file import Model, read_model
-from nnlib.model.network import BatchNorm, Network, assemble, owners
+from nnlib.model.network import Network, assemble, owners
+from nnlib.ops.batch_norm import BatchNorm
 from nnlib.spec.types import Edge, LayerKind
 from nnlib.util.arrays import Floats, Longs
 

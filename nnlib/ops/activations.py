@@ -141,6 +141,16 @@ def dropout_derivative(layer: Layer, keep: NDArray[np.bool_], dtype: Any) -> Flo
     return result
 
 
+def unmasked_gradient(layer: Layer, delta: Floats, out: Floats) -> Floats:
+    """DSSTNE's backward pass of dropout, which knows only what the units gave after it: `out`."""
+    if layer.activation is Activation.TANH:
+        scale = 1 / (1 - layer.dropout)
+        delta *= scale * (1 - (out / scale) ** 2)
+        return delta
+    factor = derivative(layer, out)
+    return delta if factor is None else delta * factor
+
+
 def dropout_constants(layer: Layer) -> tuple[float, float, float]:
     """Return (scale, shift, value of a dropped unit before both)."""
     p, q = layer.dropout, 1 - layer.dropout

@@ -25,15 +25,13 @@ from train_cpu_work import (  # noqa: E402
 )
 
 from nnlib.contract import TrainSettings  # noqa: E402
-from nnlib.cpu.optimizer import Optimizer  # noqa: E402
-from nnlib.cpu.step import Step  # noqa: E402
+from nnlib.cpu.backend import Cpu  # noqa: E402
 from nnlib.data.rows import Csr, Dense, one_hot  # noqa: E402
 from nnlib.data.sets import DataSet  # noqa: E402
 from nnlib.model import batches  # noqa: E402
 from nnlib.model import examples as examples_module  # noqa: E402
 from nnlib.model.examples import Examples  # noqa: E402
 from nnlib.model.network import Network, create  # noqa: E402
-from nnlib.optim.hyper import Hyper  # noqa: E402
 from nnlib.spec.network import parse_network  # noqa: E402
 
 
@@ -53,18 +51,19 @@ def training(work: Work, each: Each) -> tuple[Callable[[], float], Callable[[], 
     data = {AUTOENCODER: _purchases, IMAGES: _images}[work.kind](work)
     hidden = [work.hidden] * 3 if work.kind == AUTOENCODER else [512, 512]
     network, examples = _network(work, data, hidden)
-    hyper = Hyper(work.optimizer)
-    optimizer = Optimizer(network, hyper, lambda _: work.rate, each)
-    trained = Step(network, optimizer, TrainSettings(), each)
+    settings = TrainSettings(optimizer=work.optimizer, learning_rate=work.rate)
+    engine = Cpu(each).engine(network, examples, settings)
     lows = itertools.cycle(range(0, work.batch * work.batches, work.batch))
 
     def step() -> float:
         low = next(lows)
         batch = batches.batch_of(network.spec, examples, np.arange(low, low + work.batch), network.dtype)
         with np.errstate(all="ignore"):
-            return trained.run(batch) / work.batch
+            engine.begin_epoch(0.0)
+            engine.run(batch)
+            return engine.total() / work.batch
 
-    return step, optimizer.settle_all
+    return step, engine.settle
 
 
 def ranking(work: Work, each: Each) -> Callable[[], float]:
@@ -80,7 +79,7 @@ def ranking(work: Work, each: Each) -> Callable[[], float]:
 
     def step() -> float:
         rows = np.arange(low := next(lows), low + work.batch)
-        found = list(predictor.rank(network, examples.take(rows), 1, work.k, each, seen.take(rows).take))
+        found = list(predictor.rank(network, examples.take(rows), 1, work.k, Cpu(each), each, seen.take(rows).take))
         return float(found[0].scores[0, 0])
 
     return step

@@ -11,6 +11,7 @@ import pytest
 from nnlib.cpu import backward
 from nnlib.model.batches import DROPOUT, generator_for
 from nnlib.ops.activations import ROWWISE, activate, apply_dropout, dropout_constants
+from nnlib.ops.limits import MEAN_FLOOR
 from nnlib.spec.types import Activation, Layer, LayerKind, Sparseness
 from tests.kernels.host import poisoned, run
 
@@ -113,7 +114,7 @@ def through_layer(layer, delta, a, out, keep, compat, rule):
 
 
 def penalty_of(rule, seen):
-    mean = np.clip(seen.mean(axis=0), backward.MEAN_FLOOR, 1 - backward.MEAN_FLOOR)
+    mean = np.clip(seen.mean(axis=0), MEAN_FLOOR, 1 - MEAN_FLOOR)
     return (rule.beta / len(seen)) * ((1 - rule.p) / (1 - mean) - rule.p / mean)
 
 

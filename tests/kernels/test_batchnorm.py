@@ -1,12 +1,12 @@
-"""Batch normalization as nnlib/cpu/batch_norm.py has it; sums agree up to the rounding of another order."""
+"""Batch normalization as nnlib/ops/batch_norm.py has it; sums agree up to the rounding of another order."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from nnlib.cpu import batch_norm
-from nnlib.model.network import BatchNorm
+from nnlib.ops import batch_norm
+from nnlib.ops.batch_norm import BatchNorm
 from tests.kernels.host import poisoned, run
 
 EPSILON = float(np.finfo(np.float32).eps)

@@ -1,4 +1,4 @@
-"""Limits of norms and the sparseness penalty, as backward.py and optimizer.py have them."""
+"""Limits of norms and the sparseness penalty, as ops/limits.py has them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nnlib.cpu import backward, optimizer
-from nnlib.gpu.updates import CHUNK
+from nnlib.cpu import optimizer
+from nnlib.gpu.optimizer import CHUNK
 from nnlib.model.network import Layout
-from nnlib.spec.types import Activation, Layer, LayerKind, Sparseness
+from nnlib.ops.limits import limit_norms, sparseness_gradient
+from nnlib.spec.types import Sparseness
 from tests.kernels.host import poisoned, run
 
 EPSILON = float(np.finfo(np.float32).eps)
@@ -28,8 +29,8 @@ def assert_close(found: np.ndarray, wanted: np.ndarray, relative: float = 16) ->
 
 
 def delta_limited(delta: np.ndarray, limit: float) -> np.ndarray:
-    node = SimpleNamespace(layer=Layer("H", LayerKind.HIDDEN, delta.shape[1], delta_norm=limit))
-    return backward._normalized(None, node, None, delta, None)
+    limit_norms(delta, limit, 1, len(delta))
+    return delta
 
 
 @pytest.mark.parametrize("b", [0, 1, 2, 31, 32, 33])
@@ -95,11 +96,7 @@ def test_what_is_within_the_limit_keeps_its_bits(random):
 
 
 def penalty_of(a: np.ndarray, p: float, beta: float) -> np.ndarray:
-    layer = Layer("H", LayerKind.HIDDEN, a.shape[1], sparse=True, activation=Activation.LINEAR)
-    spec = SimpleNamespace(compat=False, sparseness_of=lambda layer: Sparseness(p, beta))
-    values = SimpleNamespace(keep={}, totals={}, active=lambda number: a)
-    graph, node = SimpleNamespace(network=SimpleNamespace(spec=spec)), SimpleNamespace(number=0, layer=layer)
-    return backward._through_layer(graph, node, values, np.zeros_like(a))[0]
+    return sparseness_gradient(Sparseness(p, beta), a)
 
 
 @pytest.mark.parametrize("b", [1, 2, 31, 32, 33])

@@ -9,11 +9,12 @@ import pytest
 from nnlib.contract import OPTIMIZERS, TrainSettings
 from nnlib.cpu import optimizer as optimizers
 from nnlib.cpu.backward import backward
+from nnlib.cpu.engine import CpuEngine
 from nnlib.cpu.forward import Forward
 from nnlib.cpu.gradients import Gradients
 from nnlib.cpu.optimizer import Optimizer
-from nnlib.cpu.step import Step
 from nnlib.model import network as net
+from nnlib.model.examples import examples_of
 from nnlib.optim.hyper import Hyper, rate_of
 from nnlib.util.threads import one_by_one, workers
 from tests.nnlib.samples import batch_of, bits, network_of, random_matrix, sets_of
@@ -232,11 +233,10 @@ def test_locked_weights_and_their_biases_stay(backend, rule, clip):
     network = dataclasses.replace(network_of({"Layers": layers}, SETS), locked=frozenset({0, 3}))
     before = network.copy()
     settings = TrainSettings(optimizer=rule, learning_rate=0.01, l2=0.1, clip=clip)
-    optimizer = Optimizer(network, Hyper(rule, l2=0.1), decaying)
-    step = Step(network, optimizer, settings, one_by_one)
+    engine = CpuEngine(network, examples_of(network.spec, SETS, "d"), settings, one_by_one)
     for _ in range(3):
-        step.run(batch_of(network, SETS))
-    optimizer.settle_all()
+        engine.run(batch_of(network, SETS))
+    engine.settle()
     for n in range(4):
         assert np.array_equal(network.stores[n], before.stores[n]) == (n in network.locked)
         assert np.array_equal(network.biases[n], before.biases[n]) == (n in network.locked)

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from nnlib.cpu import batch_norm
 from nnlib.cpu.backward import backward, loss, penalty
 from nnlib.cpu.forward import Forward
 from nnlib.cpu.gradients import Gradients
 from nnlib.model import network as net
 from nnlib.model.batches import generator_for
-from nnlib.model.network import BatchNorm, Layout, assemble, is_blocked, is_lazy, layout_of
+from nnlib.model.network import Layout, assemble, is_blocked, is_lazy, layout_of
+from nnlib.ops import batch_norm
+from nnlib.ops.batch_norm import BatchNorm
 from nnlib.spec.network import parse_network
 from tests.nnlib.samples import batch_of, bits, network_of, random_matrix, sets_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nnlib.contract import OPTIMIZERS, TrainSettings
-from nnlib.cpu import backward, engine, forward, gradients, optimizer, sparse_products, step
+from nnlib.cpu import backward, engine, forward, gradients, optimizer, sparse_products
 from nnlib.cpu.backend import Cpu
 from nnlib.cpu.forward import Forward
 from nnlib.cpu.gradients import Gradients
@@ -84,7 +84,7 @@ def test_a_training_is_repeatable_and_another_seed_gives_another_one():
 def test_late_rows_end_as_in_a_dense_update_when_gradients_are_clipped(monkeypatch, backend, rule):
     found = []
     for lazy in (net.is_lazy, lambda *_: False):
-        for module in (optimizer, gradients, step):
+        for module in (optimizer, gradients, engine):
             monkeypatch.setattr(module, "is_lazy", lazy)
         fitted, epochs, _ = fit(NOISY, optimizer=rule, clip=0.1, l1=1e-4)
         found.append((bits(fitted.network), [epoch.loss for epoch in epochs]))

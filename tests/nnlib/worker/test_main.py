@@ -17,7 +17,7 @@ import nnlib
 from nnlib import cli
 from nnlib.compiled import select
 from nnlib.contract import Metric, Role, Status, TrainSettings, result_from_json, sha256_of, trial_from_json
-from nnlib.cpu.step import Step
+from nnlib.cpu.engine import CpuEngine
 from nnlib.errors import CheckpointedError, EvictedError, MachineError
 from nnlib.util.threads import BLAS_THREADS
 from nnlib.worker import main
@@ -27,10 +27,10 @@ SIGNALS = signal.SIGTERM, signal.SIGINT
 SLOWLY = """
 import sys, time
 from pathlib import Path
-from nnlib.cpu import step
+from nnlib.cpu.engine import CpuEngine
 from nnlib.worker import main as worker
-run = step.Step.run
-step.Step.run = lambda *arguments: (time.sleep(0.02), run(*arguments))[1]
+run = CpuEngine.run
+CpuEngine.run = lambda *arguments: (time.sleep(0.02), run(*arguments))[1]
 sys.exit(worker.train(Path(sys.argv[1])))
 """
 
@@ -256,9 +256,9 @@ def test_a_signal_before_the_first_batch(make_trial, here, monkeypatch, number):
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_in_a_batch_waits_for_its_end(make_trial, here, monkeypatch, number):
-    trial, twin, inner = make_trial(role=Role.FINAL), make_trial("twin", role=Role.FINAL), Step.run
+    trial, twin, inner = make_trial(role=Role.FINAL), make_trial("twin", role=Role.FINAL), CpuEngine.run
     with monkeypatch.context() as patch:
-        patch.setattr(Step, "run", lambda *arguments: (os.kill(os.getpid(), number), inner(*arguments))[1])
+        patch.setattr(CpuEngine, "run", lambda *arguments: (os.kill(os.getpid(), number), inner(*arguments))[1])
         code, result = here(trial)
     assert (code, result.status) == (143, Status.EVICTED)
     assert (trial.parent / "checkpoint.nc").stat().st_size > 0

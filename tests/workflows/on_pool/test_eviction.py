@@ -30,8 +30,8 @@ TEXT = (
 )
 SLOWLY = (
     "import sys, time; sys.path.insert(0, sys.argv[1]); from nnlib import cli; "
-    "from nnlib.cpu import step; run = step.Step.run; "
-    "step.Step.run = lambda *words: (time.sleep(0.1), run(*words))[1]; sys.exit(cli.main(sys.argv[2:]))"
+    "from nnlib.cpu.engine import CpuEngine; run = CpuEngine.run; "
+    "CpuEngine.run = lambda *words: (time.sleep(0.1), run(*words))[1]; sys.exit(cli.main(sys.argv[2:]))"
 )
 
 

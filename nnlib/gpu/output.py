@@ -1,4 +1,4 @@
-"""The error of the output layers on a GPU, and delta = dLoss/dz in place of their sums. Twin: `losses.block_error`."""
+"""The error of the output layers on a GPU, and delta = dLoss/dz in place of their sums. Twin: cpu/output.py."""
 
 from __future__ import annotations
 

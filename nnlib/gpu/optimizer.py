@@ -1,4 +1,4 @@
-"""The update of all parameters on a GPU: rows that a batch touches, and everything else in one launch."""
+"""The update of all parameters on a GPU: rows that a batch touches, all else in one launch. Twin: cpu/optimizer.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHUNK = 2048  # rows that a block of `column_squares` takes, as in kernels/limit
 TABLE_BLOCKS = 4096  # that share the rows which a batch touches
 
 
-class Updates:
+class Optimizer:
     """An update rule at work; takes each step from its number in `Forward.step`."""
 
     def __init__(self, forward: Forward, hyper: Hyper, rate: Rate, steps: int, clip: float) -> None:

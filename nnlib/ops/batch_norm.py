@@ -7,14 +7,33 @@ batch with weight 0.1, are kept for prediction.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from nnlib.model.network import BatchNorm
 from nnlib.util.arrays import Floats
 
 EPSILON = 1e-5
 NEWEST = 0.1  # weight of the newest batch in the running averages
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchNorm:
+    """Parameters and running statistics of a layer's batch normalization, each (units,)."""
+
+    scale: Floats
+    bias: Floats
+    mean: Floats
+    variance: Floats
+
+    @staticmethod
+    def start(units: int, dtype: Any = np.float32) -> BatchNorm:
+        """Return scale 1, bias 0, and the statistics of a layer that has seen nothing."""
+        return BatchNorm(np.ones(units, dtype), np.zeros(units, dtype), np.zeros(units, dtype), np.ones(units, dtype))
+
+    def copy(self) -> BatchNorm:
+        """Return a copy with arrays of its own."""
+        return BatchNorm(self.scale.copy(), self.bias.copy(), self.mean.copy(), self.variance.copy())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
