@@ -53,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     found = {name: _command(name) for names in GROUPS.values() for name in names}
     parser = argparse.ArgumentParser(
         prog="nnlib",
-        description=f"Train networks on DSSTNE's network and data files, and use them.\n{_listed(found)}",
+        description=f"Train networks on DSSTNE's network and data files, and use them.\n{_list_commands(found)}",
         epilog=EPILOG,
         usage="nnlib COMMAND ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -80,21 +80,19 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return run_flushed(lambda: _run(argv))
     except (NnlibError, SpecError) as error:
-        return _failed(getattr(error, "exit_code", NnlibError.exit_code), str(error))
+        return _fail(getattr(error, "exit_code", NnlibError.exit_code), str(error))
     except OSError as error:
         code = MachineError.exit_code if error.errno in MACHINES_FAULT else NnlibError.exit_code
-        return _failed(code, describe(error))
+        return _fail(code, describe(error))
     except MemoryError as error:
-        return _failed(MachineError.exit_code, f"out of memory: {error}")
+        return _fail(MachineError.exit_code, f"out of memory: {error}")
     except ImportError as error:
-        return _failed(
-            MachineError.exit_code, describe_missing_package(error) or f"{error}; install it on this machine"
-        )
+        return _fail(MachineError.exit_code, describe_missing_package(error) or f"{error}; install it on this machine")
     except KeyboardInterrupt:
-        return _failed(INTERRUPTED, "interrupted")
+        return _fail(INTERRUPTED, "interrupted")
     except Exception:
         traceback.print_exc()
-        return _failed(Exit.BUG, "this is a bug of nnlib; please report it with the lines above")
+        return _fail(Exit.BUG, "this is a bug of nnlib; please report it with the lines above")
 
 
 def _run(argv: list[str] | None) -> int:
@@ -104,7 +102,7 @@ def _run(argv: list[str] | None) -> int:
     return int(arguments.run(arguments))
 
 
-def _failed(code: int, text: str) -> int:
+def _fail(code: int, text: str) -> int:
     print(f"nnlib: {text}", file=sys.stderr)
     return int(code)
 
@@ -114,7 +112,7 @@ def _command(name: str) -> Command:
     return cast(Command, importlib.import_module(f"nnlib.commands.{module}"))
 
 
-def _listed(found: dict[str, Command]) -> str:
+def _list_commands(found: dict[str, Command]) -> str:
     """Return the commands in their groups, a line each."""
     lines = []
     for title, names in GROUPS.items():

@@ -52,7 +52,7 @@ def open_device(device: str, threads: int) -> Iterator[tuple[Backend, Each]]:
             return
         from nnlib.gpu.backend import Gpu
 
-        with Gpu.opened(threads) as backend:
+        with Gpu.open(threads) as backend:
             yield backend, each
 
 

@@ -29,7 +29,7 @@ class Network:
     def __init__(self, spec: NetworkSpec, model: Model | None = None) -> None:
         self.spec = spec
         self.model = model
-        self._keeper: fit.Kept | None = None  # has the checkpoints of its training, until it is saved
+        self._keeper: fit.FolderCheckpoints | None = None  # has the checkpoints of its training, until it is saved
 
     @classmethod
     def from_json(
@@ -71,23 +71,23 @@ class Network:
         target = _path(path, "path")
         if target.is_dir():
             raise NnlibError(f"{target}: is a folder, legal: the name of a file")
-        write_model(target, self._trained())
+        write_model(target, self._require_model())
         fit.forget_checkpoints(self._keeper)
         self._keeper = None
 
     def features(self, layer: str) -> tuple[str, ...]:
         """Return the names of the units of an Input or Output layer, empty when they have none."""
-        return self._trained().features.get(layer_number(self.spec, layer), ())
+        return self._require_model().features.get(layer_number(self.spec, layer), ())
 
     def weights(self, source: str, target: str) -> Floats:
         """Return a copy of the weights between two layers, (units of source, units of target)."""
-        network, edge = self._trained().network, self.spec.edges[self._edge(source, target)]
+        network, edge = self._require_model().network, self.spec.edges[self._edge(source, target)]
         matrix = network.matrix(edge.owner)
         return np.array(matrix.T if edge.transposed else matrix)
 
     def biases(self, source: str, target: str) -> Floats:
         """Return a copy of the biases that the connection between two layers adds, (units of target,)."""
-        return np.array(self._trained().network.biases[self._edge(source, target)])
+        return np.array(self._require_model().network.biases[self._edge(source, target)])
 
     def __repr__(self) -> str:
         layers = " - ".join(f"{layer.name} {layer.units or 'auto'}" for layer in self.spec.layers)
@@ -100,7 +100,7 @@ class Network:
                 return edge.number
         raise NnlibError(f"no weights lead from {show(source)} to {show(target)}")
 
-    def _trained(self) -> Model:
+    def _require_model(self) -> Model:
         if self.model is None:
             raise NnlibError("the network has no weights yet; train it with Trainer, or load a model file")
         return self.model

@@ -33,7 +33,7 @@ class Predictor:
     def __init__(self, network: Network, threads: int | None = None, device: str = ANY_DEVICE) -> None:
         _check_network(network)
         self.network = network
-        self._model = network._trained()
+        self._model = network._require_model()
         self._threads, self._device = _threads(threads), choose_device(device)
 
     def top_k(
@@ -47,8 +47,8 @@ class Predictor:
         """
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise NnlibError(f"k: {k!r} is not legal, legal: a whole number from 1")
-        ready, output = self._prepared(inputs), layer_number(self.network.spec, layer, LayerKind.OUTPUT)
-        excluded = self._excluded(exclude, ready, output)
+        ready, output = self._prepare(inputs), layer_number(self.network.spec, layer, LayerKind.OUTPUT)
+        excluded = self._find_excluded(exclude, ready, output)
         with open_device(self._device, self._threads) as (backend, each):
             some = ready.rankable(output)
             limits = (backend, each, excluded, None, some)
@@ -69,16 +69,16 @@ class Predictor:
         return self._values(inputs, number)
 
     def _values(self, inputs: Any, layer: int) -> Floats:
-        ready = self._prepared(inputs)
+        ready = self._prepare(inputs)
         with open_device(self._device, self._threads) as (backend, each):
             blocks = list(outputs(ready.network, ready.examples, layer, backend, each))
         return np.concatenate([np.empty((0, ready.network.spec.layers[layer].units or 0), np.float32), *blocks])
 
-    def _prepared(self, inputs: Any) -> Prepared:
+    def _prepare(self, inputs: Any) -> Prepared:
         found = collect_sources(self.network.spec, inputs)
         return prepare(self._model, found.sets, found.file)
 
-    def _excluded(self, exclude: Any, ready: Prepared, output: int) -> Lookup | None:
+    def _find_excluded(self, exclude: Any, ready: Prepared, output: int) -> Lookup | None:
         if exclude is None:
             return None
         if isinstance(exclude, str):

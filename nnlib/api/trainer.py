@@ -86,7 +86,7 @@ class Trainer:
         self.start = ""
         self._threads, self._device = _threads(threads), choose_device(device)
         self._folder = _path(checkpoint, "checkpoint") if checkpoint is not None else None
-        self._keeper: fit.Kept | None = None  # of the training before
+        self._keeper: fit.FolderCheckpoints | None = None  # of the training before
 
     def fit(
         self,
@@ -149,7 +149,11 @@ class Trainer:
             return None
         if self.network.model is not None:
             raise NnlibError("init: the network has weights already, legal: an untrained one, of Network.from_json")
-        return init._trained() if isinstance(init, Network) else read_init(_path(init, "init", "a Network or a path"))
+        return (
+            init._require_model()
+            if isinstance(init, Network)
+            else read_init(_path(init, "init", "a Network or a path"))
+        )
 
 
 def _check_network(network: Any) -> None:

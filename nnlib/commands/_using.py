@@ -36,7 +36,7 @@ class Used:
         """Return the units of a layer."""
         return Numbered(self.ready.network.spec.layers[layer].units or 0, self.ready.names.get(layer, ()))
 
-    def excluded(self, text: str | None, layer: int) -> Lookup | None:
+    def find_excluded(self, text: str | None, layer: int) -> Lookup | None:
         """Return what an argument (None: was not given) leaves out of the ranking of an Output layer.
 
         Without one, nothing is left out of targets that are the inputs; NnlibError when that is asked for.

@@ -68,12 +68,12 @@ def run(arguments: argparse.Namespace) -> int:
     layer = layer_number(used.model.network.spec, arguments.output_layer, LayerKind.OUTPUT, "--output-layer")
     examples, ready = used.ready.examples, used.ready
     popular = popular_targets(arguments.baseline, examples.sets[layer]) if arguments.baseline else None
-    unscored = {n: ready.change.unscored(n, examples.sets[n].rows) for n in ready.change.known}
+    unscored = {n: ready.change.find_unscored(n, examples.sets[n].rows) for n in ready.change.known}
     unknown = sum(len(units) for units in unscored.values())
     if unknown:
         tell(f"no loss: {unknown} of the targets' units are unknown to the model")
     plan = EvaluationOptions(arguments.at, arguments.bootstrap, arguments.seed, loss=not unknown)
-    excluded = used.excluded(arguments.exclude, layer) if examples.sets[layer].sparse else None
+    excluded = used.find_excluded(arguments.exclude, layer) if examples.sets[layer].sparse else None
     with (
         open_device(arguments.device or AUTO, threads) as (backend, each),
         counter(examples.count, "examples") as watch,

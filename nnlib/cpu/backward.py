@@ -1,4 +1,4 @@
-"""The backward pass: the error of a batch and the gradient of its mean, handed over piece by piece.
+"""The backward pass: the error of a batch and the gradient of its mean, piece by piece. Twin: gpu/backward.py.
 
 The gradient of an output layer's weights exists for one block of units at a time, that of a sparse input's weights
 only for the rows that the batch touches. Whoever takes the gradients may apply them at once: a weight is not read
@@ -13,27 +13,16 @@ import numpy as np
 from scipy import sparse
 
 from nnlib.cpu.forward import PIECE, Forward, Values
-from nnlib.cpu.output import blocked_error
+from nnlib.cpu.output import blocked_error, whole_error
 from nnlib.cpu.sink import Sink
 from nnlib.model.graph import Node
-from nnlib.ops import batch_norm, losses
+from nnlib.ops import batch_norm
 from nnlib.ops.activations import activation_gradient, dropout_derivative, unmasked_gradient
 from nnlib.ops.limits import limit_norms, sparseness_gradient, sparseness_penalty
 from nnlib.ops.targets import Targets
 from nnlib.spec.types import Edge, LayerKind
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import consume
-
-
-def loss(forward: Forward, values: Values, targets: Mapping[int, Targets]) -> float:
-    """Return the error of a batch, summed over its examples and output layers."""
-    total = 0.0
-    for node in forward.outputs:
-        if node.blocked:
-            total += blocked_error(forward, node, values, targets[node.number], None)[0]
-        else:
-            total += _whole(node, values, targets[node.number])[0]
-    return total
 
 
 def backward(forward: Forward, values: Values, targets: Mapping[int, Targets], sink: Sink) -> float:
@@ -57,13 +46,13 @@ def backward(forward: Forward, values: Values, targets: Mapping[int, Targets], s
         if delta is not None:
             delta = _through_layer(forward, node, values, delta)
         if node.error is not None:
-            error, own = _whole(node, values, targets[node.number])
+            error, own = whole_error(node, values, targets[node.number])
             total += error
             own /= len(own)
             delta = own if delta is None else delta + own
         if delta is None:
             continue  # no output layer depends on it
-        delta = _normalized(forward, node, values, delta, sink)
+        delta = _norm_backward(forward, node, values, delta, sink)
         for edge in node.edges:
             part = _edge_gradient(forward, edge, values, delta, sink)
             if part is not None:
@@ -72,19 +61,6 @@ def backward(forward: Forward, values: Values, targets: Mapping[int, Targets], s
             if forward.network.spec.layers[skip].kind is not LayerKind.INPUT:
                 add(skip, delta.copy())
     return total
-
-
-def _whole(node: Node, values: Values, targets: Targets) -> tuple[float, Floats]:
-    """Return the error of an output layer that is not blocked, summed, and delta = dLoss/dz (b, units)."""
-    assert node.error is not None
-    z = values.sums[node.number].copy()
-    by_share = node.error.softmax
-    normalizer = losses.softmax_normalizer([losses.softmax_part(z)]) if by_share else None
-    target = targets.block(0, node.units, by_share)
-    error = losses.block_error(
-        node.error, z, target, targets.weights, normalizer, targets.shares, values.keep.get(node.number)
-    )
-    return error, z
 
 
 def _through_layer(forward: Forward, node: Node, values: Values, delta: Floats) -> Floats:
@@ -103,7 +79,7 @@ def _through_layer(forward: Forward, node: Node, values: Values, delta: Floats) 
     return activation_gradient(layer, delta, a, values.totals.get(node.number))
 
 
-def _normalized(forward: Forward, node: Node, values: Values, delta: Floats, sink: Sink) -> Floats:
+def _norm_backward(forward: Forward, node: Node, values: Values, delta: Floats, sink: Sink) -> Floats:
     """Apply the limit of delta's norm and go back through batch normalization."""
     if node.layer.delta_norm:  # of each example's own delta, which is b times its part in the mean
         limit_norms(delta, node.layer.delta_norm, 1, len(delta))
@@ -146,7 +122,7 @@ def _edge_gradient(forward: Forward, edge: Edge, values: Values, delta: Floats, 
     return below
 
 
-def penalty(forward: Forward, values: Values) -> float:
+def sum_penalties(forward: Forward, values: Values) -> float:
     """Return the sparseness penalty of a batch: in its gradient, not in the error that is reported, as in DSSTNE."""
     total = 0.0
     for node in forward.nodes:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.cpu import backward
+from nnlib.cpu import output
 from nnlib.cpu.forward import Forward
 from nnlib.data.blockwise import BATCH
 from nnlib.data.rows import Csr
-from nnlib.errors import DivergedError
 from nnlib.model.batches import batch_of, inputs_of
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
-from nnlib.ops.finite import require_finite
+from nnlib.ops.finite import mean_error, require_finite
 from nnlib.ops.ranking import top
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import Each, one_by_one
@@ -52,7 +51,5 @@ def mean_loss(network: Network, examples: Examples, each: Each = one_by_one) -> 
         rows = np.arange(low, min(low + BATCH, examples.count))
         batch = batch_of(network.spec, examples, rows, network.dtype)
         with np.errstate(all="ignore"):
-            total += backward.loss(forward, forward.run(batch.inputs), batch.targets)
-    if not np.isfinite(total):
-        raise DivergedError(f"the validation loss is {total}; lower learning_rate")
-    return total / examples.count
+            total += output.sum_errors(forward, forward.run(batch.inputs), batch.targets)
+    return mean_error(total, examples.count)

@@ -24,7 +24,7 @@ from nnlib.spec.types import Edge, LayerKind
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import Each, consume, one_by_one
 
-Rows = Any  # what an input layer gives: sparse.csr_array, or dense Floats, (b, units)
+Matrix = Any  # what an input layer gives: sparse.csr_array, or dense Floats, (b, units)
 Keep = Callable[[int, tuple[int, int]], NDArray[np.bool_]]  # (layer number, shape) -> the units that dropout keeps
 
 PIECE = 256  # rows or columns of a weight matrix that one thread works on
@@ -34,7 +34,7 @@ PIECE = 256  # rows or columns of a weight matrix that one thread works on
 class Values:
     """What a forward pass found, by the number of the layer."""
 
-    out: dict[int, Rows] = field(default_factory=dict)  # what the next layers see, after dropout
+    out: dict[int, Matrix] = field(default_factory=dict)  # what the next layers see, after dropout
     sums: dict[int, Floats] = field(default_factory=dict)  # z of output layers that are not blocked
     before_dropout: dict[int, Floats] = field(default_factory=dict)
     keep: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
@@ -61,7 +61,11 @@ class Forward(Graph):
         self.each = each
 
     def run(
-        self, inputs: Mapping[int, Rows], keep: Keep | None = None, training: bool = False, values: Values | None = None
+        self,
+        inputs: Mapping[int, Matrix],
+        keep: Keep | None = None,
+        training: bool = False,
+        values: Values | None = None,
     ) -> Values:
         """Compute every layer but the blocked ones; `keep` draws what dropout keeps, None for no dropout.
 
@@ -74,7 +78,7 @@ class Forward(Graph):
             elif node.blocked:
                 continue
             else:
-                a = self._computed(node, values, training)
+                a = self._compute(node, values, training)
             if keep is not None and node.layer.dropout and not is_sparse_input(node.layer):
                 mask = keep(node.number, a.shape)
                 values.before_dropout[node.number], values.keep[node.number] = a, mask
@@ -82,7 +86,7 @@ class Forward(Graph):
             values.out[node.number] = a
         return values
 
-    def _computed(self, node: Node, values: Values, training: bool) -> Floats:
+    def _compute(self, node: Node, values: Values, training: bool) -> Floats:
         z = self.sums(node, values)
         if node.layer.batch_norm:
             norm = self.network.norms[node.number]
@@ -142,7 +146,7 @@ class Forward(Graph):
             z += self.network.biases[edge.number][low : low + out.shape[1]]
         return z
 
-    def _product(self, edge: Edge, x: Rows) -> Floats:
+    def _product(self, edge: Edge, x: Matrix) -> Floats:
         """Return x W (b, out), or x W^T for weights used transposed; large ones in pieces, on all threads."""
         w = self.network.stores[edge.owner]
         w = w.T if edge.transposed else w
@@ -163,14 +167,14 @@ class Forward(Graph):
             consume(self.each(columns, range(0, w.shape[1], PIECE)))
         return z
 
-    def output_sums(self, inputs: Mapping[int, Rows], layer: int) -> Floats:
+    def output_sums(self, inputs: Mapping[int, Matrix], layer: int) -> Floats:
         """Return z (b, units) of an output layer, as in prediction; NotFiniteError."""
         node = self.node(layer)
         with np.errstate(all="ignore"):
             values = self.run(inputs)
             return require_finite(self.sums(node, values) if node.blocked else values.sums[layer])
 
-    def activations(self, inputs: Mapping[int, Rows], layer: int) -> Floats:
+    def activations(self, inputs: Mapping[int, Matrix], layer: int) -> Floats:
         """Return the outputs (b, units) of one layer, as in prediction."""
         values, node = self.run(inputs), self.node(layer)
         if not node.blocked:

@@ -1,4 +1,4 @@
-"""Applies an update rule to the parameters of a network, each piece as soon as its gradient is known.
+"""Applies an update rule to a network, each piece as soon as its gradient is known. Twin: gpu/optimizer.py.
 
 Longs of a sparse input's weights that a batch does not touch have a gradient of zero, which still moves them (momentum,
 l2). They cost nothing until they are read again: then the steps that they missed are replayed, with the same numbers
@@ -13,9 +13,9 @@ import numpy as np
 
 from nnlib.compiled.select import LOOPS
 from nnlib.cpu.updates import CompiledUpdates, NumpyUpdates, Slot, Updates
-from nnlib.model.network import Layout, Network, is_lazy, layout_of, live_layers, owners, units
+from nnlib.model.network import Layout, Network, is_lazy, layout_of, limited_edges, live_layers, owners, units
 from nnlib.ops.limits import limit_norms
-from nnlib.optim.hyper import Hyper, Rate
+from nnlib.optim.hyper import Hyper, Rate, step_shift
 from nnlib.optim.rules import RULES
 from nnlib.spec.types import Edge, NetworkSpec
 from nnlib.util.arrays import Floats, Longs
@@ -36,7 +36,7 @@ class Optimizer:
         self.step = 0
         self._rule, self._each = RULES[hyper.rule], each
         spec = network.spec
-        shift = 1 if spec.compat else 0  # DSSTNE's Adam starts with t = 2
+        shift = step_shift(spec)
         self._updates: Updates = (
             CompiledUpdates(LOOPS, hyper, rate, shift) if LOOPS else NumpyUpdates(hyper, rate, shift)
         )
@@ -117,11 +117,8 @@ class Optimizer:
     def finish(self) -> None:
         """End the step: apply the limits of WeightNorm, to weights that are not shared."""
         spec = self.network.spec
-        shared = {edge.owner for edge in spec.edges if edge.owner != edge.number}
-        for edge in owners(spec):
-            limit = spec.layers[edge.target].weight_norm
-            if limit and edge.number not in shared and edge.number not in self.network.locked:
-                _limit(spec, edge, self.network.stores[edge.number], limit)
+        for edge in limited_edges(self.network):
+            _limit(spec, edge, self.network.stores[edge.number], spec.layers[edge.target].weight_norm)
 
     def _update(self, slot: Slot, low: int, gradient: Floats) -> None:
         if not slot.locked:

@@ -1,4 +1,4 @@
-"""Output layers in blocks of units: sums, error, delta and gradients of a block while it is in the cache.
+"""Output layers in blocks of units: all of a block while it is in the cache. Twin: gpu/output.py.
 
 There is never an array of all outputs, of all targets or of all deltas. Where margins shut out nearly all units of a
 block, its delta is sparse, and so are the products with it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,30 @@ class Scratch(threading.local):
 
 
 SCRATCH = Scratch()
+
+
+def sum_errors(forward: Forward, values: Values, targets: Mapping[int, Targets]) -> float:
+    """Return the error of a batch, summed over its examples and output layers."""
+    total = 0.0
+    for node in forward.outputs:
+        if node.blocked:
+            total += blocked_error(forward, node, values, targets[node.number], None)[0]
+        else:
+            total += whole_error(node, values, targets[node.number])[0]
+    return total
+
+
+def whole_error(node: Node, values: Values, targets: Targets) -> tuple[float, Floats]:
+    """Return the error of an output layer that is not blocked, summed, and delta = dLoss/dz (b, units)."""
+    assert node.error is not None
+    z = values.sums[node.number].copy()
+    by_share = node.error.softmax
+    normalizer = losses.softmax_normalizer([losses.softmax_part(z)]) if by_share else None
+    target = targets.block(0, node.units, by_share)
+    error = losses.block_error(
+        node.error, z, target, targets.weights, normalizer, targets.shares, values.keep.get(node.number)
+    )
+    return error, z
 
 
 def blocked_error(

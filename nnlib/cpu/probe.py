@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.cpu.backward import backward, loss, penalty
+from nnlib.cpu.backward import backward, sum_penalties
 from nnlib.cpu.forward import Forward
 from nnlib.cpu.gradients import Gradients
+from nnlib.cpu.output import sum_errors
 from nnlib.model.batches import DROPOUT, add_noise, batch_of, generator_for
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
@@ -27,7 +28,9 @@ class CpuProbe:
     def loss(self) -> float:
         """See `engines.Probe`."""
         values = self.forward.run(self.batch.inputs, self._keep, training=True)
-        return loss(self.forward, values, self.batch.targets) / self.batch.examples + penalty(self.forward, values)
+        return sum_errors(self.forward, values, self.batch.targets) / self.batch.examples + sum_penalties(
+            self.forward, values
+        )
 
     def gradients(self) -> Mapping[str, Floats]:
         """See `engines.Probe`."""

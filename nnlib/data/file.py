@@ -117,7 +117,7 @@ def region_of(file: netcdf.File) -> str:
     return str(file.attributes.get("region", ""))
 
 
-def estimated_bytes(file: netcdf.File) -> float:
+def estimate_bytes(file: netcdf.File) -> float:
     """Return how much memory the data of a file take once they are read."""
     names = shape_of_names(file, "samples")
     return sum(header.bytes for header in read_headers(file)) + (names.length * NAME_BYTES if names else 0)
@@ -143,7 +143,7 @@ def write_data(path: Path, data: Data, begun: Begun | None = None) -> None:
 
     Many files of the same units are written faster with what `begin_data` made of one of them.
     """
-    attributes: dict[str, Any] = {"datasets": np.uint32(len(data.sets))}
+    attributes: dict[str, netcdf.Attribute] = {"datasets": np.uint32(len(data.sets))}
     variables: dict[str, netcdf.Variable] = {}
     for n, data_set in enumerate(data.sets):
         attributes |= set_attributes(n, data_set)
@@ -190,7 +190,7 @@ def _summary(file: netcdf.File, header: Header) -> SetSummary:
     )
 
 
-def set_attributes(n: int, data_set: DataSet) -> dict[str, Any]:
+def set_attributes(n: int, data_set: DataSet) -> dict[str, netcdf.Attribute]:
     """Return what a file says of data set `n`; DataError when it cannot be written."""
     dimensions = data_set.dimensions or (data_set.width,)
     if len(dimensions) > len(AXES) or math.prod(dimensions) != data_set.width:
@@ -208,13 +208,14 @@ def set_attributes(n: int, data_set: DataSet) -> dict[str, Any]:
                 f"data set {data_set.name!r}: values of type {data_set.rows.values.dtype} cannot be written"
             )
         code = TYPE_CODES[data_set.rows.values.dtype]
-    return {
+    values: dict[str, netcdf.Attribute] = {
         f"name{n}": data_set.name,
         f"attributes{n}": np.uint32(bits),
         f"dataType{n}": np.uint32(code),
         f"kind{n}": np.uint32(NUMERIC_KIND),
         f"dimensions{n}": np.uint32(len(dimensions)),
-    } | {f"{axis}{n}": np.uint32(size) for axis, size in zip(AXES, dimensions, strict=False)}
+    }
+    return values | {f"{axis}{n}": np.uint32(size) for axis, size in zip(AXES, dimensions, strict=False)}
 
 
 def _variables(n: int, data_set: DataSet) -> dict[str, netcdf.Variable]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from nnlib.data.file import BLOCK, blocks_of, check_data_file, names_owners, region_of, set_attributes
-from nnlib.data.file_header import IGNORE_ZERO, INDEXED, WEIGHTED, Header, read_headers
+from nnlib.data.file_header import IGNORE_ZERO, INDEXED, WEIGHTED, Header, integer, read_headers
 from nnlib.data.file_rows import read_index, read_rows, read_weights
 from nnlib.data.rows import Csr, Dense
 from nnlib.data.sets import Data, DataSet
@@ -77,7 +77,7 @@ def merge(files: Sequence[Path], out: Path, units_of: Sequence[Path] = ()) -> tu
         _check_alike(parts[0], part)
     entries = [{one.name: one.nonzeros for one in check_data_file(path).sets} for path in files]
     merged = [
-        _merged([part.sets[name] for part in parts], _union(name, givers), [counts[name] for counts in entries])
+        _merge_sets([part.sets[name] for part in parts], _union(name, givers), [counts[name] for counts in entries])
         for name in parts[0].sets
     ]
     samples = all(part.samples for part in parts)
@@ -99,7 +99,7 @@ def merge(files: Sequence[Path], out: Path, units_of: Sequence[Path] = ()) -> tu
 def _part(path: Path) -> FileSlice:
     with netcdf.File(path) as file:
         headers = {header.name: header for header in read_headers(file)}
-        if len(headers) < file.attributes["datasets"]:
+        if len(headers) < integer(file, "datasets"):
             raise DataError(f"{path}: two data sets of one name are not legal, legal: a name of its own for each")
         texts = {one.names_of: file.strings(f"indToFeature{one.names_of}") for one in headers.values() if one.names}
         names = {name: texts[one.names_of] if one.names else () for name, one in headers.items()}
@@ -139,7 +139,7 @@ def _sparse(one: Header) -> bool:
     return one.sparse or one.boolean
 
 
-def _merged(headers: Sequence[Header], names: Names, entries: Sequence[int]) -> Merged:
+def _merge_sets(headers: Sequence[Header], names: Names, entries: Sequence[int]) -> Merged:
     """Return the data set of these headers, with units of these names; `entries` has how many each file stores."""
     first = headers[0]
     width = len(names) or first.width
@@ -180,8 +180,10 @@ def _check_unique(file: str, name: str, names: Names) -> None:
         )
 
 
-def _attributes(parts: Sequence[FileSlice], merged: Sequence[Merged], owners: Mapping[int, int]) -> dict[str, Any]:
-    attributes: dict[str, Any] = {"datasets": np.uint32(len(merged))}
+def _attributes(
+    parts: Sequence[FileSlice], merged: Sequence[Merged], owners: Mapping[int, int]
+) -> dict[str, netcdf.Attribute]:
+    attributes: dict[str, netcdf.Attribute] = {"datasets": np.uint32(len(merged))}
     for n, one in enumerate(merged):
         attributes |= set_attributes(n, one.empty)
         if owners.get(n, n) != n:
@@ -225,7 +227,7 @@ def _copy(file: netcdf.File, header: Header, part: FileSlice, to: Merged, at: tu
     """Copy one data set of a file to where it belongs; `at` is the number of the data set, and that of the file."""
     n, p = at
     entry = to.entries[p]
-    for row, rows in _renumbered(file, header, part, to.empty.features):
+    for row, rows in _renumber(file, header, part, to.empty.features):
         if isinstance(rows, Dense):
             put(f"data{n}", to.entries[p] + row * rows.width, rows.values.reshape(-1))
             continue
@@ -244,7 +246,7 @@ def _copy(file: netcdf.File, header: Header, part: FileSlice, to: Merged, at: tu
         put(f"index{n}", to.examples[p], (index + np.int64(to.rows[p])).astype(np.uint32))
 
 
-def _renumbered(file: netcdf.File, header: Header, part: FileSlice, units: Names) -> Iterator[tuple[int, Csr | Dense]]:
+def _renumber(file: netcdf.File, header: Header, part: FileSlice, units: Names) -> Iterator[tuple[int, Csr | Dense]]:
     """Yield the rows of a data set, a block at a time and with the number of its first, in the numbering of `units`."""
     names = part.names[header.name]
     place = None
@@ -256,11 +258,11 @@ def _renumbered(file: netcdf.File, header: Header, part: FileSlice, units: Names
     for first, last in blocks_of(header):
         rows = read_rows(file, header, first, last)
         if place is not None and isinstance(rows, Csr):
-            rows = _moved(rows, place, len(units), f"{part.file}: data set {show(header.name)}", names, first)
+            rows = _move(rows, place, len(units), f"{part.file}: data set {show(header.name)}", names, first)
         yield first, rows
 
 
-def _moved(rows: Csr, place: Longs, width: int, where: str, names: Names, first: int) -> Csr:
+def _move(rows: Csr, place: Longs, width: int, where: str, names: Names, first: int) -> Csr:
     """Return rows whose unit u is now `place[u]`, units ascending; DataError for an entry of a unit without a place."""
     numbers, units = np.repeat(np.arange(rows.examples), np.diff(rows.indptr)), place[rows.indices]
     if len(units) and units.min() < 0:

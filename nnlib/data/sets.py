@@ -78,14 +78,6 @@ class Data:
     samples: Sequence[str] = ()  # names of the examples
     region: str = ""
 
-    def named(self, name: str, file: str) -> DataSet:
-        """Return the data set `name`; DataError when there is none."""
-        for data_set in self.sets:
-            if data_set.name == name:
-                return data_set
-        legal = ", ".join(data_set.name for data_set in self.sets)
-        raise DataError(f"{file}: no data set {name!r}, legal: {legal}; correct DataSet in the network")
-
 
 def from_scipy(matrix: Any) -> Csr:
     """Return the Csr of a SciPy sparse matrix or array of any format; one whose values are all 1 becomes boolean."""
@@ -134,7 +126,7 @@ def join(parts: Sequence[tuple[str, Data]]) -> Data:
         if len(data.sets) != len(first.sets):
             raise DataError(f"{file}: {len(data.sets)} data sets, {first_file} has {len(first.sets)}")
     datas = [data for _, data in parts]
-    sets = tuple(_joined([data.sets[n] for data in datas]) for n in range(len(first.sets)))
+    sets = tuple(_join([data.sets[n] for data in datas]) for n in range(len(first.sets)))
     named = all(data.samples for data in datas)
     return Data(sets, tuple(s for data in datas for s in data.samples) if named else (), first.region)
 
@@ -163,7 +155,7 @@ def _axes(data_set: DataSet) -> str:
     return " x ".join(map(str, data_set.dimensions or (data_set.width,)))
 
 
-def _joined(sets: Sequence[DataSet]) -> DataSet:
+def _join(sets: Sequence[DataSet]) -> DataSet:
     rows = tuple(data_set.rows for data_set in sets)
     loaded = [part for part in rows if isinstance(part, Csr | Dense)]
     weights = index = None

@@ -63,12 +63,12 @@ def collect_sources(spec: NetworkSpec, inputs: Any, targets: Any = None, supervi
     """
     wanted = [layer.data_set for layer in spec.layers_of(LayerKind.INPUT)]
     asked = [layer.data_set for layer in spec.layers_of(LayerKind.OUTPUT)]
-    found = _found(inputs, list(dict.fromkeys(wanted)), [*wanted, *asked], "inputs")
+    found = _collect(inputs, list(dict.fromkeys(wanted)), [*wanted, *asked], "inputs")
     if not supervised:
         return found
     sets = dict(found.sets)
     if targets is not None:
-        more = _found(targets, list(dict.fromkeys(asked)), [*wanted, *asked], "targets")
+        more = _collect(targets, list(dict.fromkeys(asked)), [*wanted, *asked], "targets")
         shared = sorted(set(asked) & set(wanted))
         if shared:
             raise DataError(
@@ -80,7 +80,7 @@ def collect_sources(spec: NetworkSpec, inputs: Any, targets: Any = None, supervi
     if missing and targets is None and len(set(wanted)) == 1 and not set(sets) - set(wanted):
         sets |= {name: as_data_set(name, sets[wanted[0]]) for name in missing}
     elif missing:
-        raise DataError(f"{found.file}: no data set {show(missing[0])} for the targets, legal: {_listed(sets)}")
+        raise DataError(f"{found.file}: no data set {show(missing[0])} for the targets, legal: {_list_names(sets)}")
     return DataSource(sets, found.file, found.samples, found.region)
 
 
@@ -91,7 +91,7 @@ def is_files(value: Any) -> bool:
     return isinstance(value, str | Path)
 
 
-def _found(value: Any, wanted: Sequence[str], legal: Sequence[str], what: str) -> DataSource:
+def _collect(value: Any, wanted: Sequence[str], legal: Sequence[str], what: str) -> DataSource:
     if is_files(value):
         return open_files([Path(path) for path in (value if isinstance(value, list | tuple) else [value])])
     if isinstance(value, Data):
@@ -99,12 +99,12 @@ def _found(value: Any, wanted: Sequence[str], legal: Sequence[str], what: str) -
     if isinstance(value, Mapping):
         for name in value:
             if name not in legal:
-                hint = nearest(str(name), legal) or f", legal: {_listed(legal)}"
+                hint = nearest(str(name), legal) or f", legal: {_list_names(legal)}"
                 raise DataError(f"{what}: no layer takes a data set {show(str(name))}{hint}")
         return DataSource({name: _one(name, item) for name, item in value.items()}, what)
     if len(wanted) != 1:
         raise DataError(
-            f"{what}: one data set where the network takes {len(wanted)}, legal: a dict of {_listed(wanted)}"
+            f"{what}: one data set where the network takes {len(wanted)}, legal: a dict of {_list_names(wanted)}"
         )
     return DataSource({wanted[0]: as_data_set(wanted[0], value)}, what)
 
@@ -116,7 +116,7 @@ def _one(name: str, value: Any) -> DataSet:
     if len(found.sets) == 1:
         return as_data_set(name, next(iter(found.sets.values())))
     if name not in found.sets:
-        raise DataError(f"{found.file}: no data set {show(name)}, legal: {_listed(found.sets)}")
+        raise DataError(f"{found.file}: no data set {show(name)}, legal: {_list_names(found.sets)}")
     return found.sets[name]
 
 
@@ -135,5 +135,5 @@ def _check_same_samples(first_file: str, first: Data, file: str, data: Data) -> 
     raise DataError(f"{file}: {seen}; files with different data sets must have the same examples in the same order")
 
 
-def _listed(names: Any) -> str:
+def _list_names(names: Any) -> str:
     return ", ".join(map(show, dict.fromkeys(names))) or "none"

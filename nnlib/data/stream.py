@@ -16,7 +16,7 @@ from typing import overload
 
 import numpy as np
 
-from nnlib.data.file import BLOCK, data_sets, estimated_bytes, read_all, region_of
+from nnlib.data.file import BLOCK, data_sets, estimate_bytes, read_all, region_of
 from nnlib.data.file_header import Header, read_headers, shape_of_names
 from nnlib.data.file_rows import read_rows
 from nnlib.data.rows import Csr, Dense, stack
@@ -158,7 +158,7 @@ def open_data(paths: Sequence[Path], limit_bytes: int | None = None, cache_bytes
     """
     limit = available_bytes() // 4 if limit_bytes is None else limit_bytes
     files = [File(path) for path in paths]
-    if sum(estimated_bytes(file) for file in files) < limit:
+    if sum(estimate_bytes(file) for file in files) < limit:
         for file in files:
             file.close()
         return read_all(paths)

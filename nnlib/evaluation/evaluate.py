@@ -97,7 +97,7 @@ def evaluate(
     if not targets.sparse:
         values, squares = _dense(network, examples, output, score, each, watch)
         name, root = ("rmse", np.sqrt) if squares else ("accuracy", np.positive)
-        [measured] = _measured({name: values}, plan).values()
+        [measured] = _summarize({name: values}, plan).values()
         ends = [None if end is None else float(root(end)) for end in (measured.low, measured.high)]
         return Evaluation(len(values), len(values), {name: Measured(float(root(measured.value)), *ends), **found}, {})
     rankers: dict[str, metrics.Ranker] = {"network": lambda some, k, owned: evaluator.top(some, output, k, owned)[0]}
@@ -116,8 +116,8 @@ def evaluate(
     return Evaluation(
         examples.count,
         len(next(iter(parts["network"].values()))),
-        _measured(parts["network"] | extra, plan) | found,
-        _measured(parts.get("popularity", {}), plan),
+        _summarize(parts["network"] | extra, plan) | found,
+        _summarize(parts.get("popularity", {}), plan),
     )
 
 
@@ -151,7 +151,7 @@ def intervals(values: Floats, resamples: int, seed: int) -> tuple[Floats, Floats
     return low_end, high_end
 
 
-def _measured(values: Mapping[str, Floats], plan: EvaluationOptions) -> dict[str, Measured]:
+def _summarize(values: Mapping[str, Floats], plan: EvaluationOptions) -> dict[str, Measured]:
     if not values:
         return {}
     table = np.column_stack(list(values.values()))

@@ -31,7 +31,7 @@ class Gpu:
 
     @classmethod
     @contextmanager
-    def opened(cls, threads: int) -> Iterator[Gpu]:
+    def open(cls, threads: int) -> Iterator[Gpu]:
         """Give the GPU of this process. MachineError when there is none, or when it fails in what is done with it."""
         runtime = Runtime.open()
         try:

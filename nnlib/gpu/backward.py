@@ -31,7 +31,7 @@ class Backward:
             if node.layer.kind is LayerKind.INPUT or node.number not in self._parameters.live:
                 continue
             delta = self._delta(node, batch, node.number in written)
-            self._normalized(node, delta)
+            self._norm_backward(node, delta)
             self._biases(node, delta)
             for edge in node.edges:
                 self._edge(edge, batch, delta, written)
@@ -80,7 +80,7 @@ class Backward:
         if layer.activation in ROWWISE and not unmasked:
             self._runtime.launch("rowwise_backward", (size,), delta, a, room.totals, size, n, n, kind)
 
-    def _normalized(self, node: Node, delta: Array) -> None:
+    def _norm_backward(self, node: Node, delta: Array) -> None:
         """Apply the limit of delta's norm and go back through batch normalization."""
         room, layer, (size, n) = self._forward.rooms[node.number], node.layer, delta.shape
         if layer.delta_norm:
@@ -105,7 +105,7 @@ class Backward:
     def _edge(self, edge: Edge, batch: Batch, delta: Array, written: set[int]) -> None:
         """Give the gradients of an edge; add its part to dLoss/d(its source)."""
         source = self._spec.layers[edge.source]
-        w, flipped = self._parameters.weights(edge.owner), self._parameters.flipped(edge)
+        w, flipped = self._parameters.weights(edge.owner), self._parameters.is_flipped(edge)
         if source.kind is not LayerKind.INPUT:
             below = self._forward.rooms[edge.source].delta
             assert below is not None, "layers that are read have it"

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from nnlib.gpu.runtime import Array, Runtime
+from nnlib.gpu.runtime import Array, Runtime, align
 from nnlib.model.graph import Graph, Node
 from nnlib.ops.activations import ROWWISE, dropout_constants
 from nnlib.spec.types import Activation, ErrorFunction, LayerKind
 
-ALIGNMENT = 32  # floats: rows of outputs that only the loss reads start at multiples of 128 bytes
 ACTIVATIONS = tuple(Activation)  # as `enum Activation` in kernels/names.cuh
 ERRORS = tuple(ErrorFunction)  # as `enum ErrorFunction`
 
@@ -56,7 +55,7 @@ def room_of(runtime: Runtime, graph: Graph, node: Node, most: int, train: bool) 
     is_output, rowwise = layer.kind is LayerKind.OUTPUT, layer.activation in ROWWISE
     read = not is_output or is_read(graph, node)
     plain = is_output and not (read or rowwise or node.skips)
-    z = runtime.zeros((most, _aligned(node.units)))[:, : node.units] if plain else runtime.zeros(shape)
+    z = runtime.zeros((most, align(node.units)))[:, : node.units] if plain else runtime.zeros(shape)
     needs_sums = is_output and read
     return Room(
         z,
@@ -93,7 +92,3 @@ def error_constants(node: Node, examples: int) -> Any:
     margin, boost = node.error.margin, node.error.boost
     numbers = [margin.one_target, margin.zero_target, margin.one_scale, margin.zero_scale, boost.one, boost.zero]
     return np.array([*numbers, 1 / examples, 0], np.float32)
-
-
-def _aligned(count: int) -> int:
-    return -(-count // ALIGNMENT) * ALIGNMENT

@@ -27,7 +27,7 @@ from nnlib.util.arrays import Floats, Longs
 
 LOOKED = 16  # steps after which the errors are looked at
 
-Prepared = tuple[Words, int]  # a batch and how many examples it has
+PackedBatch = tuple[Words, int]  # a batch and how many examples it has
 
 
 class GpuEngine:
@@ -60,11 +60,11 @@ class GpuEngine:
         self._runtime.upload(self._losses.status, status)
         self._looking = False
 
-    def batches(self, examples: Iterable[Longs]) -> Generator[Prepared, None, None]:
+    def batches(self, examples: Iterable[Longs]) -> Generator[PackedBatch, None, None]:
         """See `engines.Engine`; a few are prepared ahead of time."""
-        return prepare_ahead(self._prepared, examples, self._threads)
+        return prepare_ahead(self._prepare, examples, self._threads)
 
-    def _prepared(self, rows: Longs) -> Prepared:
+    def _prepare(self, rows: Longs) -> PackedBatch:
         return self._packing.pack(self._examples, rows, learn=True), len(rows)
 
     def run(self, batch: Any) -> None:

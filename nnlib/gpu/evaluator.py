@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from nnlib.data.blockwise import BATCH
 from nnlib.data.rows import Csr
-from nnlib.errors import DivergedError
 from nnlib.gpu.feed import prepare_ahead
 from nnlib.gpu.forward import Batch
 from nnlib.gpu.output import ADDED
@@ -22,7 +21,7 @@ from nnlib.model.examples import Examples
 from nnlib.model.network import Network
 from nnlib.ops import ranking
 from nnlib.ops.activations import activate
-from nnlib.ops.finite import require_finite
+from nnlib.ops.finite import mean_error, require_finite
 from nnlib.spec.types import LayerKind
 from nnlib.util.arrays import Floats
 
@@ -62,9 +61,7 @@ class GpuEvaluator:
             for words, rows in zip(prepared, places, strict=True):
                 session.run("loss", words, packing, len(rows), work)
             total = float(self._runtime.download(losses.status)[ADDED])
-        if not np.isfinite(total):
-            raise DivergedError(f"the validation loss is {total}; lower learning_rate")
-        return total / examples.count
+        return mean_error(total, examples.count)
 
     def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> tuple[NDArray[np.int64], Floats]:
         """See `engines.Evaluator`."""
@@ -97,16 +94,16 @@ class GpuEvaluator:
     def sums(self, examples: Examples, output: int) -> Floats:
         """See `engines.Evaluator`."""
         node = self._session.graph.node(output)
-        return self._asked(examples, output, lambda batch: self._session.forward.sums(batch, node))
+        return self._ask(examples, output, lambda batch: self._session.forward.sums(batch, node))
 
     def values(self, examples: Examples, layer: int) -> Floats:
         """See `engines.Evaluator`."""
         node = self._session.graph.node(layer)
         if node.layer.kind is LayerKind.OUTPUT:
             return activate(node.layer, self.sums(examples, layer))
-        return self._asked(examples, layer, lambda batch: self._session.forward.out(batch, layer))
+        return self._ask(examples, layer, lambda batch: self._session.forward.out(batch, layer))
 
-    def _asked(self, examples: Examples, layer: int, found: Callable[[Batch], Array]) -> Floats:
+    def _ask(self, examples: Examples, layer: int, found: Callable[[Batch], Array]) -> Floats:
         """Return what the forward pass of some examples leaves in a place, (b, units)."""
         packing, count, places = self._packing(examples), examples.count, []
 

@@ -88,7 +88,7 @@ class Forward:
         """Return key, step, layers and layer: what a kernel needs to draw what NumPy draws."""
         return self._seed << 8 | purpose, self.step, len(self.graph.network.spec.layers), layer
 
-    def denoised(self, batch: Batch, layer: int) -> tuple[Any, ...]:
+    def input_noise(self, batch: Batch, layer: int) -> tuple[Any, ...]:
         """Return the noise of a sparse input: its constants, or None, then as `noise`."""
         return (self._noise if batch.train else None, *self.noise(layer, DENOISE))
 
@@ -172,7 +172,7 @@ class Forward:
 
     def _product(self, edge: Edge, batch: Batch, z: Array, add: bool) -> None:
         """Compute x W into z, or add it."""
-        w, flipped = self.parameters.weights(edge.owner), self.parameters.flipped(edge)
+        w, flipped = self.parameters.weights(edge.owner), self.parameters.is_flipped(edge)
         if not is_sparse_input(self.graph.network.spec.layers[edge.source]):
             self.multiply(self.out(batch, edge.source), w, z, (False, flipped), add=add)
             return
@@ -190,7 +190,7 @@ class Forward:
             n,
             z.strides[0] // 4,
             int(add),
-            *self.denoised(batch, edge.source),
+            *self.input_noise(batch, edge.source),
         )
 
     def multiply(
@@ -205,5 +205,5 @@ class Forward:
             self.runtime.launch("add", blocks(z.size), z, self.out(batch, source), z.size)
             return
         sections = batch.at(source, "starts", "items", "values")
-        noise = self.denoised(batch, source)
+        noise = self.input_noise(batch, source)
         self.runtime.launch("skip_add", blocks(size), batch.words, *sections, z, size, n, n, *noise)

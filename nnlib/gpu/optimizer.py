@@ -10,9 +10,9 @@ import numpy as np
 from nnlib.gpu.forward import Batch, Forward
 from nnlib.gpu.parameters import Table
 from nnlib.gpu.runtime import Array, blocks, part_blocks
-from nnlib.model.network import Layout, is_sparse_input, layout_of, owners, units
-from nnlib.optim.hyper import ADAMS, Hyper, Rate
-from nnlib.optim.rules import RULES
+from nnlib.model.network import Layout, is_sparse_input, layout_of, limited_edges, units
+from nnlib.optim.hyper import ADAMS, Hyper, Rate, step_shift
+from nnlib.optim.rules import RULES, Pace
 from nnlib.spec.types import Edge
 
 RULE_NAMES = tuple(RULES)  # as `enum Rule` in kernels/names.cuh
@@ -28,7 +28,7 @@ class Optimizer:
         self._forward, self._parameters, self._runtime = forward, forward.parameters, forward.runtime
         self._rule, self._kind, self._clip = RULES[hyper.rule], RULE_NAMES.index(hyper.rule), clip
         self._forced = bool(hyper.l2 or hyper.l1)
-        shift = 1 if forward.graph.network.spec.compat else 0  # DSSTNE's Adam starts with t = 2
+        shift = step_shift(forward.graph.network.spec)
         runtime = self._runtime
         self._hyper, self._paces = runtime.zeros(8), runtime.zeros((steps + 1, 4))
         runtime.upload(self._hyper, hyper_constants(hyper))
@@ -37,7 +37,7 @@ class Optimizer:
         sizes = [self._parameters.flat.size, *(table.values.size for table in self._parameters.tables.values())]
         self._blocks = [part_blocks(size) for size in sizes]  # that sum the squares of each part of a gradient
         self._parts = runtime.zeros(sum(self._blocks) if clip else 0, np.float64)
-        limited = [w for edge, w in self._limited() if not self._by_rows(edge)]
+        limited = [w for edge, w in self._find_limited() if not self._by_rows(edge)]
         self._squares = runtime.zeros(max((math.ceil(w.shape[0] / CHUNK) * w.shape[1] for w in limited), default=0))
         self._used = set[int]()
         self._late: list[tuple[Edge, Batch, Array]] = []
@@ -83,11 +83,11 @@ class Optimizer:
         """Take the gradient of a sparse input's weights: apply it at once, unless the whole one is needed first."""
         table = self._parameters.tables.get(edge.owner)
         if table is None:
-            gradient, flipped = self._gradient(edge.owner), self._parameters.flipped(edge)
+            gradient, flipped = self._gradient(edge.owner), self._parameters.is_flipped(edge)
             assert gradient is not None, "the edge is trained"
             strides = (1, gradient.shape[1]) if flipped else (gradient.shape[1], 1)
-            arguments = (*self._transposed(edge, batch, delta), gradient, *strides, delta.shape[1])
-            noise = self._forward.denoised(batch, edge.source)
+            arguments = (*self._transpose_arguments(edge, batch, delta), gradient, *strides, delta.shape[1])
+            noise = self._forward.input_noise(batch, edge.source)
             self._runtime.launch("touched_add", self._rows(edge), *arguments, *noise)
         elif self._clip:
             self._late.append((edge, batch, delta))
@@ -115,18 +115,18 @@ class Optimizer:
     def _gradient(self, owner: int) -> Array | None:
         return None if owner in self._parameters.tables else self._parameters.gradient_of(f"weights{owner}")
 
-    def _transposed(self, edge: Edge, batch: Batch, delta: Array) -> tuple[object, ...]:
+    def _transpose_arguments(self, edge: Edge, batch: Batch, delta: Array) -> tuple[object, ...]:
         names = ("count", "rows", "row_starts", "examples", "places", "values")
         return (batch.words, *batch.at(edge.source, *names), delta, delta.strides[0] // 4)
 
     def _apply(self, edge: Edge, batch: Batch, delta: Array) -> None:
         table = self._parameters.tables[edge.owner]
         states = (*table.states, None, None)[:2]
-        noise, key, step, layers, layer = self._forward.denoised(batch, edge.source)
+        noise, key, step, layers, layer = self._forward.input_noise(batch, edge.source)
         self._runtime.launch(
             "touched_update",
             self._rows(edge),
-            *self._transposed(edge, batch, delta),
+            *self._transpose_arguments(edge, batch, delta),
             *(table.values, *states, table.last, table.values.shape[1]),
             *(self._kind, self._paces, step, self._hyper, self._scale),
             *(noise, key, layers, layer),
@@ -139,8 +139,8 @@ class Optimizer:
         launch("sum_squares", (end,), gradient, self._parts, gradient.size)
         for count, (edge, batch, delta) in zip(self._blocks[1:], self._late, strict=True):
             parts, end = self._parts[end : end + count], end + count
-            arguments = (*self._transposed(edge, batch, delta), parts, delta.shape[1])
-            launch("touched_squares", (count,), *arguments, *self._forward.denoised(batch, edge.source))
+            arguments = (*self._transpose_arguments(edge, batch, delta), parts, delta.shape[1])
+            launch("touched_squares", (count,), *arguments, *self._forward.input_noise(batch, edge.source))
         launch("clip_scale", (1,), self._parts, self._parts.size, self._clip, self._scale)
 
     def _share(self) -> None:
@@ -153,21 +153,17 @@ class Optimizer:
             if uses > 1 and gradient is not None:
                 self._runtime.launch("mul_c", blocks(gradient.size), gradient, 1 / uses, gradient.size)
 
-    def _limited(self) -> Iterator[tuple[Edge, Array]]:
+    def _find_limited(self) -> Iterator[tuple[Edge, Array]]:
         """Yield the edges whose weights have a limit and are not shared, with their weights."""
-        network = self._forward.graph.network
-        shared = {edge.owner for edge in network.spec.edges if edge.owner != edge.number}
-        for edge in owners(network.spec):
-            fixed = edge.number in shared or edge.number in network.locked
-            if network.spec.layers[edge.target].weight_norm and not fixed:
-                yield edge, self._parameters.weights(edge.number)
+        for edge in limited_edges(self._forward.graph.network):
+            yield edge, self._parameters.weights(edge.number)
 
     def _by_rows(self, edge: Edge) -> bool:
         return layout_of(self._forward.graph.network.spec, edge) is Layout.BY_OUTPUT
 
     def _limit(self) -> None:
         """Scale down the weights into each unit whose norm is above the limit."""
-        for edge, w in self._limited():
+        for edge, w in self._find_limited():
             limit = self._forward.graph.network.spec.layers[edge.target].weight_norm
             rows, n = w.shape
             if self._by_rows(edge):
@@ -191,8 +187,8 @@ def paces(hyper: Hyper, rate: Rate, steps: int, shift: int) -> np.ndarray:
     """
     table = np.zeros((steps + 1, 4))
     for step in range(1, steps + 1):
-        a, t = rate(step), step + shift
-        corrections = (a / (1 - hyper.momentum**t), 1 / (1 - hyper.beta2**t)) if hyper.rule in ADAMS else (0, 0)
-        table[step] = (a, *corrections, a * hyper.l2)
+        pace = Pace(step + shift, rate(step), hyper.momentum, hyper.beta2)
+        corrections = (pace.corrected_rate, pace.correction) if hyper.rule in ADAMS else (0, 0)
+        table[step] = (pace.rate, *corrections, pace.rate * hyper.l2)
     with np.errstate(over="ignore"):  # a rate that does not fit makes a training diverge, which is found there
         return table.astype(np.float32)

@@ -11,6 +11,7 @@ from scipy import sparse
 
 from nnlib.data.rows import Csr, Dense
 from nnlib.data.sets import DataSet
+from nnlib.gpu.runtime import align
 from nnlib.model.batches import unique_targets
 from nnlib.model.examples import Examples
 from nnlib.model.network import units
@@ -20,10 +21,8 @@ from nnlib.util.arrays import Longs
 
 Words = NDArray[np.int32]
 ABSENT = -1
-ALIGNMENT = 32  # words: dense sections start at a multiple of 128 bytes, as products like it
 SPARSE = ("starts", "items", "values")
 TRANSPOSED = ("count", "rows", "row_starts", "examples", "places")
-TARGETS = (*SPARSE, "dense", "weights", "shares")
 OWNED = ("starts", "items")
 
 
@@ -43,12 +42,12 @@ class Packing:
                 self._at[n, name] = len(self._at)
         for name in OWNED:
             self._at[ABSENT, name] = len(self._at)
-        end = _aligned(len(self._at))
+        end = align(len(self._at))
         self._dense: dict[tuple[int, str], int] = {}
         for key in self._at:
             if key[1] == "dense":
                 self._dense[key] = end
-                end += _aligned(most * units(spec, key[0]))
+                end += align(most * units(spec, key[0]))
         self._begin = end
 
     def _sections(self, layer: Layer, data_set: DataSet | None) -> tuple[str, ...]:
@@ -95,9 +94,9 @@ class Packing:
             sections |= {(n, name): values for name, values in found.items() if (n, name) in self._at}
         if owned is not None:
             sections |= {(ABSENT, "starts"): owned.indptr, (ABSENT, "items"): owned.indices}
-        return self._joined(sections)
+        return self._join(sections)
 
-    def _joined(self, sections: Mapping[tuple[int, str], NDArray[Any] | int]) -> Words:
+    def _join(self, sections: Mapping[tuple[int, str], NDArray[Any] | int]) -> Words:
         lengths = {
             key: len(values) for key, values in sections.items() if not isinstance(values, int) and key[1] != "dense"
         }
@@ -126,10 +125,10 @@ def _input(data_set: DataSet, learn: bool) -> dict[str, NDArray[Any] | int]:
     if data_set.weights is not None:
         values *= np.repeat(data_set.weights, np.diff(rows.indptr))
     found["values"] = values
-    return found | _transposed(rows) if learn else found
+    return found | _transpose(rows) if learn else found
 
 
-def _transposed(rows: Csr) -> dict[str, NDArray[Any] | int]:
+def _transpose(rows: Csr) -> dict[str, NDArray[Any] | int]:
     """Return the units that occur, ascending, with the examples of each, ascending, and where each entry stands."""
     places = np.arange(rows.nonzeros, dtype=np.int32)
     shape = (rows.examples, rows.width)
@@ -175,7 +174,3 @@ def _words(values: NDArray[Any]) -> Words:
     if values.dtype.kind == "f":
         return np.ascontiguousarray(values, np.float32).view(np.int32)
     return values.astype(np.int32, copy=False)
-
-
-def _aligned(count: int) -> int:
-    return -(-count // ALIGNMENT) * ALIGNMENT

@@ -12,13 +12,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnlib.gpu.runtime import Array, Runtime
-from nnlib.model.network import Layout, Network, is_lazy, lay_out_weights, layout_of, live_layers, owners, units
+from nnlib.gpu.runtime import Array, Runtime, align
+from nnlib.model.network import (
+    Layout,
+    Network,
+    is_lazy,
+    join_blocks,
+    lay_out_weights,
+    layout_of,
+    live_layers,
+    owners,
+    units,
+)
 from nnlib.optim.rules import RULES
 from nnlib.spec.types import Edge, NetworkSpec
 from nnlib.util.arrays import Floats
-
-ALIGNMENT = 32  # floats: what lies in the flat array starts at a multiple of 128 bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +93,7 @@ class Parameters:
         for group in groups:
             for name, shape in group:
                 places[name] = end
-                end += -(-int(np.prod(shape)) // ALIGNMENT) * ALIGNMENT
+                end += align(int(np.prod(shape)))
             ends.append(end)
         self.flat, self.gradient = self.runtime.zeros(end), self.runtime.zeros(end if places else 0)
         self.states = tuple(self.runtime.zeros(end) for _ in range(self._count))
@@ -107,7 +115,7 @@ class Parameters:
         """Return where the gradient of an array goes, None when it is not trained."""
         return self.parts[name].gradient
 
-    def flipped(self, edge: Edge) -> bool:
+    def is_flipped(self, edge: Edge) -> bool:
         """Whether the weights lie as (out, in) as this edge uses them."""
         owner = self.network.spec.edges[edge.owner]
         return edge.transposed != (layout_of(self.network.spec, owner) is Layout.BY_OUTPUT)
@@ -126,7 +134,7 @@ class Parameters:
     def pull_states(self) -> Mapping[str, Floats]:
         """Return the optimizer's states in this machine's memory, by the names and in the layouts that a CPU has."""
         found = {}
-        for name, array, states in self._trained():
+        for name, array, states in self._find_trained():
             for n in range(self._count):
                 host = np.zeros_like(array)
                 if states:
@@ -136,13 +144,13 @@ class Parameters:
 
     def push_states(self, step: int, states: Mapping[str, Floats]) -> None:
         """Go on with states as `pull_states` gives them; every row is at `step`."""
-        for name, _, arrays in self._trained():
+        for name, _, arrays in self._find_trained():
             for n, array in enumerate(arrays):
                 self._put(name, array, states[f"{name}_state{n}"])
         for table in self.tables.values():
             self.runtime.upload(table.last, np.full(table.last.size, step))
 
-    def _trained(self) -> Iterator[tuple[str, Floats, tuple[Array, ...]]]:
+    def _find_trained(self) -> Iterator[tuple[str, Floats, tuple[Array, ...]]]:
         """Yield name, array and states of everything that has an optimizer's state on a CPU."""
         for name, array in self.network.arrays():
             if name.endswith(("_mean", "_variance")):
@@ -157,23 +165,18 @@ class Parameters:
 
     def _put(self, name: str, target: Array, array: Floats) -> None:
         owner = _owner(name)
-        self.runtime.upload(target, array if owner is None else self._unblocked(owner, array))
+        if owner is not None and self._is_blocked(owner):
+            array = join_blocks(self.network.spec, self.network.spec.edges[owner], array)
+        self.runtime.upload(target, array)
 
     def _take(self, name: str, origin: Array, array: Floats) -> None:
         owner, values = _owner(name), self.runtime.download(origin)
-        if owner is not None and self._blocked(owner):
+        if owner is not None and self._is_blocked(owner):
             values = lay_out_weights(self.network.spec, self.network.spec.edges[owner], values)
         array[...] = values.reshape(array.shape)
 
-    def _blocked(self, owner: int) -> bool:
+    def _is_blocked(self, owner: int) -> bool:
         return layout_of(self.network.spec, self.network.spec.edges[owner]) is Layout.BLOCKED
-
-    def _unblocked(self, owner: int, store: Floats) -> Floats:
-        """Return a store as it lies on the GPU, where there are no blocks."""
-        if not self._blocked(owner):
-            return store
-        below, above = _shape(self.network.spec, self.network.spec.edges[owner])
-        return np.concatenate(np.split(store, len(store) // below), axis=1)[:, :above]
 
 
 def _shape(spec: NetworkSpec, owner: Edge) -> tuple[int, int]:

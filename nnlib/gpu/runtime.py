@@ -20,10 +20,11 @@ from nnlib.gpu.kernels import Signature, cubin_folder, ensure_cubin, prepare_cup
 from nnlib.util.machine import driver_version
 
 Array = Any  # cupy.ndarray
-Graph = Any  # cupy.cuda.Graph
+CapturedGraph = Any  # cupy.cuda.Graph
 Products = Callable[[Any, Any, bool], Any]  # (CuPy, stream, whether TF32 is allowed) -> what multiplies, as Cublas
 
 THREADS = 256  # of a block
+ALIGNMENT = 32  # words: what is multiplied, and every part of a flat array, starts at a multiple of 128 bytes
 PART, MOST_PARTS = 4096, 512  # numbers that a block of a sum has at least, and blocks at most
 HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
 SCALARS = {
@@ -216,7 +217,7 @@ class Runtime:
             self._by_precision[tf32] = self._products(self._cupy, self.compute, tf32)
         self._by_precision[tf32](a, b, out, flip, add, scale)
 
-    def captured(self, work: Callable[[], None]) -> Graph:
+    def capture(self, work: Callable[[], None]) -> CapturedGraph:
         """Return what `work` launches as a graph, to be launched as often as wanted; nothing of it is done yet."""
         self.compute.begin_capture()
         try:
@@ -227,7 +228,7 @@ class Runtime:
             raise
         return self.compute.end_capture()
 
-    def replay(self, graph: Graph) -> None:
+    def replay(self, graph: CapturedGraph) -> None:
         """Launch a graph on `compute`."""
         graph.launch(self.compute)
 
@@ -258,6 +259,11 @@ def part_blocks(count: int) -> int:
 def _conversions(signature: Signature) -> list[Callable[[Any], Any]]:
     """Return what turns each argument into what a launch takes: an array, or a number of the kernel's type."""
     return [_pointer if kind.endswith("*") else SCALARS[kind] for _, kind in signature.parameters]
+
+
+def align(words: int) -> int:
+    """Return the least multiple of ALIGNMENT that has room for so many words."""
+    return -(-words // ALIGNMENT) * ALIGNMENT
 
 
 def _pointer(array: Array | None) -> Any:

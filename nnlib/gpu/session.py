@@ -64,7 +64,7 @@ class Session:
             place = *key, self._feed.generation
             if place not in self._graphs:
                 self._graphs = {other: graph for other, graph in self._graphs.items() if other[-1] == place[-1]}
-                self._graphs[place] = self.runtime.captured(lambda: work(batch))
+                self._graphs[place] = self.runtime.capture(lambda: work(batch))
             self.runtime.replay(self._graphs[place])
         else:
             work(batch)

@@ -63,7 +63,7 @@ def read_fields(path: Path, delimiter: str, places: Callable[[Sequence[str]], Se
                 first = not header
                 header = header or _header(block, delimiter)
                 rows = _Block(block, ord(delimiter)).rows(len(header))
-                yield rows.picked(list(places(header)), int(first), file.tell())
+                yield rows.pick(list(places(header)), int(first), file.tell())
     except (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise NotPlainError from error
     if not header:
@@ -134,14 +134,14 @@ class _Block:
         self.returns = np.flatnonzero(self.body == RETURN)
         self._check_quotes()
         lone = self.letters[self.returns + 1] != NEWLINE
-        if np.any(lone & ~self._quoted(self.returns)):
+        if np.any(lone & ~self._find_quoted(self.returns)):
             raise NotPlainError
 
     def rows(self, count: int) -> _Rows:
         """Return the fields of all rows; a row of another number of fields than `count` is not plain."""
         ends = np.flatnonzero((self.body == self.delimiter) | (self.body == NEWLINE))
         if len(self.quotes):
-            ends = ends[~self._quoted(ends)]
+            ends = ends[~self._find_quoted(ends)]
         starts = np.concatenate(([0], ends[:-1] + 1))
         last = self.body[ends] == NEWLINE
         if len(self.returns):
@@ -157,7 +157,7 @@ class _Block:
             raise NotPlainError
         return _Rows(self, starts.reshape(-1, count), ends.reshape(-1, count))
 
-    def _quoted(self, places: Longs) -> NDArray[np.bool_]:
+    def _find_quoted(self, places: Longs) -> NDArray[np.bool_]:
         """Whether each place is between quotes."""
         quoted: NDArray[np.bool_] = np.searchsorted(self.quotes, places) % 2 == 1
         return quoted
@@ -182,7 +182,7 @@ class _Rows:
     starts: Longs  # (rows, columns)
     ends: Longs
 
-    def picked(self, columns: Sequence[int], first: int, position: int) -> Fields:
+    def pick(self, columns: Sequence[int], first: int, position: int) -> Fields:
         """Return columns without their quotes, from row `first` on."""
         starts, ends = (np.ascontiguousarray(places[first:, columns].T) for places in (self.starts, self.ends))
         letters, quotes = self.block.letters, self.block.quotes
@@ -191,11 +191,11 @@ class _Rows:
             quoted = (letters[starts] == QUOTE) & (ends > starts)
             starts, ends = starts + quoted, ends - quoted
             if np.any(doubled):
-                letters = _undoubled(letters, starts, ends, doubled)
+                letters = _undouble(letters, starts, ends, doubled)
         return Fields(letters, starts, ends - starts, position)
 
 
-def _undoubled(letters: Bytes, starts: Longs, ends: Longs, doubled: NDArray[np.bool_]) -> Bytes:
+def _undouble(letters: Bytes, starts: Longs, ends: Longs, doubled: NDArray[np.bool_]) -> Bytes:
     """Return the letters with the fields that have doubled quotes once more behind them, single; move these there."""
     texts = [
         letters[start:end].tobytes().replace(b'""', b'"')

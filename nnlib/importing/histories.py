@@ -39,7 +39,7 @@ class History:
     bought: Csr  # of each customer
     items: tuple[str, ...]  # all that any customer here bought, sorted: the units of every region's model
 
-    def validated(self, region: str) -> bool:
+    def can_validate(self, region: str) -> bool:
         """Whether a customer of the region has an item to validate."""
         return bool(np.any(_cuts(self._counts(region))[1]))
 
@@ -96,7 +96,7 @@ class _Layout:
     item: int
     time: int
 
-    def packed(self, customers: Keys, items: Keys, times: Keys) -> Keys:
+    def pack(self, customers: Keys, items: Keys, times: Keys) -> Keys:
         """Return keys with the time in the lowest bits."""
         return ((customers << np.uint64(self.item)) | items) << np.uint64(self.time) | times
 
@@ -122,7 +122,7 @@ class _Layout:
 def build_histories(purchases: Purchases, min_items: int = MIN_ITEMS) -> History:
     """Return each customer's distinct items, oldest first; the rows of `purchases` are used up."""
     counts, units = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
-    for some_counts, some_units in _sorted(purchases, min_items):
+    for some_counts, some_units in _sort(purchases, min_items):
         counts.append(some_counts)
         units.append(some_units)
     count = np.concatenate(counts)
@@ -157,7 +157,7 @@ def _cuts(counts: Longs) -> tuple[Longs, Longs]:
     return cut, cut // 10
 
 
-def _sorted(purchases: Purchases, min_items: int) -> Iterator[tuple[Longs, Ints]]:
+def _sort(purchases: Purchases, min_items: int) -> Iterator[tuple[Longs, Ints]]:
     """Yield, for some customers after others, how many distinct items each has, and the items, oldest first.
 
     Customers with fewer than `min_items` have none.
@@ -188,7 +188,7 @@ def _keys(purchases: Purchases, clock: _Clock, layout: _Layout, low: int, high: 
     for numbers, items, times in purchases.rows.parts(use_up=last):
         customers = purchases.customer_rank[numbers]
         mine = np.flatnonzero((customers >= low) & (customers < high)) if low or not last else slice(None)
-        some = layout.packed(
+        some = layout.pack(
             (customers[mine] - low).astype(np.uint64),
             purchases.item_rank[items[mine]].astype(np.uint64),
             clock.read(times[mine]),

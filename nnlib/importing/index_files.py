@@ -74,7 +74,7 @@ def read_index(path: Path) -> dict[str, int]:
             raise DataError(f"{place}: cannot be read: {error}; legal: UTF-8 text") from error
         if fields == [""] and not found and number == 1:
             break  # an empty file: an index without labels
-        label, value = _checked(place, fields)
+        label, value = _check(place, fields)
         if label in found:
             raise DataError(f"{place}: label {label!r} comes twice; remove one of the lines")
         if value in owner:
@@ -89,7 +89,7 @@ def write_index(path: Path, labels: Mapping[str, int]) -> None:
     write_atomically(path, "".join(f"{label}\t{number}\n" for label, number in ordered))
 
 
-def _checked(place: str, fields: Sequence[str]) -> tuple[str, int]:
+def _check(place: str, fields: Sequence[str]) -> tuple[str, int]:
     if len(fields) != 2:
         raise DataError(f"{place}: {len(fields) - 1} TABs, legal: one, between a label and its number")
     label, number = fields

@@ -164,7 +164,7 @@ def gather_purchases(rows: Iterable[tuple[str, str, str, int]]) -> Purchases:
         wanted = [items.setdefault(row[2], len(items)) for row in some]
         moments = np.array([row[3] for row in some], dtype=np.int64)
         found.add(np.array(numbers, dtype=np.int32), np.array(wanted, dtype=np.int32), moments)
-    return _ranked(found, np.arange(len(customers)), list(customers), np.arange(len(items)), list(items))
+    return _rank(found, np.arange(len(customers)), list(customers), np.arange(len(items)), list(items))
 
 
 def open_table(path: Path) -> io.TextIOBase:
@@ -215,10 +215,10 @@ def _load_blocks(path: Path, columns: Columns, report: Report) -> Purchases:
     known = np.unique(groups)
     of_group = dict(zip(known.tolist(), regions.texts(known)[0], strict=True))
     owners = list(zip([of_group[group] for group in groups.tolist()], names, strict=True))
-    return _ranked(rows, used_customers, owners, used_items, items.texts(used_items)[0])
+    return _rank(rows, used_customers, owners, used_items, items.texts(used_items)[0])
 
 
-def _ranked(
+def _rank(
     rows: PurchaseRows,
     customer_numbers: NDArray[Any],
     customers: Sequence[tuple[str, str]],

@@ -48,9 +48,9 @@ def import_purchases(
     history = build_histories(purchases, min_items)
     wanted = _choose(regions, history.regions, table)
     items_csv = _items_csv(history.items, _descriptions(items) if items else {})
-    made = [region for region in wanted if history.validated(region)]
+    made = [region for region in wanted if history.can_validate(region)]
     if not made:
-        raise DataError(f"{table.name}: no region has a customer with enough items{_needed(min_items)}")
+        raise DataError(f"{table.name}: no region has a customer with enough items{_explain_needed(min_items)}")
     lines: list[Line] = []
     with _all_or_nothing(out) as (folder, replaced):
         begun: Begun | None = None
@@ -126,7 +126,7 @@ def _all_or_nothing(out: Path) -> Iterator[tuple[Path, list[str]]]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _needed(min_items: int) -> str:
+def _explain_needed(min_items: int) -> str:
     text = f": a region needs one with {max(min_items, LEAST_VALIDATED)} different items"
     if min_items > LEAST_VALIDATED:
         return f"{text}; lower --min-items"
@@ -167,7 +167,7 @@ def _line(split: RegionParts) -> Line:
     """Return what is said of a region: its name, numbers of customers and of targets, and the files' name."""
     targets = [split.parts[part].sets[1].rows for part in PARTS]
     pairs = {part: rows.nonzeros for part, rows in zip(PARTS, targets, strict=True) if isinstance(rows, Csr)}
-    return _shown(split.region), split.parts["train"].sets[0].examples, pairs, split.slug
+    return _show(split.region), split.parts["train"].sets[0].examples, pairs, split.slug
 
 
 def _print_table(lines: Sequence[Line], skipped: Sequence[str], min_items: int) -> None:
@@ -177,9 +177,9 @@ def _print_table(lines: Sequence[Line], skipped: Sequence[str], min_items: int) 
         numbers = f"{pairs['train']:>9} {pairs['valid']:>7} {pairs['test']:>7}"
         print(f"{name:<{wide}} {customers:>9} {numbers}  {slug}.*.nc")
     if skipped:
-        listed = ", ".join(_shown(name) for name in skipped)
+        listed = ", ".join(_show(name) for name in skipped)
         print(f"skipped, no customer with {min_items} items and one to validate: {listed}", file=sys.stderr)
 
 
-def _shown(name: str) -> str:
+def _show(name: str) -> str:
     return name if name.isprintable() else repr(name)

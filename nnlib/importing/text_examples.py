@@ -169,7 +169,7 @@ class _Found:
         if analog:
             legal = ", legal with --type analog: feature,value"
             lines.check(~valued, label, "feature {!r} has no value" + legal)
-            values = _parsed(lines, label + 1, "value {!r} is not a finite number" + legal)
+            values = _parse(lines, label + 1, "value {!r} is not a finite number" + legal)
         units = features.numbers(lines.words, lines.starts[label], lines.lengths[label], new_features)
         known = units != UNKNOWN
         self.dropped += int(len(units) - np.count_nonzero(known))
@@ -196,7 +196,7 @@ class _Found:
                 self.warnings.add(what, lines.place(int(lines.starts[fields[0]])), len(fields))
 
 
-def _parsed(lines: _Lines, fields: Longs, words: str) -> Floats:
+def _parse(lines: _Lines, fields: Longs, words: str) -> Floats:
     """Return fields as numbers."""
     starts, lengths = lines.starts[fields], lines.lengths[fields]
     lines.check((lengths == 0) | (lengths > LONGEST_NUMBER), fields, words)

@@ -27,7 +27,7 @@ def _line(graph: Graph, node: Node, examples: Examples, in_blocks: bool) -> str:
     title = f"{layer.kind} {layer.name}: {node.units} units"
     if layer.kind is LayerKind.INPUT:
         assert data_set is not None, "examples have all inputs"
-        return f"{title}, {layer.data_set!r} is {_kind(data_set)}; {_given(graph, node)}"
+        return f"{title}, {layer.data_set!r} is {_kind(data_set)}; {_describe_inputs(graph, node)}"
     parts = [f"{title}, {layer.activation}"]
     if layer.kind is LayerKind.OUTPUT:
         parts[0] += f", {graph.network.spec.error}"
@@ -45,7 +45,7 @@ def _line(graph: Graph, node: Node, examples: Examples, in_blocks: bool) -> str:
     return "; ".join(parts)
 
 
-def _given(graph: Graph, node: Node) -> str:
+def _describe_inputs(graph: Graph, node: Node) -> str:
     noise = graph.network.spec.denoising
     if net.is_sparse_input(node.layer):
         return "never made dense" + (f", denoising {noise:g}" if noise else "")

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -112,11 +111,11 @@ def _variable(dimension: str, values: Floats) -> netcdf.Variable:
     return netcdf.Variable(dimension, np.ascontiguousarray(values, np.float32).reshape(-1))
 
 
-def _edge_attributes(network: Network, edge: Edge) -> dict[str, Any]:
+def _edge_attributes(network: Network, edge: Edge) -> dict[str, netcdf.Attribute]:
     layers = network.spec.layers
     source, target = layers[edge.source], layers[edge.target]
     shape = {"width": target.units, "height": source.units, "length": 1, "depth": 1, "breadth": 1}
-    values: dict[str, Any] = {
+    values: dict[str, netcdf.Attribute] = {
         "inputLayer": source.name,
         "outputLayer": target.name,
         **{key: np.uint64(size or 0) for key, size in shape.items()},

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from nnlib.spec.types import (
     Sparseness,
     WeightInit,
 )
+from nnlib.util import netcdf
 
 T = TypeVar("T")
 
@@ -90,7 +91,7 @@ class Attributes:
     """
 
     file: str
-    values: Mapping[str, Any]
+    values: Mapping[str, netcdf.Attribute]
 
     def wrong(self, name: str, legal: str) -> DataError:
         """Return the error for an attribute that is missing or not `legal`."""
@@ -133,7 +134,7 @@ class Attributes:
             raise self.wrong(name, "a string without control characters")
         return value
 
-    def coded(self, name: str, codes: Mapping[T, int], default: int | None = None) -> T:
+    def decode(self, name: str, codes: Mapping[T, int], default: int | None = None) -> T:
         """Return what the number means in `codes`."""
         value = self.count(name, default=default) if name in self.values or default is not None else None
         for meaning, code in codes.items():
@@ -142,9 +143,9 @@ class Attributes:
         raise self.wrong(name, ", ".join(f"{code} {meaning}" for meaning, code in codes.items()))
 
 
-def network_attributes(spec: NetworkSpec) -> dict[str, Any]:
+def network_attributes(spec: NetworkSpec) -> dict[str, netcdf.Attribute]:
     """Return the attributes of the network and of all of its layers."""
-    values: dict[str, Any] = {
+    values: dict[str, netcdf.Attribute] = {
         "version": np.float32(FORMAT_VERSION),
         "name": spec.name,
         "kind": np.uint32(KINDS[spec.kind]),
@@ -178,7 +179,7 @@ def network_attributes(spec: NetworkSpec) -> dict[str, Any]:
     return values
 
 
-def _layer_attributes(layer: Layer) -> dict[str, Any]:
+def _layer_attributes(layer: Layer) -> dict[str, netcdf.Attribute]:
     return {
         "name": layer.name,
         "kind": np.uint32(LAYER_KINDS[layer.kind]),
@@ -204,7 +205,7 @@ def _layer_attributes(layer: Layer) -> dict[str, Any]:
     }
 
 
-def _size_attributes(layer: Layer) -> dict[str, Any]:
+def _size_attributes(layer: Layer) -> dict[str, netcdf.Attribute]:
     sizes = layer.dimensions or (layer.units or 1,)
     kernel, stride = layer.kernel or (1,), layer.stride or (1,)
     return {
@@ -228,8 +229,8 @@ def read_spec(attributes: Attributes) -> NetworkSpec:
     return NetworkSpec(
         layers=tuple(layers),
         name=a.text("name"),
-        kind=a.coded("kind", KINDS),
-        error=a.coded("errorFunction", ERRORS),
+        kind=a.decode("kind", KINDS),
+        error=a.decode("errorFunction", ERRORS),
         marginal=Marginal(
             one_target=a.real("SMCE_oneTarget", 0, 1),
             zero_target=a.real("SMCE_zeroTarget", 0, 1),
@@ -250,9 +251,9 @@ def read_spec(attributes: Attributes) -> NetworkSpec:
 
 
 def _layer(a: Attributes, at: str) -> Layer:
-    kind, type_ = a.coded(f"{at}kind", LAYER_KINDS), a.coded(f"{at}type", TYPES)
+    kind, type_ = a.decode(f"{at}kind", LAYER_KINDS), a.decode(f"{at}type", TYPES)
     shaped = kind is not LayerKind.INPUT and type_ is not LayerType.FULLY_CONNECTED  # others ignore their kernel
-    function = a.coded(f"{at}poolingfunction", FUNCTIONS, None if type_ is LayerType.POOLING else 0)
+    function = a.decode(f"{at}poolingfunction", FUNCTIONS, None if type_ is LayerType.POOLING else 0)
     dimensions = _dimensions(a, at)
     bits = a.count(f"{at}attributes")
     return Layer(
@@ -265,7 +266,7 @@ def _layer(a: Attributes, at: str) -> Layer:
         sparse=bool(bits & SPARSE),
         sources=tuple(a.text(f"{at}source{i}") for i in range(a.count(f"{at}sources"))),
         skips=tuple(a.text(f"{at}skip{i}") for i in range(a.count(f"{at}skips"))),
-        activation=a.coded(f"{at}activation", ACTIVATIONS),
+        activation=a.decode(f"{at}activation", ACTIVATIONS),
         slope=a.real(f"{at}RELUSlope"),
         alpha=a.real(f"{at}ELUAlpha"),
         selu_lambda=a.real(f"{at}SELULambda"),
@@ -277,7 +278,7 @@ def _layer(a: Attributes, at: str) -> Layer:
         weight_norm=a.real(f"{at}weightNorm", 0, default=0.0),
         delta_norm=a.real(f"{at}deltaNorm", 0, default=0.0),
         init=WeightInit(
-            scheme=a.coded(f"{at}weightInit", SCHEMES, SCHEMES[Scheme.XAVIER]),
+            scheme=a.decode(f"{at}weightInit", SCHEMES, SCHEMES[Scheme.XAVIER]),
             scale=a.real(f"{at}weightInitScale", default=1.0),
             bias=a.real(f"{at}biasInit", default=0.0),
         ),

@@ -59,8 +59,7 @@ class Network:
         if layout is Layout.BY_OUTPUT:
             return np.ascontiguousarray(store.T)
         if layout is Layout.BLOCKED:
-            below, above = units(self.spec, edge.source), units(self.spec, edge.target)
-            return np.concatenate(np.split(store, len(store) // below), axis=1)[:, :above].copy()
+            return join_blocks(self.spec, edge, store).copy()
         return store
 
     def copy(self) -> Network:
@@ -124,6 +123,12 @@ def lay_out_weights(spec: NetworkSpec, edge: Edge, weights: Floats) -> Floats:
         piece = weights[:, low : low + wide.shape[1]]
         wide[n * len(weights) : (n + 1) * len(weights), : piece.shape[1]] = piece
     return wide
+
+
+def join_blocks(spec: NetworkSpec, edge: Edge, store: Floats) -> Floats:
+    """Return the weights (in, out) of a BLOCKED store."""
+    below, above = units(spec, edge.source), units(spec, edge.target)
+    return np.concatenate(np.split(store, len(store) // below), axis=1)[:, :above]
 
 
 def layout_of(spec: NetworkSpec, edge: Edge) -> Layout:
@@ -195,6 +200,15 @@ def units(spec: NetworkSpec, layer: int) -> int:
 def owners(spec: NetworkSpec) -> Iterator[Edge]:
     """Yield the edges with weights of their own."""
     return (edge for edge in spec.edges if edge.owner == edge.number)
+
+
+def limited_edges(network: Network) -> Iterator[Edge]:
+    """Yield the edges whose weights WeightNorm limits: those that are trained and not shared."""
+    spec = network.spec
+    shared = {edge.owner for edge in spec.edges if edge.owner != edge.number}
+    for edge in owners(spec):
+        if spec.layers[edge.target].weight_norm and edge.number not in shared | network.locked:
+            yield edge
 
 
 def broken_layer(spec: NetworkSpec, finite: Set[str]) -> str:

@@ -40,7 +40,7 @@ class Remapped:
     network: Network
     known: Mapping[int, NDArray[np.bool_]]
 
-    def unscored(self, output: int, targets: Rows) -> Longs:
+    def find_unscored(self, output: int, targets: Rows) -> Longs:
         """Return the unknown units, ascending, that give the loss of an Output layer on `targets` no value.
 
         Where an unknown unit costs nothing unless it is a target, these are the ones that are.
@@ -72,10 +72,10 @@ def remap_units(model: Model, sets: Mapping[str, Units]) -> Remapped:
                 places[n] = found
     _check_skips(spec, places)
     matrices = {
-        owner: _gathered(_gathered(network.matrix(owner), rows, 0, 0.0), columns, 1, 0.0)
+        owner: _gather(_gather(network.matrix(owner), rows, 0, 0.0), columns, 1, 0.0)
         for owner, (rows, columns) in _ways(spec, places).items()
     }
-    biases = [_gathered(network.biases[e.number], places.get(e.target), 0, LAST) for e in spec.edges]
+    biases = [_gather(network.biases[e.number], places.get(e.target), 0, LAST) for e in spec.edges]
     layers = [
         replace(layer, units=len(places[n]), dimensions=(len(places[n]),)) if n in places else layer
         for n, layer in enumerate(spec.layers)
@@ -145,7 +145,7 @@ def _cannot(reason: str) -> DataError:
     return DataError(f"the model cannot be carried over to these data: {reason}")
 
 
-def _gathered(values: Floats, places: Longs | None, axis: int, missing: float) -> Floats:
+def _gather(values: Floats, places: Longs | None, axis: int, missing: float) -> Floats:
     """Return the rows or columns of `values` at `places`, `missing` where there is none; never changes `values`."""
     if places is None:
         return values

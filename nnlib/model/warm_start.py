@@ -56,8 +56,8 @@ def apply_initial_weights(fresh: Model, model: Model) -> WarmStart:
         edge, (rows, columns) = spec.edges[number], ends[number]
         biases[number][columns[0]] = model.network.biases[old.number][columns[1]]
         if edge.owner == number or edge.owner not in sources:  # of shared weights the owner's are taken first
-            weights = _turned(matrices[edge.owner], edge)
-            old_weights = _turned(model.network.matrix(old.owner), old)
+            weights = _turn(matrices[edge.owner], edge)
+            old_weights = _turn(model.network.matrix(old.owner), old)
             weights[np.ix_(rows[0], columns[0])] = old_weights[np.ix_(rows[1], columns[1])]
     norms = {n: norm.copy() for n, norm in network.norms.items()}
     for n in {spec.edges[number].target for number in sources} & set(norms):
@@ -95,7 +95,7 @@ def _same_edge(fresh: Model, number: int, model: Model) -> Edge | None:
     return next((old for old in old_spec.edges if (old.source, old.target) == ends), None)
 
 
-def _turned(matrix: Floats, edge: Edge) -> Floats:
+def _turn(matrix: Floats, edge: Edge) -> Floats:
     """Return the weights of an edge as (in, out), a view of the matrix of the edge that owns them."""
     return matrix.T if edge.transposed else matrix
 

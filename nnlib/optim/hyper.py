@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from nnlib.contract import TrainSettings
 from nnlib.model.batches import batches_of
 from nnlib.model.network import Network
+from nnlib.spec.types import NetworkSpec
 
 
 def hyper_of(settings: TrainSettings) -> Hyper:
@@ -42,6 +43,11 @@ def rate_of(settings: TrainSettings, decay: float, batches: int) -> Callable[[in
         return value
 
     return rate
+
+
+def step_shift(spec: NetworkSpec) -> int:
+    """Return what is added to the step that Adam sees: DSSTNE's starts with t = 2."""
+    return 1 if spec.compat else 0
 
 
 Rate = Callable[[int], float]  # step -> learning rate

@@ -38,6 +38,16 @@ class Pace:
     momentum: float  # mu
     beta2: float  # b
 
+    @property
+    def corrected_rate(self) -> float:
+        """Adam's a / (1 - mu^t)."""
+        return self.rate / (1 - self.momentum**self.step)
+
+    @property
+    def correction(self) -> float:
+        """Adam's 1 / (1 - b^t)."""
+        return 1 / (1 - self.beta2**self.step)
+
 
 Update = Callable[[Floats, Floats, Sequence[Floats], Pace, Floats], None]
 
@@ -115,11 +125,11 @@ def adam(w: Floats, g: Floats, state: Sequence[Floats], pace: Pace, tmp: Floats)
     tmp *= 1 - pace.beta2
     s *= pace.beta2
     s += tmp
-    np.multiply(s, 1 / (1 - pace.beta2**pace.step), out=tmp)
+    np.multiply(s, pace.correction, out=tmp)
     np.sqrt(tmp, out=tmp)
     tmp += EPSILON
     np.divide(m, tmp, out=tmp)
-    tmp *= pace.rate / (1 - pace.momentum**pace.step)
+    tmp *= pace.corrected_rate
     w -= tmp
 
 

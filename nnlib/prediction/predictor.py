@@ -122,10 +122,10 @@ def rank(
 
     def block(rows: Longs) -> Ranked:
         some, left_out = examples.take(rows), excluded(rows) if excluded else None
-        with _numbered(rows, about):
+        with _number_failures(rows, about):
             if simple:
                 items, best = evaluator.top(some, layer, k, left_out)
-                return _ranked(items, _activated(about, items, best))
+                return _make_ranked(items, _activate(about, items, best))
             z = evaluator.sums(some, layer)
         scores = z if by_sums else activate(about, z.copy())
         if factors is not None:
@@ -138,8 +138,8 @@ def rank(
         if whole is not None:
             best = np.take_along_axis(whole, np.maximum(items, 0), axis=1)
         elif by_sums:
-            best = _activated(about, items, best)
-        return _ranked(items, best)
+            best = _activate(about, items, best)
+        return _make_ranked(items, best)
 
     return run_in_order(block, examples.count, width, one_by_one if alone else each)
 
@@ -151,7 +151,7 @@ def outputs(
     evaluator, about = backend.evaluator(network), network.spec.layers[layer]
 
     def block(rows: Longs) -> Floats:
-        with _numbered(rows, about):
+        with _number_failures(rows, about):
             if about.kind is LayerKind.OUTPUT:
                 return activate(about, evaluator.sums(examples.take(rows), layer))
             return evaluator.values(examples.take(rows), layer)
@@ -164,17 +164,17 @@ def _names(data_set: DataSet | None, width: int | None) -> tuple[str, ...]:
     return data_set.features if data_set is not None and data_set.width == width else ()
 
 
-def _activated(layer: Layer, items: NDArray[np.int64], sums: Floats) -> Floats:
+def _activate(layer: Layer, items: NDArray[np.int64], sums: Floats) -> Floats:
     """Return what units give whose sums were ranked."""
     return activate(layer, np.where(items == NO_ITEM, 0, sums).astype(sums.dtype, copy=False))
 
 
-def _ranked(items: NDArray[np.int64], scores: Floats) -> Ranked:
+def _make_ranked(items: NDArray[np.int64], scores: Floats) -> Ranked:
     return Ranked(items, np.where(items == NO_ITEM, -np.inf, scores).astype(scores.dtype, copy=False))
 
 
 @contextmanager
-def _numbered(rows: Longs, layer: Layer) -> Iterator[None]:
+def _number_failures(rows: Longs, layer: Layer) -> Iterator[None]:
     """Say which of all examples it was whose outputs are not finite."""
     try:
         yield

@@ -125,7 +125,11 @@ class Checkpoints:
 def write(path: Path, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, float], training: str) -> None:
     """Write a checkpoint file; one that is not complete has no last line."""
     text = json.dumps(dict(numbers), sort_keys=True)
-    attributes = {"nnlib_checkpoint": np.uint32(FORMAT), "training": training, "numbers": text}
+    attributes: dict[str, netcdf.Attribute] = {
+        "nnlib_checkpoint": np.uint32(FORMAT),
+        "training": training,
+        "numbers": text,
+    }
     variables = {name: netcdf.Variable(f"{name}_dim", array.reshape(-1)) for name, array in arrays.items()}
     netcdf.write(path, netcdf.Content(attributes, variables))
     seal(path)

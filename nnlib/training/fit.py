@@ -78,7 +78,7 @@ class Task:
         return digest.hexdigest()
 
 
-class Kept(Checkpoints):
+class FolderCheckpoints(Checkpoints):
     """Checkpoints of a training that goes on after each, in a folder that a person chose."""
 
     def when_due(self, training: loop.Training) -> None:
@@ -151,7 +151,7 @@ def run(
     task: Task,
     threads: int,
     report: Callable[[Epoch], None],
-    keeper: Kept | None = None,
+    keeper: FolderCheckpoints | None = None,
     on_batch: loop.OnBatch | None = None,
 ) -> loop.Fit:
     """Train and return the best parameters; with a `keeper` save now and then, and go on from what it has.
@@ -165,15 +165,15 @@ def run(
         return loop.fit(task.network, task.examples, settings, backend, report, validate, minimize, keeper, on_batch)
 
 
-def keeper_of(task: Task, folder: Path | None, stop: Stop, every: float = SAVE_EVERY) -> Kept | None:
+def keeper_of(task: Task, folder: Path | None, stop: Stop, every: float = SAVE_EVERY) -> FolderCheckpoints | None:
     """Return what saves a training in a folder every so many seconds; call it before the training has begun."""
     if folder is None:
         return None
     folder.mkdir(parents=True, exist_ok=True)
-    return Kept(folder, task.identity, stop, every)
+    return FolderCheckpoints(folder, task.identity, stop, every)
 
 
-def forget_checkpoints(keeper: Kept | None) -> None:
+def forget_checkpoints(keeper: FolderCheckpoints | None) -> None:
     """Forget the checkpoints of a training whose network is safe, unless another one has the folder now."""
     if keeper is not None and (not keeper.path.exists() or owner_of(keeper.path) in (None, keeper.training)):
         keeper.discard()

@@ -34,7 +34,7 @@ SHIFT = 0.05  # of biases
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class ParameterCheck:
     """One array of parameters: how many were checked, and the worst of them."""
 
     name: str
@@ -47,7 +47,7 @@ class Checked:
 
 def check_gradients(
     spec: NetworkSpec, examples: Examples, parameters: int = 50, seed: int = 1, tolerance: float = TOLERANCE
-) -> list[Checked]:
+) -> list[ParameterCheck]:
     """Return what each array of parameters has, of which up to `parameters` are checked.
 
     Half of them are drawn from those with a gradient other than zero. Raises NnlibError for a network whose training
@@ -67,12 +67,12 @@ def check_gradients(
             continue  # statistics, not parameters
         gradient = gradients[name].reshape(-1)
         worst: tuple[float, int, float] = (-1.0, 0, 0.0)
-        places = _drawn(gradient, parameters, random)
+        places = _draw(gradient, parameters, random)
         for place in places:
             difference, numeric = _compare(probe, array.reshape(-1), place, float(gradient[place]), floor, tolerance)
             worst = max(worst, (difference, place, numeric))
         title, at = _title(network, name), _place(network, name, np.unravel_index(worst[1], array.shape))
-        checked.append(Checked(title, len(places), worst[0], at, float(gradient[worst[1]]), worst[2]))
+        checked.append(ParameterCheck(title, len(places), worst[0], at, float(gradient[worst[1]]), worst[2]))
     return checked
 
 
@@ -124,7 +124,7 @@ def _refuse(spec: NetworkSpec, examples: Examples) -> None:
             )
 
 
-def _drawn(gradient: Floats, count: int, random: np.random.Generator) -> list[int]:
+def _draw(gradient: Floats, count: int, random: np.random.Generator) -> list[int]:
     some = np.flatnonzero(gradient)
     chosen = random.choice(some, min(len(some), -(-count // 2)), replace=False)
     left = np.setdiff1d(np.arange(gradient.size), chosen)

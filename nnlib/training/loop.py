@@ -98,7 +98,7 @@ class Training:
         if not self.position.step:
             self.position.first = self._first_loss()
         position, settings = self.position, self.settings
-        while position.epoch <= settings.epochs and not self._stalled():
+        while position.epoch <= settings.epochs and not self._is_stalled():
             self._started = time.perf_counter()
             with np.errstate(all="ignore"):  # infinities and NaN end as DivergedError
                 self._run_epoch(keeper, on_batch)
@@ -106,7 +106,7 @@ class Training:
         network = self.best or self._engine.pull()
         return Fit(network, position.epoch - 1, position.best_epoch or position.epoch - 1, self.pruned)
 
-    def _stalled(self) -> bool:
+    def _is_stalled(self) -> bool:
         """Whether the metric has not become better for `stop_after` epochs, or not good enough for a rung."""
         position, patience = self.position, self.settings.stop_after
         return self.pruned or bool(self._validate and patience and position.epoch - 1 - position.best_epoch >= patience)

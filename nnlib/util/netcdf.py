@@ -30,6 +30,9 @@ STRING_BYTES = 16  # of each string in a file, beside its text
 MOST_PACKED = {"zlib": 1100, "szip": 100_000, "zstd": 100_000, "bzip2": 1_000_000, "blosc": 100_000}  # values per byte
 
 
+Attribute = str | int | float | np.generic | NDArray[Any]  # as netCDF has them
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
     """One variable: the name of its only dimension, and its values (an array, or strings)."""
@@ -42,7 +45,7 @@ class Variable:
 class Content:
     """All of a NetCDF file. Attributes are NumPy scalars (their type is the type in the file) or strings."""
 
-    attributes: Mapping[str, Any]
+    attributes: Mapping[str, Attribute]
     variables: Mapping[str, Variable]
 
 
@@ -94,7 +97,9 @@ class File:
             self._abandoned = weakref.finalize(self, ABANDONED.append, self._file)
             self._abandoned.atexit = False
             self._file.set_auto_maskandscale(False)
-            self.attributes: Mapping[str, Any] = {name: self._file.getncattr(name) for name in self._file.ncattrs()}
+            self.attributes: Mapping[str, Attribute] = {
+                name: self._file.getncattr(name) for name in self._file.ncattrs()
+            }
             self.dimensions = {name: len(dimension) for name, dimension in self._file.dimensions.items()}
             self.variables = {name: self._shape(name, v, size) for name, v in self._file.variables.items()}
 
@@ -201,7 +206,7 @@ def write(path: Path, content: Content, begun: Path | None = None) -> None:
 
 
 @contextmanager
-def fill(path: Path, attributes: Mapping[str, Any], plans: Mapping[str, VariableShape]) -> Iterator[Put]:
+def fill(path: Path, attributes: Mapping[str, Attribute], plans: Mapping[str, VariableShape]) -> Iterator[Put]:
     """Give a function that fills the variables as their values come; `path` is the whole file at the end, or untouched.
 
     Raises OSError and DataError as `write` does.
@@ -238,7 +243,7 @@ def _check_texts(what: str, values: NDArray[Any] | tuple[str, ...]) -> None:
         raise DataError(f"{wrong!r:.60} holds a zero byte, at which NetCDF ends texts; correct the input ({what})")
 
 
-def _plan(file: Any, attributes: Mapping[str, Any], plans: Mapping[str, VariableShape]) -> None:
+def _plan(file: Any, attributes: Mapping[str, Attribute], plans: Mapping[str, VariableShape]) -> None:
     file.setncatts(dict(attributes))
     for name, plan in plans.items():
         for dimension, size in plan.dimensions.items():

@@ -36,9 +36,9 @@ def reason_of(error: OSError) -> str:
         return said  # a text of ours, which says more
     path = _path_of(error)
     if path is not None and error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return said + _missing(path)
+        return said + _explain_missing(path)
     if path is not None and error.errno in REFUSED:
-        return said + _refused(path)
+        return said + _explain_refused(path)
     return said + ADVICE.get(error.errno, "")
 
 
@@ -50,7 +50,7 @@ def _path_of(error: OSError) -> Path | None:
     return Path(*(re.sub(r"^\.(.+?)(\.\d+)?\.part$", r"\1", part) for part in Path(os.fsdecode(name)).parts))
 
 
-def _missing(path: Path) -> str:
+def _explain_missing(path: Path) -> str:
     for folder in reversed(path.parents):
         if not os.path.lexists(folder):
             return f": there is no folder {folder}; check the name, or make the folder first"
@@ -75,7 +75,7 @@ def _near(path: Path) -> list[str]:
     return [str(path.with_name(name)) for name in found]
 
 
-def _refused(path: Path) -> str:
+def _explain_refused(path: Path) -> str:
     """Say whose the file is, or the folder in which it was to be made; the first of them that can be seen."""
     held = path
     try:

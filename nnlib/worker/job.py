@@ -170,7 +170,7 @@ def _champion(trial: Trial, folder: Path, ruler: Validator, backend: Backend) ->
         ruler = replace(ruler, spec=model.network.spec)
         examples = ruler.part.examples(model.network.spec)
         unknown = sum(
-            len(model.unscored(n, examples.sets[n].rows))
+            len(model.find_unscored(n, examples.sets[n].rows))
             for n, layer in enumerate(model.network.spec.layers)
             if layer.kind is LayerKind.OUTPUT
         )

@@ -72,12 +72,12 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
     started, folder = time.monotonic(), trial_file.parent
     if not folder.is_dir():
         raise NnlibError(f"{folder}: no such folder, legal: the folder of trial.json and its inputs")
-    if _finished(trial_file):
+    if _is_finished(trial_file):
         print("nnlib: an earlier start of this job was told to leave when its work was done: nothing is trained again",
               file=sys.stderr)  # fmt: skip
         return int(Exit.OK)
     trial, result, code = None, None, Exit.OK
-    before = _evicted(folder / RESULT_FILE)
+    before = _read_evicted(folder / RESULT_FILE)
     (folder / RESULT_FILE).write_bytes(b"")  # from now on an eviction has something to transfer
     for name in (LOG_FILE, CHECKPOINT_FILE):
         (folder / name).touch()
@@ -87,7 +87,7 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
             trial = trial_from_json(trial_file.read_text(encoding="utf-8"))
             result = _run(trial, folder, stop, checkpoint_every, device)
     except BaseException as error:  # a bug and Ctrl-C too must leave a result behind
-        code, reason = _judged(error)
+        code, reason = _judge(error)
         epochs = len(read_epochs(folder / LOG_FILE))
         result = Result(node=trial.node if trial else "", status=STATUS[code], reason=reason, epochs=epochs)
         print(f"nnlib: {reason}", file=sys.stderr)
@@ -134,7 +134,7 @@ def _verify(digests: Mapping[str, str], folder: Path) -> None:
             raise MachineError(f"{name}: sha256 is {seen[:12]}, the trial says {digest[:12]}: corrupt transfer")
 
 
-def _judged(error: BaseException) -> tuple[Exit, str]:
+def _judge(error: BaseException) -> tuple[Exit, str]:
     """Return the exit code of an error and a reason to print."""
     if isinstance(error, EvictedError):
         return Exit.EVICTED, "stopped by SIGTERM"
@@ -156,7 +156,7 @@ def _judged(error: BaseException) -> tuple[Exit, str]:
     return Exit.BUG, f"a bug of nnlib: {type(error).__name__}: {error}"
 
 
-def _finished(trial_file: Path) -> bool:
+def _is_finished(trial_file: Path) -> bool:
     """Return whether an earlier start of this very job of HTCondor's has done its work.
 
     A job that is told to leave is started again elsewhere, whatever it ends with: also one that was measuring its last
@@ -176,7 +176,7 @@ def _finished(trial_file: Path) -> bool:
     return trial.role is not Role.FINAL or (model.exists() and sha256_of(model) == result.model)
 
 
-def _evicted(path: Path) -> Result | None:
+def _read_evicted(path: Path) -> Result | None:
     """Return the result that this job left when it was stopped to be started again, here or on another machine."""
     try:
         result = result_from_json(path.read_text(encoding="utf-8"))

@@ -114,7 +114,7 @@ def main() -> None:
     from nnlib.gpu.backend import Gpu
 
     shape, tf32, threads = json.loads(sys.argv[1])
-    with Gpu.opened(threads) as gpu:
+    with Gpu.open(threads) as gpu:
         for answer in epochs(Shape(**shape), gpu, tf32):
             print(json.dumps(answer), flush=True)
 

@@ -44,7 +44,7 @@ def main() -> None:
 
     from nnlib.gpu.backend import Gpu
 
-    with Gpu.opened(THREADS) as gpu:
+    with Gpu.open(THREADS) as gpu:
         served(work_of(sys.argv[1]), gpu, cupy.get_default_memory_pool().total_bytes)
 
 

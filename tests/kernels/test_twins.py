@@ -26,8 +26,21 @@ def test_the_reference_of_a_kernel_is_there(module, name):
     homes = list((ROOT / "nnlib").rglob(f"{module}.py")) or [
         path for path in (ROOT / "nnlib").rglob("*.py") if f"class {module}" in path.read_text()
     ]
-    assert any(re.search(rf"^ *(def|class) {part}\b", home.read_text(), re.M) for home in homes for part in [name.split(".")[-1]])
+    assert any(
+        re.search(rf"^ *(def|class) {part}\b", home.read_text(), re.M)
+        for home in homes
+        for part in [name.split(".")[-1]]
+    )
 
 
 def test_there_are_some():
     assert len(twins()) > 10
+
+
+CPU, GPU = ({path.name: path for path in (ROOT / "nnlib" / device).glob("[a-z]*.py")} for device in ("cpu", "gpu"))
+
+
+@pytest.mark.parametrize("name", sorted(CPU.keys() & GPU.keys()))
+def test_modules_of_one_name_are_twins(name):
+    for files, other in ((CPU, "gpu"), (GPU, "cpu")):
+        assert f"Twin: {other}/{name}." in files[name].read_text().split('"""')[1]

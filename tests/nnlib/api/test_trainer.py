@@ -21,7 +21,7 @@ from nnlib.data.file import write_data
 from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError, DivergedError, NnlibError
 from nnlib.training.checkpoint import Checkpoints
-from nnlib.training.fit import Kept
+from nnlib.training.fit import FolderCheckpoints
 from nnlib.training.loop import Training
 from tests.nnlib.samples import ITEMS, clustered
 
@@ -340,7 +340,7 @@ def test_threads_change_nothing(data, held, trained, threads):
 
 def test_a_training_that_was_interrupted_goes_on(tmp_path, data, held, trained, monkeypatch, capfd):
     """Ctrl-C after ten batches; the second call ends with the bits of a training that was left alone."""
-    after, count = Kept.after_batch, 0
+    after, count = FolderCheckpoints.after_batch, 0
 
     def interrupted(self: Checkpoints, training: Training) -> None:
         nonlocal count
@@ -351,7 +351,7 @@ def test_a_training_that_was_interrupted_goes_on(tmp_path, data, held, trained, 
             signal.raise_signal(signal.SIGINT)
         after(self, training)
 
-    monkeypatch.setattr(Kept, "after_batch", interrupted)
+    monkeypatch.setattr(FolderCheckpoints, "after_batch", interrupted)
     keys = {**QUICK, "checkpoint": tmp_path / "work"}
     with pytest.raises(KeyboardInterrupt):
         Trainer(small(), **keys).fit(*data, valid=held, metric="p@3")
@@ -366,7 +366,7 @@ def test_a_training_that_was_interrupted_goes_on(tmp_path, data, held, trained, 
 
 
 def test_the_checkpoint_of_another_training_is_not_lost(tmp_path, data, monkeypatch, capsys):
-    monkeypatch.setattr(Kept, "after_batch", Kept.save)
+    monkeypatch.setattr(FolderCheckpoints, "after_batch", FolderCheckpoints.save)
     keys = {**QUICK, "epochs": 1, "checkpoint": tmp_path}
     trainer = Trainer(small(), **keys)
     network = trainer.fit(*data)
@@ -386,7 +386,7 @@ def test_the_checkpoint_of_another_training_is_not_lost(tmp_path, data, monkeypa
 
 
 def test_the_next_fit_has_the_folder_for_itself(tmp_path, data, monkeypatch, capsys):
-    monkeypatch.setattr(Kept, "after_batch", Kept.save)
+    monkeypatch.setattr(FolderCheckpoints, "after_batch", FolderCheckpoints.save)
     trainer = Trainer(small(), **QUICK | {"epochs": 1}, checkpoint=tmp_path)
     trainer.fit(*data)
     trainer.fit(data[0][:199], data[1][:199])
@@ -398,17 +398,19 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(tmp_path,
         raise OSError(28, "the disk is full", str(path))
 
     trainer = Trainer(small(), **QUICK | {"epochs": 2}, checkpoint=tmp_path)
-    monkeypatch.setattr("nnlib.training.fit.keeper_of", lambda task, folder, stop: Kept(folder, "", stop, 0.0))
+    monkeypatch.setattr(
+        "nnlib.training.fit.keeper_of", lambda task, folder, stop: FolderCheckpoints(folder, "", stop, 0.0)
+    )
     monkeypatch.setattr("nnlib.util.netcdf.write", full)
     trainer.fit(*data)
     assert len(trainer.history) == 2
     assert "no checkpoint written, the training goes on: " in capsys.readouterr().err
 
-    def stopped(self: Kept, training: Training) -> None:
+    def stopped(self: FolderCheckpoints, training: Training) -> None:
         self._stop.requested = True
         Checkpoints.after_batch(self, training)
 
-    monkeypatch.setattr(Kept, "after_batch", stopped)
+    monkeypatch.setattr(FolderCheckpoints, "after_batch", stopped)
     with pytest.raises(OSError, match="the disk is full"):
         trainer.fit(*data)
 

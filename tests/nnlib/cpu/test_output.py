@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from nnlib.cpu import backward, evaluator, forward, output, sparse_products
-from nnlib.cpu.backward import loss
 from nnlib.cpu.forward import Forward
 from nnlib.cpu.gradients import Gradients
+from nnlib.cpu.output import sum_errors
 from nnlib.model import network as net
 from nnlib.model.examples import examples_of
 from nnlib.model.network import Network, assemble
@@ -51,7 +51,7 @@ def gradients(raw, sets, dtype=np.float64):
     batch, sink, whole = batch_of(network, sets), Gradients(network), Forward(network)
     values = whole.run(batch.inputs)
     total = backward.backward(whole, values, batch.targets, sink)
-    assert total == pytest.approx(loss(whole, values, batch.targets), rel=1e-6 if dtype == np.float32 else 1e-12)
+    assert total == pytest.approx(sum_errors(whole, values, batch.targets), rel=1e-6 if dtype == np.float32 else 1e-12)
     found = sink.arrays()
     stores = {n: found[f"weights{n}"] for n in network.stores}
     weights = Network(network.spec, stores, network.biases, {})

@@ -202,7 +202,7 @@ def test_batches_that_need_more_room_get_it(cupy):
 
 @pytest.mark.gpu
 def test_twenty_runs_on_a_gpu_give_the_same_bits():
-    with Gpu.opened(2) as gpu:
+    with Gpu.open(2) as gpu:
         assert len({bits(fit(gpu, by_rank, clip=0.5)[0].network) for _ in range(20)}) == 1
 
 
@@ -212,7 +212,7 @@ def test_large_products_give_the_same_bits_as_graphs_and_piece_by_piece(monkeypa
     wide = sets_of(x=random_matrix(256, 27_278, 1, 0.005), y=random_matrix(256, 27_278, 2, 0.005))
     raw = {"Layers": [INPUT, {"Kind": "Hidden", "Name": "H", "N": 1024}, OUTPUT | {"Source": "H"}]}
     found = []
-    with Gpu.opened(2) as gpu:
+    with Gpu.open(2) as gpu:
         for graphs in (True, False):
             if not graphs:
                 monkeypatch.setattr(Runtime, "captured", lambda _, work: work)
@@ -231,7 +231,7 @@ def test_memory_of_a_gpu_stays_flat_over_a_thousand_steps():
     import cupy
 
     pool = cupy.get_default_memory_pool()
-    with Gpu.opened(2) as gpu:
+    with Gpu.open(2) as gpu:
         engine = engine_of(gpu)
         engine.begin_epoch(0.0)
         batches = [np.arange(low, low + 16) for low in (0, 16, 32, 0)]
@@ -256,7 +256,7 @@ def test_compute_sanitizer_finds_nothing(tool):
 
 @pytest.mark.gpu
 def test_tf32_is_near_float32():
-    with Gpu.opened(1) as gpu:
+    with Gpu.open(1) as gpu:
         one, other = (fit(gpu, by_loss, precision=precision)[1] for precision in ("float32", "tf32"))
         assert one[-1] == pytest.approx(other[-1], rel=1e-2)
 

@@ -206,7 +206,7 @@ def test_bad_gzip_ending_and_region(tmp_path, capsys):
 
 def test_a_region_with_nothing_to_validate_is_not_split():
     history = histories.build_histories(gather_purchases([("r", "c", item, 1) for item in items(12)]), 1)
-    assert not history.validated("r")
+    assert not history.can_validate("r")
     assert reference_split({"c": items(12)}, items(12)) is None
 
 
@@ -428,7 +428,7 @@ def test_parts_are_the_references(bits, rows):
     assert history.items == catalogue
     for region, customers in expected.items():
         split = reference_split(customers, catalogue)
-        assert history.validated(region) == (split is not None)
+        assert history.can_validate(region) == (split is not None)
         for part, data in history.split(region).parts.items() if split else ():
             seen = [
                 (name, *(s.rows.indices[s.rows.indptr[n] : s.rows.indptr[n + 1]].tolist() for s in data.sets))

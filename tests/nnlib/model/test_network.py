@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from nnlib.cpu.backward import backward, loss, penalty
+from nnlib.cpu.backward import backward, sum_penalties
 from nnlib.cpu.forward import Forward
 from nnlib.cpu.gradients import Gradients
+from nnlib.cpu.output import sum_errors
 from nnlib.model import network as net
 from nnlib.model.batches import generator_for
 from nnlib.model.network import Layout, assemble, is_blocked, is_lazy, layout_of
@@ -60,7 +61,7 @@ def test_sources_skips_and_shared_weights(backend, sets):
         np.testing.assert_allclose(forward.activations(batch.inputs, layer), wanted, rtol=1e-12, atol=1e-14)
     t = Y.toarray()
     wanted = -(t * np.log(sigmoid(z)) + (1 - t) * np.log(1 - sigmoid(z))).sum()
-    assert loss(forward, forward.run(batch.inputs), batch.targets) == pytest.approx(wanted, rel=1e-12)
+    assert sum_errors(forward, forward.run(batch.inputs), batch.targets) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_the_losses_of_several_outputs_add_up():
@@ -75,7 +76,7 @@ def test_the_losses_of_several_outputs_add_up():
         hit = np.zeros(z.shape)
         hit[np.repeat(np.arange(EXAMPLES), np.diff(t.indptr)), t.indices] = 1
         parts.append((np.logaddexp(0, z) - hit * z).sum())
-    assert loss(forward, values, batch.targets) == pytest.approx(sum(parts), rel=1e-12)
+    assert sum_errors(forward, values, batch.targets) == pytest.approx(sum(parts), rel=1e-12)
 
 
 def test_layouts():
@@ -273,7 +274,7 @@ def test_sparseness_pulls_mean_activations_towards_p():
     values = forward.run(batch.inputs)
     m, n = values.out[1].mean(axis=0), values.out[2].mean(axis=0)
     wanted = sum(beta * (0.2 * np.log(0.2 / a) + 0.8 * np.log(0.8 / (1 - a))).sum() for beta, a in ((0.5, m), (2, n)))
-    assert penalty(forward, values) == pytest.approx(wanted)
+    assert sum_penalties(forward, values) == pytest.approx(wanted)
 
 
 def test_an_unresolved_network_cannot_be_computed():

@@ -110,7 +110,7 @@ def test_added_removed_and_reordered_items_do_not_change_the_metrics_of_the_comm
         ks,
     )
     assert found == pytest.approx(wanted, rel=1e-12)
-    assert len(seen.unscored(last, targets)) == 0
+    assert len(seen.find_unscored(last, targets)) == 0
     assert [new[n] for n in np.flatnonzero(~seen.known[last])] == [name for name in new if name in ADDED]
 
 
@@ -136,7 +136,7 @@ def test_unknown_units_that_are_no_target_cost_no_loss(monkeypatch, activation, 
     wanted = evaluator.mean_loss(model.network, examples_of(model.network, inputs, targets))
     seen = remap_units(model, units(new))
     inputs, targets = (renumbered(rows, OLD, new) for rows in (inputs, targets))
-    assert seen.unscored(2, targets).size == 0
+    assert seen.find_unscored(2, targets).size == 0
     found = evaluator.mean_loss(seen.network, examples_of(seen.network, inputs, targets))
     assert found == pytest.approx(wanted, rel=1e-5)
 
@@ -145,10 +145,10 @@ def test_where_unknown_units_cost_something_the_loss_has_no_value():
     targets = from_rows([[0], [1]], 3)
     for settings in ({"Activation": "Linear", "error": "L2"}, {"error": "Hinge"}):
         seen = remap_units(model_of(("a", "b"), **settings), units(("a", "b", "c")))
-        assert seen.unscored(2, targets).tolist() == [2]
-        assert seen.unscored(2, Dense(np.zeros((2, 3), np.float32))).tolist() == [2]
+        assert seen.find_unscored(2, targets).tolist() == [2]
+        assert seen.find_unscored(2, Dense(np.zeros((2, 3), np.float32))).tolist() == [2]
     seen = remap_units(model_of(("a", "b"), Activation="Linear", error="L2"), units(("b", "a")))
-    assert seen.unscored(2, targets).size == 0
+    assert seen.find_unscored(2, targets).size == 0
 
 
 def test_unknown_units_come_last_by_number_and_contribute_nothing():
@@ -159,7 +159,7 @@ def test_unknown_units_come_last_by_number_and_contribute_nothing():
     ranked, legal = top(found, 4)
     assert ranked[:, 2:].tolist() == [[0, 2], [0, 2]]
     assert legal.all()
-    assert seen.unscored(2, from_rows([[0, 3], [0, 2]], 4)).tolist() == [0, 2]
+    assert seen.find_unscored(2, from_rows([[0, 3], [0, 2]], 4)).tolist() == [0, 2]
 
 
 def test_several_inputs_and_outputs_each_by_its_own_names():
