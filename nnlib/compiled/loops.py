@@ -19,31 +19,3 @@ from nnlib.compiled.replay import (
 from nnlib.compiled.rules import adadelta, adagrad, adam, adamw, momentum, nesterov, rmsprop, sgd
 from nnlib.compiled.sparse import gated_below, gated_gradient, gather, input_gradient, to_columns, transpose
 from nnlib.compiled.top import top
-
-__all__ = [
-    "adadelta",
-    "adagrad",
-    "adam",
-    "adamw",
-    "gated_below",
-    "gated_gradient",
-    "gather",
-    "input_gradient",
-    "momentum",
-    "nesterov",
-    "replay_adadelta",
-    "replay_adagrad",
-    "replay_adam",
-    "replay_adamw",
-    "replay_momentum",
-    "replay_nesterov",
-    "replay_rmsprop",
-    "replay_sgd",
-    "rmsprop",
-    "sgd",
-    "sigmoid_error",
-    "sigmoid_error_gated",
-    "to_columns",
-    "top",
-    "transpose",
-]

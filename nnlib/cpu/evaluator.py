@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.cpu import output
 from nnlib.cpu.forward import Forward
+from nnlib.cpu.output import sum_errors
 from nnlib.data.blockwise import BATCH
 from nnlib.data.rows import Csr
 from nnlib.model.batches import batch_of, inputs_of
@@ -27,7 +27,13 @@ class CpuEvaluator:
 
     def mean_loss(self, examples: Examples) -> float:
         """See `engines.Evaluator`."""
-        return mean_loss(self.network, examples, self._each)
+        network, forward, total = self.network, Forward(self.network, self._each), 0.0
+        for low in range(0, examples.count, BATCH):
+            rows = np.arange(low, min(low + BATCH, examples.count))
+            batch = batch_of(network.spec, examples, rows, network.dtype)
+            with np.errstate(all="ignore"):
+                total += sum_errors(forward, forward.run(batch.inputs), batch.targets)
+        return mean_error(total, examples.count)
 
     def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> tuple[NDArray[np.int64], Floats]:
         """See `engines.Evaluator`."""
@@ -42,14 +48,3 @@ class CpuEvaluator:
         with np.errstate(all="ignore"):
             inputs = inputs_of(self.network.spec, examples, self.network.dtype)
             return require_finite(self._forward.activations(inputs, layer))
-
-
-def mean_loss(network: Network, examples: Examples, each: Each = one_by_one) -> float:
-    """Return the error function averaged over the examples, without dropout and denoising."""
-    forward, total = Forward(network, each), 0.0
-    for low in range(0, examples.count, BATCH):
-        rows = np.arange(low, min(low + BATCH, examples.count))
-        batch = batch_of(network.spec, examples, rows, network.dtype)
-        with np.errstate(all="ignore"):
-            total += output.sum_errors(forward, forward.run(batch.inputs), batch.targets)
-    return mean_error(total, examples.count)

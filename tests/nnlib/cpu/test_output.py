@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nnlib.cpu import backward, evaluator, forward, output, sparse_products
+from nnlib.cpu import backward, forward, output, sparse_products
+from nnlib.cpu.backend import Cpu
 from nnlib.cpu.forward import Forward
 from nnlib.cpu.gradients import Gradients
 from nnlib.cpu.output import sum_errors
@@ -123,7 +124,7 @@ def test_zeros_and_weights_that_loops_do_not_know(backend, error):
     network = network_of(raw_of(error), sets, np.float64)
 
     def total(data):
-        return evaluator.mean_loss(network, examples_of(network.spec, data, "d")) * data["y"].examples
+        return Cpu().evaluator(network).mean_loss(examples_of(network.spec, data, "d")) * data["y"].examples
 
     assert total(counted) == pytest.approx(total(repeated))
     ones = sets | {"y": replace(sets["y"], ignore_zero=True)}

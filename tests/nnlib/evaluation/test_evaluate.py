@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from nnlib.cpu import evaluator
 from nnlib.cpu.backend import Cpu
 from nnlib.data.rows import from_rows
 from nnlib.data.sets import DataSet, as_data_set
@@ -36,7 +35,7 @@ def test_ranking_metrics_are_those_of_training(excluded):
     wanted = metrics.measure(metrics.rank_by(network_scorer(ready.network)), part, (1, 5))
     found = evaluated(model, sets, excluded=excluded)
     assert {name: one.value for name, one in found.metrics.items() if name != "loss"} == pytest.approx(wanted)
-    assert found.metrics["loss"].value == evaluator.mean_loss(ready.network, ready.examples)
+    assert found.metrics["loss"].value == Cpu().evaluator(ready.network).mean_loss(ready.examples)
     assert found.metrics["loss"].low is None
     empty = int((np.diff(sets["output"].rows.indptr) == 0).sum())
     assert (found.examples, found.with_targets, found.without_targets) == (50, 50 - empty, empty)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from nnlib.cpu import evaluator
+from nnlib.cpu.backend import Cpu
 from nnlib.data import blockwise
 from nnlib.data.rows import Dense, from_rows
 from nnlib.data.sets import DataSet
@@ -130,11 +131,11 @@ def test_the_loss_is_a_mean_over_examples(monkeypatch):
     sets = {"x": DataSet("x", random_rows(20, 9, 1)), "y": DataSet("y", random_rows(20, 7, 2))}
     network = network_of(RAW | {"Denoising": {"p": 0.9}}, sets, np.float64)
     examples = part_of(sets["x"].rows, sets["y"].rows).examples
-    whole = evaluator.mean_loss(network, examples)
-    single = [evaluator.mean_loss(network, examples.take(np.array([n]))) for n in range(20)]
+    whole = Cpu().evaluator(network).mean_loss(examples)
+    single = [Cpu().evaluator(network).mean_loss(examples.take(np.array([n]))) for n in range(20)]
     assert whole == pytest.approx(np.mean(single))
     monkeypatch.setattr(evaluator, "BATCH", 3)
-    assert evaluator.mean_loss(network, examples) == pytest.approx(whole)
+    assert Cpu().evaluator(network).mean_loss(examples) == pytest.approx(whole)
 
 
 def test_a_network_that_is_not_finite_is_told():
@@ -145,7 +146,7 @@ def test_a_network_that_is_not_finite_is_told():
     with pytest.raises(DivergedError, match="an output is not a finite number; lower learning_rate"):
         metrics.measure(metrics.rank_by(network_scorer(network)), part)
     with pytest.raises(DivergedError, match="the validation loss is nan; lower learning_rate"):
-        evaluator.mean_loss(network, part.examples)
+        Cpu().evaluator(network).mean_loss(part.examples)
 
 
 def test_dense_targets_cannot_be_ranked():

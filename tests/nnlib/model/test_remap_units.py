@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nnlib.cpu import evaluator
+from nnlib.cpu.backend import Cpu
 from nnlib.data.rows import Dense, from_rows
 from nnlib.data.sets import DataSet
 from nnlib.data.units import Units
@@ -133,11 +133,11 @@ def test_unknown_units_that_are_no_target_cost_no_loss(monkeypatch, activation, 
     inputs, targets = random_rows(40, 30, 1), random_rows(40, 30, 2)
     monkeypatch.setattr(net, "BLOCK", 7)  # whole blocks of unknown units
     model = model_of(OLD, Activation=activation, error=error)
-    wanted = evaluator.mean_loss(model.network, examples_of(model.network, inputs, targets))
+    wanted = Cpu().evaluator(model.network).mean_loss(examples_of(model.network, inputs, targets))
     seen = remap_units(model, units(new))
     inputs, targets = (renumbered(rows, OLD, new) for rows in (inputs, targets))
     assert seen.find_unscored(2, targets).size == 0
-    found = evaluator.mean_loss(seen.network, examples_of(seen.network, inputs, targets))
+    found = Cpu().evaluator(seen.network).mean_loss(examples_of(seen.network, inputs, targets))
     assert found == pytest.approx(wanted, rel=1e-5)
 
 
