@@ -16,19 +16,28 @@ from __future__ import annotations
 
 
 class RegiondagError(Exception):
-    """Base of all expected errors."""
+    """Something expected went wrong, and the message says what to do next; by itself: a file, a run or a trial.
+
+    Next: what the message says. A run directory that is not as it was is looked into with `regiondag verify RUN`.
+    """
 
     exit_code = 1
 
 
 class UsageError(RegiondagError):
-    """The command line asks for something that cannot be."""
+    """The command line asks for something that cannot be.
+
+    Next: the message names what was seen and what is legal; `--help` has all options.
+    """
 
     exit_code = 2
 
 
 class ConfigError(RegiondagError):
-    """study.yaml holds one or more mistakes."""
+    """study.yaml holds one or more mistakes: a line each, with file, line, key and what is legal.
+
+    Next: correct them; `regiondag validate study.yaml` checks without writing anything.
+    """
 
     exit_code = 2
 
@@ -38,25 +47,38 @@ class ConfigError(RegiondagError):
 
 
 class PoolError(RegiondagError):
-    """The HTCondor pool cannot be found, started or reached."""
+    """The HTCondor pool cannot be found, started or reached.
+
+    Next: `regiondag pool status` says what runs here, `regiondag pool up` starts a pool, `regiondag pool logs` has
+    what its daemons said.
+    """
 
     exit_code = 5
 
 
 class PreflightError(RegiondagError):
-    """The run directory would not work on this pool."""
+    """The run directory would not work on this pool: what is wrong is printed, a line that begins with BAD each.
+
+    Next: change `job` in study.yaml or the pool's slots, generate again, and ask `regiondag doctor RUN` again.
+    """
 
     exit_code = 6
 
 
 class BakeError(RegiondagError):
-    """A worker image cannot be built, or did not do what a worker must."""
+    """A worker image cannot be built, or did not do what a worker must.
+
+    Next: the message names the step and the log; `regiondag bake image` goes on with what is there already.
+    """
 
     exit_code = 7
 
 
 class AwsError(RegiondagError):
-    """AWS refused, or cannot be reached; `temporary` where the same call may work in a minute."""
+    """AWS refused, or cannot be reached; `temporary` where the same call may work in a minute.
+
+    Next: `regiondag fleet status` says what is there; the message names the permission or the limit that is missing.
+    """
 
     exit_code = 8
 
@@ -66,12 +88,18 @@ class AwsError(RegiondagError):
 
 
 class GiveUpError(RegiondagError):
-    """The region cannot go on, and trying the node again would not help."""
+    """PRE and POST scripts: the region cannot go on, and trying the node again would not help.
+
+    Next: `regiondag explain RUN REGION` says why; then correct it and submit the DAG again.
+    """
 
     exit_code = 4
 
 
 class TryAgainError(RegiondagError):
-    """The machine's fault: the node is worth another try."""
+    """POST script: the machine's fault, the node is worth another try.
+
+    Next: nothing, DAGMan tries again; if it lasts, `regiondag explain RUN` names the machine.
+    """
 
     exit_code = 75

@@ -38,8 +38,8 @@ class Trainer:
 
     `epochs` passes over the examples in batches of `batch`; with validation data training ends after `stop_after`
     epochs without a better metric (0: never). `optimizer` is sgd, momentum, nesterov, adagrad, rmsprop, adadelta, adam
-    or adamw, `momentum` and `beta2` its decay rates, `l2` and `l1` what is added to the loss of weights (l2 / 2 w^2,
-    l1 |w|). `schedule` is constant or cosine, after `warmup` epochs of a rising rate; `clip` limits the norm of a
+    or adamw, `momentum` and `beta2` its decay rates, `l2` and `l1` what is added to the loss of weights (`l2 / 2 w^2`,
+    `l1 |w|`). `schedule` is constant or cosine, after `warmup` epochs of a rising rate; `clip` limits the norm of a
     batch's gradient (0: none). `precision="tf32"` lets a GPU round the factors of products to 10 bits, which is faster.
     `threads` is how many to use (all by default), which never changes a bit of the result. `device` is cpu, gpu, or
     auto, which is a GPU where CuPy finds one; gpu without one raises MachineError.

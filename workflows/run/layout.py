@@ -228,3 +228,64 @@ def data_file(part: str) -> str:
     'data.train.nc'
     """
     return f"data.{part}.nc"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """What one file of a run directory is for; `*` stands for names of regions, trials and versions."""
+
+    path: str
+    writer: str
+    holds: str
+
+
+# Every file of a run, for people; a test compares it with what real runs hold.
+FILES = (
+    RunFile("study.yaml", "generate", "the study as it was when the run was made"),
+    RunFile("study.dag", "generate", "the graph of all regions; it includes regions/*/nodes.dag"),
+    RunFile("dagman.config", "generate", "DAGMan's settings for this run"),
+    RunFile("report.sub", "generate", "submit file of the graph's last node, which writes the report"),
+    RunFile("pre.sh", "generate", "what DAGMan runs before a job: starts PRE"),
+    RunFile("post.sh", "generate", "what DAGMan runs after a job: starts POST"),
+    RunFile("train.sh", "generate", "what a job runs on its worker: starts `nnlib train`"),
+    RunFile("python", "generate", "a link to the Python of PRE and POST, only where a DAG cannot name it itself"),
+    RunFile("regiondag-*.pyz", "generate", "the code of PRE, POST and report, so that an upgrade never meets this run"),
+    RunFile("nnlib-*.pyz", "generate", "the code of the jobs, kernels included"),
+    RunFile("manifest.json", "generate", "versions, commits, sources, and the SHA-256 of all inputs and code"),
+    RunFile("regions/*/region.dag", "generate", "the graph of this region alone"),
+    RunFile("regions/*/nodes.dag", "generate", "its nodes and edges, which both graphs include"),
+    RunFile("regions/*/train.sub", "generate", "submit file of the region's trials"),
+    RunFile("regions/*/final.sub", "generate", "submit file of its final training"),
+    RunFile("regions/*/region.json", "generate", "what PRE and POST need to know of the region"),
+    RunFile("regions/*/network.json", "generate", "the network, as it was"),
+    RunFile("regions/*/data.*.nc", "generate", "the data: train, valid, final and test"),
+    RunFile("regions/*/earlier.jsonl", "generate", "trials of earlier runs, where `search.share` is on"),
+    RunFile("regions/*/standing.nc", "generate", "the champion of an earlier run, which the new model has to beat"),
+    RunFile("regions/*/standing.json", "generate", "what that champion reached when it was made"),
+    RunFile("regions/*/init.nc", "PRE", "the model from which all trainings start, if not from random"),
+    RunFile("regions/*/init.json", "PRE", "where that model comes from"),
+    RunFile("regions/*/trials.jsonl", "PRE, POST", "the journal: every proposal and outcome, append-only"),
+    RunFile("regions/*/trials.lock", "PRE, POST", "empty; who holds it writes the journal"),
+    RunFile("regions/*/trials/*/trial.json", "PRE", "what the job is to train; `final` is the final training's folder"),
+    RunFile("regions/*/trials/*/attempt.sub", "PRE", "what the next try asks for"),
+    RunFile("regions/*/trials/*/start/*", "PRE", "what the next try starts from"),
+    RunFile("regions/*/trials/*/result.json", "job", "how the training ended, its metrics, machine and versions"),
+    RunFile("regions/*/trials/*/log.jsonl", "job", "a line for each epoch"),
+    RunFile("regions/*/trials/*/checkpoint.nc", "job", "where an evicted training goes on; empty after its end"),
+    RunFile("regions/*/trials/*/model.nc", "job", "the model of the final training"),
+    RunFile("regions/*/trials/*/job.out", "job", "its standard output"),
+    RunFile("regions/*/trials/*/job.err", "job", "its standard error: where to look first"),
+    RunFile("regions/*/trials/*/job.log", "HTCondor", "the events of the job"),
+    RunFile("regions/*/champion/model.nc", "POST", "the best model so far, over all runs"),
+    RunFile("regions/*/champion/metrics.json", "POST", "what it reached, and how it was made"),
+    RunFile("manager.log", "PRE, POST", "what they said, a line each"),
+    RunFile("machines.json", "POST", "machines that failed jobs of this run and have not done better since"),
+    RunFile("machines.lock", "POST", "empty; who holds it writes machines.json"),
+    RunFile("started.json", "PRE", "when the run's first trial was prepared, where `limits.deadline` is set"),
+    RunFile("report/summary.md", "report", "champions, test metrics beside popularity, trials, hours"),
+    RunFile("report/summary.json", "report", "the same for programs"),
+    RunFile("report/index.html", "report", "the same and all trials, slots and failures as a page"),
+    RunFile("report/regions/*/*.svg", "study plot", "pictures of a region's trials"),
+    RunFile("*.dag.*", "HTCondor", "DAGMan's own files: `.dagman.out` is its log, `.rescue001` what is done already"),
+    RunFile("regions/*/region.dag.*", "HTCondor", "the same of a region's graph"),
+)
