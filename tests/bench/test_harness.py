@@ -1,4 +1,4 @@
-"""The pure parts of the benchmarks: medians, table, JSON form, README table, reading logs. Nothing is timed here."""
+"""The pure parts of the benchmarks: medians, table, JSON form, reading logs. Nothing is timed here."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import sys
 from types import ModuleType
 
 import pytest
-
-from tests.bench.conftest import BENCH
 
 DAGMAN_OUT = """\
 11/21/26 10:43:21 Running PRE script of Node south_t0004...
@@ -24,11 +22,6 @@ DAGMAN_OUT = """\
 @pytest.fixture
 def harness(bench) -> ModuleType:
     return bench("harness")
-
-
-@pytest.fixture
-def readme_table(bench) -> ModuleType:
-    return bench("readme_table")
 
 
 def test_ratio_and_goal(harness):
@@ -101,40 +94,6 @@ def test_quick_runs_and_parts_of_runs_keep_nothing(harness, tmp_path, monkeypatc
         assert not harness.RESULTS.exists()
     assert harness.finish("x", rows, harness.options("x", ["a"], ["--json", str(tmp_path / "copy.json")])) == 0
     assert (harness.RESULTS / "x.json").read_text() == (tmp_path / "copy.json").read_text()
-
-
-def test_readme_table_has_measured_and_unmeasured_rows(harness, readme_table):
-    result = harness.to_json("orchestration", [harness.Row("a|b", 1.0, 2.0, "s", 3)])
-    lines = readme_table.markdown(["orchestration", "training"], {"orchestration": result}).splitlines()
-    assert lines[2] == "| orchestration | a\\|b | 1 s | 2 s | 2 | 3 s | yes |"
-    assert lines[3] == "| training | all of it | not measured | - | - | - | - |"
-    assert lines[-1].startswith("- orchestration: 20")
-
-
-def test_readme_keeps_everything_outside_the_markers(readme_table):
-    readme = f"head\n{readme_table.BEGIN}\nold\n{readme_table.END}\ntail\n"
-    once = readme_table.insert(readme, "new")
-    assert once == f"head\n{readme_table.BEGIN}\nnew\n{readme_table.END}\ntail\n"
-    assert readme_table.insert(once, "new") == once
-
-
-@pytest.mark.parametrize("readme", ["", "{b}", "{e}{b}", "{b}{e}{b}{e}", "{b}{b}{e}"])
-def test_readme_without_markers_is_refused(readme_table, readme):
-    with pytest.raises(ValueError, match="once each"):
-        readme_table.insert(readme.format(b=readme_table.BEGIN, e=readme_table.END), "new")
-
-
-def test_check_says_whether_the_table_is_up_to_date(readme_table, tmp_path):
-    readme = tmp_path / "README.md"
-    readme.write_text(f"{readme_table.BEGIN}\n{readme_table.END}\n")
-    assert readme_table.main([str(readme), "--check"]) == 1
-    assert readme_table.main([str(readme)]) == 0
-    assert readme_table.main([str(readme), "--check"]) == 0
-    assert readme_table.main([str(tmp_path / "missing.md")]) == 2
-
-
-def test_this_folders_benchmarks_are_found(readme_table):
-    assert "orchestration" in readme_table.benches(BENCH)
 
 
 def test_barrier_adds_up(bench):

@@ -1,0 +1,117 @@
+"""Tables of measured figures, and the README's five, from the results files of the benchmarks.
+
+`python docs/_generate/performance.py` writes the README's; a test fails where it was forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCH = ROOT / "scripts" / "bench"
+BEGIN, END = "<!-- figures:begin -->", "<!-- figures:end -->"
+PAGE = "docs/performance.md"
+NOT_SHOWN = {"kernels"}  # what a compiler says, for whoever changes kernels
+HEADINGS = ("workload", "ours", "peer", "ratio", "goal", "met")
+
+Results = Mapping[str, Mapping[str, Any]]  # benchmark -> its results file
+
+
+def read_results(folder: Path = BENCH / "results") -> dict[str, dict[str, Any]]:
+    """Return what full runs of the benchmarks left, by benchmark."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    return {results["bench"]: results for results in found}
+
+
+def benchmarks(folder: Path = BENCH) -> list[str]:
+    """Return the names of the benchmarks in a folder: modules that say `BENCH = "name"`."""
+    texts = (path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py")))
+    return [found[1] for text in texts if (found := re.search(r'^BENCH = "([\w-]+)"$', text, re.MULTILINE))]
+
+
+def render_performance(names: Iterable[str], results: Results) -> str:
+    """Return a section for each benchmark: its table, when and where it was measured, and with which versions."""
+    return "\n\n".join(_section(name, results.get(name)) for name in sorted({*names, *results} - NOT_SHOWN))
+
+
+def _section(name: str, results: Mapping[str, Any] | None) -> str:
+    if results is None:
+        return f"## {name}\n\nnot measured"
+    lines = [HEADINGS, ["---"] * len(HEADINGS), *map(_cells, results["rows"])]
+    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    versions = ", ".join(f"{package} {version}" for package, version in results["versions"].items())
+    return f"## {name}\n\n{table}\n\n{results['date']}, {results['machine']}; {versions}."
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    ours = "not measured" if row["ours"] is None else show(row["ours"], row["unit"])
+    goal = f"ratio {show(row['goal'])}" if row.get("goal_is_ratio") else show(row["goal"], row["unit"])
+    met = {None: "-", True: "yes", False: "NO"}[row["met"]]
+    return [row["workload"], ours, show(row["peer"], row["unit"]), show(row["ratio"]), goal, met]
+
+
+def show(value: float | None, unit: str = "") -> str:
+    """Return three digits with the unit, or `-` for nothing.
+
+    >>> show(0.0876, "s")
+    '0.0876 s'
+    """
+    if value is None:
+        return "-"
+    digits = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{digits} {unit}".strip()
+
+
+def render_figures(results: Results) -> str:
+    """Return the README's five figures, a line each."""
+
+    def figure(bench: str, workload: str, side: str = "ours") -> str:
+        rows = [row for row in results[bench]["rows"] if row["workload"].startswith(workload)]
+        row = min(rows, key=lambda row: len(row["workload"]))  # the shortest says what the others are a part of
+        return show(row[side], row["unit"])
+
+    regret = "regret as a part of the peer's (80 pairs): "
+    sampler = "Optuna's GPSampler"
+    million = "generate, 1,000 regions x 100 rounds x 10 = 1,000,000 trials"
+    step = "27,278-1,024x3-27,278, batch 256, 0.5% density, Adam (peer: EmbeddingBag, fused Adam), 2 threads"
+    lines = (
+        f"Nothing is lost: {figure('faults', 'faults injected')} of {figure('faults', 'kinds')} in real studies, "
+        f"{figure('faults', 'trials and final trainings lost')} lost, "
+        f"{figure('faults', 'trials and final trainings counted twice')} counted twice ([faults]({PAGE}#faults))",
+        f"Slots train: {figure('throughput', 'slots training')} of their time with trials of a minute "
+        f"([throughput]({PAGE}#throughput))",
+        f"Better points: after 60 trials what is missing to the optimum is "
+        f"{figure('tuner', regret + f'{sampler}, 60')} of what Optuna's GPSampler misses, "
+        f"{figure('tuner', regret + 'scikit-optimize, 60')} of scikit-optimize's ([tuner]({PAGE}#tuner))",
+        f"Large studies: a graph of a million trials in {figure('orchestration', million)}, with "
+        f"{figure('orchestration', million + ': peak memory')} of memory ([orchestration]({PAGE}#orchestration))",
+        f"Training on processors: a step of a wide autoencoder in {figure('train_cpu', step)}, in PyTorch's "
+        f"fastest way {figure('train_cpu', step, 'peer')} ([train_cpu]({PAGE}#train_cpu))",
+    )
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def insert_figures(readme: str, text: str) -> str:
+    """Return `readme` with `text` between the markers; ValueError if they are not there once, in this order."""
+    head, begin, rest = readme.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end or BEGIN in rest or END in head + tail:
+        raise ValueError(f"needs {BEGIN} and {END} once each, in this order")
+    return f"{head}{BEGIN}\n{text}\n{END}{tail}"
+
+
+def main() -> int:
+    """Write the README's figures."""
+    readme = ROOT / "README.md"
+    text = insert_figures(readme.read_text(encoding="utf-8"), render_figures(read_results()))
+    readme.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
