@@ -14,6 +14,8 @@ from docs._generate.files import render_files
 from docs._generate.markdown import relink
 from docs._generate.network import render_network
 from docs._generate.performance import benchmarks, read_results, render_performance
+from docs._generate.study import render_study_reference
+from regiondag.config.keys import describe_study
 
 DOCS = Path(__file__).resolve().parents[1]
 ROOT = DOCS.parent
@@ -53,6 +55,7 @@ GENERATED: dict[str, Callable[..., str]] = {
     "files": render_files,
     "contract": render_contract,
     "network": render_network,
+    "study": lambda: render_study_reference(describe_study()),
     "performance": lambda: render_performance(benchmarks(), read_results()),
     "file": render_file,
     "toctree": render_toctree,
