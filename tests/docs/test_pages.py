@@ -67,6 +67,7 @@ def test_every_key_is_described():
         assert f"| `{name}` |" in contract
     for key in {*NETWORK_KEYS, *(key for keys in LAYER_KEYS.values() for key in keys)}:
         assert f"| `{key}` |" in network
+    assert all(line.split(" | ")[1].strip() for line in network.splitlines() if line.startswith("| `"))  # what is legal
     assert "| `pDropout` | a number in \\[0, 1) | `0.0` |" in network
 
 
