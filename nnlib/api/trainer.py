@@ -102,9 +102,9 @@ class Trainer:
         file, as far as it has layers of the same names, and units, which are found by theirs. Without `targets` those
         in `inputs` are taken, if it is a file or a dict that has them, else the inputs are the targets (an
         autoencoder). `valid` is (inputs, targets), or what has both; with it the epoch whose `metric` is best there is
-        returned, else the last. Metrics are p@K, recall@K, ndcg@K, map@K and mrr@K for sparse targets, and loss, which
-        is minimized. Items of an example's own input are not ranked where inputs and outputs have the same items,
-        unless they are the targets themselves.
+        returned, else the last. Metrics are p@10, ndcg@20 and the like for sparse targets (`nnlib.evaluation.metrics`
+        has all), and loss, which is minimized. Items of an example's own input are not ranked where inputs and outputs
+        have the same items, unless they are the targets themselves.
         """
         spec = self.network.spec
         learned = _part(spec, inputs, targets)

@@ -20,6 +20,7 @@ from nnlib.commands._arguments import (
 )
 from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, SCHEDULES, Exit, Metric, TrainSettings
 from nnlib.errors import EvictedError, MachineError
+from nnlib.spec.metric_names import list_metrics
 from nnlib.util.os_errors import describe
 
 HELP = "train a network, or run one training job"
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="MODEL.nc", help="the model file to write")
     parser.add_argument("--init", type=Path, metavar="MODEL.nc", help="start from its weights, units found by name")
     parser.add_argument("--valid", type=Path, nargs="+", metavar="DATA.nc", help="measure the metric on these")
-    parser.add_argument("--metric", help=f"p@K, recall@K, ndcg@K, map@K, mrr@K, loss (default: {Metric().name})")
+    parser.add_argument("--metric", help=f"{list_metrics()}, loss (default: {Metric().name})")
     settings = parser.add_argument_group("settings")
     for field in dataclasses.fields(TrainSettings):
         default = field.default if field.default != "" else "none"

@@ -59,7 +59,7 @@ class RankedExamples:
 def measure(
     rank: Ranker, part: RankedExamples, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one
 ) -> dict[str, float]:
-    """Return p@k, recall@k, ndcg@k, map@k and mrr@k for every k; empty without any target."""
+    """Return every metric at every k; empty without any target."""
     return {
         name: float(values.mean()) for name, values in measure_examples(rank, part, ks, each).items() if values.size
     }

@@ -6,7 +6,7 @@ import re
 
 from nnlib.spec.json_section import nearest
 
-METRICS = ("p", "recall", "ndcg", "map", "mrr")
+METRICS = ("p", "recall", "ndcg", "map", "mrr")  # at K, large is good; `evaluation.metrics` has the formulas
 
 
 def parse_metric(name: str) -> tuple[str, int | None]:
@@ -18,12 +18,16 @@ def parse_metric(name: str) -> tuple[str, int | None]:
     if kind in METRICS and re.fullmatch(r"[1-9][0-9]{0,5}", k):
         return kind, int(k)
     hint = "" if kind in METRICS else nearest(kind, (*METRICS, "precision", "loss"))
-    raise ValueError(
-        f"metric {name!r} is not legal, legal: p@K, recall@K, ndcg@K, map@K, mrr@K (K = 1, 2, ...), loss{hint}"
-    )
+    raise ValueError(f"metric {name!r} is not legal, legal: {list_metrics()} (K = 1, 2, ...), loss{hint}")
 
 
 def canonical_metric(name: str) -> str:
     """Return the metric's key in a result: `p@10` for `Precision@10`, `ndcg@20`, `loss`; ValueError as above."""
     kind, k = parse_metric(name)
     return kind if k is None else f"{kind}@{k}"
+
+
+def list_metrics(last: str = ",") -> str:
+    """Return the metrics at K as words of a sentence, such as `p@K, recall@K or mrr@K` with " or" before the last."""
+    names = [f"{kind}@K" for kind in METRICS]
+    return f"{', '.join(names[:-1])}{last} {names[-1]}"

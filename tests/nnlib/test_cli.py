@@ -24,6 +24,7 @@ from nnlib.data.file import write_data
 from nnlib.data.sets import Data, as_data_set
 from nnlib.data.stream import open_data
 from nnlib.model.file import read_model
+from nnlib.spec.metric_names import METRICS
 from nnlib.util import netcdf
 from nnlib.util.terminal import counter, print_table
 from tests.nnlib.samples import clustered
@@ -390,9 +391,7 @@ def test_evaluate(nnlib, model):
     assert lines[1].split() == ["metric", "model", "low", "high", "popularity", "low", "high"]
     assert [line.split()[0] for line in lines[2:4]] == ["p@1", "recall@1"]
     found = json.loads(Path("metrics.json").read_text())
-    assert set(found["metrics"]) == {f"{m}@{k}" for m in ("p", "recall", "ndcg", "map", "mrr") for k in (1, 3)} | {
-        "loss"
-    }
+    assert set(found["metrics"]) == {f"{m}@{k}" for m in METRICS for k in (1, 3)} | {"loss"}
     p = found["metrics"]["p@3"]
     assert p["low"] <= p["value"] <= p["high"]
     assert p["value"] > found["popularity"]["p@3"]["value"]

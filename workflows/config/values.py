@@ -85,10 +85,10 @@ REGION_NAME = Check(
 )
 RANKING_METRIC = Check(
     _ranking_metric,
-    "p@K, recall@K, ndcg@K, map@K or mrr@K; the loss is better when small: minimize: loss",
+    f"{metric_names.list_metrics(' or')}; the loss is better when small: minimize: loss",
     {"type": "string", "pattern": f"^({_METRICS})@[1-9][0-9]{{0,5}}$"},
 )
-LOSS = matching("loss", "loss; p@K, recall@K, ndcg@K, map@K and mrr@K are better when large: metric: ndcg@20")
+LOSS = matching("loss", f"loss; {metric_names.list_metrics(' and')} are better when large: metric: ndcg@20")
 REQUIREMENTS = Check(
     _requirements,
     "a ClassAd expression on one line, such as TARGET.HAS_GPU =?= True",

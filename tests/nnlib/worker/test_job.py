@@ -26,6 +26,7 @@ from nnlib.errors import CheckpointedError, DataError, EvictedError, NnlibError
 from nnlib.model import network as net
 from nnlib.model.examples import resolve
 from nnlib.model.file import Model, read_model, write_model
+from nnlib.spec.metric_names import METRICS
 from nnlib.spec.network import parse_network, substitute
 from nnlib.training.stop import Stop
 from nnlib.worker import job
@@ -51,8 +52,7 @@ def test_tune(make_trial):
     result = run(trial)
     assert (result.status, result.node, result.reason) == (Status.OK, "r_t0001", "")
     assert result.value == result.metrics["p@3"] > 0.5
-    kinds = {"p", "recall", "ndcg", "map", "mrr"}
-    assert set(result.metrics) == {f"{kind}@{k}" for kind in kinds for k in (3, 5, 10, 20, 100)} | {"loss"}
+    assert set(result.metrics) == {f"{kind}@{k}" for kind in METRICS for k in (3, 5, 10, 20, 100)} | {"loss"}
     assert 1 <= result.best_epoch <= result.epochs <= 6
     assert (result.examples, result.backend) == (64, select.NAME)
     log = log_of(trial)
