@@ -10,13 +10,13 @@ from nnlib.contract import SCHEDULES as RATE_SCHEDULES
 from nnlib.spec.checks import BOOLEAN, Check, Schema, instance, real, whole
 from regiondag.config import values
 from regiondag.study.model import GIVE_UP_AFTER, MAX_TRIALS, POOLED, JobRequest, Limits
+from regiondag.tuning.methods import METHODS
 from regiondag.tuning.pruning import KINDS as PRUNING
+from regiondag.tuning.sharing import SHARING
 from regiondag.util.schema import DURATION, OR_NEVER, TEXT, Key, Keys, choice, object_of, section_of, size
 
-METHODS = ("grid", "random", "sobol", "skopt", "bayes")
 ACQUISITIONS = ("improvement", "improvement_per_second")
 SCHEDULES = ("rounds", "lanes")
-SHARING = ("off", "warm", "model")
 WINNERS = ("observed", "model")
 STARTS = ("random", "champion", "neighbour", "pooled")
 BELOW_ONE = 1 - 1e-9  # for numbers in [0, 1)

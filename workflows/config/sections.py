@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nnlib.contract import Metric, TrainSettings
-from regiondag.config.keys import ACQUISITIONS, JOB, LIMITS, SEARCH, SECTIONS, SHARING, TRAIN
+from regiondag.config.keys import ACQUISITIONS, JOB, LIMITS, SEARCH, SECTIONS, TRAIN
 from regiondag.config.space_section import grid_trials, read_constraints, read_space, small_size
 from regiondag.study.model import MAX_TRIALS, TRAIN_SETTINGS, JobRequest, Limits, Search
 from regiondag.study.space import Space, extreme_values, grid_values
+from regiondag.tuning.methods import METHODS
 from regiondag.util.schema import Layer, Section
-
-WITHOUT_HISTORY = ("random", "sobol")  # methods by which no trial depends on another one's outcome
 
 
 def read_metric(section: Section) -> Metric:
@@ -73,7 +72,7 @@ def read_search(section: Section) -> Search:
         )
     trials = min([rounds * parallel, *small_size(search)])
     # Nothing to wait for between rounds, unless what ended decides whether, or how long, others run.
-    if method in WITHOUT_HISTORY and schedule == "rounds" and not budget and prune == "none":
+    if METHODS[method].ask is None and schedule == "rounds" and not budget and prune == "none":
         return replace(search, sizes=(trials,))
     full, rest = divmod(trials, parallel)
     return replace(search, sizes=(parallel,) * full + (rest,) * (rest > 0))
@@ -81,7 +80,7 @@ def read_search(section: Section) -> Search:
 
 def _share(section: Section, method: str) -> str:
     share: str = section.value("share", SEARCH)
-    legal = {"bayes": SHARING, "skopt": ("off", "warm")}.get(method, ("off",))
+    legal = METHODS[method].sharing
     if share not in legal and section.contradicts("share", "method"):
         section.problems.add(section.where("share"), f"{share} is not legal with method {method}: {', '.join(legal)}")
     return share if share in legal else "off"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from regiondag.study.constraints import Constraint, parse_constraints
@@ -26,7 +26,8 @@ from regiondag.study.space import (
     value_at,
     without_inactive,
 )
-from regiondag.tuning.sobol import sobol_point
+
+UnitSequence = Callable[[int, int, int], list[float]]  # dimensions, index, seed -> that point, in [0, 1)^dimensions
 
 TRIES = 20_000  # at a random legal point
 TRIES_OF_COUNTABLE = 200  # before all points are listed instead
@@ -85,10 +86,10 @@ class Domain:
         points = (random_point(self.space, seed_of(seed, attempt)) for attempt in range(tries))
         return list(itertools.islice((point for point in points if self.holds(point)), count))
 
-    def sobol(self, index: int, seed: int) -> dict[str, Value]:
-        """Return point `index` of the space's Sobol sequence."""
+    def in_sequence(self, sequence: UnitSequence, index: int, seed: int) -> dict[str, Value]:
+        """Return point `index` of a sequence that fills the space."""
         free = {parameter.name: number for number, parameter in enumerate(self.free)}
-        units = sobol_point(len(free), index, seed)
+        units = sequence(len(free), index, seed)
         return self.at(units[free[p.name]] if p.name in free else 0.0 for p in self.space)
 
     def grid(self) -> Iterator[dict[str, Value]]:

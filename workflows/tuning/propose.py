@@ -1,4 +1,4 @@
-"""The methods by name, and what they share: where the search stands, what was tried already, small spaces' ends."""
+"""The next points of a search, whatever its method: where it stands, what was tried already, small spaces' ends."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 
 from regiondag.study.model import Search
 from regiondag.study.space import Point, Value, seed_of
-from regiondag.tuning.domain import Domain, domain_of, identity
+from regiondag.tuning.domain import Domain, UnitSequence, domain_of, identity
+from regiondag.tuning.methods import METHODS, Method, Question
 from regiondag.tuning.sharing import Observation, Shared, from_block, index_in_sequence
 
 INITIAL_SHARE = 0.25  # of all trials are spread over the space before the first model is fitted,
 INITIAL_MOST = 8  # but not more than these
 WARM_EVERY = 4  # with `share: warm` one trial in so many is a neighbour's best
-SOBOL_TRIES = 64  # points of the sequence that may be illegal or taken before chance helps out
+SEQUENCE_TRIES = 64  # points of the sequence that may be illegal or taken before chance helps out
 
 
 def propose(
@@ -88,6 +89,11 @@ class _Task:
     shared: Shared | None
 
     @property
+    def method(self) -> Method:
+        """Where points come from."""
+        return METHODS[self.search.method]
+
+    @property
     def first(self) -> int:
         """Number of the next trial, from 0."""
         return len(self.history) + len(self.pending)
@@ -110,16 +116,16 @@ class _Task:
         """Return the next `n` points: first those that are spread, then those that are asked for, then chance's."""
         taken = self.taken()
         numbers = range(self.first, self.first + n)
-        spread = [number for number in numbers if self._is_spread(number)]
+        spread = {number: sequence for number in numbers if (sequence := self._sequence_of(number)) is not None}
         points: list[dict[str, Value]] = []
-        for number in spread:
-            found = self._spread_point(number, taken)
+        for number, sequence in spread.items():
+            found = self._spread_point(sequence, number, taken)
             if found is None:  # looking for more would take as long again for each
                 return points
             _take(points, taken, found)
         for point in self._neighbours_best([number for number in numbers if number not in spread], taken):
             _take(points, taken, point)
-        if self.search.method in ("bayes", "skopt") and len(points) < n:
+        if len(points) < n:
             for point in self._ask([*self.pending, *points], n - len(points)):
                 if identity(point) not in taken and self.domain.holds(point):
                     _take(points, taken, point)
@@ -130,10 +136,11 @@ class _Task:
             _take(points, taken, found)
         return points
 
-    def _is_spread(self, number: int) -> bool:
-        """Return whether trial `number` comes from the Sobol sequence."""
-        if self.search.method in ("random", "sobol"):
-            return self.search.method == "sobol"
+    def _sequence_of(self, number: int) -> UnitSequence | None:
+        """Return the sequence that trial `number` is a point of; None where it comes from elsewhere."""
+        return self.method.sequence if self.method.ask is None or self._is_before_the_model(number) else None
+
+    def _is_before_the_model(self, number: int) -> bool:
         if self.shared is not None:
             nothing_yet = self.succeeded < 2 and not any(n.history for n in self.shared.neighbours)
             return nothing_yet or from_block(number, self.search.sizes[0], self.shared)
@@ -145,10 +152,10 @@ class _Task:
             return number
         return index_in_sequence(number, self.search.sizes[0], self.shared.block)
 
-    def _spread_point(self, number: int, taken: set[str]) -> dict[str, Value] | None:
-        """Return the Sobol point of trial `number`; others stand in for those that are illegal or taken."""
+    def _spread_point(self, sequence: UnitSequence, number: int, taken: set[str]) -> dict[str, Value] | None:
+        """Return the sequence's point of trial `number`; others stand in for those that are illegal or taken."""
         index = self._index(number)
-        for point in _candidates(self.domain, index, self.seed):
+        for point in _candidates(self.domain, sequence, index, self.seed):
             if self.domain.holds(point) and identity(point) not in taken:
                 return point
         return self.domain.random(seed_of(self.seed, index, "spread"), taken)
@@ -169,29 +176,20 @@ class _Task:
         return list(best.values())[:slots]
 
     def _ask(self, pending: Sequence[Point], n: int) -> list[dict[str, Value]]:
-        if self.succeeded < 2 and not (self.models_others and self.search.method == "bayes"):
+        """Return what the method's model proposes; nothing without a model, or before it has anything to go by."""
+        learns_alone = self.models_others and "model" in self.method.sharing
+        if self.method.ask is None or (self.succeeded < 2 and not learns_alone):
             return []
-        index = self._index(self.first)
-        seed = seed_of(self.seed, index, "ask")
-        if self.search.method == "skopt":
-            from regiondag.tuning import skopt_method
-
-            return skopt_method.ask(self.domain, self.history, pending, n, seed)
-        from threadpoolctl import threadpool_limits  # NumPy and this: only where a model is really fitted
-
-        from regiondag.tuning.gp import ask
-
+        seed = seed_of(self.seed, self._index(self.first), "ask")
         neighbours = self.shared.neighbours if self.shared and self.models_others else ()
         per_second = self.search.acquisition == "improvement_per_second"
-        # One thread: the sums are the same on any number of cores, and PRE scripts of many regions run side by side.
-        with threadpool_limits(1):
-            return ask.ask(self.domain, self.history, pending, n, seed, per_second, neighbours)
+        return self.method.ask(Question(self.domain, self.history, pending, n, seed, per_second, neighbours))
 
 
-def _candidates(domain: Domain, index: int, seed: int) -> Iterator[dict[str, Value]]:
-    yield domain.sobol(index, seed)
-    for attempt in range(1, SOBOL_TRIES):  # from far beyond, so that no later trial's own point is used up
-        yield domain.sobol((1 << 20) + index * SOBOL_TRIES + attempt, seed)
+def _candidates(domain: Domain, sequence: UnitSequence, index: int, seed: int) -> Iterator[dict[str, Value]]:
+    yield domain.in_sequence(sequence, index, seed)
+    for attempt in range(1, SEQUENCE_TRIES):  # from far beyond, so that no later trial's own point is used up
+        yield domain.in_sequence(sequence, (1 << 20) + index * SEQUENCE_TRIES + attempt, seed)
 
 
 def _take(points: list[dict[str, Value]], taken: set[str], point: Point) -> None:

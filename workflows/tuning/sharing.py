@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from regiondag.study.space import Point
 
+SHARING = ("off", "warm", "model")  # what `share` may be, each with all before it
 MOST_BLOCKS = 4096  # regions whose blocks lie side by side
 START_LEAST, START_MOST = 2, 8
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from regiondag.study.model import Search
 from regiondag.study.space import Choice, Integer, Real, grid_point
-from regiondag.tuning import domain, skopt_method, sobol
+from regiondag.tuning import domain, methods, skopt_method, sobol
 from regiondag.tuning.propose import initial_trials, propose
 from regiondag.tuning.sharing import Observation
 
@@ -23,7 +23,7 @@ SPACE = (
     Choice("epochs", (5,)),
 )
 SKOPT = pytest.param("skopt", marks=pytest.mark.slow)  # seconds
-METHODS = ("random", "sobol", SKOPT, "bayes")
+METHODS = [SKOPT if name == "skopt" else name for name in methods.METHODS if name != "grid"]
 
 
 def loss(point):
@@ -152,9 +152,9 @@ def test_a_grid_leaves_out_what_is_illegal_or_inactive():
     assert points == [{"a": 1}, *({"a": a, "b": b} for a in (2, 3) for b in (1, 2, 3) if a + b < 6)]
 
 
-def test_random_and_sobol_points_do_not_depend_on_how_they_are_asked_for():
-    for method in ("random", "sobol"):
-        assert identities(run(method, 6, 6)) == identities(run(method, 6, 2))
+@pytest.mark.parametrize("method", [name for name, of in methods.METHODS.items() if name != "grid" and not of.ask])
+def test_points_that_no_outcome_decides_do_not_depend_on_how_they_are_asked_for(method):
+    assert identities(run(method, 6, 6)) == identities(run(method, 6, 2))
 
 
 def test_the_sobol_matrices_are_made_once(monkeypatch):

@@ -14,8 +14,9 @@ from regiondag.study.space import Choice, Real, seed_of
 from regiondag.tuning import skopt_method
 from regiondag.tuning.domain import Domain, domain_of, identity
 from regiondag.tuning.gp import ask, training_set
-from regiondag.tuning.propose import SOBOL_TRIES, initial_trials, propose, rank_trials
+from regiondag.tuning.propose import SEQUENCE_TRIES, initial_trials, propose, rank_trials
 from regiondag.tuning.sharing import Neighbour, Observation, Shared, index_in_sequence
+from regiondag.tuning.sobol import sobol_point
 
 SPACE = (Real("x", 0.0, 1.0), Real("y", 0.0, 1.0))
 SEED = 5
@@ -32,7 +33,7 @@ def tried(count, failed=()):
 
 
 def sobol(*numbers):
-    return [domain_of(search()).sobol(number, SEED) for number in numbers]
+    return [domain_of(search()).in_sequence(sobol_point, number, SEED) for number in numbers]
 
 
 def chance(number, taken=()):
@@ -121,14 +122,14 @@ def test_a_sobol_search_is_the_sequence_from_its_first_trial_to_its_last(monkeyp
 
 def test_points_of_the_sequence_that_are_illegal_or_taken_are_replaced_from_far_beyond(monkeypatch):
     seen = []
-    drawn = Domain.sobol
-    monkeypatch.setattr(Domain, "sobol", lambda self, index, seed: seen.append(index) or drawn(self, index, seed))
+    drawn = Domain.in_sequence
+    monkeypatch.setattr(Domain, "in_sequence", lambda self, of, n, seed: seen.append(n) or drawn(self, of, n, seed))
     legal = ("x + y < 0.5",)
     points = propose(search("sobol", trials=24, constraints=legal), [], [], 24, SEED)
     assert len({identity(p) for p in points}) == 24 and all(p["x"] + p["y"] < 0.5 for p in points)
     own = [index for index in seen if index < 24]
     assert own == list(range(24)) and len(seen) == len(set(seen)) > 40  # no point is looked at for two trials
-    assert all(2**20 <= index < 2**20 + 24 * SOBOL_TRIES for index in seen if index >= 24)  # also in later releases
+    assert all(2**20 <= index < 2**20 + 24 * SEQUENCE_TRIES for index in seen if index >= 24)  # also in later releases
     kept = [p for p in sobol(*range(24)) if p["x"] + p["y"] < 0.5]
     assert [p for p in points if p in kept] == kept
     seen.clear()
@@ -142,16 +143,18 @@ def test_points_of_the_sequence_that_are_illegal_or_taken_are_replaced_from_far_
 def test_where_the_sequence_finds_nothing_chance_does_and_says_when_there_is_no_more(monkeypatch):
     drawn, tried_ = Domain.random, []
     sequence = []
-    monkeypatch.setattr(Domain, "sobol", lambda self, index, seed: sequence.append(index) or {"x": 0.9, "y": 0.9})
+    monkeypatch.setattr(
+        Domain, "in_sequence", lambda self, of, index, seed: sequence.append(index) or {"x": 0.9, "y": 0.9}
+    )
     monkeypatch.setattr(Domain, "random", lambda self, seed, taken: tried_.append(seed) or drawn(self, seed, taken))
     points = propose(search("sobol", constraints=("x < 0.5",)), [], [], 2, SEED)
-    assert len(points) == 2 and len(sequence) == 2 * SOBOL_TRIES == 128
+    assert len(points) == 2 and len(sequence) == 2 * SEQUENCE_TRIES == 128
     assert tried_ == [seed_of(SEED, number, "spread") for number in (0, 1)]
     tried_.clear()
     monkeypatch.setattr(Domain, "random", lambda self, seed, taken: tried_.append(seed))
     asked = Asked(monkeypatch)
     assert propose(search("sobol"), tried(1), [{"x": 0.9, "y": 0.9}], 3, SEED) == [] and len(tried_) == 1
-    monkeypatch.setattr(Domain, "sobol", lambda self, index, seed: {"x": 0.9, "y": 0.9})
+    monkeypatch.setattr(Domain, "in_sequence", lambda self, of, index, seed: {"x": 0.9, "y": 0.9})
     found = propose(search(trials=32, parallel=4), tried(6), [], 4, SEED)
     assert found == [{"x": 0.9, "y": 0.9}] and asked.calls == []  # trial 7 finds no more, so nobody is asked
 

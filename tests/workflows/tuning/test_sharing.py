@@ -20,6 +20,7 @@ from regiondag.tuning.gp.similarity import noises, similarities
 from regiondag.tuning.gp.training_set import EACH, compare, tell
 from regiondag.tuning.propose import propose, rank_trials
 from regiondag.tuning.sharing import Neighbour, Observation, Shared, index_in_sequence
+from regiondag.tuning.sobol import sobol_point
 
 SPACE = (
     Real("learning_rate", 1e-4, 1e-1, log=True),
@@ -81,7 +82,9 @@ def test_half_of_the_second_batch_is_the_regions_own(share):
     first = propose(search(share), [], [], 4, 1, Shared(2))
     history = [Observation(point, loss(point)) for point in first]
     second = propose(search(share), history, [], 4, 1, Shared(2, neighbours(loss)))
-    block = [domain_of(search(share)).sobol(index_in_sequence(number, 4, 2), 1) for number in range(8)]
+    block = [
+        domain_of(search(share)).in_sequence(sobol_point, index_in_sequence(number, 4, 2), 1) for number in range(8)
+    ]
     assert first == block[:4]
     assert [point for point in second if point in block] == [block[5], block[7]]
 
@@ -110,7 +113,9 @@ def test_an_earlier_run_is_where_the_first_batch_starts(share):
     best = min(o.loss for o in earlier.history)
     points = propose(search(share), [], [], 4, 1, Shared(0, (earlier,)))
     assert len(identities(points)) == 4 and min(map(loss, points)) <= best + 0.01
-    assert sum(point in [domain_of(search(share)).sobol(n, 1) for n in (1, 3)] for point in points) == 2
+    assert (
+        sum(point in [domain_of(search(share)).in_sequence(sobol_point, n, 1) for n in (1, 3)] for point in points) == 2
+    )
 
 
 @pytest.mark.parametrize("share", KINDS)
