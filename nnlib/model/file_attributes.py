@@ -55,20 +55,7 @@ FUNCTIONS = {
     PoolingFunction.DOT_PRODUCT: 5,
     PoolingFunction.COSINE: 6,
 }
-ACTIVATIONS = {
-    Activation.SIGMOID: 0,
-    Activation.TANH: 1,
-    Activation.RELU: 2,
-    Activation.LINEAR: 3,
-    Activation.SOFTPLUS: 5,
-    Activation.SOFTSIGN: 6,
-    Activation.SOFTMAX: 7,
-    Activation.RELU_MAX: 8,
-    Activation.LINEAR_MAX: 9,
-    Activation.ELU: 10,
-    Activation.LEAKY_RELU: 11,
-    Activation.SELU: 12,
-}
+ACTIVATIONS = {activation: activation.code for activation in Activation}
 SCHEMES = {
     Scheme.XAVIER: 0,
     Scheme.CAFFE_XAVIER: 1,

@@ -27,20 +27,31 @@ class LayerType(enum.StrEnum):
 
 
 class Activation(enum.StrEnum):
-    """What a unit makes of its weighted sum; `activations` has the formulas."""
+    """What a unit makes of its weighted sum; `activations` has the formulas. Its name, and its number in model files.
 
-    SIGMOID = "Sigmoid"
-    TANH = "Tanh"
-    RELU = "Relu"
-    LINEAR = "Linear"
-    LEAKY_RELU = "LeakyRectifiedLinear"
-    ELU = "ExponentialLinear"
-    SELU = "ScaledExponentialLinear"
-    SOFTMAX = "SoftMax"
-    SOFTPLUS = "SoftPlus"
-    SOFTSIGN = "SoftSign"
-    RELU_MAX = "RELUMax"
-    LINEAR_MAX = "LinearMax"
+    Those up to 12 are DSSTNE's, which also has a 4 that trains nothing. `kernels/names.cuh` has the same order.
+    """
+
+    SIGMOID = "Sigmoid", 0
+    TANH = "Tanh", 1
+    RELU = "Relu", 2
+    LINEAR = "Linear", 3
+    LEAKY_RELU = "LeakyRectifiedLinear", 11
+    ELU = "ExponentialLinear", 10
+    SELU = "ScaledExponentialLinear", 12
+    SOFTMAX = "SoftMax", 7
+    SOFTPLUS = "SoftPlus", 5
+    SOFTSIGN = "SoftSign", 6
+    RELU_MAX = "RELUMax", 8
+    LINEAR_MAX = "LinearMax", 9
+
+    code: int
+
+    def __new__(cls, name: str, code: int) -> Activation:
+        """Make a member that is its name, and has a number beside it."""
+        member = str.__new__(cls, name)
+        member._value_, member.code = name, code
+        return member
 
 
 class ErrorFunction(enum.StrEnum):
