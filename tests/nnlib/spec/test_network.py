@@ -204,9 +204,9 @@ def test_all_problems_at_once_with_key_paths():
         "network.json: Denoising.p: 1.0 is not legal, legal: a number in [0, 1)",
         'network.json: Layers[0].N: 0 is not legal, legal: a whole number from 1, an array of 1 to 4 of them or "auto"',
         'network.json: Layers[1].pDropuot: unknown key, did you mean "pDropout"?',
-        'network.json: Layers[1].Activation: "Sigmod" is not legal, legal: Sigmoid, Tanh, Relu, Linear, '
-        "LeakyRectifiedLinear, ExponentialLinear, ScaledExponentialLinear, SoftMax, SoftPlus, SoftSign, RELUMax, "
-        'LinearMax, RectifiedLinear, LRelu, ELU, SELU, did you mean "Sigmoid"?',
+        'network.json: Layers[1].Activation: "Sigmod" is not legal, legal: '
+        f"{', '.join(Activation)}, "
+        'RectifiedLinear, LRelu, ELU, SELU, did you mean "Sigmoid"?',
     ]
 
 
