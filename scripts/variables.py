@@ -1,7 +1,7 @@
 """Refuse code that reads an environment variable which no table documents: `python scripts/variables.py`.
 
-Tables are those of the READMEs, and of docs/reference/variables.md, which has what users set. Their lines begin with
-the names: | `NAME` | meaning |
+Tables are those of the READMEs, of docs/contributing/tests.md, and of docs/reference/variables.md, which has what users
+set. Their lines begin with the names: | `NAME` | meaning |
 Python is read as a syntax tree, the name of a constant as what it stands for, there or else anywhere in the project.
 Of a shell script every capital name counts that it does not set itself.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TABLES = ("docs/reference/variables.md", "tests/README.md", "ami/README.md", "scripts/bench/README.md")
+TABLES = ("docs/reference/variables.md", "docs/contributing/tests.md", "ami/README.md", "scripts/bench/README.md")
 FOLDERS = ("workflows", "nnlib", "scripts", "ami", "tests", "templates", ".ci")
 READERS = ("get", "pop", "setdefault")
 ROW = re.compile(r"^\| (`[A-Za-z0-9_*]+`(?:, `[A-Za-z0-9_*]+`)*) \|", re.MULTILINE)
