@@ -24,7 +24,6 @@ ROOT = DOCS.parent
 REPOSITORY_PAGES = {
     ROOT / "README.md": "index",
     ROOT / "CHANGELOG.md": "changelog",
-    ROOT / "CONTRIBUTING.md": "contributing/index",
     ROOT / "ami/README.md": "reference/machines",
     ROOT / "ami/aws.md": "reference/aws",
     ROOT / "ami/gpu.md": "reference/gpu-driver",
