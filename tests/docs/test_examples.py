@@ -39,12 +39,7 @@ def copy_of_the_tree(folder: Path) -> Path:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_newcomer_who_follows_the_page_gets_there(page, tmp_path):
-    tree = copy_of_the_tree(tmp_path / "tree")
-    patch = "".join(blocks(page, "diff"))
-    # Lines around a change may have changed since; where they are nowhere to be found, the page is to be made again.
-    done = subprocess.run(["git", "apply", "-C1", "-"], input=patch, cwd=tree, capture_output=True, text=True)
-    assert done.returncode == 0, f"{page.name}: {done.stderr}"
-    packages = tmp_path / "packages"
+    tree, packages = copy_of_the_tree(tmp_path / "tree"), tmp_path / "packages"
     packages.mkdir()
     (packages / "regiondag").symlink_to(tree / "workflows")
     (packages / "nnlib").symlink_to(tree / "nnlib")
@@ -52,8 +47,15 @@ def test_a_newcomer_who_follows_the_page_gets_there(page, tmp_path):
         "PYTHONPATH": str(packages),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTEST_ADDOPTS": "-n 0 -q",
+        "GIT_CEILING_DIRECTORIES": str(tmp_path),  # in a folder of a checkout git would apply the patch to nothing
     }
+
+    def run(*command: str, given: str = "") -> None:
+        done = subprocess.run(command, input=given, cwd=tree, env=environment, capture_output=True, text=True)
+        print(*command, done.stdout, done.stderr, sep="\n")
+        assert done.returncode == 0, page.name
+
+    # Lines around a change may have changed since; where they are nowhere to be found, the page is to be made again.
+    run("git", "apply", "-C1", "-", given="".join(blocks(page, "diff")))
     for commands in blocks(page, "sh"):
-        done = subprocess.run(["sh", "-ec", commands], cwd=tree, env=environment, capture_output=True, text=True)
-        print(commands, done.stdout, done.stderr, sep="\n")
-        assert done.returncode == 0, f"{page.name}: {commands}"
+        run("sh", "-ec", commands)
