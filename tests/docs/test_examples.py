@@ -21,7 +21,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def copy_of_the_tree(folder: Path) -> Path:
-    """Copy what git knows of, or would, and make it what Python finds, as an editable install of the copy would."""
+    """Copy what git tracks, or would."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -40,7 +40,7 @@ def copy_of_the_tree(folder: Path) -> Path:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_newcomer_who_follows_the_page_gets_there(page, tmp_path):
     tree, packages = copy_of_the_tree(tmp_path / "tree"), tmp_path / "packages"
-    packages.mkdir()
+    packages.mkdir()  # which Python searches before it finds this checkout
     (packages / "regiondag").symlink_to(tree / "workflows")
     (packages / "nnlib").symlink_to(tree / "nnlib")
     environment = os.environ | {
