@@ -48,7 +48,7 @@ class Role(enum.StrEnum):
 
 
 class Status(enum.StrEnum):
-    """How a training ended, as `result.json` says it."""
+    """How a training ended, or that it has not: as `result.json`, journals and tables say it."""
 
     OK = "ok"
     DIVERGED = "diverged"
@@ -56,6 +56,13 @@ class Status(enum.StrEnum):
     MACHINE = "machine"
     EVICTED = "evicted"
     PRUNED = "pruned"  # trained, and ended early because others were better at that epoch
+    # Said by the manager alone.
+    REMOVED = "removed"  # its job was taken out of the queue
+    RUNNING = "running"  # proposed, not settled: its job waits or runs, or its DAG was stopped
+
+
+ENDED_WELL = frozenset({Status.OK, Status.PRUNED})
+SAID_BY_WORKERS = frozenset(Status) - {Status.REMOVED, Status.RUNNING}
 
 
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
@@ -209,7 +216,10 @@ def result_from_json(text: str) -> Result:
         check_figures(raw)
         _check_kinds(raw)
         known = {key: value for key, value in raw.items() if key in _RESULT_KEYS}
-        return Result(**{**known, "status": Status(raw["status"]), "curve": tuple(raw.get("curve", ()))})
+        status = Status(raw["status"])
+        if status not in SAID_BY_WORKERS:
+            raise ValueError(f"status: seen {status.value!r}, which only the manager says of a trial")
+        return Result(**{**known, "status": status, "curve": tuple(raw.get("curve", ()))})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ContractError(f"{RESULT_FILE}: not a result of version {CONTRACT_VERSION}: {error}") from error
 

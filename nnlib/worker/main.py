@@ -23,6 +23,7 @@ from types import FrameType
 from nnlib import __version__
 from nnlib.contract import (
     CHECKPOINT_FILE,
+    ENDED_WELL,
     LOG_FILE,
     MODEL_FILE,
     RESULT_FILE,
@@ -170,7 +171,7 @@ def _is_finished(trial_file: Path) -> bool:
         result = result_from_json((folder / RESULT_FILE).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ContractError):
         return False
-    if result.status not in (Status.OK, Status.PRUNED) or (result.node, result.code) != (trial.node, code_digest()):
+    if result.status not in ENDED_WELL or (result.node, result.code) != (trial.node, code_digest()):
         return False
     model = folder / MODEL_FILE
     return trial.role is not Role.FINAL or (model.exists() and sha256_of(model) == result.model)

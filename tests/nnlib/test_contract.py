@@ -134,6 +134,7 @@ def test_what_is_torn_or_of_another_version_is_refused(read, text, words):
         ({"gpu": []}, "gpu: seen"),
         ({"host": "\ud800"}, "surrogates not allowed"),
         ({"status": "good"}, "good"),
+        ({"status": "removed"}, "only the manager says"),
     ],
 )
 def test_results_that_cannot_be_are_refused(values, words):

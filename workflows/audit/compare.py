@@ -139,7 +139,7 @@ def _settled_figures(settled: TrialOutcome) -> dict[str, Any]:
 
 
 def _result_figures(result: Result) -> dict[str, Any]:
-    figures: dict[str, Any] = {"status": str(result.status)}
+    figures: dict[str, Any] = {"status": result.status}
     if result.value is not None:
         figures |= {"value": result.value, "best_epoch": result.best_epoch, "curve": result.curve}
         figures |= {"epochs": result.epochs, "examples": result.examples}

@@ -23,6 +23,7 @@ from nnlib.contract import (
     ContractError,
     Exit,
     Result,
+    Status,
     Trial,
     result_from_json,
     sha256_of,
@@ -54,7 +55,7 @@ has = {"numpy": numpy.__version__, "scipy": scipy.__version__, "numba": bool(u.f
 print(json.dumps(has))
 """
 PROBE_SECONDS = 120
-COMPARED = frozenset({"ok", "pruned", "diverged", "bad_input"})  # how a trial may have ended
+COMPARED = frozenset({Status.OK, Status.PRUNED, Status.DIVERGED, Status.BAD_INPUT})  # how a trial may have ended
 STOPPING = 10.0  # seconds that a training gets to end after Ctrl-C
 
 

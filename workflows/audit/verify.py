@@ -17,6 +17,7 @@ from nnlib.contract import (
     TRIAL_FILE,
     ContractError,
     Result,
+    Status,
     Trial,
     result_from_json,
     sha256_of,
@@ -204,7 +205,7 @@ def _other(trial: Trial, spec: RegionSpec, history: History) -> Iterator[str]:
 
 
 def _brief(value: object) -> str:
-    text = repr(value)
+    text = repr(str(value) if isinstance(value, Status) else value)
     return text if len(text) <= 100 else text[:99] + "…"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from nnlib.contract import Status
 from nnlib.util.files import write_atomically
 from regiondag.condor import client
 from regiondag.condor.events.dag_log import DagState, read_dag_log
@@ -138,7 +139,7 @@ def _reopened(run: RunFolder, slug: str) -> list[NodeName]:
     history = Journal(path).read_outcomes()
     again = set(history.reopened)
     if history.outcome(None) is None:
-        again |= {number for number, settled in history.settled.items() if settled.status == "machine"}
+        again |= {number for number, settled in history.settled.items() if settled.status == Status.MACHINE}
     return [NodeName(slug, number) for number in (again | {None} if again else again)]
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from nnlib.contract import ENDED_WELL
 from regiondag.condor.client import Held, QueuedJob
 from regiondag.condor.events.attempts import Attempt
 from regiondag.condor.events.log import read_attempts
@@ -33,7 +34,6 @@ from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import region_status, why_not_needed
 from regiondag.util.text import some
 
-GOOD = ("ok", "pruned")
 AT_WORK = ("running", "transferring")
 
 
@@ -137,7 +137,7 @@ class RunView:
         """Explain a region: why it has stopped, what failed; with `whole`, every trial that failed."""
         region = self.known(slug)
         status, reason = self.status(region)
-        failed = {number: one for number, one in region.history.settled.items() if one.status not in GOOD}
+        failed = {number: one for number, one in region.history.settled.items() if one.status not in ENDED_WELL}
         if status == "failed":
             yield Explanation(region.spec.name, "stopped", reason, "the other regions go on")
         elif whole:
@@ -205,9 +205,9 @@ class RunView:
             yield from explain_idle(self.queue, {str(node)}, self.now)
         elif job is not None:
             yield self.running(str(node)) if job.status in AT_WORK else explain_other(job, self.now)
-        elif settled is not None and settled.status in GOOD:
+        elif settled is not None and settled.status in ENDED_WELL:
             yield explain_done(node, settled, region.history, region.attempts, self.now)
-        if settled is not None and settled.status not in GOOD:
+        if settled is not None and settled.status not in ENDED_WELL:
             yield self.failed(node)
         elif settled is None and job is None:
             yield self.waiting(node, region)

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from nnlib.contract import LOG_FILE
+from nnlib.contract import LOG_FILE, Status
 from regiondag.accounting.prices import PriceTable
 from regiondag.accounting.usage import Taken, take
 from regiondag.condor.events.attempts import Attempt
@@ -20,16 +20,16 @@ LOOK_BACK = 1 << 14  # bytes of its end
 SLOW = 2.0  # times the median
 WORTH_A_LOOK = 60.0  # seconds; nothing shorter is called slow
 WORD = {
-    "bad_input": "bad input",
-    "machine": "the machine's fault",
-    "diverged": "the training diverged",
-    "removed": "removed",
+    Status.BAD_INPUT: "bad input",
+    Status.MACHINE: "the machine's fault",
+    Status.DIVERGED: "the training diverged",
+    Status.REMOVED: "removed",
 }
 MEND = {
-    "bad_input": "data, network or settings are wrong: no retry helps; mend them and generate a new run",
-    "machine": "when the DAG has ended, submit it again: the node runs again, and this outcome does not count",
-    "diverged": "it counts as the worst value seen; the search goes on",
-    "removed": "it counts as failed; where the deadline or a hold was the reason, see `job` in study.yaml",
+    Status.BAD_INPUT: "data, network or settings are wrong: no retry helps; mend them and generate a new run",
+    Status.MACHINE: "when the DAG has ended, submit it again: the node runs again, and this outcome does not count",
+    Status.DIVERGED: "it counts as the worst value seen; the search goes on",
+    Status.REMOVED: "it counts as failed; where the deadline or a hold was the reason, see `job` in study.yaml",
 }
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from nnlib.contract import ENDED_WELL
 from regiondag.condor import client
 from regiondag.condor.events.dag_log import DagState, read_dag_log
 from regiondag.errors import PoolError
@@ -136,7 +137,7 @@ def _region(folder: RegionFolder, jobs: Counter[str], dag: DagState | None) -> R
         slug=spec.slug,
         planned=spec.search.trials,
         done=done,
-        failed=sum(not settled.ok and settled.status != "pruned" for settled in history.settled.values()),
+        failed=sum(settled.status not in ENDED_WELL for settled in history.settled.values()),
         running=jobs["running"] + jobs["transferring"],
         idle=jobs["idle"],
         held=jobs["held"],

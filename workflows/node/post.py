@@ -15,6 +15,7 @@ from typing import Any
 
 from nnlib.contract import (
     CHECKPOINT_FILE,
+    ENDED_WELL,
     MODEL_FILE,
     RESULT_FILE,
     TRIAL_FILE,
@@ -22,6 +23,7 @@ from nnlib.contract import (
     Exit,
     Metric,
     Result,
+    Status,
     result_from_json,
     sha256_of,
 )
@@ -84,7 +86,7 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
         if known is None:
             known = _ended(folder, node, end)
             if node.number in history.cancelled and known.value is None:
-                known = replace(known, status="removed", reason=CANCELLED)
+                known = replace(known, status=Status.REMOVED, reason=CANCELLED)
             known = replace(known, result=_digest_of_result(folder.trial(node)))
             _check_worth_another_try(journal, history, node, end, known, spec)
             if node.number is None and known.ok:
@@ -98,7 +100,7 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
         # DAGMan 23.9 crashes when a node's success readies another one while it is being removed. What is settled is
         # settled: PRE skips this node next time.
         raise TryAgainError(f"{node}: settled while the DAG was being removed")
-    if known.status == "bad_input":
+    if known.status == Status.BAD_INPUT:
         raise GiveUpError(f"region {spec.name!r}, {node}: {known.reason}")
     if node.number is not None and not known.ok:
         check_not_hopeless(journal.read(), spec)
@@ -115,9 +117,9 @@ def _check_worth_another_try(
     journal: Journal, history: History, node: NodeName, end: JobEnd, outcome: TrialOutcome, spec: RegionSpec
 ) -> None:
     """Raise TryAgainError for an end that is not to be settled yet."""
-    if end.dag_removed and outcome.status == "removed":
+    if end.dag_removed and outcome.status == Status.REMOVED:
         raise TryAgainError(f"{node}: removed together with the DAG; it runs when the DAG is submitted again")
-    if outcome.status != "machine":
+    if outcome.status != Status.MACHINE:
         return
     stops = node.number is not None and _nothing_to_go_on_with(history, node.number, spec)
     nobody, last = outcome.reason.startswith(NOBODY), end.retry >= end.max_retries
@@ -142,7 +144,7 @@ def _nothing_to_go_on_with(history: History, number: int, spec: RegionSpec) -> b
         return False
     if spec.search.schedule == "lanes":
         lanes = spec.search.sizes[0]
-        lost = {trial for trial, settled in history.settled.items() if settled.status == "machine"} | {number}
+        lost = {trial for trial, settled in history.settled.items() if settled.status == Status.MACHINE} | {number}
         all_lost = len({trial % lanes for trial in lost}) == lanes
         return all_lost or set(history.proposals) - {number} <= set(history.settled)
     index = spec.search.round_of(number)
@@ -158,30 +160,35 @@ def _ended(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutcome:
     settled = _outcome(place, node, end, result, seen.removed)
     settled = replace(settled, reason=printable(" ".join(settled.reason.split())))  # as workers and others wrote it
     host = seen.host or (result.host if result and is_host(result.host) else "")
-    if settled.status != "removed" and not settled.reason.startswith((OUT_OF_MEMORY, NOBODY)):
-        failure = settled.reason if settled.status == "machine" else ""
+    if settled.status != Status.REMOVED and not settled.reason.startswith((OUT_OF_MEMORY, NOBODY)):
+        failure = settled.reason if settled.status == Status.MACHINE else ""
         note_end(folder.run, host, end.job, failure, time.time())
     return replace(settled, host=host, job=end.job)
 
 
 def _outcome(place: Path, node: NodeName, end: JobEnd, result: Result | None, removed: str) -> TrialOutcome:
     """Say how the job ended, from DAGMan's exit code, the job's result.json, and why HTCondor `removed` it."""
-    reason = result.reason if result else ""
-    seconds = result.seconds if result else 0.0
+    if end.exit_code == Exit.OK and result and result.status in ENDED_WELL:
+        if node.number is not None or _model_came_back(place, result):
+            return _success(result, node)
+        status, reason = Status.MACHINE, f"{MODEL_FILE} did not come back as the job wrote it"
+    else:
+        status, reason = _failure(end, result.reason if result else "", removed)
+    return TrialOutcome(node.number, status, reason, seconds=result.seconds if result else 0.0)
+
+
+def _failure(end: JobEnd, said: str, removed: str) -> tuple[Status, str]:
+    """Return the kind of a failure and its reason, which is what the job `said` where it did."""
     if end.exit_code == REMOVED:
         reason = removed or "nothing says by whom, or by what rule"
         if reason.startswith(NOBODY):
-            return TrialOutcome(node.number, "machine", reason, seconds=seconds)
-        return TrialOutcome(node.number, "removed", f"the job was removed from the queue: {reason}", seconds=seconds)
+            return Status.MACHINE, reason
+        return Status.REMOVED, f"the job was removed from the queue: {reason}"
     if end.exit_code == Exit.DIVERGED:
-        return TrialOutcome(node.number, "diverged", reason or "the training diverged", seconds=seconds)
+        return Status.DIVERGED, said or "the training diverged"
     if end.exit_code == Exit.BAD_INPUT:
-        return TrialOutcome(node.number, "bad_input", reason or "the worker refused its input", seconds=seconds)
-    if end.exit_code == Exit.OK and result and result.status in ("ok", "pruned"):
-        if node.number is None and not _model_came_back(place, result):
-            return TrialOutcome(None, "machine", f"{MODEL_FILE} did not come back as the job wrote it", seconds=seconds)
-        return _success(result, node)
-    return TrialOutcome(node.number, "machine", reason or _describe(end.exit_code), seconds=seconds)
+        return Status.BAD_INPUT, said or "the worker refused its input"
+    return Status.MACHINE, said or _describe(end.exit_code)
 
 
 def _digest_of_result(place: Path) -> str:

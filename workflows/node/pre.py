@@ -20,6 +20,7 @@ from nnlib.contract import (
     RESULT_FILE,
     TRIAL_FILE,
     Role,
+    Status,
     Trial,
     trial_to_json,
 )
@@ -69,7 +70,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
             return False
         if node.number in history.cancelled:
             if node.number not in history.settled:
-                journal.append("settled", **asdict(TrialOutcome(node.number, "removed", CANCELLED)))
+                journal.append("settled", **asdict(TrialOutcome(node.number, Status.REMOVED, CANCELLED)))
             return False
         spec = start_from_model(folder, spec)
         if _past_deadline(folder.run, spec):
@@ -97,7 +98,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
 def _removed_for_good(history: History, number: int) -> bool:
     """Return whether a trial was removed and the region does without it; who wants it to run again reopens it."""
     known = history.known(number)
-    return known is not None and known.status == "removed" and history.any_ok
+    return known is not None and known.status == Status.REMOVED and history.any_ok
 
 
 def _with_champion(trial: Trial, folder: RegionFolder, spec: RegionSpec) -> Trial:

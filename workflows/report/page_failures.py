@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nnlib.contract import ENDED_WELL, Status
 from regiondag.accounting.usage import EVICTED
 from regiondag.condor.events.attempts import Attempt, last_machines
 from regiondag.report.page_packing import Texts, hold_name, shorten
@@ -15,7 +16,7 @@ from regiondag.run.layout import NodeName
 from regiondag.trials.rows import RegionTrials, TrialRow
 
 LONGEST_CAUSE = 240  # characters of a failure's cause
-SETTLED_WELL = frozenset({"ok", "pruned", "running"})
+FINE = ENDED_WELL | {Status.RUNNING}
 
 # Digests and numbers of GPUs first, of which figures are a part.
 _NUMBER = re.compile(
@@ -72,7 +73,7 @@ def _of_regions(summary: Summary) -> list[Incident]:
 
 def _of_trials(trials: Iterable[RegionTrials], attempts: Iterable[Attempt]) -> list[Incident]:
     machines = last_machines(attempts)
-    failed: list[TrialRow] = [row for region in trials for row in region.rows if row.status not in SETTLED_WELL]
+    failed: list[TrialRow] = [row for region in trials for row in region.rows if row.status not in FINE]
     return [
         Incident(
             f"trial {row.status}", row.reason, row.slug, row.trial, machines.get(NodeName(row.slug, row.trial), "")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nnlib.contract import Status
 from regiondag.errors import RegiondagError
 from regiondag.run.history import History
 from regiondag.run.journal import Journal
@@ -143,7 +144,7 @@ def _last_test(folder: RegionFolder) -> Mapping[str, float]:
 
 def _count(spec: RegionSpec, history: History) -> dict[str, int]:
     done = history.settled.values()
-    pruned = sum(s.status == "pruned" for s in done)
+    pruned = sum(s.status == Status.PRUNED for s in done)
     ok = sum(s.ok for s in done)
     return {
         "planned": spec.search.trials,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nnlib.contract import Status
 from regiondag.study.space import Value
 
 # Statuses that say nothing of the hyperparameters: the node may be run again, and its next outcome counts.
-OPEN = frozenset({"bad_input", "machine", "removed"})
+OPEN = frozenset({Status.BAD_INPUT, Status.MACHINE, Status.REMOVED})
 # Those that count as failures of the hyperparameters.
-FAILED = frozenset({"diverged", "removed"})
+FAILED = frozenset({Status.DIVERGED, Status.REMOVED})
 CANCELLED = "cancelled"  # the reason of a trial that was removed by `regiondag trial cancel`
 
 
@@ -27,7 +28,7 @@ class TrialOutcome:
     """How one trial (or the final training: `trial` is None) ended."""
 
     trial: int | None
-    status: str
+    status: Status
     reason: str = ""
     value: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -44,7 +45,7 @@ class TrialOutcome:
     @property
     def ok(self) -> bool:
         """Whether there is a value to learn from."""
-        return self.status == "ok"
+        return self.status == Status.OK
 
 
 @dataclass(frozen=True, slots=True)

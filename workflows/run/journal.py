@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import check_figures
+from nnlib.contract import Status, check_figures
 from nnlib.util.files import locked
 from regiondag.errors import RegiondagError
 from regiondag.run.history import Fault, History, Proposal, TrialOutcome
@@ -30,13 +30,14 @@ from regiondag.run.history import Fault, History, Proposal, TrialOutcome
 # How `append` writes the lines that `read_outcomes` does not parse in full.
 REOPENED = b'{"event": "reopened"'
 STOPPED = b'{"event": "stopped"'
-MACHINE = b'"status": "machine"'
+MACHINE = b'"status": "%b"' % Status.MACHINE.encode()
 _PROPOSED = b'{"event": "proposed"'
 _SETTLED = re.compile(
     rb'\{"event": "settled", "time": ([0-9.]+), "trial": ([0-9]+|null), "status": "(\w+)", '
     rb'"reason": "[^"\\]*", "value": (null|-?[0-9.]+(?:e-?[0-9]+)?), '
 )
 _PROMOTED = (b'"promoted": true}', b'"promoted": false}')
+_STATUSES = {status.encode(): status for status in Status}
 
 
 class Journal:
@@ -90,11 +91,11 @@ class Journal:
         history = History()
         for number, line in enumerate(self._lines(), start=1):
             head = _SETTLED.match(line)
-            if head and line.endswith(_PROMOTED):
+            if head and line.endswith(_PROMOTED) and head[3] in _STATUSES:
                 when, trial, status, value = head.groups()
                 outcome = TrialOutcome(
                     trial=None if trial == b"null" else int(trial),
-                    status=status.decode(),
+                    status=_STATUSES[status],
                     value=None if value == b"null" else float(value),
                     promoted=line.endswith(_PROMOTED[0]),
                 )
@@ -119,6 +120,7 @@ class Journal:
                 history.proposals.setdefault(record["trial"], Proposal(**_known(Proposal, record)))
             elif event == "settled":
                 check_figures(record)
+                record["status"] = Status(record["status"])
                 record["curve"] = tuple(record.get("curve", ()))
                 history.settle(TrialOutcome(**_known(TrialOutcome, record)), when)
             elif event == "won":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nnlib.contract import Metric
+from nnlib.contract import ENDED_WELL, Metric
 from regiondag.run.history import FAILED, OPEN, History
 from regiondag.tuning.sharing import Observation
 
@@ -19,7 +19,7 @@ def observation(history: History, trial: int, metric: Metric) -> Observation | N
     if settled is None or settled.status in OPEN - FAILED:
         return None
     sign = 1.0 if metric.minimize else -1.0
-    told = settled.status in ("ok", "pruned")  # of a pruned trial what it had reached
+    told = settled.status in ENDED_WELL  # of a pruned trial what it had reached
     loss = sign * settled.value if told and settled.value is not None else None
     return Observation(history.proposals[trial].point, loss, settled.seconds or None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from nnlib.contract import Status
 from regiondag.errors import GiveUpError
 from regiondag.run.history import CANCELLED, FAILED, History
 from regiondag.run.layout import RunFolder
@@ -49,7 +50,7 @@ def region_status(spec: RegionSpec, history: History) -> tuple[str, str]:
     if final:
         return "failed", final.reason
     failures = [s for s in history.settled.values() if not s.ok]
-    refused = [s for s in failures if s.status == "bad_input"]
+    refused = [s for s in failures if s.status == Status.BAD_INPUT]
     if refused:
         return "failed", refused[0].reason
     if history.stopped:

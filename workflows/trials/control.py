@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from nnlib.contract import RESULT_FILE, TRIAL_FILE
+from nnlib.contract import ENDED_WELL, RESULT_FILE, TRIAL_FILE, Status
 from nnlib.util.files import write_atomically
 from regiondag.condor import client
 from regiondag.condor.quoting import classad_string
@@ -112,7 +112,7 @@ def cancel(queue: RegionJobs, node: NodeName, patience: float = PATIENCE) -> Ans
         before = history.settled_at.get(node.number)
         journal.append("cancelled", trial=node.number)
         if not queue.dagmans:
-            journal.append("settled", **asdict(TrialOutcome(node.number, "removed", CANCELLED)))
+            journal.append("settled", **asdict(TrialOutcome(node.number, Status.REMOVED, CANCELLED)))
             return Answer(node, True, "cancelled: it is not run when the DAG is submitted again")
     # From here on PRE refuses it. What PRE had prepared before, DAGMan submits now or when its turn comes.
     place = folder.trial(node)
@@ -200,7 +200,7 @@ def _not_to_reopen(history: History, number: int | None, force: bool) -> str:
         return "is to be run again already, when the DAG is submitted"
     if known is None:
         return "has not ended yet: it runs when its turn comes, once the DAG is submitted"
-    if known.status in ("ok", "pruned") and not force:
+    if known.status in ENDED_WELL and not force:
         return f"ended well ({known.status}); --force forgets that and runs it again"
     return ""
 

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from nnlib.contract import Status
 from nnlib.util.process import install_line
 from regiondag.errors import RegiondagError
 from regiondag.study.space import Choice, Parameter, Real, Value
-from regiondag.trials.rows import PRUNED, RUNNING, RegionTrials, RunTrials, TrialRow
+from regiondag.trials.rows import RegionTrials, RunTrials, TrialRow
 
 if TYPE_CHECKING:
     from optuna import Study
@@ -75,7 +76,7 @@ def _export_region(storage: BaseStorage, trials: RunTrials, region: RegionTrials
         if before is None or (before.state.is_finished() and before.user_attrs.get("status") != row.status):
             study.add_trial(_frozen(trials, region, row))
             added += 1
-        elif not before.state.is_finished() and row.status != RUNNING:
+        elif not before.state.is_finished() and row.status != Status.RUNNING:
             _end(storage, study, before, row, _attributes(trials, row))
             ended += 1
         else:
@@ -200,7 +201,7 @@ def _state(row: TrialRow) -> TrialState:
 
     if row.ok:
         return TrialState.COMPLETE
-    return {RUNNING: TrialState.RUNNING, PRUNED: TrialState.PRUNED}.get(row.status, TrialState.FAIL)
+    return {Status.RUNNING: TrialState.RUNNING, Status.PRUNED: TrialState.PRUNED}.get(row.status, TrialState.FAIL)
 
 
 def _attributes(trials: RunTrials, row: TrialRow) -> dict[str, Any]:
@@ -291,4 +292,4 @@ def _end(storage: BaseStorage, study: Study, before: FrozenTrial, row: TrialRow,
 
 def _values(row: TrialRow) -> list[float] | None:
     """Return what Optuna keeps as the trial's value: failed trials have none."""
-    return [row.value] if row.value is not None and (row.ok or row.status == PRUNED) else None
+    return [row.value] if row.value is not None and (row.ok or row.status == Status.PRUNED) else None

@@ -14,12 +14,13 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nnlib.contract import Status
 from nnlib.util.files import write_atomically
 from nnlib.util.process import install_line
 from regiondag.errors import RegiondagError
 from regiondag.study.space import Choice, Parameter, value_at
 from regiondag.trials.importance import importance, position, varied_parameters
-from regiondag.trials.rows import PRUNED, RegionTrials, TrialRow
+from regiondag.trials.rows import RegionTrials, TrialRow
 from regiondag.trials.table import short, shorten
 from regiondag.util.text import spell_out
 
@@ -272,7 +273,7 @@ def _is_wide(values: Sequence[float], minimize: bool) -> bool:
 
 
 def _with_value(trials: RegionTrials) -> list[TrialRow]:
-    return [row for row in trials.rows if row.ok or (row.status == PRUNED and row.value is not None)]
+    return [row for row in trials.rows if row.ok or (row.status == Status.PRUNED and row.value is not None)]
 
 
 def _ranked(trials: RegionTrials) -> list[TrialRow]:

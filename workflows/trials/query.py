@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nnlib.contract import Status
 from regiondag.errors import UsageError
 from regiondag.run.layout import parse_node
 from regiondag.study.constraints import LEGAL, UNDEFINED, Constraint, parse_constraint
@@ -15,7 +16,7 @@ from regiondag.trials.rows import TrialRow, hyperparameter_names
 COLUMNS = ("job", "machine", "priority")  # of a trial whose job is in the queue
 FIELDS = ("trial", "region", "status", "value", "epochs", "best_epoch", "seconds", "won", "job", "host", "priority")
 # What `status` and `job` are, so that they need no quotes.
-WORDS = ("ok", "pruned", "running", "diverged", "removed", "machine", "bad_input", "idle", "held", "transferring")
+WORDS = (*Status, "idle", "held", "transferring")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

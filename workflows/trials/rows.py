@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from nnlib.contract import Status
 from regiondag.run.history import History, TrialOutcome
 from regiondag.run.region_spec import RegionSpec
 from regiondag.study.space import Value
 
-RUNNING = "running"  # proposed, not settled: its job waits or runs, or its DAG was stopped
-PRUNED = "pruned"
-
 
 @dataclass(frozen=True, slots=True)
 class TrialRow:
-    """One trial. `status` is ok, pruned, running, or the kind of its failure; `reason` says more."""
+    """One trial; where it failed, `reason` says more than `status`."""
 
     region: str
     slug: str
     trial: int
-    status: str
+    status: Status
     metric: str
     minimize: bool
     value: float | None
@@ -37,12 +35,12 @@ class TrialRow:
     @property
     def ok(self) -> bool:
         """Whether there is a value to compare."""
-        return self.status == "ok" and self.value is not None
+        return self.status == Status.OK and self.value is not None
 
     @property
     def failed(self) -> bool:
         """Whether it ended without a value, and not because it was pruned."""
-        return not self.ok and self.status not in (RUNNING, PRUNED)
+        return not self.ok and self.status not in (Status.RUNNING, Status.PRUNED)
 
     @property
     def cost(self) -> float:
@@ -83,7 +81,7 @@ def trials_of(spec: RegionSpec, history: History) -> RegionTrials:
 def _row(spec: RegionSpec, history: History, number: int) -> TrialRow:
     proposal = history.proposals.get(number)
     ended = history.settled.get(number)
-    known = ended or TrialOutcome(number, RUNNING)
+    known = ended or TrialOutcome(number, Status.RUNNING)
     curve = tuple(known.curve)
     return TrialRow(
         region=spec.name,

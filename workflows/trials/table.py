@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from nnlib.contract import Status
 from regiondag.study.space import Value
-from regiondag.trials.rows import PRUNED, RUNNING, RunTrials, TrialRow, hyperparameter_names
+from regiondag.trials.rows import RunTrials, TrialRow, hyperparameter_names
 from regiondag.util.text import spell_out
 
 CSV_COLUMNS = (
@@ -38,8 +39,8 @@ def summary_line(trials: RunTrials) -> str:
     """Return what the table is about, in one line."""
     rows = trials.rows
     planned = sum(region.spec.search.trials for region in trials.regions)
-    running = sum(row.status == RUNNING for row in rows)
-    pruned = sum(row.status == PRUNED for row in rows)
+    running = sum(row.status == Status.RUNNING for row in rows)
+    pruned = sum(row.status == Status.PRUNED for row in rows)
     failed = sum(row.failed for row in rows)
     only = f", {trials.regions[0].spec.name}" if len(trials.regions) == 1 else ""
     return (

@@ -157,6 +157,12 @@ def test_a_prefix_of_any_journal_reads_as_its_whole_lines(tmp_path_factory, even
         pytest.param("[" * 100_000, id="deep"),
         pytest.param('{"event": "attempt", "trial": 1, "seconds": 1' + 400 * "0" + "}", id="huge"),
         '{"event": "settled"}',
+        '{"event": "settled", "trial": 1, "status": "strange"}',
+        pytest.param(
+            '{"event": "settled", "time": 1.0, "trial": 2, "status": "strange", "reason": "", "value": null, '
+            '"promoted": false}',
+            id="a status that no version writes",
+        ),
         "3",
         '{"event": "proposed", "trial": 1, "pint": {}}',
     ],

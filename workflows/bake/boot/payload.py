@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnlib.contract import Metric, Role, TrainSettings, Trial, trial_to_json
+from nnlib.contract import Metric, Role, Status, TrainSettings, Trial, trial_to_json
 from regiondag.errors import BakeError, PoolError
 from regiondag.generate.bundle import worker_archive
 from regiondag.pool import sandbox
@@ -74,7 +74,7 @@ class Job:
         """Raise BakeError unless it has ended well."""
         log = _text(self.folder / "job.log")
         status = json.loads(_text(self.folder / "result.json") or "{}").get("status")
-        if "(return value 0)" not in log or status != "ok":
+        if "(return value 0)" not in log or status != Status.OK:
             said = f"{self.said()[-2000:]}\n{log[-800:]}"
             raise BakeError(f"the training on the machine under test ended with {status!r}; it said:\n{said}")
 
