@@ -88,9 +88,11 @@ class _Lines:
 
 
 def _line(status: RunStatus) -> str:
+    from regiondag.run.region_state import FINISHED
+
     counts = ("done", "planned", "running", "failed")
     total = {key: sum(getattr(region, key) for region in status.regions) for key in counts}
-    finals = sum(region.final in ("promoted", "kept") for region in status.regions)
+    finals = sum(region.final in FINISHED for region in status.regions)
     return (
         f"{_dag(status)}: {total['done']}/{total['planned']} trials done, {total['running']} running, "
         f"{total['failed']} failed, {len(status.held)} held; {finals}/{len(status.regions)} regions finished"

@@ -31,7 +31,8 @@ from regiondag.run.journal import Journal
 from regiondag.run.layout import DAGMAN_CONFIG, NODES_DAG, NodeName, RunFolder, parse_node
 from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
-from regiondag.run.region_state import region_status, why_not_needed
+from regiondag.run.region_state import FINISHED, RegionOutcome, RegionState, state_of, why_not_needed
+from regiondag.run.start_time import has_expired
 from regiondag.util.text import some
 
 AT_WORK = ("running", "transferring")
@@ -83,6 +84,7 @@ class RegionView:
     run: RunFolder
     spec: RegionSpec
     history: History
+    state: RegionState
 
     @cached_property
     def attempts(self) -> list[Attempt]:
@@ -112,45 +114,44 @@ class RunView:
         """Return what is known of a region."""
         if slug not in self.read:
             folder = self.run.region(slug)
-            self.read[slug] = RegionView(self.run, read_spec(folder.spec), Journal(folder.journal).read())
+            spec, history = read_spec(folder.spec), Journal(folder.journal).read()
+            state = state_of(spec, history, expired=has_expired(self.run, spec.deadline, self.now))
+            self.read[slug] = RegionView(self.run, spec, history, state)
         return self.read[slug]
 
     def finished(self, dag: Path) -> bool:
         """Return whether all regions of a graph have their champions."""
         slugs = self.names if dag == self.run.study_dag else [dag.parent.name]
-        finals = [self.known(slug).history.final for slug in slugs]
-        return all(final is not None and final.ok for final in finals)
+        return all(self.known(slug).state.outcome in FINISHED for slug in slugs)
 
     def works_on(self, slug: str) -> bool:
         """Return whether a DAGMan works on a region: on its own graph, or on the study's."""
         return self.queue.works_on([self.run.study_dag, self.run.region(slug).dag])
 
-    def status(self, region: RegionView) -> tuple[str, str]:
-        """Return how a region stands, and why; nothing is to be done for one that DAGMan works on."""
-        status, reason = region_status(region.spec, region.history)
-        waits = region.spec.start.source and not region.history.proposals
-        if status == "unfinished" and not waits and self.works_on(region.spec.slug):
-            return status, ""
-        return status, reason
+    def reason(self, region: RegionView) -> str:
+        """Return why a region stands as it does; nothing is to be done for one that DAGMan works on."""
+        state = region.state
+        unfinished = state.outcome == RegionOutcome.UNFINISHED and not state.waits
+        return "" if unfinished and self.works_on(region.spec.slug) else state.reason
 
     def region(self, slug: str, *, whole: bool) -> Iterator[Explanation]:
         """Explain a region: why it has stopped, what failed; with `whole`, every trial that failed."""
         region = self.known(slug)
-        status, reason = self.status(region)
+        outcome, reason = region.state.outcome, self.reason(region)
         failed = {number: one for number, one in region.history.settled.items() if one.status not in ENDED_WELL}
-        if status == "failed":
+        if outcome == RegionOutcome.FAILED:
             yield Explanation(region.spec.name, "stopped", reason, "the other regions go on")
         elif whole:
             planned = region.spec.search.trials
             text = f"{len(region.history.settled)} of {planned} trials have ended, {len(failed)} of them failed"
-            yield Explanation(region.spec.name, status, f"{text}; {reason}" if reason else text)
+            yield Explanation(region.spec.name, outcome, f"{text}; {reason}" if reason else text)
         if whole:
             for number in failed:
                 yield self.failed(NodeName(slug, number))
             final = region.history.final
             if final is not None and not final.ok:
                 yield self.failed(NodeName(slug, None))
-        elif failed and status != "failed":
+        elif failed and outcome != RegionOutcome.FAILED:
             kinds = Counter(f"{one.status}: {one.reason}" for one in failed.values())
             often, times = kinds.most_common(1)[0]
             nodes = some([str(NodeName(slug, number)) for number in failed])
@@ -214,18 +215,17 @@ class RunView:
 
     def waiting(self, node: NodeName, region: RegionView) -> Explanation:
         """Say what a node without job and outcome waits for."""
-        status, reason = region_status(region.spec, region.history)
         name = str(node)
-        if status == "failed":
-            return Explanation(name, "not run", f"its region has stopped: {reason}")
+        if region.state.outcome == RegionOutcome.FAILED:
+            return Explanation(name, "not run", f"its region has stopped: {region.state.reason}")
         spare = self.spare(node)
         if spare:
             return Explanation(name, "not needed", f"{spare}; this node does nothing")
         parents = parents_of(self.run, node)
         for other in {parent.slug for parent in parents} - {node.slug}:
-            status, reason = self.status(self.known(other))
-            if status == "failed":
-                text = f"it starts from {self.names[other]}, which has stopped: {reason}"
+            state = self.known(other).state
+            if state.outcome == RegionOutcome.FAILED:
+                text = f"it starts from {self.names[other]}, which has stopped: {state.reason}"
                 return Explanation(name, "not run", text, f"regiondag explain {self.run.path} {other}")
         waits = [parent for parent in parents if not self.ended(parent)]
         if waits:
@@ -252,7 +252,7 @@ class RunView:
         region = self.known(node.slug)
         if node.number is None:
             return ""
-        return why_not_needed(self.run, region.spec, region.history, node.number, self.now)
+        return why_not_needed(region.state, region.history, node.number)
 
     def state(self, node: NodeName) -> str:
         """Return in brackets where a node is, as far as the queue says it."""

@@ -17,6 +17,7 @@ from regiondag.run.journal import Journal
 from regiondag.run.layout import RegionFolder, RunFolder, dagman_file, parse_node
 from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import read_spec
+from regiondag.run.region_state import state_of
 
 CRASHED = "crashed"  # its log has no end, and it is not in the queue
 
@@ -129,7 +130,7 @@ def _region(folder: RegionFolder, jobs: Counter[str], dag: DagState | None) -> R
     done = len(history.settled)
     final = history.final
     if final:
-        ended = "failed" if not final.ok else "promoted" if final.promoted else "kept"
+        ended = str(state_of(spec, history).outcome)
     else:
         ended = next((status for status in ("running", "idle", "held") if jobs[f"final {status}"]), "")
     return RegionStatus(

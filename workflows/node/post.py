@@ -35,7 +35,7 @@ from regiondag.run.history import CANCELLED, History, TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import JOB_LOG, START_FOLDER, NodeName, RegionFolder, data_file
 from regiondag.run.region_spec import RegionSpec, read_spec
-from regiondag.run.region_state import check_not_hopeless
+from regiondag.run.region_state import check_not_hopeless, has_nothing_to_go_on_with, state_of
 from regiondag.run.sick_machines import note_end
 from regiondag.study.job_rules import NOBODY, OUT_OF_MEMORY
 from regiondag.util.text import printable
@@ -103,7 +103,7 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
     if known.status == Status.BAD_INPUT:
         raise GiveUpError(f"region {spec.name!r}, {node}: {known.reason}")
     if node.number is not None and not known.ok:
-        check_not_hopeless(journal.read(), spec)
+        check_not_hopeless(spec, state_of(spec, journal.read()))
     return known
 
 
@@ -121,7 +121,7 @@ def _check_worth_another_try(
         raise TryAgainError(f"{node}: removed together with the DAG; it runs when the DAG is submitted again")
     if outcome.status != Status.MACHINE:
         return
-    stops = node.number is not None and _nothing_to_go_on_with(history, node.number, spec)
+    stops = node.number is not None and has_nothing_to_go_on_with(spec, history, node.number)
     nobody, last = outcome.reason.startswith(NOBODY), end.retry >= end.max_retries
     if (nobody or last) and not stops:
         return  # neither would the next try find a machine, or there is none
@@ -136,21 +136,6 @@ def _check_worth_another_try(
     journal.note_stop(node.number, reason)
     kind = GiveUpError if nobody else TryAgainError
     raise kind(f"region {spec.name!r}, {reason}")
-
-
-def _nothing_to_go_on_with(history: History, number: int, spec: RegionSpec) -> bool:
-    """Return whether none has ever succeeded, and this is the last trial of its round, or each lane has lost one."""
-    if history.any_ok:
-        return False
-    if spec.search.schedule == "lanes":
-        lanes = spec.search.sizes[0]
-        lost = {trial for trial, settled in history.settled.items() if settled.status == Status.MACHINE} | {number}
-        all_lost = len({trial % lanes for trial in lost}) == lanes
-        return all_lost or set(history.proposals) - {number} <= set(history.settled)
-    index = spec.search.round_of(number)
-    first = sum(spec.search.sizes[:index])
-    others = set(range(first, first + spec.search.sizes[index])) - {number}
-    return others <= set(history.settled)
 
 
 def _ended(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutcome:

@@ -37,15 +37,14 @@ from regiondag.run.layout import (
     START_FOLDER,
     NodeName,
     RegionFolder,
-    RunFolder,
     data_file,
 )
 from regiondag.run.manager_log import say
 from regiondag.run.observations import observations
 from regiondag.run.region_spec import RegionSpec, read_spec
-from regiondag.run.region_state import check_not_hopeless, search_is_over
+from regiondag.run.region_state import check_not_hopeless, state_of
 from regiondag.run.sick_machines import leave_some, machines_of_pool, read_failures, to_avoid
-from regiondag.run.start_time import note_start
+from regiondag.run.start_time import has_expired, note_start
 from regiondag.study.job_rules import OUT_OF_MEMORY, memory_after, memory_steps
 from regiondag.study.model import TRAIN_SETTINGS
 from regiondag.study.space import Value, seed_of, with_defaults
@@ -73,12 +72,16 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
                 journal.append("settled", **asdict(TrialOutcome(node.number, Status.REMOVED, CANCELLED)))
             return False
         spec = start_from_model(folder, spec)
-        if _past_deadline(folder.run, spec):
+        now = time.time()
+        if spec.deadline:
+            note_start(folder.run, now)  # which is when it begins
+        state = state_of(spec, history, expired=has_expired(folder.run, spec.deadline, now))
+        if state.expired:
             return False
         if node.number not in history.settled:
-            check_not_hopeless(history, spec)
+            check_not_hopeless(spec, state)
         if node.number not in history.proposals:
-            if search_is_over(spec.search, history):
+            if state.complete:
                 return False
             _propose(folder, spec, journal, history, node.number)
             history = journal.read()
@@ -113,11 +116,6 @@ def _with_champion(trial: Trial, folder: RegionFolder, spec: RegionSpec) -> Tria
         return trial
     standing = folder.standing_model.name
     return replace(trial, champion=standing, sha256={**trial.sha256, **_digests(spec, [], standing)})
-
-
-def _past_deadline(run: RunFolder, spec: RegionSpec) -> bool:
-    """Return whether the study has had its time, which begins here where it has not begun."""
-    return bool(spec.deadline) and (now := time.time()) >= note_start(run, now) + spec.deadline
 
 
 def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History, number: int) -> None:

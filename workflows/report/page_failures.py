@@ -13,6 +13,7 @@ from regiondag.condor.events.attempts import Attempt, last_machines
 from regiondag.report.page_packing import Texts, hold_name, shorten
 from regiondag.report.summary import Summary
 from regiondag.run.layout import NodeName
+from regiondag.run.region_state import RegionOutcome
 from regiondag.trials.rows import RegionTrials, TrialRow
 
 LONGEST_CAUSE = 240  # characters of a failure's cause
@@ -67,7 +68,7 @@ def cause(reason: str) -> str:
 
 
 def _of_regions(summary: Summary) -> list[Incident]:
-    failed = [region for region in summary.regions if region.status == "failed"]
+    failed = [region for region in summary.regions if region.status == RegionOutcome.FAILED]
     return [Incident("region failed", region.reason, region.slug, -1, "") for region in failed]
 
 

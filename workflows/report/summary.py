@@ -14,7 +14,7 @@ from regiondag.run.journal import Journal
 from regiondag.run.layout import RegionFolder, RunFolder
 from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
-from regiondag.run.region_state import region_status
+from regiondag.run.region_state import FINISHED, RegionOutcome, state_of
 from regiondag.run.sick_machines import SICK_AFTER, read_failures, sick
 
 TEST_METRIC = "p@10"
@@ -24,11 +24,11 @@ HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class RegionSummary:
-    """One region's row. `status`: promoted, kept (the standing champion is not beaten), failed or unfinished."""
+    """One region's row."""
 
     region: str
     slug: str
-    status: str
+    status: RegionOutcome
     reason: str
     hyperparameters: Mapping[str, Any]
     test: Mapping[str, float]  # of the champion, new or standing, on this run's test set
@@ -45,7 +45,7 @@ class RegionSummary:
     @property
     def finished(self) -> bool:
         """Whether the region has its champion."""
-        return self.status in ("promoted", "kept")
+        return self.status in FINISHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _summary_of(run: RunFolder, slug: str, name: str) -> RegionSummary:
         return _summarise_region(run.region(slug), pictures)
     except RegiondagError as error:
         return RegionSummary(
-            name, slug, "failed", str(error), {}, {}, {}, {}, None, NO_TRIALS, 0.0, "", pictures=pictures
+            name, slug, RegionOutcome.FAILED, str(error), {}, {}, {}, {}, None, NO_TRIALS, 0.0, "", pictures=pictures
         )
 
 
@@ -99,16 +99,16 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
     final = history.final
     champion = _champion(folder) if final and final.ok else None
     winner = history.winner(spec.metric.minimize)
-    status, reason = region_status(spec, history)
+    state = state_of(spec, history)
     metrics = final.metrics if final else {}
     return RegionSummary(
         region=spec.name,
         slug=spec.slug,
-        status=status,
-        reason=reason,
+        status=state.outcome,
+        reason=state.reason,
         hyperparameters=champion or {},
-        test=final.standing if final and status == "kept" else metrics,
-        challenger=metrics if status == "kept" else {},
+        test=final.standing if final and state.outcome == RegionOutcome.KEPT else metrics,
+        challenger=metrics if state.outcome == RegionOutcome.KEPT else {},
         popularity=final.baseline if final else {},
         validation=winner.value if winner else None,
         trials=_count(spec, history),

@@ -1,20 +1,118 @@
-"""Where a region stands: one answer for PRE, POST, status, explain and report."""
+"""Where a region stands: one answer for PRE, POST, status, explain and report. Pure."""
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
+from dataclasses import dataclass
 
 from nnlib.contract import Status
 from regiondag.errors import GiveUpError
 from regiondag.run.history import CANCELLED, FAILED, History
-from regiondag.run.layout import RunFolder
 from regiondag.run.region_spec import RegionSpec
-from regiondag.run.start_time import read_start
-from regiondag.study.model import Search
 
 
-def why_hopeless(history: History, spec: RegionSpec) -> str:
-    """Return why a region stops whose first `search.give_up_after` trials all failed; nothing of any other."""
+class RegionOutcome(enum.StrEnum):
+    """What has become of a region, as reports say it."""
+
+    PROMOTED = "promoted"  # its new model is the champion
+    KEPT = "kept"  # the standing champion is not beaten
+    FAILED = "failed"
+    UNFINISHED = "unfinished"
+
+
+FINISHED = frozenset({RegionOutcome.PROMOTED, RegionOutcome.KEPT})  # it has its champion
+
+
+@dataclass(frozen=True, slots=True)
+class RegionState:
+    """Where a region stands, and what its next node is to do about it."""
+
+    outcome: RegionOutcome
+    reason: str  # of the outcome; nothing where a model is promoted
+    hopeless: str  # why the region is given up; nothing where it is not
+    complete: str  # why its search proposes nothing more; nothing while it does
+    expired: bool  # whether the study has had its time
+    waits: bool  # for the champion of another region, from which it starts
+
+
+def state_of(spec: RegionSpec, history: History, *, expired: bool = False) -> RegionState:
+    """Return where a region stands by its journal; `expired`: the study's deadline has passed."""
+    hopeless = _why_hopeless(spec, history)
+    waits = bool(spec.start.source) and not history.proposals
+    outcome, reason = _outcome(spec, history, hopeless, waits)
+    return RegionState(outcome, reason, hopeless, _why_complete(spec, history), expired, waits)
+
+
+def why_not_needed(state: RegionState, history: History, number: int) -> str:
+    """Return why a trial without job and outcome will have none, as PRE sees it; nothing where it is to come."""
+    if state.expired:
+        return "the study's deadline has passed"
+    return "" if number in history.proposals else state.complete
+
+
+def check_not_hopeless(spec: RegionSpec, state: RegionState) -> None:
+    """Raise GiveUpError when the first `search.give_up_after` trials of the region all failed."""
+    if state.hopeless:
+        raise GiveUpError(f"region {spec.name!r}: {state.hopeless}")
+
+
+def has_nothing_to_go_on_with(spec: RegionSpec, history: History, number: int) -> bool:
+    """Return whether a region stops with a trial that machines have failed.
+
+    None has ever succeeded, and this is the last trial of its round, or each lane has lost one.
+    """
+    if history.any_ok:
+        return False
+    if spec.search.schedule == "lanes":
+        lanes = spec.search.sizes[0]
+        lost = {trial for trial, settled in history.settled.items() if settled.status == Status.MACHINE} | {number}
+        all_lost = len({trial % lanes for trial in lost}) == lanes
+        return all_lost or set(history.proposals) - {number} <= set(history.settled)
+    index = spec.search.round_of(number)
+    first = sum(spec.search.sizes[:index])
+    others = set(range(first, first + spec.search.sizes[index])) - {number}
+    return others <= set(history.settled)
+
+
+def seconds_spent(history: History) -> float:
+    """Return the seconds that a region's trials have trained, those that were tried again included."""
+    again = sum(fault.seconds for fault in history.faults if fault.trial is not None)
+    return again + history.repeated_seconds + sum(settled.seconds for settled in history.settled.values())
+
+
+def _outcome(spec: RegionSpec, history: History, hopeless: str, waits: bool) -> tuple[RegionOutcome, str]:
+    final = history.final
+    if final and final.ok:
+        return RegionOutcome.PROMOTED if final.promoted else RegionOutcome.KEPT, final.reason
+    failure = final.reason if final else _why_failed(spec, history, hopeless)
+    if failure is not None:
+        return RegionOutcome.FAILED, failure
+    if waits:
+        text = f"waits for the champion of the region {spec.start.source!r}, from which it starts"
+    elif not history.proposals:
+        text = "none of its jobs has run; submit the DAG"
+    else:
+        text = "not all of its jobs have run; submit the DAG again to go on"
+    return RegionOutcome.UNFINISHED, text
+
+
+def _why_failed(spec: RegionSpec, history: History, hopeless: str) -> str | None:
+    """Return why no final training is to come, by the trials; None while one may."""
+    failures = [settled for settled in history.settled.values() if not settled.ok]
+    refused = [settled for settled in failures if settled.status == Status.BAD_INPUT]
+    if refused:
+        return refused[0].reason
+    if history.stopped:
+        reason = next(reversed(history.stopped.values()))
+        return reason.removeprefix(f"region {spec.name!r}: ")
+    if failures and len(failures) == spec.search.trials:
+        reason, times = Counter(f"{settled.status}: {settled.reason}" for settled in failures).most_common(1)[0]
+        return f"all {len(failures)} trials failed, {times} of them: {reason}"
+    return hopeless or None
+
+
+def _why_hopeless(spec: RegionSpec, history: History) -> str:
     ends = [settled for settled in history.settled.values() if settled.reason != CANCELLED]
     failures = [f"{settled.status}: {settled.reason}" for settled in ends if settled.status in FAILED]
     most = spec.search.give_up_after
@@ -24,56 +122,10 @@ def why_hopeless(history: History, spec: RegionSpec) -> str:
     return f"the first {len(failures)} trials failed, so it stops (give_up_after: {most}); {reasons}"
 
 
-def search_is_over(search: Search, history: History) -> bool:
-    """Return whether nothing more is to be proposed: the budget is spent, or lanes have taken all trials."""
-    return len(history.proposals) >= search.trials or (0 < search.budget <= seconds_spent(history))
-
-
-def seconds_spent(history: History) -> float:
-    """Return the seconds that a region's trials have trained, those that were tried again included."""
-    again = sum(fault.seconds for fault in history.faults if fault.trial is not None)
-    return again + history.repeated_seconds + sum(settled.seconds for settled in history.settled.values())
-
-
-def check_not_hopeless(history: History, spec: RegionSpec) -> None:
-    """Raise GiveUpError when the first `search.give_up_after` trials of the region all failed."""
-    reason = why_hopeless(history, spec)
-    if reason:
-        raise GiveUpError(f"region {spec.name!r}: {reason}")
-
-
-def region_status(spec: RegionSpec, history: History) -> tuple[str, str]:
-    """Return how a region stands (promoted, kept, failed or unfinished), and why."""
-    final = history.final
-    if final and final.ok:
-        return "promoted" if final.promoted else "kept", final.reason
-    if final:
-        return "failed", final.reason
-    failures = [s for s in history.settled.values() if not s.ok]
-    refused = [s for s in failures if s.status == Status.BAD_INPUT]
-    if refused:
-        return "failed", refused[0].reason
-    if history.stopped:
-        reason = next(reversed(history.stopped.values()))
-        return "failed", reason.removeprefix(f"region {spec.name!r}: ")
-    if failures and len(failures) == spec.search.trials:
-        reason, times = Counter(f"{s.status}: {s.reason}" for s in failures).most_common(1)[0]
-        return "failed", f"all {len(failures)} trials failed, {times} of them: {reason}"
-    stopped = why_hopeless(history, spec)
-    if stopped:
-        return "failed", stopped
-    if spec.start.source and not history.proposals:
-        return "unfinished", f"waits for the champion of the region {spec.start.source!r}, from which it starts"
-    if not history.proposals:
-        return "unfinished", "none of its jobs has run; submit the DAG"
-    return "unfinished", "not all of its jobs have run; submit the DAG again to go on"
-
-
-def why_not_needed(run: RunFolder, spec: RegionSpec, history: History, number: int, now: float) -> str:
-    """Return why a trial without job and outcome will have none, as PRE sees it; nothing where it is to come."""
-    if spec.deadline and (start := read_start(run)) is not None and now >= start + spec.deadline:
-        return "the study's deadline has passed"
-    if number in history.proposals or not search_is_over(spec.search, history):
-        return ""
-    full = len(history.proposals) >= spec.search.trials
-    return "the search of its region has all its trials" if full else "the budget of its region's search is spent"
+def _why_complete(spec: RegionSpec, history: History) -> str:
+    """Return why nothing more is proposed: lanes have taken all trials, or the budget is spent."""
+    if len(history.proposals) >= spec.search.trials:
+        return "the search of its region has all its trials"
+    if 0 < spec.search.budget <= seconds_spent(history):
+        return "the budget of its region's search is spent"
+    return ""

@@ -22,6 +22,11 @@ def read_start(run: RunFolder) -> float | None:
         return run.started.stat().st_mtime
 
 
+def has_expired(run: RunFolder, deadline: int, now: float) -> bool:
+    """Return whether a run has had its `deadline` in seconds (0: none), which begins with its first trial."""
+    return bool(deadline) and (start := read_start(run)) is not None and now >= start + deadline
+
+
 def note_start(run: RunFolder, now: float) -> float:
     """Return the same, having written `now` down where nothing is yet."""
     if not run.started.exists():

@@ -17,7 +17,8 @@ from regiondag.run.history import CANCELLED, History, TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RunFolder, dagman_file, parse_node
 from regiondag.run.region_spec import read_spec
-from regiondag.run.region_state import why_not_needed
+from regiondag.run.region_state import state_of, why_not_needed
+from regiondag.run.start_time import has_expired
 from regiondag.trials.query import Place
 
 # In the place of a trial.json that DAGMan will still submit: the job ends as soon as it has started.
@@ -166,7 +167,8 @@ def rerun(queue: RegionJobs, node: NodeName, *, force: bool = False) -> Answer:
         history = journal.read()
         refusal = _not_to_reopen(history, node.number, force)
         if node.number is not None and not refusal:
-            spare = why_not_needed(queue.run, spec, history, node.number, time.time())
+            state = state_of(spec, history, expired=has_expired(queue.run, spec.deadline, time.time()))
+            spare = why_not_needed(state, history, node.number)
             refusal = f"would do nothing: {spare}" if spare else ""
         if refusal:
             return Answer(node, False, refusal)

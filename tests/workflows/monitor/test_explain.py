@@ -167,8 +167,8 @@ def test_nodes_that_a_search_does_not_need(run):
     respec(run, "germany", search=search)
     assert state(None) == ("waiting", "for germany_t0002, germany_t0003")
     settle(run, "germany", TrialOutcome(2, "removed"), TrialOutcome(3, "ok", value=0.5))
-    journal = run.region("germany").journal  # lanes: a node beyond the last trial, of which one was removed
-    assert "all its trials" in why_not_needed(run, works(run).known("germany").spec, Journal(journal).read(), 7, 0.0)
+    germany = works(run).known("germany")  # lanes: a node beyond the last trial, of which one was removed
+    assert "all its trials" in why_not_needed(germany.state, germany.history, 7)
 
 
 def test_nodes_after_the_deadline_of_a_study(run):
