@@ -39,13 +39,14 @@ def run(arguments: argparse.Namespace) -> int:
     from regiondag.audit.replay import choose_python, find_case, folder_for, model_differences, train_again
     from regiondag.pool.pool import find_pool
     from regiondag.run.layout import RunFolder
-    from regiondag.run.manifest import find_region, read_manifest
-    from regiondag.trials.query import parse_trials
+    from regiondag.run.lookup import find_region, find_trials
+    from regiondag.run.manifest import read_manifest
 
     folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)
-    slug = find_region(manifest["regions"], arguments.region)
-    numbers = parse_trials([arguments.trial], slug)
+    regions = manifest["regions"]
+    slug = find_region(regions, arguments.region)
+    numbers = find_trials(regions, slug, [arguments.trial])
     if len(numbers) != 1:
         raise UsageError(f"{arguments.trial!r} is more than one trial; legal: one number, or final")
     case = find_case(folder, slug, numbers[0], manifest["sha256"])

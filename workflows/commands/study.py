@@ -76,7 +76,8 @@ def _read(arguments: argparse.Namespace) -> tuple[RunFolder, RunTrials]:
     """Read the journals of the run, or of one region."""
     from regiondag.run.journal import Journal
     from regiondag.run.layout import RunFolder
-    from regiondag.run.manifest import find_region, read_manifest
+    from regiondag.run.lookup import find_region
+    from regiondag.run.manifest import read_manifest
     from regiondag.run.region_spec import read_spec
     from regiondag.trials.rows import RunTrials, trials_of
 

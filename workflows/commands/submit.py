@@ -24,7 +24,8 @@ def run(arguments: argparse.Namespace) -> int:
     from regiondag.condor.submit import refuse_slash_tmp, submit_dag
     from regiondag.pool.pool import require_pool
     from regiondag.run.layout import RunFolder
-    from regiondag.run.manifest import find_region, read_manifest
+    from regiondag.run.lookup import find_region
+    from regiondag.run.manifest import read_manifest
 
     folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)

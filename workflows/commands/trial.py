@@ -98,19 +98,21 @@ def _chosen(arguments: argparse.Namespace) -> tuple[RegionJobs, list[NodeName]]:
     from regiondag.pool.pool import find_pool
     from regiondag.run.journal import Journal
     from regiondag.run.layout import NodeName, RunFolder
-    from regiondag.run.manifest import find_region, read_manifest
+    from regiondag.run.lookup import find_region, find_trials
+    from regiondag.run.manifest import read_manifest
     from regiondag.run.region_spec import read_spec
     from regiondag.trials.control import places_of, queue_of
-    from regiondag.trials.query import parse_query, parse_trials
+    from regiondag.trials.query import parse_query
     from regiondag.trials.rows import trials_of
 
     if not arguments.trials and arguments.where is None:
         raise UsageError('no trial is named; give numbers, `final`, or --where "status == machine"')
     folder = RunFolder(arguments.run_directory.resolve())
-    slug = find_region(read_manifest(folder)["regions"], arguments.region)
+    regions = read_manifest(folder)["regions"]
+    slug = find_region(regions, arguments.region)
     region = folder.region(slug)
     spec = read_spec(region.spec)
-    numbers = parse_trials(arguments.trials, slug)
+    numbers = find_trials(regions, slug, arguments.trials)
     beyond = [number for number in numbers if number is not None and number >= spec.search.nodes]
     if beyond:
         raise UsageError(f"{spec.name} has no trial {beyond[0]}, legal: 0 to {spec.search.nodes - 1}, and `final`")

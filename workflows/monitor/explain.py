@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,6 @@ from nnlib.contract import ENDED_WELL
 from regiondag.condor.client import Held, QueuedJob
 from regiondag.condor.events.attempts import Attempt
 from regiondag.condor.events.log import read_attempts
-from regiondag.errors import UsageError
 from regiondag.monitor.explain_queue import (
     Explanation,
     QueueSnapshot,
@@ -29,6 +27,7 @@ from regiondag.pool.pool import Pool
 from regiondag.run.history import History
 from regiondag.run.journal import Journal
 from regiondag.run.layout import DAGMAN_CONFIG, NODES_DAG, NodeName, RunFolder, parse_node
+from regiondag.run.lookup import find_region_or_node
 from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import FINISHED, RegionOutcome, RegionState, state_of, why_not_needed
@@ -41,7 +40,7 @@ AT_WORK = ("running", "transferring")
 def explain(run: RunFolder, pool: Pool | None, wanted: str = "", pool_name: str | None = None) -> list[Explanation]:
     """Explain all that is not fine with a run, or one region or node, which is named as the user would name it."""
     names: Mapping[str, str] = read_manifest(run)["regions"]
-    slug, node = find(run, names, wanted) if wanted else ("", None)
+    slug, node = find_region_or_node(run, names, wanted) if wanted else ("", None)
     seen = RunView(run, names, look(run, names, pool, pool_name), time.time())
     found = list(explain_dags(run, seen.queue, seen.finished))
     if node is not None:
@@ -49,32 +48,6 @@ def explain(run: RunFolder, pool: Pool | None, wanted: str = "", pool_name: str 
     for one in [slug] if slug else names:
         found += seen.region(one, whole=bool(slug))
     return found + list(seen.jobs(slug))
-
-
-def find(run: RunFolder, names: Mapping[str, str], wanted: str) -> tuple[str, NodeName | None]:
-    """Return the region or the node that is meant; UsageError with what is near for one that is not there."""
-    for slug, name in names.items():
-        if wanted.casefold() in (slug, name.casefold()):
-            return slug, None
-    try:
-        node = parse_node(wanted)
-        if node.slug in names and (
-            node.number is None or node.number < read_spec(run.region(node.slug).spec).search.nodes
-        ):
-            return node.slug, node
-    except ValueError:
-        pass
-    legal = [*names, *names.values()]
-    region, _, label = wanted.rpartition("_")
-    close = difflib.get_close_matches(region if label and region else wanted, legal, n=3, cutoff=0.5)
-    if region in names:
-        last = read_spec(run.region(region).spec).search.nodes - 1
-        hint = f"its nodes are {NodeName(region, 0)} to {NodeName(region, last)} and {NodeName(region, None)}"
-    elif close:
-        hint = "did you mean " + " or ".join(repr(name) for name in close) + "?"
-    else:
-        hint = f"regions are {some(list(names.values()))}; a node is called like {next(iter(names), 'germany')}_t0007"
-    raise UsageError(f"{wanted!r} is neither a region nor a node of {run.path.name}; {hint}")
 
 
 @dataclass

@@ -1,17 +1,15 @@
-"""manifest.json, which says what a run was made from, and the regions by their names."""
+"""manifest.json, which says what a run was made from."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from nnlib.util.os_errors import describe
-from regiondag.errors import RegiondagError, UsageError
+from regiondag.errors import RegiondagError
 from regiondag.run.layout import RunFolder
 
 MANIFEST_KEYS = ("study", "run", "metric", "regions", "sha256")
@@ -57,13 +55,3 @@ def _no_run(path: Path) -> str:
     if runs:
         return f"{seen}; the newest one near it: {runs[-1].parent}"
     return f"{seen}; `regiondag generate study.yaml` makes one and prints its path"
-
-
-def find_region(regions: Mapping[str, str], name: str) -> str:
-    """Return the slug of the region that is called `name`, by its name or by its slug; UsageError for none."""
-    for slug, region in regions.items():
-        if name in (region, slug):
-            return slug
-    near = get_close_matches(name, [*regions.values(), *regions], n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
-    raise UsageError(f"no region {name!r} in this run{hint} There are: {', '.join(regions.values())}")

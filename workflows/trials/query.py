@@ -1,15 +1,14 @@
-"""Choose trials of a run: by number, or by a condition on what is known of them. Nothing here touches the disk."""
+"""Choose trials of a run by a condition on what is known of them. Nothing here touches the disk."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from nnlib.contract import Status
 from regiondag.errors import UsageError
-from regiondag.run.layout import parse_node
 from regiondag.study.constraints import LEGAL, UNDEFINED, Constraint, parse_constraint
 from regiondag.trials.rows import TrialRow, hyperparameter_names
 
@@ -76,38 +75,6 @@ def parse_query(text: str, rows: Sequence[TrialRow]) -> Query:
             'For instance: --where "learning_rate < 0.01 and status == ok"'
         ) from error
     return Query(text, constraint, words)
-
-
-def parse_trials(words: Iterable[str], slug: str) -> list[int | None]:
-    """Read trials of a region as people write them, each once, in order.
-
-    Legal are `7`, `0007`, `3-5`, `final` (None), and the region's own nodes, such as `germany_t0007`.
-    """
-    found: dict[int | None, None] = {}
-    for word in words:
-        one_or_two = re.fullmatch(r"t?([0-9]{1,5})(?:-t?([0-9]{1,5}))?", word)
-        if word == "final":
-            found[None] = None
-        elif one_or_two:
-            first, last = int(one_or_two[1]), int(one_or_two[2] or one_or_two[1])
-            if last < first:
-                raise UsageError(f"{word!r}: the last trial comes before the first; legal: {last}-{first}")
-            found |= dict.fromkeys(range(first, last + 1))
-        else:
-            found[_of_node(word, slug)] = None
-    return list(found)
-
-
-def _of_node(word: str, slug: str) -> int | None:
-    try:
-        node = parse_node(word)
-    except ValueError as error:
-        raise UsageError(f"{word!r} is no trial; legal: 7, 3-5, final, or a node such as {slug}_t0007") from error
-    if node.slug != slug:
-        raise UsageError(
-            f"{word!r} is a node of the region {node.slug!r}, not of {slug!r}; name the region that it is of"
-        )
-    return node.number
 
 
 def headings_with_places(headings: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from regiondag.condor import classads, client, holds
 from regiondag.condor.events.dag_log import DagState
 from regiondag.condor.holds import kind_of, removed_after
 from regiondag.monitor import explain_queue
-from regiondag.monitor.explain import RunView, explain, find
+from regiondag.monitor.explain import RunView, explain
 from regiondag.monitor.explain_queue import Dag, QueueSnapshot, explain_dags, explain_held
 from regiondag.pool.pool import Pool
 from regiondag.run.history import TrialOutcome
@@ -69,13 +69,6 @@ def anywhere(monkeypatch):
 def test_a_run_that_was_never_submitted(run, anywhere):
     [found] = explain(run, None)
     assert found.state == "not submitted" and "regiondag submit" in found.advice
-
-
-def test_names_as_users_write_them(run):
-    names = read_manifest(run)["regions"]
-    assert find(run, names, "united kingdom") == find(run, names, "united-kingdom") == ("united-kingdom", None)
-    assert find(run, names, "germany_final") == ("germany", NodeName("germany", None))
-    assert find(run, names, "germany_t0003") == ("germany", NodeName("germany", 3))
 
 
 @pytest.mark.parametrize(

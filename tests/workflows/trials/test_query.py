@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regiondag.errors import UsageError
-from regiondag.trials.query import Place, headings_with_places, parse_query, parse_trials, with_places
+from regiondag.trials.query import Place, headings_with_places, parse_query, with_places
 from regiondag.trials.rows import TrialRow
 
 
@@ -77,18 +77,6 @@ def test_no_text_does_more_than_to_be_refused(text):
         [query.matches(r) for r in ROWS]
     except UsageError:
         pass
-
-
-def test_trials_by_number():
-    assert parse_trials(["7", "0003", "t0004", "germany_t0007", "9-11", "final", "germany_final"], "germany") == [
-        7, 3, 4, 9, 10, 11, None,
-    ]  # fmt: skip
-    assert parse_trials([], "germany") == []
-    with pytest.raises(UsageError, match="a node of the region 'germany', not of 'france'"):
-        parse_trials(["germany_t0007"], "france")
-    for word in ("", "-1", "5-3", "x", "1-", "123456", "Final", "1;2"):
-        with pytest.raises(UsageError):
-            parse_trials([word], "germany")
 
 
 def test_columns_of_the_queue():

@@ -5,9 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from regiondag.errors import UsageError
 from regiondag.run.history import History, Proposal, TrialOutcome
-from regiondag.run.manifest import find_region
 from regiondag.run.region_spec import RegionSpec
 from regiondag.study.model import Search
 from regiondag.study.space import Choice, Integer, Real
@@ -119,15 +117,6 @@ def test_how_many_trials_have_come_to_what():
     assert line == "tiny, Germany: 4 of 5 trials settled, 2 failed, 1 pruned, 1 waiting or running"
     two = summary_line(run_of(region_trials([0.5]), region_trials([None], "Malta")))
     assert two == "tiny: 1 of 2 trials settled, 0 failed, 0 pruned, 1 waiting or running"
-
-
-def test_a_region_by_name_slug_or_nearly():
-    regions = {"germany": "Germany", "united-kingdom": "United Kingdom"}
-    assert find_region(regions, "United Kingdom") == find_region(regions, "united-kingdom") == "united-kingdom"
-    with pytest.raises(UsageError, match=r"did you mean 'Germany'\? There are: Germany, United Kingdom"):
-        find_region(regions, "Gemany")
-    with pytest.raises(UsageError, match=r"in this run\. There are: Germany, United Kingdom"):
-        find_region(regions, "xyz")
 
 
 def test_long_and_odd_texts():
