@@ -12,6 +12,8 @@ from typing import Any, TypeVar, cast
 from numba import njit, types
 from numba.extending import overload
 
+from nnlib.util.files import write_atomically
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 MODULES = ("compiler", "output", "replay", "rules", "sparse", "top")
@@ -77,7 +79,5 @@ def _give_file(function: Callable[..., Any]) -> None:
     copy = Path(caches) / "nnlib" / f"loops-{STAMP}" / name.name
     if not copy.exists():
         copy.parent.mkdir(parents=True, exist_ok=True)
-        partial = copy.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(_sources()[name.name])
-        partial.replace(copy)
+        write_atomically(copy, _sources()[name.name])
     function.__code__ = function.__code__.replace(co_filename=str(copy))

@@ -16,7 +16,7 @@ from nnlib.errors import DataError
 from nnlib.importing.histories import LEAST_VALIDATED, MIN_ITEMS, PARTS, RegionParts, build_histories, check_slugs
 from nnlib.importing.purchases import UNREADABLE, Columns, count_lines_read, explain_unreadable, load, open_table
 from nnlib.spec.json_section import nearest
-from nnlib.util.files import write_atomically
+from nnlib.util.files import sync, write_atomically
 from nnlib.util.terminal import show_reading
 
 ITEMS_FILE = "items.csv"
@@ -98,7 +98,8 @@ def _all_or_nothing(out: Path) -> Iterator[tuple[Path, list[str]]]:
     """Give a folder to write into, whose files come into `out` together at the end, and the names they replaced.
 
     A folder that is not there yet appears at once with all of its files; in one that is, each file is replaced
-    whole, after all of them were written.
+    whole, after all of them were written. Each has been flushed to the disk by whoever wrote it. Unlike `appearing` the
+    part has the same name each time, so that the gigabytes that a killed import left are removed.
     """
     target, replaced = out.resolve(), list[str]()
     new = not target.exists()
@@ -112,12 +113,14 @@ def _all_or_nothing(out: Path) -> Iterator[tuple[Path, list[str]]]:
     try:
         yield part, replaced
         if new:
-            part.rename(target)
+            part.replace(target)
+            sync(target.parent)
             return
         for file in sorted(part.iterdir()):
             if (target / file.name).exists():
                 replaced.append(file.name)
             file.replace(target / file.name)
+        sync(target)
     except OSError as error:
         if error.filename:
             error.filename = str(out / Path(error.filename).name)

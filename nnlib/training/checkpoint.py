@@ -28,6 +28,7 @@ from nnlib.spec.json_section import show
 from nnlib.training.loop import Position, Training
 from nnlib.training.stop import Stop
 from nnlib.util import netcdf
+from nnlib.util.files import replacing
 
 FORMAT = 2
 LAST_LINE = b"\nsha256 %s\n"  # of all bytes before it
@@ -105,14 +106,10 @@ class Checkpoints:
     def save(self, training: Training) -> None:
         """Write a checkpoint; the one before it stays until this one is whole."""
         arrays, numbers = training.state()
-        fresh = self.path.with_name(f".{self.path.name}.fresh")
-        try:
+        with replacing(self.path) as fresh:
             write(fresh, arrays, numbers, self.training)
             if self.path.exists() and self.path.stat().st_size:
                 self.path.replace(self.previous)
-            fresh.replace(self.path)
-        finally:
-            fresh.unlink(missing_ok=True)
 
     def discard(self) -> None:
         """Empty the checkpoints of a training that has ended, so that they cost no transfer."""
@@ -136,12 +133,10 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, 
 
 
 def seal(path: Path) -> None:
-    """Add the last line to a file, and wait until all of it is on disk."""
+    """Add the last line to a file."""
     with path.open("r+b") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         file.write(LAST_LINE % digest.encode())
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def check_whole(path: Path) -> None:

@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import stat
 import sys
 
 import numpy as np
@@ -22,12 +21,10 @@ from nnlib.contract import (
     check_figures,
     result_from_json,
     result_to_json,
-    sha256_of,
     slug_of,
     trial_from_json,
     trial_to_json,
 )
-from nnlib.util.files import write_atomically
 
 TRIAL = Trial(
     node="köln_t0001",
@@ -173,33 +170,3 @@ def test_results_of_zeros_and_of_more_or_fewer_keys_are_read():
 )
 def test_slugs_of_plain_words_are_plain_and_others_have_a_digest(name, slug):
     assert slug_of(name) == slug
-
-
-def test_files_are_written_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "a.json"
-    write_atomically(path, "é\n")
-    assert path.read_bytes() == "é\n".encode()
-    assert sha256_of(path) == hashlib.sha256("é\n".encode()).hexdigest()
-    with pytest.raises(UnicodeEncodeError):
-        write_atomically(path, "new \ud800")
-    assert path.read_text(encoding="utf-8") == "é\n"
-    assert list(tmp_path.iterdir()) == [path]  # nothing is left beside it
-    nowhere = tmp_path / "none" / "b.json"
-    with pytest.raises(FileNotFoundError) as caught:
-        write_atomically(nowhere, "x")
-    assert caught.value.filename == str(nowhere)  # the file that was meant, not the part that is written first
-
-
-def test_new_bytes_are_on_disk_before_they_take_the_place_of_the_old(tmp_path, monkeypatch):
-    path, seen = tmp_path / "a", []
-    path.write_text("old")
-
-    def fsync(number):
-        whole = [one.read_text() for one in tmp_path.iterdir() if one != path]
-        flushed = os.fstat(number)
-        seen.append((path.read_text(), whole, "folder" if stat.S_ISDIR(flushed.st_mode) else flushed.st_size))
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    write_atomically(path, "newer")
-    assert seen == [("old", ["newer"], 5), ("newer", [], "folder")]
-    assert path.read_text() == "newer"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from nnlib.contract import sha256_of
+from nnlib.util.files import replace_folder, sync
 from regiondag.bake.artifact import DiskImage, Manifest, read_disk_image, write_manifest
 from regiondag.bake.disk import TOOLS, make_disk
 from regiondag.errors import BakeError, PoolError
@@ -119,10 +120,10 @@ def _bake(path: Path, wishes: ImageWishes, tell: Tell) -> None:
             raise BakeError(f"{error}\nall of its output is in {log}") from None
         log.replace(image / "bake.log")
         write_manifest(image, manifest)
-        if path.exists():
-            path.rename(path.with_name(f".old-{path.name}"))
-        image.rename(path)
-        shutil.rmtree(path.with_name(f".old-{path.name}"), ignore_errors=True)
+        sync(image / "disk.raw")
+        old = path.with_name(f".old-{path.name}")
+        replace_folder(path, image, old)
+        shutil.rmtree(old, ignore_errors=True)
     disk = path / "disk.raw"
     used = disk.stat().st_blocks * 512 >> 20
     step(f"done: {disk.stat().st_size >> 20} MB, of which {used} MB are used")

@@ -147,7 +147,9 @@ def _trial_row(taken: Taken) -> tuple[str, ...]:
 
 
 def _write_csv(stats: RunStats, path: Path) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
+    from nnlib.util.files import replacing
+
+    with replacing(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(CSV_COLUMNS)
         for region in stats.regions:

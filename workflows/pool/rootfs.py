@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnlib.util.files import locked
+from nnlib.util.files import locked, replace_folder
 from regiondag.errors import PoolError
 from regiondag.pool.rootfs_build import Tell, check_tools, fetch_wheels, interruptible, root_in, run_mmdebstrap
 from regiondag.pool.suites import SUITES
@@ -126,9 +126,9 @@ def _build(path: Path, suite: str, tell: Tell) -> None:
             fetch_wheels(recipe / "requirements.txt", work / "wheels", output)
             run_mmdebstrap(suite, recipe, work, output, step)
         read_image(root_in(work))
-        if path.exists():  # --rebuild: pools that run in the old one keep their mounts
-            path.rename(work / "old")
-        root_in(work).rename(path)
+        # With --rebuild, pools that run in the old one keep their mounts. Of a crash of the machine its many files are
+        # not kept: it is a cache.
+        replace_folder(path, root_in(work), work / "old")
     except PoolError as error:
         raise PoolError(f"{error}\nall of its output is in {log}") from None
     finally:

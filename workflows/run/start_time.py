@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-from contextlib import suppress
 
+from nnlib.util.files import write_once
 from regiondag.run.layout import RunFolder
 
 
@@ -30,13 +29,6 @@ def has_expired(run: RunFolder, deadline: int, now: float) -> bool:
 def note_start(run: RunFolder, now: float) -> float:
     """Return the same, having written `now` down where nothing is yet."""
     if not run.started.exists():
-        part = run.started.with_name(f".{run.started.name}.{os.getpid()}.part")
-        with part.open("w", encoding="utf-8") as file:
-            file.write(json.dumps({"started": now}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            os.link(part, run.started)  # whole or not at all, and never over what is there
-        part.unlink()
+        write_once(run.started, json.dumps({"started": now}) + "\n")
     known = read_start(run)
     return now if known is None else known

@@ -267,7 +267,7 @@ def test_killed_between_two_renames(folder, monkeypatch, capsys):
     rename = Path.replace
 
     def only_aside(self, target):
-        if self.name.endswith(".fresh"):
+        if self.name.endswith(".part"):
             raise ZeroDivisionError
         return rename(self, target)
 

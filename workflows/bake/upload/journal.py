@@ -12,17 +12,17 @@ From the first line on that is no such record (a torn one), the rest is forgotte
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nnlib.util.files import locked
 from regiondag.errors import BakeError, UsageError
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -143,11 +143,12 @@ def read_journal(path: Path) -> Uploads:
 def open_journal(path: Path) -> Iterator[UploadJournal]:
     """Open a journal, or begin one, for this process alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+", buffering=0) as file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            stack.enter_context(locked(path, wait=False))
         except BlockingIOError:
             raise UsageError(f"another process uploads this image to {path.stem} at the moment; wait for it") from None
+        file = stack.enter_context(path.open("ab+", buffering=0))
         file.seek(0)
         uploads, good = parse(file.read())
         file.truncate(good)
