@@ -48,16 +48,17 @@ def run(arguments: argparse.Namespace) -> int:
     from regiondag.config.data_check import check_data, training_examples
     from regiondag.config.load import load_config
     from regiondag.run.champions import earlier_runs
-    from regiondag.study.init import choose_neighbours, describe_starts
+    from regiondag.study.init import choose_starts, describe_starts
 
-    config = load_config(arguments.study)
-    config = choose_neighbours(config, training_examples(config, check_data(config)))
-    slugs = [region.slug for region in config.regions]
-    earlier = earlier_runs(runs_folder(arguments), config.name)
+    asked = load_config(arguments.study)
+    examples = training_examples(asked, check_data(asked))
+    slugs = [region.slug for region in asked.regions]
+    earlier = earlier_runs(runs_folder(arguments), asked.name)
     standing = _standing(arguments.champions, earlier, slugs)
+    config = choose_starts(asked, examples, standing)
     created = make_run(config, arguments, earlier, standing)
     if not arguments.quiet:
-        for line in describe_starts(config, standing):
+        for line in describe_starts(asked, config):
             print(line, file=sys.stderr)
         say_what_is_next(created, again(arguments, "generate"))
     return 0

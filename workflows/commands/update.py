@@ -44,21 +44,23 @@ def run(arguments: argparse.Namespace) -> int:
     from regiondag.config.data_check import check_data, training_examples
     from regiondag.config.load import load_config
     from regiondag.run.champions import earlier_runs, find_incumbents
-    from regiondag.study.init import choose_neighbours
+    from regiondag.study.init import choose_starts
 
     config = load_config(arguments.study)
-    config = choose_neighbours(config, training_examples(config, check_data(config)))
+    examples = training_examples(config, check_data(config))
     runs = generate.runs_folder(arguments).resolve()
     pool = _pool(arguments, runs)
     earlier = earlier_runs(runs, config.name)
     if not earlier:
         _say(f"no earlier run of the study {config.name!r} in {runs}: this is the first")
     _check_ended(pool, earlier)
+    standing = find_incumbents(earlier, [region.slug for region in config.regions])
+    config = choose_starts(config, examples, standing)
     regions = config.regions if arguments.all else _new_regions(config, earlier)
     if not regions:
         _say("nothing new: no run made (--all makes one)")
         return 0
-    standing = find_incumbents(earlier, [region.slug for region in regions])
+    standing = {region.slug: standing[region.slug] for region in regions if region.slug in standing}
     config = _for_update(config, regions, standing)
     created = generate.make_run(config, arguments, earlier, standing, arguments.pool)
     if arguments.submit and pool is not None:

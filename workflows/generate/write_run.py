@@ -28,7 +28,6 @@ from regiondag.run import layout
 from regiondag.run.champions import Incumbent, hyperparameters_of
 from regiondag.run.layout import RunFolder
 from regiondag.run.region_spec import spec_of, spec_to_json
-from regiondag.study.init import without_champions
 from regiondag.study.model import Config, Region
 from regiondag.study.space import Point
 from regiondag.tuning.champion_point import champion_point
@@ -55,7 +54,7 @@ def create_run(
     `standing` and `earlier` are what earlier runs left: champions, and the texts of `find_earlier`; both by slug.
     `image` is what is known of the pool's image.
     """
-    plan = build_plan(without_champions(config, standing))
+    plan = build_plan(config)
     runs = runs.resolve()
     check_path(runs, "give another folder: --out ~/runs")  # say so before anything is written
     try:

@@ -20,45 +20,36 @@ def merged_parts(regions: Iterable[Region]) -> dict[str, tuple[Path, ...]]:
     return {part: tuple(dict.fromkeys(region.data[part] for region in regions)) for part in wanted}
 
 
-def choose_neighbours(config: Config, examples: Mapping[str, int]) -> Config:
-    """Give regions that name no neighbour the one with the most training `examples` (by slug).
+def choose_starts(config: Config, examples: Mapping[str, int], incumbents: Collection[str]) -> Config:
+    """Settle what trainings start from, once data and champions are known.
 
-    It is looked for among them and those that start from random; it does so itself.
+    Regions that name no neighbour get the one with the most training `examples` (by slug), which starts from random
+    itself; it is looked for among them and those that do so anyway. Regions whose slugs are not in `incumbents` have no
+    champion to start from yet, and start from random.
     """
-    open_ones = [region for region in config.regions if region.start == Init("neighbour")]
-    if not open_ones:
-        return config
-    legal = [region for region in config.regions if not region.merged and (region in open_ones or region.start.random)]
-    largest = max(legal, key=lambda region: examples.get(region.slug, 0))
+    any_neighbour = Init("neighbour")
+    legal = [r for r in config.regions if not r.merged and (r.start.random or r.start == any_neighbour)]
+    largest = max(legal, key=lambda region: examples.get(region.slug, 0), default=None)
 
-    def chosen(region: Region) -> Region:
-        if region.start != Init("neighbour"):
-            return region
-        return replace(region, start=Init() if region is largest else Init("neighbour", largest.slug))
+    def choose(region: Region) -> Init:
+        if region.start == any_neighbour and largest is not None:
+            return Init() if region is largest else Init("neighbour", largest.slug)
+        return Init() if region.start.kind == "champion" and region.slug not in incumbents else region.start
 
-    return replace(config, regions=tuple(map(chosen, config.regions)))
+    return replace(config, regions=tuple(replace(region, start=choose(region)) for region in config.regions))
 
 
-def without_champions(config: Config, standing: Collection[str]) -> Config:
-    """Let regions that have no champion yet to start from (their slugs are not in `standing`) start from random."""
-    regions = [
-        replace(region, start=Init()) if region.start.kind == "champion" and region.slug not in standing else region
-        for region in config.regions
-    ]
-    return replace(config, regions=tuple(regions))
-
-
-def describe_starts(config: Config, standing: Collection[str]) -> Iterator[str]:
+def describe_starts(asked: Config, chosen: Config) -> Iterator[str]:
     """Yield lines that say which regions start from what, and which would, had they a champion."""
-    names = {region.slug: region.name for region in config.regions}
+    names = {region.slug: region.name for region in chosen.regions}
     groups: dict[str, list[str]] = {}
-    for region in config.regions:
+    for wish, region in zip(asked.regions, chosen.regions, strict=True):
         if region.start.source == POOLED:
             text = "from a model of all regions together"
         elif region.start.source:
             text = f"from the champion of {names[region.start.source]}"
-        elif region.start.kind == "champion":
-            text = "from their own champions" if region.slug in standing else "from random: no champion yet"
+        elif wish.start.kind == "champion":
+            text = "from random: no champion yet" if region.start.random else "from their own champions"
         else:
             continue
         groups.setdefault(text, []).append(region.name)

@@ -35,10 +35,9 @@ def _last_finished(region: Region, earlier: Sequence[RunFolder]) -> RunFolder | 
 
 def _is_finished(run: RunFolder, slug: str) -> bool:
     try:
-        final = Journal(run.region(slug).journal).read_outcomes().final
+        return Journal(run.region(slug).journal).read_outcomes().outcome(None) is not None
     except RegiondagError:  # a journal that somebody edited: the region is trained again
         return False
-    return final is not None and final.ok
 
 
 def _is_unchanged(region: Region, digests: Mapping[str, str]) -> bool:

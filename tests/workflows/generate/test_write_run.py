@@ -18,12 +18,14 @@ from regiondag.errors import ConfigError, RegiondagError
 from regiondag.generate import bundle
 from regiondag.generate.provenance import commit_of, commits
 from regiondag.generate.write_run import create_run
+from regiondag.study.init import choose_starts
 from tests.workflows.config.test_load import HOSTILE
 from tests.workflows.conftest import STUDY, write_study
 
 
 def create(study: Path, runs: Path, standing=None):
-    return create_run(load_config(study), runs, htcondor=(23, 9, 6), standing=standing or {}, progress=print)
+    config = choose_starts(load_config(study), {}, standing or {})
+    return create_run(config, runs, htcondor=(23, 9, 6), standing=standing or {}, progress=print)
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ import pytest
 from regiondag.config.load import load_config
 from regiondag.errors import ConfigError
 from regiondag.generate.plan import build_plan
-from regiondag.study.init import choose_neighbours, describe_starts, without_champions
+from regiondag.study.init import choose_starts, describe_starts
 from regiondag.study.model import Init
 from tests.workflows.config.test_load import HOSTILE, problems_of
 from tests.workflows.conftest import STUDY, write_region, write_study
@@ -36,7 +36,7 @@ def test_a_neighbour_by_its_name(tmp_path):
     assert starts_of(config) == {
         "United Kingdom": Init(), "Germany": Init(), "Malta": Init("neighbour", "united-kingdom"),
     }  # fmt: skip
-    assert list(describe_starts(config, ())) == ["trainings start from the champion of United Kingdom: Malta"]
+    assert list(describe_starts(config, config)) == ["trainings start from the champion of United Kingdom: Malta"]
 
 
 def test_the_neighbour_of_a_whole_study_starts_from_random_itself(tmp_path):
@@ -49,7 +49,7 @@ def test_the_neighbour_of_a_whole_study_starts_from_random_itself(tmp_path):
 def test_without_a_name_the_neighbour_is_the_largest_region(tmp_path):
     config = load_config(study_of(tmp_path, THREE + "init: neighbour\n"))
     assert set(starts_of(config).values()) == {Init("neighbour")}
-    chosen = choose_neighbours(config, {"united-kingdom": 40, "germany": 900, "malta": 3})
+    chosen = choose_starts(config, {"united-kingdom": 40, "germany": 900, "malta": 3}, ())
     assert starts_of(chosen) == {
         "United Kingdom": Init("neighbour", "germany"), "Germany": Init(), "Malta": Init("neighbour", "germany"),
     }  # fmt: skip
@@ -57,24 +57,25 @@ def test_without_a_name_the_neighbour_is_the_largest_region(tmp_path):
 
 def test_a_neighbour_may_be_a_region_that_was_told_to_start_from_random(tmp_path):
     text = THREE.replace("germany.nc}", "germany.nc, init: random}") + "init: neighbour\n"
-    chosen = choose_neighbours(load_config(study_of(tmp_path, text)), {"germany": 9, "united-kingdom": 8, "malta": 3})
+    chosen = choose_starts(load_config(study_of(tmp_path, text)), {"germany": 9, "united-kingdom": 8, "malta": 3}, ())
     assert {start.source for start in starts_of(chosen).values()} == {"", "germany"}
     assert starts_of(chosen)["Germany"] == Init()
 
 
 def test_the_region_of_all_data_is_nobodys_neighbour(tmp_path):
     text = THREE.replace("germany.nc}", "germany.nc, init: pooled}") + "init: neighbour\n"
-    chosen = choose_neighbours(load_config(study_of(tmp_path, text)), {"pooled": 99, "united-kingdom": 8, "malta": 3})
+    chosen = choose_starts(load_config(study_of(tmp_path, text)), {"pooled": 99, "united-kingdom": 8, "malta": 3}, ())
     assert starts_of(chosen)["Malta"] == Init("neighbour", "united-kingdom")
 
 
 def test_champions_are_there_or_not(tmp_path):
     config = load_config(study_of(tmp_path, THREE + "init: champion\n"))
-    assert list(describe_starts(config, {"germany"})) == [
+    chosen = choose_starts(config, {}, {"germany"})
+    assert list(describe_starts(config, chosen)) == [
         "trainings start from random: no champion yet: United Kingdom, Malta",
         "trainings start from their own champions: Germany",
     ]
-    assert starts_of(without_champions(config, {"germany"})) == {
+    assert starts_of(chosen) == {
         "United Kingdom": Init(), "Germany": Init("champion"), "Malta": Init(),
     }  # fmt: skip
 
