@@ -30,7 +30,7 @@ def main() -> int:
     summary = summarise(run)
     columns = list(zip(*table(summary), strict=True))
     figures = [go.Figure(go.Table(header={"values": headings(summary)}, cells={"values": columns})), _slots(run)]
-    for slug in read_manifest(run)["regions"]:
+    for slug in read_manifest(run).regions:
         folder = run.region(slug)
         trials = trials_of(read_spec(folder.spec), Journal(folder.journal).read())
         figures += [_history(trials), _curves(trials), _parallel(trials)]

@@ -53,14 +53,14 @@ def read_stats(run: RunFolder, prices: PriceTable, now: float | None = None) -> 
     """Read a run's journals and event logs; jobs that still run count up to `now`."""
     now = time.time() if now is None else now
     manifest = read_manifest(run)
-    attempts: dict[str, list[Attempt]] = {slug: [] for slug in manifest["regions"]}
+    attempts: dict[str, list[Attempt]] = {slug: [] for slug in manifest.regions}
     for attempt in read_attempts(run):
         if attempt.node.slug in attempts:
             attempts[attempt.node.slug].append(attempt)
     regions = tuple(_region(run, slug, tries, prices, now) for slug, tries in attempts.items())
     everything = [attempt for tries in attempts.values() for attempt in tries]
     return RunStats(
-        study=manifest["study"],
+        study=manifest.study,
         run=str(run.path),
         total=sum_up([one for region in regions for one in region.trials], everything, now),
         regions=regions,

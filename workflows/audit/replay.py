@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nnlib.contract import (
     LOG_FILE,
@@ -76,7 +75,7 @@ class Python:
 
     pool: Pool | None  # inside whose root folder it is; None: here
     program: str
-    has: Mapping[str, Any]
+    has: Mapping[str, object]
 
     def __str__(self) -> str:
         """Return where it is, in words."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from nnlib.contract import (
     CHECKPOINT_FILE,
@@ -28,7 +27,7 @@ from regiondag.run import region_spec
 from regiondag.run.history import OPEN, History, TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder
-from regiondag.run.manifest import read_manifest
+from regiondag.run.manifest import RunManifest, read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
 
 Progress = Callable[[int, int], None]  # regions read, then files; and how many there are
@@ -70,21 +69,21 @@ def verify(run: RunFolder, progress: Progress, check_checkpoint: CheckpointReade
     manifest = read_manifest(run)
     found: list[Mismatch | Expected] = list(_manifest(run, manifest))
     outcomes = 0
-    for done, slug in enumerate(manifest["regions"]):
-        progress(done, len(manifest["regions"]))
-        checks = _RegionCheck(run, run.region(slug), slug, manifest["sha256"])
+    for done, slug in enumerate(manifest.regions):
+        progress(done, len(manifest.regions))
+        checks = _RegionCheck(run, run.region(slug), slug, manifest.sha256)
         found += checks.run()
         outcomes += checks.outcomes
     expected = [check for check in found if isinstance(check, Expected)]
     findings = [check for check in found if isinstance(check, Mismatch)]
     findings += _digests(run, expected, progress)
-    findings += _checkpoints(run, manifest["regions"], check_checkpoint)
+    findings += _checkpoints(run, manifest.regions, check_checkpoint)
     return Verified(len({check.path for check in expected}), outcomes, tuple(findings))
 
 
-def _manifest(run: RunFolder, manifest: Mapping[str, Any]) -> Iterator[Mismatch | Expected]:
-    sources = manifest.get("sources", {})
-    for name, digest in manifest["sha256"].items():
+def _manifest(run: RunFolder, manifest: RunManifest) -> Iterator[Mismatch | Expected]:
+    sources = manifest.sources
+    for name, digest in manifest.sha256.items():
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts:
             yield Mismatch("manifest.json", f"names the file {name!r} outside of the run", f"{RESTORE} of the manifest")

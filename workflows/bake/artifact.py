@@ -14,7 +14,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from nnlib.util.files import write_atomically
 from regiondag.errors import UsageError
@@ -47,7 +46,7 @@ class Tested:
     disk_sha256: str
     manifest_hash: str
     date: str  # ISO 8601, UTC
-    boots: tuple[Mapping[str, Any], ...]
+    boots: tuple[Mapping[str, object], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,5 +99,5 @@ def write_tested(image: DiskImage, tested: Tested) -> None:
     _write(image.folder / "tested.json", asdict(tested))
 
 
-def _write(path: Path, values: Mapping[str, Any]) -> None:
+def _write(path: Path, values: Mapping[str, object]) -> None:
     write_atomically(path, json.dumps(values, indent=1, sort_keys=True) + "\n")

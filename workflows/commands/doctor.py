@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     if refused:  # before a pool is asked for: no pool would do
         raise PreflightError(refused)
     good = True
-    for finding in check_run(require_pool(arguments.pool), folder, list(manifest["regions"])):
+    for finding in check_run(require_pool(arguments.pool), folder, list(manifest.regions)):
         good = good and finding.good
         print(f"{'ok  ' if finding.good else 'BAD '} {finding.subject}: {finding.text}", flush=True)
     if not good:

@@ -44,12 +44,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)
-    regions = manifest["regions"]
+    regions = manifest.regions
     slug = find_region(regions, arguments.region)
     numbers = find_trials(regions, slug, [arguments.trial])
     if len(numbers) != 1:
         raise UsageError(f"{arguments.trial!r} is more than one trial; legal: one number, or final")
-    case = find_case(folder, slug, numbers[0], manifest["sha256"])
+    case = find_case(folder, slug, numbers[0], manifest.sha256)
     python = choose_python(case.record, find_pool(arguments.pool), folder.path)
     with folder_for(case, python, arguments.out) as place:
         tell(f"{case.node} ({case.record.settled.status}): trained again by {case.archive.name} with {python}")

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from regiondag.util.text import duration
 
@@ -57,13 +57,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.csv:
         _write_csv(stats, arguments.csv)
     if arguments.json:
-        print(json.dumps(to_json(stats), ensure_ascii=False))
+        print(json.dumps(_to_json(stats), ensure_ascii=False))
     else:
         _show(stats, trials=arguments.trials)
     return 0
 
 
-def to_json(stats: RunStats) -> dict[str, Any]:
+def _to_json(stats: RunStats) -> dict[str, object]:
     """Return everything as plain values; nodes by their names, prices without those that nothing ran on."""
     raw = dataclasses.asdict(stats)
     for region, known in zip(raw["regions"], stats.regions, strict=True):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,10 +82,10 @@ def _read(arguments: argparse.Namespace) -> tuple[RunFolder, RunTrials]:
     folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)
     name = getattr(arguments, "region", None)
-    slugs = list(manifest["regions"]) if name is None else [find_region(manifest["regions"], name)]
+    slugs = list(manifest.regions) if name is None else [find_region(manifest.regions, name)]
     regions = (folder.region(slug) for slug in slugs)
     read = tuple(trials_of(read_spec(region.spec), Journal(region.journal).read()) for region in regions)
-    return folder, RunTrials(manifest["study"], Path(manifest["run"]).name, read)
+    return folder, RunTrials(manifest.study, Path(manifest.run).name, read)
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -102,11 +100,7 @@ def _show(arguments: argparse.Namespace) -> int:
         query = parse_query(arguments.where, trials.rows)
         rows = [row for row in rows if query.matches(row, places.get((row.slug, row.trial)))]
     if arguments.json:
-        raw = to_json(trials, rows)
-        for row in raw["trials"]:
-            place = places.get((row["slug"], row["trial"]))
-            row["queued"] = None if place is None else asdict(place)
-        print(json.dumps(raw, ensure_ascii=False))
+        print(to_json(trials, rows, places))
     elif rows and places:
         title, columns = summary_line(trials), headings_with_places(headings(rows))
         print_long_table(title, columns, with_places(rows, table(rows), places))

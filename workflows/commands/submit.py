@@ -29,10 +29,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)
-    if manifest["run"] != str(folder.path):
+    if manifest.run != str(folder.path):
         raise RegiondagError(
-            f"{folder.path} was made as {manifest['run']} and its DAG holds that path; move it back, or generate anew"
+            f"{folder.path} was made as {manifest.run} and its DAG holds that path; move it back, or generate anew"
         )
     refuse_slash_tmp(folder.path)  # before a pool is asked for: no pool would do
-    only = None if arguments.region is None else find_region(manifest["regions"], arguments.region)
-    return submit_dag(require_pool(arguments.pool), folder, manifest["regions"], only)
+    only = None if arguments.region is None else find_region(manifest.regions, arguments.region)
+    return submit_dag(require_pool(arguments.pool), folder, manifest.regions, only)

@@ -108,7 +108,7 @@ def _chosen(arguments: argparse.Namespace) -> tuple[RegionJobs, list[NodeName]]:
     if not arguments.trials and arguments.where is None:
         raise UsageError('no trial is named; give numbers, `final`, or --where "status == machine"')
     folder = RunFolder(arguments.run_directory.resolve())
-    regions = read_manifest(folder)["regions"]
+    regions = read_manifest(folder).regions
     slug = find_region(regions, arguments.region)
     region = folder.region(slug)
     spec = read_spec(region.spec)

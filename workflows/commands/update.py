@@ -94,7 +94,7 @@ def _check_ended(pool: Pool | None, earlier: Sequence[RunFolder]) -> None:
     from regiondag.run.manifest import read_manifest
 
     for run in earlier:
-        slugs = read_manifest(run)["regions"]
+        slugs = read_manifest(run).regions
         if was_submitted(run, slugs):
             refuse_while_in_progress(pool, run, slugs)
             return

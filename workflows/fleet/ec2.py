@@ -112,7 +112,7 @@ def refuse_foreign_template(client: Any, fleet: str, name: str) -> None:
             )
 
 
-def create_template(client: Any, fleet: str, name: str, data: dict[str, Any], description: str) -> Template:
+def create_template(client: Any, fleet: str, name: str, data: dict[str, object], description: str) -> Template:
     """Create a launch template, tagged from its first moment."""
     with explain_errors(f"creating the launch template {name}"):
         raw = client.create_launch_template(
@@ -124,7 +124,7 @@ def create_template(client: Any, fleet: str, name: str, data: dict[str, Any], de
     return Template(raw["LaunchTemplateId"], name, 1, description)
 
 
-def new_version(client: Any, template: Template, data: dict[str, Any], description: str) -> Template:
+def new_version(client: Any, template: Template, data: dict[str, object], description: str) -> Template:
     """Add a version to a launch template; workers that run keep what they were started with."""
     with explain_errors(f"adding a version to the launch template {template.name}"):
         raw = client.create_launch_template_version(
@@ -143,7 +143,7 @@ def delete_template(client: Any, template: Template) -> None:
                 raise
 
 
-def start(client: Any, request: dict[str, Any]) -> tuple[list[str], list[LaunchFailure]]:
+def start(client: Any, request: dict[str, object]) -> tuple[list[str], list[LaunchFailure]]:
     """Start workers; return the ids of those that EC2 gave, and why it gave no more."""
     with explain_errors("starting workers"):
         try:
@@ -225,6 +225,6 @@ def not_nitro(client: Any, types: Iterable[str]) -> set[str]:
     return {raw["InstanceType"] for raw in found if not is_nitro(raw)}
 
 
-def is_nitro(raw: Mapping[str, Any]) -> bool:
+def is_nitro(raw: Mapping[str, object]) -> bool:
     """Return whether an instance type, as EC2 describes it, is of the Nitro system: there new tags are seen inside."""
     return raw.get("Hypervisor") != "xen"

@@ -57,7 +57,7 @@ class Started:
 # --- up ----------------------------------------------------------------------------------------------------
 
 
-def plan_templates(fleet: Fleet, ground: Ground) -> dict[str, dict[str, Any]]:
+def plan_templates(fleet: Fleet, ground: Ground) -> dict[str, dict[str, object]]:
     """Return the launch templates this file makes, by name."""
     image = ground.image
     return {

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from regiondag.errors import ConfigError
 from regiondag.fleet.config import SPOT, Fleet
@@ -26,15 +25,15 @@ def tags(name: str) -> list[dict[str, str]]:
     return tag_list({FLEET_TAG: name, "Name": f"regiondag-{name}"})
 
 
-def of_fleet(name: str) -> list[dict[str, Any]]:
+def of_fleet(name: str) -> list[dict[str, object]]:
     """Return the filter that finds what belongs to a fleet."""
     return [{"Name": f"tag:{FLEET_TAG}", "Values": [name]}]
 
 
-def worker_settings(fleet: Fleet) -> dict[str, Any]:
+def worker_settings(fleet: Fleet) -> dict[str, object]:
     """Return what user data writes to /etc/regiondag/worker.json."""
     kind, name = fleet.token
-    worker: dict[str, Any] = {
+    worker: dict[str, object] = {
         "manager": fleet.manager,
         "token": {kind: name},
         "region": fleet.region,
@@ -67,7 +66,7 @@ def template_name(name: str, purchase: str) -> str:
     return f"regiondag-{name}-{purchase}"
 
 
-def template_data(fleet: Fleet, image_id: str, root_device: str, purchase: str) -> dict[str, Any]:
+def template_data(fleet: Fleet, image_id: str, root_device: str, purchase: str) -> dict[str, object]:
     """Return the launch template of a fleet's workers."""
     tagged = ["instance", "volume", "network-interface"]
     if purchase == SPOT:
@@ -100,20 +99,20 @@ def template_data(fleet: Fleet, image_id: str, root_device: str, purchase: str) 
     }
 
 
-def template_hash(data: Mapping[str, Any]) -> str:
+def template_hash(data: Mapping[str, object]) -> str:
     """Return the description of a template's version, by which the next `up` knows whether it is still right."""
     return "regiondag " + hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def fleet_request(
     name: str, template: tuple[str, int], pools: Sequence[Pool], purchase: str, count: int, token: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the arguments of create_fleet for `count` workers; `template` is an id and a version.
 
     Type `instant`: EC2 answers at once with what it started, and replaces nothing that ends, so a fleet whose
     idle workers power off stays small. Nothing is bought twice: a repeated `token` gives the first call's answer.
     """
-    request: dict[str, Any] = {
+    request: dict[str, object] = {
         "Type": "instant",
         "ClientToken": token,
         "LaunchTemplateConfigs": [

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from regiondag.condor.templates import environment
 
 
-def render_user_data(worker: Mapping[str, Any]) -> str:
+def render_user_data(worker: Mapping[str, object]) -> str:
     """Return the cloud-config that writes `worker` to /etc/regiondag/worker.json of an instance."""
     return environment().get_template("fleet/user-data.j2").render(worker=worker)

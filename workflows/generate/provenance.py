@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from regiondag import __version__
 from regiondag.pool.pool import Pool, read_state
@@ -17,6 +17,14 @@ from regiondag.pool.rootfs import IMAGE_FILE
 LIBRARIES = ("numpy", "scipy", "netCDF4", "scikit-optimize", "jinja2", "PyYAML", "platformdirs", "rich", "htcondor")
 BINDINGS = "htcondor bindings"  # whose version need not be the pool's
 GIT_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a checkout has; `dirty`: tracked files differ from it."""
+
+    commit: str
+    dirty: bool
 
 
 def library_versions() -> dict[str, str]:
@@ -30,15 +38,15 @@ def library_versions() -> dict[str, str]:
     return found
 
 
-def commits(study: Path) -> dict[str, dict[str, Any]]:
+def commits(study: Path) -> dict[str, Commit]:
     """Return the commits of the checkouts that this program and the study lie in, as far as they lie in any."""
     ours = Path(__file__).resolve().parents[2]
     found = {"regiondag": commit_of(ours, top=True), "study": commit_of(study.resolve().parent)}
     return {what: commit for what, commit in found.items() if commit}
 
 
-def commit_of(folder: Path, *, top: bool = False) -> dict[str, Any] | None:
-    """Return a checkout's commit and whether tracked files differ from it; None where there is none, or no Git.
+def commit_of(folder: Path, *, top: bool = False) -> Commit | None:
+    """Return a checkout's commit; None where there is none, or no Git.
 
     With `top` the folder itself must be the checkout, not one that it lies in, such as that of a virtual environment.
     """
@@ -46,7 +54,7 @@ def commit_of(folder: Path, *, top: bool = False) -> dict[str, Any] | None:
     if root is None or (top and Path(root) != folder):
         return None
     commit, changes = _git(folder, "rev-parse", "HEAD"), _git(folder, "status", "--porcelain", "--untracked-files=no")
-    return None if commit is None or changes is None else {"commit": commit, "dirty": bool(changes)}
+    return None if commit is None or changes is None else Commit(commit, bool(changes))
 
 
 def pool_image(pool: Pool | None) -> str:

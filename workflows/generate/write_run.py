@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,7 @@ class _Writer:
             "regions": {region.slug: region.name for region in config.regions},
             "seeds": {region.slug: region.train.seed for region in config.regions},
             "versions": {**library_versions(), "htcondor": ".".join(map(str, self.htcondor))},
-            "git": commits(config.file),
+            "git": {what: asdict(commit) for what, commit in commits(config.file).items()},
             "image": self.image,
             "sources": self.sources,
             "sha256": self.digests,

@@ -39,7 +39,7 @@ AT_WORK = ("running", "transferring")
 
 def explain(run: RunFolder, pool: Pool | None, wanted: str = "", pool_name: str | None = None) -> list[Explanation]:
     """Explain all that is not fine with a run, or one region or node, which is named as the user would name it."""
-    names: Mapping[str, str] = read_manifest(run)["regions"]
+    names = read_manifest(run).regions
     slug, node = find_region_or_node(run, names, wanted) if wanted else ("", None)
     seen = RunView(run, names, look(run, names, pool, pool_name), time.time())
     found = list(explain_dags(run, seen.queue, seen.finished))

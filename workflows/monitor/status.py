@@ -62,7 +62,7 @@ class RunStatus:
 def read_status(run: RunFolder, pool: Pool | None, pool_name: str | None = None) -> RunStatus:
     """Read journals, DAGMan's event log and the queue; `pool_name` is how a missing pool was asked for."""
     manifest = read_manifest(run)
-    slugs = list(manifest["regions"])
+    slugs = list(manifest.regions)
     dags = _dags(run, slugs)
     note = "" if pool else f"what is in the queue is not known: {why_absent(pool_name)}"
     jobs: list[client.QueuedJob] = []
@@ -75,7 +75,7 @@ def read_status(run: RunFolder, pool: Pool | None, pool_name: str | None = None)
     active = [dag for dag in dags if dag.ended is None and dag.status != CRASHED]
     by_region = _count_jobs(jobs)
     return RunStatus(
-        study=manifest["study"],
+        study=manifest.study,
         run=str(run.path),
         dag=(active[0].status if active else latest.status if latest else "not submitted"),
         exit_code=latest.exit_code if latest and not active else None,

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from nnlib.util.files import write_atomically
 from regiondag.accounting.prices import read_prices
@@ -84,7 +83,7 @@ def write_page(
     return run.page
 
 
-def assemble(shell: Shell, data: Mapping[str, Any]) -> str:
+def assemble(shell: Shell, data: Mapping[str, object]) -> str:
     """Return the page as text: library and figures packed, so that no text of theirs is ever read as HTML."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
     for place, packed in ((LIBRARY_PLACE, shell.library), (DATA_PLACE, gzip.compress(text.encode(), LEVEL, mtime=0))):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from regiondag.accounting.prices import PriceTable
 from regiondag.accounting.usage import EVICTED, Taken, sum_up, take
@@ -56,7 +55,7 @@ def bill_of(attempts: Sequence[Attempt], prices: PriceTable, now: float) -> Bill
 
 def page_data(
     summary: Summary, trials: Sequence[RegionTrials], attempts: Sequence[Attempt], bill: Bill, made: float
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return all that the page shows; `made` is now, in Unix time. Regions stand in the order of the summary."""
     texts = Texts()
     places = {region.slug: place for place, region in enumerate(summary.regions)}
@@ -86,7 +85,7 @@ def page_data(
 
 def _region(
     row: RegionSummary, trials: RegionTrials, machines: Mapping[NodeName, str], bill: Bill, texts: Texts
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "name": row.region,
         "slug": row.slug,
@@ -107,13 +106,13 @@ def _region(
     }
 
 
-def _parameter(parameter: Parameter) -> dict[str, Any]:
+def _parameter(parameter: Parameter) -> dict[str, object]:
     if isinstance(parameter, Choice):
         return {"name": parameter.name, "options": [_value(option) for option in parameter.options]}
     return {"name": parameter.name, "low": parameter.low, "high": parameter.high, "log": parameter.log}
 
 
-def _trials(trials: RegionTrials, machines: Mapping[NodeName, str], texts: Texts) -> dict[str, Any]:
+def _trials(trials: RegionTrials, machines: Mapping[NodeName, str], texts: Texts) -> dict[str, object]:
     rows = trials.rows
     names = [parameter.name for parameter in trials.spec.search.space]
     return {

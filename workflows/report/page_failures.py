@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nnlib.contract import ENDED_WELL, Status
 from regiondag.accounting.usage import EVICTED
@@ -38,7 +37,7 @@ class Incident:
 
 def failures(
     summary: Summary, trials: Sequence[RegionTrials], attempts: Sequence[Attempt], texts: Texts
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Return what went wrong, grouped by its cause, the most frequent first."""
     places = {region.slug: place for place, region in enumerate(summary.regions)}
     groups: dict[tuple[str, str], list[Incident]] = {}

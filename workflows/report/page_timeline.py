@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from regiondag.condor.events.attempts import Attempt, Leg, Span
 from regiondag.report.page_packing import Texts, hold_name, tenths
@@ -28,9 +27,7 @@ class Bar:
     reason: str = ""
 
 
-def timeline(
-    attempts: Sequence[Attempt], places: Mapping[str, int], texts: Texts, now: float
-) -> dict[str, list[Any] | float]:
+def timeline(attempts: Sequence[Attempt], places: Mapping[str, int], texts: Texts, now: float) -> dict[str, object]:
     """Return the bars of all slots as columns; times are seconds after `start`."""
     bars = [bar for attempt in attempts for leg in attempt.legs for bar in leg_bars(attempt, leg, now)]
     slots: dict[str, list[Bar]] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from nnlib.contract import Status
 from regiondag.errors import RegiondagError
@@ -16,6 +15,7 @@ from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import FINISHED, RegionOutcome, state_of
 from regiondag.run.sick_machines import SICK_AFTER, read_failures, sick
+from regiondag.study.space import Value
 
 TEST_METRIC = "p@10"
 NO_TRIALS = {"planned": 0, "run": 0, "ok": 0, "failed": 0, "pruned": 0}
@@ -30,7 +30,7 @@ class RegionSummary:
     slug: str
     status: RegionOutcome
     reason: str
-    hyperparameters: Mapping[str, Any]
+    hyperparameters: Mapping[str, Value]
     test: Mapping[str, float]  # of the champion, new or standing, on this run's test set
     challenger: Mapping[str, float]  # of the model that did not beat the standing champion
     popularity: Mapping[str, float]
@@ -67,8 +67,8 @@ class Summary:
 def summarise(run: RunFolder) -> Summary:
     """Fold the journals of all regions into one summary."""
     manifest = read_manifest(run)
-    rows = [_summary_of(run, slug, name) for slug, name in manifest["regions"].items()]
-    return Summary(manifest["study"], str(run.path), manifest["metric"], tuple(rows), _sick_machines(run))
+    rows = [_summary_of(run, slug, name) for slug, name in manifest.regions.items()]
+    return Summary(manifest.study, str(run.path), manifest.metric, tuple(rows), _sick_machines(run))
 
 
 def _summary_of(run: RunFolder, slug: str, name: str) -> RegionSummary:
@@ -120,7 +120,7 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
     )
 
 
-def _champion(folder: RegionFolder) -> dict[str, Any] | None:
+def _champion(folder: RegionFolder) -> dict[str, Value] | None:
     """Return the hyperparameters of the region's champion; None where there is none."""
     if not folder.champion_metrics.exists():
         return None

@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nnlib.contract import sha256_of
 from regiondag.errors import RegiondagError
 from regiondag.run.layout import MANIFEST_FILE, RunFolder
+from regiondag.run.manifest import read_manifest
+from regiondag.study.space import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,11 @@ def earlier_runs(runs: Path, study: str) -> list[RunFolder]:
     return [run for run in found if _study_of(run) == study]
 
 
-def hyperparameters_of(standing: Incumbent) -> Mapping[str, Any]:
+def hyperparameters_of(standing: Incumbent) -> Mapping[str, Value]:
     """Return the hyperparameters with which a champion was trained; none when its metrics do not say them."""
     found = json.loads(standing.metrics.read_text(encoding="utf-8")).get("hyperparameters")
-    return found if isinstance(found, dict) else {}
+    known = found.items() if isinstance(found, dict) else ()
+    return {name: value for name, value in known if isinstance(value, str | int | float)}
 
 
 def incumbents_of(run: RunFolder, slugs: Iterable[str]) -> dict[str, Incumbent]:
@@ -59,8 +61,8 @@ def incumbents_of(run: RunFolder, slugs: Iterable[str]) -> dict[str, Incumbent]:
 
 def _study_of(run: RunFolder) -> str | None:
     try:
-        return str(json.loads(run.manifest.read_text(encoding="utf-8"))["study"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_manifest(run).study
+    except RegiondagError:
         return None
 
 

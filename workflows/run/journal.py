@@ -52,11 +52,11 @@ class Journal:
         with locked(self.path.with_suffix(".lock")):
             yield
 
-    def append(self, event: str, **values: Any) -> None:
+    def append(self, event: str, **values: object) -> None:
         """Add one line and wait until it is on disk. Call it under `locked`."""
         self.append_all([(event, values)])
 
-    def append_all(self, events: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    def append_all(self, events: Iterable[tuple[str, Mapping[str, object]]]) -> None:
         """Add some lines and wait until they are on disk. Call it under `locked`."""
         records = ({"event": event, "time": round(time.time(), 3), **values} for event, values in events)
         lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,23 @@ from nnlib.util.os_errors import describe
 from regiondag.errors import RegiondagError
 from regiondag.run.layout import RunFolder
 
-MANIFEST_KEYS = ("study", "run", "metric", "regions", "sha256")
+
+@dataclass(frozen=True, slots=True)
+class RunManifest:
+    """What is read again of a run's manifest."""
+
+    study: str
+    run: str  # the path that it was made as
+    metric: str
+    regions: Mapping[str, str]  # names by slug
+    sha256: Mapping[str, str]  # digests by path in the run directory
+    sources: Mapping[str, str] = field(default_factory=dict)  # by path in the run directory: what was copied
 
 
-def read_manifest(run: RunFolder) -> dict[str, Any]:
+_NEEDED = tuple(one.name for one in fields(RunManifest) if one.name != "sources")
+
+
+def read_manifest(run: RunFolder) -> RunManifest:
     """Read manifest.json; RegiondagError for a folder that is no run directory."""
     try:
         raw: dict[str, Any] = json.loads(run.manifest.read_text(encoding="utf-8"))
@@ -33,13 +48,13 @@ def read_manifest(run: RunFolder) -> dict[str, Any]:
             f"{run.manifest}: damaged, not JSON ({error}); restore it from a backup, or make the run anew: "
             "`regiondag generate study.yaml`"
         ) from error
-    missing = [key for key in MANIFEST_KEYS if not isinstance(raw, dict) or key not in raw]
+    missing = [key for key in _NEEDED if not isinstance(raw, dict) or key not in raw]
     if missing:
         raise RegiondagError(
             f"{run.path} is not a run directory (its manifest.json says nothing of {', '.join(missing)}); "
             "`regiondag generate study.yaml` makes one"
         )
-    return raw
+    return RunManifest(**{key: raw[key] for key in _NEEDED}, sources=raw.get("sources", {}))
 
 
 def _no_run(path: Path) -> str:

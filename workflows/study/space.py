@@ -61,7 +61,7 @@ Parameter = Real | Integer | Choice
 Space = tuple[Parameter, ...]
 
 
-def parameter_to_json(parameter: Parameter) -> dict[str, Any]:
+def parameter_to_json(parameter: Parameter) -> dict[str, object]:
     """Return what `parameter_from_json` reads back."""
     more = {"when": [[name, list(values)] for name, values in parameter.when], "default": parameter.default}
     if isinstance(parameter, Choice):

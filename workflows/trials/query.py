@@ -37,7 +37,7 @@ class Query:
 
     text: str
     constraint: Constraint
-    words: Mapping[str, Any]
+    words: Mapping[str, str | bool]
 
     def matches(self, row: TrialRow, place: Place | None = None) -> bool:
         """Return whether it holds; never where something that it names is not known of the trial."""
@@ -64,7 +64,7 @@ def parse_query(text: str, rows: Sequence[TrialRow]) -> Query:
     """
     names = hyperparameter_names(rows)
     texts = {value for row in rows for value in row.hyperparameters.values() if isinstance(value, str)}
-    words: dict[str, Any] = {word: word for word in [*WORDS, *texts] if _WORD.fullmatch(word)}
+    words: dict[str, str | bool] = {word: word for word in [*WORDS, *texts] if _WORD.fullmatch(word)}
     words |= {"true": True, "false": False}
     try:
         constraint = parse_constraint(text, [*words, *FIELDS, *names])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -11,6 +12,7 @@ from typing import Any
 
 from nnlib.contract import Status
 from regiondag.study.space import Value
+from regiondag.trials.query import Places
 from regiondag.trials.rows import RunTrials, TrialRow, hyperparameter_names
 from regiondag.util.text import spell_out
 
@@ -77,9 +79,11 @@ def table(rows: Iterable[TrialRow]) -> list[list[str]]:
     ]
 
 
-def to_json(trials: RunTrials, rows: Iterable[TrialRow]) -> dict[str, Any]:
-    """Return a JSON object with `rows` in it, at full precision."""
-    return {"study": trials.study, "run": trials.run, "trials": [asdict(row) for row in rows]}
+def to_json(trials: RunTrials, rows: Iterable[TrialRow], places: Places) -> str:
+    """Return `rows` as a JSON object, at full precision, each with where its job is."""
+    queued = {where: asdict(place) for where, place in places.items()}
+    shown = [asdict(row) | {"queued": queued.get((row.slug, row.trial))} for row in rows]
+    return json.dumps({"study": trials.study, "run": trials.run, "trials": shown}, ensure_ascii=False)
 
 
 def to_csv(trials: RunTrials) -> str:

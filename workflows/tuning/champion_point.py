@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from regiondag.study.model import Search
 from regiondag.study.space import Value, without_inactive
 from regiondag.tuning.domain import domain_of, identity
 
 
-def champion_point(search: Search, hyperparameters: Mapping[str, Any]) -> dict[str, Value] | None:
+def champion_point(search: Search, hyperparameters: Mapping[str, Value]) -> dict[str, Value] | None:
     """Return a champion's hyperparameters as a point of `search`; None when the space does not hold it (any more)."""
     try:
         point = without_inactive(search.space, hyperparameters)

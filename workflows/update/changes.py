@@ -23,7 +23,7 @@ def unchanged_regions(regions: Iterable[Region], earlier: Sequence[RunFolder]) -
     found = {}
     for region in regions:
         last = None if region.merged else _last_finished(region, earlier)
-        if last is not None and _is_unchanged(region, manifest(last)["sha256"]):
+        if last is not None and _is_unchanged(region, manifest(last).sha256):
             found[region.slug] = last
     return found
 

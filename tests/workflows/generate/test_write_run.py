@@ -16,7 +16,7 @@ from regiondag.condor.quoting import is_path
 from regiondag.config.load import load_config
 from regiondag.errors import ConfigError, RegiondagError
 from regiondag.generate import bundle
-from regiondag.generate.provenance import commit_of, commits
+from regiondag.generate.provenance import Commit, commit_of, commits
 from regiondag.generate.write_run import create_run
 from regiondag.study.init import choose_starts
 from tests.workflows.config.test_load import HOSTILE
@@ -184,9 +184,9 @@ def test_a_study_in_a_checkout_names_its_commit_and_what_was_changed(study_file,
     marker = tmp_path / "run-by-git"
     git(tmp_path, "config", "core.fsmonitor", f"touch {marker}")  # of a checkout that somebody else made
     clean = commits(study_file)["study"]
-    assert len(clean["commit"]) == 40 and clean["dirty"] is False
+    assert len(clean.commit) == 40 and clean.dirty is False
     study_file.write_text(STUDY + "\n")
-    assert commits(study_file)["study"] == {"commit": clean["commit"], "dirty": True}
+    assert commits(study_file)["study"] == Commit(clean.commit, dirty=True)
     assert commit_of(tmp_path / "data", top=True) is None  # a folder in a checkout is not the checkout
     assert not marker.exists()
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -53,7 +53,7 @@ def works(run: RunFolder, *jobs: client.QueuedJob) -> RunView:
     """A run on which DAGMan works, with these jobs in the queue."""
     state = DagState(LOG, 1, "running", 0.0, None, None)
     queue = QueueSnapshot((Dag(run.study_dag, state, "running"),), jobs, by_node={job.node: job for job in jobs})
-    return RunView(run, read_manifest(run)["regions"], queue, time.time())
+    return RunView(run, read_manifest(run).regions, queue, time.time())
 
 
 def queued(node: str, status: str, **values) -> client.QueuedJob:
@@ -181,7 +181,7 @@ def test_a_region_that_dagman_works_on_is_not_to_be_submitted_again(run):
     assert region.why == "0 of 4 trials have ended, 0 of them failed"
     state = DagState(LOG, 1, "running", 0.0, None, None)
     other = QueueSnapshot((Dag(run.region("united-kingdom").dag, state, "running"),))
-    [region] = RunView(run, read_manifest(run)["regions"], other, time.time()).region("germany", whole=True)
+    [region] = RunView(run, read_manifest(run).regions, other, time.time()).region("germany", whole=True)
     assert "none of its jobs has run; submit the DAG" in region.why
 
 
@@ -294,7 +294,7 @@ def test_a_graph_that_failed_is_forgotten_when_a_later_one_finished_its_regions(
     failed, good = DagState(LOG, 5, "ended", 1.0, 2.0, 1), DagState(LOG, 6, "ended", 3.0, 4.0, 0)
     seen = RunView(
         run,
-        read_manifest(run)["regions"],
+        read_manifest(run).regions,
         QueueSnapshot((Dag(run.study_dag, good, None), Dag(region, failed, None))),
         9.0,
     )

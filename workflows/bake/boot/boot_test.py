@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from nnlib.contract import sha256_of
 from regiondag.bake.artifact import DiskImage, Tested, write_tested
@@ -40,7 +39,7 @@ def boot_test(
     tell: Tell,
     acceleration: Acceleration | None = None,
     manager_suite: str | None = None,
-    worker: Mapping[str, Any] | None = None,
+    worker: Mapping[str, object] | None = None,
 ) -> Tested:
     """Boot `image` twice, by BIOS and by UEFI, and put it through a worker's life; write and return the record.
 
@@ -69,12 +68,12 @@ def boot_test(
     return record
 
 
-def _boots(image: DiskImage, plan: BootPlan) -> list[dict[str, Any]]:
+def _boots(image: DiskImage, plan: BootPlan) -> list[dict[str, object]]:
     """Carry out a plan; return what each boot came to."""
     with _work_folder(image) as work:
         (work / "plan.json").write_text(json.dumps(asdict(plan)), encoding="utf-8")
         _run(work)
-        boots: list[dict[str, Any]] = json.loads((work / "result.json").read_text(encoding="utf-8"))
+        boots: list[dict[str, object]] = json.loads((work / "result.json").read_text(encoding="utf-8"))
     return boots
 
 

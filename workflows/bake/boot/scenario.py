@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from nnlib.util.files import write_atomically
 from regiondag.bake.boot import serial_console
@@ -58,7 +57,7 @@ class BootPlan:
     suite: str  # of the manager
     acceleration: Acceleration
     firmwares: tuple[Firmware, ...] = ("bios", "uefi")
-    worker: Mapping[str, Any] = field(default_factory=dict)  # settings of worker.json that are to differ
+    worker: Mapping[str, object] = field(default_factory=dict)  # settings of worker.json that are to differ
 
     @property
     def patience(self) -> int:
@@ -138,7 +137,7 @@ def _new_token(pool: Pool) -> str:
     return done.stdout.strip()
 
 
-def _live_and_be_drained(bench: Bench) -> dict[str, Any]:
+def _live_and_be_drained(bench: Bench) -> dict[str, object]:
     """BIOS: join, run a training, be told of a spot interruption during the next one, save it, power off."""
     with _booted(bench, "bios", idle_seconds=600) as boot:
         seconds = _wait_until_joined(bench, boot)
@@ -163,7 +162,7 @@ def _live_and_be_drained(bench: Bench) -> dict[str, Any]:
     return {"firmware": "bios", "advertised": seconds, "checkpoint_safe": round(saved, 1), "off": round(off, 1)}
 
 
-def _live_and_be_idle(bench: Bench) -> dict[str, Any]:
+def _live_and_be_idle(bench: Bench) -> dict[str, object]:
     """UEFI: join, get nothing to do, power off."""
     with _booted(bench, "uefi", IDLE_SECONDS) as boot:
         seconds = _wait_until_joined(bench, boot)
@@ -174,7 +173,8 @@ def _live_and_be_idle(bench: Bench) -> dict[str, Any]:
     return {"firmware": "uefi", "advertised": seconds, "idle_until_off": round(off, 1)}
 
 
-LIVES: Mapping[Firmware, Callable[[Bench], dict[str, Any]]] = {"bios": _live_and_be_drained, "uefi": _live_and_be_idle}
+Life = Callable[[Bench], dict[str, object]]
+LIVES: Mapping[Firmware, Life] = {"bios": _live_and_be_drained, "uefi": _live_and_be_idle}
 
 
 @contextmanager
@@ -189,7 +189,7 @@ def _booted(bench: Bench, firmware: Firmware, idle_seconds: int) -> Iterator[Boo
         yield Boot(machine, process, metadata)
 
 
-def worker_settings(token: str, idle_seconds: int, changes: Mapping[str, Any]) -> dict[str, Any]:
+def worker_settings(token: str, idle_seconds: int, changes: Mapping[str, object]) -> dict[str, object]:
     """Return the worker.json of a machine under test: it joins the manager here, and its GPU is simulated."""
     return {
         "manager": MANAGER,
@@ -213,7 +213,7 @@ def _wait_until_joined(bench: Bench, boot: Boot) -> float:
     """Return the seconds from power-on to a slot that offers a GPU."""
     machine = boot.machine
     began = time.monotonic()
-    slots: list[dict[str, Any]] = []
+    slots: list[dict[str, object]] = []
 
     def advertised() -> bool:
         if found := serial_console.errors(_console(machine)):

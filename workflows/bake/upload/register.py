@@ -64,7 +64,7 @@ def description(manifest: Manifest) -> str:
     return text[:255]
 
 
-def register_arguments(name: str, manifest: Manifest, tags: Mapping[str, str], snapshot: str) -> dict[str, Any]:
+def register_arguments(name: str, manifest: Manifest, tags: Mapping[str, str], snapshot: str) -> dict[str, object]:
     """Return the arguments of RegisterImage."""
     return {
         "Name": name,
@@ -116,7 +116,7 @@ def check_free(ami: Ami | None, name: str, manifest: Manifest, encrypted: bool) 
         raise UsageError(f"{ami.id} is made of this image and called {name!r}, but it is not encrypted; {choice}")
 
 
-def register(ec2: Any, arguments: Mapping[str, Any]) -> str:
+def register(ec2: Any, arguments: Mapping[str, object]) -> str:
     """Register the AMI and return its id."""
     name = arguments["Name"]
     with aws.explain_errors(f"registering the AMI {name!r}"):

@@ -47,7 +47,7 @@ class Encryption:
         return self.key or ("default key" if self.wanted else "")
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, object]:
         """What StartSnapshot is told. Nothing at all unless it is wanted: the account may encrypt by default."""
         if not self.wanted:
             return {}
