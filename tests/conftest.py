@@ -17,7 +17,7 @@ from nnlib.gpu.runtime import usable
 from regiondag.condor.quoting import is_path
 from regiondag.errors import PoolError
 from regiondag.pool import lifecycle
-from regiondag.pool.pool import NAME_VARIABLE, Pool, known_pools
+from regiondag.pool.pool import NAME_VARIABLE, Pool, list_pools
 from regiondag.util.user_dirs import cache_dir
 
 settings.register_profile("patient", deadline=None)  # a busy machine is no failure
@@ -150,7 +150,7 @@ def run_area(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 def _purge_left_overs() -> None:
     """Stop the pools of sessions that were killed."""
-    for name in known_pools():
+    for name in list_pools():
         found = re.fullmatch(r"pytest-[a-z]+-(\d+)", name)
         if found and not Path("/proc", found[1]).exists():
             with suppress(PoolError, FileNotFoundError):  # another process was faster

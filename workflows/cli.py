@@ -89,16 +89,16 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return run_flushed(lambda: _run(argv))
     except RegiondagError as error:
-        return _failed(error.exit_code, str(error))
+        return _fail(error.exit_code, str(error))
     except KeyboardInterrupt:
-        return _failed(INTERRUPTED, "interrupted")
+        return _fail(INTERRUPTED, "interrupted")
     except OSError as error:  # a folder that may not be written, a full disk: nobody's bug
-        return _failed(RegiondagError.exit_code, describe(error))
+        return _fail(RegiondagError.exit_code, describe(error))
     except Exception as error:
         if isinstance(error, ImportError) and (what := describe_missing_package(error)):
-            return _failed(RegiondagError.exit_code, what)
+            return _fail(RegiondagError.exit_code, what)
         traceback.print_exc()
-        return _failed(BUG, "this is a bug; please report it with the lines above")
+        return _fail(BUG, "this is a bug; please report it with the lines above")
 
 
 def _run(argv: list[str] | None) -> int:
@@ -108,7 +108,7 @@ def _run(argv: list[str] | None) -> int:
     return int(arguments.run(arguments))
 
 
-def _failed(code: int, text: str) -> int:
+def _fail(code: int, text: str) -> int:
     print(f"regiondag: {text}", file=sys.stderr)
     return code
 

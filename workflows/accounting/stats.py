@@ -65,7 +65,7 @@ def read_stats(run: RunFolder, prices: PriceTable, now: float | None = None) -> 
         total=sum_up([one for region in regions for one in region.trials], everything, now),
         regions=regions,
         prices=prices,
-        unpriced=_unpriced(everything, prices),
+        unpriced=_find_unpriced(everything, prices),
         machines=_machines(everything, now),
         yaml=tuple(study_lines({region.region: region.sizes for region in regions})),
     )
@@ -74,7 +74,7 @@ def read_stats(run: RunFolder, prices: PriceTable, now: float | None = None) -> 
 def _region(run: RunFolder, slug: str, attempts: list[Attempt], prices: PriceTable, now: float) -> RegionStats:
     spec = read_spec(run.region(slug).spec)
     history = Journal(run.region(slug).journal).read()
-    taken = take(attempts, _training(slug, history), prices, now)
+    taken = take(attempts, _read_training(slug, history), prices, now)
     usage = sum_up(taken, attempts, now)
     gained, over = gain(spec, history.final)
     return RegionStats(
@@ -90,7 +90,7 @@ def _region(run: RunFolder, slug: str, attempts: list[Attempt], prices: PriceTab
     )
 
 
-def _training(slug: str, history: History) -> dict[NodeName, float]:
+def _read_training(slug: str, history: History) -> dict[NodeName, float]:
     seconds = {NodeName(slug, number): settled.seconds for number, settled in history.settled.items()}
     if history.final:
         seconds[NodeName(slug, None)] = history.final.seconds
@@ -108,7 +108,7 @@ def gain(spec: RegionSpec, final: TrialOutcome | None) -> tuple[float | None, st
     return (before - after if spec.metric.minimize else after - before), over
 
 
-def _unpriced(attempts: list[Attempt], prices: PriceTable) -> tuple[str, ...]:
+def _find_unpriced(attempts: list[Attempt], prices: PriceTable) -> tuple[str, ...]:
     kinds = {leg.facts.get("instance_type", "") for attempt in attempts for leg in attempt.legs}
     return tuple(sorted(kind for kind in kinds if kind and kind not in prices.instances))
 

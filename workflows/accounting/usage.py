@@ -76,10 +76,10 @@ def take(
     nodes: dict[NodeName, list[Attempt]] = {}
     for attempt in attempts:
         nodes.setdefault(attempt.node, []).append(attempt)
-    return [_taken(node, tries, training.get(node, 0.0), prices, now) for node, tries in nodes.items()]
+    return [_take_node(node, tries, training.get(node, 0.0), prices, now) for node, tries in nodes.items()]
 
 
-def _taken(node: NodeName, tries: Sequence[Attempt], training: float, prices: PriceTable, now: float) -> Taken:
+def _take_node(node: NodeName, tries: Sequence[Attempt], training: float, prices: PriceTable, now: float) -> Taken:
     legs = [(attempt, leg) for attempt in tries for leg in attempt.legs]
     seconds = [slot_seconds(leg, now) for _, leg in legs]
     gpus = [attempt.asked.get("gpus", 0.0) for attempt, _ in legs]
@@ -87,7 +87,7 @@ def _taken(node: NodeName, tries: Sequence[Attempt], training: float, prices: Pr
     costs = [price * time / HOUR for price, time in zip(hourly, seconds, strict=True) if price is not None]
     evicted = [leg.ending in EVICTED and not leg.kept for _, leg in legs]
     failed = [
-        not bad and (_failed(attempt) or (leg.ending == "held" and not leg.kept))
+        not bad and (_has_failed(attempt) or (leg.ending == "held" and not leg.kept))
         for bad, (attempt, leg) in zip(evicted, legs, strict=True)
     ]
     good = [attempt for attempt in tries if attempt.exit_code == 0]
@@ -113,7 +113,7 @@ def _taken(node: NodeName, tries: Sequence[Attempt], training: float, prices: Pr
     )
 
 
-def _failed(attempt: Attempt) -> bool:
+def _has_failed(attempt: Attempt) -> bool:
     ended = attempt.exit_code is not None or attempt.signal is not None or attempt.removed
     return bool(ended) and attempt.exit_code != 0
 

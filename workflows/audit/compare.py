@@ -70,10 +70,10 @@ class Verdict:
 def compare(record: Record, again: Replayed, *, final: bool) -> Verdict:
     """Compare everything that both have; a difference is excused only on another kind of machine."""
     kind = other_kind(record, again.result)
-    sources: list[tuple[str, Mapping[str, Any]]] = [("journal", _settled_figures(record.settled))]
+    sources: list[tuple[str, Mapping[str, Any]]] = [("journal", _figures_of_outcome(record.settled))]
     if record.result:
-        sources.append(("result.json", _result_figures(record.result)))
-    figures = _result_figures(again.result)
+        sources.append(("result.json", _figures_of_result(record.result)))
+    figures = _figures_of_result(again.result)
     count, found = 0, list(_digest_of_result(record))
     for source, recorded in sources:
         for name, value in recorded.items():
@@ -129,26 +129,26 @@ def _digest_of_result(record: Record) -> Iterator[Difference]:
         )
 
 
-def _settled_figures(settled: TrialOutcome) -> dict[str, Any]:
+def _figures_of_outcome(settled: TrialOutcome) -> dict[str, Any]:
     figures: dict[str, Any] = {"status": settled.status}
     if settled.value is not None:
         figures |= {"value": settled.value, "best_epoch": settled.best_epoch, "curve": settled.curve}
-        figures |= _named("metrics", settled.metrics) | _named("popularity", settled.baseline)
-        figures |= _named("standing champion", settled.standing)
+        figures |= _add_prefix("metrics", settled.metrics) | _add_prefix("popularity", settled.baseline)
+        figures |= _add_prefix("standing champion", settled.standing)
     return figures
 
 
-def _result_figures(result: Result) -> dict[str, Any]:
+def _figures_of_result(result: Result) -> dict[str, Any]:
     figures: dict[str, Any] = {"status": result.status}
     if result.value is not None:
         figures |= {"value": result.value, "best_epoch": result.best_epoch, "curve": result.curve}
         figures |= {"epochs": result.epochs, "examples": result.examples}
-        figures |= _named("metrics", result.metrics) | _named("popularity", result.baseline)
-        figures |= _named("standing champion", result.champion)
+        figures |= _add_prefix("metrics", result.metrics) | _add_prefix("popularity", result.baseline)
+        figures |= _add_prefix("standing champion", result.champion)
     return figures
 
 
-def _named(what: str, metrics: Mapping[str, float]) -> dict[str, float]:
+def _add_prefix(what: str, metrics: Mapping[str, float]) -> dict[str, float]:
     return {f"{what} {name}": value for name, value in metrics.items()}
 
 

@@ -90,7 +90,7 @@ class Python:
 def find_case(run: RunFolder, slug: str, number: int | None, digests: Mapping[str, str]) -> Case:
     """Read what is known of a trial; RegiondagError when there is nothing to compare with, or a file was changed."""
     folder, node = run.region(slug), NodeName(slug, number)
-    settled = _settled(folder, node)
+    settled = _read_outcome(folder, node)
     place = folder.trial(node)
     try:
         trial = trial_from_json((place / TRIAL_FILE).read_text(encoding="utf-8"))
@@ -108,9 +108,9 @@ def find_case(run: RunFolder, slug: str, number: int | None, digests: Mapping[st
     return Case(folder, node, trial, record, archive)
 
 
-def _settled(folder: RegionFolder, node: NodeName) -> TrialOutcome:
+def _read_outcome(folder: RegionFolder, node: NodeName) -> TrialOutcome:
     history = Journal(folder.journal).read()
-    settled = history.known(node.number)
+    settled = history.last_outcome(node.number)
     if settled is None:
         known = node.number is None or node.number in history.proposals
         raise RegiondagError(

@@ -125,14 +125,16 @@ class _RegionCheck:
 
     def _start(self) -> Iterator[Mismatch | Expected]:
         if self.folder.init_facts.exists():
-            yield from self._named_by(self.folder.init_facts, self.folder.init_model, "of the model it was copied from")
+            yield from self._check_model(
+                self.folder.init_facts, self.folder.init_model, "of the model it was copied from"
+            )
 
     def _champion(self, history: History) -> Iterator[Mismatch | Expected]:
         if (history.final and history.final.ok) or self.folder.champion_metrics.exists():
             again = f"or make it again: regiondag trial rerun {self.run_folder.path} {self.slug} final --force"
-            yield from self._named_by(self.folder.champion_metrics, self.folder.champion_model, again)
+            yield from self._check_model(self.folder.champion_metrics, self.folder.champion_model, again)
 
-    def _named_by(self, facts: Path, model: Path, advice: str) -> Iterator[Mismatch | Expected]:
+    def _check_model(self, facts: Path, model: Path, advice: str) -> Iterator[Mismatch | Expected]:
         """Yield the check of a model whose digest stands in a file beside it."""
         try:
             digest = str(json.loads(facts.read_text(encoding="utf-8"))["sha256"])

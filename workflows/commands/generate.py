@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     examples = training_examples(asked, check_data(asked))
     slugs = [region.slug for region in asked.regions]
     earlier = earlier_runs(runs_folder(arguments), asked.name)
-    standing = _standing(arguments.champions, earlier, slugs)
+    standing = _choose_incumbents(arguments.champions, earlier, slugs)
     config = choose_starts(asked, examples, standing)
     created = make_run(config, arguments, earlier, standing)
     if not arguments.quiet:
@@ -147,7 +147,7 @@ def _version(wanted: str | None, pool: Pool | None) -> tuple[int, int, int]:
     return version
 
 
-def _standing(wanted: str | None, earlier: Sequence[RunFolder], slugs: list[str]) -> dict[str, Incumbent]:
+def _choose_incumbents(wanted: str | None, earlier: Sequence[RunFolder], slugs: list[str]) -> dict[str, Incumbent]:
     from regiondag.run.champions import find_incumbents, incumbents_of
     from regiondag.run.layout import RunFolder
     from regiondag.run.manifest import read_manifest

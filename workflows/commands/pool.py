@@ -79,12 +79,12 @@ def _add_verb(
 
 def _up(arguments: argparse.Namespace) -> int:
     from regiondag.pool import lifecycle
-    from regiondag.pool.pool import find_pool, installed_pool
+    from regiondag.pool.pool import find_installed_pool, find_pool
 
     wishes = _wishes(arguments)
     nothing_asked = arguments.name is None and wishes == lifecycle.PoolWishes() and not arguments.rebuild
-    if nothing_asked and not find_pool(arguments.name or "default") and (installed := installed_pool()):
-        tell(f"HTCondor {_dotted(installed.version)} is installed and running here; regiondag uses it")
+    if nothing_asked and not find_pool(arguments.name or "default") and (installed := find_installed_pool()):
+        tell(f"HTCondor {_with_dots(installed.version)} is installed and running here; regiondag uses it")
         tell("for an embedded pool beside it give it a name: regiondag pool up --name test")
         return 0
     if wishes.simulated_gpus is None and Path("/dev/nvidia0").exists():
@@ -92,7 +92,7 @@ def _up(arguments: argparse.Namespace) -> int:
     pool = lifecycle.up(arguments.name, wishes, tell, arguments.rebuild)
     plural = "" if pool.simulated_gpus == 1 else "s"
     gpus = f", {pool.simulated_gpus} simulated GPU{plural}" if pool.simulated_gpus else ""
-    tell(f"the pool {pool.name!r} is up: HTCondor {_dotted(pool.version)}{gpus}")
+    tell(f"the pool {pool.name!r} is up: HTCondor {_with_dots(pool.version)}{gpus}")
     return 0
 
 
@@ -121,9 +121,9 @@ def _read_config(path: Path) -> str:
 
 def _down(arguments: argparse.Namespace) -> int:
     from regiondag.pool import lifecycle
-    from regiondag.pool.pool import choose_name, installed_pool, read_state
+    from regiondag.pool.pool import choose_name, find_installed_pool, read_state
 
-    if arguments.name is None and read_state(choose_name(None)) is None and installed_pool():
+    if arguments.name is None and read_state(choose_name(None)) is None and find_installed_pool():
         raise PoolError("the HTCondor installed on this machine is not regiondag's to stop; see: systemctl stop condor")
     lifecycle.down(arguments.name, tell, arguments.purge)
     return 0
@@ -151,16 +151,16 @@ def _exec(arguments: argparse.Namespace) -> int:
 
 def _logs(arguments: argparse.Namespace) -> int:
     from regiondag.pool import logs
-    from regiondag.pool.pool import choose_name, installed_pool, read_state
+    from regiondag.pool.pool import choose_name, find_installed_pool, read_state
 
     if arguments.lines < 0:
         raise UsageError(f"-n {arguments.lines}: the number of lines cannot be negative")
     use_installed = arguments.name is None and read_state(choose_name(None)) is None
-    folder = logs.log_folder(choose_name(arguments.name), installed_pool() if use_installed else None)
+    folder = logs.log_folder(choose_name(arguments.name), find_installed_pool() if use_installed else None)
     for line in logs.read(logs.find_log(folder, arguments.daemon), arguments.lines, arguments.follow):
         print(line, flush=arguments.follow)
     return 0
 
 
-def _dotted(version: tuple[int, ...]) -> str:
+def _with_dots(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))

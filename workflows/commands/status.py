@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     from regiondag.run.layout import RunFolder
 
     folder = RunFolder(arguments.run_directory.resolve())
-    show = _chosen_view(arguments)
+    show = _choose_view(arguments)
     while True:
         pool = find_pool(arguments.pool)
         status = read_status(folder, pool, arguments.pool)
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         time.sleep(arguments.interval)
 
 
-def _chosen_view(arguments: argparse.Namespace) -> Callable[[RunStatus], None]:
+def _choose_view(arguments: argparse.Namespace) -> Callable[[RunStatus], None]:
     if arguments.json:
         return lambda status: print(json.dumps(dataclasses.asdict(status), ensure_ascii=False), flush=True)
     if not arguments.watch:

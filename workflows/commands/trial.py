@@ -73,14 +73,14 @@ run = run_verb
 def _cancel(arguments: argparse.Namespace) -> int:
     from regiondag.trials.control import cancel
 
-    queue, nodes = _chosen(arguments)
+    queue, nodes = _choose_nodes(arguments)
     return _report(cancel(queue, node) for node in nodes) if nodes else 0
 
 
 def _rerun(arguments: argparse.Namespace) -> int:
     from regiondag.trials.control import rerun
 
-    queue, nodes = _chosen(arguments)
+    queue, nodes = _choose_nodes(arguments)
     return _report(rerun(queue, node, force=arguments.force) for node in nodes) if nodes else 0
 
 
@@ -89,11 +89,11 @@ def _priority(arguments: argparse.Namespace) -> int:
     from regiondag.trials.control import prioritise
 
     require_pool(arguments.pool)
-    queue, nodes = _chosen(arguments)
+    queue, nodes = _choose_nodes(arguments)
     return _report(prioritise(queue, node, arguments.priority) for node in nodes) if nodes else 0
 
 
-def _chosen(arguments: argparse.Namespace) -> tuple[RegionJobs, list[NodeName]]:
+def _choose_nodes(arguments: argparse.Namespace) -> tuple[RegionJobs, list[NodeName]]:
     """Return the region's queue, and the nodes that are meant: those that are named and those that `--where` finds."""
     from regiondag.pool.pool import find_pool
     from regiondag.run.journal import Journal

@@ -103,9 +103,9 @@ def _check_ended(pool: Pool | None, earlier: Sequence[RunFolder]) -> None:
 
 def _new_regions(config: Config, earlier: Sequence[RunFolder]) -> tuple[Region, ...]:
     """Return the regions that have something new, and those from which they start; say which are left out."""
-    from regiondag.update.changes import unchanged_regions
+    from regiondag.update.changes import find_unchanged
 
-    unchanged = unchanged_regions(config.regions, earlier)
+    unchanged = find_unchanged(config.regions, earlier)
     new = {region.slug for region in config.regions if not region.merged} - set(unchanged)
     sources = {region.start.source for region in config.regions if region.slug in new}
     for region in config.regions:
@@ -129,7 +129,7 @@ def _for_update(config: Config, regions: Sequence[Region], standing: Mapping[str
 
 
 def _write_job(arguments: argparse.Namespace) -> int:
-    from regiondag.condor.submit import refuse_slash_tmp, unfinished_job
+    from regiondag.condor.submit import find_unfinished_job, refuse_slash_tmp
     from regiondag.config.load import load_config
     from regiondag.pool.pool import find_pool
     from regiondag.update.crontab import cron_commands
@@ -144,7 +144,7 @@ def _write_job(arguments: argparse.Namespace) -> int:
     refuse_slash_tmp(runs, f"{generate.again(arguments, 'update')} --cron {shlex.quote(arguments.cron)}")
     folder = nightly_folder(arguments.study, config.name)
     pool = find_pool(arguments.pool)
-    job = unfinished_job(pool, folder.event_log)
+    job = find_unfinished_job(pool, folder.event_log)
     if job is not None:
         raise RegiondagError(f"job {job} of {folder.submit_file} is still in the queue; first: condor_rm {job}")
     words = [str(arguments.study.resolve()), "--submit", "--out", str(runs)] + ["--all"] * arguments.all

@@ -68,10 +68,10 @@ def kind_of(code: int, subcode: int = 0) -> HoldKind:
     return kind
 
 
-def removed_after(rule: str, status: int = 5) -> int | None:
+def removal_limit(rule: str, status: int = 5) -> int | None:
     """Return after how many seconds on hold (5), or idle (1), a job's periodic_remove takes it away, if it says so.
 
-    >>> removed_after("JobStatus == 5 && (HoldReasonCode =?= 47 || time() - EnteredCurrentStatus > 3600)")
+    >>> removal_limit("JobStatus == 5 && (HoldReasonCode =?= 47 || time() - EnteredCurrentStatus > 3600)")
     3600
     """
     found = _LIMIT.search(rule.partition(f"JobStatus == {status}")[2])

@@ -16,7 +16,7 @@ def split_conjunction(expression: str) -> list[str]:
     >>> split_conjunction('((a =?= true) && (b == "x && y")) && (c || d && e)')
     ['a =?= true', 'b == "x && y"', 'c || d && e']
     """
-    expression = _unwrapped(expression.strip())
+    expression = _unwrap(expression.strip())
     parts = _split(expression)
     if len(parts) == 1:
         return parts
@@ -36,7 +36,7 @@ def _split(expression: str) -> list[str]:
     return [*parts, expression[start:].strip()]
 
 
-def _unwrapped(expression: str) -> str:
+def _unwrap(expression: str) -> str:
     while expression.startswith("(") and expression.endswith(")"):
         inner = expression[1:-1]
         depth = 0

@@ -33,7 +33,7 @@ def check_run(pool: Pool, run: RunFolder, slugs: Sequence[str]) -> Iterator[Find
         if ad is None:
             yield Finding(subject, False, problem)
         else:
-            yield _matching(subject, matching.match(ad, slots))
+            yield _describe_match(subject, matching.match(ad, slots))
 
 
 def check_dag(pool: Pool, run: RunFolder) -> Iterator[Finding]:
@@ -79,7 +79,7 @@ def _describe_slots(pool: Pool, slots: Sequence[classads.ClassAd]) -> Finding:
     return Finding(f"pool {pool.name}", bool(slots), f"{len(slots)} slots, {with_gpu} of them with GPUs{note}")
 
 
-def _matching(subject: str, match: matching.Match) -> Finding:
+def _describe_match(subject: str, match: matching.Match) -> Finding:
     if match.matching:
         return Finding(subject, True, f"matches {len(match.matching)} of {match.slots} slots")
     return Finding(subject, False, mismatch(match))

@@ -38,7 +38,7 @@ def submit_dag(pool: Pool, run: RunFolder, slugs: Iterable[str], only: str | Non
     last = _wait_until_gone(pool, dag)
     if last is not None and last.exit_code == DAGMAN_CRASHED:
         _remove_jobs(pool, dag, last)
-    if last is not None and not _left(pool, last):
+    if last is not None and not _query_left(pool, last):
         # With neither DAGMan nor a job of it in the queue, the lock is that of a DAGMan that crashed. It would make
         # the next one replay the log, and HTCondor 23.9's never ends when the last node is in it.
         dagman_file(dag, "lock").unlink(missing_ok=True)
@@ -73,7 +73,7 @@ def refuse_slash_tmp(path: Path, command: str = "regiondag generate study.yaml")
 def refuse_while_in_progress(pool: Pool | None, run: RunFolder, slugs: Iterable[str]) -> None:
     """Raise RegiondagError while a DAGMan works on the run: by the queue or, without a pool, by its event logs."""
     for dag in run.dags(slugs):
-        job = unfinished_job(pool, dagman_file(dag, "dagman.log"))
+        job = find_unfinished_job(pool, dagman_file(dag, "dagman.log"))
         if job is None:
             continue
         if pool is None:
@@ -87,7 +87,7 @@ def refuse_while_in_progress(pool: Pool | None, run: RunFolder, slugs: Iterable[
         )
 
 
-def unfinished_job(pool: Pool | None, log: Path) -> int | None:
+def find_unfinished_job(pool: Pool | None, log: Path) -> int | None:
     """Return the job that wrote an event log, unless that has ended or, though its log does not say so, is gone.
 
     Raises RegiondagError where it is in the queue of another pool.
@@ -114,7 +114,7 @@ def reopen_in_rescue_files(run: RunFolder, slugs: Iterable[str]) -> None:
     newest = [files[-1] for dag in dags if (files := rescue_files(dag))]
     if not newest:
         return
-    again = {f"DONE {node}" for slug in slugs for node in _reopened(run, slug)}
+    again = {f"DONE {node}" for slug in slugs for node in _find_reopened(run, slug)}
     for path in newest if again else []:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         kept = [line for line in lines if line.strip() not in again]
@@ -127,7 +127,7 @@ def rescue_files(dag: Path) -> list[Path]:
     return sorted(dag.parent.glob(f"{dag.name}.rescue[0-9][0-9][0-9]"))
 
 
-def _reopened(run: RunFolder, slug: str) -> list[NodeName]:
+def _find_reopened(run: RunFolder, slug: str) -> list[NodeName]:
     """Return the nodes that are to be run again: reopened ones, and those that only machines have failed so far.
 
     With a trial the final training: another one may win.
@@ -143,7 +143,7 @@ def _reopened(run: RunFolder, slug: str) -> list[NodeName]:
     return [NodeName(slug, number) for number in (again | {None} if again else again)]
 
 
-def _left(pool: Pool, last: DagState) -> list[client.QueuedJob]:
+def _query_left(pool: Pool, last: DagState) -> list[client.QueuedJob]:
     """Return the jobs of a DAGMan that are still in the queue."""
     return client.jobs_of(client.query_dags(pool, {last.cluster: last.log})[1])
 
@@ -152,7 +152,7 @@ def _remove_jobs(pool: Pool, dag: Path, last: DagState) -> None:
     """Remove the jobs that a DAGMan left behind: the next one could not read of them in the log it failed over."""
     words = ["condor_rm", "-constraint", f"DAGManJobId == {last.cluster}"]
     deadline = time.monotonic() + LEAVING
-    while jobs := _left(pool, last):
+    while jobs := _query_left(pool, last):
         pool.run(words, cwd=dag.parent, capture_output=True)
         if time.monotonic() > deadline:
             raise RegiondagError(

@@ -14,7 +14,7 @@ from regiondag.config import sections
 from regiondag.config.init_section import StartReader
 from regiondag.config.keys import FILES, NETWORK, REGION, SECTIONS, STUDY
 from regiondag.errors import ConfigError
-from regiondag.study.init import merged_parts
+from regiondag.study.init import merge_parts
 from regiondag.study.model import PARTS, POOLED, TRAIN_SETTINGS, Config, Region
 from regiondag.study.space import extreme_values
 from regiondag.tuning.pruning import fewest_epochs
@@ -161,7 +161,7 @@ class _RegionReader:
         pooled = self._region(POOLED, POOLED, {}, raw, section)
         own.finish(SECTIONS)
         self._check_network(section, pooled)
-        return [*regions, (replace(pooled, merged=merged_parts(region for region, _ in regions)), (POOLED,))]
+        return [*regions, (replace(pooled, merged=merge_parts(region for region, _ in regions)), (POOLED,))]
 
     def _region(self, name: str, slug: str, data: dict[str, Path], raw: Raw, section: Section) -> Region:
         region = Region(

@@ -57,11 +57,11 @@ def _refusals(
 def advise(memory: Memory, requests: Sequence[GpuRequest], size: WorkerSize, region: str) -> Advice:
     """Return which requests are worth a worker, and whether workers are worth starting at all."""
 
-    def given_up(request: GpuRequest) -> bool:
+    def is_given_up(request: GpuRequest) -> bool:
         refused_by = memory.refusals.get(request.job, frozenset())
         return not request.refused and fits(request, size) and len(refused_by) >= IN_A_ROW
 
-    worth = tuple(request for request in requests if not given_up(request))
+    worth = tuple(request for request in requests if not is_given_up(request))
     halt = len(memory.gone) >= IN_A_ROW
     notes = []
     if halt:

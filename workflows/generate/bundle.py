@@ -55,7 +55,7 @@ def manager_archive(earlier: Iterable[Path] = ()) -> Archive:
     """
     sources = {name: path.read_bytes() for name, path in manager_files().items()}
     # Thousands of scripts would each compile these anew, for a third of their time. Another Python passes them over.
-    compiled = {f"{name}c": _compiled(name, source) for name, source in sources.items() if name.endswith(".py")}
+    compiled = {f"{name}c": _compile(name, source) for name, source in sources.items() if name.endswith(".py")}
     return _archive("regiondag", "regiondag.node.main", sources | page_parts(earlier), compiled)
 
 
@@ -111,7 +111,7 @@ def _zip(contents: Mapping[str, bytes]) -> bytes:
 
 
 @cache
-def _compiled(name: str, source: bytes) -> bytes:
+def _compile(name: str, source: bytes) -> bytes:
     """Return what a .pyc of this Python holds that is valid whenever its source was written (PEP 552)."""
     code = compile(source, name, "exec", dont_inherit=True)
     unchecked = (1).to_bytes(4, "little")

@@ -42,12 +42,12 @@ def explain(run: RunFolder, pool: Pool | None, wanted: str = "", pool_name: str 
     names = read_manifest(run).regions
     slug, node = find_region_or_node(run, names, wanted) if wanted else ("", None)
     seen = RunView(run, names, look(run, names, pool, pool_name), time.time())
-    found = list(explain_dags(run, seen.queue, seen.finished))
+    found = list(explain_dags(run, seen.queue, seen.is_finished))
     if node is not None:
-        return [*found, *seen.node(node)]
+        return [*found, *seen.explain_node(node)]
     for one in [slug] if slug else names:
-        found += seen.region(one, whole=bool(slug))
-    return found + list(seen.jobs(slug))
+        found += seen.explain_region(one, whole=bool(slug))
+    return found + list(seen.explain_jobs(slug))
 
 
 @dataclass
@@ -83,7 +83,7 @@ class RunView:
         self.now = now
         self.read: dict[str, RegionView] = {}
 
-    def known(self, slug: str) -> RegionView:
+    def view(self, slug: str) -> RegionView:
         """Return what is known of a region."""
         if slug not in self.read:
             folder = self.run.region(slug)
@@ -92,10 +92,10 @@ class RunView:
             self.read[slug] = RegionView(self.run, spec, history, state)
         return self.read[slug]
 
-    def finished(self, dag: Path) -> bool:
+    def is_finished(self, dag: Path) -> bool:
         """Return whether all regions of a graph have their champions."""
         slugs = self.names if dag == self.run.study_dag else [dag.parent.name]
-        return all(self.known(slug).state.outcome in FINISHED for slug in slugs)
+        return all(self.view(slug).state.outcome in FINISHED for slug in slugs)
 
     def works_on(self, slug: str) -> bool:
         """Return whether a DAGMan works on a region: on its own graph, or on the study's."""
@@ -107,9 +107,9 @@ class RunView:
         unfinished = state.outcome == RegionOutcome.UNFINISHED and not state.waits
         return "" if unfinished and self.works_on(region.spec.slug) else state.reason
 
-    def region(self, slug: str, *, whole: bool) -> Iterator[Explanation]:
+    def explain_region(self, slug: str, *, whole: bool) -> Iterator[Explanation]:
         """Explain a region: why it has stopped, what failed; with `whole`, every trial that failed."""
-        region = self.known(slug)
+        region = self.view(slug)
         outcome, reason = region.state.outcome, self.reason(region)
         failed = {number: one for number, one in region.history.settled.items() if one.status not in ENDED_WELL}
         if outcome == RegionOutcome.FAILED:
@@ -120,10 +120,10 @@ class RunView:
             yield Explanation(region.spec.name, outcome, f"{text}; {reason}" if reason else text)
         if whole:
             for number in failed:
-                yield self.failed(NodeName(slug, number))
+                yield self.explain_failed(NodeName(slug, number))
             final = region.history.final
             if final is not None and not final.ok:
-                yield self.failed(NodeName(slug, None))
+                yield self.explain_failed(NodeName(slug, None))
         elif failed and outcome != RegionOutcome.FAILED:
             kinds = Counter(f"{one.status}: {one.reason}" for one in failed.values())
             often, times = kinds.most_common(1)[0]
@@ -133,106 +133,106 @@ class RunView:
                 region.spec.name, "failed trials", text, f"more: regiondag explain {self.run.path} {slug}"
             )
 
-    def jobs(self, slug: str) -> Iterator[Explanation]:
+    def explain_jobs(self, slug: str) -> Iterator[Explanation]:
         """Explain the jobs in the queue that do not run, or slower than others; with a region, all that run."""
         mine = [job for job in self.queue.jobs if not slug or job.node.rpartition("_")[0] == slug]
         for job in mine:
             if job.status == "held":
-                yield self.held(job)
+                yield self.explain_held(job)
         yield from explain_idle(self.queue, {job.node for job in mine if job.status == "idle"}, self.now)
         for job in mine:
             if job.status in AT_WORK:
-                found = self.running(job.node)
+                found = self.explain_running(job.node)
                 if slug or found.state == "slow":
                     yield found
             elif job.status not in ("held", "idle"):
                 yield explain_other(job, self.now)
 
-    def held(self, job: QueuedJob) -> Explanation:
+    def explain_held(self, job: QueuedJob) -> Explanation:
         """Explain a job that is held."""
         return explain_held(job, self.queue.holds.get(job.node, Held(0)), self.now)
 
-    def running(self, name: str) -> Explanation:
+    def explain_running(self, name: str) -> Explanation:
         """Explain a job that runs."""
         job = self.queue.by_node[name]
         try:
-            usual = usual_seconds(self.known(parse_node(name).slug).history)
+            usual = usual_seconds(self.view(parse_node(name).slug).history)
         except ValueError:
             usual = None
         return explain_running(name, job.machine, max(self.now - job.since, 0.0), job.starts, usual)
 
-    def failed(self, node: NodeName) -> Explanation:
+    def explain_failed(self, node: NodeName) -> Explanation:
         """Explain a trial, or a final training, that failed."""
-        region = self.known(node.slug)
-        settled = region.history.known(node.number)
+        region = self.view(node.slug)
+        settled = region.history.last_outcome(node.number)
         assert settled is not None  # noqa: S101 (both callers have seen it)
         return explain_failed(self.run, node, settled, region.tries.get(node, []))
 
-    def node(self, node: NodeName) -> Iterator[Explanation]:
+    def explain_node(self, node: NodeName) -> Iterator[Explanation]:
         """Explain one node, whatever its state."""
         job = self.queue.by_node.get(str(node))
-        region = self.known(node.slug)
-        settled = region.history.known(node.number)
+        region = self.view(node.slug)
+        settled = region.history.last_outcome(node.number)
         if job is not None and job.status == "held":
-            yield self.held(job)
+            yield self.explain_held(job)
         elif job is not None and job.status == "idle":
             yield from explain_idle(self.queue, {str(node)}, self.now)
         elif job is not None:
-            yield self.running(str(node)) if job.status in AT_WORK else explain_other(job, self.now)
+            yield self.explain_running(str(node)) if job.status in AT_WORK else explain_other(job, self.now)
         elif settled is not None and settled.status in ENDED_WELL:
             yield explain_done(node, settled, region.history, region.attempts, self.now)
         if settled is not None and settled.status not in ENDED_WELL:
-            yield self.failed(node)
+            yield self.explain_failed(node)
         elif settled is None and job is None:
-            yield self.waiting(node, region)
+            yield self.explain_waiting(node, region)
 
-    def waiting(self, node: NodeName, region: RegionView) -> Explanation:
+    def explain_waiting(self, node: NodeName, region: RegionView) -> Explanation:
         """Say what a node without job and outcome waits for."""
         name = str(node)
         if region.state.outcome == RegionOutcome.FAILED:
             return Explanation(name, "not run", f"its region has stopped: {region.state.reason}")
-        spare = self.spare(node)
+        spare = self.why_spared(node)
         if spare:
             return Explanation(name, "not needed", f"{spare}; this node does nothing")
         parents = parents_of(self.run, node)
         for other in {parent.slug for parent in parents} - {node.slug}:
-            state = self.known(other).state
+            state = self.view(other).state
             if state.outcome == RegionOutcome.FAILED:
                 text = f"it starts from {self.names[other]}, which has stopped: {state.reason}"
                 return Explanation(name, "not run", text, f"regiondag explain {self.run.path} {other}")
-        waits = [parent for parent in parents if not self.ended(parent)]
+        waits = [parent for parent in parents if not self.is_over(parent)]
         if waits:
-            shown = some([f"{parent}{self.state(parent)}" for parent in waits])
+            shown = some([f"{parent}{self.in_queue(parent)}" for parent in waits])
             return Explanation(name, "waiting", f"for {shown}")
         if not self.works_on(node.slug):
             return Explanation(name, "not run", "no DAGMan works on it; see above")
-        limit = self.limit(node.slug)
+        limit = self.which_limit(node.slug)
         if limit:
             return Explanation(name, "waiting", limit, "`limits` in study.yaml sets this for the next run")
         text = "all that it waits for has ended: its PRE script proposes, or DAGMan gets to it in a moment"
         return Explanation(name, "waiting", text, f"{self.run.path}/manager.log says what PRE and POST did")
 
-    def ended(self, node: NodeName) -> bool:
+    def is_over(self, node: NodeName) -> bool:
         """Return whether nothing waits for a node any more, however it ended."""
         if str(node) in self.queue.by_node:
             return False
-        history = self.known(node.slug).history
-        settled = history.known(node.number)
-        return settled is not None or bool(self.spare(node))
+        history = self.view(node.slug).history
+        settled = history.last_outcome(node.number)
+        return settled is not None or bool(self.why_spared(node))
 
-    def spare(self, node: NodeName) -> str:
+    def why_spared(self, node: NodeName) -> str:
         """Return why a node without job and outcome does nothing; nothing where it does something."""
-        region = self.known(node.slug)
+        region = self.view(node.slug)
         if node.number is None:
             return ""
         return why_not_needed(region.state, region.history, node.number)
 
-    def state(self, node: NodeName) -> str:
+    def in_queue(self, node: NodeName) -> str:
         """Return in brackets where a node is, as far as the queue says it."""
         job = self.queue.by_node.get(str(node))
         return f" ({job.status})" if job is not None else ""
 
-    def limit(self, slug: str) -> str:
+    def which_limit(self, slug: str) -> str:
         """Return which limit on jobs in the queue is reached, if one is."""
         own = sum(job.node.rpartition("_")[0] == slug for job in self.queue.jobs)
         nodes_dag = (self.run.region(slug).path / NODES_DAG).read_text(encoding="utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from regiondag.condor import classads, client, matching
 from regiondag.condor.events.dag_log import DagState, read_dag_log
-from regiondag.condor.holds import is_spared, kind_of, removed_after
+from regiondag.condor.holds import is_spared, kind_of, removal_limit
 from regiondag.condor.preflight import mismatch
 from regiondag.condor.submit import how_to_submit, rescue_files
 from regiondag.errors import PoolError
@@ -133,11 +133,11 @@ def explain_dags(run: RunFolder, queue: QueueSnapshot, finished: Callable[[Path]
         yield Explanation(run.path.name, "not submitted", "no DAG of it was ever submitted", advice)
     for dag in queue.dags:
         found = _explain_dag(run, dag, known=not queue.unknown)
-        if found and not (dag.state.ended is not None and _followed(dag, queue) and finished(dag.path)):
+        if found and not (dag.state.ended is not None and _was_followed(dag, queue) and finished(dag.path)):
             yield found
 
 
-def _followed(dag: Dag, queue: QueueSnapshot) -> bool:
+def _was_followed(dag: Dag, queue: QueueSnapshot) -> bool:
     """Return whether another graph was submitted after this one."""
     return any((other.state.started or 0.0) > (dag.state.started or 0.0) for other in queue.dags)
 
@@ -202,7 +202,7 @@ def _ends_hold(held: client.Held, since: float) -> str:
         return f"its own rule releases it at HTCondor's next look, within {RULES_EVERY} s"
     if held.released == "later":
         return "its own rule releases it by itself after a while"
-    limit = removed_after(held.removal)
+    limit = removal_limit(held.removal)
     if not held.removal or is_spared(held.removal, held.code):
         return "no rule of its own ends this"
     if limit is None:
@@ -229,7 +229,7 @@ def explain_idle(queue: QueueSnapshot, wanted: Collection[str], now: float) -> I
             continue
         waited = max(now - min(job.since for job in jobs), 0.0)
         why, advice = _why_idle(ad, queue, now)
-        limit = removed_after(client.rule_of(ad, "PeriodicRemove"), status=1)
+        limit = removal_limit(client.rule_of(ad, "PeriodicRemove"), status=1)
         if limit is not None:
             advice += f"; a job that is idle for {duration(limit)} is removed"
         before = [f"{job.node} was started {job.starts} times before" for job in jobs if job.starts]

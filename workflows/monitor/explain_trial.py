@@ -77,13 +77,13 @@ def explain_done(
         return Explanation(str(node), settled.status, why, details=("no event log of its job was found",))
     good = {NodeName(node.slug, number) for number, other in history.settled.items() if other.ok} - {node}
     others = [one for other, one in taken.items() if other in good]
-    lines = list(_compared(own, others))
+    lines = list(_compare(own, others))
     slow = others and own.slot > max(SLOW * statistics.median(one.slot for one in others), WORTH_A_LOOK)
     mine = [attempt for attempt in attempts if attempt.node == node]
     return Explanation(str(node), "slow" if slow else settled.status, why, details=(*lines, *_machines(mine)))
 
 
-def _compared(own: Taken, others: Sequence[Taken]) -> Iterator[str]:
+def _compare(own: Taken, others: Sequence[Taken]) -> Iterator[str]:
     """Yield how long each part took, beside the median of the region's other trials."""
     parts: tuple[tuple[str, Callable[[Taken], float]], ...] = (
         ("in the queue", lambda one: sum(one.waited)),

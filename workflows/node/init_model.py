@@ -37,7 +37,7 @@ def start_from_model(folder: RegionFolder, spec: RegionSpec) -> RegionSpec:
     if not folder.init_facts.exists():
         _take(folder, spec)
     facts = json.loads(folder.init_facts.read_text(encoding="utf-8"))
-    search = _fixed(spec, facts["hyperparameters"])
+    search = _fix_shape(spec, facts["hyperparameters"])
     shape = {name: facts["hyperparameters"][name] for name in spec.shape}
     first = [champion_point(search, {**point, **shape}) for point in spec.first]
     return replace(
@@ -50,7 +50,7 @@ def start_from_model(folder: RegionFolder, spec: RegionSpec) -> RegionSpec:
 
 def _take(folder: RegionFolder, spec: RegionSpec) -> None:
     """Copy the model, and then what is known of it: where the second is, the first is whole."""
-    source = _source(folder, spec)
+    source = _find_source(folder, spec)
     raw = json.loads(source.metrics.read_text(encoding="utf-8"))
     facts = {
         "kind": spec.start.kind,
@@ -59,14 +59,14 @@ def _take(folder: RegionFolder, spec: RegionSpec) -> None:
         "hyperparameters": raw["hyperparameters"],
         "sha256": source.sha256,
     }
-    _fixed(spec, facts["hyperparameters"])  # before anything is kept of a model that does not do
+    _fix_shape(spec, facts["hyperparameters"])  # before anything is kept of a model that does not do
     _copy(source.model, folder.init_model)
     if sha256_of(folder.init_model) != source.sha256:
         raise TryAgainError(f"region {spec.name!r}: {source.model} was replaced while it was copied")
     write_atomically(folder.init_facts, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
-def _source(folder: RegionFolder, spec: RegionSpec) -> Incumbent:
+def _find_source(folder: RegionFolder, spec: RegionSpec) -> Incumbent:
     if not spec.start.source:
         return Incumbent(folder.standing_model, folder.standing_metrics, spec.sha256[folder.standing_model.name])
     run = RunFolder(folder.path.parents[1])
@@ -88,7 +88,7 @@ def _copy(source: Path, target: Path) -> None:
             shutil.copyfile(source, part)
 
 
-def _fixed(spec: RegionSpec, values: Mapping[str, Any]) -> Search:
+def _fix_shape(spec: RegionSpec, values: Mapping[str, Any]) -> Search:
     """Return the region's search with the shape that the model has; GiveUpError when that cannot be."""
     shape: dict[str, Value] = {name: values[name] for name in spec.shape if name in values}
     model = f"region {spec.name!r}: the model that its trainings start from (init: {spec.start.kind})"

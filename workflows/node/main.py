@@ -80,9 +80,9 @@ def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
 def _page(run: RunFolder, summary: Summary) -> str:
     """Write the report's page, and say what became of it: whatever goes wrong with it is no failure of the DAG."""
     try:
-        from regiondag.report.page import packed_shell, write_page
+        from regiondag.report.page import read_packed_shell, write_page
 
-        return f"wrote {write_page(run, summary, packed_shell())}"
+        return f"wrote {write_page(run, summary, read_packed_shell())}"
     except RegiondagError as error:
         return f"the report has {error}"
     except Exception:

@@ -84,13 +84,13 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
         history = journal.read()
         known = history.outcome(node.number)
         if known is None:
-            known = _ended(folder, node, end)
+            known = _read_end(folder, node, end)
             if node.number in history.cancelled and known.value is None:
                 known = replace(known, status=Status.REMOVED, reason=CANCELLED)
             known = replace(known, result=_digest_of_result(folder.trial(node)))
             _check_worth_another_try(journal, history, node, end, known, spec)
             if node.number is None and known.ok:
-                known = _judged(known, history, spec.metric)
+                known = _judge(known, history, spec.metric)
                 won = history.won[0] if history.won else None
                 # Before the journal says so: a crash between the two is repeated.
                 _write_champion(folder, node, known, spec, won)
@@ -109,7 +109,7 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
 
 def _was_said(history: History, known: TrialOutcome) -> bool:
     """Return whether the journal has this end of this job, as when DAGMan was killed before it noted that POST ran."""
-    before = history.known(known.trial)
+    before = history.last_outcome(known.trial)
     return before is not None and bool(known.job) and (before.job, before.status) == (known.job, known.status)
 
 
@@ -138,11 +138,11 @@ def _check_worth_another_try(
     raise kind(f"region {spec.name!r}, {reason}")
 
 
-def _ended(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutcome:
+def _read_end(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutcome:
     """Say how and where the job ended, and note how the machine did."""
     place = folder.trial(node)
     result, seen = _read_result(place / RESULT_FILE, node), read_job_log(place / JOB_LOG, end.job)
-    settled = _outcome(place, node, end, result, seen.removed)
+    settled = _classify(place, node, end, result, seen.removed)
     settled = replace(settled, reason=printable(" ".join(settled.reason.split())))  # as workers and others wrote it
     host = seen.host or (result.host if result and is_host(result.host) else "")
     if settled.status != Status.REMOVED and not settled.reason.startswith((OUT_OF_MEMORY, NOBODY)):
@@ -151,7 +151,7 @@ def _ended(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutcome:
     return replace(settled, host=host, job=end.job)
 
 
-def _outcome(place: Path, node: NodeName, end: JobEnd, result: Result | None, removed: str) -> TrialOutcome:
+def _classify(place: Path, node: NodeName, end: JobEnd, result: Result | None, removed: str) -> TrialOutcome:
     """Say how the job ended, from DAGMan's exit code, the job's result.json, and why HTCondor `removed` it."""
     if end.exit_code == Exit.OK and result and result.status in ENDED_WELL:
         if node.number is not None or _model_came_back(place, result):
@@ -202,7 +202,7 @@ def _success(result: Result, node: NodeName) -> TrialOutcome:
     )
 
 
-def _judged(final: TrialOutcome, history: History, metric: Metric) -> TrialOutcome:
+def _judge(final: TrialOutcome, history: History, metric: Metric) -> TrialOutcome:
     """Say whether the final model takes the standing champion's place; where it does not, the reason says why."""
     winner = history.winner(metric.minimize)
     first = history.settled.get(0)  # the trial that measured the standing champion on the validation part

@@ -65,7 +65,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     journal = Journal(folder.journal)
     with journal.locked():
         history = journal.read()
-        if history.outcome(node.number) or _removed_for_good(history, node.number):
+        if history.outcome(node.number) or _is_removed_for_good(history, node.number):
             return False
         if node.number in history.cancelled:
             if node.number not in history.settled:
@@ -88,7 +88,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         if node.number not in history.proposals:
             return False
         point = history.proposals[node.number].point
-        trial = _trial(spec, node, Role.TUNE, point, ("train",))
+        trial = _make_trial(spec, node, Role.TUNE, point, ("train",))
         curves = [settled.curve for _, settled in sorted(history.settled.items()) if settled.curve]
         table = rungs(spec.search.prune, curves, trial.train.epochs, spec.metric.minimize)
         trial = _with_champion(trial, folder, spec)
@@ -98,9 +98,9 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     return True
 
 
-def _removed_for_good(history: History, number: int) -> bool:
+def _is_removed_for_good(history: History, number: int) -> bool:
     """Return whether a trial was removed and the region does without it; who wants it to run again reopens it."""
-    known = history.known(number)
+    known = history.last_outcome(number)
     return known is not None and known.status == Status.REMOVED and history.any_ok
 
 
@@ -164,8 +164,8 @@ def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
                 return False
             journal.append("reopened", trial=None)
             history = journal.read()
-        winner = _winner(folder, spec, journal, history)
-    trial = _trial(spec, node, Role.FINAL, history.proposals[winner].point, spec.final_parts)
+        winner = _find_winner(folder, spec, journal, history)
+    trial = _make_trial(spec, node, Role.FINAL, history.proposals[winner].point, spec.final_parts)
     standing = folder.standing_model.name if folder.standing_model.exists() else None
     _write_trial(
         folder,
@@ -182,7 +182,7 @@ def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
     return True
 
 
-def _winner(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History) -> int:
+def _find_winner(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History) -> int:
     """Return the winning trial, and note it: what other regions know by then must not change it in a second try."""
     if history.won and history.won[1] == history.ended and history.won[0] in history.settled:
         return history.won[0]
@@ -215,7 +215,9 @@ def _choose(folder: RegionFolder, spec: RegionSpec, history: History) -> int:
     return winner
 
 
-def _trial(spec: RegionSpec, node: NodeName, role: Role, point: Mapping[str, Value], parts: tuple[str, ...]) -> Trial:
+def _make_trial(
+    spec: RegionSpec, node: NodeName, role: Role, point: Mapping[str, Value], parts: tuple[str, ...]
+) -> Trial:
     settings = {name: value for name, value in point.items() if name in TRAIN_SETTINGS}
     init = {} if spec.start.random else {INIT_FILE: spec.sha256[INIT_FILE]}
     placeholders = with_defaults(spec.search.space, point)

@@ -23,10 +23,10 @@ from regiondag.pool.pool import (
     Pool,
     State,
     choose_name,
-    embedded_pool,
+    find_running_pools,
     pool_folder,
+    pool_of,
     read_state,
-    running_pools,
     write_state,
 )
 from regiondag.pool.process import Process, children, look_up
@@ -64,14 +64,14 @@ def up(name: str | None, wishes: PoolWishes, tell: Tell, rebuild: bool = False) 
         state = read_state(name)
         if state and state.is_running:
             _tell_already_up(state, wishes, rebuild, tell)
-            return embedded_pool(state)
+            return pool_of(state)
         if state and not state.stopped:
             tell(f"the pool {name!r} had died; starting it again with its queue")
             wishes = _as_before(state, wishes)
         install_tools(["bwrap", "nsenter", "unshare"])
         mode = sandbox.detect_mode()
         image = ensure_image(wishes.suite or DEFAULT_SUITE, tell, rebuild)
-        remove_old_images(keep=[Path(other.image) for other in running_pools()])
+        remove_old_images(keep=[Path(other.image) for other in find_running_pools()])
         return _start(name, mode, image, wishes, tell)
 
 
@@ -143,7 +143,7 @@ def _start(name: str, mode: sandbox.Mode, image: RootImage, wishes: PoolWishes, 
         _stop(state)
         write_state(dataclasses.replace(state, stopped=True, processes=()))
         raise
-    return embedded_pool(state)
+    return pool_of(state)
 
 
 def _prepare_folder(folder: Path) -> None:
@@ -203,7 +203,7 @@ def _spawn(argv: Sequence[str], folder: Path) -> tuple[Process, ...]:
 
 def _wait_until_ready(state: State, folder: Path) -> None:
     """Wait until collector, schedd and startd answer and the slots are all there."""
-    pool = embedded_pool(state)
+    pool = pool_of(state)
     deadline = time.monotonic() + START_SECONDS
     before = ""
     while time.monotonic() < deadline and state.is_running:

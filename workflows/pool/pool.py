@@ -125,18 +125,18 @@ def write_state(state: State) -> None:
     write_atomically(pool_folder(state.name) / "state.json", json.dumps(dataclasses.asdict(state), indent=1) + "\n")
 
 
-def known_pools() -> list[str]:
+def list_pools() -> list[str]:
     """Return the names of all embedded pools that are remembered, running or not."""
     folder = state_dir() / "pools"
     return sorted(path.parent.name for path in folder.glob("*/state.json")) if folder.is_dir() else []
 
 
-def running_pools() -> list[State]:
+def find_running_pools() -> list[State]:
     """Return what is remembered of all embedded pools that run."""
-    return [state for name in known_pools() if (state := read_state(name)) and state.is_running]
+    return [state for name in list_pools() if (state := read_state(name)) and state.is_running]
 
 
-def embedded_pool(state: State) -> Pool:
+def pool_of(state: State) -> Pool:
     """Return the running pool that `state` describes."""
     return Pool(
         name=state.name,
@@ -149,7 +149,7 @@ def embedded_pool(state: State) -> Pool:
     )
 
 
-def installed_pool() -> Pool | None:
+def find_installed_pool() -> Pool | None:
     """Return the host's own HTCondor if it is there and its schedd answers."""
     if not all(map(shutil.which, ("condor_master", "condor_q", "condor_submit_dag", "condor_config_val"))):
         return None
@@ -169,14 +169,14 @@ def find_pool(name: str | None = None) -> Pool | None:
     """Return the running pool: the embedded one called `name` (or `default`), else, without a name, the installed."""
     state = read_state(choose_name(name))
     if state and state.is_running:
-        return embedded_pool(state)
-    return installed_pool() if name is None else None
+        return pool_of(state)
+    return find_installed_pool() if name is None else None
 
 
 def other_pools(pool: Pool) -> list[Pool]:
     """Return all pools that run here besides one."""
-    installed = installed_pool()
-    found = [*map(embedded_pool, running_pools()), *([installed] if installed else [])]
+    installed = find_installed_pool()
+    found = [*map(pool_of, find_running_pools()), *([installed] if installed else [])]
     return [other for other in found if other.name != pool.name]
 
 
@@ -198,7 +198,7 @@ def why_absent(name: str | None = None) -> str:
             f"the pool {wanted!r} has died (it was killed or the machine restarted); its queue is kept. "
             f"Start it again with: {start}"
         )
-    others = [other.name for other in running_pools() if other.name != wanted]
+    others = [other.name for other in find_running_pools() if other.name != wanted]
     running = (
         f" Running are: {', '.join(others)} (choose with --pool, of `regiondag pool` with --name)." if others else ""
     )

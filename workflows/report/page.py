@@ -52,7 +52,7 @@ def shell_of(parts: Mapping[str, bytes]) -> Shell:
         raise NoPageError(MISSING) from error
 
 
-def packed_shell() -> Shell:
+def read_packed_shell() -> Shell:
     """Return the shell that travels in the archive that this code runs from; NoPageError if it has none."""
     root = files("regiondag")
     try:

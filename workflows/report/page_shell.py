@@ -31,18 +31,18 @@ def page_parts(archives: Iterable[Path] = ()) -> dict[str, bytes]:
 
     Where plotly is not installed, the library is that of the first of the `archives` of earlier runs that holds one.
     """
-    library = _installed_library() or _packed_library(archives)
+    library = _find_installed_library() or _find_packed_library(archives)
     if library is None:
         return {}
-    return {PAGE_SHELL: render_page_shell(source_hash(library)).encode(), PAGE_LIBRARY: _packed(library)}
+    return {PAGE_SHELL: render_page_shell(source_hash(library)).encode(), PAGE_LIBRARY: _compress(library)}
 
 
 @lru_cache(maxsize=1)
-def _packed(library: bytes) -> bytes:
+def _compress(library: bytes) -> bytes:
     return gzip.compress(library, LEVEL, mtime=0)
 
 
-def _installed_library() -> bytes | None:
+def _find_installed_library() -> bytes | None:
     found = find_spec("plotly")  # not imported: only the file is wanted
     for folder in (found.submodule_search_locations or ()) if found else ():
         script = Path(folder) / "package_data" / "plotly.min.js"
@@ -51,7 +51,7 @@ def _installed_library() -> bytes | None:
     return None
 
 
-def _packed_library(archives: Iterable[Path]) -> bytes | None:
+def _find_packed_library(archives: Iterable[Path]) -> bytes | None:
     for path in archives:
         try:
             if path.stat().st_uid != os.getuid():  # a stranger's script would run in this study's page

@@ -118,7 +118,7 @@ class History:
         self.repeated_seconds += before.seconds if before else 0.0
         self.won = self.won and (self.won[0], -1)  # another one may win then, whatever the number of outcomes
 
-    def known(self, trial: int | None) -> TrialOutcome | None:
+    def last_outcome(self, trial: int | None) -> TrialOutcome | None:
         """Return how a trial, or the final training, ended last; that may be nobody's last word."""
         return self.final if trial is None else self.settled.get(trial)
 

@@ -79,7 +79,7 @@ class Journal:
     def read(self) -> History:
         """Fold the journal. A torn last line is passed over; anything else that is no record is an error."""
         history = History()
-        for number, line in enumerate(_parsed(self._lines()), start=1):
+        for number, line in enumerate(_parse_all(self._lines()), start=1):
             self._fold(history, number, line)
         return history
 
@@ -117,25 +117,25 @@ class Journal:
             event = record.pop("event")
             when = float(record.pop("time", 0.0))
             if event == "proposed":
-                history.proposals.setdefault(record["trial"], Proposal(**_known(Proposal, record)))
+                history.proposals.setdefault(record["trial"], Proposal(**_drop_unknown(Proposal, record)))
             elif event == "settled":
                 check_figures(record)
                 record["status"] = Status(record["status"])
                 record["curve"] = tuple(record.get("curve", ()))
-                history.settle(TrialOutcome(**_known(TrialOutcome, record)), when)
+                history.settle(TrialOutcome(**_drop_unknown(TrialOutcome, record)), when)
             elif event == "won":
-                history.won = _number(record["trial"]), _number(record["of"])
+                history.won = _check_number(record["trial"]), _check_number(record["of"])
             elif event == "stopped":
-                history.stopped[_trial(record["trial"])] = str(record["reason"])
+                history.stopped[_check_trial(record["trial"])] = str(record["reason"])
             elif event == "resumed":
-                history.stopped.pop(_trial(record["trial"]), None)
+                history.stopped.pop(_check_trial(record["trial"]), None)
             elif event == "cancelled":
-                history.cancelled.add(_number(record["trial"]))
+                history.cancelled.add(_check_number(record["trial"]))
             elif event == "reopened":
-                history.reopen(_trial(record["trial"]))
+                history.reopen(_check_trial(record["trial"]))
             elif event == "attempt":
                 record["seconds"] = float(record.get("seconds", 0.0))
-                history.faults.append(Fault(**_known(Fault, record | {"when": when})))
+                history.faults.append(Fault(**_drop_unknown(Fault, record | {"when": when})))
         except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
             raise RegiondagError(
                 f"{self.path}:{number}: not a line of a journal ({error}); was the file edited? "
@@ -143,7 +143,7 @@ class Journal:
             ) from error
 
 
-def _parsed(lines: list[bytes]) -> Sequence[bytes | dict[str, Any]]:
+def _parse_all(lines: list[bytes]) -> Sequence[bytes | dict[str, Any]]:
     """Parse all lines at once, in a quarter of the time; they come back as they are unless each is one object."""
     try:
         records: list[dict[str, Any]] = json.loads(b"[" + b",".join(lines) + b"]")
@@ -153,18 +153,18 @@ def _parsed(lines: list[bytes]) -> Sequence[bytes | dict[str, Any]]:
     return records if whole else lines
 
 
-def _known(kind: type[Any], record: dict[str, Any]) -> dict[str, Any]:
+def _drop_unknown(kind: type[Any], record: dict[str, Any]) -> dict[str, Any]:
     """Leave out what a later version may have added to a record."""
     if record.keys() <= kind.__dataclass_fields__.keys():
         return record
     return {name: value for name, value in record.items() if name in kind.__dataclass_fields__}
 
 
-def _trial(value: Any) -> int | None:
-    return None if value is None else _number(value)
+def _check_trial(value: Any) -> int | None:
+    return None if value is None else _check_number(value)
 
 
-def _number(value: Any) -> int:
+def _check_number(value: Any) -> int:
     if not isinstance(value, int):
         raise TypeError(f"seen {value!r}, legal: a whole number")
     return value

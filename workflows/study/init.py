@@ -13,7 +13,7 @@ from regiondag.study.model import PARTS, POOLED, Config, Init, Region
 SHOWN = 5  # names of regions in a message
 
 
-def merged_parts(regions: Iterable[Region]) -> dict[str, tuple[Path, ...]]:
+def merge_parts(regions: Iterable[Region]) -> dict[str, tuple[Path, ...]]:
     """Return the files of all regions, each once, that make up each part of the data of all; no `final` part."""
     regions = list(regions)
     wanted = [part for part in PARTS if part != "final" and all(part in region.data for region in regions)]

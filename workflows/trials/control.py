@@ -10,7 +10,7 @@ from nnlib.contract import ENDED_WELL, RESULT_FILE, TRIAL_FILE, Status
 from nnlib.util.files import write_atomically
 from regiondag.condor import client
 from regiondag.condor.quoting import classad_string
-from regiondag.condor.submit import reopen_in_rescue_files, unfinished_job
+from regiondag.condor.submit import find_unfinished_job, reopen_in_rescue_files
 from regiondag.errors import PoolError
 from regiondag.pool.pool import Pool
 from regiondag.run.history import CANCELLED, History, TrialOutcome
@@ -72,7 +72,7 @@ def queue_of(run: RunFolder, slugs: Iterable[str], pool: Pool | None) -> RegionJ
     dagmans = []
     for dag in run.dags(slugs):
         log = dagman_file(dag, "dagman.log")
-        job = unfinished_job(pool, log) if log.exists() else None
+        job = find_unfinished_job(pool, log) if log.exists() else None
         if job is not None and pool is None:
             raise PoolError(
                 f"by {log} job {job} is in progress, and no pool runs here that could be asked. "
@@ -145,7 +145,7 @@ def _when_settled(journal: Journal, node: NodeName, before: float | None, patien
     deadline = time.monotonic() + patience
     while time.monotonic() < deadline:
         history = journal.read()
-        settled = history.known(node.number)
+        settled = history.last_outcome(node.number)
         if settled and history.settled_at.get(node.number or 0) != before:
             why = f"{settled.status}, {settled.reason}" if settled.reason else settled.status
             return Answer(node, not settled.ok, why if not settled.ok else "ended well before its job was removed")
@@ -197,7 +197,7 @@ def _start_again(queue: RegionJobs, node: NodeName, job: client.QueuedJob) -> An
 
 def _not_to_reopen(history: History, number: int | None, force: bool) -> str:
     """Return why a trial without a job in the queue is not to be run again, nothing if it is."""
-    known = history.known(number)
+    known = history.last_outcome(number)
     if number in history.reopened:
         return "is to be run again already, when the DAG is submitted"
     if known is None:

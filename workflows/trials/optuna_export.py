@@ -74,7 +74,7 @@ def _export_region(storage: BaseStorage, trials: RunTrials, region: RegionTrials
     for row in region.rows:
         before = there.get(_key(trials, row))
         if before is None or (before.state.is_finished() and before.user_attrs.get("status") != row.status):
-            study.add_trial(_frozen(trials, region, row))
+            study.add_trial(_freeze(trials, region, row))
             added += 1
         elif not before.state.is_finished() and row.status != Status.RUNNING:
             _end(storage, study, before, row, _attributes(trials, row))
@@ -217,7 +217,7 @@ def _attributes(trials: RunTrials, row: TrialRow) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if value not in (None, "", {})}
 
 
-def _frozen(trials: RunTrials, region: RegionTrials, row: TrialRow) -> FrozenTrial:
+def _freeze(trials: RunTrials, region: RegionTrials, row: TrialRow) -> FrozenTrial:
     from optuna.trial import create_trial
 
     parameters = {parameter.name: parameter for parameter in region.spec.search.space}

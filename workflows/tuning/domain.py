@@ -113,7 +113,7 @@ class Domain:
         sizes = [levels(parameter) or 1 for parameter in self.space]
         seen = set()
         for index in range(self.count):
-            point = without_inactive(self.space, _numbered(self.space, sizes, index))
+            point = without_inactive(self.space, _values_at(self.space, sizes, index))
             key = identity(point)
             if key not in seen and self.holds(point):
                 yield point
@@ -130,7 +130,7 @@ def identity(point: Point) -> str:
     return json.dumps(point, sort_keys=True)
 
 
-def _numbered(space: tuple[Parameter, ...], sizes: list[int], index: int) -> dict[str, Value]:
+def _values_at(space: tuple[Parameter, ...], sizes: list[int], index: int) -> dict[str, Value]:
     values = {}
     for parameter, size in zip(space, sizes, strict=True):
         index, position = divmod(index, size)

@@ -26,17 +26,17 @@ def find_shaping(raw_network: Any) -> tuple[str, ...]:
     >>> find_shaping({"Denoising": {"p": "$denoising"}, "Layers": [{"N": "$hidden", "pDropout": "$dropout"}]})
     ('hidden',)
     """
-    return tuple(sorted(set(_shaping(raw_network)) - TRAIN_SETTINGS))
+    return tuple(sorted(set(_find_names(raw_network)) - TRAIN_SETTINGS))
 
 
-def _shaping(raw: Any) -> Iterator[str]:
+def _find_names(raw: Any) -> Iterator[str]:
     if isinstance(raw, dict):
         for key, value in raw.items():
             if key.lower() not in NO_SHAPE:
-                yield from _shaping(value)
+                yield from _find_names(value)
     elif isinstance(raw, list):
         for value in raw:
-            yield from _shaping(value)
+            yield from _find_names(value)
     elif isinstance(raw, str) and raw.startswith("$"):
         yield raw[1:]
 

@@ -46,7 +46,7 @@ def sobol_point(dimensions: int, index: int, seed: int) -> list[float]:
 def _dimension(dimension: int, seed: int) -> tuple[list[int], int]:
     """Return the scrambled generator matrix of one dimension, and its digital shift."""
     generator = random.Random(f"{seed} {dimension}")  # noqa: S311 (not for secrets)
-    return _scrambled(_columns(dimension), generator), generator.getrandbits(BITS)
+    return _scramble(_columns(dimension), generator), generator.getrandbits(BITS)
 
 
 def _columns(dimension: int) -> list[int]:
@@ -66,7 +66,7 @@ def _columns(dimension: int) -> list[int]:
     return columns
 
 
-def _scrambled(columns: list[int], generator: random.Random) -> list[int]:
+def _scramble(columns: list[int], generator: random.Random) -> list[int]:
     """Multiply the matrix by a random lower triangular one: each digit takes in some of those before it."""
     rows = [generator.getrandbits(BITS) >> (BITS - digit) << 1 | 1 for digit in range(BITS)]
     return [

@@ -13,7 +13,7 @@ from regiondag.run.manifest import read_manifest
 from regiondag.study.model import Region
 
 
-def unchanged_regions(regions: Iterable[Region], earlier: Sequence[RunFolder]) -> dict[str, RunFolder]:
+def find_unchanged(regions: Iterable[Region], earlier: Sequence[RunFolder]) -> dict[str, RunFolder]:
     """Return the regions whose data and network are, by SHA-256, those with which they were last finished, and where.
 
     `earlier` are the study's runs, the newest first. A region of merged data is never among them: it has none of its
@@ -22,13 +22,13 @@ def unchanged_regions(regions: Iterable[Region], earlier: Sequence[RunFolder]) -
     manifest = cache(read_manifest)  # of a run, for all its regions
     found = {}
     for region in regions:
-        last = None if region.merged else _last_finished(region, earlier)
+        last = None if region.merged else _find_last_finished(region, earlier)
         if last is not None and _is_unchanged(region, manifest(last).sha256):
             found[region.slug] = last
     return found
 
 
-def _last_finished(region: Region, earlier: Sequence[RunFolder]) -> RunFolder | None:
+def _find_last_finished(region: Region, earlier: Sequence[RunFolder]) -> RunFolder | None:
     """Return the newest of the runs in which the region came to its end with a champion."""
     return next((run for run in earlier if _is_finished(run, region.slug)), None)
 

@@ -8,7 +8,7 @@ import pytest
 
 from regiondag.condor import holds
 from regiondag.condor.events.attempts import is_too_small
-from regiondag.condor.holds import UNKNOWN, is_spared, kind_of, removed_after
+from regiondag.condor.holds import UNKNOWN, is_spared, kind_of, removal_limit
 
 # The codes of HoldReasonCode that the manual has, with a word of what we make of them.
 CODES = {
@@ -72,8 +72,8 @@ def test_when_a_rule_removes():
         "(JobStatus == 1 && time() - EnteredCurrentStatus > 60) || "
         "(JobStatus == 5 && HoldReasonCode =!= 1 && time() - EnteredCurrentStatus > 3600)"
     )
-    assert (removed_after(rule), removed_after(rule, 1), removed_after(rule, 2)) == (3600, 60, None)
-    assert removed_after("JobStatus == 5") is None
+    assert (removal_limit(rule), removal_limit(rule, 1), removal_limit(rule, 2)) == (3600, 60, None)
+    assert removal_limit("JobStatus == 5") is None
     assert is_spared(rule, 1) and not is_spared(rule, 3) and not is_spared("", 1)
     assert is_spared("HoldReasonCode isnt 1 && HoldReasonCode =!= 13", 13)
 

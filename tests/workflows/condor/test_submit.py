@@ -98,4 +98,6 @@ def test_a_dag_in_the_queue_of_another_pool_is_not_submitted(tmp_path, monkeypat
         submission.submit_dag(SimpleNamespace(name="default"), RunFolder(tmp_path), ["germany"])
     assert lock.exists()
     with pytest.raises(RegiondagError, match="--pool work"):  # neither does any verb take it for gone
-        submission.unfinished_job(SimpleNamespace(name="default"), dagman_file(RunFolder(tmp_path).study_dag, "log"))
+        submission.find_unfinished_job(
+            SimpleNamespace(name="default"), dagman_file(RunFolder(tmp_path).study_dag, "log")
+        )

@@ -109,11 +109,11 @@ def test_the_archives_are_named_by_their_sources_and_start(tmp_path):
 
 @pytest.mark.parametrize("own", [True, False])
 def test_scripts_compile_nothing_unless_their_python_is_another_one(tmp_path, monkeypatch, own):
-    bundle._compiled.cache_clear()
+    bundle._compile.cache_clear()
     if not own:
         monkeypatch.setattr(importlib.util, "MAGIC_NUMBER", b"\x00\x00\r\n")
     archive = bundle.manager_archive()
-    bundle._compiled.cache_clear()
+    bundle._compile.cache_clear()
     (tmp_path / archive.name).write_bytes(archive.content)
     code = """
 import builtins, sys

@@ -14,7 +14,7 @@ import pytest
 from regiondag.cli import main
 from regiondag.condor import classads, client, holds
 from regiondag.condor.events.dag_log import DagState
-from regiondag.condor.holds import kind_of, removed_after
+from regiondag.condor.holds import kind_of, removal_limit
 from regiondag.monitor import explain_queue
 from regiondag.monitor.explain import RunView, explain
 from regiondag.monitor.explain_queue import Dag, QueueSnapshot, explain_dags, explain_held
@@ -90,7 +90,7 @@ def test_a_failed_trial_with_its_machine_and_last_words(run):
     (run.region("united-kingdom").trial(NodeName("united-kingdom", 1)) / "job.err").write_text(
         "a\n" * 99 + "no \x1b GPU\n"
     )
-    [failed] = works(run).node(NodeName("united-kingdom", 1))
+    [failed] = works(run).explain_node(NodeName("united-kingdom", 1))
     assert failed.state == "failed" and "no GPU" in failed.why and "when the DAG has ended" in failed.advice
     assert any("exit code 75" in line and "V100" in line for line in failed.details)
     assert failed.details[-1] == "job.err: no ? GPU" and len(failed.details) < 10
@@ -104,7 +104,7 @@ def test_escape_sequences_do_not_reach_the_terminal(run, capsys):
 
 def test_a_trial_that_succeeded_beside_the_others(run):
     settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5, seconds=2.0) for n in range(4)))
-    [done] = works(run).node(NodeName("germany", 1))
+    [done] = works(run).explain_node(NodeName("germany", 1))
     assert done.state == "ok" and any("median" in line for line in done.details)
     assert any("1 holds" in line for line in done.details) and any("held: a look" in line for line in done.details)
 
@@ -112,32 +112,32 @@ def test_a_trial_that_succeeded_beside_the_others(run):
 def test_a_trial_is_compared_with_those_that_succeeded_alone(run):
     bad = (TrialOutcome(0, "diverged"), TrialOutcome(2, "pruned", value=0.1))
     settle(run, "germany", *bad, TrialOutcome(1, "ok", value=0.5, seconds=2.0))
-    [done] = works(run).node(NodeName("germany", 1))
+    [done] = works(run).explain_node(NodeName("germany", 1))
     assert done.details and not any("median" in line for line in done.details)
 
 
 def test_what_a_node_waits_for(run):
     seen = works(run, queued("germany_t0000", "idle"))
-    [waits] = seen.node(NodeName("germany", 2))
+    [waits] = seen.explain_node(NodeName("germany", 2))
     assert waits.state == "waiting" and waits.why == "for germany_t0000 (idle), germany_t0001"
     settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5) for n in range(2)))
     [waits] = works(run, *(queued(f"germany_t000{n}", "running") for n in (7, 8))).node(NodeName("germany", 2))
     assert "jobs_per_region" in waits.why
     [waits] = works(run, *(queued(f"uk_t000{n}", "running") for n in range(8))).node(NodeName("germany", 2))
     assert "limits.jobs" in waits.why
-    [waits] = works(run).node(NodeName("germany", 2))
+    [waits] = works(run).explain_node(NodeName("germany", 2))
     assert "PRE" in waits.why
     settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5) for n in (2, 3)))
-    [final] = works(run).node(NodeName("germany", None))
+    [final] = works(run).explain_node(NodeName("germany", None))
     assert final.state == "waiting" and "PRE" in final.why
 
 
 @pytest.mark.parametrize("status", ["removed", "machine", "diverged"])
 def test_nobody_waits_for_a_parent_that_ended_badly(run, status):
     settle(run, "germany", TrialOutcome(0, "ok", value=0.5), TrialOutcome(1, status))
-    [found] = works(run).node(NodeName("germany", 2))
+    [found] = works(run).explain_node(NodeName("germany", 2))
     assert "all that it waits for has ended" in found.why
-    [found] = works(run, queued("germany_t0001", "running")).node(NodeName("germany", 2))  # it is run again
+    [found] = works(run, queued("germany_t0001", "running")).explain_node(NodeName("germany", 2))  # it is run again
     assert found.why == "for germany_t0001 (running)"
 
 
@@ -148,7 +148,7 @@ def respec(run: RunFolder, slug: str, **changes) -> None:
 
 def test_nodes_that_a_search_does_not_need(run):
     def state(number: int | None) -> tuple[str, str]:
-        [found] = works(run).node(NodeName("germany", number))
+        [found] = works(run).explain_node(NodeName("germany", number))
         return found.state, found.why
 
     search = json.loads(run.region("germany").spec.read_text())["search"]
@@ -160,28 +160,28 @@ def test_nodes_that_a_search_does_not_need(run):
     respec(run, "germany", search=search)
     assert state(None) == ("waiting", "for germany_t0002, germany_t0003")
     settle(run, "germany", TrialOutcome(2, "removed"), TrialOutcome(3, "ok", value=0.5))
-    germany = works(run).known("germany")  # lanes: a node beyond the last trial, of which one was removed
+    germany = works(run).view("germany")  # lanes: a node beyond the last trial, of which one was removed
     assert "all its trials" in why_not_needed(germany.state, germany.history, 7)
 
 
 def test_nodes_after_the_deadline_of_a_study(run):
     settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5) for n in range(2)))
     respec(run, "germany", deadline=3600)
-    [found] = works(run).node(NodeName("germany", 2))
+    [found] = works(run).explain_node(NodeName("germany", 2))
     assert found.state == "waiting"  # nobody knows when it began
     run.started.write_text(json.dumps({"started": time.time() - 4000}))
-    [found] = works(run).node(NodeName("germany", 2))
+    [found] = works(run).explain_node(NodeName("germany", 2))
     assert found.state == "not needed" and "deadline" in found.why
-    [final] = works(run).node(NodeName("germany", None))
+    [final] = works(run).explain_node(NodeName("germany", None))
     assert "all that it waits for has ended" in final.why
 
 
 def test_a_region_that_dagman_works_on_is_not_to_be_submitted_again(run):
-    [region] = works(run).region("germany", whole=True)
+    [region] = works(run).explain_region("germany", whole=True)
     assert region.why == "0 of 4 trials have ended, 0 of them failed"
     state = DagState(LOG, 1, "running", 0.0, None, None)
     other = QueueSnapshot((Dag(run.region("united-kingdom").dag, state, "running"),))
-    [region] = RunView(run, read_manifest(run).regions, other, time.time()).region("germany", whole=True)
+    [region] = RunView(run, read_manifest(run).regions, other, time.time()).explain_region("germany", whole=True)
     assert "none of its jobs has run; submit the DAG" in region.why
 
 
@@ -192,28 +192,28 @@ def test_jobs_that_neither_wait_run_nor_are_held(run):
         queued("germany_t0002", "unknown"),
     ]
     seen = works(run, *jobs)
-    found = list(seen.jobs(""))
+    found = list(seen.explain_jobs(""))
     assert [one.state for one in found] == ["suspended", "removed", "unknown"]
     assert all("for 100 s (slot1@a)" in one.why for one in found)
     assert "condor_rm -forcex 7.0" in found[1].advice
-    assert list(seen.node(NodeName("germany", 1))) == [found[1]]
+    assert list(seen.explain_node(NodeName("germany", 1))) == [found[1]]
 
 
 def test_a_region_that_stopped_says_why(run):
     settle(run, "germany", TrialOutcome(0, "bad_input", "data.train.nc is no data set"))
-    [stopped] = works(run).region("germany", whole=False)
+    [stopped] = works(run).explain_region("germany", whole=False)
     assert stopped.state == "stopped" and "data.train.nc" in stopped.why
-    [not_run] = works(run).node(NodeName("germany", 2))
+    [not_run] = works(run).explain_node(NodeName("germany", 2))
     assert not_run.state == "not run" and "data.train.nc" in not_run.why
 
 
 def test_a_running_job_is_slow_beside_its_region(run):
     settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5, seconds=20.0) for n in range(2)))
     seen = works(run, queued("germany_t0002", "running", starts=2))
-    [slow] = seen.jobs("")
+    [slow] = seen.explain_jobs("")
     assert slow.state == "slow" and "20 s (median)" in slow.why and slow.details == ("it was started 2 times",)
     settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5, seconds=90.0) for n in (2, 3)))
-    assert list(works(run, queued("germany_t0002", "running")).jobs("")) == []
+    assert list(works(run, queued("germany_t0002", "running")).explain_jobs("")) == []
 
 
 def held(
@@ -250,15 +250,15 @@ def test_whether_a_rule_releases_is_tried_out(release, since, expected):
     text += "HoldReasonSubCode = 2\n"
     ad = classads.parse_ad(f"{text}PeriodicRelease = {release}\nPeriodicRemove = {RULE}")
     found = client.held_of(ad)
-    assert (found.code, found.released, removed_after(found.removal)) == (13, expected, 3600)
+    assert (found.code, found.released, removal_limit(found.removal)) == (13, expected, 3600)
     assert found.subcode == 2 and ad["EnteredCurrentStatus"] >= time.time() - since - 60  # the ad is as it was
 
 
 def test_the_limit_of_a_rule_for_holds():
     idle_too = f"(JobStatus == 1 && time() - EnteredCurrentStatus > 7) || ({RULE})"
-    assert (removed_after(RULE), removed_after(idle_too), removed_after("JobStatus == 5")) == (3600, 3600, None)
-    assert removed_after("(JobStatus == 5 && time() - EnteredCurrentStatus > 60) || JobStatus == 1 && x > 7") == 60
-    assert removed_after(idle_too, status=1) == 7 and removed_after(RULE, status=1) is None
+    assert (removal_limit(RULE), removal_limit(idle_too), removal_limit("JobStatus == 5")) == (3600, 3600, None)
+    assert removal_limit("(JobStatus == 5 && time() - EnteredCurrentStatus > 60) || JobStatus == 1 && x > 7") == 60
+    assert removal_limit(idle_too, status=1) == 7 and removal_limit(RULE, status=1) is None
     assert doctest.testmod(holds).failed == 0
     assert all(kind.meaning and kind.advice for kind in (*holds.KINDS.values(), kind_of(-1)))
 
@@ -298,11 +298,11 @@ def test_a_graph_that_failed_is_forgotten_when_a_later_one_finished_its_regions(
         QueueSnapshot((Dag(run.study_dag, good, None), Dag(region, failed, None))),
         9.0,
     )
-    [found] = explain_dags(run, seen.queue, seen.finished)
+    [found] = explain_dags(run, seen.queue, seen.is_finished)
     assert found.subject == "regions/germany/region.dag"
     settle(run, "germany", TrialOutcome(None, "ok"))
     seen = RunView(run, seen.names, seen.queue, 9.0)
-    assert list(explain_dags(run, seen.queue, seen.finished)) == []
+    assert list(explain_dags(run, seen.queue, seen.is_finished)) == []
     # The study's last node makes the report, which no region is.
     alone = QueueSnapshot((Dag(run.study_dag, failed, None),))
     assert [one.state for one in explain_dags(run, alone, lambda _: True)] == ["ended"]
@@ -417,4 +417,4 @@ def test_a_machine_without_a_price_makes_the_cost_unknown(run, capsys, tmp_path)
 
 def test_limits_are_read_from_what_was_rendered(run):
     assert "jobs_per_region: 2" in STUDY
-    assert works(run).limit("germany") == ""
+    assert works(run).which_limit("germany") == ""

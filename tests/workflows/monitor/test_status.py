@@ -10,7 +10,7 @@ import pytest
 from regiondag.commands import status as command
 from regiondag.condor import classads, client
 from regiondag.condor.client import QueuedJob
-from regiondag.condor.submit import unfinished_job
+from regiondag.condor.submit import find_unfinished_job
 from regiondag.errors import PoolError
 from regiondag.monitor.status import RunStatus, read_status
 from regiondag.pool.pool import Pool
@@ -53,9 +53,9 @@ def test_a_dagman_of_the_same_number_that_works_for_others(run, monkeypatch):
     status = read_status(run, POOL)
     assert status.dag == "crashed" and [region.running for region in status.regions] == [0, 0]
     log = dagman_file(run.study_dag, "dagman.log")
-    assert unfinished_job(POOL, log) is None
+    assert find_unfinished_job(POOL, log) is None
     ads[0] = job(5, log=log)
-    assert unfinished_job(POOL, log) == 5
+    assert find_unfinished_job(POOL, log) == 5
 
 
 def test_a_dagman_that_is_gone_without_a_word_has_crashed(run, monkeypatch, capsys):

@@ -42,7 +42,7 @@ def alone(folder):
 
 
 def said(run, node):
-    return [(found.state, found.why) for found in works(run).node(node)]
+    return [(found.state, found.why) for found in works(run).explain_node(node)]
 
 
 def test_a_region_that_machines_stopped_until_it_is_submitted_again(run, folder):
@@ -55,7 +55,7 @@ def test_a_region_that_machines_stopped_until_it_is_submitted_again(run, folder)
     assert history.attempts == 3, "the last try trained, too"
     assert "mend the machines and submit the DAG again" in history.stopped[0]
     assert row(run).status == "failed" and "killed by signal 9" in row(run).reason
-    [found] = works(run).region("germany", whole=False)
+    [found] = works(run).explain_region("germany", whole=False)
     assert found.state == "stopped" and "stops here" in found.why
     [(state, why)] = said(run, FIRST)
     assert state == "not run" and "its region has stopped" in why

@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let nothing of the user's own pools be seen, and no installed HTCondor."""
     monkeypatch.setenv("REGIONDAG_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("REGIONDAG_POOL", raising=False)
-    monkeypatch.setattr(pools, "installed_pool", lambda: None)
+    monkeypatch.setattr(pools, "find_installed_pool", lambda: None)
     return tmp_path / "home"
 
 
@@ -93,7 +93,7 @@ def test_state_round_trip(home):
     state = remember()
     assert pools.read_state("default") == state
     assert pools.read_state("other") is None
-    assert pools.known_pools() == ["default"]
+    assert pools.list_pools() == ["default"]
     assert (home / "state/pools/default/state.json").exists()
 
 

@@ -26,7 +26,7 @@ LOG = """000 (001.000.000) 2026-11-22 06:00:06 Job submitted from host: <127.0.0
 @pytest.fixture
 def run(study_file, tmp_path, monkeypatch):
     monkeypatch.setenv("REGIONDAG_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("regiondag.pool.pool.installed_pool", lambda: None)
+    monkeypatch.setattr("regiondag.pool.pool.find_installed_pool", lambda: None)
     return create(study_file, tmp_path / "runs")
 
 

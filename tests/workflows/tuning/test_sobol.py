@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import qmc
 
 from regiondag.tuning import sobol
-from regiondag.tuning.sobol import BITS, DIMENSIONS, _columns, _scrambled, sobol_point
+from regiondag.tuning.sobol import BITS, DIMENSIONS, _columns, _scramble, sobol_point
 
 
 def plain(monkeypatch):
@@ -59,12 +59,12 @@ def test_scrambling_multiplies_by_a_lower_triangular_matrix():
     generator = random.Random(3)
     columns = _columns(4)
     identity = [1 << (BITS - 1 - bit) for bit in range(BITS)]
-    matrix = _scrambled(identity, random.Random(3))  # its columns
+    matrix = _scramble(identity, random.Random(3))  # its columns
     for bit, column in enumerate(matrix):
         assert column >> (BITS - 1 - bit) == 1  # a digit stays, and takes part in later ones only
     ones = sum(bin(column).count("1") - 1 for column in matrix) / (BITS * (BITS - 1) / 2)
     assert 0.4 < ones < 0.6  # half of them
-    for found, column in zip(_scrambled(columns, generator), columns, strict=True):
+    for found, column in zip(_scramble(columns, generator), columns, strict=True):
         expected = 0
         for bit in range(BITS):
             if column >> (BITS - 1 - bit) & 1:
@@ -74,7 +74,7 @@ def test_scrambling_multiplies_by_a_lower_triangular_matrix():
 
 def test_any_digit_may_take_in_any_one_before_it():
     identity = [1 << (BITS - 1 - bit) for bit in range(BITS)]
-    matrices = [_scrambled(identity, random.Random(seed)) for seed in range(40)]
+    matrices = [_scramble(identity, random.Random(seed)) for seed in range(40)]
     for bit in range(BITS):
         for digit in range(bit + 1, BITS):
             taken = sum(matrix[bit] >> (BITS - 1 - digit) & 1 for matrix in matrices)

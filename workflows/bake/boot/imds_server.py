@@ -151,7 +151,7 @@ class MetadataServer:
         elif self._disabled:
             status, body = 403, b""
         elif method == "PUT":
-            status, body, extra = self._new_token(path, headers)
+            status, body, extra = self._make_token(path, headers)
         elif token is None or not self._is_good(token):
             status, body = 401, b""
         else:
@@ -161,7 +161,7 @@ class MetadataServer:
             self._requests.append(MetadataRequest(method, path, status, method != "PUT" and token is None))
         return status, body, extra
 
-    def _new_token(self, path: str, headers: Message) -> tuple[int, bytes, dict[str, str]]:
+    def _make_token(self, path: str, headers: Message) -> tuple[int, bytes, dict[str, str]]:
         name = "X-aws-ec2-metadata-token-ttl-seconds"
         ttl = headers.get(name, "")
         if path != "/latest/api/token":

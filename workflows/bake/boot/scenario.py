@@ -122,12 +122,12 @@ def _bench(plan: BootPlan, folder: Path) -> Iterator[Bench]:
     wishes = lifecycle.PoolWishes(plan.suite, 0, (("bake test", settings),))
     pool = lifecycle.up(POOL, wishes, _silent)
     try:
-        yield Bench(plan, folder, pool, _new_token(pool), started)
+        yield Bench(plan, folder, pool, _make_token(pool), started)
     finally:
         lifecycle.down(POOL, _silent)
 
 
-def _new_token(pool: Pool) -> str:
+def _make_token(pool: Pool) -> str:
     """Return a token that lets one worker in, for an hour."""
     argv = ["condor_token_create", "-identity", f"condor@{DOMAIN}", "-lifetime", "3600"]
     argv += [word for level in AUTHORIZATIONS for word in ("-authz", level)]
@@ -139,7 +139,7 @@ def _new_token(pool: Pool) -> str:
 
 def _live_and_be_drained(bench: Bench) -> dict[str, object]:
     """BIOS: join, run a training, be told of a spot interruption during the next one, save it, power off."""
-    with _booted(bench, "bios", idle_seconds=600) as boot:
+    with _boot(bench, "bios", idle_seconds=600) as boot:
         seconds = _wait_until_joined(bench, boot)
         first, second = Job(bench.pool, "first"), Job(bench.pool, "second")
         first.submit(epochs=3)
@@ -159,18 +159,18 @@ def _live_and_be_drained(bench: Bench) -> dict[str, object]:
         _wait_until_off(bench, boot, NOTICE_SECONDS)
         off = time.monotonic() - told
     _check_console(boot)
-    return {"firmware": "bios", "advertised": seconds, "checkpoint_safe": round(saved, 1), "off": round(off, 1)}
+    return {"firmware": "bios", "has_joined": seconds, "checkpoint_safe": round(saved, 1), "off": round(off, 1)}
 
 
 def _live_and_be_idle(bench: Bench) -> dict[str, object]:
     """UEFI: join, get nothing to do, power off."""
-    with _booted(bench, "uefi", IDLE_SECONDS) as boot:
+    with _boot(bench, "uefi", IDLE_SECONDS) as boot:
         seconds = _wait_until_joined(bench, boot)
         joined = time.monotonic()
         _wait_until_off(bench, boot, IDLE_SECONDS + 180)
         off = time.monotonic() - joined
     _check_console(boot)
-    return {"firmware": "uefi", "advertised": seconds, "idle_until_off": round(off, 1)}
+    return {"firmware": "uefi", "has_joined": seconds, "idle_until_off": round(off, 1)}
 
 
 Life = Callable[[Bench], dict[str, object]]
@@ -178,7 +178,7 @@ LIVES: Mapping[Firmware, Life] = {"bios": _live_and_be_drained, "uefi": _live_an
 
 
 @contextmanager
-def _booted(bench: Bench, firmware: Firmware, idle_seconds: int) -> Iterator[Boot]:
+def _boot(bench: Bench, firmware: Firmware, idle_seconds: int) -> Iterator[Boot]:
     user_data = render_user_data(worker_settings(bench.token, idle_seconds, bench.plan.worker))
     machine = Machine(Path(bench.plan.disk), bench.folder, firmware, bench.plan.acceleration)
     bench.tell(f"booting by {firmware.upper()} ({machine.acceleration})")
@@ -215,7 +215,7 @@ def _wait_until_joined(bench: Bench, boot: Boot) -> float:
     began = time.monotonic()
     slots: list[dict[str, object]] = []
 
-    def advertised() -> bool:
+    def has_joined() -> bool:
         if found := serial_console.errors(_console(machine)):
             raise _failure(machine, "refused to join: " + "; ".join(found))
         constraint = f'EC2InstanceID == "{INSTANCES[machine.firmware]}"'
@@ -223,7 +223,7 @@ def _wait_until_joined(bench: Bench, boot: Boot) -> float:
         slots[:] = parse_slots(bench.pool.run(argv, cwd=ROOT, capture_output=True).stdout)
         return bool(slots)
 
-    _wait(bench, boot, "advertised", JOIN_SECONDS, advertised)
+    _wait(bench, boot, "has_joined", JOIN_SECONDS, has_joined)
     seconds = round(time.monotonic() - began, 1)
     if problem := check_slot(slots[0], machine.disk.stat().st_size):
         raise _failure(machine, problem)

@@ -58,7 +58,7 @@ def make_ami(
         raise UsageError(f"--connections {connections}: legal are 1 to {MOST_CONNECTIONS}")
     with closing(aws.client("ec2", region)) as ec2, closing(aws.client("ebs", region, connections)) as ebs:
         order = _order(image, ec2.meta.region_name, name, encryption, tell)
-        found = _existing(order, ec2)
+        found = _find_existing(order, ec2)
         if found:
             tell(f"{found} is made of this image already; nothing to do")
         else:
@@ -73,7 +73,7 @@ def describe_ami(
     """Return what `make_ami` would do. It asks AWS about the name, and changes nothing."""
     with closing(aws.client("ec2", region)) as ec2:
         order = _order(image, ec2.meta.region_name, name, encryption, tell)
-        found = _existing(order, ec2)
+        found = _find_existing(order, ec2)
     if found:
         return f"{found} in {order.region} is made of this image already; nothing to do"
     attempt = read_journal(order.journal).attempt
@@ -117,7 +117,7 @@ def check_tested(image: DiskImage, tell: Tell) -> Disk:
     return disk
 
 
-def _existing(order: _Order, ec2: Any) -> str | None:
+def _find_existing(order: _Order, ec2: Any) -> str | None:
     found = register.find_ami(ec2, order.name)
     register.check_free(found, order.name, order.image.manifest, order.encryption.wanted)
     return found.id if found else None

@@ -38,7 +38,7 @@ def read_disk(path: Path) -> Disk:
     whole, blocks = hashlib.sha256(), {}
     with path.open("rb") as file:
         descriptor = file.fileno()
-        size, used = os.fstat(descriptor).st_size, set(used_blocks(descriptor))
+        size, used = os.fstat(descriptor).st_size, set(list_used_blocks(descriptor))
         for number in range(-(-size // BLOCK)):
             block = read_block(descriptor, number) if number in used else ZEROS
             whole.update(block[: size - number * BLOCK])
@@ -47,7 +47,7 @@ def read_disk(path: Path) -> Disk:
     return Disk(path, size, whole.hexdigest(), blocks)
 
 
-def used_blocks(descriptor: int) -> list[int]:
+def list_used_blocks(descriptor: int) -> list[int]:
     """Return the numbers of the blocks that the file system keeps data for, in order; the others read as zeros.
 
     Some of them may hold zeros all the same, and where a file system knows no holes, all blocks are used.

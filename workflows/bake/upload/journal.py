@@ -59,7 +59,7 @@ class Uploads:
         event = record["event"]
         if event == "begin":
             self.leave()
-            disk = _checked(_SHA256, record["disk"])
+            disk = _check(_SHA256, record["disk"])
             self.attempt = UploadAttempt(disk, str(record["token"]), str(record["encryption"]), float(record["time"]))
             return
         if event == "dropped":
@@ -69,12 +69,12 @@ class Uploads:
         if attempt is None:
             raise ValueError(f"{event} before begin")
         if event == "snapshot":
-            attempt.snapshot, attempt.started = _checked(_SNAPSHOT, record["id"]), float(record["time"])
+            attempt.snapshot, attempt.started = _check(_SNAPSHOT, record["id"]), float(record["time"])
         elif event == "block":
             number = record["number"]
             if type(number) is not int or number < 0:
                 raise ValueError(f"no number of a block: {number!r}")
-            attempt.blocks[number] = _checked(_SHA256, record["sha256"])
+            attempt.blocks[number] = _check(_SHA256, record["sha256"])
         elif event == "completing":
             attempt.completing = True
         elif event == "registered":
@@ -155,7 +155,7 @@ def open_journal(path: Path) -> Iterator[UploadJournal]:
         yield UploadJournal(path, file.fileno(), uploads)
 
 
-def _checked(pattern: re.Pattern[str], value: Any) -> str:
+def _check(pattern: re.Pattern[str], value: Any) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
         raise ValueError(f"not {pattern.pattern}: {value!r}")
     return value

@@ -136,7 +136,7 @@ def wait_until_available(ec2: Any, ami_id: str) -> None:
     until = time.monotonic() + PATIENCE
     while True:
         with aws.explain_errors(f"asking for the state of {ami_id}"):
-            raw = _described(ec2, ami_id)
+            raw = _describe(ec2, ami_id)
         state = raw.get("State", "pending")
         if state == "available":
             return
@@ -148,7 +148,7 @@ def wait_until_available(ec2: Any, ami_id: str) -> None:
         time.sleep(POLL)
 
 
-def _described(ec2: Any, ami_id: str) -> dict[str, Any]:
+def _describe(ec2: Any, ami_id: str) -> dict[str, Any]:
     try:
         images: list[dict[str, Any]] = ec2.describe_images(ImageIds=[ami_id])["Images"]
     except Exception as error:  # AWS's own databases need a moment to know a new AMI

@@ -10,9 +10,9 @@ from regiondag.condor.events.leg import OpenLeg, end_span, machine_facts
 from regiondag.condor.events.text import (
     Event,
     attributes_of,
-    brought_back,
     code_of,
     ending_of,
+    has_saved,
     host_of,
     memory_of,
     reason_of,
@@ -80,7 +80,7 @@ class JobFold:
         """The leg that has no end yet."""
         return self.starts[-1] if self.starts and self.starts[-1].end is None else None
 
-    def executes(self, event: Event) -> None:
+    def on_execute(self, event: Event) -> None:
         """A leg begins; one that is still open has ended without a word, when the machine was last heard of."""
         self._end_unlogged()
         slot = slot_of(event)
@@ -98,29 +98,29 @@ class JobFold:
             leg.close("checkpointed", leg.transfer_out[1])
             self.starts.append(OpenLeg(leg.machine, leg.slot, leg.facts, leg.transfer_out[1]))
 
-    def cut_short(self, ending: str, time: float, event: Event) -> None:
+    def end_early(self, ending: str, time: float, event: Event) -> None:
         """A leg ends before its job does; what it had done is kept if files came back at its end."""
         self.measure(event)
         self.split_at_checkpoint(time)
         leg = self.running
         if leg is not None:
-            came_back = brought_back(event) and (len(leg.transfer_out) == 2 or not self.transfers_known)
+            came_back = has_saved(event) and (len(leg.transfer_out) == 2 or not self.transfers_known)
             leg.close(ending, time, reason_of(event), kept=came_back)
 
-    def evicted(self, event: Event) -> None:
+    def on_evicted(self, event: Event) -> None:
         """The machine wants its slot back, or the job is about to be held or removed.
 
         Since HTCondor 25.2 a job that may ask for more (retry_request_memory) goes back to the queue without a hold.
         """
         code, subcode = code_of(event)
         too_small = is_too_small(code, subcode)
-        self.cut_short("held" if too_small else "evicted", event.time, event)
+        self.end_early("held" if too_small else "evicted", event.time, event)
         if too_small:
             self._hold(Span(event.time, event.time), code, subcode, reason_of(event))
 
-    def lost(self, event: Event) -> None:
+    def on_lost(self, event: Event) -> None:
         """The machine, or what watched the job there, has gone; it was there until the connection was lost."""
-        self.cut_short("lost", event.time if self.disconnected is None else self.disconnected, event)
+        self.end_early("lost", event.time if self.disconnected is None else self.disconnected, event)
 
     def relabel(self, ending: str, reason: str, time: float) -> None:
         """Say why the leg ended that has just been evicted: HTCondor logs the eviction first, then its cause."""
@@ -133,11 +133,11 @@ class JobFold:
     def _just_evicted(self, time: float) -> bool:
         return self.evicted_at is not None and time - self.evicted_at <= AT_ONCE
 
-    def held(self, event: Event) -> None:
+    def on_held(self, event: Event) -> None:
         """A hold begins."""
         reason = reason_of(event)
         self.relabel("held", reason, event.time)
-        self.release(event)
+        self.on_released(event)
         code, subcode = code_of(event)
         if is_too_small(code, subcode) and self._just_evicted(event.time) and self._held_by(code, subcode):
             self.holds.pop()  # the eviction before had been taken for all there is
@@ -149,7 +149,7 @@ class JobFold:
     def _hold(self, span: Span, code: int, subcode: int, reason: str) -> None:
         self.holds.append(Hold(span, code, subcode, reason, dict(self.asked)))
 
-    def release(self, event: Event) -> None:
+    def on_released(self, event: Event) -> None:
         """A hold ends: by a release, or by the job's removal."""
         self._end_hold(event.time)
 
@@ -157,7 +157,7 @@ class JobFold:
         if self.holds and self.holds[-1].held.end is None:
             self.holds[-1] = replace(self.holds[-1], held=replace(self.holds[-1].held, end=time))
 
-    def terminated(self, event: Event) -> None:
+    def on_terminated(self, event: Event) -> None:
         """The job has ended by itself."""
         self.measure(event)
         self.exit_code, self.signal = ending_of(event)
@@ -166,14 +166,14 @@ class JobFold:
             self.running.close("done", event.time)
         self.ended = event.time
 
-    def aborted(self, event: Event) -> None:
+    def on_aborted(self, event: Event) -> None:
         """The job was removed."""
         self.removed = reason_of(event) or "removed"
         self.relabel("removed", self.removed, event.time)
-        self.release(event)
+        self.on_released(event)
         self.ended = event.time
 
-    def followed(self, time: float) -> None:
+    def give_up(self, time: float) -> None:
         """The node has another job now: if this one has not ended, its queue was lost, and nothing will tell of it."""
         if self.ended is not None:
             return
@@ -185,11 +185,11 @@ class JobFold:
         if self.running is not None:
             self.running.close("lost", self.heard, "its end was not logged", kept=False)
 
-    def connection(self, event: Event) -> None:
+    def on_connection(self, event: Event) -> None:
         """The connection to the machine is lost, or there again."""
         self.disconnected = event.time if event.code == DISCONNECTED else None
 
-    def transfers(self, event: Event) -> None:
+    def on_transfer(self, event: Event) -> None:
         """A transfer begins or ends; waiting for its turn is part of neither."""
         self.transfers_known = True
         begins, inputs = event.text.startswith("Started"), " input " in event.title
@@ -206,7 +206,7 @@ class JobFold:
             elif inputs:
                 end_span(self.transfer_in, event.time)
 
-    def image_size(self, event: Event) -> None:
+    def on_image_size(self, event: Event) -> None:
         """The job's memory was measured."""
         memory = memory_of(event)
         if memory is not None:
@@ -226,18 +226,18 @@ class JobFold:
 
 
 _STEPS = {
-    EXECUTE: JobFold.executes,
-    EVICTED: JobFold.evicted,
-    TERMINATED: JobFold.terminated,
-    IMAGE_SIZE: JobFold.image_size,
-    SHADOW_EXCEPTION: JobFold.lost,
-    ABORTED: JobFold.aborted,
-    HELD: JobFold.held,
-    RELEASED: JobFold.release,
-    DISCONNECTED: JobFold.connection,
-    RECONNECTED: JobFold.connection,
-    RECONNECT_FAILED: JobFold.lost,
-    FILE_TRANSFER: JobFold.transfers,
+    EXECUTE: JobFold.on_execute,
+    EVICTED: JobFold.on_evicted,
+    TERMINATED: JobFold.on_terminated,
+    IMAGE_SIZE: JobFold.on_image_size,
+    SHADOW_EXCEPTION: JobFold.on_lost,
+    ABORTED: JobFold.on_aborted,
+    HELD: JobFold.on_held,
+    RELEASED: JobFold.on_released,
+    DISCONNECTED: JobFold.on_connection,
+    RECONNECTED: JobFold.on_connection,
+    RECONNECT_FAILED: JobFold.on_lost,
+    FILE_TRANSFER: JobFold.on_transfer,
 }
 _MEASURED = (
     ("cpus", "cpus", 1.0),

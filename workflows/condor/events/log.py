@@ -52,7 +52,7 @@ def _fold(events: Iterable[Event], jobs: dict[str, JobFold]) -> Iterator[JobFold
             except ValueError:
                 continue
             if job.node in newest:
-                newest[job.node].followed(event.time)
+                newest[job.node].give_up(event.time)
             jobs[event.job] = newest[job.node] = job
         elif event.job in jobs:
             jobs[event.job].take(event)

@@ -99,10 +99,10 @@ def attributes_of(event: Event) -> dict[str, str]:
 
     `GPUs` is their number.
     """
-    found = {name: _unquoted(text) if text else plain.strip() for name, text, plain in _ATTRIBUTE.findall(event.text)}
+    found = {name: _unquote(text) if text else plain.strip() for name, text, plain in _ATTRIBUTE.findall(event.text)}
     device = None if "GPUs_DeviceName" in found else _DEVICE.search(event.text)
     if device:
-        found["DeviceName"] = _unquoted(device[1])
+        found["DeviceName"] = _unquote(device[1])
     return found
 
 
@@ -164,7 +164,7 @@ def reason_of(event: Event) -> str:
     return ""
 
 
-def brought_back(event: Event) -> bool:
+def has_saved(event: Event) -> bool:
     """Return whether an eviction saved what the job had done: it was checkpointed, or sent files."""
     sent = _SENT.search(event.text)
     return "(1) Job was checkpointed" in event.text or (sent is not None and int(sent[1]) > 0)
@@ -176,5 +176,5 @@ def memory_of(event: Event) -> float | None:
     return float(found[1]) if found else None
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return _ESCAPED.sub(r"\1", text) if "\\" in text else text

@@ -39,7 +39,7 @@ def noises(regions: Sequence[Observed]) -> Array:
     """
     logs = np.array([_by_noise(region.take(np.arange(len(region.targets))[-MOST:])) for region in regions])
     usual = np.full(logs.shape, 1 / len(NOISES))
-    return np.asarray(np.round(_mixed(usual, logs) @ NOISES, 3))
+    return np.asarray(np.round(_mix(usual, logs) @ NOISES, 3))
 
 
 def similarities(own: Observed, others: Sequence[Observed], earlier: Sequence[bool], chance: Array) -> Array:
@@ -53,10 +53,10 @@ def similarities(own: Observed, others: Sequence[Observed], earlier: Sequence[bo
     usual = np.array([USUAL_EARLIER if same else USUAL for same in earlier])
     pairs = zip(others, chance[1:], strict=True)
     logs = np.array([_by_similarity(own, other, chance[0], theirs) for other, theirs in pairs])
-    return np.asarray(np.round(_mixed(usual, logs) @ GRID, 3))
+    return np.asarray(np.round(_mix(usual, logs) @ GRID, 3))
 
 
-def _mixed(usual: Array, logs: Array) -> Array:
+def _mix(usual: Array, logs: Array) -> Array:
     """Return the probability of each value of a grid (columns) for each region (rows), given its log likelihoods.
 
     Expectation maximisation: how common the values are moves from what is usual to what the regions say.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nnlib.contract import sha256_of
 from regiondag.bake.upload import disk_blocks
-from regiondag.bake.upload.disk_blocks import BLOCK, ZEROS, read_block, read_disk, used_blocks
+from regiondag.bake.upload.disk_blocks import BLOCK, ZEROS, list_used_blocks, read_block, read_disk
 from regiondag.bake.upload.snapshot import linear_checksum
 from tests.workflows.bake.conftest import write_disk
 
@@ -40,7 +40,7 @@ def test_holes_are_not_read(tmp_path):
     path = tmp_path / "disk.raw"
     write_disk(path, {1: b"a", 9: b"b" * (BLOCK + 1)}, 5 << 30)
     with path.open("rb") as file:
-        used = used_blocks(file.fileno())
+        used = list_used_blocks(file.fileno())
     assert {1, 9, 10} <= set(used)
     assert len(used) < 10
     assert used == sorted(used)
@@ -55,7 +55,7 @@ def test_a_file_system_without_holes(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "lseek", unknown)
     with path.open("rb") as file:
-        assert used_blocks(file.fileno()) == [0, 1, 2, 3]
+        assert list_used_blocks(file.fileno()) == [0, 1, 2, 3]
     assert list(read_disk(path).blocks) == [1]
 
 

@@ -10,9 +10,9 @@ from regiondag.condor.events.text import (
     Event,
     Resource,
     attributes_of,
-    brought_back,
     code_of,
     ending_of,
+    has_saved,
     host_of,
     memory_of,
     node_of,
@@ -108,7 +108,7 @@ def test_codes_of_a_hold_and_its_reason():
     ],
 )
 def test_what_an_eviction_brought_back(text, back):
-    assert brought_back(event(f"Job was evicted.\n\t{text}")) is back
+    assert has_saved(event(f"Job was evicted.\n\t{text}")) is back
 
 
 def test_figures():

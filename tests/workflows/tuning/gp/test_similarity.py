@@ -161,5 +161,5 @@ def test_likelihoods_far_below_what_a_number_can_be():
     expected = logsumexp(logs, axis=0) - math.log(2) + math.log(2 * math.pi)
     assert found[1] == pytest.approx(expected[1]) and found[0] < found[1] - 600
     usual, logs = np.array([USUAL, USUAL_EARLIER]), np.arange(12.0).reshape(2, 6) % 5
-    assert similarity._mixed(usual, logs) == pytest.approx(mixed(usual, logs))
-    assert similarity._mixed(usual, logs - [[2000.0], [-2000.0]]) == pytest.approx(mixed(usual, logs))
+    assert similarity._mix(usual, logs) == pytest.approx(mixed(usual, logs))
+    assert similarity._mix(usual, logs - [[2000.0], [-2000.0]]) == pytest.approx(mixed(usual, logs))
