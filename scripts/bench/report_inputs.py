@@ -74,7 +74,7 @@ def _write_region(run: RunFolder, number: int, slug: str, name: str, shape: Shap
     point = random_point(SPACE, number)
     folder.champion_metrics.write_text(json.dumps({"hyperparameters": point, "test": test}), encoding="utf-8")
     last = {metric: value * rng.uniform(0.9, 1.1) for metric, value in test.items()}
-    folder.standing_metrics.write_text(json.dumps({"test": last}), encoding="utf-8")
+    folder.incumbent_metrics.write_text(json.dumps({"test": last}), encoding="utf-8")
 
 
 def _journal(rng: random.Random, shape: Shape, number: int) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -54,9 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     examples = training_examples(asked, check_data(asked))
     slugs = [region.slug for region in asked.regions]
     earlier = earlier_runs(runs_folder(arguments), asked.name)
-    standing = _choose_incumbents(arguments.champions, earlier, slugs)
-    config = choose_starts(asked, examples, standing)
-    created = make_run(config, arguments, earlier, standing)
+    incumbents = _choose_incumbents(arguments.champions, earlier, slugs)
+    config = choose_starts(asked, examples, incumbents)
+    created = make_run(config, arguments, earlier, incumbents)
     if not arguments.quiet:
         for line in describe_starts(asked, config):
             print(line, file=sys.stderr)
@@ -74,12 +74,12 @@ def make_run(
     config: Config,
     arguments: argparse.Namespace,
     earlier: Sequence[RunFolder],
-    standing: Mapping[str, Incumbent],
+    incumbents: Mapping[str, Incumbent],
     pool: str | None = None,
 ) -> RunFolder:
     """Write the run directory of `config`, for the version of the pool called `pool`, and print its path.
 
-    `earlier` are the study's runs so far, the newest first; `standing` the champions among them that have to be beaten.
+    `earlier` are the study's runs so far, the newest first; `incumbents` the champions among them.
     """
     from nnlib.util.process import install_line
     from nnlib.util.terminal import progress_bar
@@ -96,7 +96,7 @@ def make_run(
             config,
             runs_folder(arguments),
             htcondor=version,
-            standing=standing,
+            incumbents=incumbents,
             progress=progress,
             earlier=find_earlier(earlier, config.regions),
             image=pool_image(found),

@@ -54,15 +54,15 @@ def run(arguments: argparse.Namespace) -> int:
     if not earlier:
         _say(f"no earlier run of the study {config.name!r} in {runs}: this is the first")
     _check_ended(pool, earlier)
-    standing = find_incumbents(earlier, [region.slug for region in config.regions])
-    config = choose_starts(config, examples, standing)
+    incumbents = find_incumbents(earlier, [region.slug for region in config.regions])
+    config = choose_starts(config, examples, incumbents)
     regions = config.regions if arguments.all else _new_regions(config, earlier)
     if not regions:
         _say("nothing new: no run made (--all makes one)")
         return 0
-    standing = {region.slug: standing[region.slug] for region in regions if region.slug in standing}
-    config = _for_update(config, regions, standing)
-    created = generate.make_run(config, arguments, earlier, standing, arguments.pool)
+    incumbents = {region.slug: incumbents[region.slug] for region in regions if region.slug in incumbents}
+    config = _for_update(config, regions, incumbents)
+    created = generate.make_run(config, arguments, earlier, incumbents, arguments.pool)
     if arguments.submit and pool is not None:
         from regiondag.condor.submit import submit_dag
 
@@ -117,11 +117,11 @@ def _new_regions(config: Config, earlier: Sequence[RunFolder]) -> tuple[Region, 
     return tuple(region for region in config.regions if region.slug in new | sources)
 
 
-def _for_update(config: Config, regions: Sequence[Region], standing: Mapping[str, Incumbent]) -> Config:
+def _for_update(config: Config, regions: Sequence[Region], incumbents: Mapping[str, Incumbent]) -> Config:
     """Leave the other regions out, and take `update` in place of `search` where there is a champion to start from."""
     from dataclasses import replace
 
-    taken = (replace(r, search=r.update) if r.update and r.slug in standing else r for r in regions)
+    taken = (replace(r, search=r.update) if r.update and r.slug in incumbents else r for r in regions)
     return replace(config, regions=tuple(taken))
 
 

@@ -41,15 +41,15 @@ class Renderer:
         htcondor: Version,
         python: str,
         codes: tuple[str, str],
-        standing: frozenset[str],
+        incumbents: frozenset[str],
     ) -> None:
-        """`codes`: names of the manager's and the worker's archive; `standing`: slugs that have a champion."""
+        """`codes`: names of the manager's and the worker's archive; `incumbents`: slugs that have a champion."""
         self.run = run
         self.plan = plan
         self.htcondor = htcondor
         self.python = python
         self.manager_code, self.worker_code = codes
-        self.standing = standing
+        self.incumbents = incumbents
         self.environment = environment()
 
     def files(self) -> Iterator[tuple[str, Iterator[str]]]:
@@ -70,7 +70,7 @@ class Renderer:
             self._render(
                 "nodes.dag.j2",
                 plan=plan,
-                standing=folder.standing_model if plan.region.slug in self.standing else "",
+                standing=folder.incumbent_model if plan.region.slug in self.incumbents else "",
                 train_submit=train,
                 final_submit=final,
                 jobs_per_region=self.plan.config.limits.jobs_per_region,
@@ -106,8 +106,8 @@ class Renderer:
     def _submit(self, plan: RegionPlan, title: str, parts: tuple[str, ...], outputs: tuple[str, ...]) -> Iterator[str]:
         folder = self.run.region(plan.region.slug)
         inputs = [folder.path / layout.NETWORK_FILE, *(folder.data(part) for part in parts)]
-        if "test" in parts and plan.region.slug in self.standing:
-            inputs.append(folder.standing_model)
+        if "test" in parts and plan.region.slug in self.incumbents:
+            inputs.append(folder.incumbent_model)
         if not plan.region.start.random:
             inputs.append(folder.init_model)
         inputs.append(self.run.path / self.worker_code)
@@ -125,7 +125,7 @@ class Renderer:
             inputs=[] if catalog else inputs,
             catalog=catalog,
             catalog_files=",".join(map(quoting.path, inputs)),
-            first_inputs="test" not in parts and plan.region.slug in self.standing,
+            first_inputs="test" not in parts and plan.region.slug in self.incumbents,
             outputs=outputs,
             job=plan.region.job,
             mb=MB,

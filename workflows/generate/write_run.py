@@ -45,14 +45,14 @@ def create_run(
     runs: Path,
     *,
     htcondor: Version,
-    standing: Mapping[str, Incumbent],
+    incumbents: Mapping[str, Incumbent],
     progress: Progress,
     earlier: Mapping[str, str] | None = None,
     image: str = "",
 ) -> RunFolder:
     """Write a new run directory below `runs` and return it; nothing is left of it when that fails.
 
-    `standing` and `earlier` are what earlier runs left: champions, and the texts of `find_earlier`; both by slug.
+    `incumbents` and `earlier` are what earlier runs left: champions, and the texts of `find_earlier`; both by slug.
     `image` is what is known of the pool's image.
     """
     plan = build_plan(config)
@@ -66,7 +66,7 @@ def create_run(
         ) from error
     run = _free_name(runs, config.name)
     with _appearing_at(run.path) as part:
-        _Writer(part, run, plan, htcondor, standing, earlier or {}, image).write(progress)
+        _Writer(part, run, plan, htcondor, incumbents, earlier or {}, image).write(progress)
     return run
 
 
@@ -96,7 +96,7 @@ class _Writer:
         run: RunFolder,
         plan: Plan,
         htcondor: Version,
-        standing: Mapping[str, Incumbent],
+        incumbents: Mapping[str, Incumbent],
         earlier: Mapping[str, str],
         image: str,
     ) -> None:
@@ -104,7 +104,7 @@ class _Writer:
         self.run = run
         self.plan = plan
         self.htcondor = htcondor
-        self.standing = standing
+        self.incumbents = incumbents
         self.earlier = earlier
         self.image = image
         self.archives = (manager_archive(archives_of(run.path.parent)), worker_archive())
@@ -134,10 +134,10 @@ class _Writer:
         (folder.path / "trials").mkdir(parents=True)
         copies = {folder.path / layout.NETWORK_FILE: region.network}
         copies |= {folder.data(part): source for part, source in region.data.items()}
-        standing = self.standing.get(region.slug)
-        if standing:
-            copies[folder.standing_model] = standing.model
-            self._copy(standing.metrics, folder.standing_metrics)
+        incumbent = self.incumbents.get(region.slug)
+        if incumbent:
+            copies[folder.incumbent_model] = incumbent.model
+            self._copy(incumbent.metrics, folder.incumbent_metrics)
         for copy, source in copies.items():
             self._copy(source, copy)
         merged = write_merged(region, folder)
@@ -145,7 +145,7 @@ class _Writer:
             self._note(self._inside(copy))
         inside = {copy.name: self.digests[self._inside(copy)] for copy in [*copies, *merged]}
         shape = () if region.start.random else find_shaping(read_json(region.network))
-        config, first = self.plan.config, _first_points(region, standing)
+        config, first = self.plan.config, _first_points(region, incumbent)
         spec = spec_of(config.name, region, inside, position, first, shape, config.limits.deadline)
         folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
         self._note(self._inside(folder.spec))
@@ -168,7 +168,7 @@ class _Writer:
             htcondor=self.htcondor,
             python=self._python(),
             codes=(manager.name, worker.name),
-            standing=frozenset(self.standing),
+            incumbents=frozenset(self.incumbents),
         )
         for name, pieces in renderer.files():
             with (self.part.path / name).open("w", encoding="utf-8") as file:
@@ -209,9 +209,9 @@ class _Writer:
         return str(path.relative_to(self.part.path))
 
 
-def _first_points(region: Region, standing: Incumbent | None) -> tuple[Point, ...]:
+def _first_points(region: Region, incumbent: Incumbent | None) -> tuple[Point, ...]:
     """Return the points that the region's first trials take: its champion's, on the new data."""
-    point = champion_point(region.search, hyperparameters_of(standing)) if standing else None
+    point = champion_point(region.search, hyperparameters_of(incumbent)) if incumbent else None
     return () if point is None else (point,)
 
 

@@ -68,7 +68,7 @@ def _take(folder: RegionFolder, spec: RegionSpec) -> None:
 
 def _find_source(folder: RegionFolder, spec: RegionSpec) -> Incumbent:
     if not spec.start.source:
-        return Incumbent(folder.standing_model, folder.standing_metrics, spec.sha256[folder.standing_model.name])
+        return Incumbent(folder.incumbent_model, folder.incumbent_metrics, spec.sha256[folder.incumbent_model.name])
     run = RunFolder(folder.path.parents[1])
     found = champion_of(run, spec.start.source)
     if found is None:

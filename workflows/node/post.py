@@ -209,9 +209,9 @@ def _judge(final: TrialOutcome, history: History, metric: Metric) -> TrialOutcom
     reason = reason_to_keep(
         metric,
         test=final.metrics,
-        standing_test=final.standing,
+        incumbent_test=final.standing,
         valid=winner.value if winner else None,
-        standing_valid=first.standing if first else {},
+        incumbent_valid=first.standing if first else {},
     )
     return replace(final, promoted=not reason, reason=reason or final.reason)
 
@@ -240,13 +240,13 @@ def _write_champion(
     folder: RegionFolder, node: NodeName, settled: TrialOutcome, spec: RegionSpec, won: int | None
 ) -> None:
     """Put the better of the new and the standing model into `champion/`; the model first, then what it reached."""
-    source = folder.trial(node) / MODEL_FILE if settled.promoted else folder.standing_model
+    source = folder.trial(node) / MODEL_FILE if settled.promoted else folder.incumbent_model
     folder.champion_model.parent.mkdir(exist_ok=True)
     copy_atomically(source, folder.champion_model)
     if settled.promoted:
         facts = _champion_facts(folder, node, settled, spec, won)
     else:
-        facts = json.loads(folder.standing_metrics.read_text(encoding="utf-8"))
+        facts = json.loads(folder.incumbent_metrics.read_text(encoding="utf-8"))
     facts["sha256"] = sha256_of(folder.champion_model)
     write_atomically(folder.champion_metrics, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 

@@ -109,13 +109,13 @@ def _with_champion(trial: Trial, folder: RegionFolder, spec: RegionSpec) -> Tria
 
     Not where the champion was trained on that very part: it would be measured by what it knows.
     """
-    if trial.number != 0 or not folder.standing_model.exists():
+    if trial.number != 0 or not folder.incumbent_model.exists():
         return trial
-    facts = json.loads(folder.standing_metrics.read_text(encoding="utf-8"))
+    facts = json.loads(folder.incumbent_metrics.read_text(encoding="utf-8"))
     if facts.get("validation") == spec.sha256[data_file("valid")]:
         return trial
-    standing = folder.standing_model.name
-    return replace(trial, champion=standing, sha256={**trial.sha256, **_digests(spec, [], standing)})
+    incumbent = folder.incumbent_model.name
+    return replace(trial, champion=incumbent, sha256={**trial.sha256, **_digests(spec, [], incumbent)})
 
 
 def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History, number: int) -> None:
@@ -166,7 +166,7 @@ def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
             history = journal.read()
         winner = _find_winner(folder, spec, journal, history)
     trial = _make_trial(spec, node, Role.FINAL, history.proposals[winner].point, spec.final_parts)
-    standing = folder.standing_model.name if folder.standing_model.exists() else None
+    incumbent = folder.incumbent_model.name if folder.incumbent_model.exists() else None
     _write_trial(
         folder,
         node,
@@ -174,8 +174,8 @@ def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
             trial,
             train=replace(trial.train, epochs=max(history.settled[winner].best_epoch, 1), stop_after=0),
             test_file=data_file("test"),
-            champion=standing,
-            sha256={**trial.sha256, **_digests(spec, ["test"], standing)},
+            champion=incumbent,
+            sha256={**trial.sha256, **_digests(spec, ["test"], incumbent)},
         ),
     )
     _write_attempt(folder, node, spec, history)
@@ -241,8 +241,8 @@ def _valid(role: Role) -> list[str]:
     return ["valid"] if role is Role.TUNE else []
 
 
-def _digests(spec: RegionSpec, parts: list[str], standing: str | None) -> dict[str, str]:
-    wanted = [data_file(part) for part in parts] + ([standing] if standing else [])
+def _digests(spec: RegionSpec, parts: list[str], incumbent: str | None) -> dict[str, str]:
+    wanted = [data_file(part) for part in parts] + ([incumbent] if incumbent else [])
     return {file: spec.sha256[file] for file in wanted}
 
 

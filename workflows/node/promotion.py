@@ -11,9 +11,9 @@ def reason_to_keep(
     metric: Metric,
     *,
     test: Mapping[str, float],
-    standing_test: Mapping[str, float],
+    incumbent_test: Mapping[str, float],
     valid: float | None,
-    standing_valid: Mapping[str, float],
+    incumbent_valid: Mapping[str, float],
 ) -> str:
     """Return why the standing champion is kept, or an empty text when the new model takes its place.
 
@@ -22,14 +22,14 @@ def reason_to_keep(
     bar.
     """
     name = metric.name
-    if name in standing_valid and valid is not None and _better(standing_valid[name], valid, metric.minimize):
+    if name in incumbent_valid and valid is not None and _better(incumbent_valid[name], valid, metric.minimize):
         return (
-            f"kept: on the validation data the standing champion reaches {name} {standing_valid[name]:.4f}, "
+            f"kept: on the validation data the standing champion reaches {name} {incumbent_valid[name]:.4f}, "
             f"the winning trial {valid:.4f}"
         )
-    if name in standing_test and not _better(test[name], standing_test[name], metric.minimize):
+    if name in incumbent_test and not _better(test[name], incumbent_test[name], metric.minimize):
         return (
-            f"kept: on the test data the standing champion reaches {name} {standing_test[name]:.4f}, "
+            f"kept: on the test data the standing champion reaches {name} {incumbent_test[name]:.4f}, "
             f"the new model {test[name]:.4f}"
         )
     return ""

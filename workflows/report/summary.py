@@ -136,7 +136,7 @@ def _champion(folder: RegionFolder) -> dict[str, Value] | None:
 def _last_test(folder: RegionFolder) -> Mapping[str, float]:
     """Return what the standing champion's own test found; nothing where it does not say so."""
     try:
-        raw = json.loads(folder.standing_metrics.read_text(encoding="utf-8"))["test"]
+        raw = json.loads(folder.incumbent_metrics.read_text(encoding="utf-8"))["test"]
         return {str(name): float(value) for name, value in raw.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}

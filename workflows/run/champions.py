@@ -28,9 +28,9 @@ def find_incumbents(earlier: Sequence[RunFolder], slugs: Iterable[str]) -> dict[
     found: dict[str, Incumbent] = {}
     for slug in slugs:
         for run in earlier:
-            standing = champion_of(run, slug)
-            if standing:
-                found[slug] = standing
+            incumbent = champion_of(run, slug)
+            if incumbent:
+                found[slug] = incumbent
                 break
     return found
 
@@ -41,16 +41,16 @@ def earlier_runs(runs: Path, study: str) -> list[RunFolder]:
     return [run for run in found if _study_of(run) == study]
 
 
-def hyperparameters_of(standing: Incumbent) -> Mapping[str, Value]:
+def hyperparameters_of(incumbent: Incumbent) -> Mapping[str, Value]:
     """Return the hyperparameters with which a champion was trained; none when its metrics do not say them."""
-    found = json.loads(standing.metrics.read_text(encoding="utf-8")).get("hyperparameters")
+    found = json.loads(incumbent.metrics.read_text(encoding="utf-8")).get("hyperparameters")
     known = found.items() if isinstance(found, dict) else ()
     return {name: value for name, value in known if isinstance(value, str | int | float)}
 
 
 def incumbents_of(run: RunFolder, slugs: Iterable[str]) -> dict[str, Incumbent]:
     """Return the champions of one run; RegiondagError when it has none at all."""
-    found = {slug: standing for slug in slugs if (standing := champion_of(run, slug))}
+    found = {slug: incumbent for slug in slugs if (incumbent := champion_of(run, slug))}
     if not found:
         raise RegiondagError(
             f"{run.path} holds no champion of any region of this study; legal for --champions: a finished run of it, "

@@ -109,12 +109,12 @@ class RegionFolder:
         return self.path / "earlier.jsonl"
 
     @property
-    def standing_model(self) -> Path:
+    def incumbent_model(self) -> Path:
         """The champion of an earlier run, which a new model has to beat."""
         return self.path / "standing.nc"
 
     @property
-    def standing_metrics(self) -> Path:
+    def incumbent_metrics(self) -> Path:
         """What the standing champion reached when it was made."""
         return self.path / "standing.json"
 

@@ -44,7 +44,7 @@ def rendered(folder: Path, case: str) -> dict[str, str]:
         htcondor=version,
         python="/venv/bin/python",
         codes=("regiondag-0123456789ab.pyz", "nnlib-0123456789ab.pyz"),
-        standing=standing,
+        incumbents=standing,
     )
     return {name: "".join(pieces) for name, pieces in renderer.files()}
 
@@ -85,7 +85,7 @@ def test_tuning_jobs_never_get_the_test_data(tmp_path):
 def test_a_run_directory_that_dagman_cannot_read_is_refused(tmp_path):
     plan = build_plan(load_config(write_study(tmp_path)))
     run = RunFolder(Path("/my runs/run-1"))
-    renderer = Renderer(run, plan, htcondor=(23, 9, 6), python="/p", codes=("a", "b"), standing=frozenset())
+    renderer = Renderer(run, plan, htcondor=(23, 9, 6), python="/p", codes=("a", "b"), incumbents=frozenset())
     with pytest.raises(QuotingError, match="--out"):
         for _, pieces in renderer.files():
             "".join(pieces)

@@ -25,7 +25,7 @@ from tests.workflows.conftest import STUDY, write_study
 
 def create(study: Path, runs: Path, standing=None):
     config = choose_starts(load_config(study), {}, standing or {})
-    return create_run(config, runs, htcondor=(23, 9, 6), standing=standing or {}, progress=print)
+    return create_run(config, runs, htcondor=(23, 9, 6), incumbents=standing or {}, progress=print)
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
@@ -159,7 +159,7 @@ def test_the_manifest_says_what_the_run_was_made_with(study_file, tmp_path):
         load_config(study_file),
         tmp_path / "runs",
         htcondor=(23, 9, 6),
-        standing={},
+        incumbents={},
         progress=print,
         image="SUITE=trixie",
     )

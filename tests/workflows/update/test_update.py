@@ -113,7 +113,7 @@ def test_a_region_with_new_data_is_taken_and_no_other(first, update, tmp_path):
     assert "United Kingdom: left out" in said and "Germany" not in said
     champion = json.loads(first.region("germany").champion_metrics.read_text())
     assert read_spec(run.region("germany").spec).first == (champion["hyperparameters"],)
-    assert run.region("germany").standing_model.read_bytes() == b"model"
+    assert run.region("germany").incumbent_model.read_bytes() == b"model"
     complete(run, "germany")
     assert update()[1] is None  # Germany's newest run is now this one, the United Kingdom's the one before
     assert regions_of(update("--all")[1]) == BOTH
