@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,8 @@ def train(folder: RegionFolder, node: NodeName) -> int:
         shutil.copyfile(folder.path / name, sandbox / name)
     archive = next(folder.path.parents[1].glob("nnlib-*.pyz"))
     argv = [sys.executable, str(archive), "train", "--trial", "trial.json", "--device", "cpu"]
-    code = subprocess.run(argv, cwd=sandbox, capture_output=True, check=False, timeout=120).returncode
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
+    code = subprocess.run(argv, cwd=sandbox, env=bare, capture_output=True, check=False, timeout=120).returncode
     for name in OUTPUTS:
         if (sandbox / name).exists():
             shutil.copyfile(sandbox / name, place / name)

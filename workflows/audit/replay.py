@@ -55,6 +55,7 @@ print(json.dumps(has))
 """
 PROBE_SECONDS = 120
 COMPARED = frozenset({Status.OK, Status.PRUNED, Status.DIVERGED, Status.BAD_INPUT})  # how a trial may have ended
+BLAS = ("BLIS_", "MKL_", "OPENBLAS_")  # variables of whoever asks that would change the bits; jobs have none of them
 STOPPING = 10.0  # seconds that a training gets to end after Ctrl-C
 
 
@@ -231,7 +232,8 @@ def train_again(case: Case, python: Python, place: Path) -> Replayed:
 
 
 def _run(argv: Sequence[str], cwd: Path) -> int:
-    process = subprocess.Popen(argv, cwd=cwd, stdout=subprocess.DEVNULL)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(BLAS)}
+    process = subprocess.Popen(argv, cwd=cwd, env=environment, stdout=subprocess.DEVNULL)
     try:
         return process.wait()
     except BaseException:  # Ctrl-C: the training is told to stop, too, and is not left behind
