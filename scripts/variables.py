@@ -46,12 +46,12 @@ def read_in_python(text: str, constants: Mapping[str, str]) -> Iterator[tuple[in
             hidden = {alias.name for alias in node.names} & {"environ", "getenv"}
             yield from ((node.lineno, f"?from os import {name}") for name in sorted(hidden))
         if isinstance(key, ast.Constant):
-            yield node.lineno, str(key.value)
+            yield key.lineno, str(key.value)
         elif isinstance(key, ast.Name | ast.Attribute):
             name = key.id if isinstance(key, ast.Name) else key.attr
-            yield node.lineno, constants.get(name, f"?{name}")
+            yield key.lineno, constants.get(name, f"?{name}")
         elif key is not None:
-            yield node.lineno, f"?{ast.unparse(key)}"
+            yield key.lineno, f"?{ast.unparse(key)}"
 
 
 def read_in_shell(text: str) -> Iterator[tuple[int, str]]:

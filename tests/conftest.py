@@ -8,6 +8,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,18 +20,12 @@ from regiondag.errors import PoolError
 from regiondag.pool import lifecycle
 from regiondag.pool.pool import NAME_VARIABLE, Pool, list_pools
 from regiondag.util.user_dirs import cache_dir
+from tests.support.browser import find_chromium
 
 settings.register_profile("patient", deadline=None)  # a busy machine is no failure
 settings.load_profile("patient")
 
-
-def find_chromium() -> str | None:
-    """Return the path of a browser that the tests can drive."""
-    return next(
-        (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-    )
-
-
+SLOW = re.compile(r"^pytestmark = .*\bpytest\.mark\.slow\b", re.MULTILINE)
 SUITE = os.environ.get("REGIONDAG_TEST_SUITE", "trixie")
 
 # One slot with the GPUs and one without, on a machine made to look bigger than it may be.
@@ -41,36 +36,6 @@ NUM_SLOTS_TYPE_2 = 1
 SLOT_TYPE_2 = cpus=2, memory=50%, disk=50%, swap=50%, GPUs=0
 SLOT_TYPE_2_PARTITIONABLE = True
 """
-
-# What plays machines, clouds and GPUs, compiles kernels or trains is left to the whole run: minutes, all together.
-SLOW = (
-    "ami",
-    "bench",
-    "kernels",
-    "nnlib/gpu",
-    "nnlib/api/test_trainer.py",
-    "nnlib/training/test_checkpoint.py",
-    "nnlib/test_cli.py",
-    "nnlib/training/test_gradient_check.py",
-    "nnlib/worker/test_job.py",
-    "nnlib/data/test_merge.py",
-    "nnlib/data/test_stream.py",
-    "nnlib/training/test_loop.py",
-    "nnlib/model/test_warm_start.py",
-    "nnlib/worker/test_main.py",
-    "workflows/bake",
-    "workflows/fleet",
-    "workflows/monitor/test_explain.py",
-    "workflows/node/test_init_model.py",
-    "workflows/run/test_sick_machines.py",
-    "workflows/node/test_shared_trials.py",
-    "workflows/trials/test_optuna_export.py",
-    "workflows/trials/test_plots.py",
-    "workflows/audit/test_replay.py",
-    "workflows/commands/test_study.py",
-    "workflows/update/test_update.py",
-    "workflows/audit/test_verify.py",
-)
 
 # A suite that a script's `&` or nohup started ignores Ctrl-C, and so would every program that its tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -86,9 +51,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if "not slow" in config.getoption("markexpr") and is_slow(collection_path) else None
 
 
+@cache
 def is_slow(path: Path) -> bool:
-    """Return whether a file or folder is one of those that are left to the whole run."""
-    return any(path.is_relative_to(TESTS / name) for name in SLOW)
+    """Return whether a file of tests, or a folder in its __init__.py, marks itself as slow.
+
+    Those play machines, clouds and GPUs, compile kernels or train. It is told by the text: imports may take long.
+    """
+    file = path / "__init__.py" if path.is_dir() else path
+    return bool(file.exists() and SLOW.search(file.read_text(encoding="utf-8"))) or (
+        path != TESTS and TESTS in path.parents and is_slow(path.parent)
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses

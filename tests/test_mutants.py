@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "scripts"))
+from scripts.mutation import modules, run
+from scripts.mutation.operators import mutants, shuffled
+from scripts.mutation.pool import NOTHING, Pool, Trial
 
-from mutation import modules, run  # noqa: E402
-from mutation.operators import mutants, shuffled  # noqa: E402
-from mutation.pool import NOTHING, Pool, Trial  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 SOURCE = '''"""Ages."""
 

@@ -4,8 +4,8 @@
 #   TORCH_PYTHON   the Python that has PyTorch, where it is another one; without PyTorch there are no peers
 # Exit code 75 says on one line what is missing.
 set -eu
-here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-own=$here/../../.venv/bin/python
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+own=$root/.venv/bin/python
 
 has() { "$1" -c "$2" 2>/dev/null; }
 
@@ -20,4 +20,4 @@ if ! has "$python" 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     echo "gpu: $python is no Python 3.11 or later; set PYTHON=/path/to/python3.12" >&2
     exit 75
 fi
-exec "$python" "$here/gpu.py" "$@"
+PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} exec "$python" -m scripts.bench.gpu "$@"

@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from scripts.bench.common import harness
+from scripts.mutation import modules
+from scripts.mutation.operators import Mutant, mutants, shuffled
+from scripts.mutation.pool import FAST, NOTHING, End, Pool, Trial
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(ROOT / "scripts" / "bench"))
-
-import harness  # noqa: E402
-from mutation import modules  # noqa: E402
-from mutation.operators import Mutant, mutants, shuffled  # noqa: E402
-from mutation.pool import FAST, NOTHING, End, Pool, Trial  # noqa: E402
 
 EQUIVALENT = HERE / "equivalent.toml"
 SHARE_OF_MODULE, SHARE_OF_ALL = (11, 12), 0.85  # what must be killed

@@ -1,6 +1,6 @@
 """A manager and two workers, each a machine of its own: a study to its champions, two people, a stranger.
 
-The machines are network namespaces with root folders of their own (scripts/bench/several_machines.py), and run what the
+The machines are network namespaces with root folders of their own (tests/support/several_machines.py), and run what the
 recipe gives the roles manager and worker.
 """
 
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench import several_machines
-from scripts.bench.several_machines import Lab, Machine, until
+from tests.support import several_machines
+from tests.support.several_machines import Lab, Machine, until
 from tests.workflows.conftest import STUDY, write_study
 
 # One group: all of them share the machines.
@@ -376,7 +376,7 @@ def test_a_link_can_be_cut_and_mended(lab):
 
 PROGRAM = """
 import sys, time
-from scripts.bench.several_machines import Lab
+from tests.support.several_machines import Lab
 with Lab(workers=1) as lab:
     print(*(machine.pid for machine in lab.machines), flush=True)
     time.sleep(600)

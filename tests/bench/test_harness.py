@@ -1,30 +1,20 @@
-"""The pure parts of the benchmarks: medians, table, JSON form, reading logs. Nothing is timed here."""
+"""What all benchmarks share: medians, table, JSON form, kept runs, processes."""
 
 from __future__ import annotations
 
 import json
 import sys
-from types import ModuleType
+import time
+from pathlib import Path
 
 import pytest
 
-DAGMAN_OUT = """\
-11/21/26 10:43:21 Running PRE script of Node south_t0004...
-11/21/26 10:43:21 Running PRE script of Node south_t0005...
-11/21/26 10:43:24 PRE Script of node south_t0005 completed successfully.
-11/21/26 10:43:25 PRE Script of node south_t0004 completed successfully.
-11/21/26 10:43:27 Running POST script of Node south_t0005...
-11/21/26 10:43:29 POST Script of node south_t0005 completed successfully.
-11/21/26 10:43:30 Running POST script of Node south_t0004...
-"""
+from scripts.bench.common import harness, processes
+from scripts.bench.common.child import Child
+from scripts.bench.common.kept_runs import KeptRuns
 
 
-@pytest.fixture
-def harness(bench) -> ModuleType:
-    return bench("harness")
-
-
-def test_ratio_and_goal(harness):
+def test_ratio_and_goal():
     row = harness.Row("w", ours=2.0, peer=3.0, unit="s", goal=2)
     assert row.ratio == 1.5
     assert row.met is True
@@ -34,7 +24,7 @@ def test_ratio_and_goal(harness):
     assert harness.Row("w", None, 3.0, "s").ratio is None
 
 
-def test_sides_are_measured_in_turn_and_give_medians(harness):
+def test_sides_are_measured_in_turn_and_give_medians():
     calls: list[str] = []
     values = {"ours": iter([3.0, 1.0, 2.0]), "peer": iter([9.0, 7.0, 100.0])}
 
@@ -45,11 +35,11 @@ def test_sides_are_measured_in_turn_and_give_medians(harness):
 
         return measure
 
-    assert harness.in_turn({"ours": side("ours"), "peer": side("peer")}, 3) == {"ours": 2.0, "peer": 9.0}
+    assert processes.in_turn({"ours": side("ours"), "peer": side("peer")}, 3) == {"ours": 2.0, "peer": 9.0}
     assert calls == ["ours", "peer"] * 3
 
 
-def test_json_has_the_fixed_keys_and_reads_back(harness):
+def test_json_has_the_fixed_keys_and_reads_back():
     row = harness.Row("w", 2.0, 3.0, "s", goal=2, note="not kept")
     raw = json.loads(json.dumps(harness.to_json("name", [row])))
     assert list(raw) == ["bench", "date", "machine", "versions", "rows"]
@@ -57,7 +47,7 @@ def test_json_has_the_fixed_keys_and_reads_back(harness):
     assert harness.row_from_json(raw["rows"][0]) == harness.Row("w", 2.0, 3.0, "s", goal=2)
 
 
-def test_table_shows_what_is_missing_or_missed(harness):
+def test_table_shows_what_is_missing_or_missed():
     rows = [harness.Row("slow", 3, 6, "s", 2), harness.Row("gone", None, None, "", note="no pool")]
     lines = harness.table(rows).splitlines()
     assert lines[2].split() == ["slow", "3", "s", "6", "s", "2", "2", "s", "NO"]
@@ -65,75 +55,108 @@ def test_table_shows_what_is_missing_or_missed(harness):
     assert lines[-2:] == ["gone:", "  no pool"]
 
 
-def test_measure_gives_time_memory_and_output(harness):
-    measured = harness.measure([sys.executable, "-c", "print('out')"])
+def test_measure_gives_time_memory_and_output():
+    measured = processes.measure([sys.executable, "-c", "print('out')"])
     assert measured.output == "out\n"
     assert measured.seconds > 0
     assert measured.peak_mb > 1
 
 
 @pytest.mark.parametrize("code", ["raise SystemExit(3)", "import time; time.sleep(60)"])
-def test_a_side_that_fails_or_hangs_is_not_measured(harness, code):
-    with pytest.raises(harness.NotMeasuredError):
-        harness.measure([sys.executable, "-c", code], timeout=1)
+def test_a_side_that_fails_or_hangs_is_not_measured(code):
+    with pytest.raises(processes.NotMeasuredError):
+        processes.measure([sys.executable, "-c", code], timeout=1)
 
 
-def test_one_group_that_fails_does_not_end_the_rest(harness):
+def test_one_group_that_fails_does_not_end_the_rest():
     def broken():
-        raise harness.NotMeasuredError("no pool")
+        raise processes.NotMeasuredError("no pool")
 
     rows = harness.measure_groups({"a": broken, "b": lambda: [harness.Row("b", 1, 2, "s")]}, only=None)
     assert [(row.workload, row.ours, row.note) for row in rows] == [("a", None, "no pool"), ("b", 1, "")]
 
 
-def test_quick_runs_and_parts_of_runs_keep_nothing(harness, tmp_path, monkeypatch):
+def test_quick_runs_and_parts_of_runs_keep_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "RESULTS", tmp_path / "results")
     rows = [harness.Row("w", 1, 2, "s")]
+    harness.RESULTS.mkdir()
     for words in (["--quick"], ["--only", "a"]):
         assert harness.finish("x", rows, harness.options("x", ["a"], words)) == 0
-        assert not harness.RESULTS.exists()
+        assert not list(harness.RESULTS.iterdir())
     assert harness.finish("x", rows, harness.options("x", ["a"], ["--json", str(tmp_path / "copy.json")])) == 0
     assert (harness.RESULTS / "x.json").read_text() == (tmp_path / "copy.json").read_text()
 
 
-def test_barrier_adds_up(bench):
-    pools = bench("orchestration_pool")
-    before = [pools.Times(ended=10.0, settled=11.0, post_ended=11.5), pools.Times(ended=9, settled=12, post_ended=12.5)]
-    after = [pools.Times(proposed=14.0, submitted=15.0, executing=15.5), pools.Times(14, 16, proposed=14)]
-    barrier = pools.barrier(before, after)
-    assert barrier == pools.Barrier(settle=2.0, post_end=0.5, propose=1.5, submit=0.0, start=1.5)
-    assert barrier.total == 15.5 - 10.0
+def test_a_quick_run_has_no_goals(capsys, tmp_path):
+    rows = [harness.Row("w", 1, 2, "s", goal=0.5)]
+    words = ["--quick", "--json", str(tmp_path / "quick.json")]
+    assert harness.finish("x", rows, harness.options("x", [], words), {"curve": [1, 2]}) == 0
+    kept = json.loads((tmp_path / "quick.json").read_text())
+    assert (kept["rows"][0]["goal"], kept["rows"][0]["met"], kept["curve"]) == (None, None, [1, 2])
+    assert "[1, 2]" in (tmp_path / "quick.json").read_text()
 
 
-def test_rounds_are_paired_within_regions(bench):
-    pools = bench("orchestration_pool")
-    names = [f"{slug}_t{number:04d}" for slug in ("a", "b") for number in range(6)] + ["a_final"]
-    pairs = pools.rounds_of({name: pools.Times() for name in names}, parallel=2)
-    assert (
-        sorted((index, len(before), len(after)) for index, before, after in pairs) == [(0, 2, 2)] * 2 + [(1, 2, 2)] * 2
-    )
-    assert [pools.fits_model(index, 2, rounds=6) for index in range(3)] == [False, True, True]
+def test_a_run_is_made_once_until_its_stamp_changes(tmp_path, capsys):
+    made, stamp = [], ["first"]
+
+    def make(key):
+        made.append(key)
+        if key == "broken":
+            raise processes.NotMeasuredError("no library")
+        return {"value": len(made)}
+
+    runs = KeptRuns(lambda key: tmp_path / f"{key}.json", lambda _: stamp[0], lambda key, raw: raw["value"], make)
+    assert [runs.fill(["a", "broken"]) for _ in range(2)] == [[1], [1]]
+    assert made == ["a", "broken", "broken"] and "broken: no library" in capsys.readouterr().err
+    stamp[0] = "second"
+    assert runs.find("a") is None and runs.fill(["a"]) == [4]
 
 
-def test_durations_of_scripts_are_read_from_dagmans_log(bench):
-    assert bench("orchestration_pool").script_seconds(DAGMAN_OUT) == {"PRE": 3.5, "POST": 2.0}
+@pytest.fixture
+def child(tmp_path, monkeypatch):
+    """Give a function that starts a text as a child."""
+
+    def start(text):
+        (tmp_path / "child_script.py").write_text(text)
+        call = [sys.executable, str(tmp_path / "child_script.py"), "7"]
+        monkeypatch.setattr("scripts.bench.common.child.module", lambda *_, **__: call)
+        return Child(sys.executable, "child_script")
+
+    return start
 
 
-def test_event_log_is_what_htcondor_reads(bench, tmp_path):
-    pytest.importorskip("htcondor2")
-    bench("orchestration_inputs").write_event_log(tmp_path / "log", jobs=12)
-    times = bench("orchestration_pool").read_events(tmp_path / "log")
-    assert len(times) == 12
-    assert {round(one.ended - one.submitted) for one in times.values()} == {2}
+def test_a_child_answers(child):
+    text = "import sys\nprint('hello')\nprint('{\"n\": ' + sys.argv[1] + '}', flush=True)\n"
+    text += "for line in sys.stdin: print('{\"to\": \"' + line.strip() + '\"}', flush=True)\n"
+    with child(text) as started:
+        assert started.answer(20) == {"n": 7}
+        assert started.ask("step", 20) == {"to": "step"}
+    with child("for n in range(3): print('{\"n\": %d}' % n)") as started:
+        assert [answer["n"] for answer in started.answers(20)] == [0, 1, 2]
 
 
-def test_journals_are_what_status_reads(bench, tmp_path):
-    from regiondag.run.journal import Journal
-    from regiondag.run.layout import RunFolder
+@pytest.mark.parametrize(
+    ("text", "said"), [("1 / 0", "ZeroDivisionError: division by zero"), ("raise SystemExit(3)", "exit code 3")]
+)
+def test_a_child_that_fails_says_why(child, text, said):
+    with child(text) as started, pytest.raises(processes.NotMeasuredError, match=said):
+        started.answer(20)
+    with child(f"print('{{}}', flush=True)\n{text}") as started, pytest.raises(processes.NotMeasuredError, match=said):
+        list(started.answers(20))
 
-    run = RunFolder(tmp_path)
-    run.region("a").path.mkdir(parents=True)
-    bench("orchestration_inputs").fill_journals(run, ["a"], trials=20, settled=19)
-    history = Journal(run.region("a").journal).read()
-    assert (len(history.proposals), len(history.settled)) == (20, 19)
-    assert history.best(minimize=False) is not None
+
+def test_a_child_that_takes_too_long_ends_with_what_it_started(child):
+    text = "import subprocess, sys, time\n"
+    text += "other = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+    text += "print('{\"pid\": %d}' % other.pid, flush=True)\ntime.sleep(60)\n"
+    with child(text) as started:
+        pid = started.answer(20)["pid"]
+        with pytest.raises(processes.NotMeasuredError, match="took too long"):
+            started.answer(0.01)
+    for _ in range(500):
+        state = Path(f"/proc/{pid}/stat")
+        if not state.exists() or " Z " in state.read_text():
+            break
+        time.sleep(0.01)
+    else:
+        pytest.fail("the grandchild goes on")

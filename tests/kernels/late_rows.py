@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy import sparse
 
@@ -50,7 +52,7 @@ class Store:
         self.updates = NumpyUpdates(hyper, rate, shift)
         self.dense = Slot(w.copy(), tuple(np.zeros_like(w) for _ in self.states), hyper.l2, hyper.l1)
 
-    def _launch(self, name: str, grid: int, before: list, *after: object) -> None:
+    def _launch(self, name: str, grid: int, before: Sequence[object], *after: object) -> None:
         first, second = (*self.states, None, None)[:2]
         rule = np.int32(ALL_RULES.index(self.hyper.rule))
         arrays = [self.w, first, second, self.last, self.n, rule, self.paces, stepped(self.step)]

@@ -63,7 +63,7 @@ def random_input(
 
 def with_noise(x: sparse.csr_array, p: float, step: int) -> sparse.csr_array:
     """Return what denoising leaves of the inputs of layer LAYER."""
-    spec = SimpleNamespace(denoising=p, layers=range(LAYERS))
+    spec: Any = SimpleNamespace(denoising=p, layers=range(LAYERS))
     return add_noise(spec, Batch({LAYER: x}, {}, x.shape[0]), SEED, step).inputs[LAYER]
 
 

@@ -106,7 +106,7 @@ class Event:
     def done(self) -> bool:
         if not self.mark["done"]:
             self.mark["stream"].step()  # time goes by
-        return self.mark["done"]
+        return bool(self.mark["done"])
 
 
 class Products:
@@ -171,7 +171,7 @@ class Cupy:
         whole = np.full(size + 2 * GUARD, FILL, np.uint8)
         self.memory.append((whole, size))
         self.taken += size
-        array = whole[GUARD : GUARD + size].view(dtype).reshape(shape).view(Array)
+        array: Array = whole[GUARD : GUARD + size].view(dtype).reshape(shape).view(Array)
         stream.ask(lambda: array.fill(0))
         return array
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from nnlib.gpu.kernels import source
-from nnlib.gpu.updates import RULE_NAMES
+from nnlib.gpu.optimizer import RULE_NAMES
 from nnlib.spec.types import Activation, ErrorFunction
 
 

@@ -37,7 +37,7 @@ def varied(data_set: DataSet, variant: str) -> DataSet:
     return dataclasses.replace(data_set, ignore_zero=variant == "ignore zero")
 
 
-def network(activation="Sigmoid", hidden="Tanh", **keys: Any) -> dict[str, Any]:
+def network(activation: str = "Sigmoid", hidden: object = "Tanh", **keys: Any) -> dict[str, Any]:
     more = keys.pop("hidden_keys", {})
     layers = [
         {"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "x"},
@@ -70,7 +70,7 @@ TANGLE: dict[str, Any] = {
 
 def tied(transposed: bool) -> dict[str, Any]:
     """The owner is the edge from the input; another one, or the output layer transposed, uses its weights too."""
-    layers = [
+    layers: list[dict[str, Any]] = [
         {"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "x"},
         {"Name": "A", "Kind": "Hidden", "N": 5, "Source": "I", "Activation": "Tanh"},
         {"Name": "B", "Kind": "Hidden", "N": 5, "Source": "I" if not transposed else "A", "Activation": "Relu"},

@@ -7,15 +7,17 @@ tests that follow, not for a command, which ends with its first damaged file.
 import functools
 import os
 import traceback
+from collections.abc import Callable
+from typing import Any
 
 ATTEMPTS = 3  # damaged files of one test may meet each other, too
 
 
-def own_process(test):
+def own_process(test: Callable[..., None]) -> Callable[..., None]:
     """Run a test in a child; one that a signal ended is run again."""
 
     @functools.wraps(test)
-    def run(*args, **kwargs):
+    def run(*args: Any, **kwargs: Any) -> None:
         for _ in range(ATTEMPTS):
             signal, text = _forked(test, args, kwargs)
             if not signal:
@@ -26,7 +28,7 @@ def own_process(test):
     return run
 
 
-def _forked(test, args, kwargs):
+def _forked(test: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, str]:
     """Return the signal that ended the child (0: none) and what was wrong in it."""
     reading, writing = os.pipe()
     child = os.fork()

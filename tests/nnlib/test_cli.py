@@ -29,6 +29,8 @@ from nnlib.util import netcdf
 from nnlib.util.terminal import counter, print_table
 from tests.nnlib.samples import clustered
 
+pytestmark = pytest.mark.slow
+
 NETWORK: dict[str, Any] = {
     "Name": "small",
     "Layers": [

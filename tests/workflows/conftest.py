@@ -12,6 +12,7 @@ from hypothesis import settings
 from nnlib.data.file import write_data
 from nnlib.data.rows import from_rows
 from nnlib.data.sets import Data, DataSet
+from regiondag.run.layout import RegionFolder, RunFolder
 
 settings.register_profile("regiondag", deadline=None)  # a shared machine may stall for a second
 settings.load_profile("regiondag")
@@ -51,7 +52,7 @@ WIDTH = 12
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory):
+def trained(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """Return a run whose trials and final training were trained; nobody may change it."""
     from tests.workflows.trained import trained_run  # which takes the study from here
 
@@ -94,13 +95,14 @@ def study_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(study_file, tmp_path):
+def run(study_file: Path, tmp_path: Path) -> RunFolder:
     """Return a run directory of the study, in which nothing has happened yet."""
     from tests.workflows.generate.test_write_run import create  # which takes the study from here
 
-    return create(study_file, tmp_path / "runs")
+    made: RunFolder = create(study_file, tmp_path / "runs")
+    return made
 
 
 @pytest.fixture
-def folder(run):
+def folder(run: RunFolder) -> RegionFolder:
     return run.region("germany")

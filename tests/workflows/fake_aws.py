@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
-from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core import DEFAULT_ACCOUNT_ID  # type: ignore[attr-defined]
 from moto.ebs.models import ebs_backends
 from moto.ec2.models import ec2_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -241,7 +241,7 @@ def serve() -> Iterator[FakeAws]:
     aws = FakeAws()
     aws.clear()
     server = make_server("127.0.0.1", 0, aws, threaded=True, request_handler=_Quiet)
-    server.daemon_threads = True
+    server.daemon_threads = True  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     aws.url = f"http://127.0.0.1:{server.server_port}"

@@ -40,7 +40,7 @@ def train(folder: RegionFolder, node: NodeName) -> int:
 
 def trained_run(folder: Path, text: str = STUDY, trials: int = 4, *, final: bool = True) -> RunFolder:
     """Return a run in which Germany's first trials, and its final training, have ended."""
-    run = create(write_study(folder, text), folder / "runs")
+    run: RunFolder = create(write_study(folder, text), folder / "runs")
     region = run.region("germany")
     for number in range(trials):
         node = NodeName("germany", number)

@@ -25,6 +25,8 @@ from nnlib.training.fit import FolderCheckpoints
 from nnlib.training.loop import Training
 from tests.nnlib.samples import ITEMS, clustered
 
+pytestmark = pytest.mark.slow
+
 RAW: dict[str, Any] = {
     "Name": "small",
     "Layers": [

@@ -15,6 +15,8 @@ from nnlib.data.rows import Csr, Dense, from_rows, offsets
 from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError
 
+pytestmark = pytest.mark.slow
+
 CATALOGUE = [f"i{n}" for n in range(8)]
 
 

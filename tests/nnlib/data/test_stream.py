@@ -18,6 +18,8 @@ from nnlib.errors import DataError
 from nnlib.util import memory, netcdf
 from tests.nnlib.data.test_file import any_data, assert_same, assert_same_sets
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):

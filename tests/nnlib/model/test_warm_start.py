@@ -24,6 +24,8 @@ from nnlib.spec.network import parse_network
 from nnlib.worker import job, main
 from tests.nnlib.samples import ITEMS, NETWORK, bits, clustered
 
+pytestmark = pytest.mark.slow
+
 OLD = tuple(f"item{n:02}" for n in range(12))
 TIED = {"Transposed": True, "InputLayer": "H", "SourceInputLayer": "In", "SourceOutputLayer": "H"}
 

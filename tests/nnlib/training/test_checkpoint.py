@@ -23,6 +23,8 @@ from nnlib.util.threads import workers
 from tests.nnlib.samples import bits, network_of
 from tests.nnlib.training.test_loop import NOISY, PLAIN, SETS
 
+pytestmark = pytest.mark.slow
+
 STEPS = 16  # four epochs of four batches
 LAST = "checkpoint.nc"
 PREVIOUS = "checkpoint.previous.nc"

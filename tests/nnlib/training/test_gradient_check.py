@@ -36,6 +36,8 @@ from tests.nnlib.cases import (
     varied,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def several_blocks(monkeypatch):

@@ -22,6 +22,8 @@ from nnlib.training import loop
 from nnlib.util.threads import one_by_one, workers
 from tests.nnlib.samples import batch_of, bits, clustered, network_of, random_matrix, sets_of
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 40
 SETS = sets_of(x=random_matrix(50, WIDTH, 1, 0.2), y=random_matrix(50, WIDTH, 2, 0.2))
 INPUT, OUTPUT = {"Name": "I", "N": "auto", "DataSet": "x"}, {"Name": "O", "N": "auto", "DataSet": "y"}

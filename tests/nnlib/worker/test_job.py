@@ -32,6 +32,8 @@ from nnlib.training.stop import Stop
 from nnlib.worker import job
 from tests.nnlib.samples import ITEMS, NETWORK, clustered
 
+pytestmark = pytest.mark.slow
+
 NAMES = tuple(f"item{n}" for n in range(ITEMS))
 
 

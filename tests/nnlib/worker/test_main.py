@@ -23,6 +23,8 @@ from nnlib.util.threads import BLAS_THREADS
 from nnlib.worker import main
 from tests.nnlib.samples import NETWORK
 
+pytestmark = pytest.mark.slow
+
 SIGNALS = signal.SIGTERM, signal.SIGINT
 SLOWLY = """
 import sys, time

@@ -27,6 +27,8 @@ from tests.workflows.conftest import STUDY
 from tests.workflows.generate.test_write_run import snapshot
 from tests.workflows.trained import train, trained_run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run(trained, tmp_path):

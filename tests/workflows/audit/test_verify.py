@@ -12,6 +12,8 @@ from nnlib.training import checkpoint
 from regiondag.cli import main
 from regiondag.run.layout import RunFolder
 
+pytestmark = pytest.mark.slow
+
 GERMANY = "regions/germany"
 T1 = f"{GERMANY}/trials/0001"
 

@@ -19,6 +19,8 @@ from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.generate.test_write_run import create
 from tests.workflows.node.test_pre_and_post import finish
 
+pytestmark = pytest.mark.slow
+
 HOSTILE_NAMES = ["a; rm -rf /", 'say "hi", ok', "日本 Côte d'Ivoire", "$x$ <b>|`", "=1+1", "x" * 200]
 
 

@@ -26,6 +26,8 @@ from regiondag.run.manifest import read_manifest
 from regiondag.run.region_state import why_not_needed
 from tests.workflows.conftest import STUDY, write_study
 
+pytestmark = pytest.mark.slow
+
 LOG = Path("study.dag.dagman.log")
 RULE = "JobStatus == 5 && (HoldReasonCode =?= 47 || time() - EnteredCurrentStatus > 3600)"
 RECORDED = Path(__file__).parents[1] / "condor/events/recordings/trixie"

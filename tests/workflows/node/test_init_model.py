@@ -18,6 +18,8 @@ from tests.workflows.conftest import STUDY
 from tests.workflows.generate.test_write_run import create
 from tests.workflows.node.test_pre_and_post import END, finish, play_trials, restrict, trial_of
 
+pytestmark = pytest.mark.slow
+
 NEIGHBOUR = STUDY.replace("germany.nc}", "germany.nc, init: neighbour, neighbour: United Kingdom}")
 FIRST, FINAL = NodeName("germany", 0), NodeName("germany", None)
 

@@ -20,6 +20,8 @@ from regiondag.run.region_spec import read_spec
 from regiondag.tuning.propose import rank_trials
 from tests.workflows.conftest import STUDY, write_study
 
+pytestmark = pytest.mark.slow
+
 SHARING = STUDY.replace("  parallel: 2\n", "  parallel: 2\n  share: model\n")
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import re
-import time
 
 import pytest
 
 from regiondag.report.page import shell_of, write_page
 from regiondag.report.page_shell import page_parts
 from regiondag.report.write import write_report
-from tests.conftest import find_chromium
+from tests.support import made_up_run
+from tests.support.browser import Page, chromium, find_chromium
 
 pytestmark = [pytest.mark.browser]
 
@@ -31,26 +31,13 @@ PLOTS = {"slots", "history", "curves", "parallel"}
 
 
 @pytest.fixture(scope="module")
-def modules():
-    """Modules of scripts/bench: the browser, and a run that is made up."""
-    import importlib
-
-    from tests.bench.conftest import BENCH
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCH))
-        yield importlib.import_module("chromium"), importlib.import_module("report_inputs")
-
-
-@pytest.fixture(scope="module")
-def make(modules, tmp_path_factory):
+def make(tmp_path_factory):
     """Make the page of a run that is made up, and return its path."""
-    _, inputs = modules
 
     def make_page(regions, trials, epochs, names=HOSTILE, attempts=True):
-        shape = inputs.Shape(regions, trials, epochs, slots=5)
-        run = inputs.write_run(tmp_path_factory.mktemp("run") / "run-x", shape, names)
-        tries = inputs.make_attempts(shape) if attempts else []
+        shape = made_up_run.Shape(regions, trials, epochs, slots=5)
+        run = made_up_run.write_run(tmp_path_factory.mktemp("run") / "run-x", shape, names)
+        tries = made_up_run.make_attempts(shape) if attempts else []
         return write_page(run, write_report(run), shell_of(page_parts()), attempts=tries)
 
     return make_page
@@ -62,11 +49,10 @@ def small(make):
 
 
 @pytest.fixture(scope="module")
-def browser(modules, tmp_path_factory):
-    chromium, _ = modules
+def browser():
     program = find_chromium()
     assert program, "CI is set, but there is no Chromium: sudo apt-get install chromium"
-    with chromium.chromium(program, tmp_path_factory.mktemp("browser")) as started:
+    with chromium(program) as started:
         yield started
 
 
@@ -76,9 +62,10 @@ def page(browser, small):
 
 
 def shown(browser, path, width=1400):
-    browser.close_pages()
-    page = browser.page(width)
-    page.open(path.as_uri())
+    for context in browser.contexts:
+        context.close()
+    page = Page(browser, width)
+    page.tab.goto(path.as_uri())
     page.wait(READY)
     return page
 
@@ -106,14 +93,9 @@ def choose(page, selector, value):
 
 def downloaded(page, selector):
     """Press a CSV button and read the file."""
-    before = set(page.downloads.glob("*.csv"))
-    click(page, selector)
-    deadline = time.monotonic() + 20
-    while not (new := set(page.downloads.glob("*.csv")) - before):
-        assert time.monotonic() < deadline, "nothing was downloaded"
-        page.run("1")
-        time.sleep(0.05)
-    text = new.pop().read_bytes().decode()
+    with page.tab.expect_download() as download:
+        click(page, selector)
+    text = download.value.path().read_bytes().decode()
     return text, list(csv.reader(io.StringIO(text, newline="")))
 
 
@@ -152,9 +134,9 @@ def test_names_are_text_wherever_they_stand(page):
 
 def test_the_timeline_tells_its_stretches_to_the_keyboard(page):
     page.run("document.querySelector('#slots .plot').focus()")
-    page.key("ArrowRight")
+    page.tab.keyboard.press("ArrowRight")
     first = texts(page, ".readout")[0]
-    page.key("ArrowRight")
+    page.tab.keyboard.press("ArrowRight")
     assert re.match(r"slot1_\d@gpu-0.example.org: [a-z ]+, ", first) and texts(page, ".readout")[0] != first
     assert {"training", "transfer in", "transfer out"} <= set(texts(page, ".legend li"))
 
@@ -256,20 +238,20 @@ def test_a_narrow_screen_scrolls_tables_and_not_the_page(browser, small):
         "[...document.querySelectorAll('.main-svg:first-child')].map(e => e.getBoundingClientRect().height)"
     )
     assert len(heights) == 4 and min(heights) > 100
-    page.size(900)
+    page.tab.set_viewport_size({"width": 900, "height": 900})
     page.wait("document.querySelector('#parallel .main-svg').getBoundingClientRect().width > 700")
     assert page.run("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
     assert page.complaints == []
 
 
 def test_it_prints_in_light_colours_whatever_the_screen_has(page):
-    page.dark(True)
+    page.tab.emulate_media(color_scheme="dark")
     page.wait("getComputedStyle(document.body).backgroundColor === 'rgb(21, 24, 28)'")
     page.run(
         "addEventListener('beforeprint', () => { window.printed = [getComputedStyle(document.body).backgroundColor,"
         " document.querySelector('#parallel .main-svg').getBoundingClientRect().width]; })"
     )
-    pages = re.findall(rb"/Type\s*/Page\b", page.pdf())
+    pages = re.findall(rb"/Type\s*/Page\b", page.tab.pdf(print_background=True, prefer_css_page_size=True))
     assert len(pages) >= 3
     background, width = page.run("window.printed")
     assert background == "rgb(255, 255, 255)" and width <= 710
@@ -283,7 +265,7 @@ def test_everything_can_be_reached_by_the_keyboard(page):
     )
     assert unreachable == 0
     page.run("document.querySelector('#overview thead button').focus()")
-    page.key("Enter", "\r")
+    page.tab.keyboard.press("Enter")
     assert page.run("document.querySelector('#overview th').getAttribute('aria-sort')") == "ascending"
 
 

@@ -26,6 +26,8 @@ from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.generate.test_write_run import create
 from tests.workflows.node.test_pre_and_post import END, finish
 
+pytestmark = pytest.mark.slow
+
 NODE = NodeName("germany", 0)
 GB = 1 << 30
 SUBMITTED = """\

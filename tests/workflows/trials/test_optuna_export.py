@@ -24,6 +24,8 @@ from tests.workflows.trials.test_rows import SPACE, region_trials, run_of
 optuna = pytest.importorskip("optuna")
 from optuna.trial import TrialState  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 KINDS = ["trials.db", "sqlite:///{folder}/trials.db", "trials.log"]
 
 

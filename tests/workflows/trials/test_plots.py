@@ -19,6 +19,8 @@ from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.generate.test_write_run import create
 from tests.workflows.trials.test_rows import region_trials
 
+pytestmark = pytest.mark.slow
+
 ALL = ["history", "importance", "parallel", "slices"]
 OUTCOMES = [0.1 + 0.01 * (number % 7) for number in range(10)] + ["diverged", "pruned", None]
 SEARCHED = (Real("rate", 0.001, 0.1, log=True), Real("noise", 0.0, 1.0), Choice("kind", ("a", "b", "c")))

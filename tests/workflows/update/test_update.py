@@ -21,6 +21,8 @@ from regiondag.update.nightly import job_environment
 from tests.workflows.conftest import NETWORK, STUDY, write_region, write_study
 from tests.workflows.generate.test_write_run import snapshot
 
+pytestmark = pytest.mark.slow
+
 SUBMITTED = "000 (007.000.000) 2026-01-05 03:30:00 Job submitted from host: <127.0.0.1:9618>\n...\n"
 ENDED = """\
 005 (007.000.000) 2026-01-05 04:30:00 Job terminated.

@@ -1,0 +1,54 @@
+"""Python environments of peers that the product never needs; each is made among the caches when it is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Mapping
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from scripts.bench.common.processes import NotMeasuredError
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regiondag"
+TORCH_FOLDER, OPTUNA_FOLDER = CACHE / "bench-torch", CACHE / "bench-optuna"
+TORCH, OPTUNA = "2.13.0", "5.0.0"
+SHARED = ("numpy", "scipy", "scikit-learn")  # in the same versions there, so that the problems are the same
+
+
+@cache
+def torch_python() -> Path:
+    """Return a Python that has PyTorch."""
+    return _made(TORCH_FOLDER, {"torch": TORCH}, ("numpy",))
+
+
+@cache
+def optuna_python() -> Path:
+    """Return a Python that has Optuna; it borrows PyTorch from the other environment."""
+    torch_python()
+    theirs = sysconfig.get_path("purelib", "venv", {"base": str(TORCH_FOLDER)})
+    pins = {"optuna": OPTUNA, "torch": TORCH, **{name: metadata.version(name) for name in SHARED}}
+    return _made(OPTUNA_FOLDER, pins, (), theirs)
+
+
+def _made(folder: Path, pins: Mapping[str, str], others: tuple[str, ...], more: str = "") -> Path:
+    python = folder / "bin" / "python"
+    check = "from importlib.metadata import version as v; "
+    check += f"assert all(v(n).split('+')[0] == w for n, w in {dict(pins)!r}.items())"
+    if python.exists() and subprocess.run([python, "-c", check], capture_output=True, check=False).returncode == 0:
+        return python
+    wanted = [f"{name}=={version}" for name, version in pins.items()]
+    print(f"installing {', '.join(wanted)} in {folder} ...", file=sys.stderr, flush=True)
+    venv.create(folder, with_pip=True)
+    if more:
+        packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
+        (packages / "torch.pth").write_text(f"{more}\n", encoding="utf-8")
+    install: list[str | Path] = [python, "-m", "pip", "install", "--quiet", *wanted, *others]
+    done = subprocess.run(install, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotMeasuredError(f"{', '.join(wanted)}: cannot be installed: {done.stderr[-300:].strip()}")
+    return python

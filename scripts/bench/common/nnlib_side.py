@@ -1,0 +1,53 @@
+"""Our side of the training benchmarks: their work as data sets and networks of nnlib."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnlib.data.rows import Csr, Dense, one_hot
+from nnlib.data.sets import DataSet
+from nnlib.model import examples as examples_module
+from nnlib.spec.network import parse_network
+from nnlib.spec.types import NetworkSpec
+from scripts.bench.common.workload import AUTOENCODER, IMAGES, Work, images, purchases
+
+
+def rows_of(work: Work) -> Csr:
+    """Return the batches of purchases as one matrix."""
+    found = purchases(work)
+    starts = np.concatenate([[0], np.cumsum([len(indices) for _, indices in found])])
+    indptr = [indptr[:-1] + start for (indptr, _), start in zip(found, starts, strict=False)]
+    return Csr(np.concatenate([*indptr, starts[-1:]]), np.concatenate([indices for _, indices in found]), work.items)
+
+
+def data_sets(work: Work) -> dict[str, DataSet]:
+    """Return what a training learns from."""
+    if work.kind == AUTOENCODER:
+        rows = rows_of(work)
+        return {"input": DataSet("input", rows), "output": DataSet("output", rows)}
+    pixels, classes = (np.concatenate(part) for part in zip(*images(work), strict=True))
+    return {"input": DataSet("input", Dense(pixels)), "output": DataSet("output", one_hot(classes, 10))}
+
+
+def network_spec(work: Work, data: dict[str, DataSet], hidden: tuple[int, ...]) -> NetworkSpec:
+    """Return the network between two data sets."""
+    raw: dict[str, Any] = {
+        "Name": "bench",
+        "ErrorFunction": "ScaledMarginalCrossEntropy" if work.zero_target else "CrossEntropy",
+        "Layers": [
+            {"Kind": "Input", "N": "auto", "DataSet": "input", "Sparse": work.kind == AUTOENCODER},
+            *({"Kind": "Hidden", "N": units, "Activation": "Relu"} for units in hidden),
+            {
+                "Kind": "Output",
+                "N": "auto",
+                "DataSet": "output",
+                "Activation": "SoftMax" if work.kind == IMAGES else "Sigmoid",
+            },
+        ],
+    }
+    if work.zero_target:
+        margins = {"oneTarget": 1, "zeroTarget": work.zero_target, "oneScale": 1, "zeroScale": 1}
+        raw["ScaledMarginalCrossEntropy"] = margins
+    return examples_module.resolve(parse_network(raw, "bench"), data, "bench")

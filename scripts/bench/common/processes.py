@@ -1,0 +1,116 @@
+"""Each side in a process of its own: how long it takes, and the most memory that it has."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+class NotMeasuredError(Exception):
+    """A row cannot be measured here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One process: how long it took, and the most memory that it or one of its children had."""
+
+    seconds: float
+    peak_mb: float
+    output: str
+
+
+def module(name: str, *words: str | Path, python: str | Path = sys.executable) -> list[str | Path]:
+    """Return the call that runs a module of the benchmarks in a process of its own."""
+    return [python, "-m", f"scripts.bench.{name}", *words]
+
+
+def environment(*more: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment in which every side finds the checkout's packages, whatever folder it runs in."""
+    paths = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
+    found = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    for each in more:
+        found |= each
+    return found
+
+
+def measure(
+    argv: Sequence[str | Path],
+    *,
+    timeout: float = 600,
+    env: Mapping[str, str] | None = None,
+    codes: Sequence[int] = (0,),
+) -> Measured:
+    """Run a program in a process of its own; NotMeasuredError if it takes too long, or ends with none of `codes`."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        begin = time.perf_counter()
+        process = subprocess.Popen(
+            [str(word) for word in argv], stdout=output, stderr=errors, env=environment(env or {})
+        )
+        usage = _wait(process, begin + timeout, argv)
+        seconds = time.perf_counter() - begin
+        texts = [_text(file) for file in (output, errors)]
+    if process.returncode not in codes:
+        raise NotMeasuredError(f"{_name(argv)} ended with {process.returncode}: {texts[1][-300:].strip()}")
+    return Measured(seconds, usage.ru_maxrss / 1024, texts[0])
+
+
+def _wait(process: subprocess.Popen[bytes], deadline: float, argv: Sequence[str | Path]) -> resource.struct_rusage:
+    """Wait for the process and return its resource usage; a pidfd wakes us at its end without polling."""
+    end = os.pidfd_open(process.pid)
+    try:
+        ended = select.select([end], [], [], max(deadline - time.perf_counter(), 0))[0]
+    except BaseException:  # Ctrl-C
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        os.close(end)
+    if not ended:
+        process.kill()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if not ended:
+        raise NotMeasuredError(f"{_name(argv)} was stopped: it took too long")
+    return usage
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def _name(argv: Sequence[str | Path]) -> str:
+    return " ".join(Path(word).name for word in argv[:3])
+
+
+def in_turn(sides: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, float]:
+    """Measure each side once, then each again, and so on; return the medians."""
+    values: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(repeats):
+        for name, side in sides.items():
+            values[name].append(side())
+    return {name: statistics.median(found) for name, found in values.items()}
+
+
+def seconds_in_turn(
+    *sides: Sequence[str | Path], repeats: int, timeout: float = 600, env: Mapping[str, str] | None = None
+) -> list[float]:
+    """Return the median seconds of each of some programs, run in turn."""
+
+    def seconds_of(argv: Sequence[str | Path]) -> Callable[[], float]:
+        return lambda: measure(argv, timeout=timeout, env=env).seconds
+
+    return list(in_turn({str(number): seconds_of(argv) for number, argv in enumerate(sides)}, repeats).values())

@@ -1,0 +1,78 @@
+"""How long `nnlib import` takes and how much memory, beside pandas and SciPy."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.bench.common.harness import Row, main
+from scripts.bench.common.processes import Measured, NotMeasuredError, measure, module
+
+BENCH = "importing"
+NEEDED = ("pandas", "pyarrow")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """All sizes and numbers of repeats."""
+
+    rows: int = 20_000_000
+    repeats: int = 3
+    limit: float = 600  # seconds, of one side
+
+
+QUICK = Sizes(rows=1_000_000, repeats=1, limit=60)
+
+
+class Importing:
+    """The rows."""
+
+    def __init__(self, area: Path, sizes: Sizes) -> None:
+        self.area = area
+        self.sizes = sizes
+        self.groups = {"purchases": self.purchases}
+
+    def purchases(self) -> Iterator[Row]:
+        """A table of purchases becomes the matrices of every region and part, written to disk."""
+        missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+        if missing:
+            raise NotMeasuredError(f"the peer needs {', '.join(missing)}: pip install '.[bench]'")
+        table = self.area / "purchases.csv"
+        measure(module("importing.peer", "generate", table, str(self.sizes.rows)))
+        runs: dict[str, list[Measured]] = {"ours": [], "peer": []}
+        for _ in range(self.sizes.repeats):
+            runs["ours"].append(self._run([sys.executable, "-m", "nnlib", "import", table, "--out"]))
+            runs["peer"].append(self._run(module("importing.peer", "pandas", table)))
+        _check_same(runs["ours"][0].output, runs["peer"][0].output)
+        seconds = {side: statistics.median(run.seconds for run in some) for side, some in runs.items()}
+        peaks = {side: max(run.peak_mb for run in some) for side, some in runs.items()}
+        name = f"import of {self.sizes.rows:,} purchases"
+        note = (
+            "peer: pandas with PyArrow's reader, SciPy; it writes matrices alone, we also names of items and customers"
+        )
+        yield Row(name, seconds["ours"], seconds["peer"], "s", goal=seconds["peer"] / 2, note=note)
+        yield Row(f"{name}: peak memory", peaks["ours"], peaks["peer"], "MB", goal=peaks["peer"] / 2)
+
+    def _run(self, argv: list[str | Path]) -> Measured:
+        out = self.area / "out"
+        try:
+            return measure([*argv, out], timeout=self.sizes.limit)
+        finally:
+            shutil.rmtree(out, ignore_errors=True)
+
+
+def _check_same(ours: str, peer: str) -> None:
+    """Raise NotMeasuredError unless both sides found as many customers and pairs."""
+    lines = [line.split()[-5:-1] for line in ours.splitlines()[1:]]
+    found = [sum(int(line[n]) for line in lines) for n in range(4)]
+    if [found[0], sum(found[1:])] != [int(word) for word in peer.split()]:
+        raise NotMeasuredError(f"the results differ: customers and pairs {found}, the peer's {peer.strip()}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(BENCH, lambda area, quick: Importing(area, QUICK if quick else Sizes()).groups))

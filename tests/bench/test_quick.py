@@ -1,0 +1,74 @@
+"""Each benchmark runs in its smallest sizes and measures every row; what a row needs and is missing is said."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from docs._generate.performance import benchmarks
+from regiondag.bake.image import ImageWishes, image_path
+from scripts.bench.common.environments import OPTUNA_FOLDER, TORCH_FOLDER
+from scripts.bench.common.processes import REPOSITORY
+
+
+def lacks_pandas() -> str:
+    found = all(map(importlib.util.find_spec, ("pandas", "pyarrow")))
+    return "" if found else "pandas and PyArrow are missing: pip install '.[bench]'"
+
+
+def lacks(folder: Path) -> Callable[[], str]:
+    return lambda: "" if folder.is_dir() else f"the peer's environment is missing, the benchmark makes it: {folder}"
+
+
+def lacks_image() -> str:
+    return "" if image_path(ImageWishes()).is_dir() else "no image in the cache: regiondag bake image"
+
+
+POOL = pytest.mark.condor
+RUNS = [
+    pytest.param("cpu", lacks(TORCH_FOLDER), id="train_cpu"),
+    pytest.param("tuner", lacks(OPTUNA_FOLDER), id="tuner"),
+    pytest.param("sharing", str, id="sharing"),
+    pytest.param("retail", str, id="retail"),
+    pytest.param("importing", lacks_pandas, id="importing"),
+    pytest.param("report", str, marks=pytest.mark.browser, id="report"),
+    pytest.param("image.ami_upload", str, id="ami_upload"),
+    pytest.param("image.bake --only size", lacks_image, id="bake"),
+    pytest.param("manager.looking", str, id="looking"),
+    pytest.param("manager.orchestration", str, marks=POOL, id="orchestration"),
+    pytest.param("manager.throughput", str, marks=POOL, id="throughput"),
+    pytest.param("manager.lanes", str, marks=POOL, id="lanes"),
+]
+
+
+def run_quick(words: str, file: Path) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", *f"scripts.bench.{words} --quick --json".split(), file]
+    return subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=280, check=False)
+
+
+@pytest.mark.parametrize(("words", "missing"), RUNS)
+def test_a_quick_run_measures_every_row(words, missing, tmp_path):
+    if reason := missing():
+        pytest.skip(reason)
+    done = run_quick(words, tmp_path / "result.json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept = json.loads((tmp_path / "result.json").read_text())
+    assert kept["rows"] and all(row["ours"] is not None for row in kept["rows"])
+
+
+def test_a_quick_run_on_a_gpu(tmp_path):
+    done = run_quick("gpu", tmp_path / "gpu.json")
+    if done.returncode == 75:
+        pytest.skip(done.stderr.strip())
+    assert all(part["reason"] == "" for part in json.loads((tmp_path / "gpu.json").read_text())["parts"].values())
+
+
+def test_every_benchmark_is_run_here_or_on_a_gpu():
+    names = {run.id for run in RUNS} | {"gpu"}
+    assert set(benchmarks()) == names

@@ -1,0 +1,122 @@
+"""What a campaign says of its studies: rows, a table by kind of fault, and what is kept."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from scripts.bench.common.harness import RESULTS, Row, columns, table, to_json
+from tests.campaign.checks import NOT_ENDED, Checked, Studied, studied_from_json
+
+FAULTS, KINDS = 200, 12  # of a whole campaign, at least
+
+
+@dataclass(frozen=True)
+class KindCount:
+    """How the studies ended that faults of one kind had hit; a study counts for each kind that hit it."""
+
+    kind: str
+    injected: int
+    studies: int
+    by_itself: int
+    resubmitted: int
+    not_ended: int
+    lost: int
+    doubled: int
+    torn: int
+    other_champions: int
+
+
+def count_kinds(studies: Sequence[Studied], kinds: Sequence[str]) -> list[KindCount]:
+    """Return a line for each kind."""
+    counts = []
+    for kind in kinds:
+        hit = [study for study in studies if any(name == kind for name, _ in study.hit)]
+        ended = [study for study in hit if study.ended]
+        checked = sum((study.checked for study in hit), Checked())
+        injected = sum(name == kind for study in studies for name, _ in study.hit)
+        again = sum(study.resubmitted > 0 for study in ended)
+        wrong = (checked.lost, checked.doubled, checked.torn, checked.other_champions)
+        counts.append(KindCount(kind, injected, len(hit), len(ended) - again, again, len(hit) - len(ended), *wrong))
+    return counts
+
+
+def kind_table(studies: Sequence[Studied], kinds: Sequence[str]) -> str:
+    """Return how the studies ended, by the kinds of faults that were injected."""
+    counts = [asdict(count) for count in count_kinds(studies, kinds) if count.injected]
+    heads = [name.replace("_", " ") for name in KindCount.__dataclass_fields__]
+    return columns([heads, *([str(value) for value in count.values()] for count in counts)])
+
+
+def deviations(studies: Sequence[Studied], seed: int) -> list[str]:
+    """Return a paragraph for each study that is not as it should be, with what repeats it."""
+    return [
+        f"study {study.study} (repeat: --seed {seed} --study {study.study}): "
+        + "; ".join([*study.problems, *study.checked.notes])
+        + f". Faults: {', '.join(f'{kind} ({what})' for kind, what in study.hit)}"
+        for study in studies
+        if study.deviates
+    ]
+
+
+def rows(studies: Sequence[Studied], goals: bool) -> list[Row]:
+    """Return the campaign's rows."""
+    if not studies:
+        return [Row("faults", None, None, "faults", note="no study was run")]
+    checked = sum((study.checked for study in studies), Checked())
+    hit = [kind for study in studies for kind, _ in study.hit]
+    ended = [study for study in studies if study.ended]
+    again = sum(study.resubmitted > 0 for study in ended)
+    other = sum(any(not text.startswith(NOT_ENDED) for text in study.problems) for study in studies)
+    trials, least = "trials and final trainings", (FAULTS, KINDS) if goals else (None, None)
+    else_wrong = "studies with something else wrong (processes or jobs left, no report, a command refused)"
+    return [
+        Row(f"faults injected into {len(studies)} studies", len(hit), None, "faults", least[0], higher=True),
+        Row("kinds of faults", len(set(hit)), None, "kinds", least[1], higher=True),
+        Row("studies that ended by themselves", len(ended) - again, None, "studies"),
+        Row("studies that ended once submitted again", again, None, "studies"),
+        Row("studies that did not end", len(studies) - len(ended), None, "studies", 0),
+        Row(f"{trials} lost", checked.lost, None, "trials", 0),
+        Row(f"{trials} counted twice", checked.doubled, None, "trials", 0),
+        Row("torn lines in journals", checked.torn, None, "lines", 0),
+        Row("champions other than the undisturbed study's", checked.other_champions, None, "champions", 0),
+        Row(else_wrong, other, None, "studies", 0),
+    ]
+
+
+def read_kept(path: Path | None) -> dict[int, Studied]:
+    """Return the studies of an interrupted campaign."""
+    if path is None or not path.exists():
+        return {}
+    found = [studied_from_json(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    return {study.study: study for study in found}
+
+
+def note(found: Studied, path: Path | None) -> None:
+    """Say how a study ended, and keep it."""
+    how = "DEVIATES" if found.deviates else f"as undisturbed{', submitted again' * bool(found.resubmitted)}"
+    print(f"study {found.study}: {len(found.hit)} faults, {found.seconds:.0f} s, {how}", file=sys.stderr, flush=True)
+    if path is not None:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(found)) + "\n")
+
+
+def finish(
+    bench: str, studies: Sequence[Studied], kinds: Sequence[str], seed: int, whole: bool, goals: bool, file: Path | None
+) -> int:
+    """Print the tables, keep the results of a whole campaign; 1 if a goal is missed."""
+    found, told = rows(studies, goals), deviations(studies, seed)
+    print(table(found), kind_table(studies, kinds), *told, sep="\n\n")
+    result = to_json(bench, found) | {
+        "seed": seed,
+        "kinds": [asdict(count) for count in count_kinds(studies, kinds)],
+        "deviations": told,
+        "missed": sorted(kind for study in studies for kind in study.missed),
+    }
+    for place in (file, RESULTS / f"{bench}.json" if whole else None):
+        if place:
+            place.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return int(any(row.met is False or row.ours is None for row in found))

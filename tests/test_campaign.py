@@ -1,0 +1,196 @@
+"""The fault campaign's pure parts: which faults hit which study, what a study left, and the tables."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, astuple
+
+import pytest
+
+from tests.campaign import __main__ as faults
+from tests.campaign import checks, files, kinds, results, running, schedule
+from tests.campaign import setup as preparing
+
+pytestmark = pytest.mark.slow
+
+
+def line(event, trial, **more):
+    return json.dumps({"event": event, "time": 1.0, "trial": trial, **more})
+
+
+def journal(*more):
+    lines = [
+        line("proposed", 0, point={"hidden": 2}),
+        line("settled", 0, status="ok", value=0.5, reason=""),
+        line("won", 0, of=1),
+        line("settled", None, status="ok", value=0.6, reason=""),
+    ]
+    return "".join(f"{text}\n" for text in [*lines, *more]).encode()
+
+
+FACTS = {"run": "run-a", "test": {"p@10": 0.5}}
+
+
+@pytest.fixture
+def check():
+    undisturbed = checks.Left(journal(), "aa", FACTS)
+
+    def call(found, champion="aa", facts=FACTS):
+        return checks.check_region("germany", checks.Left(found, champion, facts), undisturbed)
+
+    return call
+
+
+def test_a_study_has_the_same_faults_whichever_others_run():
+    every = list(schedule.KINDS)
+    all_of_them = [schedule.schedule(3, study, every) for study in range(26)]
+    assert schedule.schedule(3, 17, every) == all_of_them[17]
+    assert schedule.schedule(4, 17, every) != all_of_them[17]
+    assert all(len(faults) == schedule.PER_STUDY for faults in all_of_them)
+    assert all(0 <= f.gap <= 4 * schedule.MEAN_GAP and 0 <= f.target < 1 for faults in all_of_them for f in faults)
+
+
+def test_all_kinds_come_equally_often():
+    every = list(schedule.KINDS)
+    counts = Counter(f.kind for study in range(25) for f in schedule.schedule(1, study, every))
+    assert set(counts) == set(every) and set(counts.values()) <= {7, 8}
+
+
+def test_what_hits_the_end_of_a_study_comes_last():
+    every = list(schedule.KINDS)
+    for study in range(25):
+        order = [fault.kind in schedule.LAST for fault in schedule.schedule(2, study, every)]
+        assert order == sorted(order)
+
+
+def test_studies_are_run_until_all_faults_were_injected(tmp_path):
+    """Those that run count as if all of their faults found something to hit; what is missing is made up for."""
+    kept = tmp_path / "kept"
+    kept.write_text(json.dumps(asdict(studied(1, ["evicted"]))) + "\n")
+    studies = faults.Studies(faults.read_options(["--faults", "10", "--per-study", "4", "--keep", str(kept)]), tmp_path)
+    assert [studies.next() for _ in range(4)] == [0, 2, 3, None]  # 1 + 3 x 4 faults
+    for number in (0, 2, 3):
+        studies.done[number] = studied(number, ["evicted", "PRE killed"])
+    assert [studies.next() for _ in range(2)] == [4, None]
+
+
+def test_one_study_alone_or_none_when_it_is_late(tmp_path):
+    alone = faults.Studies(faults.read_options(["--study", "7"]), tmp_path)
+    assert [alone.next(), alone.next()] == [7, None]
+    assert faults.Studies(faults.read_options(["--until", "0"]), tmp_path).next() is None
+
+
+def test_each_kind_can_be_injected():
+    assert set(kinds.INJECT) == set(schedule.KINDS)
+
+
+def test_a_study_as_the_undisturbed_one_has_nothing_wrong(check):
+    again = line("attempt", 0, reason="killed", seconds=1.0)
+    faulty = line("settled", 0, status="machine", value=None, reason="")
+    assert check(journal(again, faulty), facts=FACTS | {"run": "run-b", "machine": {}}) == checks.Checked()
+
+
+def test_lost_and_doubled_trials_are_counted(check):
+    lines = journal().splitlines(keepends=True)
+    lost = check(b"".join(lines[:1] + lines[2:]))
+    assert (lost.lost, lost.doubled) == (1, 0) and "trial 0: none at all" in lost.notes[0]
+    failed = check(b"".join([lines[0], line("settled", 0, status="removed", value=None).encode() + b"\n", *lines[2:]]))
+    assert failed.lost == 1
+    twice = check(journal(line("settled", 0, status="ok", value=0.5)))
+    assert (twice.lost, twice.doubled) == (0, 1)
+
+
+@pytest.mark.parametrize("torn", [b'{"event": "settl', b'{"event": "settl\n', b'{"a": 1}{"b": 2}\n', b"[]\n"])
+def test_torn_lines_are_counted(check, torn):
+    assert check(journal() + torn).torn == 1
+
+
+def test_other_proposals_values_and_champions_are_told(check):
+    other = journal().replace(b'"hidden": 2', b'"hidden": 3').replace(b"0.6", b"0.7")
+    assert len(check(other).notes) == 2
+    assert check(journal(), champion="bb").other_champions == 1
+    assert check(journal(), champion="").other_champions == 1
+    assert check(journal(), facts={**FACTS, "test": {"p@10": 0.4}}).other_champions == 1
+    assert "proposed 2 times" in check(journal(line("proposed", 0, point={"hidden": 2}))).notes[0]
+
+
+def studied(number, hit, **more):
+    return checks.Studied(number, tuple((kind, "what") for kind in hit), (), more.pop("again", 0), 0, 50.0, **more)
+
+
+def test_a_study_counts_for_each_kind_that_hit_it():
+    studies = [
+        studied(0, ["evicted", "evicted", "PRE killed"]),
+        studied(1, ["evicted"], again=1, checked=checks.Checked(lost=2)),
+        studied(2, ["PRE killed"], problems=(f"{checks.NOT_ENDED} within 9 s",)),
+    ]
+    counts = {count.kind: astuple(count)[1:6] for count in results.count_kinds(studies, ["evicted", "PRE killed"])}
+    assert counts == {"evicted": (3, 2, 1, 1, 0), "PRE killed": (2, 2, 1, 0, 1)}
+    assert [study.deviates for study in studies] == [False, True, True]
+    told = results.deviations(studies, 9)
+    assert len(told) == 2 and "--seed 9 --study 1" in told[0] and "evicted (what)" in told[0]
+
+
+def test_studies_are_kept_as_they_were():
+    study = studied(4, ["evicted"], problems=("no report",), checked=checks.Checked(1, 2, 3, 4, ("a",)))
+    assert checks.studied_from_json(json.loads(json.dumps(asdict(study)))) == study
+
+
+def test_rows_have_goals_and_the_table_has_all_kinds():
+    rows = {row.workload: row for row in results.rows([studied(0, ["evicted"])], goals=True)}
+    assert rows["faults injected into 1 studies"].met is False and rows["studies that did not end"].met
+    assert results.rows([], goals=True)[0].ours is None  # nothing run is no goal met
+    bad = results.rows([studied(0, ["evicted"], problems=("no report",))], goals=False)
+    assert [row.ours for row in bad if row.met is False] == [1]
+    assert results.kind_table([studied(0, ["evicted"])], ["evicted"]).splitlines()[1].split()[:2] == ["evicted", "1"]
+
+
+@pytest.mark.parametrize(
+    ("log", "state"),
+    [
+        ("", "none"),
+        ("000 (012.000.000) 2026 Job submitted\n...\n001 (012.000.000) x\n", "queued"),
+        ("000 (012.000.000) x\n005 (012.000.000) x\n", "over"),
+        ("000 (012.000.000) x\n012 (012.000.000) x\n", "held"),
+        ("000 (012.000.000) x\n009 (012.000.000) x\n000 (013.000.000) x\n", "queued"),
+    ],
+)
+def test_the_event_log_of_dagman_says_where_it_is(log, state):
+    assert running.state_of(log) == state
+    assert running.clusters(log) == [number for number in ("12", "13") if f"({number.zfill(3)}." in log]
+
+
+def test_a_job_has_trained_when_its_log_says_so(tmp_path):
+    for number, log in (("1", ""), ("2", '{"epoch": 1}\n')):
+        folder = tmp_path / f"dir_{number}"
+        folder.mkdir()
+        (folder / "log.jsonl").write_text(log)
+        (folder / ".job.ad").write_text(f'Cmd = "x"\nClusterId = 4{number}\nProcId = 0\n')
+    assert files.trained(tmp_path) == ["42.0"]
+
+
+def test_only_a_disk_of_its_own_is_ever_filled(tmp_path):
+    with pytest.raises(ValueError, match="no disk of its own"), files.filled(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_connections_are_those_of_the_given_processes():
+    listing = (
+        'ESTAB 0 0 127.0.0.1:4001 127.0.0.1:9618 users:(("condor_startd",pid=12,fd=3))\n'
+        'ESTAB 0 10 127.0.0.1:9618 127.0.0.1:4001 users:(("condor_collecto",pid=7,fd=3),("x",pid=8,fd=1))\n'
+        "ESTAB 0 0 10.0.0.5:4001 10.0.0.9:22\n"
+    )
+    found = kinds.connections
+    assert found(listing, {12}) == [("127.0.0.1:4001", "127.0.0.1:9618")]
+    assert found(listing, {8, 99}) == [("127.0.0.1:9618", "127.0.0.1:4001")]
+    assert found(listing, {1}) == []
+
+
+def test_what_is_missing_is_said_before_anything_is_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(preparing, "FAKETIME", tmp_path / "libfaketime.so")
+    monkeypatch.setattr("sys.argv", ["campaign"])
+    assert faults.main() == 2
+    assert "apt-get install libfaketime" in capsys.readouterr().err
+    assert preparing.missing_for(["evicted"]) == ""
