@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from nnlib.contract import Status
 from regiondag.study.space import Value
 
-# Statuses that say nothing of the hyperparameters: the node may be run again, and its next outcome counts.
+# Statuses after which the node may be run again, and its next outcome counts.
 OPEN = frozenset({Status.BAD_INPUT, Status.MACHINE, Status.REMOVED})
-# Those that count as failures of the hyperparameters.
+# Those that count as failures of the hyperparameters; a removed trial counts so until it is run again.
 FAILED = frozenset({Status.DIVERGED, Status.REMOVED})
 CANCELLED = "cancelled"  # the reason of a trial that was removed by `regiondag trial cancel`
 
