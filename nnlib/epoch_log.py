@@ -48,7 +48,7 @@ def _epoch(line: bytes) -> Epoch | None:
 
 
 @contextmanager
-def epoch_log(path: Path) -> Iterator[Callable[[Epoch], None]]:
+def open_epoch_log(path: Path) -> Iterator[Callable[[Epoch], None]]:
     """Give a function that adds an epoch to the log in `path`, which exists; the epochs before it are kept.
 
     Nothing is written before the first epoch ends: an attempt that fails until then leaves the log as it was.

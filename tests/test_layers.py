@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from regiondag.generate.bundle import manager_files
+from regiondag.generate.bundle import list_manager_files
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {"regiondag": ROOT / "workflows", "nnlib": ROOT / "nnlib"}
@@ -213,7 +213,7 @@ def closure(module: str, seen: set[str]) -> Iterator[str]:
 
 def test_what_travels_in_the_managers_archive_imports_nothing_of_ours_that_stays():
     """An editable install would find it all the same, and hide that PRE and POST fail elsewhere."""
-    packed = {name_of(path) for path in manager_files().values() if path.suffix == ".py"}
+    packed = {name_of(path) for path in list_manager_files().values() if path.suffix == ".py"}
     assert set(closure("regiondag.node.main", set())) <= packed
 
 

@@ -12,7 +12,7 @@ from nnlib.api.arguments import _as_json, _path, _plain
 from nnlib.contract import COMPAT
 from nnlib.errors import NnlibError
 from nnlib.model.file import Model, read_model, write_model
-from nnlib.prediction.predictor import layer_number
+from nnlib.prediction.predictor import find_layer
 from nnlib.spec.json_section import SpecError, show
 from nnlib.spec.network import Value, network_of, read_json
 from nnlib.spec.types import NetworkSpec
@@ -77,7 +77,7 @@ class Network:
 
     def features(self, layer: str) -> tuple[str, ...]:
         """Return the names of the units of an Input or Output layer, empty when they have none."""
-        return self._require_model().features.get(layer_number(self.spec, layer), ())
+        return self._require_model().features.get(find_layer(self.spec, layer), ())
 
     def weights(self, source: str, target: str) -> Floats:
         """Return a copy of the weights between two layers, (units of source, units of target)."""
@@ -94,7 +94,7 @@ class Network:
         return f"<nnlib.Network {layers}{'' if self.model else ', not trained'}>"
 
     def _edge(self, source: str, target: str) -> int:
-        pair = layer_number(self.spec, source), layer_number(self.spec, target)
+        pair = find_layer(self.spec, source), find_layer(self.spec, target)
         for edge in self.spec.edges:
             if (edge.source, edge.target) == pair:
                 return edge.number

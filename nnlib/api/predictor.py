@@ -17,7 +17,7 @@ from nnlib.devices import AUTO as ANY_DEVICE
 from nnlib.devices import choose_device, open_device
 from nnlib.errors import NnlibError
 from nnlib.prediction.exclusion import Numbered, exclude_inputs, same_rows
-from nnlib.prediction.predictor import Prepared, layer_number, outputs, prepare, rank
+from nnlib.prediction.predictor import Prepared, compute_outputs, find_layer, prepare, rank
 from nnlib.spec.json_section import show
 from nnlib.spec.types import LayerKind
 from nnlib.util.arrays import Floats
@@ -47,7 +47,7 @@ class Predictor:
         """
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise NnlibError(f"k: {k!r} is not legal, legal: a whole number from 1")
-        ready, output = self._prepare(inputs), layer_number(self.network.spec, layer, LayerKind.OUTPUT)
+        ready, output = self._prepare(inputs), find_layer(self.network.spec, layer, LayerKind.OUTPUT)
         excluded = self._find_excluded(exclude, ready, output)
         with open_device(self._device, self._threads) as (backend, each):
             some = ready.rankable(output)
@@ -59,11 +59,11 @@ class Predictor:
 
     def outputs(self, inputs: Any, layer: str | None = None) -> Floats:
         """Return what the Output `layer` (the first one) gives, (n, units): probabilities of classes, or values."""
-        return self._values(inputs, layer_number(self.network.spec, layer, LayerKind.OUTPUT))
+        return self._values(inputs, find_layer(self.network.spec, layer, LayerKind.OUTPUT))
 
     def embed(self, inputs: Any, layer: str) -> Floats:
         """Return what a Hidden or Output layer gives, (n, units)."""
-        number = layer_number(self.network.spec, layer)
+        number = find_layer(self.network.spec, layer)
         if self.network.spec.layers[number].kind is LayerKind.INPUT:
             raise NnlibError(f"layer {show(layer)} is an Input, whose values are the data; legal: another layer")
         return self._values(inputs, number)
@@ -71,7 +71,7 @@ class Predictor:
     def _values(self, inputs: Any, layer: int) -> Floats:
         ready = self._prepare(inputs)
         with open_device(self._device, self._threads) as (backend, each):
-            blocks = list(outputs(ready.network, ready.examples, layer, backend, each))
+            blocks = list(compute_outputs(ready.network, ready.examples, layer, backend, each))
         return np.concatenate([np.empty((0, ready.network.spec.layers[layer].units or 0), np.float32), *blocks])
 
     def _prepare(self, inputs: Any) -> Prepared:

@@ -30,7 +30,7 @@ from nnlib.spec.json_section import SpecError
 from nnlib.training import fit
 from nnlib.training.settings import check_settings
 from nnlib.training.stop import Stop
-from nnlib.util.terminal import reporter
+from nnlib.util.terminal import show_training
 
 
 class Trainer:
@@ -125,7 +125,7 @@ class Trainer:
         self._keeper = None
         stop = Stop()
         catching = fit.stop_at(stop, (signal.SIGINT,)) if self._folder else nullcontext()
-        showing = reporter(self.settings.epochs, metric) if self.progress else nullcontext()
+        showing = show_training(self.settings.epochs, metric) if self.progress else nullcontext()
         with showing as screen, catching:
 
             def report(epoch: Epoch) -> None:

@@ -37,21 +37,21 @@ def run(arguments: argparse.Namespace) -> int:
     from nnlib.devices import AUTO, open_device
     from nnlib.prediction import results
     from nnlib.prediction.exclusion import Numbered
-    from nnlib.prediction.predictor import layer_number, outputs
+    from nnlib.prediction.predictor import compute_outputs, find_layer
     from nnlib.spec.types import LayerKind
-    from nnlib.util.terminal import counter
+    from nnlib.util.terminal import show_count
 
     used = Used(arguments.model, arguments.data)
     spec = used.model.network.spec
-    layer = layer_number(spec, arguments.layer, where="--layer")
+    layer = find_layer(spec, arguments.layer, where="--layer")
     if spec.layers[layer].kind is LayerKind.INPUT:
         raise NnlibError(f"--layer: {arguments.layer!r} is an Input, whose values are the data; legal: another layer")
     hidden = spec.layers[layer].kind is LayerKind.HIDDEN
     features = Numbered(spec.layers[layer].units or 0) if hidden else used.features(layer)
     with (
         open_device(arguments.device or AUTO, threads) as (backend, each),
-        counter(used.samples.count, "examples") as watch,
+        show_count(used.samples.count, "examples") as watch,
     ):
-        rows = outputs(used.ready.network, used.ready.examples, layer, backend, each)
+        rows = compute_outputs(used.ready.network, used.ready.examples, layer, backend, each)
         results.write_values(arguments.out, rows, used.samples, features, watch)
     return 0

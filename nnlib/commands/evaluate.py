@@ -59,15 +59,15 @@ def run(arguments: argparse.Namespace) -> int:
     threads = hold_threads(arguments.threads)
     from nnlib.commands._using import Used, tell
     from nnlib.devices import AUTO, open_device
-    from nnlib.evaluation.evaluate import EvaluationOptions, evaluate, popular_targets
-    from nnlib.prediction.predictor import layer_number
+    from nnlib.evaluation.evaluate import EvaluationOptions, evaluate, rank_popular_targets
+    from nnlib.prediction.predictor import find_layer
     from nnlib.spec.types import LayerKind
-    from nnlib.util.terminal import counter, print_table
+    from nnlib.util.terminal import print_table, show_count
 
     used = Used(arguments.model, arguments.data, supervised=True)
-    layer = layer_number(used.model.network.spec, arguments.output_layer, LayerKind.OUTPUT, "--output-layer")
+    layer = find_layer(used.model.network.spec, arguments.output_layer, LayerKind.OUTPUT, "--output-layer")
     examples, ready = used.ready.examples, used.ready
-    popular = popular_targets(arguments.baseline, examples.sets[layer]) if arguments.baseline else None
+    popular = rank_popular_targets(arguments.baseline, examples.sets[layer]) if arguments.baseline else None
     unscored = {n: ready.change.find_unscored(n, examples.sets[n].rows) for n in ready.change.known}
     unknown = sum(len(units) for units in unscored.values())
     if unknown:
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     excluded = used.find_excluded(arguments.exclude, layer) if examples.sets[layer].sparse else None
     with (
         open_device(arguments.device or AUTO, threads) as (backend, each),
-        counter(examples.count, "examples") as watch,
+        show_count(examples.count, "examples") as watch,
     ):
         some = ready.rankable(layer)
         found = evaluate(ready.network, examples, layer, plan, backend, excluded, popular, each, some, watch)

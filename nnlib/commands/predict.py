@@ -56,13 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
     from nnlib.devices import AUTO, open_device
     from nnlib.prediction import results
     from nnlib.prediction.exclusion import read_listed
-    from nnlib.prediction.predictor import layer_number, outputs, rank
+    from nnlib.prediction.predictor import compute_outputs, find_layer, rank
     from nnlib.spec.types import LayerKind
-    from nnlib.util.terminal import counter
+    from nnlib.util.terminal import show_count
 
     form = results.score_format(arguments.score_format or (results.VALUE if values else results.SCORE))
     used = Used(arguments.model, arguments.data)
-    layer = layer_number(used.model.network.spec, arguments.output_layer, LayerKind.OUTPUT, "--output-layer")
+    layer = find_layer(used.model.network.spec, arguments.output_layer, LayerKind.OUTPUT, "--output-layer")
     samples, features = used.samples, used.features(layer)
     ready = used.ready
     factors = None
@@ -72,10 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
         factors = listed.rows.take
     excluded = None if values else used.find_excluded(arguments.exclude, layer)
     alone = arguments.out is None and sys.stdout.isatty()  # a bar among the lines would be in the way
-    counting = nullcontext(lambda _: None) if alone else counter(samples.count, "examples")
+    counting = nullcontext(lambda _: None) if alone else show_count(samples.count, "examples")
     with open_device(arguments.device or AUTO, threads) as (backend, each), counting as watch:
         if values:
-            rows = outputs(ready.network, ready.examples, layer, backend, each)
+            rows = compute_outputs(ready.network, ready.examples, layer, backend, each)
             results.write_values(arguments.out, rows, samples, features, watch, form)
         else:
             some = ready.rankable(layer)

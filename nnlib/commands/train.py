@@ -126,7 +126,7 @@ def _train(arguments: argparse.Namespace) -> int:
     from nnlib.training import fit
     from nnlib.training.stop import Stop
     from nnlib.training.validation import DataPart
-    from nnlib.util.terminal import reporter
+    from nnlib.util.terminal import show_training
 
     names = [field.name for field in dataclasses.fields(TrainSettings)]
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
@@ -145,7 +145,7 @@ def _train(arguments: argparse.Namespace) -> int:
     stop, every = Stop(), arguments.checkpoint_every or fit.SAVE_EVERY
     signals = (signal.SIGINT, signal.SIGTERM) if arguments.checkpoint else ()
     try:
-        with fit.stop_at(stop, signals), reporter(settings.epochs, metric) as shown:
+        with fit.stop_at(stop, signals), show_training(settings.epochs, metric) as shown:
             keeper = fit.keeper_of(task, arguments.checkpoint, stop, every)
             found = fit.run(task, threads, shown.epoch, keeper, shown.batch)
     except EvictedError:

@@ -11,13 +11,13 @@ from nnlib.cpu.evaluator import CpuEvaluator
 from nnlib.engines import Evaluator
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
-from nnlib.util.threads import Each, one_by_one
+from nnlib.util.threads import Each, map_in_turn
 
 
 class Cpu:
     """The processors, of which `each` uses one or several; see `engines.Backend`."""
 
-    def __init__(self, each: Each = one_by_one) -> None:
+    def __init__(self, each: Each = map_in_turn) -> None:
         self.name, self.each = select.NAME, each
         self.versions: Mapping[str, str] = {}
         self.device: Mapping[str, str] = {}

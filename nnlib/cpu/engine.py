@@ -20,7 +20,7 @@ from nnlib.cpu.sparse_products import touched_by
 from nnlib.engines import Evaluator, StepFailure
 from nnlib.model.batches import DROPOUT, Batch, add_noise, batch_of, generator_for
 from nnlib.model.examples import Examples
-from nnlib.model.network import Layout, Network, block_starts, broken_layer, is_lazy, is_sparse_input
+from nnlib.model.network import Layout, Network, block_starts, is_lazy, is_sparse_input, name_broken_layer
 from nnlib.optim.hyper import hyper_of, rates_of
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each
@@ -80,7 +80,7 @@ class CpuEngine:
     def broken(self) -> str:
         """See `engines.Engine`."""
         finite = {name for name, array in self._network.arrays() if np.isfinite(array).all()}
-        return broken_layer(self._network.spec, finite)
+        return name_broken_layer(self._network.spec, finite)
 
     def pull(self) -> Network:
         """See `engines.Engine`."""

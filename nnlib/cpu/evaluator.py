@@ -15,7 +15,7 @@ from nnlib.model.network import Network
 from nnlib.ops.finite import mean_error, require_finite
 from nnlib.ops.ranking import top
 from nnlib.util.arrays import Floats
-from nnlib.util.threads import Each, one_by_one
+from nnlib.util.threads import Each, map_in_turn
 
 
 class CpuEvaluator:
@@ -23,7 +23,7 @@ class CpuEvaluator:
 
     def __init__(self, network: Network, each: Each, split: bool = False) -> None:
         self.network, self._each = network, each
-        self._forward = Forward(network, each if split else one_by_one)
+        self._forward = Forward(network, each if split else map_in_turn)
 
     def mean_loss(self, examples: Examples) -> float:
         """See `engines.Evaluator`."""

@@ -22,7 +22,7 @@ from nnlib.ops.activations import ROWWISE, activate, apply_dropout, rowwise_sum
 from nnlib.ops.finite import require_finite
 from nnlib.spec.types import Edge, LayerKind
 from nnlib.util.arrays import Floats
-from nnlib.util.threads import Each, consume, one_by_one
+from nnlib.util.threads import Each, consume, map_in_turn
 
 Matrix = Any  # what an input layer gives: sparse.csr_array, or dense Floats, (b, units)
 Keep = Callable[[int, tuple[int, int]], NDArray[np.bool_]]  # (layer number, shape) -> the units that dropout keeps
@@ -56,7 +56,7 @@ class Values:
 class Forward(Graph):
     """Computes the layers of a network, on the threads that `each` has."""
 
-    def __init__(self, network: Network, each: Each = one_by_one) -> None:
+    def __init__(self, network: Network, each: Each = map_in_turn) -> None:
         super().__init__(network)
         self.each = each
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.cpu.sink import Sink
-from nnlib.model.network import Network, is_lazy, owners
+from nnlib.model.network import Network, is_lazy, iterate_owners
 from nnlib.util.arrays import Floats
 
 
@@ -18,7 +18,7 @@ class Gradients:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._uses = {n: sum(edge.owner == n for edge in network.spec.edges) for n in network.stores}
-        self._lazy = {edge.number for edge in owners(network.spec) if is_lazy(network.spec, edge)}
+        self._lazy = {edge.number for edge in iterate_owners(network.spec) if is_lazy(network.spec, edge)}
         self._whole: dict[int, Floats] = {}
         self._some: dict[int, list[tuple[int, NDArray[np.int64], Floats]]] = {}
         self._biases: dict[int, Floats] = {}

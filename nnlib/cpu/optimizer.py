@@ -13,13 +13,22 @@ import numpy as np
 
 from nnlib.compiled.select import LOOPS
 from nnlib.cpu.updates import CompiledUpdates, NumpyUpdates, Slot, Updates
-from nnlib.model.network import Layout, Network, is_lazy, layout_of, limited_edges, live_layers, owners, units
+from nnlib.model.network import (
+    Layout,
+    Network,
+    count_units,
+    find_live_layers,
+    is_lazy,
+    iterate_limited_edges,
+    iterate_owners,
+    layout_of,
+)
 from nnlib.ops.limits import limit_norms
 from nnlib.optim.hyper import Hyper, Rate, step_shift
 from nnlib.optim.rules import RULES
 from nnlib.spec.types import Edge, NetworkSpec
 from nnlib.util.arrays import Floats, Longs
-from nnlib.util.threads import Each, consume, one_by_one
+from nnlib.util.threads import Each, consume, map_in_turn
 
 SHARE = 1024  # rows that one thread brings up to date
 
@@ -30,7 +39,7 @@ class Optimizer:
     Call `begin` before each batch, `settle` before its forward pass, `finish` after its backward pass.
     """
 
-    def __init__(self, network: Network, hyper: Hyper, rate: Rate, each: Each = one_by_one) -> None:
+    def __init__(self, network: Network, hyper: Hyper, rate: Rate, each: Each = map_in_turn) -> None:
         """Start with zero states; `rate` gives the learning rate of step 1, 2, ..."""
         self.network, self.hyper = network, hyper
         self.step = 0
@@ -47,8 +56,8 @@ class Optimizer:
         self._norms = {
             n: (self._slot(norm.scale[:, None]), self._slot(norm.bias[:, None])) for n, norm in network.norms.items()
         }
-        live = live_layers(spec)
-        for edge in owners(spec):
+        live = find_live_layers(spec)
+        for edge in iterate_owners(spec):
             if is_lazy(spec, edge) and edge.target in live:
                 slot = self._weights[edge.number]
                 slot.last = np.zeros(len(slot.values), np.int64)
@@ -117,7 +126,7 @@ class Optimizer:
     def finish(self) -> None:
         """End the step: apply the limits of WeightNorm, to weights that are not shared."""
         spec = self.network.spec
-        for edge in limited_edges(self.network):
+        for edge in iterate_limited_edges(self.network):
             _limit(spec, edge, self.network.stores[edge.number], spec.layers[edge.target].weight_norm)
 
     def _update(self, slot: Slot, low: int, gradient: Floats) -> None:
@@ -136,7 +145,7 @@ class Optimizer:
 
 def _limit(spec: NetworkSpec, edge: Edge, store: Floats, limit: float) -> None:
     """Scale down, in place, the weights into each unit whose norm is above the limit."""
-    layout, below = layout_of(spec, edge), units(spec, edge.source)
+    layout, below = layout_of(spec, edge), count_units(spec, edge.source)
     axis = 1 if layout is Layout.BY_OUTPUT else 0
     tables = np.split(store, len(store) // below) if layout is Layout.BLOCKED else [store]
     for table in tables:

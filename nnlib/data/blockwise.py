@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nnlib.data.rows import Csr
 from nnlib.util.arrays import Longs
-from nnlib.util.threads import Each, one_by_one
+from nnlib.util.threads import Each, map_in_turn
 
 Lookup = Callable[[Longs], Csr]  # numbers of examples -> a row for each: items to leave out, or values to multiply by
 Watch = Callable[[int], None]  # takes how many more examples are done
@@ -21,19 +21,19 @@ MOST_OUTPUTS = 1 << 24  # or fewer, so that a block of outputs has no more numbe
 WINDOW = 16  # blocks under way at a time
 
 
-def block_size(width: int) -> int:
+def choose_block_size(width: int) -> int:
     """Return how many examples of so many outputs are computed at a time."""
     return max(1, min(BATCH, MOST_OUTPUTS // width))
 
 
 def run_in_order(
-    function: Callable[[Longs], T], count: int, width: int, each: Each = one_by_one, watch: Watch | None = None
+    function: Callable[[Longs], T], count: int, width: int, each: Each = map_in_turn, watch: Watch | None = None
 ) -> Iterator[T]:
     """Yield function(numbers of examples) for blocks of `count` examples, some blocks at a time, in their order.
 
     `watch` is called with how many examples each block has.
     """
-    size = block_size(width)
+    size = choose_block_size(width)
 
     def block(low: int) -> T:
         return function(np.arange(low, min(low + size, count)))

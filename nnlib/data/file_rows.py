@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.data.file_header import INDEXED, WEIGHTED, Header
-from nnlib.data.rows import Csr, Dense, Floats, Ints, first_not_finite, offsets, one_hot
+from nnlib.data.rows import Csr, Dense, Floats, Ints, find_not_finite, offsets_of, one_hot
 from nnlib.errors import DataError
 from nnlib.util.arrays import Longs
 from nnlib.util.memory import available_bytes, show_bytes
@@ -90,7 +90,7 @@ def _sparse(file: File, header: Header, first: int, last: int) -> Csr:
     counts = end - start
     size = 4 if header.boolean else 8
     check_room(file, f"{header.row}s {first} to {last - 1} of {header.name!r}", size * counts.sum(dtype=np.float64))
-    indptr = offsets(counts)
+    indptr = offsets_of(counts)
     units = _entries(file, f"sparseIndex{n}", start, end, indptr)
     _check_units(file, header, f"sparseIndex{n}", units, indptr, first)
     values = None
@@ -134,7 +134,7 @@ def _check_units(file: File, header: Header, name: str, units: NDArray[Any], ind
 
 
 def _check_finite(file: File, header: Header, name: str, rows: Csr | Dense, first: int) -> None:
-    wrong = first_not_finite(rows)
+    wrong = find_not_finite(rows)
     if wrong is not None:
         raise DataError(
             f"{file.path}: variable {name}: {header.row} {first + wrong} has a value that is not a finite "

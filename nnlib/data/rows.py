@@ -75,13 +75,13 @@ class Csr:
         """Return the rows numbered `rows`, in that order."""
         start = self.indptr[rows]
         counts = self.indptr[rows + 1] - start
-        indptr = offsets(counts)
+        indptr = offsets_of(counts)
         source = np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], counts)
         return self._with(indptr, source)
 
     def keep(self, mask: NDArray[np.bool_]) -> Csr:
         """Return the same rows with only the entries whose `mask` (nonzeros,) is true."""
-        return self._with(offsets(mask)[self.indptr], mask)
+        return self._with(offsets_of(mask)[self.indptr], mask)
 
     def sets(self) -> Csr:
         """Return the rows with sorted units and no unit twice; the values of doubles add up."""
@@ -94,7 +94,7 @@ class Csr:
             keys, place = np.unique(keys, return_inverse=True)
             values = np.bincount(place, self.values, len(keys)).astype(np.float32)
         counts = np.bincount(keys // self.width, minlength=self.examples)
-        return Csr(offsets(counts), (keys % self.width).astype(np.int32), self.width, values)
+        return Csr(offsets_of(counts), (keys % self.width).astype(np.int32), self.width, values)
 
     def _with(self, indptr: Offsets, entries: NDArray[Any]) -> Csr:
         values = None if self.values is None else self.values[entries]
@@ -171,7 +171,7 @@ class Joined:
 
     def take(self, rows: Longs) -> Csr | Dense:
         """Return the rows numbered `rows`, in that order, in memory."""
-        first = offsets(np.array([part.examples for part in self.parts]))
+        first = offsets_of(np.array([part.examples for part in self.parts]))
         source = np.searchsorted(first, rows, side="right") - 1
         order = np.argsort(source, kind="stable")
         taken = [
@@ -182,14 +182,14 @@ class Joined:
         return stack(taken).take(place)
 
 
-def offsets(counts: NDArray[np.integer] | NDArray[np.bool_]) -> Offsets:
+def offsets_of(counts: NDArray[np.integer] | NDArray[np.bool_]) -> Offsets:
     """Return row pointers for rows of `counts` entries: 0, counts[0], counts[0] + counts[1], ..."""
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 
 
 def from_rows(rows: Sequence[Sequence[int]], width: int) -> Csr:
     """Return the Csr of lists of unit numbers."""
-    indptr = offsets(np.array([len(row) for row in rows], dtype=np.int64))
+    indptr = offsets_of(np.array([len(row) for row in rows], dtype=np.int64))
     flat = np.array([unit for row in rows for unit in row], dtype=np.int32)
     return Csr(indptr, flat, width)
 
@@ -199,7 +199,7 @@ def one_hot(classes: NDArray[np.integer], width: int) -> Csr:
     return Csr(np.arange(len(classes) + 1, dtype=np.int64), classes.astype(np.int32), width)
 
 
-def first_not_finite(rows: Csr | Dense) -> int | None:
+def find_not_finite(rows: Csr | Dense) -> int | None:
     """Return the first row with a value that is no finite float32 (NaN, infinite, too large), None without one."""
     values = rows.values
     if values is None or values.dtype.kind != "f" or not values.size:
@@ -223,4 +223,4 @@ def stack(parts: Sequence[Csr | Dense]) -> Csr | Dense:
     sparse = [part for part in parts if isinstance(part, Csr)]
     values = None if first.values is None else np.concatenate([part.values for part in sparse if part.boolean is False])
     counts = np.concatenate([np.diff(part.indptr) for part in sparse])
-    return Csr(offsets(counts), np.concatenate([part.indices for part in sparse]), first.width, values)
+    return Csr(offsets_of(counts), np.concatenate([part.indices for part in sparse]), first.width, values)

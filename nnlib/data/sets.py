@@ -16,8 +16,8 @@ from nnlib.data.rows import (
     Ints,
     Joined,
     Rows,
-    first_not_finite,
-    offsets,
+    find_not_finite,
+    offsets_of,
     stack,
 )
 from nnlib.errors import DataError
@@ -93,7 +93,7 @@ def from_scipy(matrix: Any) -> Csr:
     if np.all(matrix.data == 1):
         return Csr(indptr, indices.astype(np.int32), width)
     rows = Csr(indptr, indices.astype(np.int32), width, _as_floats(matrix.data))
-    wrong = first_not_finite(rows)
+    wrong = find_not_finite(rows)
     if wrong is not None:
         raise DataError(f"a sparse matrix of {examples} rows: row {wrong} has a value that is not a finite float32")
     return rows
@@ -162,7 +162,7 @@ def _join(sets: Sequence[DataSet]) -> DataSet:
     if any(data_set.weights is not None for data_set in sets):
         weights = np.concatenate([np.ones(s.examples, np.float32) if s.weights is None else s.weights for s in sets])
     if any(data_set.index is not None for data_set in sets):
-        first = offsets(np.array([part.examples for part in rows]))
+        first = offsets_of(np.array([part.examples for part in rows]))
         index = np.concatenate(
             [(np.arange(s.examples) if s.index is None else s.index) + first[n] for n, s in enumerate(sets)]
         )
@@ -184,7 +184,7 @@ def _from_array(array: NDArray[Any]) -> Dense:
     if name not in STORED_TYPES:
         raise DataError(f"an array of type {array.dtype} is not legal, legal: {', '.join(STORED_TYPES)}")
     rows = Dense(np.ascontiguousarray(array, dtype=name))
-    wrong = first_not_finite(rows)
+    wrong = find_not_finite(rows)
     if wrong is not None:
         raise DataError(f"row {wrong} has a value that is not a finite float32")
     return rows

@@ -29,7 +29,7 @@ from nnlib.ops.activations import activate
 from nnlib.spec.json_section import show
 from nnlib.spec.types import Activation
 from nnlib.util.arrays import Longs
-from nnlib.util.threads import Each, one_by_one
+from nnlib.util.threads import Each, map_in_turn
 
 Floats = NDArray[np.float64]
 
@@ -79,7 +79,7 @@ def evaluate(
     backend: Backend,
     excluded: Lookup | None = None,
     popular: DataSet | None = None,
-    each: Each = one_by_one,
+    each: Each = map_in_turn,
     rankable: NDArray[np.bool_] | None = None,
     watch: Watch | None = None,
 ) -> Evaluation:
@@ -121,7 +121,7 @@ def evaluate(
     )
 
 
-def popular_targets(path: Path, targets: DataSet) -> DataSet:
+def rank_popular_targets(path: Path, targets: DataSet) -> DataSet:
     """Return the data set of a file that means the same as `targets`; DataError when there is none."""
     found = open_files([path])
     if targets.name not in found.sets:
@@ -137,7 +137,7 @@ def popular_targets(path: Path, targets: DataSet) -> DataSet:
     return popular
 
 
-def intervals(values: Floats, resamples: int, seed: int) -> tuple[Floats, Floats]:
+def estimate_intervals(values: Floats, resamples: int, seed: int) -> tuple[Floats, Floats]:
     """Return the ends of the intervals of the means of values (n, m), each (m,); the same seed draws the same."""
     count, random = len(values), np.random.default_rng(seed)
     means = np.empty((resamples, values.shape[1]))
@@ -157,7 +157,7 @@ def _summarize(values: Mapping[str, Floats], plan: EvaluationOptions) -> dict[st
     table = np.column_stack(list(values.values()))
     if not plan.resamples:
         return {name: Measured(float(mean)) for name, mean in zip(values, table.mean(axis=0), strict=True)}
-    ends = zip(*intervals(table, plan.resamples, plan.seed), strict=True)
+    ends = zip(*estimate_intervals(table, plan.resamples, plan.seed), strict=True)
     return {
         name: Measured(float(mean), float(low), float(high))
         for name, mean, (low, high) in zip(values, table.mean(axis=0), ends, strict=True)

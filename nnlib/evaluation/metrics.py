@@ -22,7 +22,7 @@ from nnlib.model.batches import unique_targets
 from nnlib.model.examples import Examples
 from nnlib.ops.ranking import top
 from nnlib.util.arrays import Floats, Longs
-from nnlib.util.threads import Each, one_by_one
+from nnlib.util.threads import Each, map_in_turn
 
 Scorer = Callable[[Examples], Floats]  # examples in memory -> scores (b, items), memory that may be overwritten
 Ranker = Callable[[Examples, int, Csr | None], NDArray[np.int64]]  # also k and what is owned -> items as `ranking.top`
@@ -57,7 +57,7 @@ class RankedExamples:
 
 
 def measure(
-    rank: Ranker, part: RankedExamples, ks: Iterable[int] = USUAL_KS, each: Each = one_by_one
+    rank: Ranker, part: RankedExamples, ks: Iterable[int] = USUAL_KS, each: Each = map_in_turn
 ) -> dict[str, float]:
     """Return every metric at every k; empty without any target."""
     return {
@@ -74,7 +74,7 @@ def measure_examples(
     rank: Ranker,
     part: RankedExamples,
     ks: Iterable[int] = USUAL_KS,
-    each: Each = one_by_one,
+    each: Each = map_in_turn,
     excluded: Lookup | None = None,
     watch: Watch | None = None,
 ) -> dict[str, NDArray[np.float64]]:

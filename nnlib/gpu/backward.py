@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from nnlib.gpu.buffers import ACTIVATIONS
-from nnlib.gpu.forward import Batch, Forward
+from nnlib.gpu.forward import DeviceBatch, Forward
 from nnlib.gpu.optimizer import Optimizer
 from nnlib.gpu.output import Losses
-from nnlib.gpu.runtime import Array, blocks
+from nnlib.gpu.runtime import Array, grid_of
 from nnlib.model.graph import Node
 from nnlib.model.network import is_sparse_input
 from nnlib.ops.activations import ROWWISE
@@ -23,7 +23,7 @@ class Backward:
         self._parameters, self._runtime = forward.parameters, forward.runtime
         self._spec = forward.graph.network.spec
 
-    def run(self, batch: Batch) -> None:
+    def run(self, batch: DeviceBatch) -> None:
         """Go through the layers backwards, after `Forward.run`; the loss is added up in `Losses.status`."""
         self._optimizer.begin()
         written = set[int]()  # layers whose delta has something in it
@@ -39,7 +39,7 @@ class Backward:
                 self._pass(skip, delta, written)
         self._losses.finish(batch)
 
-    def _delta(self, node: Node, batch: Batch, given: bool) -> Array:
+    def _delta(self, node: Node, batch: DeviceBatch, given: bool) -> Array:
         """Return dLoss/dz, after batch normalization, of a layer: from those that read it, and from its own error."""
         room = self._forward.rooms[node.number]
         if given:
@@ -48,11 +48,11 @@ class Backward:
             self._through(node, batch, delta)
             if node.error is not None:
                 own = self._losses.error(node, batch)
-                self._runtime.launch("add", blocks(delta.size), delta, own, delta.size)
+                self._runtime.launch("add", grid_of(delta.size), delta, own, delta.size)
             return delta
         return self._losses.error(node, batch)
 
-    def _through(self, node: Node, batch: Batch, delta: Array) -> None:
+    def _through(self, node: Node, batch: DeviceBatch, delta: Array) -> None:
         """Turn dLoss/d(what the next layers see) into dLoss/dz, in place."""
         room, layer = self._forward.rooms[node.number], node.layer
         dropped = self._forward.drops(batch, node)
@@ -76,7 +76,7 @@ class Backward:
             int(unmasked),
             *noise,
         )
-        self._runtime.launch("activation_dropout_backward", blocks(math.ceil(delta.size / 8)), *arguments)
+        self._runtime.launch("activation_dropout_backward", grid_of(math.ceil(delta.size / 8)), *arguments)
         if layer.activation in ROWWISE and not unmasked:
             self._runtime.launch("rowwise_backward", (size,), delta, a, room.totals, size, n, n, kind)
 
@@ -102,7 +102,7 @@ class Backward:
         for other in others:
             self._runtime.move(other, first)
 
-    def _edge(self, edge: Edge, batch: Batch, delta: Array, written: set[int]) -> None:
+    def _edge(self, edge: Edge, batch: DeviceBatch, delta: Array, written: set[int]) -> None:
         """Give the gradients of an edge; add its part to dLoss/d(its source)."""
         source = self._spec.layers[edge.source]
         w, flipped = self._parameters.weights(edge.owner), self._parameters.is_flipped(edge)
@@ -131,7 +131,7 @@ class Backward:
         target = self._forward.rooms[source].delta
         assert target is not None, "layers that are read have it"
         if source in written:
-            self._runtime.launch("add", blocks(delta.size), target, delta, delta.size)
+            self._runtime.launch("add", grid_of(delta.size), target, delta, delta.size)
         else:
             self._runtime.move(target, delta)
             written.add(source)

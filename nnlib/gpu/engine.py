@@ -13,7 +13,7 @@ from nnlib.engines import Evaluator, StepFailure
 from nnlib.gpu.backward import Backward
 from nnlib.gpu.evaluator import GpuEvaluator
 from nnlib.gpu.feed import Words, prepare_ahead
-from nnlib.gpu.forward import Batch
+from nnlib.gpu.forward import DeviceBatch
 from nnlib.gpu.optimizer import Optimizer
 from nnlib.gpu.output import ADDED, FAILED, FAILURE, Losses
 from nnlib.gpu.packing import Packing
@@ -21,7 +21,7 @@ from nnlib.gpu.runtime import Runtime
 from nnlib.gpu.session import Session
 from nnlib.model.batches import batches_of
 from nnlib.model.examples import Examples
-from nnlib.model.network import Network, broken_layer
+from nnlib.model.network import Network, name_broken_layer
 from nnlib.optim.hyper import hyper_of, rates_of
 from nnlib.util.arrays import Floats, Longs
 
@@ -77,7 +77,7 @@ class GpuEngine:
             self._looked.record(self._runtime.compute)
             self._looking = True
 
-    def _work(self, batch: Batch) -> None:
+    def _work(self, batch: DeviceBatch) -> None:
         self._runtime.launch("begin_step", (1,), self._session.forward.step)
         self._optimizer.settle(batch)
         self._session.forward.run(batch)
@@ -103,7 +103,7 @@ class GpuEngine:
 
     def broken(self) -> str:
         """See `engines.Engine`."""
-        return broken_layer(self._session.graph.network.spec, self._session.finite())
+        return name_broken_layer(self._session.graph.network.spec, self._session.finite())
 
     def pull(self) -> Network:
         """See `engines.Engine`."""

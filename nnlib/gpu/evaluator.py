@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nnlib.data.blockwise import BATCH
 from nnlib.data.rows import Csr
 from nnlib.gpu.feed import prepare_ahead
-from nnlib.gpu.forward import Batch
+from nnlib.gpu.forward import DeviceBatch
 from nnlib.gpu.output import ADDED
 from nnlib.gpu.packing import ABSENT, Packing
 from nnlib.gpu.runtime import MOST_PARTS, Array, part_blocks
@@ -50,7 +50,7 @@ class GpuEvaluator:
         session, losses = self._session, self._session.losses
         packing = self._packing(examples)
 
-        def work(batch: Batch) -> None:
+        def work(batch: DeviceBatch) -> None:
             session.forward.run(batch)
             losses.run(batch, only=True)
 
@@ -76,7 +76,7 @@ class GpuEvaluator:
         ranked, best = self._ranked[: count * k], self._best[: count * k]
         size = (count - 1) * ld + node.units
 
-        def work(batch: Batch) -> None:
+        def work(batch: DeviceBatch) -> None:
             session.forward.run(batch)
             sums, launch = session.forward.sums(batch, node), self._runtime.launch
             self._runtime.clear(self._parts)
@@ -103,11 +103,11 @@ class GpuEvaluator:
             return activate(node.layer, self.sums(examples, layer))
         return self._ask(examples, layer, lambda batch: self._session.forward.out(batch, layer))
 
-    def _ask(self, examples: Examples, layer: int, found: Callable[[Batch], Array]) -> Floats:
+    def _ask(self, examples: Examples, layer: int, found: Callable[[DeviceBatch], Array]) -> Floats:
         """Return what the forward pass of some examples leaves in a place, (b, units)."""
         packing, count, places = self._packing(examples), examples.count, []
 
-        def work(batch: Batch) -> None:
+        def work(batch: DeviceBatch) -> None:
             self._session.forward.run(batch)
             places.append(found(batch))
 

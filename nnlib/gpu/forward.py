@@ -11,7 +11,7 @@ import numpy as np
 from nnlib.gpu.buffers import ACTIVATIONS, Room, room_of
 from nnlib.gpu.packing import Packing
 from nnlib.gpu.parameters import Parameters
-from nnlib.gpu.runtime import Array, blocks
+from nnlib.gpu.runtime import Array, grid_of
 from nnlib.model.batches import DENOISE, DROPOUT
 from nnlib.model.graph import Graph, Node
 from nnlib.model.network import is_sparse_input
@@ -22,7 +22,7 @@ GATHERED = 1024  # columns that a block of `gather` sums
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch:
+class DeviceBatch:
     """A batch in the memory of the GPU: `size` examples, laid out as `packing` says."""
 
     words: Array
@@ -59,7 +59,7 @@ class Forward:
         if self._noise is not None:
             self.runtime.upload(self._noise, np.array([p, 1 / (1 - p)], np.float32))
 
-    def run(self, batch: Batch) -> None:
+    def run(self, batch: DeviceBatch) -> None:
         """Compute every layer; an output layer gets its sums, but for a bias that is `pending`."""
         for node in self.graph.nodes:
             if node.layer.kind is LayerKind.INPUT:
@@ -68,7 +68,7 @@ class Forward:
             else:
                 self._compute(node, batch)
 
-    def sums(self, batch: Batch, node: Node) -> Array:
+    def sums(self, batch: DeviceBatch, node: Node) -> Array:
         """Return the sums of an output layer with all biases, (b, n)."""
         sums, bias = self.rooms[node.number].sums[: batch.size], self.pending[node.number]
         if bias is not None:
@@ -76,7 +76,7 @@ class Forward:
             self.pending[node.number] = None
         return sums
 
-    def out(self, batch: Batch, layer: int) -> Array:
+    def out(self, batch: DeviceBatch, layer: int) -> Array:
         """Return what other layers see of a layer that is not a sparse input, (b, n)."""
         node = self.graph.node(layer)
         if node.layer.kind is LayerKind.INPUT and not (batch.train and node.layer.dropout):
@@ -88,15 +88,15 @@ class Forward:
         """Return key, step, layers and layer: what a kernel needs to draw what NumPy draws."""
         return self._seed << 8 | purpose, self.step, len(self.graph.network.spec.layers), layer
 
-    def input_noise(self, batch: Batch, layer: int) -> tuple[Any, ...]:
+    def input_noise(self, batch: DeviceBatch, layer: int) -> tuple[Any, ...]:
         """Return the noise of a sparse input: its constants, or None, then as `noise`."""
         return (self._noise if batch.train else None, *self.noise(layer, DENOISE))
 
-    def drops(self, batch: Batch, node: Node) -> bool:
+    def drops(self, batch: DeviceBatch, node: Node) -> bool:
         """Whether a layer drops units in this batch."""
         return bool(batch.train and node.layer.dropout)
 
-    def _compute(self, node: Node, batch: Batch) -> None:
+    def _compute(self, node: Node, batch: DeviceBatch) -> None:
         room, layer, size = self.rooms[node.number], node.layer, batch.size
         z = room.z[:size]
         bias = self._sums(node, batch, z)
@@ -114,14 +114,14 @@ class Forward:
         """Whether the error of an output layer takes the sums of a SoftMax, not its values."""
         return node.error is not None and node.error.softmax
 
-    def _activate(self, node: Node, batch: Batch, z: Array, bias: Array | None) -> None:
+    def _activate(self, node: Node, batch: DeviceBatch, z: Array, bias: Array | None) -> None:
         room, layer = self.rooms[node.number], node.layer
         sums = room.sums[: batch.size] if room.sums is not room.z else None
         out = room.out[: batch.size] if self.drops(batch, node) and room.out is not room.z else None
         if layer.activation not in ROWWISE:
             kind, noise = ACTIVATIONS.index(layer.activation), self.noise(node.number)
             arguments = (z, out, bias, sums, z.size, node.units, kind, room.unit, *noise)
-            self.runtime.launch("bias_activation_dropout", blocks(math.ceil(z.size / 8)), *arguments)
+            self.runtime.launch("bias_activation_dropout", grid_of(math.ceil(z.size / 8)), *arguments)
             return
         if sums is not None:
             self.runtime.move(sums, z)
@@ -138,13 +138,13 @@ class Forward:
             kind = ACTIVATIONS.index(node.layer.activation)
             self.runtime.launch("rowwise_activation", (size,), z, totals, size, n, n, kind)
 
-    def _drop(self, node: Node, batch: Batch, a: Array) -> None:
+    def _drop(self, node: Node, batch: DeviceBatch, a: Array) -> None:
         room = self.rooms[node.number]
         noise = self.noise(node.number)
-        grid = blocks(math.ceil(a.size / 8))
+        grid = grid_of(math.ceil(a.size / 8))
         self.runtime.launch("dropout", grid, a, room.out[: batch.size], a.size, room.unit, *noise)
 
-    def _normalize(self, node: Node, batch: Batch, z: Array) -> None:
+    def _normalize(self, node: Node, batch: DeviceBatch, z: Array) -> None:
         room, (size, n) = self.rooms[node.number], z.shape
         names = ("scale", "bias", "mean", "variance")
         arrays = [self.parameters.values(f"norm{node.number}_{name}") for name in names]
@@ -152,9 +152,9 @@ class Forward:
             assert room.normal is not None, "room for training has it"
             self.runtime.launch("batch_norm", (math.ceil(n / 32),), z, room.normal, room.inverse, *arrays, size, n)
         else:
-            self.runtime.launch("batch_norm_inference", blocks(z.size), z, *arrays, size, n, n)
+            self.runtime.launch("batch_norm_inference", grid_of(z.size), z, *arrays, size, n, n)
 
-    def _sums(self, node: Node, batch: Batch, z: Array) -> Array | None:
+    def _sums(self, node: Node, batch: DeviceBatch, z: Array) -> Array | None:
         """Compute the sums of a layer but for one bias, which is returned for whoever comes next to add it."""
         for n, edge in enumerate(node.edges):
             self._product(edge, batch, z, add=n > 0)
@@ -168,9 +168,9 @@ class Forward:
     def add_bias(self, z: Array, bias: Array) -> None:
         """Add a bias to all rows of z, which may lie apart."""
         size, n = z.shape
-        self.runtime.launch("add_bias", blocks(size * n), z, bias, size, n, z.strides[0] // 4)
+        self.runtime.launch("add_bias", grid_of(size * n), z, bias, size, n, z.strides[0] // 4)
 
-    def _product(self, edge: Edge, batch: Batch, z: Array, add: bool) -> None:
+    def _product(self, edge: Edge, batch: DeviceBatch, z: Array, add: bool) -> None:
         """Compute x W into z, or add it."""
         w, flipped = self.parameters.weights(edge.owner), self.parameters.is_flipped(edge)
         if not is_sparse_input(self.graph.network.spec.layers[edge.source]):
@@ -199,11 +199,11 @@ class Forward:
         """See `Runtime.multiply`."""
         self.runtime.multiply(a, b, out, flip, add=add, scale=scale, tf32=self.tf32)
 
-    def _skip(self, source: int, batch: Batch, z: Array) -> None:
+    def _skip(self, source: int, batch: DeviceBatch, z: Array) -> None:
         size, n = z.shape
         if not is_sparse_input(self.graph.network.spec.layers[source]):
-            self.runtime.launch("add", blocks(z.size), z, self.out(batch, source), z.size)
+            self.runtime.launch("add", grid_of(z.size), z, self.out(batch, source), z.size)
             return
         sections = batch.at(source, "starts", "items", "values")
         noise = self.input_noise(batch, source)
-        self.runtime.launch("skip_add", blocks(size), batch.words, *sections, z, size, n, n, *noise)
+        self.runtime.launch("skip_add", grid_of(size), batch.words, *sections, z, size, n, n, *noise)

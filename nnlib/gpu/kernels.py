@@ -107,7 +107,7 @@ class Signature:
 
 
 @cache
-def signatures() -> Mapping[str, Signature]:
+def read_signatures() -> Mapping[str, Signature]:
     """Return every kernel of every family by its name."""
     found = {}
     for family in FAMILIES:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nnlib.gpu.forward import Batch, Forward
+from nnlib.gpu.forward import DeviceBatch, Forward
 from nnlib.gpu.parameters import Table
-from nnlib.gpu.runtime import Array, blocks, part_blocks
-from nnlib.model.network import Layout, is_sparse_input, layout_of, limited_edges, units
+from nnlib.gpu.runtime import Array, grid_of, part_blocks
+from nnlib.model.network import Layout, count_units, is_sparse_input, iterate_limited_edges, layout_of
 from nnlib.optim.hyper import ADAMS, Hyper, Rate, step_shift
 from nnlib.optim.rules import RULES, Pace
 from nnlib.spec.types import Edge
@@ -32,7 +32,7 @@ class Optimizer:
         runtime = self._runtime
         self._hyper, self._paces = runtime.zeros(8), runtime.zeros((steps + 1, 4))
         runtime.upload(self._hyper, hyper_constants(hyper))
-        runtime.upload(self._paces, paces(hyper, rate, steps, shift))
+        runtime.upload(self._paces, tabulate_paces(hyper, rate, steps, shift))
         self._scale = runtime.zeros(1) if clip else None
         sizes = [self._parameters.flat.size, *(table.values.size for table in self._parameters.tables.values())]
         self._blocks = [part_blocks(size) for size in sizes]  # that sum the squares of each part of a gradient
@@ -40,9 +40,9 @@ class Optimizer:
         limited = [w for edge, w in self._find_limited() if not self._by_rows(edge)]
         self._squares = runtime.zeros(max((math.ceil(w.shape[0] / CHUNK) * w.shape[1] for w in limited), default=0))
         self._used = set[int]()
-        self._late: list[tuple[Edge, Batch, Array]] = []
+        self._late: list[tuple[Edge, DeviceBatch, Array]] = []
 
-    def settle(self, batch: Batch) -> None:
+    def settle(self, batch: DeviceBatch) -> None:
         """Bring the weights that a batch will read up to the step before this one."""
         for owner, table in self._parameters.tables.items():
             if self._rule.moves or self._forced:
@@ -79,7 +79,7 @@ class Optimizer:
         self._used.add(owner)
         return seen
 
-    def touched(self, edge: Edge, batch: Batch, delta: Array) -> None:
+    def touched(self, edge: Edge, batch: DeviceBatch, delta: Array) -> None:
         """Take the gradient of a sparse input's weights: apply it at once, unless the whole one is needed first."""
         table = self._parameters.tables.get(edge.owner)
         if table is None:
@@ -105,21 +105,21 @@ class Optimizer:
         states = (*parameters.states, None, None)[:2]
         arrays = (flat, parameters.gradient, *states, flat.size, parameters.decayed)
         numbers = (self._kind, self._paces, self._forward.step, self._hyper, self._scale)
-        self._runtime.launch("update", blocks(flat.size // 4), *arrays, *numbers)
+        self._runtime.launch("update", grid_of(flat.size // 4), *arrays, *numbers)
         self._limit()
 
     def _rows(self, edge: Edge) -> tuple[int]:
         """Return the grid of a launch over the rows that a batch touches."""
-        return (min(units(self._forward.graph.network.spec, edge.source), TABLE_BLOCKS),)
+        return (min(count_units(self._forward.graph.network.spec, edge.source), TABLE_BLOCKS),)
 
     def _gradient(self, owner: int) -> Array | None:
         return None if owner in self._parameters.tables else self._parameters.gradient_of(f"weights{owner}")
 
-    def _transpose_arguments(self, edge: Edge, batch: Batch, delta: Array) -> tuple[object, ...]:
+    def _transpose_arguments(self, edge: Edge, batch: DeviceBatch, delta: Array) -> tuple[object, ...]:
         names = ("count", "rows", "row_starts", "examples", "places", "values")
         return (batch.words, *batch.at(edge.source, *names), delta, delta.strides[0] // 4)
 
-    def _apply(self, edge: Edge, batch: Batch, delta: Array) -> None:
+    def _apply(self, edge: Edge, batch: DeviceBatch, delta: Array) -> None:
         table = self._parameters.tables[edge.owner]
         states = (*table.states, None, None)[:2]
         noise, key, step, layers, layer = self._forward.input_noise(batch, edge.source)
@@ -151,11 +151,11 @@ class Optimizer:
         for owner in self._used:
             uses, gradient = sum(edge.owner == owner for edge in spec.edges), self._gradient(owner)
             if uses > 1 and gradient is not None:
-                self._runtime.launch("mul_c", blocks(gradient.size), gradient, 1 / uses, gradient.size)
+                self._runtime.launch("mul_c", grid_of(gradient.size), gradient, 1 / uses, gradient.size)
 
     def _find_limited(self) -> Iterator[tuple[Edge, Array]]:
         """Yield the edges whose weights have a limit and are not shared, with their weights."""
-        for edge in limited_edges(self._forward.graph.network):
+        for edge in iterate_limited_edges(self._forward.graph.network):
             yield edge, self._parameters.weights(edge.number)
 
     def _by_rows(self, edge: Edge) -> bool:
@@ -180,7 +180,7 @@ def hyper_constants(hyper: Hyper) -> np.ndarray:
     return np.array([mu, 1 - mu, 1 + mu, beta, 1 - beta, hyper.l2, hyper.l1, 0], np.float32)
 
 
-def paces(hyper: Hyper, rate: Rate, steps: int, shift: int) -> np.ndarray:
+def tabulate_paces(hyper: Hyper, rate: Rate, steps: int, shift: int) -> np.ndarray:
     """Return the numbers of each step from 0, (steps + 1, 4): see `enum Pace` in kernels/names.cuh.
 
     They are computed in double precision and rounded once, as when NumPy's scalars meet its float32 arrays.

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from nnlib.gpu.buffers import ACTIVATIONS, ERRORS, error_constants
-from nnlib.gpu.forward import Batch, Forward
+from nnlib.gpu.forward import DeviceBatch, Forward
 from nnlib.gpu.runtime import Array
 from nnlib.model.graph import Node
 from nnlib.ops.activations import ROWWISE
@@ -29,18 +29,18 @@ class Losses:
         self._parts = self._runtime.zeros(most * sum(self._tiles.values()), np.float64)
         self._constants: dict[tuple[int, int], Array] = {}
 
-    def run(self, batch: Batch, only: bool) -> None:
+    def run(self, batch: DeviceBatch, only: bool) -> None:
         """Compute the error of all output layers into `status`; `only` for that alone, without any delta."""
         for node in self._forward.graph.outputs:
             self.error(node, batch, only)
         self.finish(batch)
 
-    def finish(self, batch: Batch) -> None:
+    def finish(self, batch: DeviceBatch) -> None:
         """Add up the error of the batch."""
         count = batch.size * sum(self._tiles.values())
         self._runtime.launch("finish_loss", (1,), self._parts, count, self.status, self._forward.step)
 
-    def error(self, node: Node, batch: Batch, only: bool = False) -> Array:
+    def error(self, node: Node, batch: DeviceBatch, only: bool = False) -> Array:
         """Compute the error of one output layer, and return its delta (b, n) in place of its sums."""
         room, launch = self._forward.rooms[node.number], self._runtime.launch
         sums, bias = room.sums[: batch.size], self._forward.pending[node.number]
@@ -64,7 +64,7 @@ class Losses:
             launch("rowwise_backward", (size,), *arguments)
         return sums
 
-    def _launch(self, node: Node, batch: Batch, sums: Array, bias: Array | None, kind: int, flags: int) -> None:
+    def _launch(self, node: Node, batch: DeviceBatch, sums: Array, bias: Array | None, kind: int, flags: int) -> None:
         room, (size, n) = self._forward.rooms[node.number], sums.shape
         assert node.error is not None, "this is an output layer"
         grid = (size, math.ceil(n / TILE))

@@ -14,7 +14,7 @@ from nnlib.data.sets import DataSet
 from nnlib.gpu.runtime import align
 from nnlib.model.batches import unique_targets
 from nnlib.model.examples import Examples
-from nnlib.model.network import units
+from nnlib.model.network import count_units
 from nnlib.ops import losses
 from nnlib.spec.types import Layer, LayerKind, NetworkSpec
 from nnlib.util.arrays import Longs
@@ -47,7 +47,7 @@ class Packing:
         for key in self._at:
             if key[1] == "dense":
                 self._dense[key] = end
-                end += align(most * units(spec, key[0]))
+                end += align(most * count_units(spec, key[0]))
         self._begin = end
 
     def _sections(self, layer: Layer, data_set: DataSet | None) -> tuple[str, ...]:

@@ -16,13 +16,13 @@ from nnlib.gpu.runtime import Array, Runtime, align
 from nnlib.model.network import (
     Layout,
     Network,
+    count_units,
+    find_live_layers,
     is_lazy,
+    iterate_owners,
     join_blocks,
     lay_out_weights,
     layout_of,
-    live_layers,
-    owners,
-    units,
 )
 from nnlib.optim.rules import RULES
 from nnlib.spec.types import Edge, NetworkSpec
@@ -55,12 +55,12 @@ class Parameters:
         self.runtime, self.network = runtime, network
         spec = network.spec
         self._count = RULES[rule].states if rule else 0
-        self.live = live_layers(spec)
+        self.live = find_live_layers(spec)
         trained = {e.number for e in spec.edges if rule and e.target in self.live and e.owner not in network.locked}
         self.tables: dict[int, Table] = {}
         self.parts: dict[str, ParameterBlock] = {}
         dense: list[tuple[str, tuple[int, ...]]] = []
-        for edge in owners(spec):
+        for edge in iterate_owners(spec):
             uses = {other.number for other in spec.edges if other.owner == edge.number}
             if not uses & trained:
                 self.parts[_weights(edge.number)] = ParameterBlock(runtime.zeros(_shape(spec, edge)))
@@ -68,9 +68,11 @@ class Parameters:
                 self.tables[edge.number] = self._table(_shape(spec, edge))
             else:
                 dense.append((_weights(edge.number), _shape(spec, edge)))
-        still: list[tuple[str, tuple[int, ...]]] = [(f"bias{e.number}", (units(spec, e.target),)) for e in spec.edges]
+        still: list[tuple[str, tuple[int, ...]]] = [
+            (f"bias{e.number}", (count_units(spec, e.target),)) for e in spec.edges
+        ]
         normed: list[tuple[str, tuple[int, ...]]] = [
-            (f"norm{n}_{name}", (units(spec, n),)) for n in network.norms for name in ("scale", "bias")
+            (f"norm{n}_{name}", (count_units(spec, n),)) for n in network.norms for name in ("scale", "bias")
         ]
         of_trained = {f"bias{number}" for number in trained} | {name for name, _ in normed if _layer(name) in self.live}
         others = [(name, shape) for name, shape in still + normed if rule and name in of_trained]
@@ -80,7 +82,7 @@ class Parameters:
                 self.parts[name] = ParameterBlock(runtime.zeros(shape))
         for n in network.norms:
             for name in ("mean", "variance"):
-                self.parts[f"norm{n}_{name}"] = ParameterBlock(runtime.zeros((units(spec, n),)))
+                self.parts[f"norm{n}_{name}"] = ParameterBlock(runtime.zeros((count_units(spec, n),)))
         self.push()
 
     def _table(self, shape: tuple[int, ...]) -> Table:
@@ -180,7 +182,7 @@ class Parameters:
 
 
 def _shape(spec: NetworkSpec, owner: Edge) -> tuple[int, int]:
-    below, above = units(spec, owner.source), units(spec, owner.target)
+    below, above = count_units(spec, owner.source), count_units(spec, owner.target)
     return (above, below) if layout_of(spec, owner) is Layout.BY_OUTPUT else (below, above)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nnlib.errors import MachineError
 from nnlib.gpu.cublas import Cublas
-from nnlib.gpu.kernels import Signature, cubin_folder, ensure_cubin, prepare_cupy, signatures
+from nnlib.gpu.kernels import Signature, cubin_folder, ensure_cubin, prepare_cupy, read_signatures
 from nnlib.util.machine import driver_version
 
 Array = Any  # cupy.ndarray
@@ -237,7 +237,7 @@ class Runtime:
 
     def _function(self, name: str) -> tuple[Any, list[Callable[[Any], Any]]]:
         if name not in self._functions:
-            signature = signatures()[name]
+            signature = read_signatures()[name]
             if signature.family not in self._modules:
                 path = ensure_cubin(self._cupy, signature.family, self._folder)
                 self._modules[signature.family] = self._cupy.RawModule(path=str(path))
@@ -246,7 +246,7 @@ class Runtime:
         return self._functions[name]
 
 
-def blocks(count: int, most: int = 1 << 16) -> tuple[int]:
+def grid_of(count: int, most: int = 1 << 16) -> tuple[int]:
     """Return the grid of a kernel that takes a thread for each of `count` things, or strides over them."""
     return (min(most, math.ceil(count / THREADS)),)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.gpu.feed import Feed, Words
-from nnlib.gpu.forward import Batch, Forward
+from nnlib.gpu.forward import DeviceBatch, Forward
 from nnlib.gpu.output import Losses
 from nnlib.gpu.packing import Packing
 from nnlib.gpu.parameters import Parameters
@@ -48,7 +48,7 @@ class Session:
         words: Words,
         packing: Packing,
         size: int,
-        work: Callable[[Batch], None],
+        work: Callable[[DeviceBatch], None],
         train: bool = False,
         graph: bool = True,
     ) -> None:
@@ -58,7 +58,7 @@ class Session:
         graph, which those after it launch as a whole. Without `graph` all are launched piece by piece.
         """
         self._feed.put(words)
-        batch = Batch(self._feed.words, packing, size, train)
+        batch = DeviceBatch(self._feed.words, packing, size, train)
         key = kind, size, packing.key
         if graph and key in self._done:
             place = *key, self._feed.generation

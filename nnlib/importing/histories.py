@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.contract import slug_of
-from nnlib.data.rows import Csr, Ints, offsets
+from nnlib.data.rows import Csr, Ints, offsets_of
 from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError
 from nnlib.importing.purchases import PurchaseRows, Purchases, Times
@@ -30,7 +30,7 @@ SOME = 1 << 17  # keys that are changed together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class History:
+class PurchaseHistory:
     """The distinct items, oldest first, of each customer with enough of them, region by region."""
 
     regions: tuple[str, ...]
@@ -56,7 +56,7 @@ class History:
         keys = (np.repeat(np.arange(high - low), counts) * len(self.items) + units) * 3 + part
         keys.sort()  # by customer and unit
         part = keys % 3
-        rows = Csr(offsets(counts), (keys // 3 % len(self.items)).astype(np.int32), len(self.items))
+        rows = Csr(offsets_of(counts), (keys // 3 % len(self.items)).astype(np.int32), len(self.items))
         names = tuple(self.customers[low:high])
         kept, past, test = rows.keep(part == 0), rows.keep(part < 2), rows.keep(part == 2)
         to_validate = np.flatnonzero(held)
@@ -119,7 +119,7 @@ class _Layout:
         return ((customer << np.uint64(self.time)) | time) << np.uint64(self.item) | item
 
 
-def build_histories(purchases: Purchases, min_items: int = MIN_ITEMS) -> History:
+def build_histories(purchases: Purchases, min_items: int = MIN_ITEMS) -> PurchaseHistory:
     """Return each customer's distinct items, oldest first; the rows of `purchases` are used up."""
     counts, units = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
     for some_counts, some_units in _sort(purchases, min_items):
@@ -133,11 +133,11 @@ def build_histories(purchases: Purchases, min_items: int = MIN_ITEMS) -> History
     for start in range(0, len(unit), SOME):
         unit[start : start + SOME] = number[unit[start : start + SOME]]
     kept = np.flatnonzero(count)
-    return History(
+    return PurchaseHistory(
         purchases.regions,
         np.searchsorted(kept, purchases.first).astype(np.int64),
         [purchases.customers[n] for n in kept.tolist()],
-        Csr(offsets(count[kept]), unit, int(used.sum())),
+        Csr(offsets_of(count[kept]), unit, int(used.sum())),
         tuple(purchases.items[n] for n in np.flatnonzero(used).tolist()),
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 from nnlib.data.rows import Ints
 from nnlib.data.sets import MOST_UNITS
 from nnlib.errors import DataError
-from nnlib.importing.string_ids import WORD, Texts, Words
+from nnlib.importing.string_ids import WORD, StringIds, Words
 from nnlib.util.arrays import Longs
 from nnlib.util.files import write_atomically
 
@@ -21,7 +21,7 @@ class Labels:
     """Labels and their numbers; new ones count on from the largest, in the order in which they come."""
 
     def __init__(self, known: Mapping[str, int]) -> None:
-        self._texts = Texts()
+        self._texts = StringIds()
         self._number: Ints = np.full(1, UNKNOWN, dtype=np.int32)  # by number of the text
         self.next = 0
         encoded = [label.encode() for label in known]

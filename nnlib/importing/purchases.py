@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from nnlib.data.rows import Ints
 from nnlib.errors import DataError
 from nnlib.importing.csv_blocks import NotPlainError, read_ahead, read_fields
-from nnlib.importing.string_ids import Texts
-from nnlib.importing.timestamps import DAY, SECOND, Moments, microseconds
+from nnlib.importing.string_ids import StringIds
+from nnlib.importing.timestamps import DAY, SECOND, Moments, parse_timestamp
 from nnlib.spec.json_section import nearest
 from nnlib.util.arrays import Longs
 
@@ -196,7 +196,7 @@ def count_lines_read(error: Exception) -> int:
 
 
 def _load_blocks(path: Path, columns: Columns, report: Report) -> Purchases:
-    regions, customers, items, moments, rows = Texts(), Texts(), Texts(), Moments(), PurchaseRows()
+    regions, customers, items, moments, rows = StringIds(), StringIds(), StringIds(), Moments(), PurchaseRows()
     read = read_fields(path, _delimiter(path), lambda header: _places(columns.names, header, path))
     for fields in read_ahead(read):
         if not np.all(fields.lengths[:3]):
@@ -274,7 +274,7 @@ def _places(names: Sequence[str], header: Sequence[str], path: Path) -> list[int
 def _moment(time: str, path: Path, line: int, column: str) -> int:
     """Return an ISO 8601 date or time in microseconds since 1970; without a zone it is taken for UTC."""
     try:
-        return microseconds(time)
+        return parse_timestamp(time)
     except ValueError:
         raise DataError(f"{path}:{line}: {column}: {time!r} is not legal, legal: ISO 8601 (2011-12-09)") from None
 

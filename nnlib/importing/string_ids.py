@@ -24,7 +24,7 @@ ROOM = 4  # places in the table for each node: most are found at once
 NEVER = np.iinfo(np.int32).min  # no node stands before node 0: the number 0 means an empty place in the table
 
 
-class Texts:
+class StringIds:
     """Texts without zero bytes and their numbers, which are from 1 and have gaps."""
 
     def __init__(self) -> None:

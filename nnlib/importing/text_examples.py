@@ -16,7 +16,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.data.rows import Csr, Floats, Ints, offsets
+from nnlib.data.rows import Csr, Floats, Ints, offsets_of
 from nnlib.errors import DataError
 from nnlib.importing.csv_blocks import BYTE_ORDER_MARK, ROOM, Bytes, read_ahead
 from nnlib.importing.index_files import UNKNOWN, Labels
@@ -186,7 +186,7 @@ class _Found:
         units = np.concatenate([*self._features, np.zeros(0, dtype=np.int32)])
         values = np.concatenate(self._values) if self._values else None
         sample = np.concatenate([*self._samples, np.zeros(0, dtype=np.int32)])
-        return TextExamples(Csr(offsets(counts), units, width, values), sample, self.dropped, self.warnings)
+        return TextExamples(Csr(offsets_of(counts), units, width, values), sample, self.dropped, self.warnings)
 
     def _warn(self, lines: _Lines) -> None:
         bare = np.flatnonzero((lines.before == NEWLINE) & (lines.after == NEWLINE) & (lines.lengths > 0))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nnlib.data.rows import Ints
 from nnlib.importing.csv_blocks import Fields, NotPlainError
-from nnlib.importing.string_ids import Texts, Words
+from nnlib.importing.string_ids import StringIds, Words
 from nnlib.util.arrays import Longs
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -23,7 +23,7 @@ BETWEEN = (((4, b"-"), (7, b"-")), ((2, b" T"), (5, b":")), ((0, b":"),))
 FORMS = (10, 16, 19)  # lengths of the usual forms: a date, with minutes, with seconds
 
 
-def microseconds(text: str) -> int:
+def parse_timestamp(text: str) -> int:
     """Return an ISO 8601 date or time as microseconds since 1970, without a zone taken for UTC; ValueError if none."""
     moment = datetime.datetime.fromisoformat(text)
     try:
@@ -36,7 +36,7 @@ class Moments:
     """The moments of a column, block by block."""
 
     def __init__(self) -> None:
-        self._texts = Texts()  # those of other forms than the usual
+        self._texts = StringIds()  # those of other forms than the usual
         self._known: Longs = np.zeros(0, dtype=np.int64)  # their microseconds, by number
 
     def of(self, fields: Fields, column: int) -> Longs:
@@ -65,7 +65,7 @@ class Moments:
             self._known = np.concatenate([self._known, more])
         new = np.unique(numbers[self._known[numbers] == UNKNOWN])
         try:
-            self._known[new] = [microseconds(text) for text in self._texts.texts(new)[0]]
+            self._known[new] = [parse_timestamp(text) for text in self._texts.texts(new)[0]]
         except ValueError as error:
             raise NotPlainError from error
         return self._known[numbers]

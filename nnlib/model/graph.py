@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnlib.model.network import Network, block_width, is_blocked, layout_of, units
+from nnlib.model.network import Network, block_width, count_units, is_blocked, layout_of
 from nnlib.ops import losses
 from nnlib.spec.topology import order
 from nnlib.spec.types import Edge, Layer, LayerKind
@@ -44,8 +44,8 @@ class Graph:
 
     def table(self, edge: Edge, low: int) -> slice:
         """Return the rows of a BLOCKED store that hold the weights to the block of units from `low`."""
-        below = units(self.network.spec, edge.source)
-        start = low // block_width(units(self.network.spec, edge.target)) * below
+        below = count_units(self.network.spec, edge.source)
+        start = low // block_width(count_units(self.network.spec, edge.target)) * below
         return slice(start, start + below)
 
 

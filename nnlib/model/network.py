@@ -49,7 +49,9 @@ class Network:
     @property
     def parameters(self) -> int:
         """How many numbers training may change."""
-        weights = sum(units(self.spec, e.source) * units(self.spec, e.target) for e in owners(self.spec))
+        weights = sum(
+            count_units(self.spec, e.source) * count_units(self.spec, e.target) for e in iterate_owners(self.spec)
+        )
         return weights + sum(b.size for b in self.biases) + sum(2 * n.scale.size for n in self.norms.values())
 
     def matrix(self, owner: int) -> Floats:
@@ -87,7 +89,7 @@ def create(spec: NetworkSpec, random: np.random.Generator, dtype: Any = np.float
     """Return a network with initial parameters; every layer must have its number of units."""
     stores, biases = {}, []
     for edge in spec.edges:
-        shape, init = (units(spec, edge.source), units(spec, edge.target)), spec.layers[edge.target].init
+        shape, init = (count_units(spec, edge.source), count_units(spec, edge.target)), spec.layers[edge.target].init
         if edge.owner == edge.number:
             weights = initial_weights(init, shape, random, spec.compat).astype(dtype, copy=False)
             stores[edge.number] = lay_out_weights(spec, edge, weights)
@@ -127,7 +129,7 @@ def lay_out_weights(spec: NetworkSpec, edge: Edge, weights: Floats) -> Floats:
 
 def join_blocks(spec: NetworkSpec, edge: Edge, store: Floats) -> Floats:
     """Return the weights (in, out) of a BLOCKED store."""
-    below, above = units(spec, edge.source), units(spec, edge.target)
+    below, above = count_units(spec, edge.source), count_units(spec, edge.target)
     return np.concatenate(np.split(store, len(store) // below), axis=1)[:, :above]
 
 
@@ -167,7 +169,7 @@ def is_lazy(spec: NetworkSpec, edge: Edge) -> bool:
     return is_sparse_input(spec.layers[edge.source]) and not shared and not spec.layers[edge.target].weight_norm
 
 
-def live_layers(spec: NetworkSpec) -> frozenset[int]:
+def find_live_layers(spec: NetworkSpec) -> frozenset[int]:
     """Return the layers on which an output layer depends."""
     found = {n for n, layer in enumerate(spec.layers) if layer.kind is LayerKind.OUTPUT}
     waiting = list(found)
@@ -189,7 +191,7 @@ def block_starts(count: int) -> range:
     return range(0, count, block_width(count))
 
 
-def units(spec: NetworkSpec, layer: int) -> int:
+def count_units(spec: NetworkSpec, layer: int) -> int:
     """Return how many units the layer of that number has."""
     count = spec.layers[layer].units
     if count is None:
@@ -197,21 +199,21 @@ def units(spec: NetworkSpec, layer: int) -> int:
     return count
 
 
-def owners(spec: NetworkSpec) -> Iterator[Edge]:
+def iterate_owners(spec: NetworkSpec) -> Iterator[Edge]:
     """Yield the edges with weights of their own."""
     return (edge for edge in spec.edges if edge.owner == edge.number)
 
 
-def limited_edges(network: Network) -> Iterator[Edge]:
+def iterate_limited_edges(network: Network) -> Iterator[Edge]:
     """Yield the edges whose weights WeightNorm limits: those that are trained and not shared."""
     spec = network.spec
     shared = {edge.owner for edge in spec.edges if edge.owner != edge.number}
-    for edge in owners(spec):
+    for edge in iterate_owners(spec):
         if spec.layers[edge.target].weight_norm and edge.number not in shared | network.locked:
             yield edge
 
 
-def broken_layer(spec: NetworkSpec, finite: Set[str]) -> str:
+def name_broken_layer(spec: NetworkSpec, finite: Set[str]) -> str:
     """Name the first layer that has an array, named as in `Network.arrays`, which is not among the finite ones."""
     for edge in spec.edges:
         if not {f"weights{edge.owner}", f"bias{edge.number}"} <= finite:
@@ -223,4 +225,4 @@ def broken_layer(spec: NetworkSpec, finite: Set[str]) -> str:
 
 
 def _norms(spec: NetworkSpec, dtype: Any) -> dict[int, BatchNorm]:
-    return {n: BatchNorm.start(units(spec, n), dtype) for n, layer in enumerate(spec.layers) if layer.batch_norm}
+    return {n: BatchNorm.start(count_units(spec, n), dtype) for n, layer in enumerate(spec.layers) if layer.batch_norm}

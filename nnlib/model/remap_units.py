@@ -18,7 +18,7 @@ from nnlib.data.units import Units
 from nnlib.errors import DataError
 from nnlib.model.examples import resolve
 from nnlib.model.file import Model
-from nnlib.model.network import Network, assemble, owners
+from nnlib.model.network import Network, assemble, iterate_owners
 from nnlib.spec.json_section import show
 from nnlib.spec.types import Activation, ErrorFunction, Layer, LayerKind, NetworkSpec
 from nnlib.util.arrays import Floats, Longs
@@ -160,6 +160,6 @@ def match_inputs(network: Network, sets: Mapping[str, DataSet], file: str) -> Ne
     if [layer.sparse for layer in spec.layers] == [layer.sparse for layer in network.spec.layers]:
         return network
     layers = [replace(old, sparse=new.sparse) for old, new in zip(network.spec.layers, spec.layers, strict=True)]
-    matrices = {edge.number: network.matrix(edge.number) for edge in owners(network.spec)}
+    matrices = {edge.number: network.matrix(edge.number) for edge in iterate_owners(network.spec)}
     changed = replace(network.spec, layers=tuple(layers))
     return assemble(changed, matrices, network.biases, network.norms, network.locked)

@@ -14,7 +14,7 @@ import numpy as np
 
 from nnlib.errors import DataError
 from nnlib.model.file import Model, read_model
-from nnlib.model.network import Network, assemble, owners
+from nnlib.model.network import Network, assemble, iterate_owners
 from nnlib.ops.batch_norm import BatchNorm
 from nnlib.spec.types import Edge, LayerKind
 from nnlib.util.arrays import Floats, Longs
@@ -50,7 +50,7 @@ def apply_initial_weights(fresh: Model, model: Model) -> WarmStart:
     known = {n: found for n in range(len(spec.layers)) if (found := _known(fresh, n, model)) is not None}
     ends = {edge.number: (known[edge.source], known[edge.target]) for edge in spec.edges if _fits(edge, known)}
     sources = {number: edge for number in ends if (edge := _same_edge(fresh, number, model)) is not None}
-    matrices = {owner.number: network.matrix(owner.number).copy() for owner in owners(spec)}
+    matrices = {owner.number: network.matrix(owner.number).copy() for owner in iterate_owners(spec)}
     biases = [bias.copy() for bias in network.biases]
     for number, old in sources.items():
         edge, (rows, columns) = spec.edges[number], ends[number]

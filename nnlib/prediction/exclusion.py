@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from nnlib.data.blockwise import Lookup
-from nnlib.data.rows import Csr, offsets
+from nnlib.data.rows import Csr, offsets_of
 from nnlib.data.sets import DataSet
 from nnlib.data.sources import DataSource, open_files
 from nnlib.data.units import Units
@@ -109,7 +109,7 @@ def read_listed(path: Path, samples: Numbered, features: Numbered) -> Listed:
         counts[place] = len(units)
     flat = np.array([unit for place in sorted(lines) for unit in lines[place][0]], np.int32)
     numbers = np.array([value for place in sorted(lines) for value in lines[place][1]], np.float32)
-    return Listed(Csr(offsets(counts), flat, features.count, numbers), unknown_samples, unknown_features)
+    return Listed(Csr(offsets_of(counts), flat, features.count, numbers), unknown_samples, unknown_features)
 
 
 def same_rows(rows: Csr, samples: Numbered, features: Numbered) -> Lookup:
@@ -186,7 +186,7 @@ def _lookup(sets: Sequence[DataSet], places: Longs | None, features: Numbered) -
             units.append(unit[unit != NOT_THERE])
         owner = np.concatenate(owners)
         order = np.argsort(owner, kind="stable")
-        indptr = offsets(np.bincount(owner, minlength=len(examples)))
+        indptr = offsets_of(np.bincount(owner, minlength=len(examples)))
         return Csr(indptr, np.concatenate(units)[order].astype(np.int32), features.count)
 
     return lookup

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.data.blockwise import Lookup, block_size, run_in_order
+from nnlib.data.blockwise import Lookup, choose_block_size, run_in_order
 from nnlib.data.rows import Csr
 from nnlib.data.sets import DataSet
 from nnlib.data.units import Units
@@ -21,14 +21,14 @@ from nnlib.engines import Backend
 from nnlib.errors import DataError, DivergedError, NnlibError, NotFiniteError
 from nnlib.model.examples import Examples, examples_of
 from nnlib.model.file import Model
-from nnlib.model.network import Network, units
+from nnlib.model.network import Network, count_units
 from nnlib.model.remap_units import Remapped, match_inputs, remap_units
 from nnlib.ops.activations import ROWWISE, activate
 from nnlib.ops.ranking import NO_ITEM, top
 from nnlib.spec.json_section import nearest, show
 from nnlib.spec.types import Layer, LayerKind, NetworkSpec
 from nnlib.util.arrays import Floats, Longs
-from nnlib.util.threads import Each, one_by_one
+from nnlib.util.threads import Each, map_in_turn
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +84,7 @@ def prepare(model: Model, sets: Mapping[str, DataSet], file: str, supervised: bo
     return Prepared(network, examples, names, change)
 
 
-def layer_number(spec: NetworkSpec, name: str | None, kind: LayerKind | None = None, where: str = "layer") -> int:
+def find_layer(spec: NetworkSpec, name: str | None, kind: LayerKind | None = None, where: str = "layer") -> int:
     """Return the number of the layer `name`, or of the first of `kind`; NnlibError names the legal ones."""
     legal = [layer.name for layer in spec.layers if kind is None or layer.kind is kind]
     if name is None:
@@ -103,7 +103,7 @@ def rank(
     layer: int,
     k: int,
     backend: Backend,
-    each: Each = one_by_one,
+    each: Each = map_in_turn,
     excluded: Lookup | None = None,
     factors: Lookup | None = None,
     rankable: NDArray[np.bool_] | None = None,
@@ -113,8 +113,8 @@ def rank(
     The units in an example's row of `excluded` and those not `rankable` have no rank. The scores are what the layer
     gives, those in an example's row of `factors` multiplied by its values.
     """
-    about, width = network.spec.layers[layer], units(network.spec, layer)
-    alone = examples.count <= block_size(width)  # then threads share the block, else the blocks
+    about, width = network.spec.layers[layer], count_units(network.spec, layer)
+    alone = examples.count <= choose_block_size(width)  # then threads share the block, else the blocks
     evaluator = backend.evaluator(network, split=alone)
     unranked = None if rankable is None or rankable.all() else ~rankable
     by_sums = factors is None  # they rank as the outputs do, of which saturated ones would tie
@@ -141,11 +141,11 @@ def rank(
             best = _activate(about, items, best)
         return _make_ranked(items, best)
 
-    return run_in_order(block, examples.count, width, one_by_one if alone else each)
+    return run_in_order(block, examples.count, width, map_in_turn if alone else each)
 
 
-def outputs(
-    network: Network, examples: Examples, layer: int, backend: Backend, each: Each = one_by_one
+def compute_outputs(
+    network: Network, examples: Examples, layer: int, backend: Backend, each: Each = map_in_turn
 ) -> Iterator[Floats]:
     """Yield what a layer that is not an Input gives for each example, (b, units), a block after the other."""
     evaluator, about = backend.evaluator(network), network.spec.layers[layer]
@@ -156,7 +156,7 @@ def outputs(
                 return activate(about, evaluator.sums(examples.take(rows), layer))
             return evaluator.values(examples.take(rows), layer)
 
-    return run_in_order(block, examples.count, units(network.spec, layer), each)
+    return run_in_order(block, examples.count, count_units(network.spec, layer), each)
 
 
 def _names(data_set: DataSet | None, width: int | None) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from nnlib.engines import Probe
 from nnlib.errors import NnlibError
 from nnlib.model.batches import WEIGHTS, generator_for
 from nnlib.model.examples import Examples
-from nnlib.model.network import Layout, Network, block_width, create, layout_of, units
+from nnlib.model.network import Layout, Network, block_width, count_units, create, layout_of
 from nnlib.ops.losses import OPEN, error_of
 from nnlib.spec.json_section import show
 from nnlib.spec.types import ErrorFunction, LayerKind, NetworkSpec
@@ -153,6 +153,6 @@ def _place(network: Network, name: str, index: Sequence[Any]) -> tuple[int, ...]
     row, column = int(index[0]), int(index[1])
     layout = layout_of(spec, edge)
     if layout is Layout.BLOCKED:
-        block, row = divmod(row, units(spec, edge.source))
-        return row, column + block * block_width(units(spec, edge.target))
+        block, row = divmod(row, count_units(spec, edge.source))
+        return row, column + block * block_width(count_units(spec, edge.target))
     return (column, row) if layout is Layout.BY_OUTPUT else (row, column)

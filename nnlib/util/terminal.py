@@ -29,7 +29,7 @@ class Shown:
 
 
 @contextmanager
-def reporter(epochs: int, metric: str, stream: TextIO | None = None) -> Iterator[Shown]:
+def show_training(epochs: int, metric: str, stream: TextIO | None = None) -> Iterator[Shown]:
     """Show a training: a bar with the speed on a terminal, else a line for each epoch and now and then between."""
     stream = stream or sys.stderr
     started = said = time.perf_counter()
@@ -70,7 +70,7 @@ def describe_epoch(epoch: Epoch, epochs: int, metric: str) -> str:
 
 
 @contextmanager
-def counter(total: int, what: str, stream: TextIO | None = None) -> Iterator[Callable[[int], None]]:
+def show_count(total: int, what: str, stream: TextIO | None = None) -> Iterator[Callable[[int], None]]:
     """Give a function to call with how many more are done: a bar with the speed on a terminal, else a last line."""
     stream, started = stream or sys.stderr, time.perf_counter()
     if stream.isatty():
@@ -120,7 +120,7 @@ def show_reading(size: int, what: str, stream: TextIO | None = None) -> Iterator
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+def show_progress(title: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on stderr while the block runs, if that is a terminal; call what is given with (done, total)."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None

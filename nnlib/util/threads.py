@@ -25,7 +25,7 @@ class Each(Protocol):
         """Return function(item) for every item."""
 
 
-def one_by_one(function: Callable[[int], T], items: Iterable[int]) -> Iterator[T]:
+def map_in_turn(function: Callable[[int], T], items: Iterable[int]) -> Iterator[T]:
     """Apply `function` on this thread, to each item when its result is asked for."""
     return map(function, items)
 
@@ -41,7 +41,7 @@ def workers(count: int) -> Iterator[Each]:
     """Give an `Each` that uses `count` threads."""
     with _blas_on_one_thread():
         if count == 1:
-            yield one_by_one
+            yield map_in_turn
             return
         with ThreadPoolExecutor(count) as pool:
             yield pool.map

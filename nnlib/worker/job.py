@@ -16,7 +16,7 @@ from nnlib.data.stream import open_data
 from nnlib.data.units import Units
 from nnlib.devices import open_device
 from nnlib.engines import Backend
-from nnlib.epoch_log import Epoch, epoch_log, read_epochs
+from nnlib.epoch_log import Epoch, open_epoch_log, read_epochs
 from nnlib.errors import DataError, DivergedError, NnlibError
 from nnlib.model.batches import WEIGHTS, generator_for
 from nnlib.model.examples import resolve
@@ -32,7 +32,7 @@ from nnlib.training.settings import check_settings
 from nnlib.training.stop import Stop
 from nnlib.training.validation import DataPart, Validator, check_fit, check_some, objective_of
 from nnlib.util import netcdf
-from nnlib.util.terminal import reporter
+from nnlib.util.terminal import show_training
 
 LIBRARIES = {"numpy": np.__version__, "scipy": scipy.__version__, "netCDF4": netcdf.VERSION}
 
@@ -107,7 +107,10 @@ def _fit(
     keeper: Checkpoints,
     backend: Backend,
 ) -> loop.Fit:
-    with reporter(trial.train.epochs, trial.metric.name) as screen, epoch_log(folder / LOG_FILE) as add_to_log:
+    with (
+        show_training(trial.train.epochs, trial.metric.name) as screen,
+        open_epoch_log(folder / LOG_FILE) as add_to_log,
+    ):
 
         def report(epoch: Epoch) -> None:
             add_to_log(epoch)

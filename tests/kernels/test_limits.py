@@ -56,7 +56,7 @@ def test_delta_of_extreme_rows(row):
 
 def weights_limited(monkeypatch: pytest.MonkeyPatch, w: np.ndarray, layout: Layout, limit: float) -> np.ndarray:
     monkeypatch.setattr(optimizer, "layout_of", lambda spec, edge: layout)
-    monkeypatch.setattr(optimizer, "units", lambda spec, layer: 1)
+    monkeypatch.setattr(optimizer, "count_units", lambda spec, layer: 1)
     wanted = w.astype(np.float64)
     optimizer._limit(None, SimpleNamespace(source=0), wanted, limit)
     return wanted

@@ -26,7 +26,7 @@ from nnlib.data.stream import open_data
 from nnlib.model.file import read_model
 from nnlib.spec.metric_names import METRICS
 from nnlib.util import netcdf
-from nnlib.util.terminal import counter, print_table
+from nnlib.util.terminal import print_table, show_count
 from tests.nnlib.samples import clustered
 
 pytestmark = pytest.mark.slow
@@ -588,7 +588,7 @@ def test_tables_and_counters_on_a_terminal():
 
     stream = Terminal()
     print_table(["metric", "model"], [["p@10", "0.5"], ["loss [mean]", "7.25"]], stream)
-    with counter(10, "examples", stream) as watch:
+    with show_count(10, "examples", stream) as watch:
         watch(4)
         watch(6)
     assert "loss [mean]" in stream.getvalue()

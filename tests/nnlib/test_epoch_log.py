@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnlib.epoch_log import Epoch, epoch_log, read_epochs
+from nnlib.epoch_log import Epoch, open_epoch_log, read_epochs
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 EPOCHS = st.lists(st.tuples(NUMBERS, st.none() | NUMBERS, NUMBERS, st.integers(0, 10**9)), max_size=6).map(
@@ -18,7 +18,7 @@ EPOCHS = st.lists(st.tuples(NUMBERS, st.none() | NUMBERS, NUMBERS, st.integers(0
 
 def written(path: Path, epochs: tuple[Epoch, ...]) -> Path:
     path.touch()
-    with epoch_log(path) as add:
+    with open_epoch_log(path) as add:
         for epoch in epochs:
             add(epoch)
     return path
@@ -86,6 +86,6 @@ def test_the_epochs_before_are_kept_and_later_ones_replaced(tmp_path):
 def test_an_attempt_that_ends_before_its_first_epoch_leaves_the_log_alone(tmp_path):
     path = written(tmp_path / "log.jsonl", (Epoch(1, 0.5, None, 0.1, 10),))
     before = path.read_bytes()
-    with epoch_log(path):
+    with open_epoch_log(path):
         pass
     assert path.read_bytes() == before

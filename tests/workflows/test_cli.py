@@ -12,7 +12,7 @@ import pytest
 
 from regiondag import cli
 from regiondag.cli import COMMANDS, main
-from regiondag.condor.submit import slash_tmp
+from regiondag.condor.submit import find_slash_tmp
 from regiondag.errors import RegiondagError
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.generate.test_write_run import snapshot
@@ -160,9 +160,9 @@ def test_init_in_slash_tmp_says_how_to_generate_elsewhere(tmp_path, run_area, ca
 
 def test_dagman_looks_at_letters_and_through_links(tmp_path, run_area):
     (run_area / "link").symlink_to(tmp_path)
-    assert f"{tmp_path}/runs lies in /tmp" in slash_tmp(run_area / "link" / "runs")
-    assert "/tmpdata/runs begins with /tmp" in slash_tmp(Path("/tmpdata/runs"))
-    assert slash_tmp(run_area) == slash_tmp(Path("/var/tmp/runs")) == ""
+    assert f"{tmp_path}/runs lies in /tmp" in find_slash_tmp(run_area / "link" / "runs")
+    assert "/tmpdata/runs begins with /tmp" in find_slash_tmp(Path("/tmpdata/runs"))
+    assert find_slash_tmp(run_area) == find_slash_tmp(Path("/var/tmp/runs")) == ""
 
 
 @pytest.mark.parametrize(

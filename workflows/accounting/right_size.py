@@ -104,6 +104,6 @@ def _character(one: str) -> str:
     return one if one.isprintable() else f"\\U{ord(one):08x}"
 
 
-def largest(sizes: Iterable[Sizes]) -> float | None:
+def find_largest(sizes: Iterable[Sizes]) -> float | None:
     """Return the most GPU memory that any job used, in MB."""
     return max((one.gpu_memory for one in sizes if one.gpu_memory is not None), default=None)

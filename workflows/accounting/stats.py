@@ -76,7 +76,7 @@ def _region(run: RunFolder, slug: str, attempts: list[Attempt], prices: PriceTab
     history = Journal(run.region(slug).journal).read()
     taken = take(attempts, _read_training(slug, history), prices, now)
     usage = sum_up(taken, attempts, now)
-    gained, over = gain(spec, history.final)
+    gained, over = measure_gain(spec, history.final)
     return RegionStats(
         region=spec.name,
         slug=slug,
@@ -97,7 +97,7 @@ def _read_training(slug: str, history: History) -> dict[NodeName, float]:
     return seconds
 
 
-def gain(spec: RegionSpec, final: TrialOutcome | None) -> tuple[float | None, str]:
+def measure_gain(spec: RegionSpec, final: TrialOutcome | None) -> tuple[float | None, str]:
     """Return by how much a region's new model is better, and than what: the standing champion, or popularity."""
     if final is None or not final.ok:
         return None, ""

@@ -69,7 +69,7 @@ class Verdict:
 
 def compare(record: Record, again: Replayed, *, final: bool) -> Verdict:
     """Compare everything that both have; a difference is excused only on another kind of machine."""
-    kind = other_kind(record, again.result)
+    kind = find_other_kind(record, again.result)
     sources: list[tuple[str, Mapping[str, Any]]] = [("journal", _figures_of_outcome(record.settled))]
     if record.result:
         sources.append(("result.json", _figures_of_result(record.result)))
@@ -96,7 +96,7 @@ def compare(record: Record, again: Replayed, *, final: bool) -> Verdict:
     return Verdict(kind, count, tuple(found))
 
 
-def other_kind(record: Record, again: Result) -> tuple[str, ...]:
+def find_other_kind(record: Record, again: Result) -> tuple[str, ...]:
     """Return what hardware and libraries are not the same, so that bits may differ; nothing: they must not."""
     before = record.result
     if before is None:

@@ -19,15 +19,15 @@ from nnlib.util.files import replace_folder, sync
 from regiondag.bake.artifact import DiskImage, Manifest, read_disk_image, write_manifest
 from regiondag.bake.disk import TOOLS, make_disk
 from regiondag.errors import BakeError, PoolError
-from regiondag.pool.rootfs import IMAGE_FILE, find_unused, only_one, recipe_hash
+from regiondag.pool.rootfs import IMAGE_FILE, find_unused, hold_build_lock, recipe_hash
 from regiondag.pool.rootfs_build import (
     Target,
     Tell,
     as_owner,
+    catch_interrupts,
     check_tools,
     fetch_wheels,
     install_tools,
-    interruptible,
     root_in,
     run_mmdebstrap,
 )
@@ -80,7 +80,7 @@ def ensure_disk_image(wishes: ImageWishes, tell: Tell, rebuild: bool = False) ->
     path = image_path(wishes)
     if rebuild or not (path / "manifest.json").is_file():
         make_dir(path.parent)
-        with only_one(path.parent / f"image-{wishes.suite}.lock", tell), interruptible():
+        with hold_build_lock(path.parent / f"image-{wishes.suite}.lock", tell), catch_interrupts():
             if rebuild or not (path / "manifest.json").is_file():
                 _bake(path, wishes, tell)
             _remove_unused(keep=path)

@@ -21,14 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print one line per check."""
     from regiondag.condor.preflight import check_run
-    from regiondag.condor.submit import slash_tmp
+    from regiondag.condor.submit import find_slash_tmp
     from regiondag.pool.pool import require_pool
     from regiondag.run.layout import RunFolder
     from regiondag.run.manifest import read_manifest
 
     folder = RunFolder(arguments.run_directory.resolve())
     manifest = read_manifest(folder)
-    refused = slash_tmp(folder.path)
+    refused = find_slash_tmp(folder.path)
     if refused:  # before a pool is asked for: no pool would do
         raise PreflightError(refused)
     good = True

@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     from regiondag.monitor.explain import explain
     from regiondag.pool.pool import find_pool
     from regiondag.run.layout import RunFolder
-    from regiondag.util.text import printable
+    from regiondag.util.text import make_printable
 
     folder = RunFolder(arguments.run_directory.resolve())
     found = explain(folder, find_pool(arguments.pool), arguments.what, arguments.pool)
@@ -35,11 +35,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False))
         return 0
     for one in found:
-        print(printable(f"{one.subject} [{one.state}] {one.why}", " "))
+        print(make_printable(f"{one.subject} [{one.state}] {one.why}", " "))
         for line in one.details:
-            print(f"    {printable(line, ' ')}")
+            print(f"    {make_printable(line, ' ')}")
         if one.advice:
-            print(f"  -> {printable(one.advice, ' ')}")
+            print(f"  -> {make_printable(one.advice, ' ')}")
     if not found:
         print("Everything is fine: no job is held or idle, none has failed, and DAGMan is at work or done.")
     return 0

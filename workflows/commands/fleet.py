@@ -182,7 +182,7 @@ def _status(arguments: argparse.Namespace) -> int:
         return 0
     if seen.rows:
         print_table(f"fleet {seen.fleet} in {seen.region}", status.HEADINGS, status.table_rows(seen))
-    print(status.total(seen))
+    print(status.show_total(seen))
     for one in seen.orphans:
         tell(f"{one} runs but has not joined the pool {seen.pool}; {scale.console(seen.region, one)}")
     if seen.pool is None:

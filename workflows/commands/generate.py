@@ -82,16 +82,16 @@ def make_run(
     `earlier` are the study's runs so far, the newest first; `incumbents` the champions among them.
     """
     from nnlib.util.process import install_line
-    from nnlib.util.terminal import progress_bar
+    from nnlib.util.terminal import show_progress
     from regiondag.generate.bundle import has_page
-    from regiondag.generate.provenance import pool_image
+    from regiondag.generate.provenance import describe_pool_image
     from regiondag.generate.write_run import create_run
     from regiondag.pool.pool import find_pool
     from regiondag.run.earlier_trials import find_earlier
 
     found = find_pool(pool)
     version = _version(arguments.htcondor, found)
-    with progress_bar("regions") as progress:
+    with show_progress("regions") as progress:
         created = create_run(
             config,
             runs_folder(arguments),
@@ -99,7 +99,7 @@ def make_run(
             incumbents=incumbents,
             progress=progress,
             earlier=find_earlier(earlier, config.regions),
-            image=pool_image(found),
+            image=describe_pool_image(found),
         )
     print(created.path, flush=True)
     if not arguments.quiet and not has_page(created.path):
@@ -118,9 +118,9 @@ def again(arguments: argparse.Namespace, command: str) -> str:
 
 def say_what_is_next(created: RunFolder, call: str) -> None:
     """Print the commands that go on from here, or why none does, and how `call` has to be said then."""
-    from regiondag.condor.submit import slash_tmp
+    from regiondag.condor.submit import find_slash_tmp
 
-    if refused := slash_tmp(created.path, call):
+    if refused := find_slash_tmp(created.path, call):
         print(f"regiondag: this run can be looked at, `regiondag submit` refuses it: {refused}", file=sys.stderr)
         return
     print(

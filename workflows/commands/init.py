@@ -49,13 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _elsewhere(folder: Path) -> str:
     """Return the option that `generate` needs where no run can lie beside the study."""
     from regiondag.condor.quoting import QuotingError, path
-    from regiondag.condor.submit import slash_tmp
+    from regiondag.condor.submit import find_slash_tmp
 
     try:
         path(folder.resolve())
     except QuotingError:
         return " --out ~/runs"
-    return " --out ~/runs" if slash_tmp(folder) else ""
+    return " --out ~/runs" if find_slash_tmp(folder) else ""
 
 
 def _copy(example: Path, folder: Path) -> None:

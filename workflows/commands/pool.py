@@ -156,7 +156,7 @@ def _logs(arguments: argparse.Namespace) -> int:
     if arguments.lines < 0:
         raise UsageError(f"-n {arguments.lines}: the number of lines cannot be negative")
     use_installed = arguments.name is None and read_state(choose_name(None)) is None
-    folder = logs.log_folder(choose_name(arguments.name), find_installed_pool() if use_installed else None)
+    folder = logs.find_log_folder(choose_name(arguments.name), find_installed_pool() if use_installed else None)
     for line in logs.read(logs.find_log(folder, arguments.daemon), arguments.lines, arguments.follow):
         print(line, flush=arguments.follow)
     return 0

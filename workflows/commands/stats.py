@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regiondag.util.text import duration
+from regiondag.util.text import show_duration
 
 if TYPE_CHECKING:
     from regiondag.accounting.stats import RegionStats, RunStats
@@ -74,11 +74,11 @@ def _to_json(stats: RunStats) -> dict[str, object]:
 
 
 def _show(stats: RunStats, *, trials: bool) -> None:
-    from regiondag.condor.submit import how_to_submit
+    from regiondag.condor.submit import suggest_submit
     from regiondag.util.terminal import print_long_table, print_table
 
     if not stats.total.trials:
-        print(f"{stats.study}: no job of it was ever in the queue; {how_to_submit(Path(stats.run))}")
+        print(f"{stats.study}: no job of it was ever in the queue; {suggest_submit(Path(stats.run))}")
         return
     rows = [_row(region.region, region.usage, region) for region in stats.regions if region.usage.trials]
     print_table(stats.study, HEADINGS, [*rows, _row("total", stats.total)])
@@ -99,9 +99,9 @@ def _show_prices(stats: RunStats) -> None:
 
 
 def _show_sizes(stats: RunStats) -> None:
-    from regiondag.accounting.right_size import largest
+    from regiondag.accounting.right_size import find_largest
 
-    gpu = largest(region.sizes for region in stats.regions)
+    gpu = find_largest(region.sizes for region in stats.regions)
     if gpu:
         print(f"GPU memory: at most {gpu:.0f} MB were used")
     if stats.yaml:
@@ -164,7 +164,7 @@ def _share(share: float | None) -> str:
 
 
 def _seconds(seconds: float | None) -> str:
-    return "-" if seconds is None else duration(seconds)
+    return "-" if seconds is None else show_duration(seconds)
 
 
 def _money(amount: float | None) -> str:

@@ -101,12 +101,12 @@ def _line(status: RunStatus) -> str:
 
 def _show_table(status: RunStatus) -> None:
     from regiondag.util.terminal import print_table
-    from regiondag.util.text import printable
+    from regiondag.util.text import make_printable
 
     print_table(f"{status.study}: {_dag(status)}", HEADINGS, [_row(region) for region in status.regions])
     for job in status.held:
         since = time.strftime("%H:%M", time.localtime(job.since))
-        print(printable(f"held since {since}: {job.node} (job {job.job}): {job.hold_reason}"))
+        print(make_printable(f"held since {since}: {job.node} (job {job.job}): {job.hold_reason}"))
     if status.note:
         print(status.note, file=sys.stderr)
     sys.stdout.flush()
@@ -116,9 +116,9 @@ def _dag(status: RunStatus) -> str:
     if status.exit_code is not None:
         return f"{status.dag} with exit code {status.exit_code}"
     if status.dag == "not submitted":
-        from regiondag.condor.submit import how_to_submit
+        from regiondag.condor.submit import suggest_submit
 
-        return f"not submitted; {how_to_submit(Path(status.run))}"
+        return f"not submitted; {suggest_submit(Path(status.run))}"
     if status.dag == "crashed":
         return f"DAGMan crashed, or its queue is gone; regiondag submit {status.run}"
     return status.dag

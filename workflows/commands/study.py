@@ -90,7 +90,7 @@ def _read(arguments: argparse.Namespace) -> tuple[RunFolder, RunTrials]:
 
 def _show(arguments: argparse.Namespace) -> int:
     from regiondag.trials.query import headings_with_places, parse_query, with_places
-    from regiondag.trials.table import headings, sort_rows, summary_line, table, to_json
+    from regiondag.trials.table import list_headings, sort_rows, summary_line, to_json, to_rows
     from regiondag.util.terminal import print_long_table
 
     folder, trials = _read(arguments)
@@ -102,10 +102,10 @@ def _show(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(to_json(trials, rows, places))
     elif rows and places:
-        title, columns = summary_line(trials), headings_with_places(headings(rows))
-        print_long_table(title, columns, with_places(rows, table(rows), places))
+        title, columns = summary_line(trials), headings_with_places(list_headings(rows))
+        print_long_table(title, columns, with_places(rows, to_rows(rows), places))
     elif rows:
-        print_long_table(summary_line(trials), headings(rows), table(rows))
+        print_long_table(summary_line(trials), list_headings(rows), to_rows(rows))
     else:
         print(summary_line(trials))
     return 0
@@ -144,10 +144,10 @@ def _export(arguments: argparse.Namespace) -> int:
 
 
 def _export_to_optuna(trials: RunTrials, target: str) -> None:
-    from nnlib.util.terminal import progress_bar
+    from nnlib.util.terminal import show_progress
     from regiondag.trials.optuna_export import export, storage_name
 
-    with progress_bar("exporting") as progress:
+    with show_progress("exporting") as progress:
         try:
             done = export(trials, target, progress)
         except OSError as error:  # Optuna's own writing names no file
@@ -160,13 +160,13 @@ def _export_to_optuna(trials: RunTrials, target: str) -> None:
 
 
 def _plot(arguments: argparse.Namespace) -> int:
-    from nnlib.util.terminal import progress_bar
+    from nnlib.util.terminal import show_progress
     from regiondag.report.write import write_report
     from regiondag.trials.plots import draw_region
 
     folder, trials = _read(arguments)
     drawn = 0
-    with progress_bar("drawing") as progress:
+    with show_progress("drawing") as progress:
         for done, region in enumerate(trials.regions):
             progress(done, len(trials.regions))
             pictures = draw_region(region, folder.pictures(region.spec.slug))

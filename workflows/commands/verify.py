@@ -19,13 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check and print."""
-    from nnlib.util.terminal import progress_bar
+    from nnlib.util.terminal import show_progress
     from regiondag.audit.verify import verify
     from regiondag.run.layout import RunFolder
     from regiondag.util.text import spell_out
 
     folder = RunFolder(arguments.run_directory.resolve())
-    with progress_bar("verifying") as progress:
+    with show_progress("verifying") as progress:
         found = verify(folder, progress, _check_checkpoint)
     for finding in found.findings:
         print(spell_out(f"{finding.path}: {finding.seen}. {finding.advice[:1].upper()}{finding.advice[1:]}"))

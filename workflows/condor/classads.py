@@ -39,7 +39,7 @@ def parse_ad(text: str) -> ClassAd | None:
     return ad if "Requirements" in ad else None
 
 
-def with_requirements(ad: ClassAd, clauses: Iterable[str]) -> ClassAd:
+def replace_requirements(ad: ClassAd, clauses: Iterable[str]) -> ClassAd:
     """Return a copy of a job's ad that requires these clauses alone."""
     changed = copy_ad(ad)
     changed["Requirements"] = parse_expression(" && ".join(f"({clause})" for clause in clauses) or "true")

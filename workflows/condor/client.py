@@ -71,7 +71,7 @@ def bindings(pool: Pool | None) -> Any:
 
 
 @contextmanager
-def asking(pool: Pool, what: str) -> Iterator[Any]:
+def ask_pool(pool: Pool, what: str) -> Iterator[Any]:
     """Give htcondor2 for a question; PoolError when the pool does not answer it."""
     module = bindings(pool)
     try:
@@ -95,7 +95,7 @@ def query_slots_now(pool: Pool) -> tuple[list[ClassAd], list[ClassAd]]:
 
 
 def _query_slots(pool: Pool) -> list[ClassAd]:
-    with asking(pool, "slots") as htcondor2:
+    with ask_pool(pool, "slots") as htcondor2:
         ads = htcondor2.Collector().query(htcondor2.AdType.Startd)
     return [ad for ad in ads if ad.get("SlotType") != "Dynamic"]
 
@@ -181,7 +181,7 @@ def query_status(pool: Pool, cluster: int, log: Path) -> str | None:
 
 def query_queue(pool: Pool, constraint: str, projection: list[str]) -> list[ClassAd]:
     """Return the ads of jobs in the queue; an empty projection means all of their attributes."""
-    with asking(pool, "queue") as htcondor2:
+    with ask_pool(pool, "queue") as htcondor2:
         if pool.kind == "embedded":  # seen from outside its root folder it has no "local" schedd, but only this one
             schedd = htcondor2.Schedd(htcondor2.Collector().locateAll(htcondor2.DaemonType.Schedd)[0])
         else:

@@ -10,7 +10,7 @@ from pathlib import Path
 from regiondag.condor import classads, client, matching
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import FINAL_SUBMIT, NETWORK_FILE, TRAIN_SUBMIT, RunFolder
-from regiondag.util.text import some
+from regiondag.util.text import list_some
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ def check_run(pool: Pool, run: RunFolder, slugs: Sequence[str]) -> Iterator[Find
     slots = client.query_slots(pool)
     yield _describe_slots(pool, slots)
     for submit, regions in distinct_submit_files(run, slugs).items():
-        subject = f"{submit.name} of {some(regions, 3)}"
+        subject = f"{submit.name} of {list_some(regions, 3)}"
         ad, problem = dry_run(pool, submit)
         if ad is None:
             yield Finding(subject, False, problem)
@@ -82,16 +82,16 @@ def _describe_slots(pool: Pool, slots: Sequence[classads.ClassAd]) -> Finding:
 def _describe_match(subject: str, match: matching.Match) -> Finding:
     if match.matching:
         return Finding(subject, True, f"matches {len(match.matching)} of {match.slots} slots")
-    return Finding(subject, False, mismatch(match))
+    return Finding(subject, False, find_mismatch(match))
 
 
-def mismatch(match: matching.Match) -> str:
+def find_mismatch(match: matching.Match) -> str:
     """Say why a job that matches no slot does not."""
     never = [clause for clause in match.clauses if clause.met_by == 0]
     if never:
         return "; ".join(f"no slot meets {clause.text}" for clause in never)
     if match.refused_by_slot:
-        return f"the START expression of {some(match.refused_by_slot, 3)} refuses the job"
+        return f"the START expression of {list_some(match.refused_by_slot, 3)} refuses the job"
     clauses = "; ".join(f"{clause.text} (met by {clause.met_by})" for clause in match.clauses)
     return f"no single slot meets all clauses at once: {clauses}"
 

@@ -12,7 +12,7 @@ from nnlib.util.files import write_atomically
 from regiondag.condor import client
 from regiondag.condor.events.dag_log import DagState, read_dag_log
 from regiondag.errors import PoolError, RegiondagError
-from regiondag.pool.pool import Pool, other_pools
+from regiondag.pool.pool import Pool, describe_other_pools
 from regiondag.run.journal import MACHINE, REOPENED, Journal
 from regiondag.run.layout import DAGMAN_CRASHED, NodeName, RunFolder, dagman_file
 
@@ -43,13 +43,13 @@ def submit_dag(pool: Pool, run: RunFolder, slugs: Iterable[str], only: str | Non
         # the next one replay the log, and HTCondor 23.9's never ends when the last node is in it.
         dagman_file(dag, "lock").unlink(missing_ok=True)
     reopen_in_rescue_files(run, regions)
-    rescued = bool(rescue_files(dag))
+    rescued = bool(list_rescue_files(dag))
     # -f overwrites condor_submit_dag's own files of the time before; PRE skips what the journals know
     again = ["-f"] if dagman_file(dag, "condor.sub").exists() and not rescued else []
     return pool.run(["condor_submit_dag", *again, str(dag)], cwd=dag.parent).returncode
 
 
-def slash_tmp(path: Path, command: str = "regiondag generate study.yaml") -> str:
+def find_slash_tmp(path: Path, command: str = "regiondag generate study.yaml") -> str:
     """Say that DAGMan would not work in a run, or a folder of runs, and what to type; nothing where it would."""
     real = path.resolve()
     if not str(real).startswith(SLASH_TMP):
@@ -58,14 +58,14 @@ def slash_tmp(path: Path, command: str = "regiondag generate study.yaml") -> str
     return f"{real} {seen} {SLASH_TMP}, where DAGMan refuses to work; type: {command} --out ~/runs"
 
 
-def how_to_submit(run: Path) -> str:
+def suggest_submit(run: Path) -> str:
     """Say what to type so that DAGMan works on a run, or why it would not."""
-    return slash_tmp(run) or f"regiondag submit {run}"
+    return find_slash_tmp(run) or f"regiondag submit {run}"
 
 
 def refuse_slash_tmp(path: Path, command: str = "regiondag generate study.yaml") -> None:
     """Raise RegiondagError for a run, or a folder of runs, in which DAGMan would not work."""
-    said = slash_tmp(path, command)
+    said = find_slash_tmp(path, command)
     if said:
         raise RegiondagError(said)
 
@@ -111,7 +111,7 @@ def reopen_in_rescue_files(run: RunFolder, slugs: Iterable[str]) -> None:
     """Make DAGMan's rescue files, which say what is done, forget nodes that are to be run again."""
     slugs = list(slugs)
     dags = run.dags(slugs)
-    newest = [files[-1] for dag in dags if (files := rescue_files(dag))]
+    newest = [files[-1] for dag in dags if (files := list_rescue_files(dag))]
     if not newest:
         return
     again = {f"DONE {node}" for slug in slugs for node in _find_reopened(run, slug)}
@@ -122,7 +122,7 @@ def reopen_in_rescue_files(run: RunFolder, slugs: Iterable[str]) -> None:
             write_atomically(path, "".join(kept))
 
 
-def rescue_files(dag: Path) -> list[Path]:
+def list_rescue_files(dag: Path) -> list[Path]:
     """Return what DAGMan left to go on from, the one that it will use last."""
     return sorted(dag.parent.glob(f"{dag.name}.rescue[0-9][0-9][0-9]"))
 
@@ -185,7 +185,7 @@ def _wait_until_gone(pool: Pool, dag: Path) -> DagState | None:
 
 def _refuse_in_other_pools(pool: Pool, state: DagState) -> None:
     """Raise RegiondagError if a job whose log has no end is in the queue of another pool that runs here."""
-    for other in other_pools(pool):
+    for other in describe_other_pools(pool):
         with suppress(PoolError):  # one that does not answer
             status = client.query_status(other, state.cluster, state.log)
             if status is not None:

@@ -25,7 +25,7 @@ def _json_text(value: Any) -> str:
 
 
 @cache
-def environment() -> Environment:
+def template_environment() -> Environment:
     """Return what renders files for HTCondor and for machines, with a filter for each kind of place."""
     quotes = (
         quoting.path,

@@ -10,7 +10,7 @@ from nnlib.errors import DataError
 from nnlib.spec import network as spec
 from regiondag.errors import ConfigError
 from regiondag.study.model import Config, Region
-from regiondag.study.space import extreme_values
+from regiondag.study.space import list_extreme_values
 
 
 def check_data(config: Config) -> dict[Path, DataSummary]:
@@ -41,7 +41,7 @@ def training_examples(config: Config, summaries: Mapping[Path, DataSummary]) -> 
 def misfits_of(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:
     """Yield what does not fit together: the network's data sets and widths, and those of the region's files."""
     raw = spec.read_json(region.network)
-    values = {parameter.name: extreme_values(parameter)[0] for parameter in region.search.space}
+    values = {parameter.name: list_extreme_values(parameter)[0] for parameter in region.search.space}
     network = spec.parse_network(spec.substitute(raw, values), region.network.name)
     for layer in (network.layers[0], network.layers[-1]):
         expected, source = layer.units, f"layer {layer.name!r} of {region.network.name}"

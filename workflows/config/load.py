@@ -16,7 +16,7 @@ from regiondag.config.keys import FILES, NETWORK, REGION, SECTIONS, STUDY
 from regiondag.errors import ConfigError
 from regiondag.study.init import merge_parts
 from regiondag.study.model import PARTS, POOLED, TRAIN_SETTINGS, Config, Region
-from regiondag.study.space import extreme_values
+from regiondag.study.space import list_extreme_values
 from regiondag.tuning.pruning import fewest_epochs
 from regiondag.util import schema
 from regiondag.util.schema import Layer, Problems, Section
@@ -257,7 +257,7 @@ class _RegionReader:
 
     def _parse_network(self, where: KeyPath, space: Section, region: Region, raw_network: Any) -> None:
         """Check the network with the ends of every hyperparameter, one varied at a time."""
-        tried = {parameter.name: extreme_values(parameter) for parameter in region.search.space}
+        tried = {parameter.name: list_extreme_values(parameter) for parameter in region.search.space}
         first = {name: values[0] for name, values in tried.items()}
         said: set[str] = set()
         for problem in _network_problems(raw_network, first, region):

@@ -8,7 +8,7 @@ from nnlib.contract import Metric, TrainSettings
 from regiondag.config.keys import ACQUISITIONS, JOB, LIMITS, SEARCH, SECTIONS, TRAIN
 from regiondag.config.space_section import grid_trials, read_constraints, read_space, small_size
 from regiondag.study.model import MAX_TRIALS, TRAIN_SETTINGS, JobRequest, Limits, Search
-from regiondag.study.space import Space, extreme_values, grid_values
+from regiondag.study.space import Space, list_extreme_values, list_grid_values
 from regiondag.tuning.methods import METHODS
 from regiondag.util.schema import Layer, Section
 
@@ -134,7 +134,7 @@ def _grid_trials(section: Section, search: Search) -> int:
     countable = True
     for parameter in search.space:
         try:
-            grid_values(parameter)
+            list_grid_values(parameter)
         except ValueError as error:
             section.problems.add(section.section("space").where(parameter.name), str(error))
             countable = False
@@ -150,7 +150,7 @@ def _read_space(section: Section) -> Space:
     space = read_space(below, TRAIN_SETTINGS)
     for parameter in space:  # what stands for a training setting may only take that setting's legal values
         if parameter.name in TRAIN_SETTINGS:
-            for value in extreme_values(parameter):
+            for value in list_extreme_values(parameter):
                 layer = Layer({parameter.name: value}, below.where(parameter.name)[:-1])
                 read_train(Section(section.problems, [layer]))
     return space

@@ -11,7 +11,18 @@ from regiondag.config import values
 from regiondag.config.keys import CHOICE, INT, REAL, SEARCH
 from regiondag.study.constraints import LEGAL, Constraint, parse_constraint
 from regiondag.study.model import Search
-from regiondag.study.space import Choice, Integer, Parameter, Real, Space, Value, When, grid_size, random_point, seed_of
+from regiondag.study.space import (
+    Choice,
+    Integer,
+    Parameter,
+    Real,
+    Space,
+    Value,
+    When,
+    count_grid_points,
+    random_point,
+    seed_of,
+)
 from regiondag.tuning.domain import Domain, domain_of
 from regiondag.util import schema
 from regiondag.util.schema import Layer, Section
@@ -60,7 +71,7 @@ def read_constraints(section: Section, space: Space) -> tuple[str, ...]:
 
 def grid_trials(search: Search) -> int:
     """Return how many points the grid of a search has; ValueError when it cannot be said."""
-    full = grid_size(search.space)
+    full = count_grid_points(search.space)
     conditional = any(parameter.when for parameter in search.space)
     if not search.constraints and not conditional:
         return full

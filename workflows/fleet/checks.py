@@ -9,7 +9,7 @@ from typing import Any
 from regiondag.errors import ConfigError
 from regiondag.fleet.config import LATEST, Fleet
 from regiondag.fleet.demand import WorkerSize
-from regiondag.fleet.ec2 import is_nitro, pages
+from regiondag.fleet.ec2 import is_nitro, list_all
 from regiondag.fleet.template import Pool
 from regiondag.util.aws import DRIVER_TAG, HTCONDOR_TAG, error_code, explain_errors, tags_of
 
@@ -99,7 +99,7 @@ def _image(client: Any, fleet: Fleet, findings: _Findings) -> AmiFacts | None:
     which = {"Owners": ["self"]} if fleet.image == LATEST else {"ImageIds": [fleet.image]}
     try:
         with explain_errors(f"looking for the image {fleet.image}"):
-            found = _quietly(lambda: pages(client, "describe_images", "Images", **which), "InvalidAMIID")
+            found = _quietly(lambda: list_all(client, "describe_images", "Images", **which), "InvalidAMIID")
     except LookupError as error:
         findings.problem("image", f"seen {fleet.image!r}: {error} (in {fleet.region})")
         return None
@@ -151,7 +151,7 @@ def _subnets(client: Any, fleet: Fleet, findings: _Findings) -> list[dict[str, A
     try:
         with explain_errors("looking up the subnets"):
             found = _quietly(
-                lambda: pages(client, "describe_subnets", "Subnets", SubnetIds=list(fleet.subnets)), "InvalidSubnet"
+                lambda: list_all(client, "describe_subnets", "Subnets", SubnetIds=list(fleet.subnets)), "InvalidSubnet"
             )
     except LookupError as error:
         findings.problem("subnets", f"{error} (in {fleet.region})")
@@ -169,7 +169,7 @@ def _check_security_groups(
     try:
         with explain_errors("looking up the security groups"):
             found = _quietly(
-                lambda: pages(client, "describe_security_groups", "SecurityGroups", GroupIds=groups), "InvalidGroup"
+                lambda: list_all(client, "describe_security_groups", "SecurityGroups", GroupIds=groups), "InvalidGroup"
             )
     except LookupError as error:
         findings.problem("security_groups", f"{error} (in {fleet.region})")
@@ -264,7 +264,7 @@ def _pools(
         {"Name": "location", "Values": sorted(set(zones.values()))},
     ]
     with explain_errors("asking where the instance types are offered"):
-        found = pages(
+        found = list_all(
             client,
             "describe_instance_type_offerings",
             "InstanceTypeOfferings",

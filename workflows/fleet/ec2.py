@@ -55,7 +55,7 @@ class LaunchFailure:
     where: str
 
 
-def pages(client: Any, operation: str, key: str, **arguments: Any) -> list[Any]:
+def list_all(client: Any, operation: str, key: str, **arguments: Any) -> list[Any]:
     """Return the items of all pages of a `describe` call."""
     return [item for page in client.get_paginator(operation).paginate(**arguments) for item in page[key]]
 
@@ -64,7 +64,7 @@ def find_instances(client: Any, name: str, states: Sequence[str] = ALIVE) -> lis
     """Return the fleet's instances in these states, the oldest first."""
     filters = [*of_fleet(name), {"Name": "instance-state-name", "Values": list(states)}]
     with explain_errors(f"listing the instances of fleet {name}"):
-        reservations = pages(client, "describe_instances", "Reservations", Filters=filters)
+        reservations = list_all(client, "describe_instances", "Reservations", Filters=filters)
     found = [_instance(raw) for reservation in reservations for raw in reservation["Instances"]]
     return sorted(found, key=lambda instance: (instance.launched, instance.id))
 
@@ -84,7 +84,7 @@ def _instance(raw: dict[str, Any]) -> Instance:
 def find_templates(client: Any, name: str) -> dict[str, Template]:
     """Return the fleet's launch templates by name."""
     with explain_errors(f"listing the launch templates of fleet {name}"):
-        found = pages(client, "describe_launch_templates", "LaunchTemplates", Filters=of_fleet(name))
+        found = list_all(client, "describe_launch_templates", "LaunchTemplates", Filters=of_fleet(name))
         return {raw["LaunchTemplateName"]: _template(client, raw) for raw in found}
 
 
@@ -103,7 +103,7 @@ def refuse_foreign_template(client: Any, fleet: str, name: str) -> None:
     """Raise AwsError if a launch template has the name that this fleet needs, but is not the fleet's."""
     by_name = [{"Name": "launch-template-name", "Values": [name]}]
     with explain_errors(f"looking for the launch template {name}"):
-        found = pages(client, "describe_launch_templates", "LaunchTemplates", Filters=by_name)
+        found = list_all(client, "describe_launch_templates", "LaunchTemplates", Filters=by_name)
     for raw in found:
         if tags_of(raw).get(FLEET_TAG) != fleet:
             raise AwsError(
@@ -184,7 +184,7 @@ def fleet_ids(client: Any, name: str) -> list[str]:
         {"Name": "value", "Values": [name]},
     ]
     with explain_errors(f"listing the EC2 fleets of {name}"):
-        return sorted(tag["ResourceId"] for tag in pages(client, "describe_tags", "Tags", Filters=filters))
+        return sorted(tag["ResourceId"] for tag in list_all(client, "describe_tags", "Tags", Filters=filters))
 
 
 def delete_fleets(client: Any, ids: Sequence[str]) -> int:
@@ -205,9 +205,9 @@ def find_leftovers(client: Any, name: str) -> list[str]:
     filters = of_fleet(name)
     left = [f"instance {one.id} ({one.state})" for one in find_instances(client, name, (*ALIVE, ENDING))]
     with explain_errors(f"looking for what fleet {name} left behind"):
-        volumes = pages(client, "describe_volumes", "Volumes", Filters=filters)
-        interfaces = pages(client, "describe_network_interfaces", "NetworkInterfaces", Filters=filters)
-        snapshots = pages(client, "describe_snapshots", "Snapshots", Filters=filters, OwnerIds=["self"])
+        volumes = list_all(client, "describe_volumes", "Volumes", Filters=filters)
+        interfaces = list_all(client, "describe_network_interfaces", "NetworkInterfaces", Filters=filters)
+        snapshots = list_all(client, "describe_snapshots", "Snapshots", Filters=filters, OwnerIds=["self"])
     left += [f"volume {raw['VolumeId']} ({raw['State']})" for raw in volumes if raw["State"] not in ("deleting",)]
     left += [f"network interface {raw['NetworkInterfaceId']} ({raw['Status']})" for raw in interfaces]
     left += [f"snapshot {raw['SnapshotId']} ({raw['State']})" for raw in snapshots]
@@ -221,7 +221,7 @@ def not_nitro(client: Any, types: Iterable[str]) -> set[str]:
     if not names:
         return set()
     with explain_errors("looking up instance types"):
-        found = pages(client, "describe_instance_types", "InstanceTypes", InstanceTypes=names)
+        found = list_all(client, "describe_instance_types", "InstanceTypes", InstanceTypes=names)
     return {raw["InstanceType"] for raw in found if not is_nitro(raw)}
 
 

@@ -40,7 +40,7 @@ HINTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StartedInstances:
     """What came of a wish for more workers."""
 
     ids: tuple[str, ...]
@@ -92,7 +92,7 @@ def ensure_templates(client: Any, fleet: Fleet, ground: Ground, tell: Tell) -> d
     return found
 
 
-def start(client: Any, fleet: Fleet, ground: Ground, found: Mapping[str, Template], count: int) -> Started:
+def start(client: Any, fleet: Fleet, ground: Ground, found: Mapping[str, Template], count: int) -> StartedInstances:
     """Start `count` workers, or as many as EC2 gives: each way to buy is tried for what is still missing."""
     ids: list[str] = []
     failures: list[LaunchFailure] = []
@@ -109,7 +109,7 @@ def start(client: Any, fleet: Fleet, ground: Ground, found: Mapping[str, Templat
         failures += failed
         reasons += explain(failed, purchase)
     passing = not failures or any(failure.code in (*ec2.NO_CAPACITY, *ec2.NO_QUOTA) for failure in failures)
-    return Started(tuple(ids), count, tuple(reasons), passing)
+    return StartedInstances(tuple(ids), count, tuple(reasons), passing)
 
 
 def explain(failures: Sequence[LaunchFailure], purchase: str) -> list[str]:
@@ -125,7 +125,7 @@ def explain(failures: Sequence[LaunchFailure], purchase: str) -> list[str]:
     return sentences
 
 
-def require(started: Started) -> None:
+def require(started: StartedInstances) -> None:
     """Raise AwsError that says why there are fewer workers than asked for."""
     if started.short:
         reasons = "".join(f"\n  {reason}" for reason in started.reasons) or " AWS does not say why."

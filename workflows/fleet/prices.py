@@ -11,7 +11,7 @@ from typing import Any
 from regiondag.errors import AwsError
 from regiondag.fleet.checks import Ground
 from regiondag.fleet.config import SPOT, Fleet
-from regiondag.fleet.ec2 import pages
+from regiondag.fleet.ec2 import list_all
 from regiondag.util import aws
 
 PRICE_LIST_REGION = "us-east-1"  # where the price list of all regions is kept
@@ -105,7 +105,7 @@ def read_price(products: Sequence[str]) -> float | None:
 
 def _spot(client: Any, kinds: Sequence[str]) -> dict[Zoned, float]:
     with aws.explain_errors("looking up spot prices"):
-        history = pages(
+        history = list_all(
             client,
             "describe_spot_price_history",
             "SpotPriceHistory",

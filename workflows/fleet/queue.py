@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from regiondag.condor.classads import ClassAd, quote_string
-from regiondag.condor.client import asking, number_of, query_queue, query_slots
+from regiondag.condor.client import ask_pool, number_of, query_queue, query_slots
 from regiondag.condor.matching import match
 from regiondag.fleet.demand import GpuRequest, Worker, drains, sum_slots
 from regiondag.pool.pool import Pool
@@ -42,7 +42,7 @@ def _matches_any(pool: Pool, job: ClassAd, slots: Sequence[ClassAd]) -> bool:
 def query_workers(pool: Pool, fleet: str) -> dict[str, Worker]:
     """Return the workers of a fleet that have joined the pool, by EC2 instance."""
     projection = ["Name", "SlotType", "State", "GPUs", "TotalSlotGPUs", "EC2InstanceID", "RegiondagDrain"]
-    with asking(pool, "workers") as htcondor2:
+    with ask_pool(pool, "workers") as htcondor2:
         constraint = f"RegiondagFleet =?= {quote_string(fleet)}"
         ads = htcondor2.Collector().query(htcondor2.AdType.Startd, constraint, projection)
     return sum_slots(ads)

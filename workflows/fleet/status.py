@@ -16,7 +16,7 @@ HEADINGS = ("instance", "type", "bought", "zone", "state", "age", "GPUs claimed"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class InstanceRow:
     """One instance. What only the pool knows is None where there is no pool to ask, or it does not know the worker."""
 
     instance: str
@@ -38,7 +38,7 @@ class FleetStatus:
     fleet: str
     region: str
     pool: str | None
-    rows: tuple[Row, ...]
+    rows: tuple[InstanceRow, ...]
     orphans: tuple[str, ...]  # instances that should have joined by now and have not
 
 
@@ -59,13 +59,15 @@ def assemble(
     return FleetStatus(fleet, region, pool, rows, orphans)
 
 
-def _row(instance: Instance, worker: Worker | None, pool: str | None, orphan: bool, prices: Prices, now: float) -> Row:
+def _row(
+    instance: Instance, worker: Worker | None, pool: str | None, orphan: bool, prices: Prices, now: float
+) -> InstanceRow:
     state = instance.state
     if state == "running" and pool is not None:
         state = "never joined" if orphan else "joined" if worker else "booting"
     if instance.draining and instance.state in ("pending", "running"):
         state = "draining"
-    return Row(
+    return InstanceRow(
         instance=instance.id,
         type=instance.type,
         purchase=instance.purchase,
@@ -93,7 +95,7 @@ def table_rows(status: FleetStatus) -> list[tuple[str, ...]]:
             row.purchase,
             row.zone,
             row.state,
-            age(row.age_seconds),
+            show_age(row.age_seconds),
             _shown(row.gpus_claimed),
             _shown(row.gpus_unclaimed),
             _shown(row.jobs),
@@ -107,10 +109,10 @@ def _shown(number: int | None) -> str:
     return "-" if number is None else str(number)
 
 
-def age(seconds: int) -> str:
+def show_age(seconds: int) -> str:
     """Return a duration as people say it.
 
-    >>> age(3720), age(90), age(190000)
+    >>> show_age(3720), show_age(90), show_age(190000)
     ('1h02m', '1m', '2d04h')
     """
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
@@ -119,7 +121,7 @@ def age(seconds: int) -> str:
     return f"{hours}h{minutes % 60:02}m" if hours else f"{minutes}m"
 
 
-def total(status: FleetStatus) -> str:
+def show_total(status: FleetStatus) -> str:
     """Return the last line: how many workers, and what an hour of them costs."""
     known = [row.dollars_per_hour for row in status.rows if row.dollars_per_hour is not None]
     unknown = len(status.rows) - len(known)

@@ -48,18 +48,18 @@ class Archive:
     content: bytes
 
 
-def manager_archive(earlier: Iterable[Path] = ()) -> Archive:
+def pack_manager(earlier: Iterable[Path] = ()) -> Archive:
     """Pack what PRE and POST run: standard library, and scikit-optimize where a model is fitted.
 
     The report's page comes along, unless plotly is neither installed nor in one of the `earlier` runs' archives.
     """
-    sources = {name: path.read_bytes() for name, path in manager_files().items()}
+    sources = {name: path.read_bytes() for name, path in list_manager_files().items()}
     # Thousands of scripts would each compile these anew, for a third of their time. Another Python passes them over.
     compiled = {f"{name}c": _compile(name, source) for name, source in sources.items() if name.endswith(".py")}
     return _archive("regiondag", "regiondag.node.main", sources | page_parts(earlier), compiled)
 
 
-def manager_files() -> dict[str, Path]:
+def list_manager_files() -> dict[str, Path]:
     """Return the files of MANAGER_CODE by their names in the archive, and what makes packages of their folders."""
     found: dict[str, Path] = {}
     for name in MANAGER_CODE:
@@ -84,7 +84,7 @@ def has_page(run: Path) -> bool:
         return PAGE_LIBRARY in archive.namelist()
 
 
-def worker_archive() -> Archive:
+def pack_worker() -> Archive:
     """Pack the whole of nnlib with its kernels, as jobs run it."""
     folder = Path(str(files("nnlib")))
     sources = {f"nnlib/{path.relative_to(folder).as_posix()}": path for path in folder.rglob("*.py")}

@@ -27,7 +27,7 @@ class Commit:
     dirty: bool
 
 
-def library_versions() -> dict[str, str]:
+def read_library_versions() -> dict[str, str]:
     """Return the versions of this program, of Python, and of those libraries that are installed."""
     found = {"regiondag": __version__, "python": platform.python_version()}
     for name in LIBRARIES:
@@ -38,7 +38,7 @@ def library_versions() -> dict[str, str]:
     return found
 
 
-def commits(study: Path) -> dict[str, Commit]:
+def read_commits(study: Path) -> dict[str, Commit]:
     """Return the commits of the checkouts that this program and the study lie in, as far as they lie in any."""
     ours = Path(__file__).resolve().parents[2]
     found = {"regiondag": commit_of(ours, top=True), "study": commit_of(study.resolve().parent)}
@@ -57,7 +57,7 @@ def commit_of(folder: Path, *, top: bool = False) -> Commit | None:
     return None if commit is None or changes is None else Commit(commit, bool(changes))
 
 
-def pool_image(pool: Pool | None) -> str:
+def describe_pool_image(pool: Pool | None) -> str:
     """Return what the recipe wrote down about the pool's image; empty where that is not known."""
     if pool is None:
         return ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from nnlib.contract import CHECKPOINT_FILE, LOG_FILE, MODEL_FILE, RESULT_FILE, TRIAL_FILE, Exit
 from regiondag.condor import quoting, versions
-from regiondag.condor.templates import environment
+from regiondag.condor.templates import template_environment
 from regiondag.condor.versions import Version
 from regiondag.errors import GiveUpError
 from regiondag.generate.plan import Plan, RegionPlan
@@ -50,7 +50,7 @@ class Renderer:
         self.python = python
         self.manager_code, self.worker_code = codes
         self.incumbents = incumbents
-        self.environment = environment()
+        self.environment = template_environment()
 
     def files(self) -> Iterator[tuple[str, Iterator[str]]]:
         """Yield (path relative to the run directory, pieces of text) of every rendered file."""

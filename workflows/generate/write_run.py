@@ -20,10 +20,10 @@ from nnlib.util.os_errors import describe
 from regiondag.condor.quoting import check_path, is_path
 from regiondag.condor.versions import Version
 from regiondag.errors import RegiondagError
-from regiondag.generate.bundle import archives_of, manager_archive, worker_archive
+from regiondag.generate.bundle import archives_of, pack_manager, pack_worker
 from regiondag.generate.plan import Plan, build_plan
 from regiondag.generate.pooled_data import write_merged
-from regiondag.generate.provenance import commits, library_versions
+from regiondag.generate.provenance import read_commits, read_library_versions
 from regiondag.generate.render import Renderer
 from regiondag.run import layout
 from regiondag.run.champions import Incumbent, hyperparameters_of
@@ -31,7 +31,7 @@ from regiondag.run.layout import RunFolder
 from regiondag.run.region_spec import spec_of, spec_to_json
 from regiondag.study.model import Config, Region
 from regiondag.study.space import Point
-from regiondag.tuning.champion_point import champion_point
+from regiondag.tuning.champion_point import fit_champion_point
 from regiondag.tuning.fixed_shape import find_shaping
 from regiondag.util.resources import resource_dir
 
@@ -107,7 +107,7 @@ class _Writer:
         self.incumbents = incumbents
         self.earlier = earlier
         self.image = image
-        self.archives = (manager_archive(archives_of(run.path.parent)), worker_archive())
+        self.archives = (pack_manager(archives_of(run.path.parent)), pack_worker())
         self.digests: dict[str, str] = {}  # path in the run directory -> SHA-256
         self.known: dict[Path, str] = {}  # input file -> SHA-256, as regions may share files
         self.sources: dict[str, str] = {}  # path in the run directory -> the file it was copied from
@@ -195,8 +195,8 @@ class _Writer:
             "trials": self.plan.trials,
             "regions": {region.slug: region.name for region in config.regions},
             "seeds": {region.slug: region.train.seed for region in config.regions},
-            "versions": {**library_versions(), "htcondor": ".".join(map(str, self.htcondor))},
-            "git": {what: asdict(commit) for what, commit in commits(config.file).items()},
+            "versions": {**read_library_versions(), "htcondor": ".".join(map(str, self.htcondor))},
+            "git": {what: asdict(commit) for what, commit in read_commits(config.file).items()},
             "image": self.image,
             "sources": self.sources,
             "sha256": self.digests,
@@ -211,7 +211,7 @@ class _Writer:
 
 def _first_points(region: Region, incumbent: Incumbent | None) -> tuple[Point, ...]:
     """Return the points that the region's first trials take: its champion's, on the new data."""
-    point = champion_point(region.search, hyperparameters_of(incumbent)) if incumbent else None
+    point = fit_champion_point(region.search, hyperparameters_of(incumbent)) if incumbent else None
     return () if point is None else (point,)
 
 

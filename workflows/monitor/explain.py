@@ -32,7 +32,7 @@ from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import FINISHED, RegionOutcome, RegionState, state_of, why_not_needed
 from regiondag.run.start_time import has_expired
-from regiondag.util.text import some
+from regiondag.util.text import list_some
 
 AT_WORK = ("running", "transferring")
 
@@ -127,7 +127,7 @@ class RunView:
         elif failed and outcome != RegionOutcome.FAILED:
             kinds = Counter(f"{one.status}: {one.reason}" for one in failed.values())
             often, times = kinds.most_common(1)[0]
-            nodes = some([str(NodeName(slug, number)) for number in failed])
+            nodes = list_some([str(NodeName(slug, number)) for number in failed])
             text = f"{len(failed)} of {len(region.history.settled)} trials ({nodes}), {times} of them: {often}"
             yield Explanation(
                 region.spec.name, "failed trials", text, f"more: regiondag explain {self.run.path} {slug}"
@@ -202,7 +202,7 @@ class RunView:
                 return Explanation(name, "not run", text, f"regiondag explain {self.run.path} {other}")
         waits = [parent for parent in parents if not self.is_over(parent)]
         if waits:
-            shown = some([f"{parent}{self.in_queue(parent)}" for parent in waits])
+            shown = list_some([f"{parent}{self.in_queue(parent)}" for parent in waits])
             return Explanation(name, "waiting", f"for {shown}")
         if not self.works_on(node.slug):
             return Explanation(name, "not run", "no DAGMan works on it; see above")

@@ -11,12 +11,12 @@ from pathlib import Path
 from regiondag.condor import classads, client, matching
 from regiondag.condor.events.dag_log import DagState, read_dag_log
 from regiondag.condor.holds import is_spared, kind_of, removal_limit
-from regiondag.condor.preflight import mismatch
-from regiondag.condor.submit import how_to_submit, rescue_files
+from regiondag.condor.preflight import find_mismatch
+from regiondag.condor.submit import list_rescue_files, suggest_submit
 from regiondag.errors import PoolError
 from regiondag.pool.pool import Pool, require_pool
 from regiondag.run.layout import RunFolder, dagman_file
-from regiondag.util.text import duration, some
+from regiondag.util.text import list_some, show_duration
 
 RULES_EVERY = 60  # seconds between two looks of HTCondor at a job's own rules
 SHOWN = 4  # names in one line
@@ -129,7 +129,7 @@ def explain_dags(run: RunFolder, queue: QueueSnapshot, finished: Callable[[Path]
             "what follows is by the journals and event logs alone: no idle and held jobs",
         )
     if not queue.dags:
-        advice = how_to_submit(run.path)
+        advice = suggest_submit(run.path)
         yield Explanation(run.path.name, "not submitted", "no DAG of it was ever submitted", advice)
     for dag in queue.dags:
         found = _explain_dag(run, dag, known=not queue.unknown)
@@ -154,7 +154,7 @@ def _explain_dag(run: RunFolder, dag: Dag, *, known: bool) -> Explanation | None
             text = f"it was ended by signal {state.signal}"
         else:
             text = f"it ended with exit code {state.exit_code}"
-        rescue = rescue_files(dag.path)
+        rescue = list_rescue_files(dag.path)
         left = f"; {rescue[-1].name} says what is done" if rescue else ""
         return Explanation(name, "ended" if state.status != "removed" else "removed", text + left, f"to go on: {again}")
     if not known:
@@ -191,7 +191,7 @@ def explain_held(job: client.QueuedJob, held: client.Held, now: float) -> Explan
     return Explanation(
         job.node,
         "held",
-        f"{kind.meaning}, {duration(since)} ago: {reason} (code {held.code})",
+        f"{kind.meaning}, {show_duration(since)} ago: {reason} (code {held.code})",
         f"{kind.advice.replace('JOB', job.job)}; {_ends_hold(held, since)}",
     )
 
@@ -207,16 +207,15 @@ def _ends_hold(held: client.Held, since: float) -> str:
         return "no rule of its own ends this"
     if limit is None:
         return f"it is removed when this holds: {held.removal}"
-    return (
-        f"if nothing else happens it is removed in {duration(max(limit - since, 0.0))}, and its node counts as removed"
-    )
+    left = show_duration(max(limit - since, 0.0))
+    return f"if nothing else happens it is removed in {left}, and its node counts as removed"
 
 
 def explain_other(job: client.QueuedJob, now: float) -> Explanation:
     """Say what HTCondor does with a job that neither waits, runs nor is held."""
     what, advice = OF_OTHERS.get(job.status, ("the queue does not say what it does", "condor_q -long JOB says more"))
     where = f" ({job.machine})" if job.machine else ""
-    text = f"for {duration(max(now - job.since, 0.0))}{where}: {what}"
+    text = f"for {show_duration(max(now - job.since, 0.0))}{where}: {what}"
     return Explanation(job.node, job.status, text, advice.replace("JOB", job.job))
 
 
@@ -231,9 +230,11 @@ def explain_idle(queue: QueueSnapshot, wanted: Collection[str], now: float) -> I
         why, advice = _why_idle(ad, queue, now)
         limit = removal_limit(client.rule_of(ad, "PeriodicRemove"), status=1)
         if limit is not None:
-            advice += f"; a job that is idle for {duration(limit)} is removed"
+            advice += f"; a job that is idle for {show_duration(limit)} is removed"
         before = [f"{job.node} was started {job.starts} times before" for job in jobs if job.starts]
-        yield Explanation(some(shown), "idle", f"for {duration(waited)}: {why}", advice, tuple(before[:SHOWN]))
+        yield Explanation(
+            list_some(shown), "idle", f"for {show_duration(waited)}: {why}", advice, tuple(before[:SHOWN])
+        )
 
 
 def _why_idle(ad: classads.ClassAd, queue: QueueSnapshot, now: float) -> tuple[str, str]:
@@ -248,16 +249,19 @@ def _why_idle(ad: classads.ClassAd, queue: QueueSnapshot, now: float) -> tuple[s
         avoided = [found for found in avoided if int(found[2]) > now]
         if avoided:
             kept = [clause.text for clause in match.clauses if clause.text not in {found[0] for found in avoided}]
-            match = matching.match(classads.with_requirements(ad, kept), queue.slots)
+            match = matching.match(classads.replace_requirements(ad, kept), queue.slots)
         if match.matching:
             hosts = [f"{found[1]} failed a job and is avoided until {_clock(int(found[2]))}" for found in avoided]
-            return some(hosts), "this passes by itself; there is nothing to change"
-        return mismatch(match), "change what `job` asks for in study.yaml, or add a machine that offers it"
+            return list_some(hosts), "this passes by itself; there is nothing to change"
+        return find_mismatch(match), "change what `job` asks for in study.yaml, or add a machine that offers it"
     free = matching.match(ad, queue.free).matching if queue.free else ()
     if free:
         return f"{len(free)} slots that match are free", "it gets one when the pool hands slots out next"
     count = len(match.matching)
-    return f"all {count} slots that match ({some(match.matching)}) are busy", "it waits its turn; more workers help"
+    return (
+        f"all {count} slots that match ({list_some(match.matching)}) are busy",
+        "it waits its turn; more workers help",
+    )
 
 
 def _clock(when: float) -> str:

@@ -13,7 +13,7 @@ from regiondag.condor.events.attempts import Attempt
 from regiondag.monitor.explain_queue import Explanation
 from regiondag.run.history import History, TrialOutcome
 from regiondag.run.layout import NODES_DAG, NodeName, RunFolder, parse_node
-from regiondag.util.text import duration, printable
+from regiondag.util.text import make_printable, show_duration
 
 TAIL = 5  # lines of job.err
 LOOK_BACK = 1 << 14  # bytes of its end
@@ -62,7 +62,7 @@ def _tail(path: Path, lines: int = TAIL) -> list[str]:
     except OSError:
         return []
     kept = [line for line in text.splitlines() if line.strip()][-lines:]
-    return [f"{path.name}: {printable(line)[:300]}" for line in kept]
+    return [f"{path.name}: {make_printable(line)[:300]}" for line in kept]
 
 
 def explain_done(
@@ -72,7 +72,7 @@ def explain_done(
     taken = {one.node: one for one in take(attempts, {node: settled.seconds}, PriceTable(), now)}
     own = taken.get(node)
     value = "" if settled.value is None else f" with {settled.value:.4f}"
-    why = f"it ended{value} after {duration(settled.seconds)} of training"
+    why = f"it ended{value} after {show_duration(settled.seconds)} of training"
     if own is None:
         return Explanation(str(node), settled.status, why, details=("no event log of its job was found",))
     good = {NodeName(node.slug, number) for number, other in history.settled.items() if other.ok} - {node}
@@ -94,23 +94,23 @@ def _compare(own: Taken, others: Sequence[Taken]) -> Iterator[str]:
     )
     for name, part in parts:
         beside = (
-            f" (median of the region's other trials: {duration(statistics.median(map(part, others)))})"
+            f" (median of the region's other trials: {show_duration(statistics.median(map(part, others)))})"
             if others
             else ""
         )
         if part(own) or (others and statistics.median(map(part, others))):
-            yield f"{duration(part(own))} {name}{beside}"
+            yield f"{show_duration(part(own))} {name}{beside}"
     if own.starts > 1 or own.tries > 1 or own.evictions:
         yield f"{own.tries} tries, {own.starts} starts, {own.evictions} evictions, {own.holds} holds"
 
 
 def explain_running(node: str, machine: str, seconds: float, starts: int, usual: float | None) -> Explanation:
     """Say where a job runs, and whether for longer than trials of its region usually train."""
-    why = f"for {duration(seconds)} on {machine or 'a machine that the queue does not name'}"
+    why = f"for {show_duration(seconds)} on {machine or 'a machine that the queue does not name'}"
     details = (f"it was started {starts} times",) if starts > 1 else ()
     if usual is None or seconds < max(SLOW * usual, WORTH_A_LOOK):
         return Explanation(node, "running", why, details=details)
-    text = f"{why}; trials of its region train for {duration(usual)} (median)"
+    text = f"{why}; trials of its region train for {show_duration(usual)} (median)"
     return Explanation(
         node, "slow", text, "its log.jsonl says how far it is, once it has ended or been evicted", details
     )

@@ -22,7 +22,7 @@ from regiondag.run.layout import RegionFolder, RunFolder
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.study.model import Search
 from regiondag.study.space import Value, seed_of
-from regiondag.tuning.champion_point import champion_point
+from regiondag.tuning.champion_point import fit_champion_point
 from regiondag.tuning.domain import domain_of
 from regiondag.tuning.fixed_shape import fix_values
 
@@ -39,7 +39,7 @@ def start_from_model(folder: RegionFolder, spec: RegionSpec) -> RegionSpec:
     facts = json.loads(folder.init_facts.read_text(encoding="utf-8"))
     search = _fix_shape(spec, facts["hyperparameters"])
     shape = {name: facts["hyperparameters"][name] for name in spec.shape}
-    first = [champion_point(search, {**point, **shape}) for point in spec.first]
+    first = [fit_champion_point(search, {**point, **shape}) for point in spec.first]
     return replace(
         spec,
         search=search,

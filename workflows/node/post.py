@@ -30,7 +30,7 @@ from nnlib.contract import (
 from nnlib.util.files import copy_atomically, write_atomically
 from regiondag.condor.events.job_log import is_host, read_job_log
 from regiondag.errors import GiveUpError, TryAgainError
-from regiondag.node.promotion import reason_to_keep
+from regiondag.node.promotion import why_kept
 from regiondag.run.history import CANCELLED, History, TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import JOB_LOG, START_FOLDER, NodeName, RegionFolder, data_file
@@ -38,7 +38,7 @@ from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import check_not_hopeless, has_nothing_to_go_on_with, state_of
 from regiondag.run.sick_machines import note_end
 from regiondag.study.job_rules import NOBODY, OUT_OF_MEMORY
-from regiondag.util.text import printable
+from regiondag.util.text import make_printable
 
 REMOVED = -1002  # what DAGMan passes as $RETURN for a job that left the queue without running to its end
 SUBMIT_FAILED = -1001
@@ -143,7 +143,9 @@ def _read_end(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutcome
     place = folder.trial(node)
     result, seen = _read_result(place / RESULT_FILE, node), read_job_log(place / JOB_LOG, end.job)
     settled = _classify(place, node, end, result, seen.removed)
-    settled = replace(settled, reason=printable(" ".join(settled.reason.split())))  # as workers and others wrote it
+    settled = replace(
+        settled, reason=make_printable(" ".join(settled.reason.split()))
+    )  # as workers and others wrote it
     host = seen.host or (result.host if result and is_host(result.host) else "")
     if settled.status != Status.REMOVED and not settled.reason.startswith((OUT_OF_MEMORY, NOBODY)):
         failure = settled.reason if settled.status == Status.MACHINE else ""
@@ -206,7 +208,7 @@ def _judge(final: TrialOutcome, history: History, metric: Metric) -> TrialOutcom
     """Say whether the final model takes the standing champion's place; where it does not, the reason says why."""
     winner = history.winner(metric.minimize)
     first = history.settled.get(0)  # the trial that measured the standing champion on the validation part
-    reason = reason_to_keep(
+    reason = why_kept(
         metric,
         test=final.metrics,
         incumbent_test=final.standing,

@@ -40,16 +40,16 @@ from regiondag.run.layout import (
     data_file,
 )
 from regiondag.run.manager_log import say
-from regiondag.run.observations import observations
+from regiondag.run.observations import observe_trials
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import check_not_hopeless, state_of
-from regiondag.run.sick_machines import leave_some, machines_of_pool, read_failures, to_avoid
+from regiondag.run.sick_machines import choose_avoided, leave_some, query_machines, read_failures
 from regiondag.run.start_time import has_expired, note_start
 from regiondag.study.job_rules import OUT_OF_MEMORY, memory_after, memory_steps
 from regiondag.study.model import TRAIN_SETTINGS
 from regiondag.study.space import Value, seed_of, with_defaults
 from regiondag.tuning.propose import propose, rank_trials
-from regiondag.tuning.pruning import rungs
+from regiondag.tuning.pruning import make_rungs
 
 
 def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
@@ -90,7 +90,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         point = history.proposals[node.number].point
         trial = _make_trial(spec, node, Role.TUNE, point, ("train",))
         curves = [settled.curve for _, settled in sorted(history.settled.items()) if settled.curve]
-        table = rungs(spec.search.prune, curves, trial.train.epochs, spec.metric.minimize)
+        table = make_rungs(spec.search.prune, curves, trial.train.epochs, spec.metric.minimize)
         trial = _with_champion(trial, folder, spec)
         # Under the lock, too: who cancels the trial later finds the file there.
         _write_trial(folder, node, replace(trial, valid_file=data_file("valid"), rungs=tuple(table)))
@@ -121,7 +121,7 @@ def _with_champion(trial: Trial, folder: RegionFolder, spec: RegionSpec) -> Tria
 def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History, number: int) -> None:
     """Propose for the whole round of a trial, or in lanes for the trial alone."""
     numbers, before = _batch(spec, history, number)
-    told = observations(history, spec.metric, before)
+    told = observe_trials(history, spec.metric, before)
     shared = read_shared(folder, spec)
     given = spec.first[numbers.start : numbers.stop]
     pending = [history.proposals[trial].point for trial in before if trial not in told]
@@ -201,7 +201,7 @@ def _is_up_to_date(folder: RegionFolder, spec: RegionSpec, history: History) -> 
 
 def _choose(folder: RegionFolder, spec: RegionSpec, history: History) -> int:
     """Return the trial whose hyperparameters the final training gets; GiveUpError where none has succeeded."""
-    told = observations(history, spec.metric, sorted(history.proposals))
+    told = observe_trials(history, spec.metric, sorted(history.proposals))
     shared = read_shared(folder, spec)
     seed = seed_of(spec.train.seed, spec.slug, "winner")
     trials = list(told)
@@ -253,9 +253,9 @@ def _write_attempt(folder: RegionFolder, node: NodeName, spec: RegionSpec, histo
     """
     faults = history.faults_of(node.number)
     memory = memory_after(spec.job, sum(fault.reason.startswith(OUT_OF_MEMORY) for fault in faults))
-    avoided = to_avoid(read_failures(folder.run), faults, time.time())
+    avoided = choose_avoided(read_failures(folder.run), faults, time.time())
     if avoided:
-        avoided = dict(leave_some(avoided, machines_of_pool(gpus=bool(spec.job.gpus))))
+        avoided = dict(leave_some(avoided, query_machines(gpus=bool(spec.job.gpus))))
         if avoided:
             say(f"{node}: not on {', '.join(avoided)}, where jobs of this run failed")
     clauses = [f"(TARGET.Machine =!= {classad_string(host)} || time() > {int(when)})" for host, when in avoided.items()]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from nnlib.contract import Metric
 
 
-def reason_to_keep(
+def why_kept(
     metric: Metric,
     *,
     test: Mapping[str, float],

@@ -11,7 +11,7 @@ from regiondag.errors import RegiondagError
 from regiondag.run.earlier_trials import read_earlier
 from regiondag.run.journal import Journal
 from regiondag.run.layout import RegionFolder
-from regiondag.run.observations import observations
+from regiondag.run.observations import observe_trials
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.study.space import seed_of
 from regiondag.tuning.sharing import Neighbour, Shared
@@ -38,5 +38,5 @@ def _siblings(folder: RegionFolder, spec: RegionSpec) -> Iterator[Neighbour]:
         except RegiondagError:
             continue  # its own scripts say what is wrong with it
         if sibling.metric == spec.metric and sibling.search.share != "off":
-            told = observations(history, sibling.metric, sorted(history.proposals))
+            told = observe_trials(history, sibling.metric, sorted(history.proposals))
             yield Neighbour(sibling.slug, list(told.values()))

@@ -21,7 +21,7 @@ from regiondag.pool.config import render_client_config, render_pool_config
 from regiondag.pool.pool import (
     ROOT,
     Pool,
-    State,
+    PoolState,
     choose_name,
     find_running_pools,
     pool_folder,
@@ -98,7 +98,7 @@ def down(name: str | None, tell: Tell, purge: bool = False) -> None:
             tell("its queue is kept: `regiondag pool up` goes on with it, `regiondag pool down --purge` forgets it")
 
 
-def _as_before(state: State, wishes: PoolWishes) -> PoolWishes:
+def _as_before(state: PoolState, wishes: PoolWishes) -> PoolWishes:
     return PoolWishes(
         suite=wishes.suite or state.suite,
         simulated_gpus=state.simulated_gpus if wishes.simulated_gpus is None else wishes.simulated_gpus,
@@ -106,7 +106,7 @@ def _as_before(state: State, wishes: PoolWishes) -> PoolWishes:
     )
 
 
-def _tell_already_up(state: State, wishes: PoolWishes, rebuild: bool, tell: Tell) -> None:
+def _tell_already_up(state: PoolState, wishes: PoolWishes, rebuild: bool, tell: Tell) -> None:
     tell(f"the pool {state.name!r} is already up")
     before = PoolWishes(state.suite, state.simulated_gpus, state.config)
     if rebuild or _as_before(state, wishes) != before:
@@ -117,7 +117,7 @@ def _start(name: str, mode: sandbox.Mode, image: RootImage, wishes: PoolWishes, 
     folder = pool_folder(name)
     _prepare_folder(folder)
     visible = sandbox.visible_folders(extra=(Path.home(), Path.cwd()))
-    state = State(
+    state = PoolState(
         name=name,
         suite=image.suite,
         mode=mode,
@@ -134,7 +134,7 @@ def _start(name: str, mode: sandbox.Mode, image: RootImage, wishes: PoolWishes, 
     if mode == "chroot":
         _hand_over(folder)
         tell(f"no user namespaces here: the pool runs as uid {sandbox.UID}; run folders must be writable for it")
-    argv = sandbox.start_argv(mode, sandbox.layout(image.path, folder, visible), folder / "root", MASTER)
+    argv = sandbox.start_argv(mode, sandbox.plan_mounts(image.path, folder, visible), folder / "root", MASTER)
     state = dataclasses.replace(state, processes=_spawn(argv, folder))
     try:
         write_state(state)
@@ -156,7 +156,7 @@ def _prepare_folder(folder: Path) -> None:
         stale.unlink()
 
 
-def _write_config(folder: Path, state: State) -> None:
+def _write_config(folder: Path, state: PoolState) -> None:
     base = (resource_dir("templates") / "pool" / "pool.conf").read_text(encoding="utf-8")
     text = render_pool_config(base, state.port, state.simulated_gpus, state.config)
     (folder / "condor_config.local").write_text(text, encoding="utf-8")
@@ -201,7 +201,7 @@ def _spawn(argv: Sequence[str], folder: Path) -> tuple[Process, ...]:
         raise
 
 
-def _wait_until_ready(state: State, folder: Path) -> None:
+def _wait_until_ready(state: PoolState, folder: Path) -> None:
     """Wait until collector, schedd and startd answer and the slots are all there."""
     pool = pool_of(state)
     deadline = time.monotonic() + START_SECONDS
@@ -229,7 +229,7 @@ def _answer(pool: Pool, *argv: str) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def _stop(state: State) -> None:
+def _stop(state: PoolState) -> None:
     """End condor_master and with it all processes of the sandbox: politely, then quickly, then for certain."""
     inside, *outside = state.processes
     for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGQUIT, FAST_SECONDS), (signal.SIGKILL, 5)):

@@ -14,7 +14,7 @@ from regiondag.pool.pool import Pool, pool_folder
 LOG_NAMES = {"schedd": "SchedLog", "startd": "StartLog"}
 
 
-def log_folder(name: str, installed: Pool | None) -> Path:
+def find_log_folder(name: str, installed: Pool | None) -> Path:
     """Return the folder of the logs of the embedded pool `name`, or of the installed one if given."""
     if installed:
         return Path(installed.run(["condor_config_val", "LOG"], capture_output=True).stdout.strip())

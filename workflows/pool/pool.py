@@ -65,7 +65,7 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class State:
+class PoolState:
     """What is remembered of an embedded pool in `state.json`; enough to find it again or start it again."""
 
     name: str
@@ -102,7 +102,7 @@ def choose_name(name: str | None) -> str:
     return name or os.environ.get(NAME_VARIABLE) or DEFAULT_NAME
 
 
-def read_state(name: str) -> State | None:
+def read_state(name: str) -> PoolState | None:
     """Return what is remembered of the embedded pool `name`, or None if there was none."""
     path = pool_folder(name) / "state.json"
     try:
@@ -111,7 +111,7 @@ def read_state(name: str) -> State | None:
         values["config"] = tuple((str(file), str(text)) for file, text in values["config"])
         values["visible"] = tuple(values["visible"])
         values["processes"] = tuple(Process(**process) for process in values["processes"])
-        return State(**values)
+        return PoolState(**values)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError:
@@ -120,7 +120,7 @@ def read_state(name: str) -> State | None:
         raise PoolError(f"{path} is damaged ({error}); remove the folder {path.parent} and start again") from None
 
 
-def write_state(state: State) -> None:
+def write_state(state: PoolState) -> None:
     """Replace state.json in one step."""
     write_atomically(pool_folder(state.name) / "state.json", json.dumps(dataclasses.asdict(state), indent=1) + "\n")
 
@@ -131,12 +131,12 @@ def list_pools() -> list[str]:
     return sorted(path.parent.name for path in folder.glob("*/state.json")) if folder.is_dir() else []
 
 
-def find_running_pools() -> list[State]:
+def find_running_pools() -> list[PoolState]:
     """Return what is remembered of all embedded pools that run."""
     return [state for name in list_pools() if (state := read_state(name)) and state.is_running]
 
 
-def pool_of(state: State) -> Pool:
+def pool_of(state: PoolState) -> Pool:
     """Return the running pool that `state` describes."""
     return Pool(
         name=state.name,
@@ -173,7 +173,7 @@ def find_pool(name: str | None = None) -> Pool | None:
     return find_installed_pool() if name is None else None
 
 
-def other_pools(pool: Pool) -> list[Pool]:
+def describe_other_pools(pool: Pool) -> list[Pool]:
     """Return all pools that run here besides one."""
     installed = find_installed_pool()
     found = [*map(pool_of, find_running_pools()), *([installed] if installed else [])]

@@ -22,7 +22,7 @@ class Process:
     def is_alive(self) -> bool:
         """Say whether it still runs; a zombie does not."""
         _reap(self.pid)
-        return self.boot == boot_id() and self.start_time == _start_time(self.pid)
+        return self.boot == read_boot_id() and self.start_time == _start_time(self.pid)
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if it still runs."""
@@ -45,7 +45,7 @@ class Process:
 def look_up(pid: int) -> Process | None:
     """Return the running process `pid`, or None."""
     start_time = _start_time(pid)
-    return None if start_time is None else Process(pid, start_time, boot_id())
+    return None if start_time is None else Process(pid, start_time, read_boot_id())
 
 
 def children(pid: int) -> list[int]:
@@ -54,7 +54,7 @@ def children(pid: int) -> list[int]:
     return sorted(number for number in numbers if (stat := _stat(number)) and int(stat[1]) == pid)
 
 
-def boot_id() -> str:
+def read_boot_id() -> str:
     """Return what differs from boot to boot."""
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
 

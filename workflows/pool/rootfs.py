@@ -20,7 +20,7 @@ from pathlib import Path
 
 from nnlib.util.files import locked, replace_folder
 from regiondag.errors import PoolError
-from regiondag.pool.rootfs_build import Tell, check_tools, fetch_wheels, interruptible, root_in, run_mmdebstrap
+from regiondag.pool.rootfs_build import Tell, catch_interrupts, check_tools, fetch_wheels, root_in, run_mmdebstrap
 from regiondag.pool.suites import SUITES
 from regiondag.util.resources import resource_dir
 from regiondag.util.user_dirs import cache_dir, make_dir
@@ -65,7 +65,7 @@ def ensure_image(suite: str, tell: Tell, rebuild: bool = False) -> RootImage:
     path = image_path(suite)
     if rebuild or not path.is_dir():
         make_dir(path.parent)
-        with only_one(path.parent / f"rootfs-{suite}.lock", tell), interruptible():
+        with hold_build_lock(path.parent / f"rootfs-{suite}.lock", tell), catch_interrupts():
             if rebuild or not path.is_dir():  # another process may have built it meanwhile
                 _build(path, suite, tell)
     os.utime(path)
@@ -137,7 +137,7 @@ def _build(path: Path, suite: str, tell: Tell) -> None:
 
 
 @contextlib.contextmanager
-def only_one(path: Path, tell: Tell) -> Iterator[None]:
+def hold_build_lock(path: Path, tell: Tell) -> Iterator[None]:
     """Let one build at a time run; say so where another one has to be waited for."""
     with contextlib.ExitStack() as stack:
         try:

@@ -278,7 +278,7 @@ def _host_output(*argv: str) -> str:
     return subprocess.run(argv, capture_output=True, text=True, check=False).stdout
 
 
-def interruptible() -> contextlib.AbstractContextManager[None]:
+def catch_interrupts() -> contextlib.AbstractContextManager[None]:
     """Let a hang-up or a polite kill end a build as Ctrl-C does, so that it cleans up."""
     return catch_signals((signal.SIGTERM, signal.SIGHUP), signal.default_int_handler)
 

@@ -95,7 +95,7 @@ def _enterable(path: Path) -> bool:
     return path.is_dir() and os.access(path, os.R_OK | os.X_OK)
 
 
-def layout(root: Path, pool: Path, visible: Sequence[Path]) -> tuple[Mount, ...]:
+def plan_mounts(root: Path, pool: Path, visible: Sequence[Path]) -> tuple[Mount, ...]:
     """Return what a pool's sandbox consists of: image `root`, changing state in `pool`, host folders `visible`."""
     links = [Mount("symlink", f"/{path.name}", str(path.readlink())) for path in _merged_usr(root)]
     return (
@@ -114,7 +114,7 @@ def layout(root: Path, pool: Path, visible: Sequence[Path]) -> tuple[Mount, ...]
 
 
 def make_state_folders(pool: Path) -> None:
-    """Make the folders of a pool's state that `layout` mounts; existing ones keep what they hold."""
+    """Make the folders of a pool's state that `plan_mounts` mounts; existing ones keep what they hold."""
     for name in ("tmp", "run/condor", "run/lock/condor", *(f"var/{part}" for part in VAR_FOLDERS)):
         (pool / name).mkdir(parents=True, exist_ok=True)
     for name, target in (("run", "/run"), ("lock", "/run/lock")):
@@ -195,10 +195,10 @@ def detect_mode(environ: Mapping[str, str] = os.environ) -> Mode:
             problems[mode] = _try(mode)
             if not problems[mode]:
                 return mode
-    raise PoolError(refusal(problems, _blocking_settings(), os.geteuid() == 0))
+    raise PoolError(explain_refusal(problems, _blocking_settings(), os.geteuid() == 0))
 
 
-def refusal(problems: Mapping[str, str], blocking: Mapping[str, str], root: bool) -> str:
+def explain_refusal(problems: Mapping[str, str], blocking: Mapping[str, str], root: bool) -> str:
     """Return the message for a host on which no mode works."""
     lines = ["this machine refuses the namespaces that the embedded pool runs in:"]
     lines += [f"  {mode}: {problem}" for mode, problem in problems.items()]

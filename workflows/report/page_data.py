@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from regiondag.accounting.prices import PriceTable
 from regiondag.accounting.usage import EVICTED, Taken, sum_up, take
 from regiondag.condor.events.attempts import Attempt, last_machines
-from regiondag.report.page_failures import failures
+from regiondag.report.page_failures import group_failures
 from regiondag.report.page_packing import LONGEST_TEXT, Texts, round_value, shorten, tenths
-from regiondag.report.page_timeline import timeline
+from regiondag.report.page_timeline import build_timeline
 from regiondag.report.summary import RegionSummary, Summary
 from regiondag.run.layout import NodeName
 from regiondag.study.space import Choice, Parameter, Value
@@ -74,8 +74,8 @@ def page_data(
             _region(row, region, machines, bill, texts) for row, region in zip(summary.regions, trials, strict=True)
         ],
         "evictions": sum(leg.ending in EVICTED for attempt in attempts for leg in attempt.legs),
-        "timeline": timeline(attempts, places, texts, made),
-        "failures": failures(summary, trials, attempts, texts),
+        "timeline": build_timeline(attempts, places, texts, made),
+        "failures": group_failures(summary, trials, attempts, texts),
         "texts": texts.all,
     }
 

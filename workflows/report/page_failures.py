@@ -35,7 +35,7 @@ class Incident:
     machine: str
 
 
-def failures(
+def group_failures(
     summary: Summary, trials: Sequence[RegionTrials], attempts: Sequence[Attempt], texts: Texts
 ) -> list[dict[str, object]]:
     """Return what went wrong, grouped by its cause, the most frequent first."""
@@ -43,7 +43,7 @@ def failures(
     groups: dict[tuple[str, str], list[Incident]] = {}
     faults = {(region.spec.slug, job): reason for region in trials for job, reason in region.faults.items()}
     for incident in [*_of_regions(summary), *_of_trials(trials, attempts), *_of_attempts(attempts, faults)]:
-        groups.setdefault((incident.kind, cause(incident.reason)), []).append(incident)
+        groups.setdefault((incident.kind, strip_numbers(incident.reason)), []).append(incident)
     return [
         {
             "kind": kind,
@@ -57,11 +57,13 @@ def failures(
     ]
 
 
-def cause(reason: str) -> str:
+def strip_numbers(reason: str) -> str:
     """Return a reason without what is different each time: its numbers.
 
-    >>> cause("the loss is nan in epoch 17 (batch 3e-4)"), cause("sha256 is 3f9ab2c1d4e5, not feedface0123")
-    ('the loss is nan in epoch # (batch #)', 'sha# is #, not #')
+    >>> strip_numbers("the loss is nan in epoch 17 (batch 3e-4)")
+    'the loss is nan in epoch # (batch #)'
+    >>> strip_numbers("sha256 is 3f9ab2c1d4e5, not feedface0123")
+    'sha# is #, not #'
     """
     return shorten(_NUMBER.sub("#", " ".join(reason.split())), LONGEST_CAUSE)
 

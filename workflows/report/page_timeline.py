@@ -27,7 +27,9 @@ class Bar:
     reason: str = ""
 
 
-def timeline(attempts: Sequence[Attempt], places: Mapping[str, int], texts: Texts, now: float) -> dict[str, object]:
+def build_timeline(
+    attempts: Sequence[Attempt], places: Mapping[str, int], texts: Texts, now: float
+) -> dict[str, object]:
     """Return the bars of all slots as columns; times are seconds after `start`."""
     bars = [bar for attempt in attempts for leg in attempt.legs for bar in leg_bars(attempt, leg, now)]
     slots: dict[str, list[Bar]] = {}

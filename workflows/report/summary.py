@@ -14,7 +14,7 @@ from regiondag.run.layout import RegionFolder, RunFolder
 from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import FINISHED, RegionOutcome, state_of
-from regiondag.run.sick_machines import SICK_AFTER, read_failures, sick
+from regiondag.run.sick_machines import SICK_AFTER, read_failures, select_sick
 from regiondag.study.space import Value
 
 TEST_METRIC = "p@10"
@@ -85,7 +85,7 @@ def _summary_of(run: RunFolder, slug: str, name: str) -> RegionSummary:
 def _sick_machines(run: RunFolder) -> tuple[str, ...]:
     return tuple(
         f"{host} failed {SICK_AFTER} jobs in a row, the last of them: {last.reason}"
-        for host, last in sick(read_failures(run)).items()
+        for host, last in select_sick(read_failures(run)).items()
     )
 
 

@@ -14,10 +14,10 @@ from nnlib.contract import Metric
 from regiondag.errors import RegiondagError
 from regiondag.run.journal import Journal
 from regiondag.run.layout import RegionFolder, RunFolder
-from regiondag.run.observations import observations
+from regiondag.run.observations import observe_trials
 from regiondag.run.region_spec import read_spec
 from regiondag.study.model import Region
-from regiondag.tuning.sharing import Neighbour, Observation, best_and_first
+from regiondag.tuning.sharing import Neighbour, Observation, select_best_and_first
 
 RUNS = 3  # the newest ones that have trials of a region
 MOST = 60  # trials of each: the best ones and the first ones, half and half
@@ -62,7 +62,7 @@ def _trials_of(folder: RegionFolder, metric: Metric) -> list[Observation]:
         return []
     if spec.metric != metric:
         return []
-    return best_and_first(list(observations(history, metric, sorted(history.proposals)).values()), MOST)
+    return select_best_and_first(list(observe_trials(history, metric, sorted(history.proposals)).values()), MOST)
 
 
 def _line(run: str, observed: Observation) -> str:

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from regiondag.errors import UsageError
 from regiondag.run.layout import NodeName, RunFolder
 from regiondag.run.region_spec import read_spec
-from regiondag.util.text import some
+from regiondag.util.text import list_some
 
 MOST_NEAR = 3  # names that may have been meant
 _TRIAL = re.compile(r"t?([0-9]{1,5})")
@@ -69,7 +69,7 @@ def find_region_or_node(run: RunFolder, regions: Mapping[str, str], text: str) -
         hint = f"its nodes are {NodeName(slug, 0)} to {NodeName(slug, last)} and {NodeName(slug, None)}"
     else:
         names, example = list(regions.values()), next(iter(regions), "germany")
-        known = f"regions are {some(names)}; a node is called like {example}_t0007"
+        known = f"regions are {list_some(names)}; a node is called like {example}_t0007"
         hint = _near(regions, region if label and region else text) or known
     raise UsageError(f"{text!r} is neither a region nor a node of {run.path.name}; {hint}")
 

@@ -9,7 +9,7 @@ from regiondag.run.history import FAILED, OPEN, History
 from regiondag.tuning.sharing import Observation
 
 
-def observation(history: History, trial: int, metric: Metric) -> Observation | None:
+def observe_trial(history: History, trial: int, metric: Metric) -> Observation | None:
     """Return what the optimizer learns of a proposed trial; None while it says nothing of the hyperparameters.
 
     A trial that was removed (past its deadline, out of memory for too long) failed; a fault of the machine or of the
@@ -24,7 +24,7 @@ def observation(history: History, trial: int, metric: Metric) -> Observation | N
     return Observation(history.proposals[trial].point, loss, settled.seconds or None)
 
 
-def observations(history: History, metric: Metric, trials: Iterable[int]) -> dict[int, Observation]:
+def observe_trials(history: History, metric: Metric, trials: Iterable[int]) -> dict[int, Observation]:
     """Return what is known of some trials, by trial."""
-    found = ((trial, observation(history, trial, metric)) for trial in trials)
+    found = ((trial, observe_trial(history, trial, metric)) for trial in trials)
     return {trial: observed for trial, observed in found if observed is not None}

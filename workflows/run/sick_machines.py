@@ -60,17 +60,17 @@ def note_end(run: RunFolder, host: str, job: str, failure: str, now: float) -> N
         write_atomically(run.machines, json.dumps(raw, indent=1, ensure_ascii=False) + "\n")
 
 
-def sick(failures: Failures) -> dict[str, JobFailure]:
+def select_sick(failures: Failures) -> dict[str, JobFailure]:
     """Return the machines that failed too many jobs in a row, each with the last of them."""
     return {host: each[-1] for host, each in failures.items() if len(each) >= SICK_AFTER}
 
 
-def to_avoid(failures: Failures, faults: Iterable[Fault], now: float) -> dict[str, float]:
+def choose_avoided(failures: Failures, faults: Iterable[Fault], now: float) -> dict[str, float]:
     """Return the machines that a node is not to run on, each with the Unix time up to which it is not.
 
     `faults` are those of the node itself.
     """
-    until = {host: last.when + SICK_FOR for host, last in sick(failures).items()}
+    until = {host: last.when + SICK_FOR for host, last in select_sick(failures).items()}
     for fault in faults:
         if fault.host and not fault.reason.startswith(OUT_OF_MEMORY):
             until[fault.host] = max(until.get(fault.host, 0.0), fault.when + AVOIDED_FOR)
@@ -82,7 +82,7 @@ def leave_some(avoided: Mapping[str, float], machines: Iterable[str]) -> Mapping
     return avoided if set(machines) - set(avoided) else {}
 
 
-def machines_of_pool(gpus: bool) -> list[str]:
+def query_machines(gpus: bool) -> list[str]:
     """Ask the collector which machines there are, those with GPUs alone if need be; nothing when it does not say."""
     import subprocess  # scripts start faster without, and few of them ask
 

@@ -85,7 +85,7 @@ def parameter_from_json(raw: Mapping[str, Any]) -> Parameter:
     return Integer(raw["name"], low, high, *more)
 
 
-def levels(parameter: Parameter) -> int | None:
+def list_levels(parameter: Parameter) -> int | None:
     """Return how many values a parameter has; None for a real number without steps."""
     if isinstance(parameter, Choice):
         return len(parameter.options)
@@ -95,7 +95,7 @@ def levels(parameter: Parameter) -> int | None:
 
 
 def level(parameter: Parameter, index: int) -> Value:
-    """Return value number `index` of a parameter that has `levels`.
+    """Return value number `index` of a parameter that has `list_levels`.
 
     >>> level(Real("dropout", 0.0, 1.0, step=0.1), 3)
     0.3
@@ -131,7 +131,7 @@ def value_at(parameter: Parameter, unit: float) -> Value:
     4
     """
     if isinstance(parameter, Choice) or parameter.step is not None:
-        count = levels(parameter) or 1
+        count = list_levels(parameter) or 1
         return level(parameter, min(int(unit * count), count - 1))
     if isinstance(parameter, Real):
         return _interpolate(parameter.low, parameter.high, unit, parameter.log)
@@ -140,7 +140,7 @@ def value_at(parameter: Parameter, unit: float) -> Value:
     return min(max(round(value), parameter.low), parameter.high)
 
 
-def extreme_values(parameter: Parameter) -> tuple[Value, ...]:
+def list_extreme_values(parameter: Parameter) -> tuple[Value, ...]:
     """Return the values at which a parameter is most likely to be illegal: both bounds, or every option."""
     found: tuple[Value, ...]
     found = parameter.options if isinstance(parameter, Choice) else (parameter.low, parameter.high)
@@ -168,7 +168,7 @@ def with_defaults(space: Space, point: Point) -> dict[str, Value]:
     return {**point, **missing}
 
 
-def grid_values(parameter: Parameter) -> Sequence[Value]:
+def list_grid_values(parameter: Parameter) -> Sequence[Value]:
     """Return the values that a grid takes of `parameter`; ValueError when it does not say how many."""
     if isinstance(parameter, Choice):
         return parameter.options
@@ -176,7 +176,7 @@ def grid_values(parameter: Parameter) -> Sequence[Value]:
     if isinstance(parameter, Integer) and points is None:
         return range(parameter.low, parameter.high + 1, parameter.step or 1)
     if parameter.step is not None:
-        return tuple(level(parameter, index) for index in range(levels(parameter) or 1))
+        return tuple(level(parameter, index) for index in range(list_levels(parameter) or 1))
     if points is None:
         raise ValueError("a grid needs `points: N`, `step: S` (or a choice) for a real parameter")
     if points == 1:
@@ -187,16 +187,16 @@ def grid_values(parameter: Parameter) -> Sequence[Value]:
     return tuple(dict.fromkeys(round(step) for step in steps))  # close points fall on one number: once is enough
 
 
-def grid_size(space: Space) -> int:
+def count_grid_points(space: Space) -> int:
     """Return the number of points of the full grid, those with inactive parameters or broken constraints included."""
-    return math.prod(len(grid_values(parameter)) for parameter in space)
+    return math.prod(len(list_grid_values(parameter)) for parameter in space)
 
 
 def grid_point(space: Space, index: int) -> dict[str, Value]:
     """Return point `index` of the full grid, inactive parameters included; the last parameter changes fastest."""
     point: dict[str, Value] = {}
     for parameter in reversed(space):
-        values = grid_values(parameter)
+        values = list_grid_values(parameter)
         index, position = divmod(index, len(values))
         point[parameter.name] = values[position]
     return {parameter.name: point[parameter.name] for parameter in space}

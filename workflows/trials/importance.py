@@ -14,7 +14,7 @@ LEAF = 3  # trials in a leaf at least: fully grown trees would explain the noise
 ABSENT = -1.0  # below every position: a hyperparameter whose condition does not hold
 
 
-def importance(trials: RegionTrials, seed: int = 0) -> dict[str, float] | None:
+def measure_importance(trials: RegionTrials, seed: int = 0) -> dict[str, float] | None:
     """Return each hyperparameter's share of what explains the successful trials' values; the shares add up to 1.
 
     Mean decrease in impurity of an ExtraTrees forest with a fixed seed, fitted to the ranks of the values, so that
@@ -53,11 +53,11 @@ def varied_parameters(trials: RegionTrials, rows: Sequence[TrialRow]) -> list[Pa
     ]
 
 
-def position(parameter: Parameter, value: Value | None) -> float | None:
+def place_on_scale(parameter: Parameter, value: Value | None) -> float | None:
     """Return where a value lies between the parameter's ends (0 to 1), on its own scale; None when it is absent.
 
     >>> from regiondag.study.space import Real
-    >>> position(Real("rate", 0.001, 0.1, log=True), 0.01)
+    >>> place_on_scale(Real("rate", 0.001, 0.1, log=True), 0.01)
     0.5
     """
     if value is None:
@@ -76,7 +76,7 @@ def _columns(parameter: Parameter, rows: Sequence[TrialRow]) -> list[list[float]
     values = [row.hyperparameters.get(parameter.name) for row in rows]
     if isinstance(parameter, Choice):
         return [[float(_identity(v) == _identity(option)) for v in values] for option in parameter.options]
-    positions = (position(parameter, value) for value in values)
+    positions = (place_on_scale(parameter, value) for value in values)
     return [[ABSENT if where is None else where for where in positions]]
 
 

@@ -19,9 +19,9 @@ from nnlib.util.files import write_atomically
 from nnlib.util.process import install_line
 from regiondag.errors import RegiondagError
 from regiondag.study.space import Choice, Parameter, value_at
-from regiondag.trials.importance import importance, position, varied_parameters
+from regiondag.trials.importance import measure_importance, place_on_scale, varied_parameters
 from regiondag.trials.rows import RegionTrials, TrialRow
-from regiondag.trials.table import short, shorten
+from regiondag.trials.table import format_value, shorten
 from regiondag.util.text import spell_out
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _parallel(trials: RegionTrials) -> Figure | None:
     colours = _colours(len(rows))
     lines = []
     for row in rows:
-        places = [position(parameter, row.hyperparameters.get(parameter.name)) for parameter in parameters]
+        places = [place_on_scale(parameter, row.hyperparameters.get(parameter.name)) for parameter in parameters]
         heights = [ABSENT if place is None else place for place in places]
         lines.append([*enumerate(heights), (last, (scale(_value(row)) - scale(low)) / (scale(high) - scale(low)))])
     widths = [0.8] * (len(rows) - 1) + [2.2]
@@ -165,7 +165,7 @@ def _parallel(trials: RegionTrials) -> Figure | None:
         if any(line[index][1] == ABSENT for line in lines):
             _write(axes, index, ABSENT, "absent")
     for place, value in ((0.0, low), (1.0, high)):
-        _write(axes, last, place, short(value))
+        _write(axes, last, place, format_value(value))
     axes.set_xticks(range(last + 1), [*(parameter.name for parameter in parameters), trials.spec.metric.name])
     axes.set_yticks([])
     axes.set_xlim(-0.1, last + 0.35)
@@ -199,7 +199,7 @@ def _slices(trials: RegionTrials) -> Figure | None:
 
 def _importance(trials: RegionTrials) -> Figure | None:
     """Bars, the most important hyperparameter on top."""
-    shares = importance(trials)
+    shares = measure_importance(trials)
     if shares is None:
         return None
     names = sorted(shares, key=lambda name: (shares[name], name))
@@ -218,7 +218,7 @@ def _importance(trials: RegionTrials) -> Figure | None:
 def _slice(axes: Axes, parameter: Parameter, rows: Sequence[TrialRow]) -> None:
     values = [row.hyperparameters[parameter.name] for row in rows]
     if isinstance(parameter, Choice):
-        places = [(position(parameter, value) or 0.0) * max(len(parameter.options) - 1, 1) for value in values]
+        places = [(place_on_scale(parameter, value) or 0.0) * max(len(parameter.options) - 1, 1) for value in values]
         axes.set_xticks(range(len(parameter.options)), _option_labels(parameter), rotation=20)
         axes.set_xlim(-0.5, len(parameter.options) - 0.5)
     else:
@@ -230,7 +230,7 @@ def _slice(axes: Axes, parameter: Parameter, rows: Sequence[TrialRow]) -> None:
             axes.set_xlim(low * (low / high) ** 0.04, high * (high / low) ** 0.04)
             axes.set_xscale("log")
             ticks = [value_at(parameter, 0.0), value_at(parameter, 0.5), value_at(parameter, 1.0)]
-            axes.set_xticks([float(tick) for tick in ticks], [short(tick) for tick in ticks])
+            axes.set_xticks([float(tick) for tick in ticks], [format_value(tick) for tick in ticks])
             axes.set_xticks([], minor=True)
     numbers = [row.trial for row in rows]
     paper = -0.5 * max(numbers, default=0) - 1  # what would be white: the first trials are to be seen, too
@@ -244,7 +244,7 @@ def _name_places(axes: Axes, index: int, parameter: Parameter) -> None:
         steps = max(len(parameter.options) - 1, 1)
         labels = [(place / steps, label) for place, label in enumerate(_option_labels(parameter))]
     else:
-        labels = [(0.0, short(parameter.low)), (1.0, short(parameter.high))]
+        labels = [(0.0, format_value(parameter.low)), (1.0, format_value(parameter.high))]
     for place, label in labels:
         _write(axes, index, place, label)
 
@@ -256,7 +256,7 @@ def _write(axes: Axes, index: int, place: float, label: str) -> None:
 
 
 def _option_labels(parameter: Choice) -> list[str]:
-    labels = [shorten(short(option), LONGEST_LABEL) for option in parameter.options]
+    labels = [shorten(format_value(option), LONGEST_LABEL) for option in parameter.options]
     every = math.ceil(len(labels) / MOST_LABELS)
     return [label if index % every == 0 else "" for index, label in enumerate(labels)]
 
@@ -264,7 +264,7 @@ def _option_labels(parameter: Choice) -> list[str]:
 def _scale_values(axes: Axes, rows: Sequence[TrialRow], minimize: bool) -> None:
     if _is_wide([_value(row) for row in rows], minimize):
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: short(value))  # its own writes mathematics: $10^{-1}$
+        axes.yaxis.set_major_formatter(lambda value, _: format_value(value))  # its own writes mathematics: $10^{-1}$
         axes.yaxis.set_minor_formatter(lambda *_: "")
 
 

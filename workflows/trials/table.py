@@ -54,14 +54,14 @@ def summary_line(trials: RunTrials) -> str:
 # --- text, JSON, CSV ---------------------------------------------------------------------------------------
 
 
-def headings(rows: Iterable[TrialRow]) -> list[str]:
+def list_headings(rows: Iterable[TrialRow]) -> list[str]:
     """Return the columns' names: a value for each metric in use, and every hyperparameter of any region."""
     rows = list(rows)
     return ["region", "trial", "status", *_metrics(rows), *hyperparameter_names(rows), "epochs", "seconds", "reason"]
 
 
-def table(rows: Iterable[TrialRow]) -> list[list[str]]:
-    """Return the rows as text, in the columns of `headings`."""
+def to_rows(rows: Iterable[TrialRow]) -> list[list[str]]:
+    """Return the rows as text, in the columns of `list_headings`."""
     rows = list(rows)
     metrics, names = _metrics(rows), hyperparameter_names(rows)
     return [
@@ -69,9 +69,9 @@ def table(rows: Iterable[TrialRow]) -> list[list[str]]:
             spell_out(row.region),
             str(row.trial),
             spell_out(row.status) + " (won)" * row.won,
-            *(short(row.value) if metric == row.metric else "-" for metric in metrics),
-            *(short(row.hyperparameters.get(name)) for name in names),
-            short(row.epochs),
+            *(format_value(row.value) if metric == row.metric else "-" for metric in metrics),
+            *(format_value(row.hyperparameters.get(name)) for name in names),
+            format_value(row.epochs),
             "-" if row.seconds is None else f"{row.seconds:.1f}",
             spell_out(row.reason),
         ]
@@ -118,10 +118,10 @@ def shorten(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def short(value: Value | None) -> str:
+def format_value(value: Value | None) -> str:
     """Return a value in a few characters; `-` for none.
 
-    >>> short(0.0123456), short(None), short(True)
+    >>> format_value(0.0123456), format_value(None), format_value(True)
     ('0.01235', '-', 'true')
     """
     if value is None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from regiondag.study.model import Search
 from regiondag.study.space import Value, without_inactive
-from regiondag.tuning.domain import domain_of, identity
+from regiondag.tuning.domain import domain_of, identity_of
 
 
-def champion_point(search: Search, hyperparameters: Mapping[str, Value]) -> dict[str, Value] | None:
+def fit_champion_point(search: Search, hyperparameters: Mapping[str, Value]) -> dict[str, Value] | None:
     """Return a champion's hyperparameters as a point of `search`; None when the space does not hold it (any more)."""
     try:
         point = without_inactive(search.space, hyperparameters)
@@ -18,6 +18,6 @@ def champion_point(search: Search, hyperparameters: Mapping[str, Value]) -> dict
     domain = domain_of(search)
     if not domain.has(point):
         return None
-    if search.method == "grid" and identity(point) not in map(identity, domain.grid()):
+    if search.method == "grid" and identity_of(point) not in map(identity_of, domain.grid()):
         return None
     return point

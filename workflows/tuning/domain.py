@@ -16,11 +16,11 @@ from regiondag.study.space import (
     Point,
     Space,
     Value,
+    count_grid_points,
     grid_point,
-    grid_size,
     is_legal,
     level,
-    levels,
+    list_levels,
     random_point,
     seed_of,
     value_at,
@@ -49,7 +49,7 @@ class Domain:
     @property
     def count(self) -> int | None:
         """The number of points of a small space, illegal and inactive ones included; None of a large one."""
-        counts = [levels(parameter) for parameter in self.space]
+        counts = [list_levels(parameter) for parameter in self.space]
         sizes = [count for count in counts if count is not None]
         return math.prod(sizes) if len(sizes) == len(counts) and math.prod(sizes) <= COUNTABLE else None
 
@@ -76,9 +76,9 @@ class Domain:
         """Return a random legal point that is not `taken`; None when there seems to be none."""
         for attempt in range(TRIES if self.count is None else TRIES_OF_COUNTABLE):
             point = random_point(self.space, seed_of(seed, attempt) if attempt else seed)
-            if self.holds(point) and identity(point) not in taken:
+            if self.holds(point) and identity_of(point) not in taken:
                 return point
-        left = [point for point in self.all_points() if identity(point) not in taken]
+        left = [point for point in self.all_points() if identity_of(point) not in taken]
         return left[seed % len(left)] if left else None
 
     def some(self, count: int, tries: int, seed: int) -> list[dict[str, Value]]:
@@ -96,10 +96,10 @@ class Domain:
         """Yield the legal points of the grid, each once."""
         conditional = any(parameter.when for parameter in self.space)
         seen = set()
-        for index in range(grid_size(self.space)):
+        for index in range(count_grid_points(self.space)):
             point = without_inactive(self.space, grid_point(self.space, index))
             if conditional:
-                key = identity(point)
+                key = identity_of(point)
                 if key in seen:
                     continue
                 seen.add(key)
@@ -110,11 +110,11 @@ class Domain:
         """Yield every legal point of a small space, and nothing of a large one."""
         if self.count is None:
             return
-        sizes = [levels(parameter) or 1 for parameter in self.space]
+        sizes = [list_levels(parameter) or 1 for parameter in self.space]
         seen = set()
         for index in range(self.count):
             point = without_inactive(self.space, _values_at(self.space, sizes, index))
-            key = identity(point)
+            key = identity_of(point)
             if key not in seen and self.holds(point):
                 yield point
             seen.add(key)
@@ -125,7 +125,7 @@ def domain_of(search: Search) -> Domain:
     return Domain(search.space, parse_constraints(search.constraints, (p.name for p in search.space)))
 
 
-def identity(point: Point) -> str:
+def identity_of(point: Point) -> str:
     """Return a text that is equal for equal points only, whatever the order of their parameters."""
     return json.dumps(point, sort_keys=True)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regiondag.study.space import Choice, Integer, Parameter, Point, Space, Value, level, levels, without_inactive
+from regiondag.study.space import Choice, Integer, Parameter, Point, Space, Value, level, list_levels, without_inactive
 
 Array = NDArray[np.float64]
 
@@ -99,12 +99,12 @@ class Encoding:
     @property
     def smooth(self) -> NDArray[np.bool_]:
         """Which parameters can move by as little as one likes."""
-        return np.array([levels(parameter) is None for parameter in self.space])
+        return np.array([list_levels(parameter) is None for parameter in self.space])
 
     @property
     def counts(self) -> Array:
         """The number of values of each parameter; infinity for reals."""
-        return np.array([levels(parameter) or math.inf for parameter in self.space])
+        return np.array([list_levels(parameter) or math.inf for parameter in self.space])
 
     @property
     def choices(self) -> NDArray[np.bool_]:
@@ -147,7 +147,7 @@ def _value(parameter: Parameter, unit: float) -> Value:
     unit = min(max(unit, 0.0), 1.0)
     low, high = parameter.low, parameter.high
     if parameter.step is not None:
-        return level(parameter, round(unit * ((levels(parameter) or 1) - 1)))
+        return level(parameter, round(unit * ((list_levels(parameter) or 1) - 1)))
     value = low * (high / low) ** unit if parameter.log else low + unit * (high - low)
     if isinstance(parameter, Integer):
         return min(max(round(value), parameter.low), parameter.high)
@@ -161,7 +161,7 @@ def _snap(parameter: Parameter, column: Array) -> Array:
     column = np.clip(column, 0.0, 1.0)
     low, high = parameter.low, parameter.high
     if parameter.step is not None:
-        last = (levels(parameter) or 1) - 1
+        last = (list_levels(parameter) or 1) - 1
         return np.asarray(np.rint(column * last) / last)
     if not isinstance(parameter, Integer):
         return column

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from regiondag.study.model import Search
 from regiondag.study.space import Point, Value, seed_of
-from regiondag.tuning.domain import Domain, UnitSequence, domain_of, identity
+from regiondag.tuning.domain import Domain, UnitSequence, domain_of, identity_of
 from regiondag.tuning.methods import METHODS, Method, Question
-from regiondag.tuning.sharing import Observation, Shared, from_block, index_in_sequence
+from regiondag.tuning.sharing import Observation, Shared, index_in_sequence, is_from_block
 
 INITIAL_SHARE = 0.25  # of all trials are spread over the space before the first model is fitted,
 INITIAL_MOST = 8  # but not more than these
@@ -36,7 +36,7 @@ def propose(
     task = _Task(search, domain_of(search), _finite(history), tuple(pending), seed, _usable(search, shared))
     if search.method == "grid":
         taken = task.taken()
-        return list(itertools.islice((p for p in task.domain.grid() if identity(p) not in taken), n))
+        return list(itertools.islice((p for p in task.domain.grid() if identity_of(p) not in taken), n))
     return task.next(n)
 
 
@@ -56,12 +56,12 @@ def rank_trials(search: Search, history: Sequence[Observation], seed: int, share
 
         usable = _usable(search, shared)
         with threadpool_limits(1):
-            found = ask.beliefs(domain_of(search), history, seed, usable.neighbours if usable else ())
+            found = ask.predict_losses(domain_of(search), history, seed, usable.neighbours if usable else ())
         values = values if found is None else [float(value) for value in found]
     return sorted(done, key=values.__getitem__)
 
 
-def initial_trials(search: Search) -> int:
+def count_initial_trials(search: Search) -> int:
     """Return how many trials are spread over the space before a model takes over."""
     return min(max(math.ceil(INITIAL_SHARE * search.trials), 2), INITIAL_MOST)
 
@@ -110,7 +110,7 @@ class _Task:
 
     def taken(self) -> set[str]:
         """Return the identities of all points so far."""
-        return {identity(point) for point in [*(o.point for o in self.history), *self.pending]}
+        return {identity_of(point) for point in [*(o.point for o in self.history), *self.pending]}
 
     def next(self, n: int) -> list[dict[str, Value]]:
         """Return the next `n` points: first those that are spread, then those that are asked for, then chance's."""
@@ -127,7 +127,7 @@ class _Task:
             _take(points, taken, point)
         if len(points) < n:
             for point in self._ask([*self.pending, *points], n - len(points)):
-                if identity(point) not in taken and self.domain.holds(point):
+                if identity_of(point) not in taken and self.domain.holds(point):
                     _take(points, taken, point)
         for number in numbers[len(points) :]:
             found = self.domain.random(seed_of(self.seed, self._index(number)), taken)
@@ -143,8 +143,8 @@ class _Task:
     def _is_before_the_model(self, number: int) -> bool:
         if self.shared is not None:
             nothing_yet = self.succeeded < 2 and not any(n.history for n in self.shared.neighbours)
-            return nothing_yet or from_block(number, self.search.sizes[0], self.shared)
-        return self.succeeded < 2 or number < initial_trials(self.search)
+            return nothing_yet or is_from_block(number, self.search.sizes[0], self.shared)
+        return self.succeeded < 2 or number < count_initial_trials(self.search)
 
     def _index(self, number: int) -> int:
         """Return where in the sequence the point of trial `number` stands."""
@@ -156,7 +156,7 @@ class _Task:
         """Return the sequence's point of trial `number`; others stand in for those that are illegal or taken."""
         index = self._index(number)
         for point in _candidates(self.domain, sequence, index, self.seed):
-            if self.domain.holds(point) and identity(point) not in taken:
+            if self.domain.holds(point) and identity_of(point) not in taken:
                 return point
         return self.domain.random(seed_of(self.seed, index, "spread"), taken)
 
@@ -172,7 +172,7 @@ class _Task:
         with threadpool_limits(1):
             compared = compare(self.domain, self.history, self.shared.neighbours)
         ranked = [neighbour.best for neighbour, _, _ in compared.neighbours]
-        best = {identity(point): point for point in ranked if identity(point) not in taken}
+        best = {identity_of(point): point for point in ranked if identity_of(point) not in taken}
         return list(best.values())[:slots]
 
     def _ask(self, pending: Sequence[Point], n: int) -> list[dict[str, Value]]:
@@ -194,4 +194,4 @@ def _candidates(domain: Domain, sequence: UnitSequence, index: int, seed: int) -
 
 def _take(points: list[dict[str, Value]], taken: set[str], point: Point) -> None:
     points.append(dict(point))
-    taken.add(identity(point))
+    taken.add(identity_of(point))

@@ -23,7 +23,7 @@ def fewest_epochs(kind: str) -> int:
     return {"median": FIRST_EPOCH + 1, "asha": 2}.get(kind, 1)
 
 
-def rungs(kind: str, curves: Sequence[Curve], epochs: int, minimize: bool) -> list[Rung]:
+def make_rungs(kind: str, curves: Sequence[Curve], epochs: int, minimize: bool) -> list[Rung]:
     """Return the table for a trial of so many epochs.
 
     median: from epoch 3, as good as the median of at least 5 other trials at that epoch (Golovin et al. 2017, "Google

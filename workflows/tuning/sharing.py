@@ -48,27 +48,27 @@ class Shared:
     neighbours: tuple[Neighbour, ...] = ()
 
 
-def worst_last(history: Sequence[Observation], index: int) -> tuple[bool, float, int]:
+def rank_key(history: Sequence[Observation], index: int) -> tuple[bool, float, int]:
     """Return by what trials are sorted from the best to the worst, failures last, the earlier one of equals first."""
     loss = history[index].loss
     return loss is None, loss or 0.0, index
 
 
-def best_and_first(history: Sequence[Observation], most: int) -> list[Observation]:
+def select_best_and_first(history: Sequence[Observation], most: int) -> list[Observation]:
     """Return `most` trials at the most: the best ones, and the first ones, which are spread over the space."""
-    best = sorted(range(len(history)), key=lambda index: worst_last(history, index))[: most // 2]
+    best = sorted(range(len(history)), key=lambda index: rank_key(history, index))[: most // 2]
     first = [index for index in range(len(history)) if index not in best][: most - len(best)]
     return [history[index] for index in sorted([*best, *first])]
 
 
-def start(parallel: int) -> int:
+def count_first_trials(parallel: int) -> int:
     """Return the number of trials with which a region that learns from others starts."""
     return min(max(parallel, START_LEAST), START_MOST)
 
 
-def from_block(number: int, parallel: int, shared: Shared) -> bool:
+def is_from_block(number: int, parallel: int, shared: Shared) -> bool:
     """Return whether trial `number` (from 0) of a region comes from its block of the Sobol sequence."""
-    first = start(parallel)
+    first = count_first_trials(parallel)
     if any(neighbour.earlier and neighbour.history for neighbour in shared.neighbours):
         return number < first and number % 2 == 1
     return number < first or (number < 2 * first and number % 2 == 1)
@@ -82,6 +82,6 @@ def index_in_sequence(number: int, parallel: int, block: int) -> int:
     >>> [index_in_sequence(number, 4, block) for block in (0, 1) for number in range(4)]
     [0, 1, 2, 3, 4, 5, 6, 7]
     """
-    size = 1 << (start(parallel) - 1).bit_length()
+    size = 1 << (count_first_trials(parallel) - 1).bit_length()
     turn, place = divmod(number, size)
     return (turn * MOST_BLOCKS + block) * size + place

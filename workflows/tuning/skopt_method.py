@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from regiondag.study.space import Choice, Parameter, Point, Real, Value, level, levels, without_inactive
+from regiondag.study.space import Choice, Parameter, Point, Real, Value, level, list_levels, without_inactive
 from regiondag.tuning.domain import Domain
 from regiondag.tuning.encoding import index_of
 
@@ -66,7 +66,7 @@ def _dimension(parameter: Parameter) -> Any:
     if isinstance(parameter, Choice):
         return Categorical(_labels(parameter))
     if parameter.step is not None:
-        return Integer(0, (levels(parameter) or 1) - 1)  # the number of the step
+        return Integer(0, (list_levels(parameter) or 1) - 1)  # the number of the step
     prior = "log-uniform" if parameter.log else "uniform"
     kind = RealDimension if isinstance(parameter, Real) else Integer
     return kind(parameter.low, parameter.high, prior=prior)

@@ -12,7 +12,7 @@ from typing import Any
 from nnlib.util.files import write_atomically
 from regiondag.condor.quoting import check_path
 from regiondag.condor.quoting import path as submit_path
-from regiondag.condor.templates import environment
+from regiondag.condor.templates import template_environment
 from regiondag.pool.pool import NAME_VARIABLE
 from regiondag.pool.sandbox import SEARCH_PATH
 from regiondag.util.resources import resource_dir
@@ -78,4 +78,4 @@ def job_environment(environ: Mapping[str, str] = os.environ, *, embedded: bool) 
 
 def render_nightly(**values: Any) -> str:
     """Return the submit file of the job that updates a study at the times of a crontab line."""
-    return environment().get_template("nightly.sub.j2").render(**values)
+    return template_environment().get_template("nightly.sub.j2").render(**values)

@@ -16,19 +16,19 @@ def holds_control_character(value: str) -> bool:
     )
 
 
-def printable(text: str, instead: str = "?") -> str:
+def make_printable(text: str, instead: str = "?") -> str:
     """Return a text that others wrote with what does not show, or steers a terminal, replaced.
 
-    >>> printable("a" + chr(27) + "[2Jb")
+    >>> make_printable("a" + chr(27) + "[2Jb")
     'a?[2Jb'
     """
     return "".join(character if character.isprintable() else instead for character in text)
 
 
-def duration(seconds: float) -> str:
+def show_duration(seconds: float) -> str:
     """Return a duration for people.
 
-    >>> duration(45), duration(600), duration(9000)
+    >>> show_duration(45), show_duration(600), show_duration(9000)
     ('45 s', '10 min', '2.5 h')
     """
     if seconds < 120:
@@ -36,10 +36,10 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def some(names: Sequence[str], shown: int = 4) -> str:
+def list_some(names: Sequence[str], shown: int = 4) -> str:
     """Return the first few names, and how many more there are.
 
-    >>> some(["a", "b", "c"], 2)
+    >>> list_some(["a", "b", "c"], 2)
     'a, b and 1 more'
     """
     text = ", ".join(names[:shown])

@@ -16,7 +16,7 @@ from nnlib.cpu.optimizer import Optimizer
 from nnlib.model import network as net
 from nnlib.model.examples import examples_of
 from nnlib.optim.hyper import Hyper, rate_of
-from nnlib.util.threads import one_by_one, workers
+from nnlib.util.threads import map_in_turn, workers
 from tests.nnlib.samples import batch_of, bits, network_of, random_matrix, sets_of
 
 ROWS = 12
@@ -233,7 +233,7 @@ def test_locked_weights_and_their_biases_stay(backend, rule, clip):
     network = dataclasses.replace(network_of({"Layers": layers}, SETS), locked=frozenset({0, 3}))
     before = network.copy()
     settings = TrainSettings(optimizer=rule, learning_rate=0.01, l2=0.1, clip=clip)
-    engine = CpuEngine(network, examples_of(network.spec, SETS, "d"), settings, one_by_one)
+    engine = CpuEngine(network, examples_of(network.spec, SETS, "d"), settings, map_in_turn)
     for _ in range(3):
         engine.run(batch_of(network, SETS))
     engine.settle()

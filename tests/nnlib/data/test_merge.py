@@ -11,7 +11,7 @@ from nnlib.cli import main
 from nnlib.data import file
 from nnlib.data.file import check_data_file, read_all, read_data, write_data
 from nnlib.data.merge import merge
-from nnlib.data.rows import Csr, Dense, from_rows, offsets
+from nnlib.data.rows import Csr, Dense, from_rows, offsets_of
 from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError
 
@@ -151,7 +151,7 @@ def test_dense_data(tmp_path, kind):
 
 
 def test_without_entries(tmp_path):
-    empty = Csr(offsets(np.zeros(2, np.int64)), np.zeros(0, np.int32), 3)
+    empty = Csr(offsets_of(np.zeros(2, np.int64)), np.zeros(0, np.int32), 3)
     merge(written(tmp_path, [shop(rows=empty), shop(("c", "d", "e"), rows=empty)]), tmp_path / "all.nc")
     assert read_data(tmp_path / "all.nc").sets[0].rows.nonzeros == 0
 

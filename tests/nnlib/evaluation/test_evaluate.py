@@ -11,15 +11,15 @@ from nnlib.data.rows import from_rows
 from nnlib.data.sets import DataSet, as_data_set
 from nnlib.errors import DataError
 from nnlib.evaluation import metrics
-from nnlib.evaluation.evaluate import EvaluationOptions, evaluate, intervals
+from nnlib.evaluation.evaluate import EvaluationOptions, estimate_intervals, evaluate
 from nnlib.prediction.exclusion import exclude_inputs
-from nnlib.prediction.predictor import outputs, prepare
-from nnlib.util.threads import one_by_one, workers
+from nnlib.prediction.predictor import compute_outputs, prepare
+from nnlib.util.threads import map_in_turn, workers
 from tests.nnlib.prediction.test_predictor import made, raw_network, sets_of
 from tests.nnlib.samples import clustered, network_scorer
 
 
-def evaluated(model, sets, plan=None, popular=None, excluded=False, each=one_by_one, **keys):
+def evaluated(model, sets, plan=None, popular=None, excluded=False, each=map_in_turn, **keys):
     ready = prepare(model, sets, "data", supervised=True)
     owned = exclude_inputs(model, ready, 2) if excluded else None
     plan = plan or EvaluationOptions((1, 5))
@@ -44,7 +44,7 @@ def test_ranking_metrics_are_those_of_training(excluded):
 
 def test_intervals_are_those_of_single_resamples():
     values = np.random.default_rng(1).random((37, 3))
-    low, high = intervals(values, 500, 9)
+    low, high = estimate_intervals(values, 500, 9)
     random = np.random.default_rng(9)
     means = [values[random.integers(0, 37, 37)].mean(axis=0) for _ in range(500)]
     np.testing.assert_allclose([low, high], np.percentile(means, (2.5, 97.5), axis=0))
@@ -52,14 +52,14 @@ def test_intervals_are_those_of_single_resamples():
 
 def test_intervals_of_many_examples_are_normal_and_repeatable(monkeypatch):
     values = np.random.default_rng(2).normal(size=(4000, 1))
-    low, high = intervals(values, 2000, 1)
+    low, high = estimate_intervals(values, 2000, 1)
     error = 1.96 * values.std() / np.sqrt(4000)
     np.testing.assert_allclose(
         [low, high], [values.mean(axis=0) - error, values.mean(axis=0) + error], atol=0.1 * error
     )
     monkeypatch.setattr("nnlib.evaluation.evaluate.NUMBERS", 4001)  # one resample at a time draws the same
-    np.testing.assert_allclose(intervals(values, 2000, 1), (low, high), rtol=1e-12)
-    assert intervals(values, 2000, 2)[0] != low
+    np.testing.assert_allclose(estimate_intervals(values, 2000, 1), (low, high), rtol=1e-12)
+    assert estimate_intervals(values, 2000, 2)[0] != low
 
 
 def test_threads_and_seeds():
@@ -100,7 +100,7 @@ def test_accuracy_of_classes(sparse_targets):
     for activation in ("SoftMax", "Sigmoid"):
         model = made(raw_network(activation), sets)
         ready = prepare(model, sets, "data")
-        best = np.concatenate(list(outputs(ready.network, ready.examples, 2, Cpu()))).argmax(axis=1)
+        best = np.concatenate(list(compute_outputs(ready.network, ready.examples, 2, Cpu()))).argmax(axis=1)
         found = evaluated(model, sets).metrics
         if sparse_targets:
             assert found["p@1"].value == pytest.approx((best == classes).mean())
@@ -114,7 +114,7 @@ def test_error_of_a_regression():
     sets["output"] = as_data_set("output", np.random.default_rng(3).normal(size=(50, 4)))
     model = made(raw_network("Linear"), sets)
     ready = prepare(model, sets, "data")
-    values = np.concatenate(list(outputs(ready.network, ready.examples, 2, Cpu())))
+    values = np.concatenate(list(compute_outputs(ready.network, ready.examples, 2, Cpu())))
     found = evaluated(model, sets)
     rmse = np.sqrt(((values - sets["output"].rows.values) ** 2).mean())
     assert found.metrics["rmse"].value == pytest.approx(rmse, rel=1e-6)

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnlib.importing.string_ids import Texts
+from nnlib.importing.string_ids import StringIds
 
 TEXT = st.text("ab\u00e9", max_size=30) | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 
 
-def number(known: Texts, texts: list[str], groups: list[int] | None = None) -> list[int]:
+def number(known: StringIds, texts: list[str], groups: list[int] | None = None) -> list[int]:
     """Number texts that stand one behind another in bytes, as in a column of a table."""
     raw = [text.encode() for text in texts]
     whole = b"".join(raw) + bytes(8)
@@ -26,7 +26,7 @@ def number(known: Texts, texts: list[str], groups: list[int] | None = None) -> l
 @given(st.lists(st.tuples(TEXT, st.integers(0, 2)), min_size=1, max_size=40))
 def test_two_texts_have_one_number_where_they_and_their_groups_are_equal(pairs):
     texts, groups = [text for text, _ in pairs], [group for _, group in pairs]
-    known = Texts()
+    known = StringIds()
     found = number(known, texts, groups)
     assert len(set(zip(found, pairs, strict=True))) == len(set(found)) == len(set(pairs))
     assert number(known, texts[::-1], groups[::-1]) == found[::-1]  # they are known now
@@ -36,20 +36,20 @@ def test_two_texts_have_one_number_where_they_and_their_groups_are_equal(pairs):
 
 
 def test_without_groups_all_are_in_the_first():
-    known = Texts()
+    known = StringIds()
     assert number(known, ["a", "b", "a"]) == number(known, ["a", "b", "a"], [0, 0, 0])
     assert known.texts(np.array(number(known, ["b"]), np.int32))[1].tolist() == [0]
 
 
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 15, 16, 17, 24])
 def test_every_byte_counts(length):
-    known = Texts()
+    known = StringIds()
     texts = ["x" * length, "x" * length + "y", *("x" * n + "z" + "x" * (length - n - 1) for n in range(length))]
     assert len(set(number(known, texts))) == len(texts)
 
 
 def test_more_texts_than_there_was_room_for():
-    known = Texts()
+    known = StringIds()
     texts = [f"{n * 7919 % 20011:07d}-{n}" for n in range(5000)]
     first = number(known, texts[:2000])
     rest = number(known, texts)

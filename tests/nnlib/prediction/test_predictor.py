@@ -22,10 +22,10 @@ from nnlib.model.examples import examples_of, resolve
 from nnlib.model.file import Model
 from nnlib.ops.ranking import NO_ITEM, top
 from nnlib.prediction.exclusion import Numbered, exclude_by_file, exclude_inputs, read_listed
-from nnlib.prediction.predictor import layer_number, outputs, prepare, rank
+from nnlib.prediction.predictor import compute_outputs, find_layer, prepare, rank
 from nnlib.spec.network import parse_network
 from nnlib.spec.types import Activation
-from nnlib.util.threads import one_by_one, workers
+from nnlib.util.threads import map_in_turn, workers
 from tests.nnlib.samples import ITEMS, clustered, random_rows
 
 
@@ -70,7 +70,7 @@ def sparse_of(rows: Csr) -> Any:
     return sparse.csr_array((values, rows.indices, rows.indptr), shape=(rows.examples, rows.width))
 
 
-def best(model: Model, ready: Any, k: int, each: Any = one_by_one, **keys: Any) -> tuple[Any, Any]:
+def best(model: Model, ready: Any, k: int, each: Any = map_in_turn, **keys: Any) -> tuple[Any, Any]:
     blocks = list(rank(ready.network, ready.examples, 2, k, Cpu(each), each, **keys))
     return np.concatenate([b.items for b in blocks]), np.concatenate([b.scores for b in blocks])
 
@@ -110,7 +110,7 @@ def test_ranking_is_that_of_the_outputs(activation, blocked):
     np.testing.assert_allclose(found, np.take_along_axis(scores, items, axis=1), rtol=1e-5, atol=1e-7)
     assert np.all(np.diff(found, axis=1) <= 1e-6)
     np.testing.assert_array_equal(np.sort(items, axis=1), np.tile(np.arange(30), (50, 1)))
-    values = np.concatenate(list(outputs(ready.network, ready.examples, 2, Cpu())))
+    values = np.concatenate(list(compute_outputs(ready.network, ready.examples, 2, Cpu())))
     np.testing.assert_allclose(values, scores, rtol=1e-6, atol=1e-7)
 
 
@@ -254,9 +254,9 @@ def test_wrong_data_are_refused():
 
 def test_layers_by_name():
     spec = made(raw_network(), sets_of()).network.spec
-    assert (layer_number(spec, "Hidden"), layer_number(spec, None)) == (1, 0)
+    assert (find_layer(spec, "Hidden"), find_layer(spec, None)) == (1, 0)
     with pytest.raises(NnlibError, match='--layer: "Hiden" is no layer of this network, did you mean "Hidden"'):
-        layer_number(spec, "Hiden", where="--layer")
+        find_layer(spec, "Hiden", where="--layer")
 
 
 def test_text_of_exclusions_and_filters(tmp_path):

@@ -169,8 +169,8 @@ def test_sparse_inputs_are_as_dense_ones(activation, backend):
         raw = network("Sigmoid", activation)
         raw["Layers"][2]["Source"] = ["H", "I"]  # the output layer sees the input itself, too
         spec = resolve(parse_network(raw, "test"), data, "data")
-        matrices = {e.number: weights_of(spec, e) for e in net.owners(spec)}
-        biases = [np.zeros(net.units(spec, e.target), np.float32) for e in spec.edges]
+        matrices = {e.number: weights_of(spec, e) for e in net.iterate_owners(spec)}
+        biases = [np.zeros(net.count_units(spec, e.target), np.float32) for e in spec.edges]
         made = net.assemble(spec, matrices, biases, {})
         examples = examples_of(spec, data, "data")
         batch, forward = batch_of(spec, examples, np.arange(EXAMPLES)), Forward(made)
@@ -185,12 +185,12 @@ def test_sparse_inputs_are_as_dense_ones(activation, backend):
 
 
 def weights_of(spec, edge):
-    shape = net.units(spec, edge.source), net.units(spec, edge.target)
+    shape = net.count_units(spec, edge.source), net.count_units(spec, edge.target)
     return np.random.default_rng(edge.number).normal(0, 0.5, shape).astype(np.float32)
 
 
 def names(spec):
-    return [(edge.number, f"weights{edge.number}") for edge in net.owners(spec)]
+    return [(edge.number, f"weights{edge.number}") for edge in net.iterate_owners(spec)]
 
 
 def shaped(made, gradients):

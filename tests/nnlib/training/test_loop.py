@@ -19,7 +19,7 @@ from nnlib.model import network as net
 from nnlib.model.batches import epoch_order
 from nnlib.model.examples import examples_of
 from nnlib.training import loop
-from nnlib.util.threads import one_by_one, workers
+from nnlib.util.threads import map_in_turn, workers
 from tests.nnlib.samples import batch_of, bits, clustered, network_of, random_matrix, sets_of
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ NOISY = {
 }
 
 
-def fit(raw=PLAIN, sets=SETS, validate=None, minimize=False, each=one_by_one, keeper=None, **settings):
+def fit(raw=PLAIN, sets=SETS, validate=None, minimize=False, each=map_in_turn, keeper=None, **settings):
     """Return the Fit, the epochs that were reported, and the network that was trained."""
     network, epochs = network_of(raw, sets), []
     examples = examples_of(network.spec, sets, "d")

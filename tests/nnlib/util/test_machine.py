@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from nnlib.util.machine import LONGEST, driver_version, machine_facts
-from regiondag.generate.bundle import worker_archive
+from regiondag.generate.bundle import pack_worker
 
 CPUINFO = "processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC 7763\n\nmodel name\t: other\n"
 
@@ -53,7 +53,7 @@ def test_the_driver_that_is_loaded(tmp_path):
 
 
 def test_code_in_an_archive_names_its_digest(tmp_path):
-    archive = worker_archive()
+    archive = pack_worker()
     (tmp_path / archive.name).write_bytes(archive.content)
     (tmp_path / "trial.json").write_text("{}")
     argv = [sys.executable, archive.name, "train", "--trial", "trial.json", "--device", "cpu"]

@@ -3,7 +3,7 @@ import sys
 
 from nnlib.epoch_log import Epoch
 from nnlib.util import terminal
-from nnlib.util.terminal import print_table, progress_bar, reporter
+from nnlib.util.terminal import print_table, show_progress, show_training
 
 
 class Terminal(io.StringIO):
@@ -12,7 +12,7 @@ class Terminal(io.StringIO):
 
 
 def shown(stream):
-    with reporter(3, "p@10", stream) as on:
+    with show_training(3, "p@10", stream) as on:
         on.epoch(Epoch(1, 7.25, None, 0.5, 100))
         on.batch(2, 50, 100)
         on.epoch(Epoch(2, 6.5, 0.125, 0.25, 100))
@@ -35,12 +35,12 @@ def test_long_epochs_say_where_they_are(monkeypatch):
 
 
 def test_a_bar_of_anything_is_for_terminals(capsys, monkeypatch):
-    with progress_bar("drawing") as show:
+    with show_progress("drawing") as show:
         show(1, 2)
     assert capsys.readouterr() == ("", "")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", Terminal())
-    with progress_bar("drawing") as show:
+    with show_progress("drawing") as show:
         show(1, 2)
     assert "drawing" in sys.stderr.getvalue() and "1/2" in sys.stderr.getvalue()
 

@@ -267,7 +267,9 @@ def test_what_was_enough_after_a_hold_is_asked_for_again():
 def test_the_most_gpu_memory_of_all():
     sizes = [right_size.Sizes(None, None, mb) for mb in (None, 3.0, 0.0, 7.0)]
     assert (
-        right_size.largest(sizes) == 7 and right_size.largest(sizes[2:3]) == 0 and right_size.largest(sizes[:1]) is None
+        right_size.find_largest(sizes) == 7
+        and right_size.find_largest(sizes[2:3]) == 0
+        and right_size.find_largest(sizes[:1]) is None
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nnlib.contract import Result, Status
-from regiondag.audit.compare import Record, Replayed, compare, other_kind
+from regiondag.audit.compare import Record, Replayed, compare, find_other_kind
 from regiondag.run.history import TrialOutcome
 
 RESULT = Result(
@@ -129,22 +129,24 @@ def test_digests():
 
 
 def test_what_makes_another_kind_of_machine():
-    assert other_kind(replace(RECORD, result=None), RESULT) == ()
+    assert find_other_kind(replace(RECORD, result=None), RESULT) == ()
     nowhere = replace(RECORD, result=replace(RESULT, machine={}))
-    assert other_kind(nowhere, RESULT) == ()
-    assert other_kind(nowhere, replace(RESULT, host="b")) == ("the run did not record its machine, a; this is b",)
+    assert find_other_kind(nowhere, RESULT) == ()
+    assert find_other_kind(nowhere, replace(RESULT, host="b")) == ("the run did not record its machine, a; this is b",)
     newer = replace(RESULT, versions={"numpy": "2.3"})
-    assert other_kind(RECORD, newer) == ("numpy 2.2 then, 2.3 now", "scipy 1.15 then, none now")
-    assert other_kind(RECORD, replace(RESULT, versions=RESULT.versions | {"cuda": "13"})) == ()  # was not there then
+    assert find_other_kind(RECORD, newer) == ("numpy 2.2 then, 2.3 now", "scipy 1.15 then, none now")
+    assert (
+        find_other_kind(RECORD, replace(RESULT, versions=RESULT.versions | {"cuda": "13"})) == ()
+    )  # was not there then
 
 
 def test_on_a_gpu_processors_do_not_matter():
     gpu = replace(RESULT, backend="cupy", gpu={"name": "A10G"}, versions={"cupy": "14", "numpy": "2.2"})
     then = replace(RECORD, result=gpu)
     now = replace(gpu, machine={"cpu": "y", "architecture": "x86_64"}, versions={"cupy": "14", "numpy": "2.3"})
-    assert other_kind(then, now) == ()
-    assert other_kind(then, replace(now, gpu={"name": "L4"})) == ("GPU A10G then, L4 now",)
-    assert other_kind(then, replace(now, machine={"cpu": "y", "architecture": "arm"})) == (
+    assert find_other_kind(then, now) == ()
+    assert find_other_kind(then, replace(now, gpu={"name": "L4"})) == ("GPU A10G then, L4 now",)
+    assert find_other_kind(then, replace(now, machine={"cpu": "y", "architecture": "arm"})) == (
         "architecture x86_64 then, arm now",
     )
-    assert other_kind(then, replace(now, backend="numpy"))[0] == "backend cupy then, numpy now"
+    assert find_other_kind(then, replace(now, backend="numpy"))[0] == "backend cupy then, numpy now"

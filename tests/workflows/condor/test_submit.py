@@ -83,7 +83,7 @@ def test_a_dag_in_the_queue_of_another_pool_is_not_submitted(tmp_path, monkeypat
     monkeypatch.setattr(submission, "read_dag_log", lambda log: state if log.name.startswith("study") else None)
     monkeypatch.setattr(submission, "refuse_slash_tmp", lambda _: None)
     others = [SimpleNamespace(name=name, kind="embedded") for name in ("dead", "work")]
-    monkeypatch.setattr(submission, "other_pools", lambda _: others)
+    monkeypatch.setattr(submission, "describe_other_pools", lambda _: others)
 
     def status(pool, cluster, log):
         assert cluster == 5

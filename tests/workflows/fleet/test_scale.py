@@ -13,7 +13,7 @@ from regiondag.fleet.ec2 import Instance
 from regiondag.fleet.lifecycle import choose_surplus
 from regiondag.fleet.prices import Prices
 from regiondag.fleet.scale import decide
-from regiondag.fleet.status import age, as_json, assemble, table_rows, total
+from regiondag.fleet.status import as_json, assemble, show_age, show_total, table_rows
 from regiondag.util import aws
 from tests.workflows.fleet.conftest import REGION
 
@@ -131,16 +131,16 @@ def test_status_tells_states_apart():
         *("i-1", "g5.xlarge", "spot", f"{REGION}a", "joined", "1h02m", "3", "1", "3", "0.5000"),
     )
     assert table_rows(seen)[4][-4:] == ("-", "-", "-", "unknown")
-    assert total(seen) == "5 workers, $2.00 an hour, and 1 of unknown price"
+    assert show_total(seen) == "5 workers, $2.00 an hour, and 1 of unknown price"
     assert '"dollars_per_hour": null' in as_json(seen)
     blind = assemble(("demo", REGION, None), alive, {}, prices, 15, NOW)
     assert blind.orphans == ()
     assert [row.state for row in blind.rows] == ["running", "running", "running", "draining", "pending"]
-    assert total(assemble(("demo", REGION, None), [], {}, prices, 15, NOW)) == "no workers"
+    assert show_total(assemble(("demo", REGION, None), [], {}, prices, 15, NOW)) == "no workers"
 
 
 def test_ages():
-    assert [age(seconds) for seconds in (0, 59, 60, 3599, 3600, 86400 + 7200)] == [
+    assert [show_age(seconds) for seconds in (0, 59, 60, 3599, 3600, 86400 + 7200)] == [
         "0m",
         "0m",
         "1m",

@@ -102,14 +102,14 @@ def test_only_regions_that_start_from_a_model_get_it(tmp_path):
 
 @pytest.mark.parametrize("value", [None, "a\nqueue 1000", "a\rb"])
 def test_templates_print_neither_none_nor_line_breaks(tmp_path, value):
-    from regiondag.condor.templates import environment
+    from regiondag.condor.templates import template_environment
 
     with pytest.raises((jinja2.TemplateRuntimeError, QuotingError)):
-        environment().from_string("x = {{ value }}").render(value=value)
+        template_environment().from_string("x = {{ value }}").render(value=value)
 
 
 def test_templates_refuse_names_they_were_not_given():
-    from regiondag.condor.templates import environment
+    from regiondag.condor.templates import template_environment
 
     with pytest.raises(jinja2.UndefinedError):
-        environment().from_string("{{ nowhere }}").render()
+        template_environment().from_string("{{ nowhere }}").render()

@@ -16,7 +16,7 @@ from regiondag.condor.quoting import is_path
 from regiondag.config.load import load_config
 from regiondag.errors import ConfigError, RegiondagError
 from regiondag.generate import bundle
-from regiondag.generate.provenance import Commit, commit_of, commits
+from regiondag.generate.provenance import Commit, commit_of, read_commits
 from regiondag.generate.write_run import create_run
 from regiondag.study.init import choose_starts
 from tests.workflows.config.test_load import HOSTILE
@@ -93,7 +93,7 @@ def test_no_region_name_writes_outside_of_the_run(tmp_path, name):
 
 
 def test_the_archives_are_named_by_their_sources_and_start(tmp_path):
-    manager, worker = bundle.manager_archive(), bundle.worker_archive()
+    manager, worker = bundle.pack_manager(), bundle.pack_worker()
     (tmp_path / worker.name).write_bytes(worker.content)
     assert hashlib.sha256(worker.content).hexdigest()[:12] in worker.name
     code = "from regiondag.generate import bundle; print(bundle.manager_archive().name, bundle.worker_archive().name)"
@@ -112,7 +112,7 @@ def test_scripts_compile_nothing_unless_their_python_is_another_one(tmp_path, mo
     bundle._compile.cache_clear()
     if not own:
         monkeypatch.setattr(importlib.util, "MAGIC_NUMBER", b"\x00\x00\r\n")
-    archive = bundle.manager_archive()
+    archive = bundle.pack_manager()
     bundle._compile.cache_clear()
     (tmp_path / archive.name).write_bytes(archive.content)
     code = """
@@ -134,18 +134,18 @@ print(sum(name.endswith("node/main.py") for name in compiled), regiondag.node.ma
 
 
 def test_jobs_find_the_kernels_in_their_archive(tmp_path):
-    archive = tmp_path / bundle.worker_archive().name
-    archive.write_bytes(bundle.worker_archive().content)
+    archive = tmp_path / bundle.pack_worker().name
+    archive.write_bytes(bundle.pack_worker().content)
     code = "import sys; sys.path.insert(0, sys.argv[1]); from nnlib.gpu import kernels; print(*kernels.signatures())"
     done = subprocess.run([sys.executable, "-I", "-c", code, archive], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == list(kernels.signatures())
-    assert {"gather", "output_sparse", "touched_update"} <= kernels.signatures().keys()
+    assert done.stdout.split() == list(kernels.read_signatures())
+    assert {"gather", "output_sparse", "touched_update"} <= kernels.read_signatures().keys()
 
 
 def test_the_manager_archive_holds_all_it_imports(study_file, tmp_path):
     """PRE runs without this checkout on its path."""
     run = create(study_file, tmp_path / "runs")
-    archive = run.path / bundle.manager_archive().name
+    archive = run.path / bundle.pack_manager().name
     command = [sys.executable, "-I", archive, "pre", run.path, "germany_t0000", "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
@@ -183,11 +183,11 @@ def test_a_study_in_a_checkout_names_its_commit_and_what_was_changed(study_file,
     git(tmp_path, "commit", "-m", "first")
     marker = tmp_path / "run-by-git"
     git(tmp_path, "config", "core.fsmonitor", f"touch {marker}")  # of a checkout that somebody else made
-    clean = commits(study_file)["study"]
+    clean = read_commits(study_file)["study"]
     assert len(clean.commit) == 40 and clean.dirty is False
     study_file.write_text(STUDY + "\n")
-    assert commits(study_file)["study"] == Commit(clean.commit, dirty=True)
+    assert read_commits(study_file)["study"] == Commit(clean.commit, dirty=True)
     assert commit_of(tmp_path / "data", top=True) is None  # a folder in a checkout is not the checkout
     assert not marker.exists()
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert commits(study_file) == {}
+    assert read_commits(study_file) == {}

@@ -153,7 +153,7 @@ def spec(tmp_path_factory):
     raw["search"] |= {"method": "random", "sizes": [2, 2]}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
-        patch.setattr(pre, "machines_of_pool", lambda **_: [])
+        patch.setattr(pre, "query_machines", lambda **_: [])
         yield json.dumps(raw)
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnlib.contract import Metric
-from regiondag.node.promotion import reason_to_keep
+from regiondag.node.promotion import why_kept
 
 VALUES = st.floats(-1e6, 1e6)
 MAYBE = st.none() | VALUES
@@ -15,7 +15,7 @@ METRICS = st.sampled_from([Metric("ndcg@20"), Metric("loss", minimize=True)])
 def judge(metric, test, incumbent_test, valid, incumbent_valid):
     """Values of the study's metric; None: the standing champion could not be scored by it."""
     bars = [{} if value is None else {metric.name: value} for value in (incumbent_test, incumbent_valid)]
-    return reason_to_keep(
+    return why_kept(
         metric, test={metric.name: test}, incumbent_test=bars[0], valid=valid, incumbent_valid=bars[1]
     )  # fmt: skip
 
@@ -58,4 +58,4 @@ def test_the_reason_names_the_part_and_both_values(metric, values, words):
 
 def test_another_metric_than_the_studys_is_no_bar():
     bars = {"loss": 0.1}
-    assert reason_to_keep(Metric(), test={"ndcg@20": 0.1}, incumbent_test=bars, valid=0.1, incumbent_valid=bars) == ""
+    assert why_kept(Metric(), test={"ndcg@20": 0.1}, incumbent_test=bars, valid=0.1, incumbent_valid=bars) == ""

@@ -17,7 +17,7 @@ from regiondag.errors import PoolError, UsageError
 from regiondag.pool import lifecycle, logs, rootfs, rootfs_build, status
 from regiondag.pool import pool as pools
 from regiondag.pool.config import render_client_config, render_pool_config
-from regiondag.pool.pool import Pool, State
+from regiondag.pool.pool import Pool, PoolState
 from regiondag.pool.process import Process
 from regiondag.util.resources import resource_dir
 
@@ -33,9 +33,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def remember(name: str = "default", **changes: object) -> State:
+def remember(name: str = "default", **changes: object) -> PoolState:
     """Write the state of a pool whose processes are gone."""
-    state = State(
+    state = PoolState(
         name=name,
         suite="trixie",
         mode="bwrap",

@@ -12,7 +12,7 @@ import pytest
 
 from regiondag.errors import PoolError
 from regiondag.pool import sandbox
-from regiondag.pool.process import boot_id, children, look_up
+from regiondag.pool.process import children, look_up, read_boot_id
 from regiondag.pool.sandbox import Mount
 
 
@@ -26,7 +26,7 @@ def image(tmp_path: Path) -> Path:
 
 
 def test_layout_takes_programs_from_the_image_and_the_rest_from_the_pool(image):
-    mounts = sandbox.layout(image, Path("/state/p"), [Path("/home"), Path("/data")])
+    mounts = sandbox.plan_mounts(image, Path("/state/p"), [Path("/home"), Path("/data")])
     by_target = {mount.target: mount for mount in mounts}
     assert by_target["/usr"] == Mount("read-only", "/usr", f"{image}/usr")
     assert by_target["/bin"] == Mount("symlink", "/bin", "usr/bin")
@@ -95,7 +95,7 @@ def test_an_unknown_mode_is_refused():
 
 
 def test_refusal_names_cause_and_cure():
-    text = sandbox.refusal(
+    text = sandbox.explain_refusal(
         {"bwrap": "setting up uid map: Permission denied", "chroot": "needs root"},
         {"kernel.apparmor_restrict_unprivileged_userns": "1", "user.max_user_namespaces": "0"},
         root=False,
@@ -105,7 +105,7 @@ def test_refusal_names_cause_and_cure():
     assert "sysctl -w user.max_user_namespaces=10000" in text
     assert "--privileged" in text
     assert "sudo" in text
-    assert "sudo" not in sandbox.refusal({"bwrap": "no"}, {}, root=True)
+    assert "sudo" not in sandbox.explain_refusal({"bwrap": "no"}, {}, root=True)
 
 
 def test_a_missing_bwrap_is_said(tmp_path, monkeypatch):
@@ -119,7 +119,7 @@ def test_a_process_is_known_by_its_start_time():
         process = look_up(sleeper.pid)
         assert process is not None
         assert process.is_alive()
-        assert process.boot == boot_id()
+        assert process.boot == read_boot_id()
         assert not dataclasses.replace(process, start_time=process.start_time + 1).is_alive()
         assert not dataclasses.replace(process, boot="another").is_alive()
         sleeper.terminate()

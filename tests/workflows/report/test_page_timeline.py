@@ -14,10 +14,10 @@ from regiondag.report.page_timeline import (
     LOST,
     OUTPUT,
     TRAINING,
+    build_timeline,
     held_bars,
     idle_bars,
     leg_bars,
-    timeline,
 )
 from regiondag.run.layout import NodeName
 from tests.workflows.report.test_page_data import NOW, attempt, data, leg
@@ -74,7 +74,7 @@ def test_the_timeline_has_slots_in_order_and_times_from_its_start():
         attempt(leg(105, 115, "slot1@b"), holds=[Hold(Span(90, 100), 13, 2, "no such file")]),
     ]
     texts = Texts()
-    found = timeline(tries, {"germany": 0}, texts, NOW)
+    found = build_timeline(tries, {"germany": 0}, texts, NOW)
     assert found["rows"] == ["slot1_2@a", "slot1_10@a", "slot1@b", "held jobs 1"]
     assert found["start"] == 90
     assert list(zip(found["row"], found["phase"], found["from"], found["seconds"], found["trial"], strict=True)) == [

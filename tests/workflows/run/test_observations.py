@@ -6,7 +6,7 @@ import pytest
 
 from nnlib.contract import Metric
 from regiondag.run.history import History, Proposal, TrialOutcome
-from regiondag.run.observations import observation, observations
+from regiondag.run.observations import observe_trial, observe_trials
 from regiondag.tuning.sharing import Observation
 
 POINT = {"hidden": 128}
@@ -29,16 +29,16 @@ def history(**values) -> History:
     ],
 )
 def test_of_a_trial(values, expected):
-    assert observation(history(**values), 0, Metric()) == expected
-    assert observation(history(**values), 1, Metric()) is None
+    assert observe_trial(history(**values), 0, Metric()) == expected
+    assert observe_trial(history(**values), 1, Metric()) is None
 
 
 def test_a_loss_is_one_already():
-    found = observation(history(status="ok", value=0.3), 0, Metric("loss", minimize=True))
+    found = observe_trial(history(status="ok", value=0.3), 0, Metric("loss", minimize=True))
     assert found is not None and found.loss == 0.3
 
 
 def test_only_the_trials_asked_for_that_are_known():
     known = history(status="ok", value=0.5)
-    assert observations(known, Metric(), [0, 1]) == {0: Observation(POINT, -0.5, None)}
-    assert observations(known, Metric(), [1]) == {}
+    assert observe_trials(known, Metric(), [0, 1]) == {0: Observation(POINT, -0.5, None)}
+    assert observe_trials(known, Metric(), [1]) == {}

@@ -19,7 +19,7 @@ from regiondag.run import sick_machines
 from regiondag.run.history import Fault
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName
-from regiondag.run.sick_machines import note_end, read_failures, sick, to_avoid
+from regiondag.run.sick_machines import choose_avoided, note_end, read_failures, select_sick
 from regiondag.study.job_rules import in_words, memory_after, memory_steps
 from regiondag.study.model import JobRequest
 from tests.workflows.conftest import STUDY, write_study
@@ -47,7 +47,7 @@ def pool_of(monkeypatch):
     """Play the collector of a pool of these machines."""
 
     def play(*names):
-        monkeypatch.setattr(pre, "machines_of_pool", lambda gpus: list(names))
+        monkeypatch.setattr(pre, "query_machines", lambda gpus: list(names))
 
     play("bad", "good")
     return play
@@ -145,11 +145,11 @@ def test_a_machine_that_fails_three_jobs_in_a_row_gets_none_for_an_hour(folder, 
 def test_a_success_resets_the_count(run):
     for number in range(5):
         note_end(run, "bad", f"{number}.0", "" if number == 2 else "no GPU", 100.0 + number)
-    assert len(read_failures(run)["bad"]) == 2 and sick(read_failures(run)) == {}
+    assert len(read_failures(run)["bad"]) == 2 and select_sick(read_failures(run)) == {}
     note_end(run, "bad", "9.0", "no GPU", 200.0)
-    assert sick(read_failures(run))["bad"].when == 200.0
-    assert to_avoid(read_failures(run), [], 200.0 + 3599) == {"bad": 3800.0}
-    assert to_avoid(read_failures(run), [], 200.0 + 3601) == {}
+    assert select_sick(read_failures(run))["bad"].when == 200.0
+    assert choose_avoided(read_failures(run), [], 200.0 + 3599) == {"bad": 3800.0}
+    assert choose_avoided(read_failures(run), [], 200.0 + 3601) == {}
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 3}', '{"a": [{"x": 1}]}', "\udcff"])
@@ -162,7 +162,7 @@ def test_a_list_of_machines_that_cannot_be_read_is_an_empty_one(run, text):
 
 def test_the_longer_of_two_times_counts():
     faults = [Fault(0, host="a", when=10.0), Fault(0, host="a", when=50.0), Fault(0, host="", when=60.0)]
-    assert to_avoid({}, faults, 60.0) == {"a": 350.0}
+    assert choose_avoided({}, faults, 60.0) == {"a": 350.0}
 
 
 def test_a_collector_that_does_not_answer_is_no_error(monkeypatch):
@@ -175,7 +175,7 @@ def test_a_collector_that_does_not_answer_is_no_error(monkeypatch):
         else:
             monkeypatch.undo()
             monkeypatch.setenv("PATH", "/nowhere")
-        assert sick_machines.machines_of_pool(gpus=True) == []
+        assert sick_machines.query_machines(gpus=True) == []
     assert (
         sick_machines.leave_some({"a": 1.0}, []) == {}
     )  # nobody knows of another one, and a pool of one would stand still

@@ -11,13 +11,13 @@ from regiondag.study.space import (
     Choice,
     Integer,
     Real,
-    extreme_values,
+    count_grid_points,
     grid_point,
-    grid_size,
-    grid_values,
     is_legal,
     level,
-    levels,
+    list_extreme_values,
+    list_grid_values,
+    list_levels,
     parameter_from_json,
     parameter_to_json,
     random_point,
@@ -53,9 +53,9 @@ def test_every_point_of_the_unit_interval_is_legal(parameter, unit):
 
 def test_steps_are_as_people_write_them():
     parameter = Real("x", 0.0, 0.9, step=0.1)
-    assert grid_values(parameter) == tuple(n / 10 for n in range(10)) and levels(parameter) == 10
+    assert list_grid_values(parameter) == tuple(n / 10 for n in range(10)) and list_levels(parameter) == 10
     assert [level(Real("x", -0.25, 1.0, step=0.05), n) for n in (0, 1, 25)] == [-0.25, -0.2, 1.0]
-    assert list(grid_values(Integer("n", 64, 256, step=64))) == [64, 128, 192, 256]
+    assert list(list_grid_values(Integer("n", 64, 256, step=64))) == [64, 128, 192, 256]
     assert {value_at(Integer("n", 64, 256, step=64), i / 100) for i in range(101)} == {64, 128, 192, 256}
 
 
@@ -89,15 +89,19 @@ def test_what_is_a_value(parameter, good, bad):
 
 
 def test_how_many_values():
-    assert levels(Choice("c", (1, 2, 3))) == 3 and levels(Integer("n", 4, 6)) == 3 and levels(Real("x", 0, 1)) is None
-    assert levels(Integer("n", 4, 8, step=2)) == levels(Real("x", 0.1, 0.3, step=0.1)) == 3
+    assert (
+        list_levels(Choice("c", (1, 2, 3))) == 3
+        and list_levels(Integer("n", 4, 6)) == 3
+        and list_levels(Real("x", 0, 1)) is None
+    )
+    assert list_levels(Integer("n", 4, 8, step=2)) == list_levels(Real("x", 0.1, 0.3, step=0.1)) == 3
     assert [level(Integer("n", 4, 6), index) for index in range(3)] == [4, 5, 6]
     assert level(Real("x", 10.0, 30.0, step=10.0), 1) == 20.0
 
 
 def test_where_a_parameter_ends():
-    assert extreme_values(Real("x", 0.5, 2.0)) == (0.5, 2.0) and extreme_values(Choice("c", (1, 2))) == (1, 2)
-    assert extreme_values(Integer("n", 1, 5, default=3)) == (1, 5, 3) and extreme_values(
+    assert list_extreme_values(Real("x", 0.5, 2.0)) == (0.5, 2.0) and list_extreme_values(Choice("c", (1, 2))) == (1, 2)
+    assert list_extreme_values(Integer("n", 1, 5, default=3)) == (1, 5, 3) and list_extreme_values(
         Integer("n", 1, 5, default=5)
     ) == (1, 5)
 
@@ -111,10 +115,13 @@ def test_places_on_the_scale():
 
 
 def test_a_grid_in_words():
-    assert list(grid_values(Integer("n", 1, 3))) == [1, 2, 3]
-    assert grid_values(Integer("n", 1, 3, points=9)) == (1, 2, 3)  # none twice
-    assert grid_values(Integer("n", 0, 10, points=2)) == (0, 10) and grid_values(Choice("c", (5, 4))) == (5, 4)
-    assert grid_values(Real("x", 0.0, 1.0, points=3)) == (0.0, 0.5, 1.0)
+    assert list(list_grid_values(Integer("n", 1, 3))) == [1, 2, 3]
+    assert list_grid_values(Integer("n", 1, 3, points=9)) == (1, 2, 3)  # none twice
+    assert list_grid_values(Integer("n", 0, 10, points=2)) == (0, 10) and list_grid_values(Choice("c", (5, 4))) == (
+        5,
+        4,
+    )
+    assert list_grid_values(Real("x", 0.0, 1.0, points=3)) == (0.0, 0.5, 1.0)
     space = (Choice("a", (1, 2)), Choice("b", (1, 2, 3)))
     assert [tuple(grid_point(space, index).values()) for index in range(4)] == [(1, 1), (1, 2), (1, 3), (2, 1)]
 
@@ -136,21 +143,21 @@ def test_whole_numbers_are_equally_likely():
 
 def test_grid_enumerates_every_combination_once():
     space = (Choice("a", ("x", "y")), Integer("n", 1, 3), Real("r", 0.0, 1.0, points=2))
-    points = [grid_point(space, i) for i in range(grid_size(space))]
+    points = [grid_point(space, i) for i in range(count_grid_points(space))]
     assert len(points) == 12 == len({tuple(p.values()) for p in points})
     assert points[0] == {"a": "x", "n": 1, "r": 0.0} and points[-1] == {"a": "y", "n": 3, "r": 1.0}
 
 
 def test_grid_values_on_a_log_scale():
-    values = grid_values(Real("lr", 1e-4, 1e-1, log=True, points=4))
+    values = list_grid_values(Real("lr", 1e-4, 1e-1, log=True, points=4))
     assert values == pytest.approx((1e-4, 1e-3, 1e-2, 1e-1))
-    assert grid_values(Integer("n", 1, 4, log=True, points=4)) == (1, 2, 3, 4)
-    assert grid_values(Real("x", 2.0, 3.0, points=1)) == (2.0,)
+    assert list_grid_values(Integer("n", 1, 4, log=True, points=4)) == (1, 2, 3, 4)
+    assert list_grid_values(Real("x", 2.0, 3.0, points=1)) == (2.0,)
 
 
 def test_a_grid_of_a_real_needs_points():
     with pytest.raises(ValueError, match="points"):
-        grid_values(Real("x", 0.0, 1.0))
+        list_grid_values(Real("x", 0.0, 1.0))
 
 
 def test_random_points_depend_on_the_seed_alone():

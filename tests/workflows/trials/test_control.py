@@ -7,7 +7,7 @@ import json
 import pytest
 
 from regiondag.cli import main
-from regiondag.condor.submit import reopen_in_rescue_files, rescue_files
+from regiondag.condor.submit import list_rescue_files, reopen_in_rescue_files
 from regiondag.node.post import JobEnd, settle_final, settle_trial
 from regiondag.node.pre import prepare_final, prepare_trial
 from regiondag.run.journal import Journal
@@ -172,7 +172,7 @@ def test_conditions_in_study_show(run, folder, capsys):
 def test_rescue_files_that_were_set_aside_are_not_the_newest(tmp_path):
     for name in ("study.dag.rescue001", "study.dag.rescue002", "study.dag.rescue002.old"):
         (tmp_path / name).touch()
-    assert [path.name for path in rescue_files(tmp_path / "study.dag")] == [
+    assert [path.name for path in list_rescue_files(tmp_path / "study.dag")] == [
         "study.dag.rescue001",
         "study.dag.rescue002",
     ]

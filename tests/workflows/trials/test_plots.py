@@ -12,7 +12,7 @@ import pytest
 from nnlib.util.process import install_line
 from regiondag.cli import main
 from regiondag.study.space import Choice, Integer, Real
-from regiondag.trials.importance import importance, position
+from regiondag.trials.importance import measure_importance, place_on_scale
 from regiondag.trials.plots import draw_region
 from tests.workflows.commands.test_study import HOSTILE_NAMES, settle
 from tests.workflows.conftest import STUDY, write_study
@@ -102,16 +102,16 @@ def test_the_forest_finds_what_matters():
         for _ in range(60)
     ]
     values = [-(abs(1000 * point["rate"] - 10) ** 3) + 5 * (point["kind"] == "b") for point in points]
-    shares = importance(region_trials(values, space=SEARCHED, points=points))
+    shares = measure_importance(region_trials(values, space=SEARCHED, points=points))
     assert sum(shares.values()) == pytest.approx(1) and shares["rate"] > 0.6
-    assert shares["noise"] < 0.2 and shares == importance(region_trials(values, space=SEARCHED, points=points))
+    assert shares["noise"] < 0.2 and shares == measure_importance(region_trials(values, space=SEARCHED, points=points))
     halves = [1.0 if point["kind"] == "b" else 0.0 for point in points]
-    assert importance(region_trials(halves, space=SEARCHED, points=points))["kind"] > 0.8
+    assert measure_importance(region_trials(halves, space=SEARCHED, points=points))["kind"] > 0.8
 
 
 @pytest.mark.parametrize("outcomes", [[0.1, 0.2, 0.3], ["diverged"] * 20, [0.5] * 20, []])
 def test_the_forest_is_not_asked_about_nothing(outcomes):
-    assert importance(region_trials(outcomes)) is None
+    assert measure_importance(region_trials(outcomes)) is None
 
 
 @pytest.mark.parametrize(
@@ -126,4 +126,4 @@ def test_the_forest_is_not_asked_about_nothing(outcomes):
     ],
 )
 def test_positions(parameter, value, expected):
-    assert position(parameter, value) == expected
+    assert place_on_scale(parameter, value) == expected

@@ -11,7 +11,7 @@ from regiondag.study.model import Search
 from regiondag.study.space import Choice, Integer, Real
 from regiondag.trials import rows as trialtable
 from regiondag.trials.rows import RunTrials, trials_of
-from regiondag.trials.table import CSV_COLUMNS, headings, shorten, sort_rows, summary_line, table, to_csv
+from regiondag.trials.table import CSV_COLUMNS, list_headings, shorten, sort_rows, summary_line, to_csv, to_rows
 
 SPACE = (
     Choice("optimizer", ("adam", "sgd")),
@@ -51,8 +51,8 @@ def run_of(*regions):
 
 def test_absent_hyperparameters_are_dashes_and_empty_fields():
     trials = run_of(region_trials([0.5, 0.25]))
-    assert headings(trials.rows)[3:9] == ["ndcg@5", "optimizer", "learning_rate", "hidden", "kind", "momentum"]
-    assert [row[8] for row in table(trials.rows)] == ["-", "0.1"]
+    assert list_headings(trials.rows)[3:9] == ["ndcg@5", "optimizer", "learning_rate", "hidden", "kind", "momentum"]
+    assert [row[8] for row in to_rows(trials.rows)] == ["-", "0.1"]
     first, second = to_csv(trials).splitlines()[1:]
     assert first.endswith(",adam,0.001,8,1,") and second.endswith(",sgd,0.00103,9,1,0.1")
 
@@ -69,7 +69,7 @@ def test_values_of_different_metrics_are_not_compared():
     ranks = region_trials([0.1, "diverged", 0.9], "B", "p@10")
     rows = sort_rows(run_of(losses, ranks).rows, "value")
     assert [(row.region, row.value) for row in rows] == [("A", 1.0), ("A", 3.0), ("B", 0.9), ("B", 0.1), ("B", None)]
-    assert [row[3:5] for row in table(rows)] == [["1", "-"], ["3", "-"], ["-", "0.9"], ["-", "0.1"], ["-", "-"]]
+    assert [row[3:5] for row in to_rows(rows)] == [["1", "-"], ["3", "-"], ["-", "0.9"], ["-", "0.1"], ["-", "-"]]
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,17 @@ def test_the_best_come_first_and_what_failed_last():
 def test_a_table_in_full():
     won = replace(region_trials([0.123456], points=[{"deep": True}]).rows[0], won=True, seconds=1.25)
     failed = region_trials(["diverged"], points=[{}]).rows[0]
-    assert headings([won, failed]) == ["region", "trial", "status", "ndcg@5", "deep", "epochs", "seconds", "reason"]
-    assert table([won, replace(failed, reason="a\x1bb")]) == [
+    assert list_headings([won, failed]) == [
+        "region",
+        "trial",
+        "status",
+        "ndcg@5",
+        "deep",
+        "epochs",
+        "seconds",
+        "reason",
+    ]
+    assert to_rows([won, replace(failed, reason="a\x1bb")]) == [
         ["Germany", "0", "ok (won)", "0.1235", "true", "2", "1.2", ""],
         ["Germany", "0", "diverged", "-", "-", "-", "0.0", "a\\x1bb"],
     ]

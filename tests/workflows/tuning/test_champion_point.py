@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from regiondag.study.model import Search
 from regiondag.study.space import Choice, Integer, Real, random_point
-from regiondag.tuning.champion_point import champion_point
+from regiondag.tuning.champion_point import fit_champion_point
 from regiondag.tuning.propose import propose
 
 SPACE = (
@@ -23,11 +23,11 @@ def search(method="bayes", space=SPACE, **more):
 
 
 def test_a_champions_hyperparameters_are_a_point():
-    assert champion_point(search(), {**GOOD, "gone": 3}) == GOOD
-    assert champion_point(search(), {**GOOD, "optimizer": "adam"}) == {
+    assert fit_champion_point(search(), {**GOOD, "gone": 3}) == GOOD
+    assert fit_champion_point(search(), {**GOOD, "optimizer": "adam"}) == {
         "optimizer": "adam", "hidden": 4, "dropout": 0.3,
     }  # fmt: skip
-    assert champion_point(search(constraints=("hidden < 5",)), GOOD) == GOOD
+    assert fit_champion_point(search(constraints=("hidden < 5",)), GOOD) == GOOD
 
 
 @pytest.mark.parametrize(
@@ -38,23 +38,23 @@ def test_a_champions_hyperparameters_are_a_point():
     ],
 )  # fmt: skip
 def test_what_the_space_does_not_hold_is_no_point(change):
-    assert champion_point(search(), {**GOOD, **change}) is None
+    assert fit_champion_point(search(), {**GOOD, **change}) is None
 
 
 def test_missing_and_forbidden_points():
-    assert champion_point(search(), {}) is None
-    assert champion_point(search(), {name: GOOD[name] for name in ("optimizer", "hidden", "dropout")}) is None
-    assert champion_point(search(constraints=("hidden > 4",)), GOOD) is None
+    assert fit_champion_point(search(), {}) is None
+    assert fit_champion_point(search(), {name: GOOD[name] for name in ("optimizer", "hidden", "dropout")}) is None
+    assert fit_champion_point(search(constraints=("hidden > 4",)), GOOD) is None
 
 
 def test_a_grid_begins_with_its_own_points_only():
     grid = search("grid", (Integer("hidden", 2, 8, step=2), Real("rate", 0.1, 0.5, points=3)))
-    assert champion_point(grid, {"hidden": 4, "rate": 0.5}) == {"hidden": 4, "rate": 0.5}
-    assert champion_point(grid, {"hidden": 4, "rate": 0.4}) is None
+    assert fit_champion_point(grid, {"hidden": 4, "rate": 0.5}) == {"hidden": 4, "rate": 0.5}
+    assert fit_champion_point(grid, {"hidden": 4, "rate": 0.4}) is None
 
 
 @given(st.integers(0, 2**32))
 def test_whatever_was_proposed_can_be_proposed_first(seed):
     point = random_point(SPACE, seed)
-    assert champion_point(search(), point) == point
+    assert fit_champion_point(search(), point) == point
     assert point not in propose(search(), [], [point], 3, seed)

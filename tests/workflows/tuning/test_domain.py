@@ -10,7 +10,7 @@ import pytest
 from regiondag.study.model import Search
 from regiondag.study.space import Choice, Integer, Real, random_point, seed_of
 from regiondag.tuning import domain as module
-from regiondag.tuning.domain import COUNTABLE, TRIES, Domain, domain_of, identity
+from regiondag.tuning.domain import COUNTABLE, TRIES, Domain, domain_of, identity_of
 from regiondag.tuning.sobol import sobol_point
 
 SMALL = (Choice("a", ("x", "y")), Integer("n", 1, 3, when=(("a", ("y",)),)), Real("r", 0.0, 1.0, step=0.5))
@@ -23,7 +23,7 @@ def of(space, *constraints):
 
 
 def identities(points):
-    return {identity(point) for point in points}
+    return {identity_of(point) for point in points}
 
 
 def test_parameters_of_one_value_are_not_free():
@@ -96,7 +96,7 @@ def test_random_points_are_those_of_the_space_until_one_is_legal_and_new():
     space = (Real("x", 0.0, 1.0),)
     assert of(space).random(7, set()) == random_point(space, 7)
     first = random_point(space, 7)
-    assert of(space).random(7, {identity(first)}) == random_point(space, seed_of(7, 1))
+    assert of(space).random(7, {identity_of(first)}) == random_point(space, seed_of(7, 1))
     drawn = (random_point(space, seed_of(7, n) if n else 7) for n in itertools.count())
     assert of(space, "x > 0.95").random(7, set()) == next(p for p in drawn if p["x"] > 0.95)
 
@@ -108,7 +108,7 @@ def test_what_chance_misses_in_a_small_space_is_found_by_listing(monkeypatch):
     tries = []
     monkeypatch.setattr(module, "random_point", lambda space, seed: tries.append(seed) or POINTS[0])
     left = [point for point in of(SMALL).all_points() if point != POINTS[0]]
-    assert [of(SMALL).random(seed, {identity(POINTS[0])}) for seed in range(11)] == left  # any of them, by the seed
+    assert [of(SMALL).random(seed, {identity_of(POINTS[0])}) for seed in range(11)] == left  # any of them, by the seed
     assert len(tries) == 11 * 200
 
 
@@ -140,8 +140,8 @@ def test_sobol_points_leave_out_what_is_fixed():
 
 
 def test_points_are_the_same_whatever_the_order_of_their_parameters():
-    assert identity({"a": 1, "b": 2.5}) == identity({"b": 2.5, "a": 1})
-    assert len({identity({"a": value}) for value in (1, 1.0, True, "1")}) == 4
+    assert identity_of({"a": 1, "b": 2.5}) == identity_of({"b": 2.5, "a": 1})
+    assert len({identity_of({"a": value}) for value in (1, 1.0, True, "1")}) == 4
 
 
 def test_a_domain_is_its_space_and_its_constraints():

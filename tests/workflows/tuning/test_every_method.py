@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from regiondag.study.model import Search
 from regiondag.study.space import Choice, Integer, Real, grid_point
 from regiondag.tuning import domain, methods, skopt_method, sobol
-from regiondag.tuning.propose import initial_trials, propose
+from regiondag.tuning.propose import count_initial_trials, propose
 from regiondag.tuning.sharing import Observation
 
 SPACE = (
@@ -219,7 +219,7 @@ def test_a_history_with_the_same_point_many_times_and_values_out_of_range():
 
 
 def test_the_first_trials_are_spread():
-    assert [initial_trials(Search("bayes", SPACE, (4,) * rounds)) for rounds in (1, 2, 3, 20)] == [2, 2, 3, 8]
+    assert [count_initial_trials(Search("bayes", SPACE, (4,) * rounds)) for rounds in (1, 2, 3, 20)] == [2, 2, 3, 8]
 
 
 @pytest.mark.slow

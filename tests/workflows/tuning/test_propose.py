@@ -12,9 +12,9 @@ import pytest
 from regiondag.study.model import Search
 from regiondag.study.space import Choice, Real, seed_of
 from regiondag.tuning import skopt_method
-from regiondag.tuning.domain import Domain, domain_of, identity
+from regiondag.tuning.domain import Domain, domain_of, identity_of
 from regiondag.tuning.gp import ask, training_set
-from regiondag.tuning.propose import SEQUENCE_TRIES, initial_trials, propose, rank_trials
+from regiondag.tuning.propose import SEQUENCE_TRIES, count_initial_trials, propose, rank_trials
 from regiondag.tuning.sharing import Neighbour, Observation, Shared, index_in_sequence
 from regiondag.tuning.sobol import sobol_point
 
@@ -37,7 +37,7 @@ def sobol(*numbers):
 
 
 def chance(number, taken=()):
-    return domain_of(search()).random(seed_of(SEED, number), set(map(identity, taken)))
+    return domain_of(search()).random(seed_of(SEED, number), set(map(identity_of, taken)))
 
 
 class Asked:
@@ -56,7 +56,7 @@ class Asked:
 
 @pytest.mark.parametrize("trials", [1, 4, 8, 9, 12, 16, 24, 28, 32, 36, 400])
 def test_a_quarter_of_the_trials_is_spread_but_from_two_to_eight(trials):
-    assert initial_trials(search(trials=trials, parallel=1)) == min(max(math.ceil(trials / 4), 2), 8)
+    assert count_initial_trials(search(trials=trials, parallel=1)) == min(max(math.ceil(trials / 4), 2), 8)
 
 
 @pytest.mark.parametrize("n", range(2, 9))
@@ -101,7 +101,7 @@ def test_what_a_model_may_not_propose_is_replaced_by_chance(monkeypatch):
     good = {"x": 0.7, "y": 0.1}
     Asked(monkeypatch, [history[2].point, pending[0], {"x": 0.1, "y": 0.9}, good, good])
     points = propose(search(constraints=("x > y",)), history, pending, 5, SEED)
-    assert points[0] == good and len(points) == 5 and len({identity(p) for p in points}) == 5
+    assert points[0] == good and len(points) == 5 and len({identity_of(p) for p in points}) == 5
     assert all(p["x"] > p["y"] for p in points)
     expected = [domain_of(search(constraints=("x > y",))).random(seed_of(SEED, n), set()) for n in range(10, 14)]
     assert points[1:] == expected  # of the trials' own numbers, of which the first was the model's
@@ -126,7 +126,7 @@ def test_points_of_the_sequence_that_are_illegal_or_taken_are_replaced_from_far_
     monkeypatch.setattr(Domain, "in_sequence", lambda self, of, n, seed: seen.append(n) or drawn(self, of, n, seed))
     legal = ("x + y < 0.5",)
     points = propose(search("sobol", trials=24, constraints=legal), [], [], 24, SEED)
-    assert len({identity(p) for p in points}) == 24 and all(p["x"] + p["y"] < 0.5 for p in points)
+    assert len({identity_of(p) for p in points}) == 24 and all(p["x"] + p["y"] < 0.5 for p in points)
     own = [index for index in seen if index < 24]
     assert own == list(range(24)) and len(seen) == len(set(seen)) > 40  # no point is looked at for two trials
     assert all(2**20 <= index < 2**20 + 24 * SEQUENCE_TRIES for index in seen if index >= 24)  # also in later releases
@@ -191,7 +191,7 @@ def test_models_and_comparisons_work_on_one_core(monkeypatch):
 
     monkeypatch.setattr(threadpoolctl, "threadpool_limits", limits)
     monkeypatch.setattr(ask, "ask", noted([]))
-    monkeypatch.setattr(ask, "beliefs", noted(None))
+    monkeypatch.setattr(ask, "predict_losses", noted(None))
     monkeypatch.setattr(training_set, "compare", noted(training_set.Compared(None, ())))
     propose(search(share="warm"), tried(8), [], 2, SEED, Shared(0, (Neighbour("friend", tried(5)),)))
     rank_trials(search(winner="model"), tried(8), SEED)
@@ -300,7 +300,7 @@ def test_trials_are_ranked_by_what_was_observed():
 def test_or_by_what_a_model_believes(monkeypatch):
     asked = []
     believed = [0.3, -9.0, 0.1, 0.3, 0.2]
-    monkeypatch.setattr(ask, "beliefs", lambda *of: asked.append(of) or believed)
+    monkeypatch.setattr(ask, "predict_losses", lambda *of: asked.append(of) or believed)
     history = [*tried(4, failed=(1,)), Observation({"x": 0.5, "y": 0.5}, math.inf)]
     friends = Shared(0, (Neighbour("friend", [*tried(2), Observation({"x": 0.5, "y": 0.5}, math.nan)]),))
     by_model = search(winner="model", share="model")
@@ -311,7 +311,7 @@ def test_or_by_what_a_model_believes(monkeypatch):
     for share, shared in (("model", None), ("off", friends)):
         assert rank_trials(search(winner="model", share=share), history, 7, shared) == [2, 0, 3]
         assert asked[-1][3] == ()
-    monkeypatch.setattr(ask, "beliefs", lambda *of: None)  # too little to learn from
+    monkeypatch.setattr(ask, "predict_losses", lambda *of: None)  # too little to learn from
     assert rank_trials(by_model, history, 7, friends) == [0, 2, 3]
 
 

@@ -16,7 +16,7 @@ from regiondag.study.space import Choice, Integer, Real, is_legal, random_point
 from regiondag.tuning.domain import domain_of
 from regiondag.tuning.encoding import Encoding
 from regiondag.tuning.gp.process import NOISE_CENTRE, GaussianProcess, Observed, Posterior
-from regiondag.tuning.gp.similarity import noises, similarities
+from regiondag.tuning.gp.similarity import estimate_noises, estimate_similarities
 from regiondag.tuning.gp.training_set import EACH, compare, tell
 from regiondag.tuning.propose import propose, rank_trials
 from regiondag.tuning.sharing import Neighbour, Observation, Shared, index_in_sequence
@@ -173,35 +173,37 @@ def data(objective, count, start, noise=0.0):
 def test_similarity_grows_with_what_is_known():
     few, many = data(loss, 4, 0), data(loss, 16, 0)
     alike, unlike = data(loss, 16, 500), data(opposite, 16, 900)
-    early, late = (similarities(own, [alike, unlike], [False] * 2, np.full(3, 0.01)) for own in (few, many))
+    early, late = (estimate_similarities(own, [alike, unlike], [False] * 2, np.full(3, 0.01)) for own in (few, many))
     assert late[0] > 0.8 > 0.2 > late[1]
     assert abs(early[0] - early[1]) < late[0] - late[1]
-    assert similarities(few, [], [], np.zeros(1)).shape == (0,)
+    assert estimate_similarities(few, [], [], np.zeros(1)).shape == (0,)
     nothing = Observed(np.zeros((0, few.features.shape[1])), np.zeros(0), few.groups)
-    unknown = similarities(nothing, [alike, alike], [False, True], noises([nothing, alike, alike]))
+    unknown = estimate_similarities(nothing, [alike, alike], [False, True], estimate_noises([nothing, alike, alike]))
     assert 0.4 < unknown[0] < unknown[1] < 0.9
 
 
 def test_what_is_chance_is_seen_and_does_not_speak_against_a_similarity():
     regions = [data(loss, 24, 0), data(loss, 24, 500), data(loss, 24, 900, noise=0.7), data(opposite, 24, 1300)]
-    chance = noises(regions)
+    chance = estimate_noises(regions)
     assert chance[2] > 0.5 > 0.1 > max(chance[0], chance[1], chance[3])
-    alike, noisy, unlike = similarities(regions[0], regions[1:], [False] * 3, chance)
+    alike, noisy, unlike = estimate_similarities(regions[0], regions[1:], [False] * 3, chance)
     assert alike > 0.8 and noisy > 0.6 and unlike < 0.2
-    blind = similarities(regions[0], regions[1:], [False] * 3, np.full(4, 0.01))
+    blind = estimate_similarities(regions[0], regions[1:], [False] * 3, np.full(4, 0.01))
     assert blind[1] < 0.3 < noisy
 
 
 def test_regions_in_which_all_is_equal_learn_from_others_all_the_same():
     few, others = data(loss, 4, 0), [data(loss, 24, 500), data(loss, 24, 900)]
-    before = similarities(replace(few, targets=np.zeros(0), features=few.features[:0]), others, [False] * 2, np.ones(3))
+    before = estimate_similarities(
+        replace(few, targets=np.zeros(0), features=few.features[:0]), others, [False] * 2, np.ones(3)
+    )
     for count in (4, 24):
         flat = data(loss, count, 0)
         flat = replace(flat, targets=np.zeros(count))
-        chance = noises([flat, *others])
+        chance = estimate_noises([flat, *others])
         assert chance[0] > chance[1]  # nothing speaks for values without chance
-        assert similarities(flat, others, [False] * 2, chance) == pytest.approx(before)
-        assert (similarities(others[0], [flat], [False], chance[:2]) > 0.4).all()
+        assert estimate_similarities(flat, others, [False] * 2, chance) == pytest.approx(before)
+        assert (estimate_similarities(others[0], [flat], [False], chance[:2]) > 0.4).all()
     history = [Observation(o.point, 0.0) for o in tried(loss, 24, 1000)]
     by_model = replace(search("model"), winner="model")
     best = rank_trials(by_model, history, 1, Shared(0, neighbours(loss, loss)))[0]

@@ -12,11 +12,11 @@ from regiondag.tuning.sharing import (
     Neighbour,
     Observation,
     Shared,
-    best_and_first,
-    from_block,
+    count_first_trials,
     index_in_sequence,
-    start,
-    worst_last,
+    is_from_block,
+    rank_key,
+    select_best_and_first,
 )
 
 
@@ -26,7 +26,7 @@ def history_of(*losses):
 
 def test_trials_are_sorted_from_the_best_to_the_worst_and_failures_last():
     history = history_of(3.0, None, -1.0, 3.0, None, 0.0, 1e300)
-    assert sorted(range(7), key=lambda index: worst_last(history, index)) == [2, 5, 0, 3, 6, 1, 4]
+    assert sorted(range(7), key=lambda index: rank_key(history, index)) == [2, 5, 0, 3, 6, 1, 4]
 
 
 def test_a_neighbours_best_point_is_that_with_the_least_loss():
@@ -43,7 +43,7 @@ def test_a_neighbours_best_point_is_that_with_the_least_loss():
 def test_the_best_and_the_first_are_kept_in_their_order(count, most):
     losses = [None if number % 5 == 2 else float(number * 37 % 61) for number in range(count)]
     history = history_of(*losses)
-    kept = best_and_first(history, most)
+    kept = select_best_and_first(history, most)
     if count <= most:
         assert kept == history
         return
@@ -54,7 +54,7 @@ def test_the_best_and_the_first_are_kept_in_their_order(count, most):
 
 
 def test_a_region_starts_with_a_batch_of_two_to_eight():
-    assert [start(parallel) for parallel in (1, 2, 3, 7, 8, 9, 100)] == [2, 2, 3, 7, 8, 8, 8]
+    assert [count_first_trials(parallel) for parallel in (1, 2, 3, 7, 8, 9, 100)] == [2, 2, 3, 7, 8, 8, 8]
 
 
 @pytest.mark.parametrize("parallel", [1, 2, 3, 4, 6, 8, 20])
@@ -63,9 +63,9 @@ def test_the_first_batch_and_half_of_the_second_come_from_the_block(parallel):
     expected = [number for number in range(40) if number < first or (number < 2 * first and number % 2)]
     strangers = (Neighbour("a", history_of(1.0)), Neighbour("run-1", [], earlier=True))
     for shared in (Shared(0), Shared(0, strangers)):
-        assert [number for number in range(40) if from_block(number, parallel, shared)] == expected
+        assert [number for number in range(40) if is_from_block(number, parallel, shared)] == expected
     earlier = Shared(0, (*strangers, Neighbour("run-2", history_of(1.0), earlier=True)))
-    found = [number for number in range(40) if from_block(number, parallel, earlier)]
+    found = [number for number in range(40) if is_from_block(number, parallel, earlier)]
     assert found == [number for number in range(first) if number % 2]  # a run of its own says more
 
 

@@ -26,7 +26,7 @@ from regiondag.bake.boot.scenario import BootPlan
 from regiondag.bake.contents import find_missing
 from regiondag.errors import BakeError
 from regiondag.pool.rootfs import ensure_image
-from regiondag.pool.rootfs_build import Tell, install_tools, interruptible
+from regiondag.pool.rootfs_build import Tell, catch_interrupts, install_tools
 from regiondag.pool.sandbox import detect_mode
 from regiondag.pool.suites import SUITES
 from regiondag.util.user_dirs import cache_dir
@@ -55,7 +55,7 @@ def boot_test(
     (image.folder / "tested.json").unlink(missing_ok=True)
     digest = sha256_of(image.disk)
     plan = BootPlan(str(image.disk.resolve()), suite, acceleration or best_acceleration(), worker=worker or {})
-    with interruptible():
+    with catch_interrupts():
         try:
             boots = _boots(image, plan)
         except AccelerationError as error:

@@ -30,7 +30,7 @@ class MetadataRequest:
     tokenless: bool  # asked for metadata without any token, as IMDSv1 did
 
 
-def instance_tree(
+def make_instance_tree(
     instance_id: str = "i-0123456789abcdef0",
     instance_type: str = "g5.xlarge",
     region: str = "us-east-1",
@@ -70,7 +70,7 @@ class MetadataServer:
         port: int = 0,
     ) -> None:
         self._lock = threading.Lock()
-        self._tree = dict(instance_tree() if tree is None else tree)
+        self._tree = dict(make_instance_tree() if tree is None else tree)
         self._user_data = user_data
         self._tokens: dict[str, float] = {}
         self._requests: list[MetadataRequest] = []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nnlib.contract import Metric, Role, Status, TrainSettings, Trial, trial_to_json
 from regiondag.errors import BakeError, PoolError
-from regiondag.generate.bundle import worker_archive
+from regiondag.generate.bundle import pack_worker
 from regiondag.pool import sandbox
 from regiondag.pool.pool import ROOT, Pool, pool_folder, read_state
 from regiondag.util.resources import resource_dir
@@ -37,7 +37,7 @@ NETWORK = {
 
 
 @dataclass(frozen=True)
-class Job:
+class PayloadJob:
     """A training that a pool is given, in a folder of the pool's own /tmp."""
 
     pool: Pool
@@ -86,7 +86,7 @@ def _text(path: Path) -> str:
 def write_job(folder: Path, epochs: int) -> list[str]:
     """Make `folder` with a training of so many epochs; return the arguments of condor_submit, to be called in it."""
     folder.mkdir(parents=True)
-    code = worker_archive()
+    code = pack_worker()
     (folder / code.name).write_bytes(code.content)
     for name in ("job.sub", "job.sh"):
         (folder / name).write_bytes((resource_dir("templates") / "bake" / name).read_bytes())

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from nnlib.util.files import write_atomically
 from regiondag.bake.boot import serial_console
-from regiondag.bake.boot.imds_server import MetadataServer, instance_tree
+from regiondag.bake.boot.imds_server import MetadataServer, make_instance_tree
 from regiondag.bake.boot.machine import (
     Acceleration,
     AccelerationError,
@@ -28,7 +28,7 @@ from regiondag.bake.boot.machine import (
     check_acceleration,
     run_machine,
 )
-from regiondag.bake.boot.payload import ENDED, EVICTED, FOR_EVER, Job
+from regiondag.bake.boot.payload import ENDED, EVICTED, FOR_EVER, PayloadJob
 from regiondag.bake.boot.slot_check import FLEET, NOTICE_SECONDS, QUERIED, check_slot, parse_slots
 from regiondag.errors import BakeError, PoolError, RegiondagError
 from regiondag.fleet.user_data import render_user_data
@@ -141,7 +141,7 @@ def _live_and_be_drained(bench: Bench) -> dict[str, object]:
     """BIOS: join, run a training, be told of a spot interruption during the next one, save it, power off."""
     with _boot(bench, "bios", idle_seconds=600) as boot:
         seconds = _wait_until_joined(bench, boot)
-        first, second = Job(bench.pool, "first"), Job(bench.pool, "second")
+        first, second = PayloadJob(bench.pool, "first"), PayloadJob(bench.pool, "second")
         first.submit(epochs=3)
         _wait(bench, boot, "a job that asks for a GPU has ended", 180, lambda: first.has_event(ENDED))
         first.check_result()
@@ -183,7 +183,7 @@ def _boot(bench: Bench, firmware: Firmware, idle_seconds: int) -> Iterator[Boot]
     machine = Machine(Path(bench.plan.disk), bench.folder, firmware, bench.plan.acceleration)
     bench.tell(f"booting by {firmware.upper()} ({machine.acceleration})")
     with (
-        MetadataServer(instance_tree(INSTANCES[firmware]), user_data.encode(), METADATA, 80) as metadata,
+        MetadataServer(make_instance_tree(INSTANCES[firmware]), user_data.encode(), METADATA, 80) as metadata,
         run_machine(machine) as process,
     ):
         yield Boot(machine, process, metadata)
@@ -216,7 +216,7 @@ def _wait_until_joined(bench: Bench, boot: Boot) -> float:
     slots: list[dict[str, object]] = []
 
     def has_joined() -> bool:
-        if found := serial_console.errors(_console(machine)):
+        if found := serial_console.find_errors(_console(machine)):
             raise _failure(machine, "refused to join: " + "; ".join(found))
         constraint = f'EC2InstanceID == "{INSTANCES[machine.firmware]}"'
         argv = ["condor_status", "-constraint", constraint, "-af:Vt", *QUERIED]
@@ -265,7 +265,7 @@ def _wait(bench: Bench, boot: Boot, what: str, seconds: float, happened: Callabl
 
 def _check_console(boot: Boot) -> None:
     text = _console(boot.machine)
-    if found := [*serial_console.faults(text), *serial_console.errors(text)]:
+    if found := [*serial_console.find_faults(text), *serial_console.find_errors(text)]:
         raise _failure(boot.machine, "complained while it booted: " + "; ".join(found))
     if boot.metadata.asked_without_token:
         raise _failure(boot.machine, "asked the metadata service without a session token (IMDSv1)")
@@ -277,11 +277,11 @@ def _console(machine: Machine) -> str:
 
 def _failure(machine: Machine, why: str) -> BakeError:
     text = _console(machine)
-    also = "".join(f"\n  {line}" for line in serial_console.faults(text))
+    also = "".join(f"\n  {line}" for line in serial_console.find_faults(text))
     faults = f"\nits console complains:{also}" if also else ""
     return BakeError(
         f"the machine under test, booted by {machine.firmware.upper()}, {why}{faults}\n"
-        f"the end of its console ({machine.serial}):\n{serial_console.tail(text)}"
+        f"the end of its console ({machine.serial}):\n{serial_console.last_lines(text)}"
     )
 
 

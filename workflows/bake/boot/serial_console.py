@@ -26,12 +26,12 @@ def strip_terminal_codes(serial: str) -> str:
     return ESCAPES.sub("", serial)
 
 
-def errors(serial: str) -> list[str]:
+def find_errors(serial: str) -> list[str]:
     """Return the ERROR lines of the worker's own units, each once: `regiondag-join: why`."""
     return list(dict.fromkeys(f"{name}: {text.strip()}" for name, text in ERROR.findall(strip_terminal_codes(serial))))
 
 
-def faults(serial: str) -> list[str]:
+def find_faults(serial: str) -> list[str]:
     """Return what systemd, the kernel and the boot loader complained of, each line once."""
     return list(dict.fromkeys(_faults(strip_terminal_codes(serial))))
 
@@ -47,7 +47,7 @@ def _faults(text: str) -> Iterator[str]:
             yield re.sub(r"\s+", " ", line).strip()
 
 
-def tail(serial: str, count: int = 15) -> str:
+def last_lines(serial: str, count: int = 15) -> str:
     """Return the last lines that hold anything, indented."""
     lines = [line.strip() for line in strip_terminal_codes(serial).splitlines() if line.strip()]
     return "\n".join(f"  {line}" for line in lines[-count:])

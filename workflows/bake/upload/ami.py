@@ -39,7 +39,7 @@ class _Order:
         """What snapshot and AMI are labelled with."""
         manifest = self.image.manifest
         tags = register.ami_tags(self.name, manifest, self.disk.sha256)
-        return SnapshotTags(register.description(manifest), tags)
+        return SnapshotTags(register.describe_image(manifest), tags)
 
 
 def make_ami(

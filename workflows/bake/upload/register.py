@@ -53,7 +53,7 @@ def ami_tags(name: str, manifest: Manifest, disk_sha256: str) -> dict[str, str]:
     }
 
 
-def description(manifest: Manifest) -> str:
+def describe_image(manifest: Manifest) -> str:
     """Say what is in the image, in as many characters as AWS keeps."""
     driver = "no NVIDIA driver"
     if manifest.driver != "none":
@@ -68,7 +68,7 @@ def register_arguments(name: str, manifest: Manifest, tags: Mapping[str, str], s
     """Return the arguments of RegisterImage."""
     return {
         "Name": name,
-        "Description": description(manifest),
+        "Description": describe_image(manifest),
         "Architecture": "x86_64",
         "VirtualizationType": "hvm",
         "EnaSupport": True,

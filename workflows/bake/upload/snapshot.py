@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from nnlib.util.terminal import progress_bar
+from nnlib.util.terminal import show_progress
 from regiondag.bake.upload.disk_blocks import BLOCK, Disk, read_block
 from regiondag.bake.upload.journal import UploadAttempt, UploadJournal
 from regiondag.bake.upload.parallel import in_parallel
@@ -174,7 +174,7 @@ class Uploader:
             f"uploading {len(missing):,} blocks of 512 KiB to {attempt.snapshot} "
             f"({disk.gib} GiB, zeros left out); {done:,} are there already"
         )
-        with disk.path.open("rb") as file, progress_bar(f"uploading to {attempt.snapshot}") as show:
+        with disk.path.open("rb") as file, show_progress(f"uploading to {attempt.snapshot}") as show:
 
             def send(number: int) -> None:
                 # The descriptor is looked up for each block: once the file is closed, its number may be another's.
@@ -233,7 +233,7 @@ class Uploader:
         """Wait until AWS has put the blocks together."""
         snapshot = self._attempt.snapshot
         seen, until = "", time.monotonic() + PATIENCE
-        with progress_bar(f"AWS completes {snapshot}") as show:
+        with show_progress(f"AWS completes {snapshot}") as show:
             while True:
                 state, progress = self._state()
                 if state == "completed":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from regiondag.condor.events.log import attempts_of
 from regiondag.condor.events.text import parse_events
-from regiondag.util.text import printable
+from regiondag.util.text import make_printable
 
 _HOST = re.compile(r"[A-Za-z0-9._:-]{1,255}")
 
@@ -39,4 +39,4 @@ def read_job_log(path: Path, job: str) -> JobFacts:
     if not found:
         return JobFacts()
     hosts = [leg.machine for leg in found[-1].legs if is_host(leg.machine)]
-    return JobFacts(hosts[-1] if hosts else "", printable(found[-1].removed)[:1000])
+    return JobFacts(hosts[-1] if hosts else "", make_printable(found[-1].removed)[:1000])

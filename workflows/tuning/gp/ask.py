@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from regiondag.study.space import Point, Value
-from regiondag.tuning.domain import Domain, identity
+from regiondag.tuning.domain import Domain, identity_of
 from regiondag.tuning.encoding import Array, Encoding
 from regiondag.tuning.gp.acquisition import Bound, Criterion, Improvement
 from regiondag.tuning.gp.maximise import Maximiser
@@ -49,7 +49,7 @@ def ask(
     if not domain.free:
         return []
     random = np.random.Generator(np.random.PCG64(seed))
-    taken = {identity(point) for point in [*(o.point for o in history), *pending]}
+    taken = {identity_of(point) for point in [*(o.point for o in history), *pending]}
     told = tell(domain, history, neighbours)
     if len(told.rows) < 2:
         return []
@@ -70,14 +70,14 @@ def ask(
         if point is None:
             break
         points.append(point)
-        taken.add(identity(point))
+        taken.add(identity_of(point))
         there = encoding.features(encoding.coordinates([point])) * encoding.weights
         best = np.minimum(best, process.predict(there)[0][:, 0])  # the next one has to be better than this is believed
         process.believe(there)
     return points
 
 
-def beliefs(
+def predict_losses(
     domain: Domain, history: Sequence[Observation], seed: int, neighbours: Sequence[Neighbour] = ()
 ) -> Array | None:
     """Return what the model takes each trial's loss to be, chance left out; None where there is nothing to fit it to.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from regiondag.study.space import Value, seed_of
-from regiondag.tuning.domain import Domain, identity
+from regiondag.tuning.domain import Domain, identity_of
 from regiondag.tuning.encoding import Array, Encoding
 from regiondag.tuning.gp.acquisition import Criterion
 from regiondag.tuning.gp.bfgs import minimise
@@ -116,7 +116,7 @@ class Maximiser:
         seen: set[str] = set()
         for number, row in enumerate(rows):
             point = self.encoding.point(row)
-            key = identity(point)
+            key = identity_of(point)
             if key not in taken and key not in seen and self.domain.holds(point):
                 seen.add(key)
                 found.append(number)

@@ -32,7 +32,7 @@ NOISES = np.array([0.005, 0.05, 0.2, 0.5, 0.8])  # parts of the targets' varianc
 MOST = 40  # of each region's trials
 
 
-def noises(regions: Sequence[Observed]) -> Array:
+def estimate_noises(regions: Sequence[Observed]) -> Array:
     """Return which part of the variance of each region's targets is chance, 0 to 1.
 
     Targets have mean 0 and deviation 1, or are all 0. How common each value of a grid is, is learned from all regions.
@@ -42,11 +42,11 @@ def noises(regions: Sequence[Observed]) -> Array:
     return np.asarray(np.round(_mix(usual, logs) @ NOISES, 3))
 
 
-def similarities(own: Observed, others: Sequence[Observed], earlier: Sequence[bool], chance: Array) -> Array:
+def estimate_similarities(own: Observed, others: Sequence[Observed], earlier: Sequence[bool], chance: Array) -> Array:
     """Return each neighbour's similarity, 0 to 1; without trials of one's own what is usual.
 
     `own` and `others` hold targets of mean 0 and deviation 1, or that are all 0. Which of the neighbours are runs of
-    the same region says `earlier`; `chance` is what `noises` says of the region itself and then of the others.
+    the same region says `earlier`; `chance` is what `estimate_noises` says of the region itself and then of the others.
     """
     if not others:
         return np.zeros(0)

@@ -11,8 +11,8 @@ import numpy as np
 from regiondag.tuning.domain import Domain
 from regiondag.tuning.encoding import Array, Encoding
 from regiondag.tuning.gp.process import NOISE_CENTRE, Observed
-from regiondag.tuning.gp.similarity import noises, similarities
-from regiondag.tuning.sharing import Neighbour, Observation, best_and_first, worst_last
+from regiondag.tuning.gp.similarity import estimate_noises, estimate_similarities
+from regiondag.tuning.sharing import Neighbour, Observation, rank_key, select_best_and_first
 
 MOST = 400  # observations the model is fitted to: the best ones and the latest ones, half and half
 OTHERS, OTHERS_LEAST = 240, 40  # less one's own, but at least so many: observations of others
@@ -53,11 +53,11 @@ def compare(domain: Domain, history: Sequence[Observation], neighbours: Sequence
     own, others = _part(encoding, choose_most_telling(history)), select_usable(domain, neighbours)
     if not others:
         return Compared(own, ())
-    parts = [_part(encoding, best_and_first(neighbour.history, EACH)) for neighbour in others]
-    chance = noises([part.data for part in [own, *parts]])
+    parts = [_part(encoding, select_best_and_first(neighbour.history, EACH)) for neighbour in others]
+    chance = estimate_noises([part.data for part in [own, *parts]])
     own, *parts = [replace(part, noise=float(noise)) for part, noise in zip([own, *parts], chance, strict=True)]
     earlier = [neighbour.earlier for neighbour in others]
-    alike = similarities(own.data, [part.data for part in parts], earlier, chance)
+    alike = estimate_similarities(own.data, [part.data for part in parts], earlier, chance)
     telling = alike * np.sqrt(1 - chance[1:])  # how a neighbour's values correlate with the region's objective
     order = [int(number) for number in np.argsort(-telling, kind="stable") if alike[number] >= SIMILAR]
     return Compared(own, tuple((others[number], parts[number], float(alike[number])) for number in order))
@@ -130,7 +130,7 @@ def warp(losses: Sequence[float | None]) -> Array:
 def choose_most_telling(history: Sequence[Observation]) -> list[Observation]:
     """Return what the model is fitted to: all of it, or the best and the latest of a long history."""
     latest = max(len(history) - MOST // 2, 0)
-    best = sorted(range(latest), key=lambda index: worst_last(history, index))[: MOST // 2]
+    best = sorted(range(latest), key=lambda index: rank_key(history, index))[: MOST // 2]
     return [history[index] for index in sorted(best)] + list(history[latest:])
 
 

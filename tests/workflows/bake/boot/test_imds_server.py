@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from regiondag.bake.boot import imds_server
-from regiondag.bake.boot.imds_server import MetadataRequest, MetadataServer, instance_tree
+from regiondag.bake.boot.imds_server import MetadataRequest, MetadataServer, make_instance_tree
 
 TTL = "X-aws-ec2-metadata-token-ttl-seconds"
 HEADER = "X-aws-ec2-metadata-token"
@@ -105,7 +105,7 @@ def test_what_cloud_init_reads():
 
 def test_changes_are_seen_at_once():
     path = "meta-data/spot/instance-action"
-    with MetadataServer(instance_tree(tags={"regiondag:fleet": "f"})) as server:
+    with MetadataServer(make_instance_tree(tags={"regiondag:fleet": "f"})) as server:
         assert get(server, f"/latest/{path}")[0] == 404
         server.set(path, "{}")
         assert get(server, f"/latest/{path}") == (200, b"{}")

@@ -70,7 +70,7 @@ def test_a_worker_under_test_has_a_simulated_gpu_and_can_be_told_otherwise() -> 
 
 def test_how_a_job_went_is_read_from_its_log(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(payload, "pool_folder", lambda name: tmp_path / name)
-    job = payload.Job(Pool("bake", "embedded", (25, 0, 0)), "first")
+    job = payload.PayloadJob(Pool("bake", "embedded", (25, 0, 0)), "first")
     assert job.said() == "" and not job.has_event(payload.ENDED)
     job.folder.mkdir(parents=True)
     log, result = job.folder / "job.log", job.folder / "result.json"

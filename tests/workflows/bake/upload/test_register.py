@@ -13,7 +13,7 @@ from regiondag.bake.upload.register import (
     ami_name,
     ami_tags,
     check_free,
-    description,
+    describe_image,
     find_ami,
     register_arguments,
 )
@@ -101,8 +101,8 @@ def test_the_default_name_says_what_is_in_it():
 
 
 def test_a_description_fits():
-    assert "no NVIDIA driver" in description(dataclasses.replace(MANIFEST, driver="none", driver_version=""))
-    assert len(description(dataclasses.replace(MANIFEST, driver_version="5" * 300))) == 255
+    assert "no NVIDIA driver" in describe_image(dataclasses.replace(MANIFEST, driver="none", driver_version=""))
+    assert len(describe_image(dataclasses.replace(MANIFEST, driver_version="5" * 300))) == 255
 
 
 def test_tags_are_within_the_limits_of_aws():

@@ -7,7 +7,7 @@ import pytest
 
 from regiondag.study.model import Search
 from regiondag.study.space import Choice, Integer, Real, random_point
-from regiondag.tuning.domain import domain_of, identity
+from regiondag.tuning.domain import domain_of, identity_of
 from regiondag.tuning.encoding import Encoding
 from regiondag.tuning.gp import ask
 from regiondag.tuning.gp.acquisition import Bound, Improvement
@@ -60,7 +60,7 @@ def test_a_batch_is_new_legal_and_the_same_again(n):
     history, pending = tried(8), [o.point for o in tried(2, 20)]
     points = ask.ask(DOMAIN, history, pending, n, 3)
     assert points == ask.ask(DOMAIN, history, pending, n, 3) and len(points) == n
-    assert len({identity(p) for p in [*points, *pending, *(o.point for o in history)]}) == n + 10
+    assert len({identity_of(p) for p in [*points, *pending, *(o.point for o in history)]}) == n + 10
     assert all(DOMAIN.has(point) for point in points)
 
 
@@ -74,14 +74,14 @@ def test_without_anything_to_choose_or_to_learn_from_there_are_no_points():
     fixed = domain_of(Search("bayes", SPACE[2:], (4,)))
     alone = domain_of(Search("bayes", (Choice("one", (5,)),), (4,)))
     assert ask.ask(alone, [Observation({"one": 5}, 1.0)] * 3, [], 2, 1) == []
-    assert ask.beliefs(alone, [Observation({"one": 5}, 1.0)] * 3, 1) is None
+    assert ask.predict_losses(alone, [Observation({"one": 5}, 1.0)] * 3, 1) is None
     assert ask.ask(fixed, [Observation({"kind": k}, 1.0) for k in "ab"], [], 3, 1) == [{"kind": "c"}]
     for history in ([], tried(1)):
-        assert ask.ask(DOMAIN, history, [], 2, 1) == [] and ask.beliefs(DOMAIN, history, 1) is None
+        assert ask.ask(DOMAIN, history, [], 2, 1) == [] and ask.predict_losses(DOMAIN, history, 1) is None
         friend = Neighbour("friend", tried(12, 30))
         assert len(ask.ask(DOMAIN, history, [], 2, 1, neighbours=[friend])) == 2
-        assert ask.beliefs(DOMAIN, history, 1, [friend]).shape == (len(history),)
-    assert len(ask.ask(DOMAIN, tried(2), [], 2, 1)) == 2 and ask.beliefs(DOMAIN, tried(2), 1).shape == (2,)
+        assert ask.predict_losses(DOMAIN, history, 1, [friend]).shape == (len(history),)
+    assert len(ask.ask(DOMAIN, tried(2), [], 2, 1)) == 2 and ask.predict_losses(DOMAIN, tried(2), 1).shape == (2,)
 
 
 def test_a_batch_takes_its_criteria_in_turn(monkeypatch):
@@ -100,8 +100,8 @@ def test_what_was_tried_is_pending_or_chosen_is_taken_and_believed(monkeypatch):
     looked = Looked(monkeypatch, points)
     history = tried(8)
     ask.ask(DOMAIN, history, pending, 3, 1)
-    before = {identity(p) for p in [*pending, *(o.point for o in history)]}
-    assert [a["taken"] for a in looked.asked] == [before | set(map(identity, points[:k])) for k in range(3)]
+    before = {identity_of(p) for p in [*pending, *(o.point for o in history)]}
+    assert [a["taken"] for a in looked.asked] == [before | set(map(identity_of, points[:k])) for k in range(3)]
     assert [a["known"] for a in looked.asked] == [10, 11, 12]
     process = looked.asked[0]["criterion"].process
     assert process.inputs / process.scale == pytest.approx(
@@ -225,14 +225,14 @@ def test_hyperparameters_are_rounded_so_that_machines_agree():
 def test_beliefs_are_the_means_of_the_model_at_each_trial():
     history = [*tried(9), Observation(tried(1, 70)[0].point, None)]
     for neighbours in ((), (Neighbour("friend", tried(12, 30)),)):
-        found = ask.beliefs(DOMAIN, history, 4, neighbours)
+        found = ask.predict_losses(DOMAIN, history, 4, neighbours)
         told = tell(DOMAIN, history, neighbours)
         mode = np.round(Posterior(told.data).mode(generator(4)), 3)
         expected = GaussianProcess(told.data, mode[None]).predict(features([o.point for o in history]))[0][0]
         assert found == pytest.approx(expected) and found.shape == (10,)
         assert np.argmin(found) == min(range(9), key=lambda n: history[n].loss)
     flat = [Observation(o.point, 1.0) for o in tried(9)]  # the model is told those of the neighbour alone
-    friends = ask.beliefs(DOMAIN, flat, 4, [Neighbour("friend", tried(20, 30))])
+    friends = ask.predict_losses(DOMAIN, flat, 4, [Neighbour("friend", tried(20, 30))])
     assert friends.shape == (9,) and friends.std() > 0.1
 
 

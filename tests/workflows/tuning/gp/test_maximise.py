@@ -7,7 +7,7 @@ import pytest
 
 from regiondag.study.model import Search as Study
 from regiondag.study.space import Choice, Integer, Real
-from regiondag.tuning.domain import domain_of, identity
+from regiondag.tuning.domain import domain_of, identity_of
 from regiondag.tuning.encoding import INACTIVE, Encoding
 from regiondag.tuning.gp import maximise as module
 from regiondag.tuning.gp.maximise import Maximiser
@@ -72,8 +72,8 @@ def test_a_small_space_is_searched_from_its_best_point_to_its_end():
     taken = set()
     for number in range(14):
         found = one.best(row_of(SMALL, {"kind": "a", "n": 0}), 1.0, taken)
-        assert identity(found) not in taken and found != {"kind": "c", "n": 2} and (number > 0 or found == best)
-        taken.add(identity(found))
+        assert identity_of(found) not in taken and found != {"kind": "c", "n": 2} and (number > 0 or found == best)
+        taken.add(identity_of(found))
     assert one.best(row_of(SMALL, {"kind": "a", "n": 0}), 1.0, taken) is None
 
 
@@ -199,7 +199,7 @@ def test_a_narrow_ridge_is_climbed_by_its_gradient():
 def test_rows_whose_points_are_legal_new_and_different():
     one = search(SMALL, None, "n < 4")
     rows = np.array([[0, 0.0], [0, 0.1], [1, 1.0], [2, 0.5], [2, 0.25], [1, 0.0], [0, 0.75]])
-    taken = {identity({"kind": "c", "n": 2})}
+    taken = {identity_of({"kind": "c", "n": 2})}
     assert one._legal(rows, 9, taken).tolist() == [[0, 0], [2, 0.25], [1, 0], [0, 0.75]]
     assert one._legal(rows, 2, taken).tolist() == [[0, 0], [2, 0.25]]
     assert len(one._legal(rows[2:4], 2, taken)) == 0
@@ -213,10 +213,10 @@ def test_values_are_those_of_weighted_features():
 
 def test_where_no_candidate_is_legal_chance_goes_on():
     one = search(SMALL, Peak([0.0, 0.0, 0.0, 0.0]), "n == 4")
-    taken = {identity({"kind": kind, "n": 4}) for kind in "ac"}
+    taken = {identity_of({"kind": kind, "n": 4}) for kind in "ac"}
     anchor = row_of(SMALL, {"kind": "a", "n": 0})
     assert one.best(anchor, 0.0, taken) == {"kind": "b", "n": 4}
-    assert one.best(anchor, 0.0, {*taken, identity({"kind": "b", "n": 4})}) is None
+    assert one.best(anchor, 0.0, {*taken, identity_of({"kind": "b", "n": 4})}) is None
 
 
 @pytest.mark.parametrize("left", [1, 0])

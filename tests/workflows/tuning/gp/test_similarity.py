@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal
 
 from regiondag.tuning.gp import similarity
 from regiondag.tuning.gp.process import Observed
-from regiondag.tuning.gp.similarity import GRID, NOISES, USUAL, USUAL_EARLIER, noises, similarities
+from regiondag.tuning.gp.similarity import GRID, NOISES, USUAL, USUAL_EARLIER, estimate_noises, estimate_similarities
 
 GROUPS = np.array([0, 1, 1])
 LENGTHS = (0.5, 1.0, 2.0)
@@ -94,9 +94,9 @@ REGIONS = [region(9, 0), region(14, 1, noise=0.6), region(7, 2, slope=-1.0), fla
 
 def test_chance_is_the_mean_over_a_grid_by_likelihood():
     expected = mixed([[1 / 5] * 5] * len(REGIONS), [by_noise(data) for data in REGIONS]) @ NOISES
-    assert noises(REGIONS) == pytest.approx(expected, abs=1e-3)
-    assert noises(REGIONS[:1]) == pytest.approx(mixed([[0.2] * 5], [by_noise(REGIONS[0])]) @ NOISES, abs=1e-3)
-    assert noises(REGIONS).tolist() == [round(value, 3) for value in noises(REGIONS)]
+    assert estimate_noises(REGIONS) == pytest.approx(expected, abs=1e-3)
+    assert estimate_noises(REGIONS[:1]) == pytest.approx(mixed([[0.2] * 5], [by_noise(REGIONS[0])]) @ NOISES, abs=1e-3)
+    assert estimate_noises(REGIONS).tolist() == [round(value, 3) for value in estimate_noises(REGIONS)]
 
 
 @pytest.mark.parametrize("own", [0, 1, 4])
@@ -105,7 +105,7 @@ def test_similarities_are_means_over_a_grid_by_likelihood(own):
     earlier, chance = [False, True, False, False], np.array([0.1, 0.02, 0.3, 0.2, 0.05])
     usual = [USUAL_EARLIER if same else USUAL for same in earlier]
     logs = [by_similarity(REGIONS[own], o, chance[0], theirs) for o, theirs in zip(others, chance[1:], strict=True)]
-    found = similarities(REGIONS[own], others, earlier, chance)
+    found = estimate_similarities(REGIONS[own], others, earlier, chance)
     assert found == pytest.approx(mixed(usual, logs) @ GRID, abs=1e-3)
     assert found.tolist() == [round(value, 3) for value in found]
 
@@ -113,29 +113,29 @@ def test_similarities_are_means_over_a_grid_by_likelihood(own):
 def test_of_many_trials_the_latest_of_ones_own_and_the_first_of_others_count():
     own, other = region(60, 0), region(60, 1)
     chance = np.array([0.1, 0.1])
-    expected = similarities(own.take(np.arange(20, 60)), [other.take(np.arange(40))], [False], chance)
-    assert similarities(own, [other], [False], chance) == pytest.approx(expected)
+    expected = estimate_similarities(own.take(np.arange(20, 60)), [other.take(np.arange(40))], [False], chance)
+    assert estimate_similarities(own, [other], [False], chance) == pytest.approx(expected)
     changed = replace(own, targets=np.concatenate([-own.targets[:20], own.targets[20:]]))
-    assert similarities(changed, [other], [False], chance) == pytest.approx(expected)
-    assert noises([changed, other]) == pytest.approx(noises([own, other]))
+    assert estimate_similarities(changed, [other], [False], chance) == pytest.approx(expected)
+    assert estimate_noises([changed, other]) == pytest.approx(estimate_noises([own, other]))
 
 
 def test_equal_regions_are_alike_and_unrelated_ones_are_not():
     same, unlike = [region(25, seed) for seed in (1, 2)], [region(25, seed, slope=-1.0) for seed in (3, 4)]
-    found = similarities(region(25, 0), [*same, *unlike], [False] * 4, np.full(5, 0.01))
+    found = estimate_similarities(region(25, 0), [*same, *unlike], [False] * 4, np.full(5, 0.01))
     assert (found[:2] > 0.9).all() and (found[2:] < 0.1).all()
     random = np.random.default_rng(0)
     noise = [replace(data, targets=random.permutation(data.targets)) for data in same * 6]
-    assert similarities(region(25, 0), noise, [False] * 12, np.full(13, 0.01)).mean() < 0.2
+    assert estimate_similarities(region(25, 0), noise, [False] * 12, np.full(13, 0.01)).mean() < 0.2
 
 
 def test_without_trials_that_differ_what_is_usual_holds():
     for own, other in ((flat(6), REGIONS[0]), (REGIONS[0], flat(6)), (flat(0), REGIONS[0])):
-        found = similarities(own, [other, other], [False, True], np.full(3, 0.5))
+        found = estimate_similarities(own, [other, other], [False, True], np.full(3, 0.5))
         usual = mixed([USUAL, USUAL_EARLIER], [[0.0] * 6] * 2) @ GRID
         assert found == pytest.approx(usual, abs=1e-3)
-    assert noises([flat(6)]) == pytest.approx([NOISES.mean()], abs=1e-3)
-    assert similarities(REGIONS[0], [], [], np.array([0.1])).tolist() == []
+    assert estimate_noises([flat(6)]) == pytest.approx([NOISES.mean()], abs=1e-3)
+    assert estimate_similarities(REGIONS[0], [], [], np.array([0.1])).tolist() == []
 
 
 def test_what_is_usual_adds_up_and_expects_more_of_earlier_runs():
@@ -147,9 +147,9 @@ def test_what_is_usual_adds_up_and_expects_more_of_earlier_runs():
 
 def test_families_are_learned_from_all_neighbours_together():
     few = region(5, 0)
-    alone = similarities(few, [region(25, 1)], [False], np.full(2, 0.05))[0]
+    alone = estimate_similarities(few, [region(25, 1)], [False], np.full(2, 0.05))[0]
     friends = [region(25, seed) for seed in range(1, 8)]
-    together = similarities(few, friends, [False] * 7, np.full(8, 0.05))
+    together = estimate_similarities(few, friends, [False] * 7, np.full(8, 0.05))
     assert alone < together[0]
 
 

@@ -32,9 +32,9 @@ def standard(values):
 
 def known(monkeypatch, alike, chance):
     """Say how alike the neighbours are, and how much of each region's targets is chance."""
-    monkeypatch.setattr(training_set, "noises", lambda regions: np.array(chance[: len(regions)]))
+    monkeypatch.setattr(training_set, "estimate_noises", lambda regions: np.array(chance[: len(regions)]))
     monkeypatch.setattr(
-        training_set, "similarities", lambda own, others, earlier, chance: np.array(alike[: len(others)])
+        training_set, "estimate_similarities", lambda own, others, earlier, chance: np.array(alike[: len(others)])
     )
 
 
@@ -138,8 +138,10 @@ def test_neighbours_are_ordered_by_how_their_values_correlate_with_the_regions(m
 
 def test_who_is_compared_with_whom(monkeypatch):
     asked = []
-    monkeypatch.setattr(training_set, "noises", lambda regions: asked.append(regions) or np.array([0.1, 0.2, 0.3]))
-    monkeypatch.setattr(training_set, "similarities", lambda *of: asked.append(of) or np.array([0.5, 0.6]))
+    monkeypatch.setattr(
+        training_set, "estimate_noises", lambda regions: asked.append(regions) or np.array([0.1, 0.2, 0.3])
+    )
+    monkeypatch.setattr(training_set, "estimate_similarities", lambda *of: asked.append(of) or np.array([0.5, 0.6]))
     neighbours = [Neighbour("a", tried(3, 0.2)), Neighbour("b", tried(4, 0.3), earlier=True)]
     compare(DOMAIN, tried(8), neighbours)
     regions, (own, others, earlier, chance) = asked
