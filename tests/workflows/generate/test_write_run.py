@@ -96,7 +96,7 @@ def test_the_archives_are_named_by_their_sources_and_start(tmp_path):
     manager, worker = bundle.pack_manager(), bundle.pack_worker()
     (tmp_path / worker.name).write_bytes(worker.content)
     assert hashlib.sha256(worker.content).hexdigest()[:12] in worker.name
-    code = "from regiondag.generate import bundle; print(bundle.manager_archive().name, bundle.worker_archive().name)"
+    code = "from regiondag.generate import bundle; print(bundle.pack_manager().name, bundle.pack_worker().name)"
     other = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "TZ": "Asia/Tokyo"}
     )
