@@ -136,7 +136,8 @@ print(sum(name.endswith("node/main.py") for name in compiled), regiondag.node.ma
 def test_jobs_find_the_kernels_in_their_archive(tmp_path):
     archive = tmp_path / bundle.pack_worker().name
     archive.write_bytes(bundle.pack_worker().content)
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from nnlib.gpu import kernels; print(*kernels.read_signatures())"
+    program = "from nnlib.gpu import kernels; print(*kernels.read_signatures())"
+    code = f"import sys; sys.path.insert(0, sys.argv[1]); {program}"
     done = subprocess.run([sys.executable, "-I", "-c", code, archive], capture_output=True, text=True, check=True)
     assert done.stdout.split() == list(kernels.read_signatures())
     assert {"gather", "output_sparse", "touched_update"} <= kernels.read_signatures().keys()

@@ -123,9 +123,9 @@ def test_what_a_node_waits_for(run):
     [waits] = seen.explain_node(NodeName("germany", 2))
     assert waits.state == "waiting" and waits.why == "for germany_t0000 (idle), germany_t0001"
     settle(run, "germany", *(TrialOutcome(n, "ok", value=0.5) for n in range(2)))
-    [waits] = works(run, *(queued(f"germany_t000{n}", "running") for n in (7, 8))).node(NodeName("germany", 2))
+    [waits] = works(run, *(queued(f"germany_t000{n}", "running") for n in (7, 8))).explain_node(NodeName("germany", 2))
     assert "jobs_per_region" in waits.why
-    [waits] = works(run, *(queued(f"uk_t000{n}", "running") for n in range(8))).node(NodeName("germany", 2))
+    [waits] = works(run, *(queued(f"uk_t000{n}", "running") for n in range(8))).explain_node(NodeName("germany", 2))
     assert "limits.jobs" in waits.why
     [waits] = works(run).explain_node(NodeName("germany", 2))
     assert "PRE" in waits.why
