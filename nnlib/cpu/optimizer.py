@@ -1,6 +1,6 @@
 """Applies an update rule to a network, each piece as soon as its gradient is known. Twin: gpu/optimizer.py.
 
-Longs of a sparse input's weights that a batch does not touch have a gradient of zero, which still moves them (momentum,
+Rows of a sparse input's weights that a batch does not touch have a gradient of zero, which still moves them (momentum,
 l2). They cost nothing until they are read again: then the steps that they missed are replayed, with the same numbers
 in the same order, so that they end as if every step had been done at once.
 """

@@ -213,3 +213,4 @@ def print_ruled(
     with console.capture() as text:  # rich would end the process where its reader has gone
         console.print(table)
     stream.write(text.get())
+    stream.flush()  # a reader that has gone is found before anything else is done

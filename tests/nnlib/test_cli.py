@@ -27,6 +27,7 @@ from nnlib.model.file import read_model
 from nnlib.spec.metric_names import METRICS
 from nnlib.util import netcdf
 from nnlib.util.terminal import print_table, show_count
+from tests.nnlib.isolation import own_process
 from tests.nnlib.samples import clustered
 
 pytestmark = pytest.mark.slow
@@ -204,6 +205,7 @@ def test_incomplete_training(nnlib):
         assert "missing: " in err
 
 
+@own_process
 def test_wrong_files(nnlib, model):
     Path("broken.nc").write_bytes(model.read_bytes()[:5000])
     Path("broken.json").write_text("{")

@@ -21,6 +21,7 @@ from nnlib.cpu.engine import CpuEngine
 from nnlib.errors import CheckpointedError, EvictedError, MachineError
 from nnlib.util.threads import BLAS_THREADS
 from nnlib.worker import main
+from tests.nnlib.isolation import own_process
 from tests.nnlib.samples import NETWORK
 
 pytestmark = pytest.mark.slow
@@ -169,6 +170,7 @@ def test_bad_input(make_trial, here, changes, words):
     assert words in result.reason
 
 
+@own_process
 def test_bad_data(make_trial, here):
     trial = make_trial(sha256={})
     (trial.parent / "held.nc").write_bytes((trial.parent / "held.nc").read_bytes()[:500])
