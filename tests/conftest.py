@@ -125,5 +125,5 @@ def _purge_left_overs() -> None:
     for name in list_pools():
         found = re.fullmatch(r"pytest-[a-z]+-(\d+)", name)
         if found and not Path("/proc", found[1]).exists():
-            with suppress(PoolError, FileNotFoundError):  # another process was faster
+            with suppress(PoolError, OSError):  # another process was faster, or is at it
                 lifecycle.down(name, print, purge=True)
