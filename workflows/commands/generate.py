@@ -48,17 +48,17 @@ def run(arguments: argparse.Namespace) -> int:
     from regiondag.config.data_check import check_data, training_examples
     from regiondag.config.load import load_config
     from regiondag.run.champions import earlier_runs
-    from regiondag.study.init import choose_starts, describe_starts
+    from regiondag.study.init import choose_init, describe_init
 
     asked = load_config(arguments.study)
     examples = training_examples(asked, check_data(asked))
     slugs = [region.slug for region in asked.regions]
     earlier = earlier_runs(runs_folder(arguments), asked.name)
     incumbents = _choose_incumbents(arguments.champions, earlier, slugs)
-    config = choose_starts(asked, examples, incumbents)
+    config = choose_init(asked, examples, incumbents)
     created = make_run(config, arguments, earlier, incumbents)
     if not arguments.quiet:
-        for line in describe_starts(asked, config):
+        for line in describe_init(asked, config):
             print(line, file=sys.stderr)
         say_what_is_next(created, again(arguments, "generate"))
     return 0

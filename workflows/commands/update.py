@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     from regiondag.config.data_check import check_data, training_examples
     from regiondag.config.load import load_config
     from regiondag.run.champions import earlier_runs, find_incumbents
-    from regiondag.study.init import choose_starts
+    from regiondag.study.init import choose_init
 
     config = load_config(arguments.study)
     examples = training_examples(config, check_data(config))
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         _say(f"no earlier run of the study {config.name!r} in {runs}: this is the first")
     _check_ended(pool, earlier)
     incumbents = find_incumbents(earlier, [region.slug for region in config.regions])
-    config = choose_starts(config, examples, incumbents)
+    config = choose_init(config, examples, incumbents)
     regions = config.regions if arguments.all else _new_regions(config, earlier)
     if not regions:
         _say("nothing new: no run made (--all makes one)")
@@ -107,7 +107,7 @@ def _new_regions(config: Config, earlier: Sequence[RunFolder]) -> tuple[Region, 
 
     unchanged = find_unchanged(config.regions, earlier)
     new = {region.slug for region in config.regions if not region.merged} - set(unchanged)
-    sources = {region.start.source for region in config.regions if region.slug in new}
+    sources = {region.init.source for region in config.regions if region.slug in new}
     for region in config.regions:
         if region.slug in unchanged and region.slug in sources:
             _say(f"{region.name}: nothing new, but others start from its champion of this run")

@@ -28,7 +28,7 @@ class _Wish:
         return self.kind == "random" or (self.kind == "neighbour" and "init" not in self.own)
 
 
-class StartReader:
+class InitReader:
     """Reads the starts of all regions, and then finds the neighbours by their names."""
 
     def __init__(self, study: Section) -> None:
@@ -50,7 +50,7 @@ class StartReader:
         if "neighbour" in self.study and all(wish.kind != "neighbour" for wish in self.wishes.values()):
             self.problems.add(("neighbour",), "is used by init: neighbour only, and no region has that")
         named = {slugs.get(wish.neighbour) for wish in self.wishes.values() if wish.kind == "neighbour"}
-        return [(replace(region, start=self._start(region, slugs, named)), path) for region, path in regions]
+        return [(replace(region, init=self._start(region, slugs, named)), path) for region, path in regions]
 
     def _start(self, region: Region, slugs: Mapping[str, str], named: Collection[str | None]) -> Init:
         wish = self.wishes[region.slug]

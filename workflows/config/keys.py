@@ -18,7 +18,7 @@ from regiondag.util.schema import DURATION, OR_NEVER, TEXT, Key, Keys, choice, o
 ACQUISITIONS = ("improvement", "improvement_per_second")
 SCHEDULES = ("rounds", "lanes")
 WINNERS = ("observed", "model")
-STARTS = ("random", "champion", "neighbour", "pooled")
+INITS = ("random", "champion", "neighbour", "pooled")
 BELOW_ONE = 1 - 1e-9  # for numbers in [0, 1)
 SMALLEST = 1 << 20  # of memory and disk; HTCondor counts memory in MB
 MOST_JOBS = 1_000_000
@@ -172,7 +172,7 @@ SECTIONS: Keys = {
     "job": Key(None, section_of(object_of(JOB)), "What a training asks of HTCondor."),
 }
 START: Keys = {
-    "init": Key("random", choice(STARTS), "What trainings start from: random weights, or those of a model."),
+    "init": Key("random", choice(INITS), "What trainings start from: random weights, or those of a model."),
     "neighbour": Key(
         "", TEXT, "The region that `init: neighbour` starts from; by default that with the most training examples."
     ),

@@ -11,7 +11,7 @@ from nnlib.contract import slug_of
 from nnlib.spec import network as spec
 from nnlib.util.os_errors import reason_of
 from regiondag.config import sections
-from regiondag.config.init_section import StartReader
+from regiondag.config.init_section import InitReader
 from regiondag.config.keys import FILES, NETWORK, REGION, SECTIONS, STUDY
 from regiondag.errors import ConfigError
 from regiondag.study.init import merge_parts
@@ -129,7 +129,7 @@ class _RegionReader:
         self.problems = study.problems
         self.folder = folder
         self.shared: dict[tuple[Any, ...], Any] = {}
-        self.starts = StartReader(study)
+        self.starts = InitReader(study)
 
     def read(self, raw: Raw, path: KeyPath) -> Region:
         section = Section(self.problems, [Layer(raw, path), *self.study.layers])
@@ -147,7 +147,7 @@ class _RegionReader:
     def with_pooled(self, regions: list[tuple[Region, KeyPath]]) -> list[tuple[Region, KeyPath]]:
         """Add the region that is trained on the data of all others, if any is to start from its model."""
         own = self.study.section(POOLED)
-        if all(region.start.kind != "pooled" for region, _ in regions):
+        if all(region.init.kind != "pooled" for region, _ in regions):
             if POOLED in self.study:
                 self.problems.add((POOLED,), "no region has init: pooled, so that nothing is; remove this section")
             return regions

@@ -73,8 +73,8 @@ class Plan:
         """Yield (final training, first trials of a region that start from its model)."""
         finals = {plan.region.slug: plan.final for plan in self.regions}
         for plan in self.regions:
-            if plan.region.start.source:
-                yield finals[plan.region.start.source], plan.first()
+            if plan.region.init.source:
+                yield finals[plan.region.init.source], plan.first()
 
 
 def build_plan(config: Config) -> Plan:

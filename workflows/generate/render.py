@@ -108,7 +108,7 @@ class Renderer:
         inputs = [folder.path / layout.NETWORK_FILE, *(folder.data(part) for part in parts)]
         if "test" in parts and plan.region.slug in self.incumbents:
             inputs.append(folder.incumbent_model)
-        if not plan.region.start.random:
+        if not plan.region.init.random:
             inputs.append(folder.init_model)
         inputs.append(self.run.path / self.worker_code)
         once = "test" not in parts and versions.supports(self.htcondor, "common_input_catalogs")

@@ -144,7 +144,7 @@ class _Writer:
         for copy in merged:
             self._note(self._inside(copy))
         inside = {copy.name: self.digests[self._inside(copy)] for copy in [*copies, *merged]}
-        shape = () if region.start.random else find_shaping(read_json(region.network))
+        shape = () if region.init.random else find_shaping(read_json(region.network))
         config, first = self.plan.config, _first_points(region, incumbent)
         spec = spec_of(config.name, region, inside, position, first, shape, config.limits.deadline)
         folder.spec.write_text(spec_to_json(spec), encoding="utf-8")

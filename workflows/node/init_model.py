@@ -32,7 +32,7 @@ def start_from_model(folder: RegionFolder, spec: RegionSpec) -> RegionSpec:
 
     Call it under the region's lock. Raises GiveUpError when there is no such model yet, or none of this network.
     """
-    if spec.start.random:
+    if spec.init.random:
         return spec
     if not folder.init_facts.exists():
         _take(folder, spec)
@@ -53,7 +53,7 @@ def _take(folder: RegionFolder, spec: RegionSpec) -> None:
     source = _find_source(folder, spec)
     raw = json.loads(source.metrics.read_text(encoding="utf-8"))
     facts = {
-        "kind": spec.start.kind,
+        "kind": spec.init.kind,
         "region": raw["region"],
         "run": raw["run"],
         "hyperparameters": raw["hyperparameters"],
@@ -67,12 +67,12 @@ def _take(folder: RegionFolder, spec: RegionSpec) -> None:
 
 
 def _find_source(folder: RegionFolder, spec: RegionSpec) -> Incumbent:
-    if not spec.start.source:
+    if not spec.init.source:
         return Incumbent(folder.incumbent_model, folder.incumbent_metrics, spec.sha256[folder.incumbent_model.name])
     run = RunFolder(folder.path.parents[1])
-    found = champion_of(run, spec.start.source)
+    found = champion_of(run, spec.init.source)
     if found is None:
-        other = run.region(spec.start.source)
+        other = run.region(spec.init.source)
         raise GiveUpError(
             f"region {spec.name!r} starts from the champion of {read_spec(other.spec).name!r}, which has none in this "
             f"run yet: submit {other.dag} first, and this DAG again when it is done; {run.study_dag} does both in order"
@@ -91,7 +91,7 @@ def _copy(source: Path, target: Path) -> None:
 def _fix_shape(spec: RegionSpec, values: Mapping[str, Any]) -> Search:
     """Return the region's search with the shape that the model has; GiveUpError when that cannot be."""
     shape: dict[str, Value] = {name: values[name] for name in spec.shape if name in values}
-    model = f"region {spec.name!r}: the model that its trainings start from (init: {spec.start.kind})"
+    model = f"region {spec.name!r}: the model that its trainings start from (init: {spec.init.kind})"
     missing = [f"${name}" for name in spec.shape if name not in shape]
     if missing:
         raise GiveUpError(

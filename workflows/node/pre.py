@@ -219,7 +219,7 @@ def _make_trial(
     spec: RegionSpec, node: NodeName, role: Role, point: Mapping[str, Value], parts: tuple[str, ...]
 ) -> Trial:
     settings = {name: value for name, value in point.items() if name in TRAIN_SETTINGS}
-    init = {} if spec.start.random else {INIT_FILE: spec.sha256[INIT_FILE]}
+    init = {} if spec.init.random else {INIT_FILE: spec.sha256[INIT_FILE]}
     placeholders = with_defaults(spec.search.space, point)
     others = {name: value for name, value in placeholders.items() if name not in TRAIN_SETTINGS}
     return Trial(
@@ -232,7 +232,7 @@ def _make_trial(
         train=replace(spec.train, **settings),  # type: ignore[arg-type]  # checked when study.yaml was read
         metric=spec.metric,
         train_files=tuple(data_file(part) for part in parts),
-        init=None if spec.start.random else INIT_FILE,
+        init=None if spec.init.random else INIT_FILE,
         sha256={NETWORK_FILE: spec.sha256[NETWORK_FILE], **_digests(spec, [*parts, *_valid(role)], None), **init},
     )
 

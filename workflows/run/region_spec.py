@@ -30,7 +30,7 @@ class RegionSpec:
     sha256: Mapping[str, str]
     position: int = 0  # of the region in the study: regions that share start on different parts of a sequence
     first: tuple[Point, ...] = ()  # points of the first trials: the standing champion's
-    start: Init = field(default_factory=Init)
+    init: Init = field(default_factory=Init)
     shape: tuple[str, ...] = ()  # hyperparameters that a model to start from has decided
     job: JobRequest = field(default_factory=JobRequest)
     deadline: int = 0  # of the study, see `Limits`
@@ -57,7 +57,7 @@ def spec_of(
         sha256=sha256,
         position=position,
         first=first,
-        start=region.start,
+        init=region.init,
         shape=shape,
         job=region.job,
         deadline=deadline,
@@ -78,7 +78,7 @@ def spec_to_json(spec: RegionSpec) -> str:
         "sha256": spec.sha256,
         "position": spec.position,
         "first": [dict(point) for point in spec.first],
-        "start": asdict(spec.start),
+        "start": asdict(spec.init),
         "shape": spec.shape,
         "job": asdict(spec.job),
         "deadline": spec.deadline,
@@ -101,7 +101,7 @@ def read_spec(path: Path) -> RegionSpec:
             sha256=raw["sha256"],
             position=raw.get("position", 0),
             first=tuple(raw.get("first", ())),
-            start=Init(**raw.get("start", {})),
+            init=Init(**raw.get("start", {})),
             shape=tuple(raw.get("shape", ())),
             job=JobRequest(**raw.get("job", {})),
             deadline=raw.get("deadline", 0),

@@ -39,7 +39,7 @@ class RegionState:
 def state_of(spec: RegionSpec, history: History, *, expired: bool = False) -> RegionState:
     """Return where a region stands by its journal; `expired`: the study's deadline has passed."""
     hopeless = _why_hopeless(spec, history)
-    waits = bool(spec.start.source) and not history.proposals
+    waits = bool(spec.init.source) and not history.proposals
     outcome, reason = _outcome(spec, history, hopeless, waits)
     return RegionState(outcome, reason, hopeless, _why_complete(spec, history), expired, waits)
 
@@ -89,7 +89,7 @@ def _outcome(spec: RegionSpec, history: History, hopeless: str, waits: bool) -> 
     if failure is not None:
         return RegionOutcome.FAILED, failure
     if waits:
-        text = f"waits for the champion of the region {spec.start.source!r}, from which it starts"
+        text = f"waits for the champion of the region {spec.init.source!r}, from which it starts"
     elif not history.proposals:
         text = "none of its jobs has run; submit the DAG"
     else:

@@ -20,7 +20,7 @@ def merge_parts(regions: Iterable[Region]) -> dict[str, tuple[Path, ...]]:
     return {part: tuple(dict.fromkeys(region.data[part] for region in regions)) for part in wanted}
 
 
-def choose_starts(config: Config, examples: Mapping[str, int], incumbents: Collection[str]) -> Config:
+def choose_init(config: Config, examples: Mapping[str, int], incumbents: Collection[str]) -> Config:
     """Settle what trainings start from, once data and champions are known.
 
     Regions that name no neighbour get the one with the most training `examples` (by slug), which starts from random
@@ -28,28 +28,28 @@ def choose_starts(config: Config, examples: Mapping[str, int], incumbents: Colle
     champion to start from yet, and start from random.
     """
     any_neighbour = Init("neighbour")
-    legal = [r for r in config.regions if not r.merged and (r.start.random or r.start == any_neighbour)]
+    legal = [r for r in config.regions if not r.merged and (r.init.random or r.init == any_neighbour)]
     largest = max(legal, key=lambda region: examples.get(region.slug, 0), default=None)
 
     def choose(region: Region) -> Init:
-        if region.start == any_neighbour and largest is not None:
+        if region.init == any_neighbour and largest is not None:
             return Init() if region is largest else Init("neighbour", largest.slug)
-        return Init() if region.start.kind == "champion" and region.slug not in incumbents else region.start
+        return Init() if region.init.kind == "champion" and region.slug not in incumbents else region.init
 
-    return replace(config, regions=tuple(replace(region, start=choose(region)) for region in config.regions))
+    return replace(config, regions=tuple(replace(region, init=choose(region)) for region in config.regions))
 
 
-def describe_starts(asked: Config, chosen: Config) -> Iterator[str]:
+def describe_init(asked: Config, chosen: Config) -> Iterator[str]:
     """Yield lines that say which regions start from what, and which would, had they a champion."""
     names = {region.slug: region.name for region in chosen.regions}
     groups: dict[str, list[str]] = {}
     for wish, region in zip(asked.regions, chosen.regions, strict=True):
-        if region.start.source == POOLED:
+        if region.init.source == POOLED:
             text = "from a model of all regions together"
-        elif region.start.source:
-            text = f"from the champion of {names[region.start.source]}"
-        elif wish.start.kind == "champion":
-            text = "from random: no champion yet" if region.start.random else "from their own champions"
+        elif region.init.source:
+            text = f"from the champion of {names[region.init.source]}"
+        elif wish.init.kind == "champion":
+            text = "from random: no champion yet" if region.init.random else "from their own champions"
         else:
             continue
         groups.setdefault(text, []).append(region.name)

@@ -119,7 +119,7 @@ class Region:
     search: Search
     job: JobRequest
     update: Search | None = None  # of runs that start from a champion; None: as `search`
-    start: Init = Init()
+    init: Init = Init()
     merged: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # part -> files of other regions, see POOLED
 
     @property

@@ -42,7 +42,7 @@ def test_a_region_that_starts_from_another_ones_model_waits_for_it(tmp_path):
     plan = plan_of(tmp_path)
     other, germany = plan.regions[0], plan.regions[1]
     start = Init("neighbour", other.region.slug)
-    waiting = RegionPlan(replace(germany.region, start=start))
+    waiting = RegionPlan(replace(germany.region, init=start))
     pairs = [(parent, list(children)) for parent, children in Plan(plan.config, (other, waiting)).starts()]
     assert pairs == [(other.final, list(germany.first()))]
     assert list(plan.starts()) == [] and not start.random and Init().random

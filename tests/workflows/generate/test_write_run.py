@@ -18,13 +18,13 @@ from regiondag.errors import ConfigError, RegiondagError
 from regiondag.generate import bundle
 from regiondag.generate.provenance import Commit, commit_of, read_commits
 from regiondag.generate.write_run import create_run
-from regiondag.study.init import choose_starts
+from regiondag.study.init import choose_init
 from tests.workflows.config.test_load import HOSTILE
 from tests.workflows.conftest import STUDY, write_study
 
 
 def create(study: Path, runs: Path, standing=None):
-    config = choose_starts(load_config(study), {}, standing or {})
+    config = choose_init(load_config(study), {}, standing or {})
     return create_run(config, runs, htcondor=(23, 9, 6), incumbents=standing or {}, progress=print)
 
 

@@ -26,7 +26,7 @@ def spec(start: Init = RANDOM, sizes: tuple[int, ...] = (3,), **search) -> Regio
         *("study", "Malta", "malta", Metric(), TrainSettings()),
         Search("bayes", (), sizes, **search),
         *(("final",), {}),
-        start=start,
+        init=start,
     )
 
 

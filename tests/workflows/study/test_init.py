@@ -8,7 +8,7 @@ import pytest
 from regiondag.config.load import load_config
 from regiondag.errors import ConfigError
 from regiondag.generate.plan import build_plan
-from regiondag.study.init import choose_starts, describe_starts
+from regiondag.study.init import choose_init, describe_init
 from regiondag.study.model import Init
 from tests.workflows.config.test_load import HOSTILE, problems_of
 from tests.workflows.conftest import STUDY, write_region, write_study
@@ -23,7 +23,7 @@ def study_of(folder, text):
 
 
 def starts_of(config):
-    return {region.name: region.start for region in config.regions}
+    return {region.name: region.init for region in config.regions}
 
 
 def test_every_region_starts_from_random_unless_told(study_file):
@@ -36,7 +36,7 @@ def test_a_neighbour_by_its_name(tmp_path):
     assert starts_of(config) == {
         "United Kingdom": Init(), "Germany": Init(), "Malta": Init("neighbour", "united-kingdom"),
     }  # fmt: skip
-    assert list(describe_starts(config, config)) == ["trainings start from the champion of United Kingdom: Malta"]
+    assert list(describe_init(config, config)) == ["trainings start from the champion of United Kingdom: Malta"]
 
 
 def test_the_neighbour_of_a_whole_study_starts_from_random_itself(tmp_path):
@@ -49,7 +49,7 @@ def test_the_neighbour_of_a_whole_study_starts_from_random_itself(tmp_path):
 def test_without_a_name_the_neighbour_is_the_largest_region(tmp_path):
     config = load_config(study_of(tmp_path, THREE + "init: neighbour\n"))
     assert set(starts_of(config).values()) == {Init("neighbour")}
-    chosen = choose_starts(config, {"united-kingdom": 40, "germany": 900, "malta": 3}, ())
+    chosen = choose_init(config, {"united-kingdom": 40, "germany": 900, "malta": 3}, ())
     assert starts_of(chosen) == {
         "United Kingdom": Init("neighbour", "germany"), "Germany": Init(), "Malta": Init("neighbour", "germany"),
     }  # fmt: skip
@@ -57,21 +57,21 @@ def test_without_a_name_the_neighbour_is_the_largest_region(tmp_path):
 
 def test_a_neighbour_may_be_a_region_that_was_told_to_start_from_random(tmp_path):
     text = THREE.replace("germany.nc}", "germany.nc, init: random}") + "init: neighbour\n"
-    chosen = choose_starts(load_config(study_of(tmp_path, text)), {"germany": 9, "united-kingdom": 8, "malta": 3}, ())
+    chosen = choose_init(load_config(study_of(tmp_path, text)), {"germany": 9, "united-kingdom": 8, "malta": 3}, ())
     assert {start.source for start in starts_of(chosen).values()} == {"", "germany"}
     assert starts_of(chosen)["Germany"] == Init()
 
 
 def test_the_region_of_all_data_is_nobodys_neighbour(tmp_path):
     text = THREE.replace("germany.nc}", "germany.nc, init: pooled}") + "init: neighbour\n"
-    chosen = choose_starts(load_config(study_of(tmp_path, text)), {"pooled": 99, "united-kingdom": 8, "malta": 3}, ())
+    chosen = choose_init(load_config(study_of(tmp_path, text)), {"pooled": 99, "united-kingdom": 8, "malta": 3}, ())
     assert starts_of(chosen)["Malta"] == Init("neighbour", "united-kingdom")
 
 
 def test_champions_are_there_or_not(tmp_path):
     config = load_config(study_of(tmp_path, THREE + "init: champion\n"))
-    chosen = choose_starts(config, {}, {"germany"})
-    assert list(describe_starts(config, chosen)) == [
+    chosen = choose_init(config, {}, {"germany"})
+    assert list(describe_init(config, chosen)) == [
         "trainings start from random: no champion yet: United Kingdom, Malta",
         "trainings start from their own champions: Germany",
     ]
@@ -86,7 +86,7 @@ POOLED = "init: pooled\npooled: {search: {rounds: 1}, job: {memory: 1GB}, train:
 def test_pooled_adds_a_region_of_all_data(tmp_path):
     text = THREE.replace("germany.nc}", "germany.nc, init: random}") + POOLED
     uk, germany, malta, pooled = load_config(study_of(tmp_path, text)).regions
-    assert uk.start == malta.start == Init("pooled", "pooled") and germany.start == pooled.start == Init()
+    assert uk.init == malta.init == Init("pooled", "pooled") and germany.init == pooled.init == Init()
     assert (pooled.name, pooled.slug, pooled.data) == ("pooled", "pooled", {})
     assert pooled.merged == {
         part: tuple(region.data[part] for region in (uk, germany, malta)) for part in ("train", "valid", "test")
@@ -158,7 +158,7 @@ def test_neighbours_of_any_name(tmp_path, name):
     except ConfigError as error:
         assert any("regions[1].name" in problem for problem in error.problems)
         return
-    assert config.regions[2].start == Init("neighbour", config.regions[1].slug)
+    assert config.regions[2].init == Init("neighbour", config.regions[1].slug)
     [(parent, _)] = build_plan(config).starts()
     assert re.fullmatch(r"[a-z0-9-]+_final", str(parent))
 

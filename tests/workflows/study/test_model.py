@@ -64,7 +64,7 @@ def test_a_training_starts_from_random_weights_unless_it_is_said():
     assert Init().random and not Init().source
     assert not any(Init(kind).random for kind in ("champion", "neighbour", "pooled"))
     plain = region(["train"])
-    assert (plain.start, plain.update, dict(plain.merged)) == (Init(), None, {})
+    assert (plain.init, plain.update, dict(plain.merged)) == (Init(), None, {})
 
 
 def test_the_winner_is_trained_on_all_but_the_test_part():
