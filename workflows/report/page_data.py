@@ -13,12 +13,13 @@ from regiondag.accounting.prices import PriceTable
 from regiondag.accounting.usage import EVICTED, Taken, sum_up, take
 from regiondag.condor.events.attempts import Attempt, last_machines
 from regiondag.report.page_failures import group_failures
-from regiondag.report.page_packing import LONGEST_TEXT, Texts, round_value, shorten, tenths
+from regiondag.report.page_packing import LONGEST_TEXT, Texts, round_value, tenths
 from regiondag.report.page_timeline import build_timeline
 from regiondag.report.summary import RegionSummary, Summary
 from regiondag.run.layout import NodeName
 from regiondag.study.space import Choice, Parameter, Value
 from regiondag.trials.rows import RegionTrials
+from regiondag.util.text import shorten
 
 CURVE_DIGITS = 4  # of learning curves: less than a pixel of any picture
 

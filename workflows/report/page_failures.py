@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from nnlib.contract import ENDED_WELL, Status
 from regiondag.accounting.usage import EVICTED
 from regiondag.condor.events.attempts import Attempt, last_machines
-from regiondag.report.page_packing import Texts, hold_name, shorten
+from regiondag.report.page_packing import Texts, hold_name
 from regiondag.report.summary import Summary
 from regiondag.run.layout import NodeName
 from regiondag.run.region_state import RegionOutcome
 from regiondag.trials.rows import RegionTrials, TrialRow
+from regiondag.util.text import shorten
 
 LONGEST_CAUSE = 240  # characters of a failure's cause
 FINE = ENDED_WELL | {Status.RUNNING}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from regiondag.util.text import shorten
+
 DIGITS = 6  # of values and hyperparameters
 LONGEST_TEXT = 2000  # characters of any one text: a compiler's whole output for each of 8,000 trials is too much
 
@@ -36,11 +38,6 @@ def round_value(value: float | None, digits: int = DIGITS) -> float | None:
 def tenths(seconds: float | None) -> float | None:
     """Return seconds to a tenth."""
     return None if seconds is None or not math.isfinite(seconds) else round(seconds, 1)
-
-
-def shorten(text: str, most: int) -> str:
-    """Return at most so many characters of a text."""
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def hold_name(code: int, subcode: int) -> str:

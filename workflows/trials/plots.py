@@ -21,8 +21,8 @@ from regiondag.errors import RegiondagError
 from regiondag.study.space import Choice, Parameter, value_at
 from regiondag.trials.importance import measure_importance, place_on_scale, varied_parameters
 from regiondag.trials.rows import RegionTrials, TrialRow
-from regiondag.trials.table import format_value, shorten
-from regiondag.util.text import spell_out
+from regiondag.trials.table import format_value
+from regiondag.util.text import shorten, spell_out
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

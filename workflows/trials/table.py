@@ -108,16 +108,6 @@ def _no_formula(text: str) -> str:
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
-def shorten(text: str, longest: int) -> str:
-    """Cut long text, and replace the two characters that XML cannot hold although they steer nothing.
-
-    >>> shorten("Germany", 5)
-    'Germ…'
-    """
-    text = text.replace("\ufffe", "?").replace("\uffff", "?")
-    return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
 def format_value(value: Value | None) -> str:
     """Return a value in a few characters; `-` for none.
 

@@ -36,6 +36,16 @@ def show_duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def shorten(text: str, longest: int) -> str:
+    """Cut long text, and replace the two characters that XML cannot hold although they steer nothing.
+
+    >>> shorten("Germany", 5)
+    'Germ…'
+    """
+    text = text.replace("\ufffe", "?").replace("\uffff", "?")
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
 def list_some(names: Sequence[str], shown: int = 4) -> str:
     """Return the first few names, and how many more there are.
 

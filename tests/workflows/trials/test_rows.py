@@ -11,7 +11,8 @@ from regiondag.study.model import Search
 from regiondag.study.space import Choice, Integer, Real
 from regiondag.trials import rows as trialtable
 from regiondag.trials.rows import RunTrials, trials_of
-from regiondag.trials.table import CSV_COLUMNS, list_headings, shorten, sort_rows, summary_line, to_csv, to_rows
+from regiondag.trials.table import CSV_COLUMNS, list_headings, sort_rows, summary_line, to_csv, to_rows
+from regiondag.util.text import shorten
 
 SPACE = (
     Choice("optimizer", ("adam", "sgd")),
