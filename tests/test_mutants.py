@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts.mutation import modules, run
-from scripts.mutation.operators import mutants, shuffled
-from scripts.mutation.pool import NOTHING, Pool, Trial
+from tests.mutation import modules, run
+from tests.mutation.operators import mutants, shuffled
+from tests.mutation.pool import NOTHING, Pool, Trial
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -71,4 +71,4 @@ def test_spilled_registers_are_seen():
 def test_the_kept_figures_are_those_of_all_kernels():
     rows = json.loads(KEPT.read_text(encoding="utf-8"))["rows"]
     wanted = [f"{family}: {name}" for family in FAMILIES for name in signatures(source(family))]
-    assert [row["workload"] for row in rows] == wanted, "run python -m scripts.bench.gpu.kernels"
+    assert [row["workload"] for row in rows] == wanted, "run python -m tests.kernels.figures"

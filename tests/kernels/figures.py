@@ -1,7 +1,7 @@
 """Keep what each kernel takes on each generation of GPUs. Nothing runs, no GPU is needed.
 
-The figures go to results/kernels.json, one row a kernel: the most registers of a thread on any generation as `ours`,
-then those on each, and a block's bytes of shared memory. They are not in README.md, as nothing is measured.
+The figures go to scripts/bench/results/kernels.json, one row a kernel: the most registers of a thread on any generation
+as `ours`, then those on each, and a block's bytes of shared memory. Nothing is measured.
 """
 
 from __future__ import annotations

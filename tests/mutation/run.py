@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from scripts.bench.common import harness
-from scripts.mutation import modules
-from scripts.mutation.operators import Mutant, mutants, shuffled
-from scripts.mutation.pool import FAST, NOTHING, End, Pool, Trial
+from tests.mutation import modules
+from tests.mutation.operators import Mutant, mutants, shuffled
+from tests.mutation.pool import FAST, NOTHING, End, Pool, Trial
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -86,9 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/mutants", allow_abbrev=False)
-    parser.add_argument(
-        "module", nargs="*", metavar="MODULE", help="default: the core, see scripts/mutation/modules.py"
-    )
+    parser.add_argument("module", nargs="*", metavar="MODULE", help="default: the core, see tests/mutation/modules.py")
     parser.add_argument("--sample", type=int, default=12, metavar="N", help="mutants of each module (default: 12)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="draws other ones (default: 0)")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N", help="at a time")

@@ -22,7 +22,7 @@ class _Loader(SourceFileLoader):
         super().__init__(fullname, path)
         self._changed = changed
 
-    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002
+    def get_code(self, fullname: str) -> CodeType:
         return compile(Path(self._changed).read_bytes(), self.path, "exec", dont_inherit=True)
 
 
@@ -33,7 +33,7 @@ class Finder:
         self._name = name
         self._changed = changed
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG002
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
         """Return the module's own place with another loader, or None for any other module."""
         if fullname != self._name:
             return None
