@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from importlib import metadata
+from inspect import isfunction
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from scripts.bench.common.processes import REPOSITORY, NotMeasuredError
 
@@ -64,6 +65,7 @@ class Row:
         return self.ours >= self.goal if self.higher else self.ours <= self.goal
 
 
+Sizes = TypeVar("Sizes")  # how much is measured: in a full run, in a quick one
 Group = Callable[[], Iterable[Row]]  # measures one or more rows
 
 
@@ -202,9 +204,36 @@ def finish(
     return int(any(row.met is False or row.ours is None for row in rows))
 
 
-def main(bench: str, groups: Callable[[Path, bool], Mapping[str, Group]], argv: Sequence[str] | None = None) -> int:
-    """Measure and print; `groups` gives what can be measured in a work area, in small sizes or not."""
-    arguments = options(bench, groups(Path(), True), argv)
-    with work_area() as area:
-        rows = measure_groups(groups(area, arguments.quick), arguments.only)
-    return finish(bench, rows, arguments)
+class Bench(Generic[Sizes]):
+    """A benchmark in a folder of its own: each public method measures a group of rows."""
+
+    def __init__(self, area: Path, sizes: Sizes) -> None:
+        self.area, self.sizes = area, sizes
+
+    @classmethod
+    def group_names(cls) -> list[str]:
+        """Return the names of the groups, in the order in which they are measured."""
+        found = [name for name, value in vars(cls).items() if isfunction(value) and not hasattr(Bench, name)]
+        return [name for name in found if not name.startswith("_")]
+
+    def details(self, rows: Sequence[Row]) -> Mapping[str, object]:  # noqa: ARG002
+        """Return what is kept besides the rows."""
+        return {}
+
+
+def main(
+    name: str,
+    made: type[Bench[Sizes]],
+    full: Sizes,
+    quick: Sizes,
+    *,
+    kept: bool = False,
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Measure and print, in an empty folder; in one that stays where runs are `kept`, unless they are quick ones."""
+    arguments = options(name, made.group_names(), argv)
+    with work_area() as scratch:
+        area = WORK / name if kept and not arguments.quick else scratch
+        bench = made(area, quick if arguments.quick else full)
+        rows = measure_groups({group: getattr(bench, group) for group in made.group_names()}, arguments.only)
+        return finish(name, rows, arguments, bench.details(rows))

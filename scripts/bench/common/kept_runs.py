@@ -42,6 +42,13 @@ class KeptRuns(Generic[Key, Run]):
                 print(f"{number} of {len(keys)}: {key}: {self._made(key)}", file=sys.stderr, flush=True)
         return [run for key in keys if (run := self.find(key)) is not None]
 
+    def fill_all(self, keys: Sequence[Key]) -> list[Run]:
+        """Make the runs that are missing; NotMeasuredError where one cannot be made."""
+        runs = self.fill(keys)
+        if len(runs) < len(keys):
+            raise NotMeasuredError(f"{len(runs)} of {len(keys)} runs are there")
+        return runs
+
     def _made(self, key: Key) -> str:
         stamp = self._stamp_of(key)  # before: sources may change meanwhile
         try:

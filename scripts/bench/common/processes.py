@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import resource
-import select
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,32 +58,24 @@ def measure(
         process = subprocess.Popen(
             [str(word) for word in argv], stdout=output, stderr=errors, env=environment(env or {})
         )
-        usage = _wait(process, begin + timeout, argv)
+        limit = threading.Timer(timeout, process.kill)
+        limit.start()
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:  # Ctrl-C
+            process.kill()
+            process.wait()
+            raise
+        finally:
+            limit.cancel()
         seconds = time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
         texts = [_text(file) for file in (output, errors)]
+    if seconds >= timeout:
+        raise NotMeasuredError(f"{_name(argv)} was stopped: it took too long")
     if process.returncode not in codes:
         raise NotMeasuredError(f"{_name(argv)} ended with {process.returncode}: {texts[1][-300:].strip()}")
     return Measured(seconds, usage.ru_maxrss / 1024, texts[0])
-
-
-def _wait(process: subprocess.Popen[bytes], deadline: float, argv: Sequence[str | Path]) -> resource.struct_rusage:
-    """Wait for the process and return its resource usage; a pidfd wakes us at its end without polling."""
-    end = os.pidfd_open(process.pid)
-    try:
-        ended = select.select([end], [], [], max(deadline - time.perf_counter(), 0))[0]
-    except BaseException:  # Ctrl-C
-        process.kill()
-        process.wait()
-        raise
-    finally:
-        os.close(end)
-    if not ended:
-        process.kill()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if not ended:
-        raise NotMeasuredError(f"{_name(argv)} was stopped: it took too long")
-    return usage
 
 
 def _text(file: IO[bytes]) -> str:
@@ -105,12 +96,19 @@ def in_turn(sides: Mapping[str, Callable[[], float]], repeats: int) -> dict[str,
     return {name: statistics.median(found) for name, found in values.items()}
 
 
-def seconds_in_turn(
-    *sides: Sequence[str | Path], repeats: int, timeout: float = 600, env: Mapping[str, str] | None = None
-) -> list[float]:
-    """Return the median seconds of each of some programs, run in turn."""
+def middle(runs: Sequence[Measured]) -> Measured:
+    """Return the median seconds of runs, the most memory of any, and what the last one printed."""
+    seconds = statistics.median(run.seconds for run in runs)
+    return Measured(seconds, max(run.peak_mb for run in runs), runs[-1].output)
 
-    def seconds_of(argv: Sequence[str | Path]) -> Callable[[], float]:
-        return lambda: measure(argv, timeout=timeout, env=env).seconds
 
-    return list(in_turn({str(number): seconds_of(argv) for number, argv in enumerate(sides)}, repeats).values())
+def measure_in_turn(
+    *sides: Sequence[str | Path],
+    repeats: int,
+    timeout: float = 600,
+    env: Mapping[str, str] | None = None,
+    codes: Sequence[int] = (0,),
+) -> list[Measured]:
+    """Measure some programs in turn, so many times; return the middle of each."""
+    runs = [[measure(argv, timeout=timeout, env=env, codes=codes) for argv in sides] for _ in range(repeats)]
+    return [middle(found) for found in zip(*runs, strict=True)]

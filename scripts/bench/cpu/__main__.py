@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from scripts.bench.common.harness import Row, main
+from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.common.workload import AUTOENCODER, IMAGES, TOP, Work
 from scripts.bench.cpu.turns import Turn, sides
 
@@ -38,18 +38,8 @@ FULL = Sizes(
 )
 
 
-class TrainCpu:
-    """The rows, in groups that can be measured alone."""
-
-    def __init__(self, sizes: Sizes) -> None:
-        self.sizes = sizes
-        self.groups = {
-            "adam": self.adam,
-            "rmsprop": self.rmsprop,
-            "margins": self.margins,
-            "images": self.images,
-            "top": self.top,
-        }
+class TrainCpu(Bench[Sizes]):
+    """The rows."""
 
     def adam(self) -> Iterator[Row]:
         """The sparse autoencoder, its time and its memory."""
@@ -106,4 +96,4 @@ def _name(work: Work) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(BENCH, lambda _, quick: TrainCpu(QUICK if quick else FULL).groups))
+    sys.exit(main(BENCH, TrainCpu, FULL, QUICK))

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from nnlib.contract import sha256_of
 from regiondag.bake.artifact import DiskImage, Manifest, Tested, write_manifest, write_tested
-from scripts.bench.common.harness import Row, main
-from scripts.bench.common.processes import NotMeasuredError, in_turn, measure, module
+from scripts.bench.common.harness import Bench, Row, main
+from scripts.bench.common.processes import Measured, NotMeasuredError, measure, middle, module
 
 BENCH = "ami_upload"
 REGION = "eu-central-1"
@@ -35,42 +35,33 @@ class Sizes:
 QUICK = Sizes(megabytes=50, repeats=1, limit=60)
 
 
-class Upload:
+class Upload(Bench[Sizes]):
     """The rows."""
-
-    def __init__(self, area: Path, sizes: Sizes) -> None:
-        self.area = area
-        self.sizes = sizes
-        self.groups = {"upload": self.upload}
-        self.peaks: dict[str, float] = {}
 
     def upload(self) -> Iterator[Row]:
         """A disk without any zeros becomes a snapshot and an AMI."""
         image = _make_image(self.area / "image", self.sizes.megabytes * 10**6)
         ours: list[str | Path] = [sys.executable, "-m", "regiondag", "bake", "ami", image.folder, "--region", REGION]
         peer = module("image.ami_upload_peer", image.disk, REGION)
-        seconds = in_turn(
-            {"ours": lambda: self._run("ours", ours, image), "peer": lambda: self._run("peer", peer, image)},
-            self.sizes.repeats,
-        )
+        runs = [[self._run(argv, image) for argv in (ours, peer)] for _ in range(self.sizes.repeats)]
+        our, its = (middle(found) for found in zip(*runs, strict=True))
         name = f"upload of {self.sizes.megabytes} MB and registration, moto's server on the same machine"
         note = (
             "the server takes most of both cores' time; over a real network what counts is that 16 blocks travel at "
-            f"a time. Peak memory: ours {self.peaks['ours']:.0f} MB, peer {self.peaks['peer']:.0f} MB. Ours also reads "
+            f"a time. Peak memory: ours {our.peak_mb:.0f} MB, peer {its.peak_mb:.0f} MB. Ours also reads "
             "the disk once more, to see that it is the tested one, and keeps its journal"
         )
-        yield Row(name, seconds["ours"], seconds["peer"], "s", goal=GOAL, note=note)
+        yield Row(name, our.seconds, its.seconds, "s", goal=GOAL, note=note)
 
-    def _run(self, side: str, argv: list[str | Path], image: DiskImage) -> float:
+    def _run(self, argv: list[str | Path], image: DiskImage) -> Measured:
         shutil.rmtree(image.folder / "ami", ignore_errors=True)  # the journal: nothing is resumed here
         with _server(self.area / "server.log") as environment:
             measured = measure(argv, timeout=self.sizes.limit, env=environment)
             blocks = measure(module("image.ami_upload_peer", "count", REGION), env=environment).output.strip()
         expected = str(-(-image.disk.stat().st_size // 524288))
         if blocks != expected:
-            raise NotMeasuredError(f"{side} left {blocks} blocks in the snapshot, not {expected}")
-        self.peaks[side] = max(measured.peak_mb, self.peaks.get(side, 0.0))
-        return measured.seconds
+            raise NotMeasuredError(f"{argv[2]} left {blocks} blocks in the snapshot, not {expected}")
+        return measured
 
 
 def _make_image(folder: Path, size: int) -> DiskImage:
@@ -122,4 +113,4 @@ def _wait_for(port: int, server: subprocess.Popen[bytes], log: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(BENCH, lambda area, quick: Upload(area, QUICK if quick else Sizes()).groups))
+    sys.exit(main(BENCH, Upload, Sizes(), QUICK))

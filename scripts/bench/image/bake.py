@@ -13,7 +13,7 @@ from pathlib import Path
 from regiondag.bake.artifact import DiskImage, read_disk_image
 from regiondag.bake.image import ImageWishes, image_path
 from regiondag.pool.rootfs_build import apt_settings, debian_sources
-from scripts.bench.common.harness import Row, main
+from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.common.processes import NotMeasuredError, in_turn, measure
 
 BENCH = "bake"
@@ -42,13 +42,8 @@ class Sizes:
 QUICK = Sizes(repeats=0, boot=False)
 
 
-class Bake:
+class Bake(Bench[Sizes]):
     """The rows."""
-
-    def __init__(self, area: Path, sizes: Sizes) -> None:
-        self.area = area
-        self.sizes = sizes
-        self.groups = {"bake": self.bake, "size": self.size, "boot": self.boot}
 
     def bake(self) -> Iterator[Row]:
         """Debian's packages are downloaded again on both sides, from the mirror that this host has."""
@@ -119,4 +114,4 @@ class Bake:
 
 
 if __name__ == "__main__":
-    sys.exit(main(BENCH, lambda area, quick: Bake(area, QUICK if quick else Sizes()).groups))
+    sys.exit(main(BENCH, Bake, Sizes(), QUICK))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-import statistics
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.bench.common.harness import Row, main
-from scripts.bench.common.processes import Measured, NotMeasuredError, measure, module
+from scripts.bench.common.harness import Bench, Row, main
+from scripts.bench.common.processes import Measured, NotMeasuredError, measure, middle, module
 
 BENCH = "importing"
 NEEDED = ("pandas", "pyarrow")
@@ -29,13 +28,8 @@ class Sizes:
 QUICK = Sizes(rows=1_000_000, repeats=1, limit=60)
 
 
-class Importing:
+class Importing(Bench[Sizes]):
     """The rows."""
-
-    def __init__(self, area: Path, sizes: Sizes) -> None:
-        self.area = area
-        self.sizes = sizes
-        self.groups = {"purchases": self.purchases}
 
     def purchases(self) -> Iterator[Row]:
         """A table of purchases becomes the matrices of every region and part, written to disk."""
@@ -44,19 +38,19 @@ class Importing:
             raise NotMeasuredError(f"the peer needs {', '.join(missing)}: pip install '.[bench]'")
         table = self.area / "purchases.csv"
         measure(module("importing.peer", "generate", table, str(self.sizes.rows)))
-        runs: dict[str, list[Measured]] = {"ours": [], "peer": []}
-        for _ in range(self.sizes.repeats):
-            runs["ours"].append(self._run([sys.executable, "-m", "nnlib", "import", table, "--out"]))
-            runs["peer"].append(self._run(module("importing.peer", "pandas", table)))
-        _check_same(runs["ours"][0].output, runs["peer"][0].output)
-        seconds = {side: statistics.median(run.seconds for run in some) for side, some in runs.items()}
-        peaks = {side: max(run.peak_mb for run in some) for side, some in runs.items()}
+        sides: list[list[str | Path]] = [
+            [sys.executable, "-m", "nnlib", "import", table, "--out"],
+            module("importing.peer", "pandas", table),
+        ]
+        runs = [[self._run(argv) for argv in sides] for _ in range(self.sizes.repeats)]
+        ours, peer = (middle(found) for found in zip(*runs, strict=True))
+        _check_same(ours.output, peer.output)
         name = f"import of {self.sizes.rows:,} purchases"
         note = (
             "peer: pandas with PyArrow's reader, SciPy; it writes matrices alone, we also names of items and customers"
         )
-        yield Row(name, seconds["ours"], seconds["peer"], "s", goal=seconds["peer"] / 2, note=note)
-        yield Row(f"{name}: peak memory", peaks["ours"], peaks["peer"], "MB", goal=peaks["peer"] / 2)
+        yield Row(name, ours.seconds, peer.seconds, "s", goal=peer.seconds / 2, note=note)
+        yield Row(f"{name}: peak memory", ours.peak_mb, peer.peak_mb, "MB", goal=peer.peak_mb / 2)
 
     def _run(self, argv: list[str | Path]) -> Measured:
         out = self.area / "out"
@@ -75,4 +69,4 @@ def _check_same(ours: str, peer: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(BENCH, lambda area, quick: Importing(area, QUICK if quick else Sizes()).groups))
+    sys.exit(main(BENCH, Importing, Sizes(), QUICK))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import statistics
 import sys
@@ -15,9 +14,10 @@ from regiondag.generate.plan import RegionPlan
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import NodeName
 from regiondag.study.model import JobRequest, Region, Search
-from scripts.bench.common.harness import Row, main
-from scripts.bench.manager import pools, stand_ins
+from scripts.bench.common.harness import Bench, Row, main
+from scripts.bench.manager import pools, studies
 from scripts.bench.manager.pools import Times
+from scripts.bench.manager.studies import Shape
 
 BENCH = "lanes"
 SCHEDULES = ("lanes", "rounds")
@@ -26,7 +26,7 @@ PATIENCE = 3  # times as long as the trials take without any gap
 
 
 @dataclass(frozen=True)
-class Shape:
+class Study:
     """Regions with `lanes` trials at the same time and `steps` one after the other, on `slots`."""
 
     regions: int
@@ -41,25 +41,23 @@ class Shape:
         return f"{regions} x {self.lanes} lanes x {self.steps} trials of {length} on {self.slots} slots"
 
 
-FULL = (Shape(1, 4, 8, 4, 15), Shape(1, 6, 6, 4, 15), Shape(3, 4, 4, 4, 15))
-QUICK = (Shape(1, 2, 2, 2, 1),)
+FULL = (Study(1, 4, 8, 4, 15), Study(1, 6, 6, 4, 15), Study(3, 4, 4, 4, 15))
+QUICK = (Study(1, 2, 2, 2, 1),)
 
 
-def measured(area: Path, shapes: tuple[Shape, ...]) -> Iterator[Row]:
+def measured(area: Path, shapes: tuple[Study, ...]) -> Iterator[Row]:
     """A real study whose jobs sleep, in lanes and in rounds."""
     most = max(shape.slots for shape in shapes)
     with pools.pool_up("bench-lanes", "trixie", area, most, cpus=most) as pool:
         for index, shape in enumerate(shapes):
-            folder = area / str(index)
-            folder.mkdir()
-            lanes, rounds = (run_study(pool, folder, shape, schedule) for schedule in SCHEDULES)
+            lanes, rounds = (run_study(pool, area / str(index), shape, schedule) for schedule in SCHEDULES)
             name = f"slots busy with lanes (peer: rounds), on the pool: {shape}"
             yield Row(name, busy(lanes, shape.slots), busy(rounds, shape.slots), "%", 95, higher=True)
             if not index:
                 yield from _delays(shape, lanes)
 
 
-def plans(shape: Shape, schedule: str) -> list[RegionPlan]:
+def plans(shape: Study, schedule: str) -> list[RegionPlan]:
     """Return the graph of a study of this shape, as `generate` writes it."""
     search = Search("sobol", (), (shape.lanes,) * shape.steps, schedule=schedule)
     return [
@@ -68,15 +66,16 @@ def plans(shape: Shape, schedule: str) -> list[RegionPlan]:
     ]
 
 
-def run_study(pool: Pool, area: Path, shape: Shape, schedule: str) -> dict[NodeName, Times]:
+def run_study(pool: Pool, area: Path, shape: Study, schedule: str) -> dict[NodeName, Times]:
     """Run a study to its end, each node as long in both schedules; return when its nodes ran."""
     nodes = [node for region in plans(shape, "lanes") for node in region.nodes()]
     seconds = {node: shape.shortest * LONGEST ** random.Random(f"{node} 0").random() for node in nodes}  # noqa: S311
-    run = stand_ins.generate(pool, area, schedule, (shape.regions, shape.steps, shape.lanes), schedule=schedule)
-    (run.path / "train.sh").write_text(stand_ins.worker(shape.shortest, seconds), encoding="utf-8")
+    size = Shape(shape.regions, shape.steps, shape.lanes)
+    run = studies.generate(studies.write_study(area, schedule, size, schedule=schedule), pools.dotted(pool))
+    (run.path / "train.sh").write_text(studies.worker(shape.shortest, seconds), encoding="utf-8")
     patience = PATIENCE * (sum(seconds.values()) / shape.slots + 20 * shape.steps)
     jobs = shape.regions * (shape.lanes * shape.steps + 1)  # the other nodes of lanes do nothing
-    return stand_ins.finish(pool, run, jobs, patience)
+    return studies.finish(pool, run, jobs, patience)
 
 
 def busy(nodes: Mapping[NodeName, Times], slots: int) -> float:
@@ -87,7 +86,7 @@ def busy(nodes: Mapping[NodeName, Times], slots: int) -> float:
     return 100 * ran / (slots * (last - first))
 
 
-def _delays(shape: Shape, nodes: Mapping[NodeName, Times]) -> Iterator[Row]:
+def _delays(shape: Study, nodes: Mapping[NodeName, Times]) -> Iterator[Row]:
     """Return what lies between two trials of a lane; a job could have had the slot that is free for the longest."""
     edges = [edge for region in plans(shape, "lanes") for edge in region.edges()]
     parents: dict[NodeName, list[NodeName]] = {}
@@ -104,13 +103,18 @@ def _delays(shape: Shape, nodes: Mapping[NodeName, Times]) -> Iterator[Row]:
     note = f"means of the parts: {pools.averaged(parts, statistics.fmean)}"
     name = "end of a trial to its lane's next one in the queue, mean"
     yield Row(name, statistics.fmean(manager), None, "s", note=note)
-    free, start = [-math.inf] * shape.slots, []
-    for found in sorted(nodes.values(), key=lambda found: found.executing):
-        slot = min(range(shape.slots), key=free.__getitem__)
-        start.append(found.executing - max(found.submitted, free[slot]))
-        free[slot] = found.ended
+    taken = pools.slots_taken(nodes, shape.slots)
+    start = [nodes[node].executing - max(nodes[node].submitted, free) for node, free in taken]
     yield Row("a job in the queue and a slot free, to the job's start, mean", statistics.fmean(start), None, "s")
 
 
+class Lanes(Bench[tuple[Study, ...]]):
+    """The one group of rows."""
+
+    def pool(self) -> Iterator[Row]:
+        """All studies on one pool."""
+        return measured(self.area, self.sizes)
+
+
 if __name__ == "__main__":
-    sys.exit(main(BENCH, lambda area, quick: {"pool": lambda: measured(area, QUICK if quick else FULL)}))
+    sys.exit(main(BENCH, Lanes, FULL, QUICK))

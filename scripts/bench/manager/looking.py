@@ -5,7 +5,6 @@ No pool is asked: what the journals and event logs cost is what grows with a run
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 from collections.abc import Iterator
@@ -14,9 +13,10 @@ from functools import cached_property
 from pathlib import Path
 
 from regiondag.run.layout import JOB_LOG, NodeName, RunFolder
-from scripts.bench.common.harness import Row, main
-from scripts.bench.common.processes import measure, module, seconds_in_turn
+from scripts.bench.common.harness import Bench, Row, main
+from scripts.bench.common.processes import measure_in_turn, module
 from scripts.bench.manager.pools import REGIONDAG
+from scripts.bench.manager.studies import Shape, generate, make_progress, slugs_of, write_study
 from tests.support import made_up_study
 from tests.support.made_up_study import event
 
@@ -66,54 +66,26 @@ EVICTED = """Job was evicted.
 class Sizes:
     """Size of the run, and numbers of repeats."""
 
-    regions: int = 41
-    rounds: int = 25
-    parallel: int = 8
-    repeats: int = 5
-
-    @property
-    def trials(self) -> int:
-        """Trials of a region."""
-        return self.rounds * self.parallel
+    shape: Shape
+    repeats: int
 
     def __str__(self) -> str:
-        return f"{self.regions} regions x {self.trials} trials"
+        return f"{self.shape.regions} regions x {self.shape.rounds * self.shape.parallel} trials"
 
 
-QUICK = Sizes(regions=8, repeats=1)
+FULL = Sizes(Shape(41, 25, 8), repeats=5)
+QUICK = Sizes(Shape(8, 25, 8), repeats=1)
 
 
-class Looking:
-    """The rows, in groups that can be measured alone."""
-
-    def __init__(self, area: Path, sizes: Sizes) -> None:
-        self.area = area
-        self.sizes = sizes
-        self.groups = {"status": self.status, "explain": self.explain, "stats": self.stats, "read": self.read}
+class Looking(Bench[Sizes]):
+    """The rows."""
 
     @cached_property
     def run(self) -> RunFolder:
         """A run in progress, with journals, event logs and a DAGMan that works on it."""
-        sizes = self.sizes
-        study = made_up_study.write_study(self.area, "looking", sizes.regions, sizes.rounds, sizes.parallel)
-        out = self.area / "runs"
-        argv: list[str | Path] = [
-            *REGIONDAG,
-            "generate",
-            study,
-            "--htcondor",
-            "25.14",
-            "--champions",
-            "none",
-            "--out",
-            out,
-        ]
-        run = RunFolder(Path(measure(argv).output.strip()))
-        slugs = list(json.loads(run.manifest.read_text(encoding="utf-8"))["regions"])
-        settled = int(sizes.trials * SETTLED_SHARE)
-        made_up_study.fill_journals(run, slugs, sizes.trials, settled)
-        made_up_study.write_dagman_log(run, cluster=999_999)
-        write_job_logs(run, slugs, settled, EVICTED_SHARE)
+        run = generate(write_study(self.area, "looking", self.sizes.shape), "25.14")
+        settled = make_progress(run, self.sizes.shape, SETTLED_SHARE)
+        write_job_logs(run, slugs_of(run), settled, EVICTED_SHARE)
         return run
 
     def status(self) -> Iterator[Row]:
@@ -138,14 +110,14 @@ class Looking:
         events = whole.read_text(encoding="utf-8").count("\n...\n")
         peer = module("manager.peers", "events", whole)
         ours: list[str | Path] = [sys.executable, "-c", READ, self.run.path]
-        seconds, theirs = seconds_in_turn(ours, peer, repeats=self.sizes.repeats)
+        found, counted = measure_in_turn(ours, peer, repeats=self.sizes.repeats)
         what = "peer: htcondor2.JobEventLog counts them"
         name = f"{events:,} events of {len(logs):,} jobs, folded into tries and legs ({what})"
-        yield Row(name, seconds, theirs, "s", goal=2)
+        yield Row(name, found.seconds, counted.seconds, "s", goal=2)
 
     def _row(self, name: str, *words: str | Path, goal: float | None = 2) -> Row:
-        [seconds] = seconds_in_turn([*REGIONDAG, *words], repeats=self.sizes.repeats, env=NO_POOL)
-        return Row(f"{name}, {self.sizes}, {SETTLED_SHARE:.0%} settled", seconds, None, "s", goal=goal)
+        [found] = measure_in_turn([*REGIONDAG, *words], repeats=self.sizes.repeats, env=NO_POOL)
+        return Row(f"{name}, {self.sizes}, {SETTLED_SHARE:.0%} settled", found.seconds, None, "s", goal=goal)
 
 
 def write_job_logs(run: RunFolder, slugs: list[str], settled: int, evicted_share: float) -> None:
@@ -178,4 +150,4 @@ def _texts(node: NodeName, slot: int, *, evicted: bool) -> Iterator[tuple[str, s
 
 
 if __name__ == "__main__":
-    sys.exit(main(BENCH, lambda area, quick: Looking(area, QUICK if quick else Sizes()).groups))
+    sys.exit(main(BENCH, Looking, FULL, QUICK))

@@ -1,4 +1,4 @@
-"""Real pools: to start one, to submit to it, to parse large DAGs with it, and to read from logs when its nodes ran."""
+"""Real pools: to start one, to submit to it, and to read from logs when its nodes ran."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from regiondag.pool.pool import Pool, require_pool
-from regiondag.run.layout import RunFolder
+from regiondag.run.layout import NodeName, RunFolder
 from scripts.bench.common.harness import number
 from scripts.bench.common.processes import NotMeasuredError
 
+ENDED = "EXITING WITH STATUS"  # DAGMan's last word in its log
 REGIONDAG = (sys.executable, "-m", "regiondag")
 
 # Milliseconds in the event log, where else are whole seconds; UTC, as the pool may live in another time zone.
@@ -42,13 +43,13 @@ def pool_up(name: str, suite: str, area: Path, gpus: int = 0, cpus: int = 0) -> 
         subprocess.run([*REGIONDAG, "pool", "down", "--name", name, "--purge"], capture_output=True, check=False)
 
 
-def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Look again and again until it holds."""
+def wait_for(condition: Callable[[], bool], seconds: float, what: str, every: float = 0.02) -> None:
+    """Look again and again until it holds; seldom where that takes time from the pool."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             raise NotMeasuredError(f"{what}: not within {seconds:.0f} s")
-        time.sleep(0.02)
+        time.sleep(every)
 
 
 def submit(pool: Pool, dag: Path, *options: str) -> None:
@@ -112,6 +113,15 @@ def read_events(log: Path) -> dict[str, Times]:
     return times
 
 
+def slots_taken(nodes: Mapping[NodeName, Times], slots: int) -> Iterator[tuple[NodeName, float]]:
+    """Give the nodes as they began, and since when the slot of each was free: the one that was so for the longest."""
+    free = [-math.inf] * slots
+    for node in sorted(nodes, key=lambda node: nodes[node].executing):
+        slot = min(range(slots), key=free.__getitem__)
+        yield node, free[slot]
+        free[slot] = nodes[node].ended
+
+
 def barrier(before: Sequence[Times], after: Sequence[Times]) -> Barrier:
     """Split one barrier at the moments that the logs hold; without scripts all lies before the submission."""
     ended = max(node.ended for node in before)
@@ -145,3 +155,12 @@ def averaged(barriers: Sequence[Barrier], average: Callable[[Iterable[float]], f
 def dotted(pool: Pool) -> str:
     """Return the pool's version."""
     return ".".join(map(str, pool.version))
+
+
+def read_end(path: Path) -> str:
+    """Return the last lines of a log, nothing where there is none yet."""
+    if not path.exists():
+        return ""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - 600, 0))
+        return file.read().decode(errors="replace")

@@ -12,6 +12,7 @@ from regiondag.run.layout import RunFolder, parse_node
 from regiondag.tuning.propose import INITIAL_MOST, INITIAL_SHARE
 from scripts.bench.manager import pools
 from scripts.bench.manager.pools import Barrier, Times
+from scripts.bench.manager.studies import Shape
 
 SLEEP_SUBMIT = """\
 universe = vanilla
@@ -26,17 +27,17 @@ queue
 """
 
 
-def barriers(pool: Pool, dag: Path, regions: int, rounds: int, parallel: int) -> list[Barrier]:
+def barriers(pool: Pool, dag: Path, shape: Shape) -> list[Barrier]:
     """Run a DAG until its last round has begun; return what lay before the rounds that a model proposes."""
     log = dag.with_name(f"{dag.name}.nodes.log")
     pools.submit(pool, dag)
-    pools.wait_for(lambda: _started(log) >= regions * rounds * parallel, 40 * rounds, "the last round")
+    pools.wait_for(lambda: _started(log) >= shape.trials, 40 * shape.rounds, "the last round")
     times = pools.read_events(log)
     pools.add_journals(RunFolder(dag.parent), times)
     return [
         pools.barrier(before, after)
-        for index, before, after in rounds_of(times, parallel)
-        if fits_model(index, parallel, rounds)
+        for index, before, after in rounds_of(times, shape.parallel)
+        if fits_model(index, shape)
     ]
 
 
@@ -57,21 +58,22 @@ def rounds_of(times: Mapping[str, Times], parallel: int) -> list[tuple[int, list
     ]
 
 
-def fits_model(index: int, parallel: int, rounds: int) -> bool:
+def fits_model(index: int, shape: Shape) -> bool:
     """Return whether the round after round `index` is proposed by a model rather than at random."""
-    return (index + 1) * parallel >= min(max(math.ceil(INITIAL_SHARE * rounds * parallel), 2), INITIAL_MOST)
+    random = math.ceil(INITIAL_SHARE * shape.rounds * shape.parallel)
+    return (index + 1) * shape.parallel >= min(max(random, 2), INITIAL_MOST)
 
 
-def plain_dag(folder: Path, regions: int, rounds: int, parallel: int) -> Path:
+def plain_dag(folder: Path, shape: Shape) -> Path:
     """Write a DAG of the same graph without scripts, by hand: what HTCondor itself needs between two rounds."""
     folder.mkdir()
     (folder / "sleep.sub").write_text(SLEEP_SUBMIT, encoding="utf-8")
     (folder / "dagman.config").write_text("DAGMAN_USE_JOIN_NODES = False\n", encoding="utf-8")
     lines = [f"CONFIG {folder}/dagman.config"]
-    for region in range(regions):
-        names = [f"region-{region}_t{number:04d}" for number in range(rounds * parallel)]
+    for region in range(shape.regions):
+        names = [f"region-{region}_t{number:04d}" for number in range(shape.rounds * shape.parallel)]
         lines += [f"JOB {name} sleep.sub" for name in names]
-        layers = [names[first : first + parallel] for first in range(0, len(names), parallel)]
+        layers = [names[first : first + shape.parallel] for first in range(0, len(names), shape.parallel)]
         for parents, children in itertools.pairwise(layers):
             lines.append(f"PARENT {' '.join(parents)} CHILD {' '.join(children)}")
     dag = folder / "study.dag"

@@ -6,17 +6,18 @@ import json
 import math
 import statistics
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 
 from nnlib.contract import CHECKPOINT_FILE, LOG_FILE, RESULT_FILE
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import ATTEMPT_SUBMIT, START_FOLDER, NodeName, RunFolder
-from scripts.bench.common.harness import Row, main
+from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.common.processes import NotMeasuredError
-from scripts.bench.manager import pools, stand_ins
+from scripts.bench.manager import pools, studies
+from scripts.bench.manager.pools import Times
+from scripts.bench.manager.studies import Shape
 
 BENCH = "throughput"
 MINUTE = 60.0
@@ -42,34 +43,20 @@ class Sizes:
 QUICK = Sizes(slots=2, lanes=3, steps=2, seconds=1.0, short=12)
 
 
-@dataclass(frozen=True)
-class Ran:
-    """One trial's job: Unix times of its start and end on its slot, and the seconds in which it trained."""
-
-    began: float
-    ended: float
-    trained: float
-
-
-class Throughput:
-    """The rows, in groups that can be measured alone."""
-
-    def __init__(self, area: Path, sizes: Sizes) -> None:
-        self.area = area
-        self.sizes = sizes
-        self.groups = {"overhead": self.overhead, "short": self.short}
+class Throughput(Bench[Sizes]):
+    """The rows."""
 
     def overhead(self) -> Iterator[Row]:
         """Real trainings of a tiny network, each stretched to the same length, in lanes."""
         sizes, trials = self.sizes, self.sizes.lanes * self.sizes.steps
         with self._pool() as pool:
-            shape = (1, sizes.steps, sizes.lanes)
-            run = stand_ins.generate(pool, self._folder("lanes"), "stretched", shape, schedule="lanes")
+            run = self._run(pool, "stretched", Shape(1, sizes.steps, sizes.lanes), schedule="lanes")
             stretch(run, sizes.seconds)
-            jobs = ran(run, stand_ins.finish(pool, run, trials, 60 + 2 * trials * sizes.seconds), sizes.seconds)
-        beyond = seconds_beyond_training(jobs, sizes.slots)
-        lasted = max(job.ended for job in jobs) - min(job.began for job in jobs)
-        busy = sum(job.trained for job in jobs) / (sizes.slots * lasted)
+            jobs = finish(pool, run, trials, 60 + 2 * trials * sizes.seconds)
+        trained = {node: sizes.seconds + seconds_of_epochs(run, node) for node in jobs}
+        taken = pools.slots_taken(jobs, sizes.slots)  # the first job of each slot has nothing to wait for
+        beyond = [jobs[node].ended - free - trained[node] for node, free in taken if free > -math.inf]
+        busy = sum(trained.values()) / (sizes.slots * lasted(jobs))
         name = f"{len(jobs)} trials of {sizes.seconds:.0f} s in {sizes.lanes} lanes on {sizes.slots} slots"
         spread = f"min {min(beyond):.2f}, mean {statistics.fmean(beyond):.2f}, max {max(beyond):.2f} s"
         what = f"slot time of a trial beyond its training, median: {name}"
@@ -83,23 +70,21 @@ class Throughput:
         rates = []
         with self._pool() as pool:
             for side in ("ours", "bare"):
-                run = stand_ins.generate(pool, self._folder(f"short-{side}"), "short", (1, 1, sizes.short), "sobol")
-                (run.path / "train.sh").write_text(stand_ins.worker(1.0), encoding="utf-8")
+                run = self._run(pool, f"short-{side}", Shape(1, 1, sizes.short), "sobol")
+                (run.path / "train.sh").write_text(studies.worker(1.0), encoding="utf-8")
                 if side == "bare":
                     strip_scripts(run, sizes.short)
-                found = stand_ins.finish(pool, run, sizes.short, 60 + 3 * sizes.short)
-                jobs = ran(run, found, 1.0)
-                rates.append(MINUTE * (len(jobs) - 1) / (max(j.ended for j in jobs) - min(j.began for j in jobs)))
+                jobs = finish(pool, run, sizes.short, 60 + 3 * sizes.short)
+                rates.append(MINUTE * (len(jobs) - 1) / lasted(jobs))
         name = f"{sizes.short:,} trials of one second on {sizes.slots} slots (peer: a bare DAG of the same jobs)"
         yield Row(name, rates[0], rates[1], "a minute", 0.9, higher=True, goal_is_ratio=True)
 
     def _pool(self) -> AbstractContextManager[Pool]:
         return pools.pool_up("bench-throughput", "trixie", self.area, self.sizes.slots, cpus=self.sizes.slots)
 
-    def _folder(self, name: str) -> Path:
-        folder = self.area / name
-        folder.mkdir()
-        return folder
+    def _run(self, pool: Pool, name: str, shape: Shape, method: str = "bayes", schedule: str = "rounds") -> RunFolder:
+        study = studies.write_study(self.area / name, name, shape, method, schedule)
+        return studies.generate(study, pools.dotted(pool))
 
 
 def stretch(run: RunFolder, seconds: float) -> None:
@@ -126,32 +111,22 @@ def strip_scripts(run: RunFolder, trials: int) -> None:
     run.study_dag.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def ran(run: RunFolder, times: Mapping[NodeName, pools.Times], slept: float) -> list[Ran]:
-    """Return the trials' jobs, each of which slept as long after the epochs that its log has."""
-    jobs = []
-    for node, found in times.items():
-        if node.number is not None:
-            log = run.region(node.slug).trial(node) / "log.jsonl"
-            lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-            epochs = sum(json.loads(line)["seconds"] for line in lines)
-            jobs.append(Ran(found.executing, found.ended, slept + epochs))
-    return jobs
+def finish(pool: Pool, run: RunFolder, trials: int, patience: float) -> dict[NodeName, Times]:
+    """Run a study to its end and return when its trials ran."""
+    nodes = studies.finish(pool, run, trials, patience)
+    return {node: times for node, times in nodes.items() if node.number is not None}
 
 
-def seconds_beyond_training(jobs: Sequence[Ran], slots: int) -> list[float]:
-    """Return how long a slot was taken by each trial, or waited for it, without training.
+def lasted(jobs: Mapping[NodeName, Times]) -> float:
+    """Return the seconds from the first start to the last end."""
+    return max(job.ended for job in jobs.values()) - min(job.executing for job in jobs.values())
 
-    The slot of a job is the one that has been free for the longest; the first job of each slot has nothing to wait for.
-    """
-    free = [-math.inf] * slots
-    beyond = []
-    for job in sorted(jobs, key=lambda job: job.began):
-        slot = min(range(slots), key=free.__getitem__)
-        if free[slot] > -math.inf:
-            beyond.append(job.ended - free[slot] - job.trained)
-        free[slot] = job.ended
-    return beyond
+
+def seconds_of_epochs(run: RunFolder, node: NodeName) -> float:
+    """Return how long a trial trained before it slept, as its log has it."""
+    lines = (run.region(node.slug).trial(node) / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    return float(sum(json.loads(line)["seconds"] for line in lines))
 
 
 if __name__ == "__main__":
-    sys.exit(main(BENCH, lambda area, quick: Throughput(area, QUICK if quick else Sizes()).groups))
+    sys.exit(main(BENCH, Throughput, Sizes(), QUICK))

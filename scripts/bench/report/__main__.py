@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from scripts.bench.common.harness import Row, main
-from scripts.bench.common.processes import Measured, NotMeasuredError, measure, module
+from scripts.bench.common.harness import Bench, Row, main
+from scripts.bench.common.processes import Measured, NotMeasuredError, measure_in_turn, module
 from tests.support.browser import Page, chromium, find_chromium
 from tests.support.made_up_run import Shape, make_attempts, write_logs, write_run
 
@@ -33,13 +33,8 @@ FULL = Sizes(Shape(), repeats=5, patience=120)
 QUICK = Sizes(Shape(6, 50, 30, 16), repeats=1, patience=60)
 
 
-class Report:
-    """The rows, in groups that can be measured alone."""
-
-    def __init__(self, area: Path, sizes: Sizes) -> None:
-        self.area = area
-        self.sizes = sizes
-        self.groups = {"make": self.make, "size": self.size, "open": self.open}
+class Report(Bench[Sizes]):
+    """The rows."""
 
     @cached_property
     def run(self) -> Path:
@@ -49,33 +44,24 @@ class Report:
         return run.path
 
     @cached_property
-    def pages(self) -> dict[str, tuple[Path, float, float]]:
-        """Each side's page, with the median of seconds and the most memory that it took to make."""
-        argvs: dict[str, list[str | Path]] = {
-            "ours": [*REPORT, self.run, "--json"],
-            "peer": module("report.peer", self.run, self.area / "peer.html"),
-        }
-        paths = {"ours": self.run / "report" / "index.html", "peer": self.area / "peer.html"}
-        runs: dict[str, list[Measured]] = {side: [] for side in argvs}
-        for _ in range(self.sizes.repeats):
-            for side, argv in argvs.items():
-                runs[side].append(measure(argv, timeout=self.sizes.patience, codes=(0, 1)))
-        return {
-            side: (paths[side], statistics.median(run.seconds for run in found), max(run.peak_mb for run in found))
-            for side, found in runs.items()
-        }
+    def pages(self) -> tuple[tuple[Path, Measured], ...]:
+        """Our page and the peer's, with what it took to make each."""
+        ours, theirs = self.run / "report" / "index.html", self.area / "peer.html"
+        both: tuple[list[str | Path], ...] = ([*REPORT, self.run, "--json"], module("report.peer", self.run, theirs))
+        sizes = self.sizes
+        made = measure_in_turn(*both, repeats=sizes.repeats, timeout=sizes.patience, codes=(0, 1))
+        return tuple(zip((ours, theirs), made, strict=True))
 
     def make(self) -> Iterator[Row]:
         """From journals and event logs to the page."""
-        (_, ours, our_peak), (_, peer, peer_peak) = self.pages["ours"], self.pages["peer"]
-        yield Row(
-            f"page of {self.sizes.shape}: made in (peer: plotly.io.to_html of the same)", ours, peer, "s", goal=10
-        )
-        yield Row(f"page of {self.sizes.shape}: peak memory", our_peak, peer_peak, "MB")
+        (_, ours), (_, peer) = self.pages
+        name = f"page of {self.sizes.shape}"
+        yield Row(f"{name}: made in (peer: plotly.io.to_html of the same)", ours.seconds, peer.seconds, "s", goal=10)
+        yield Row(f"{name}: peak memory", ours.peak_mb, peer.peak_mb, "MB")
 
     def size(self) -> Iterator[Row]:
         """What has to be sent to a colleague."""
-        ours, peer = (self.pages[side][0].stat().st_size / MEGABYTE for side in ("ours", "peer"))
+        ours, peer = (page.stat().st_size / MEGABYTE for page, _ in self.pages)
         yield Row(f"page of {self.sizes.shape}: size", ours, peer, "MB", goal=6)
 
     def open(self) -> Iterator[Row]:
@@ -84,10 +70,10 @@ class Report:
                 "document.documentElement.dataset.drawn")  # fmt: skip
         # Its scripts draw while the page is read: when the last one is through, everything is there.
         theirs = ("document.readyState === 'complete' && document.querySelectorAll('.main-svg').length > 0",)
-        seconds = [self._seconds_to_open(self.pages["ours"][0], ours) for _ in range(self.sizes.repeats)]
+        seconds = [self._seconds_to_open(self.pages[0][0], ours) for _ in range(self.sizes.repeats)]
         usable, drawn = (statistics.median(found) for found in zip(*seconds, strict=True))
         try:
-            [peer], note = self._seconds_to_open(self.pages["peer"][0], theirs), ""
+            [peer], note = self._seconds_to_open(self.pages[1][0], theirs), ""
         except NotMeasuredError as error:
             peer, note = None, f"peer: {str(error)[:160]}"
         name = f"page of {self.sizes.shape}: in Chromium"
@@ -114,4 +100,4 @@ class Report:
 
 
 if __name__ == "__main__":
-    sys.exit(main(BENCH, lambda area, quick: Report(area, QUICK if quick else FULL).groups))
+    sys.exit(main(BENCH, Report, FULL, QUICK))

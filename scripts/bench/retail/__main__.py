@@ -15,7 +15,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 from nnlib.api.network import Network
 from nnlib.api.trainer import Trainer
 from nnlib.errors import DivergedError, NnlibError
-from scripts.bench.common.harness import Group, Row, main
+from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.retail.baselines import BASELINES, ease
 from scripts.bench.retail.data import Inputs, Shop, asked, precision, read_shop
 from scripts.bench.retail.tuned import RATES, Learned, Precisions, chosen, per_country, scores_of, small
@@ -218,12 +217,15 @@ def measured(quick: bool) -> Iterator[Row]:
             yield Row(f"P@10, {place} (peer: {name})", ours, peer, "", goal, higher=True)
 
 
-def groups(_: Path, quick: bool) -> dict[str, Group]:
-    """Return the one group of rows."""
-    if quick:
-        SETTINGS["epochs"] = 1
-    return {"retail": lambda: measured(quick)}
+class Retail(Bench[bool]):
+    """The one group of rows; `sizes` says whether it is a quick run."""
+
+    def retail(self) -> Iterator[Row]:
+        """All countries together, then the largest ones."""
+        if self.sizes:
+            SETTINGS["epochs"] = 1
+        return measured(self.sizes)
 
 
 if __name__ == "__main__":
-    sys.exit(main(BENCH, groups))
+    sys.exit(main(BENCH, Retail, False, True))

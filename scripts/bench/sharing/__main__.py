@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import statistics
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
-from pathlib import Path
 
 from nnlib.contract import slug_of
-from scripts.bench.common import harness, processes
-from scripts.bench.common.harness import Row, finish, measure_groups, number, options
+from scripts.bench.common.harness import Bench, Row, main, number
 from scripts.bench.retail.data import read_shop
 from scripts.bench.sharing.run import OFF
-from scripts.bench.sharing.runs import Area, Key
+from scripts.bench.sharing.runs import Key, Run, runs_in, stamp_of
 from scripts.bench.sharing.stats import BATCH, Curves, Scale, mean_regrets, mean_worths, needed, scales
 from scripts.bench.sharing.work import JUDGES, LARGEST, LARGEST_TRAIN, RANGES, Kept, costs
 
 BENCH = "sharing"
-AREA = harness.WORK / BENCH
 SHARING = ("warm", "model")
 # Ways of finding a country's point: how it shares, and by whose word the winner is chosen.
 WAYS = {
@@ -52,16 +49,15 @@ class Sizes:
 QUICK = Sizes(trials=8, seeds=1, countries=("norway", "sweden"))
 
 
-class SharingBench:
+class SharingBench(Bench[Sizes]):
     """The rows, and the runs that they are made of."""
 
-    def __init__(self, sizes: Sizes, area: Path) -> None:
-        self.sizes, self.area = sizes, Area(area)
-        keys = [Key(share, seed, sizes.trials, sizes.countries)
-                for seed, share in product(range(sizes.seeds), (OFF, *SHARING))]  # fmt: skip
-        self.runs = self.area.runs.fill(keys)
-        if len(self.runs) < len(keys):
-            raise processes.NotMeasuredError(f"{len(self.runs)} of {len(keys)} runs are there")
+    @cached_property
+    def runs(self) -> list[Run]:
+        """All runs; those that are missing are made."""
+        sizes, shares = self.sizes, (OFF, *SHARING)
+        keys = [Key(share, seed, sizes.trials, sizes.countries) for seed, share in product(range(sizes.seeds), shares)]
+        return runs_in(self.area).fill_all(keys)
 
     def rows(self) -> Iterator[Row]:
         """Return the rows of all runs."""
@@ -117,7 +113,7 @@ class SharingBench:
         by = self._scales()
         pairs = zip(self._of(OFF), self._of(way), strict=True)
         each = [needed(mean_regrets([ours], by), min(mean_regrets([alone], by))) for alone, ours in pairs]
-        spent = [f"{slug} {number(found, 's')}" for slug, found in costs(Kept(self.area.folder).found).items()]
+        spent = [f"{slug} {number(found, 's')}" for slug, found in costs(Kept(self.area).found).items()]
         settings = ", ".join(f"{name} {value}" for name, value in LARGEST_TRAIN.items())
         lines = [
             f"seeds: {', '.join(str(found or f'more than {self.sizes.trials}') for found in each)}",
@@ -138,9 +134,9 @@ class SharingBench:
         by = self._scales()
         return {
             "notes": {row.workload: row.note for row in rows if row.note},
-            "tuner": self.area.stamp,
+            "tuner": stamp_of(self.area),
             "seeds": list(range(self.sizes.seeds)),
-            "seconds": costs(Kept(self.area.folder).found),
+            "seconds": costs(Kept(self.area).found),
             "scales": {slug: [_digits(scale.best), _digits(scale.usual)] for slug, scale in by.items()},
             "mean regrets": {way: list(map(_digits, self._regrets(way, by))) for way in WAYS},
             "curves": {
@@ -154,14 +150,5 @@ def _digits(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def main() -> int:
-    """Make the runs that are missing, measure and print."""
-    arguments = options(BENCH, ("rows",))
-    with tempfile.TemporaryDirectory() as scratch:
-        bench = SharingBench(QUICK if arguments.quick else Sizes(), Path(scratch) if arguments.quick else AREA)
-        rows = measure_groups({"rows": bench.rows}, arguments.only)
-        return finish(BENCH, rows, arguments, bench.details(rows))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(BENCH, SharingBench, Sizes(), QUICK, kept=True))

@@ -33,10 +33,10 @@ def main() -> None:
 
 
 def run(countries: Sequence[Region], kept: Kept, seed: int) -> dict[str, Any]:
-    """Tune all countries, batch after batch; return the values of all trials, what came of them, and the seconds."""
+    """Tune all countries, batch after batch; return all trials' values, what came of them, and seconds."""
     histories: Histories = {region.slug: [] for region in countries}
     worths: dict[str, dict[str, list[float]]] = {rule: {r.slug: [] for r in countries} for rule in rules(countries[0])}
-    proposing = training = 0.0
+    proposing = 0.0
     for done in range(0, countries[0].search.trials, BATCH):
         begin = time.process_time()
         batches = {r.slug: asked(countries, number, histories, seed) for number, r in enumerate(countries)}
@@ -44,7 +44,6 @@ def run(countries: Sequence[Region], kept: Kept, seed: int) -> dict[str, Any]:
         for region in countries:
             for point in batches[region.slug]:
                 found = kept.trained(region, point)
-                training += found.seconds
                 loss = None if found.value is None else -found.value
                 histories[region.slug].append(Observation(point, loss, found.seconds))
         for (number, region), rule in product(enumerate(countries), worths):
@@ -52,7 +51,7 @@ def run(countries: Sequence[Region], kept: Kept, seed: int) -> dict[str, Any]:
             worths[rule][region.slug].append(0.0 if best is None else kept.worth(region, best))
         print(f"{countries[0].search.share} {seed}: {done + BATCH} trials", file=sys.stderr, flush=True)
     values = {slug: [None if o.loss is None else -o.loss for o in history] for slug, history in histories.items()}
-    return {"values": values, "worths": worths, "proposing": round(proposing, 2), "training": round(training, 2)}
+    return {"values": values, "worths": worths, "proposing": round(proposing, 2)}
 
 
 def rules(region: Region) -> tuple[str, ...]:

@@ -40,27 +40,26 @@ class Run:
     values: Values
     worths: Mapping[str, Curves]  # by the way the winner was chosen, the usual one first
     proposing: float
-    training: float
 
 
-class Area:
-    """The folder of kept runs, of the study's data, and of single trials' results."""
+def stamp_of(area: Path) -> str:
+    """Return what a kept run must have been made with."""
+    return f"{stamp(make_study(area))} {digest_of(OUR_SOURCES)}"
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder.resolve()
-        self.stamp = f"{stamp(make_study(self.folder))} {digest_of(OUR_SOURCES)}"
-        self.runs: KeptRuns[Key, Run] = KeptRuns(self._file, lambda _: self.stamp, _read, self._make)
 
-    def _make(self, key: Key) -> dict[str, Any]:
-        words: list[str | Path] = [self.folder, key.share, str(key.seed), str(key.trials), *key.countries]
-        raw: dict[str, Any] = json.loads(
-            measure(module("sharing.run", *words), timeout=TIME_LIMIT, env=ONE_THREAD).output
-        )
+def runs_in(area: Path) -> KeptRuns[Key, Run]:
+    """Return the runs that a folder keeps, beside the study's data and single trials' results."""
+    now = stamp_of(area)
+
+    def words_of(key: Key) -> list[str]:
+        return [key.share, str(key.seed), str(key.trials), *key.countries]
+
+    def make(key: Key) -> dict[str, Any]:
+        argv = module("sharing.run", area, *words_of(key))
+        raw: dict[str, Any] = json.loads(measure(argv, timeout=TIME_LIMIT, env=ONE_THREAD).output)
         return raw
 
-    def _file(self, key: Key) -> Path:
-        return self.folder / "-".join([key.share, str(key.seed), str(key.trials), *key.countries, "run.json"])
+    def read(key: Key, raw: Mapping[str, Any]) -> Run:
+        return Run(key, raw["values"], raw["worths"], raw["proposing"])
 
-
-def _read(key: Key, raw: Mapping[str, Any]) -> Run:
-    return Run(key, raw["values"], raw["worths"], raw["proposing"], raw["training"])
+    return KeptRuns(lambda key: area / "-".join([*words_of(key), "run.json"]), lambda _: now, read, make)

@@ -13,16 +13,14 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from scripts.bench.common import harness, processes
-from scripts.bench.common.harness import Row, finish, measure_groups, options
+from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.common.processes import ONE_THREAD, measure, module
 from scripts.bench.tuner.peers import BUDGETS, GP_SAMPLER, METHODS, OURS, RANDOM, SKOPT, TPE
 from scripts.bench.tuner.problems import problems
 from scripts.bench.tuner.runs import Key, Run, runs_in, version
-from scripts.bench.tuner.stats import Comparison, compare, medians, published
+from scripts.bench.tuner.stats import Comparison, compare, published
 
 BENCH = "tuner"
-AREA = harness.WORK / BENCH
 PEERS = {GP_SAMPLER: "Optuna's GPSampler", TPE: "Optuna's TPE", SKOPT: "scikit-optimize", RANDOM: "random"}
 GOALS = {GP_SAMPLER: 0.8, TPE: 0.4, SKOPT: 0.4}
 PROPOSALS = 8  # of a round
@@ -44,22 +42,16 @@ class Sizes:
 QUICK = Sizes(("branin2",), (OURS, TPE, RANDOM), 1, ("branin2",), regions=2, skopt_regions=1, trials=40)
 
 
-class TunerBench:
-    """The rows, in groups that can be measured alone."""
+class TunerBench(Bench[Sizes]):
+    """The rows."""
 
-    def __init__(self, sizes: Sizes, area: Path) -> None:
-        self.sizes = sizes
-        self.area = area
-        self.runs: list[Run] = []
-        self.groups = {"regret": self.regret, "cpu": self.cpu, "cost": self.cost}
+    runs: Sequence[Run] = ()
 
     def regret(self) -> Iterator[Row]:
         """Make the runs that are missing; then two rows for each peer and budget."""
         sizes = self.sizes  # every problem and seed of a method before the next method
         keys = [Key(p, m, s) for m, s, p in product(sizes.methods, range(sizes.seeds), sizes.problems)]
-        self.runs = runs_in(self.area).fill(keys)
-        if len(self.runs) < len(keys):
-            raise processes.NotMeasuredError(f"{len(self.runs)} of {len(keys)} runs are there")
+        self.runs = runs_in(self.area).fill_all(keys)
         for peer, budget in product(PEERS, BUDGETS):
             if peer in sizes.methods:
                 yield from _regret_rows(compare(self._of(OURS), self._of(peer), budget), peer, budget)
@@ -126,18 +118,5 @@ def _regret_rows(found: Comparison, peer: str, budget: int) -> Iterator[Row]:
     yield Row(wins, found.wins, found.losses, "", limit, higher=True)
 
 
-def main() -> int:
-    """Measure and print."""
-    arguments = options(BENCH, ("regret", "cpu", "cost"))
-    with tempfile.TemporaryDirectory() as scratch:
-        bench = TunerBench(QUICK if arguments.quick else Sizes(), Path(scratch) if arguments.quick else AREA)
-        rows = measure_groups(bench.groups, arguments.only)
-    for budget in BUDGETS if bench.runs else ():
-        print(f"median regret after {budget} evaluations")
-        lines = [[name, *(f"{by[m]:.3g}" for m in by)] for name, by in medians(bench.runs, budget).items()]
-        print(harness.columns([["", *bench.sizes.methods], *lines]), end="\n\n")
-    return finish(BENCH, rows, arguments, bench.details(rows))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(BENCH, TunerBench, Sizes(), QUICK, kept=True))

@@ -72,14 +72,6 @@ def _logs(pairs: Sequence[tuple[Run, Run]], budget: int, floors: float = 1.0) ->
     return [math.log(regret(run, budget, floors) / regret(other, budget, floors)) for run, other in pairs]
 
 
-def medians(runs: Sequence[Run], budget: int) -> dict[str, dict[str, float]]:
-    """Return median regrets by problem and method."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for run in runs:
-        found.setdefault(run.key.problem, {}).setdefault(run.key.method, []).append(regret(run, budget))
-    return {name: {m: statistics.median(values) for m, values in by.items()} for name, by in found.items()}
-
-
 def published(runs: Sequence[Run], seeds: Iterable[int]) -> dict[str, dict[str, dict[str, list[float | None]]]]:
     """Return all regrets as they are, without floors: by problem, method and budget, one for each seed."""
     by_key = {(run.key.problem, run.key.method, run.key.seed): run.best for run in runs}

@@ -1,11 +1,12 @@
-"""Studies on a real pool whose jobs are stand-ins that sleep; all else of them is as in any study."""
+"""Studies to be measured: made up, generated, in progress, and on a real pool with jobs that only sleep."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import math
-import time
 from collections.abc import Mapping
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from nnlib.contract import Result, Status, result_to_json
@@ -34,15 +35,54 @@ END
 """
 
 
-def generate(
-    pool: Pool, area: Path, name: str, shape: tuple[int, int, int], method: str = "bayes", schedule: str = "rounds"
-) -> RunFolder:
-    """Return a run of so many regions, steps and lanes."""
-    study = made_up_study.write_study(area, name, *shape)
+@dataclass(frozen=True)
+class Shape:
+    """Size of a study."""
+
+    regions: int
+    rounds: int
+    parallel: int
+
+    @property
+    def trials(self) -> int:
+        """Trials over all regions."""
+        return self.regions * self.rounds * self.parallel
+
+    def __str__(self) -> str:
+        return f"{self.regions:,} regions x {self.rounds} rounds x {self.parallel}"
+
+
+def write_study(area: Path, name: str, shape: Shape, method: str = "bayes", schedule: str = "rounds") -> Path:
+    """Write a study with tiny data; return its path."""
+    study = made_up_study.write_study(area, name, *astuple(shape))
     text = study.read_text(encoding="utf-8").replace("method: bayes", f"method: {method}\n  schedule: {schedule}")
     study.write_text(text, encoding="utf-8")
-    words: list[str | Path] = ["--htcondor", pools.dotted(pool), "--champions", "none", "--out", area / "runs"]
-    return RunFolder(Path(measure([*pools.REGIONDAG, "generate", study, *words]).output.strip()))
+    return study
+
+
+def generate_argv(study: Path, version: str = "23.9") -> list[str | Path]:
+    """Return the call of `regiondag generate`, for a version of HTCondor."""
+    out = study.parent / "runs"
+    return [*pools.REGIONDAG, "generate", study, "--htcondor", version, "--champions", "none", "--out", out]
+
+
+def generate(study: Path, version: str) -> RunFolder:
+    """Return the run that `regiondag generate` makes."""
+    return RunFolder(Path(measure(generate_argv(study, version)).output.strip()))
+
+
+def make_progress(run: RunFolder, shape: Shape, share: float) -> int:
+    """Write the journals and DAGMan's log of a run in progress; return how many trials of a region are settled."""
+    trials = shape.rounds * shape.parallel
+    settled = int(trials * share)
+    made_up_study.fill_journals(run, slugs_of(run), trials, settled)
+    made_up_study.write_dagman_log(run, cluster=999_999)
+    return settled
+
+
+def slugs_of(run: RunFolder) -> list[str]:
+    """Return the run's regions."""
+    return list(json.loads(run.manifest.read_text(encoding="utf-8"))["regions"])
 
 
 def worker(default: float, seconds: Mapping[NodeName, float] | None = None) -> str:
@@ -58,23 +98,13 @@ def worker(default: float, seconds: Mapping[NodeName, float] | None = None) -> s
 
 def finish(pool: Pool, run: RunFolder, jobs: int, patience: float) -> dict[NodeName, Times]:
     """Submit, wait until DAGMan has ended, and return when the nodes ran that ended; they must be so many."""
-    pools.submit(pool, run.study_dag)
     out = run.path / "study.dag.dagman.out"
-    deadline = time.monotonic() + patience
-    while not out.exists() or "EXITING WITH STATUS" not in _end_of(out):
-        if time.monotonic() > deadline:
-            raise NotMeasuredError(f"{run.path}: not within {patience:.0f} s")
-        time.sleep(2)  # seldom: it takes time from the pool
+    pools.submit(pool, run.study_dag)
+    pools.wait_for(lambda: pools.ENDED in pools.read_end(out), patience, str(run.path), every=2)
     times = pools.read_events(run.path / "study.dag.nodes.log")
     times.pop("report", None)
     pools.add_journals(run, times)
     found = {parse_node(name): one for name, one in times.items() if not math.isnan(one.ended)}
     if len(found) < jobs:
-        raise NotMeasuredError(f"only {len(found)} of {jobs} jobs ended: {_end_of(run.path / 'manager.log')}")
+        raise NotMeasuredError(f"only {len(found)} of {jobs} jobs ended: {pools.read_end(run.path / 'manager.log')}")
     return found
-
-
-def _end_of(path: Path) -> str:
-    with path.open("rb") as file:
-        file.seek(max(path.stat().st_size - 600, 0))
-        return file.read().decode(errors="replace")
