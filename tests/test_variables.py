@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.variables import constants_of, documented, read_in_python, read_in_shell
+from tests.variables import constants_of, documented, read_in_python, read_in_shell
 
 
 @pytest.mark.parametrize(

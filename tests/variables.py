@@ -1,4 +1,4 @@
-"""Refuse code that reads an environment variable which no table documents: `python scripts/variables.py`.
+"""Refuse code that reads an environment variable which no table documents: `python tests/variables.py`.
 
 Tables are those of the READMEs, of docs/contributing/tests.md, and of docs/reference/variables.md, which has what users
 set. Their lines begin with the names: | `NAME` | meaning |
