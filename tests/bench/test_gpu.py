@@ -14,7 +14,7 @@ import pytest
 from nnlib.cpu.backend import Cpu
 from nnlib.gpu.backend import Gpu
 from scripts.bench.common import harness, processes
-from scripts.bench.common.workload import widths
+from scripts.bench.common.workload import filled, weights, widths
 from scripts.bench.gpu import __main__ as command
 from scripts.bench.gpu import floor, multiply, ours, training, work
 from scripts.bench.gpu.work import GpuWork
@@ -43,14 +43,14 @@ def test_our_side_trains_as_the_cpu_does(monkeypatch, capsys, given):
 
 
 def test_all_sides_start_with_the_same_weights():
-    first, again = work.weights(SMALL), work.weights(replace(SMALL, variant=work.EAGER, tf32=True))
+    first, again = weights(SMALL), weights(replace(SMALL, variant=work.EAGER, tf32=True))
     assert [matrix.tobytes() for matrix in first] == [matrix.tobytes() for matrix in again]
     assert [matrix.shape for matrix in first] == [(60, 8), (8, 8), (8, 8), (8, 60)]
     assert widths(GpuWork("images")) == (784, 512, 512, 10)
 
 
 def test_rows_are_filled_up_evenly():
-    starts, full = work.filled(np.array([0, 1, 3]), np.array([7, 7, 8]), 6, 9)
+    starts, full = filled(np.array([0, 1, 3]), np.array([7, 7, 8]), 6, 9)
     assert (starts.tolist(), full.tolist()) == ([0, 2, 6], [7, 9, 7, 8, 9, 9])
 
 

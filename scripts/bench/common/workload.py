@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,18 @@ def widths(work: Work) -> tuple[int, ...]:
     return (work.items, *(work.hidden,) * 3, work.items) if work.kind == AUTOENCODER else (784, 512, 512, 10)
 
 
+def weights(work: Work) -> list[Any]:
+    """Return the first weights (in, out) between the layers, the same for all sides; biases start at zero."""
+    random, found = np.random.default_rng(2), []
+    for below, above in pairwise(widths(work)):
+        limit = np.float32(np.sqrt(6 / (below + above)))
+        drawn = random.random((below, above), np.float32)
+        drawn *= 2 * limit
+        drawn -= limit
+        found.append(drawn)
+    return found
+
+
 def purchases(work: Work, seed: int = 1) -> list[tuple[Any, Any]]:
     """Return (indptr, indices) of batches of users; an item is as popular as the film of its rank in ML-20M.
 
@@ -63,6 +76,20 @@ def purchases(work: Work, seed: int = 1) -> list[tuple[Any, Any]]:
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
         found.append((indptr.astype(np.int64), np.concatenate(rows).astype(np.int32)))
     return found
+
+
+def filled(indptr: Any, indices: Any, most: int, filler: int) -> tuple[Any, Any]:
+    """Return a batch with `most` entries, each row filled up by about as many.
+
+    >>> filled(np.array([0, 1, 3]), np.array([7, 7, 8]), 6, 9)
+    (array([0, 2, 6]), array([7, 9, 7, 8, 9, 9]))
+    """
+    rows = len(indptr) - 1
+    more = np.diff((most - len(indices)) * np.arange(rows + 1) // rows)
+    starts = np.concatenate([[0], np.cumsum(np.diff(indptr) + more)])
+    full = np.full(most, filler, indices.dtype)
+    full[np.arange(len(indices)) + np.repeat(starts[:-1] - indptr[:-1], np.diff(indptr))] = indices
+    return starts, full
 
 
 def images(work: Work, seed: int = 1) -> list[tuple[Any, Any]]:

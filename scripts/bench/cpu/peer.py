@@ -12,7 +12,8 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from scripts.bench.common.workload import AUTOENCODER, IMAGES, Work, activations, images, purchases
+from scripts.bench.common.torch_networks import Autoencoder, Classifier, make_optimizer
+from scripts.bench.common.workload import AUTOENCODER, TOP, Work, activations, purchases
 from scripts.bench.cpu.serve import serve
 
 
@@ -20,50 +21,20 @@ def main() -> None:
     """Serve the work named on the command line."""
     work = Work(**json.loads(sys.argv[1]))
     torch.set_num_threads(work.threads)
-    torch.manual_seed(1)
-    make = {AUTOENCODER: autoencoder, IMAGES: classifier}.get(work.kind, ranking)
-    serve(work, make(work))
+    serve(work, ranking(work) if work.kind == TOP else training(work))
 
 
-def autoencoder(work: Work) -> Callable[[], float]:
-    """A sum of rows at the input, which beats a dense and a sparse product; then fused or foreach updates."""
-    batches = itertools.cycle([_tensors(work, *batch) for batch in purchases(work)])
-    table = torch.nn.Parameter(torch.nn.init.xavier_uniform_(torch.empty(work.items, work.hidden)))
-    bias = torch.nn.Parameter(torch.zeros(work.hidden))
-    layers = [_linear(work.hidden, work.hidden), _linear(work.hidden, work.hidden), _linear(work.hidden, work.items)]
-    optimizer = _optimizer(work, [table, bias, *(p for layer in layers for p in layer.parameters())])
-    gate = math.log(work.zero_target / (1 - work.zero_target)) if work.zero_target else None
+def training(work: Work) -> Callable[[], float]:
+    """A sum of rows at a sparse input, which beats a dense and a sparse product; then fused or foreach updates."""
+    model = Autoencoder(work) if work.kind == AUTOENCODER else Classifier(work)
+    parameters = [torch.nn.Parameter(array) for array in model.start]
+    optimizer = make_optimizer(work, parameters)
+    batches = itertools.cycle(model.batches)
 
     def step() -> float:
-        indices, offsets, rows = next(batches)
-        target = torch.zeros(work.batch, work.items)
-        target[rows, indices] = 1.0
+        batch = next(batches)
         optimizer.zero_grad(set_to_none=True)
-        h = F.relu(F.embedding_bag(indices, table, offsets, mode="sum") + bias)
-        for layer in layers[:-1]:
-            h = F.relu(layer(h))
-        z = layers[-1](h)
-        counts = None if gate is None else torch.logical_or(z.detach() > gate, target > 0).to(z.dtype)
-        loss = F.binary_cross_entropy_with_logits(z, target, counts, reduction="sum") / work.batch
-        loss.backward()
-        optimizer.step()
-        return float(loss.item())
-
-    return step
-
-
-def classifier(work: Work) -> Callable[[], float]:
-    """Dense layers of 512 units and a softmax."""
-    batches = itertools.cycle([(torch.from_numpy(x), torch.from_numpy(t)) for x, t in images(work)])
-    layers = [_linear(784, 512), _linear(512, 512), _linear(512, 10)]
-    optimizer = _optimizer(work, [p for layer in layers for p in layer.parameters()])
-
-    def step() -> float:
-        h, classes = next(batches)
-        optimizer.zero_grad(set_to_none=True)
-        for layer in layers[:-1]:
-            h = F.relu(layer(h))
-        loss = F.cross_entropy(layers[-1](h), classes)
+        loss = model.loss(list(parameters), *batch)
         loss.backward()
         optimizer.step()
         return float(loss.item())
@@ -94,19 +65,6 @@ def _tensors(work: Work, indptr: Any, indices: Any) -> tuple[torch.Tensor, torch
     starts = torch.from_numpy(indptr)
     rows = torch.repeat_interleave(torch.arange(work.batch), starts.diff())
     return torch.from_numpy(indices).long(), starts[:-1], rows
-
-
-def _linear(inputs: int, outputs: int) -> torch.nn.Linear:
-    layer = torch.nn.Linear(inputs, outputs)
-    torch.nn.init.xavier_uniform_(layer.weight)
-    torch.nn.init.zeros_(layer.bias)
-    return layer
-
-
-def _optimizer(work: Work, parameters: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    if work.optimizer == "adam":
-        return torch.optim.Adam(parameters, lr=work.rate, fused=True)
-    return torch.optim.RMSprop(parameters, lr=work.rate, alpha=0.9, foreach=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`data[i] *= c` on a GPU, as in 2014: 128 arrays, again and again, by our kernels, NPP, CuPy and PyTorch.
+"""`data[i] *= c` on a GPU, as in 2014: 128 arrays, again and again, by our kernel, NPP and CuPy.
 
 Run as a process, `multiply [quick]` prints a line of JSON for each size: by way the median seconds of a call, by the
 host's clock from the first call to the end of the last (`host`) and between two events on the GPU (`device`).
@@ -23,16 +23,16 @@ from scripts.bench.common.harness import Row
 from scripts.bench.common.processes import NotMeasuredError
 
 K, M, GB = 1 << 10, 1 << 20, 1e9
-SIZES = (K, 64 * K, M, 16 * M)  # floats of an array
+SIZES = (K, M, 16 * M)  # floats of an array
 ARRAYS = 128
 MOST_BYTES = 4 << 30  # of all arrays; half of the GPU's memory, if that is less
 START = np.float32(3)  # in all arrays
 C = np.nextafter(np.float32(1), np.float32(2))  # by which the longest measurement leaves finite numbers
-THREADS, WIDE, MOST_BLOCKS = 256, 4, 1 << 16  # of our kernels: of a block, floats of a thread, of a grid
+THREADS, WIDE, MOST_BLOCKS = 256, 4, 1 << 16  # of our kernel: of a block, floats of a thread, of a grid
 DEVICE_TO_DEVICE, NON_BLOCKING = 3, 1  # cudaMemcpyKind, the flag of the stream
 
-OWN, MULTI, NPP, UFUNC, FOREACH, COPY = "mul_c", "multi_mul_c", "NPP", "cupy.multiply", "torch _foreach_mul_", "copy"
-ROWS = ((K, OWN, NPP), (K, OWN, UFUNC), (K, MULTI, FOREACH), (M, OWN, NPP), (M, OWN, UFUNC))
+OWN, NPP, UFUNC, COPY = "mul_c", "NPP", "cupy.multiply", "copy"
+ROWS = ((K, NPP), (K, UFUNC), (M, NPP), (M, UFUNC))  # floats of an array, the peer
 COPIED = 16 * M  # floats of the arrays whose bandwidth is a row
 
 Way = Callable[[], None]  # has every array multiplied once, in order on the set's stream, and returns at once
@@ -47,21 +47,14 @@ class Set:
     stream: Any
 
 
-def _kernel(name: str) -> Any:
+def _own(data: Set) -> Way:
+    """Launch our kernel for each array."""
     import cupy
 
     from nnlib.gpu.kernels import OPTIONS, source
 
-    return cupy.RawModule(code=source("elementwise"), options=OPTIONS).get_function(name)
-
-
-def _blocks(n: int) -> int:
-    return max(1, min(MOST_BLOCKS, -(-n // (THREADS * WIDE))))
-
-
-def _own(data: Set) -> Way:
-    """Launch our kernel for each array."""
-    kernel, grid, block = _kernel("mul_c"), (_blocks(data.n),), (THREADS,)
+    kernel = cupy.RawModule(code=source("elementwise"), options=OPTIONS).get_function(OWN)
+    grid, block = (max(1, min(MOST_BLOCKS, -(-data.n // (THREADS * WIDE)))),), (THREADS,)
     arguments = [(array, C, np.int64(data.n)) for array in data.arrays]
 
     def every() -> None:
@@ -69,17 +62,6 @@ def _own(data: Set) -> Way:
             kernel(grid, block, each)
 
     return every
-
-
-def _multi(data: Set) -> Way:
-    """Launch one kernel for all arrays."""
-    import cupy
-
-    kernel, grid, block = _kernel("multi_mul_c"), (_blocks(data.n), len(data.arrays)), (THREADS,)
-    pointers = cupy.asarray(np.array([array.data.ptr for array in data.arrays], np.uint64))
-    sizes = cupy.full(len(data.arrays), data.n, np.int64)
-    arguments = (pointers, sizes, np.int32(len(data.arrays)), C)
-    return lambda: kernel(grid, block, arguments)
 
 
 class StreamContext(ctypes.Structure):
@@ -148,23 +130,6 @@ def _ufunc(data: Set) -> Way:
     return every
 
 
-def _foreach(data: Set) -> Way:
-    """Call PyTorch's function for a list of arrays."""
-    import torch
-
-    if not torch.cuda.is_available():
-        raise NotMeasuredError("this PyTorch cannot use the GPU")
-    stream = torch.cuda.ExternalStream(data.stream.ptr)
-    with torch.cuda.stream(stream):
-        tensors = [torch.from_dlpack(array) for array in data.arrays]
-
-    def every() -> None:
-        with torch.cuda.stream(stream):
-            torch._foreach_mul_(tensors, float(C))
-
-    return every
-
-
 def _copy(data: Set) -> Way:
     """Copy each array to the next one: the most that the memory gives, for as many bytes."""
     import cupy
@@ -184,8 +149,6 @@ WAYS: dict[str, Callable[[Set], Way]] = {
     OWN: _own,
     NPP: _npp,
     UFUNC: _ufunc,
-    MULTI: _multi,
-    FOREACH: _foreach,
     COPY: _copy,
 }
 
@@ -253,9 +216,9 @@ def _sample(way: Way, data: Set, passes: int) -> tuple[float, float]:
 def rows_of(answers: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
     """Return ours beside a peer in calls a second, and our bandwidth beside a copy's; what is missing is nothing."""
     found = {(answer["n"], way): times for answer in answers for way, times in answer["times"].items()}
-    for n, way, peer in ROWS:
-        ours, its = (1 / found[n, name]["host"] if (n, name) in found else None for name in (way, peer))
-        name = f"data[i] *= c, arrays of {n // K}K floats: {way} (peer: {peer})"
+    for n, peer in ROWS:
+        ours, its = (1 / found[n, name]["host"] if (n, name) in found else None for name in (OWN, peer))
+        name = f"data[i] *= c, arrays of {n // K}K floats: {OWN} (peer: {peer})"
         yield Row(name, ours, its, "calls/s", higher=True)
     ours, its = (8 * COPIED / found[COPIED, name]["device"] / GB if (COPIED, name) in found else None
               for name in (OWN, COPY))  # fmt: skip

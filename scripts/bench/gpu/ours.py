@@ -18,8 +18,8 @@ from nnlib.engines import Backend
 from nnlib.model.examples import examples_of
 from nnlib.model.network import Network, assemble
 from scripts.bench.common.nnlib_side import data_sets, network_spec
-from scripts.bench.common.workload import MEMORY, PREPARE, STEP, serve, widths
-from scripts.bench.gpu.work import CHECKED, MB, GpuWork, timed, weights
+from scripts.bench.common.workload import MEMORY, PREPARE, STEP, serve, weights, widths
+from scripts.bench.gpu.work import CHECKED, MB, GpuWork, timed
 
 THREADS = min(8, os.cpu_count() or 1)  # that prepare batches
 MOST_STEPS = 20_000  # the learning rates of all of them are on the GPU from the start

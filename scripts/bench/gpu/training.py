@@ -83,7 +83,9 @@ def works(quick: bool, has_tf32: bool) -> list[GpuWork]:
 
 def variants_of(work: GpuWork, compiled: bool = True) -> tuple[str, ...]:
     """Return who does a workload, ours first; what PyTorch compiles takes long to get ready."""
-    dense = (DENSE,) if work.kind == AUTOENCODER and not work.tf32 else ()
+    if work.kind == IMAGES:
+        return OURS, *PLAIN
+    dense = () if work.tf32 else (DENSE,)
     return (OURS, *dense, *PLAIN, *(COMPILATIONS if compiled else ()))
 
 
@@ -194,7 +196,6 @@ def rows_of(outcome: Outcome) -> Iterator[Row]:
     else:
         yield _row(outcome, "", (EAGER,), OVER_EAGER_IMAGES)
         yield _row(outcome, "", (GRAPHED,))
-        yield _row(outcome, "", COMPILATIONS)
     prepared = f"{name_of(work)}: batches prepared meanwhile"
     yield Row(prepared, outcome.preparing.ms, None, "ms", note=outcome.preparing.reason)
     if not work.tf32:
