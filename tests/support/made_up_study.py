@@ -1,4 +1,4 @@
-"""What the orchestration benchmark measures on: studies with tiny data, long journals, long event logs."""
+"""What the manager's benchmarks measure on: studies with tiny data, long journals, long event logs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nnlib.data.rows import from_rows
 from nnlib.data.sets import Data, DataSet
 from regiondag.run.history import TrialOutcome
 from regiondag.run.journal import Journal
-from regiondag.run.layout import NodeName, RunFolder
+from regiondag.run.layout import JOB_LOG, NodeName, RunFolder
 
 WIDTH = 12
 METRICS = ("loss", *(f"{name}@{k}" for name in ("p", "recall", "ndcg") for k in (5, 10, 20)))
@@ -67,6 +67,37 @@ TERMINATED = """Job terminated.
 \t156612  -  Run Bytes Received By Job
 \t961  -  Total Bytes Sent By Job
 \t156612  -  Total Bytes Received By Job"""
+STARTED = """Started transferring input files
+\tTransferring to host: <127.0.0.1:9618?addrs=127.0.0.1-9618&alias=worker.local>"""
+EXECUTING_ON_GPU = """Job executing on host: <127.0.0.1:9618?addrs=127.0.0.1-9618&alias=worker.local>
+\tSlotName: slot1_{slot}@worker.local
+\tAvailableGPUs = {{ GPUs_GPU_a0223334 }}
+\tCondorScratchDir = "/var/lib/condor/execute/dir_949"
+\tCpus = 1
+\tDisk = 103424
+\tEC2InstanceType = "g5.12xlarge"
+\tEC2InstanceLifeCycle = "spot"
+\tGPUs = 1
+\tGPUs_DeviceName = "NVIDIA A10G"
+\tGPUs_GPU_a0223334 = [ Id = "GPU-a0223334"; Capability = 8.6; DeviceName = "NVIDIA A10G"; ECCEnabled = true ]
+\tMemory = 256"""
+MEASURED = """Image size of job updated: 5268
+\t4  -  MemoryUsage of job (MB)
+\t3188  -  ResidentSetSize of job (KB)"""
+RESOURCES = """
+\tPartitionable Resources :    Usage  Request Allocated Assigned
+\t   Cpus                 :        0        1         1
+\t   Disk (KB)            :      845   102400    103424
+\t   GPUs                 :                 1         1 "GPU-a0223334"
+\t   Memory (MB)          :       11      256       256
+\t   TimeExecute (s)      :        6
+\t   TimeSlotBusy (s)     :        8"""
+EVICTED = """Job was evicted.
+\t(0) CPU times
+\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Run Remote Usage
+\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Run Local Usage
+\t0  -  Run Bytes Sent By Job
+\t846239  -  Run Bytes Received By Job"""
 
 
 def write_study(folder: Path, name: str, regions: int, rounds: int, parallel: int) -> Path:
@@ -128,6 +159,35 @@ def write_event_log(path: Path, jobs: int) -> None:
             file.write(event("000", cluster, cluster, SUBMITTED.format(node=node)))
             file.write(event("001", cluster, cluster + 1, EXECUTING))
             file.write(event("005", cluster, cluster + 2, TERMINATED))
+
+
+def write_job_logs(run: RunFolder, slugs: list[str], settled: int, evicted_share: float) -> None:
+    """Write what HTCondor logs of each trial that has ended: nine events, and four more where it was evicted once."""
+    rng = random.Random(7)
+    cluster = 0
+    for slug in slugs:
+        for number in range(settled):
+            cluster += 1
+            node = NodeName(slug, number)
+            place = run.region(slug).trial(node)
+            place.mkdir(exist_ok=True)
+            texts = _texts(node, cluster % 64, evicted=rng.random() < evicted_share)
+            log = "".join(event(code, cluster, cluster + at, text) for at, (code, text) in enumerate(texts))
+            (place / JOB_LOG).write_text(log, encoding="utf-8")
+
+
+def _texts(node: NodeName, slot: int, *, evicted: bool) -> Iterator[tuple[str, str]]:
+    yield "000", SUBMITTED.format(node=node)
+    for cut_short in (True, False) if evicted else (False,):
+        yield "040", STARTED
+        yield "040", "Finished transferring input files"
+        yield "001", EXECUTING_ON_GPU.format(slot=slot)
+        yield "006", MEASURED
+        if cut_short:
+            yield "004", EVICTED + RESOURCES
+    yield "040", "Started transferring output files"
+    yield "040", "Finished transferring output files"
+    yield "005", TERMINATED + RESOURCES
 
 
 def event(code: str, cluster: int, second: int, text: str) -> str:
