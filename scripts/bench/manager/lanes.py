@@ -45,18 +45,6 @@ FULL = (Study(1, 4, 8, 4, 15), Study(1, 6, 6, 4, 15), Study(3, 4, 4, 4, 15))
 QUICK = (Study(1, 2, 2, 2, 1),)
 
 
-def measured(area: Path, shapes: tuple[Study, ...]) -> Iterator[Row]:
-    """A real study whose jobs sleep, in lanes and in rounds."""
-    most = max(shape.slots for shape in shapes)
-    with pools.pool_up("bench-lanes", "trixie", area, most, cpus=most) as pool:
-        for index, shape in enumerate(shapes):
-            lanes, rounds = (run_study(pool, area / str(index), shape, schedule) for schedule in SCHEDULES)
-            name = f"slots busy with lanes (peer: rounds), on the pool: {shape}"
-            yield Row(name, busy(lanes, shape.slots), busy(rounds, shape.slots), "%", 95, higher=True)
-            if not index:
-                yield from _delays(shape, lanes)
-
-
 def plans(shape: Study, schedule: str) -> list[RegionPlan]:
     """Return the graph of a study of this shape, as `generate` writes it."""
     search = Search("sobol", (), (shape.lanes,) * shape.steps, schedule=schedule)
@@ -112,8 +100,16 @@ class Lanes(Bench[tuple[Study, ...]]):
     """The one group of rows."""
 
     def pool(self) -> Iterator[Row]:
-        """All studies on one pool."""
-        return measured(self.area, self.sizes)
+        """A real study whose jobs sleep, in lanes and in rounds."""
+        most = max(shape.slots for shape in self.sizes)
+        with pools.pool_up("bench-lanes", "trixie", self.area, most, cpus=most) as pool:
+            for index, shape in enumerate(self.sizes):
+                folder = self.area / str(index)
+                lanes, rounds = (run_study(pool, folder, shape, schedule) for schedule in SCHEDULES)
+                name = f"slots busy with lanes (peer: rounds), on the pool: {shape}"
+                yield Row(name, busy(lanes, shape.slots), busy(rounds, shape.slots), "%", 95, higher=True)
+                if not index:
+                    yield from _delays(shape, lanes)
 
 
 if __name__ == "__main__":

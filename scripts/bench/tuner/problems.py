@@ -1,4 +1,4 @@
-"""The problems of tuner.py: published functions, a made-up training loss, and two real trainings (tuner_tasks.py).
+"""The problems of tuner.py: published functions, a made-up training loss, and two real trainings (tasks.py).
 
 Everything is minimised. `observe` is what a tuner sees, with the noise that belongs to this trial of this run; `true`
 is what a reported point is judged by. Nothing here may be used to choose a tuner's constants.

@@ -1,4 +1,4 @@
-"""One run of one tuner on one problem, in a process of its own: `tuner_run.py PROBLEM METHOD SEED`; prints JSON."""
+"""One run of one tuner on one problem, in a process of its own: `run PROBLEM METHOD SEED`; prints JSON."""
 
 from __future__ import annotations
 
