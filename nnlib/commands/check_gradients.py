@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     from nnlib.training.gradient_check import check_gradients
     from nnlib.util.terminal import print_table
 
-    spec = fit.read_spec(arguments.network, dict(arguments.hyperparameters), TrainSettings())
+    spec = fit.read_network_with(arguments.network, dict(arguments.hyperparameters), TrainSettings())
     data = open_files(arguments.data)
     spec = resolve(spec, data.sets, arguments.network.name)
     check_topology(spec, arguments.network.name)

@@ -131,7 +131,7 @@ def _train(arguments: argparse.Namespace) -> int:
     names = [field.name for field in dataclasses.fields(TrainSettings)]
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     settings = TrainSettings(**given)
-    spec = fit.read_spec(arguments.network, dict(arguments.hyperparameters), settings)
+    spec = fit.read_network_with(arguments.network, dict(arguments.hyperparameters), settings)
     parts = [open_files(files) for files in (arguments.data, arguments.valid) if files]
     learned, held_out = (*(DataPart(part.file, part.sets, part.region) for part in parts), None)[:2]
     assert learned is not None, "there are data, which was checked"

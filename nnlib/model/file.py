@@ -16,12 +16,12 @@ import numpy as np
 
 from nnlib.data.sets import DataSet
 from nnlib.errors import DataError
-from nnlib.model.file_attributes import Attributes, network_attributes, read_spec
+from nnlib.model.file_attributes import Attributes, network_attributes, read_network_spec
 from nnlib.model.network import Network, assemble
 from nnlib.ops.batch_norm import BatchNorm
 from nnlib.spec.json_section import SpecError
 from nnlib.spec.topology import check_runnable, check_topology
-from nnlib.spec.types import Edge, LayerKind, NetworkSpec, Shared
+from nnlib.spec.types import Edge, LayerKind, NetworkSpec, SharedWeights
 from nnlib.util import netcdf
 from nnlib.util.arrays import Floats
 
@@ -135,7 +135,7 @@ def _edge_attributes(network: Network, edge: Edge) -> dict[str, netcdf.Attribute
 
 def _spec(attributes: Attributes) -> tuple[NetworkSpec, list[int]]:
     """Return the network, and of each of its edges the number that it has in the file."""
-    spec = read_spec(attributes)
+    spec = read_network_spec(attributes)
     try:
         check_topology(spec, attributes.file)
         check_runnable(spec, attributes.file)
@@ -165,7 +165,7 @@ def _with_edges(attributes: Attributes, spec: NetworkSpec) -> tuple[NetworkSpec,
         numbers[edge] = n
         if attributes.flag(f"{at}bShared"):
             place = spec.places[target]
-            shared = Shared(
+            shared = SharedWeights(
                 source,
                 attributes.text(f"{at}sourceInputLayer"),
                 attributes.text(f"{at}sourceOutputLayer"),

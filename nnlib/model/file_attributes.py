@@ -205,7 +205,7 @@ def _size_attributes(layer: Layer) -> dict[str, netcdf.Attribute]:
     }
 
 
-def read_spec(attributes: Attributes) -> NetworkSpec:
+def read_network_spec(attributes: Attributes) -> NetworkSpec:
     """Return the network; its layers share no weights yet, as that is not said here."""
     a = attributes
     sparse, denoised = a.flag("bSparsenessPenalty"), a.flag("bDenoising")

@@ -18,7 +18,7 @@ from nnlib.spec.types import (
     LayerType,
     PoolingFunction,
     Scheme,
-    Shared,
+    SharedWeights,
     Sparseness,
     WeightInit,
 )
@@ -201,14 +201,14 @@ def _sources(layer: Section, kind: LayerKind, previous: str | None) -> tuple[str
     return (previous,)
 
 
-def _shared(layer: Section) -> tuple[Shared, ...]:
+def _shared(layer: Section) -> tuple[SharedWeights, ...]:
     found = []
     for section in layer.sections("SharedWeights", (*SHARED_NAMES, "Transposed")):
         for key in SHARED_NAMES:
             if key not in section:
                 section.wrong(key, "is missing, legal: the name of a layer")
         source, owner_source, owner_target = (section.text(key, "") for key in SHARED_NAMES)
-        found.append(Shared(source, owner_source, owner_target, section.boolean("Transposed", False)))
+        found.append(SharedWeights(source, owner_source, owner_target, section.boolean("Transposed", False)))
     return tuple(found)
 
 

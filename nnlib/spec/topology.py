@@ -18,7 +18,7 @@ from nnlib.spec.types import (
     LayerType,
     NetworkSpec,
     PoolingFunction,
-    Shared,
+    SharedWeights,
 )
 
 MOST_SOURCES = 4  # of a fully connected layer in DSSTNE
@@ -168,7 +168,7 @@ def _weights(spec: NetworkSpec, layer: Layer) -> Iterator[tuple[str, str]]:
                 yield path, text
 
 
-def _owner(spec: NetworkSpec, layer: Layer, shared: Shared) -> str:
+def _owner(spec: NetworkSpec, layer: Layer, shared: SharedWeights) -> str:
     """Return what keeps the weights from `shared.source` to `layer` from being those of the owner, or nothing."""
     source, owner_source, owner = (
         spec.layers[spec.places[name]] for name in (shared.source, shared.owner_source, shared.owner_target)

@@ -102,7 +102,7 @@ class WeightInit:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedWeights:
     """The edge from `source` uses the weights of the edge from `owner_source` to `owner_target`; biases are its own."""
 
     source: str
@@ -137,7 +137,7 @@ class Layer:
     sparse: bool = False
     sources: tuple[str, ...] = ()
     skips: tuple[str, ...] = ()
-    shared: tuple[Shared, ...] = ()
+    shared: tuple[SharedWeights, ...] = ()
     activation: Activation = Activation.SIGMOID
     slope: float = 0.01  # of LeakyRectifiedLinear below zero
     alpha: float = 1.0  # of ExponentialLinear and ScaledExponentialLinear

@@ -102,7 +102,7 @@ class FolderCheckpoints(Checkpoints):
         super().pass_over(error)
 
 
-def read_spec(path: Path, hyperparameters: Mapping[str, Value], settings: TrainSettings) -> NetworkSpec:
+def read_network_with(path: Path, hyperparameters: Mapping[str, Value], settings: TrainSettings) -> NetworkSpec:
     """Return the network of a file, with hyperparameters and settings for its placeholders; SpecError."""
 
     def legal(name: str) -> str:

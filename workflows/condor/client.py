@@ -14,8 +14,8 @@ from regiondag.condor.classads import ClassAd, copy_ad
 from regiondag.condor.quoting import classad_string
 from regiondag.errors import PoolError
 from regiondag.pool.pool import Pool
+from regiondag.pool.status import JOB_STATUS
 
-JOB_STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "transferring", 7: "suspended"}
 OF_LOG = ["Iwd", "UserLog"]
 PROJECTION = ["DAGNodeName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "ClusterId", "ProcId", "RemoteHost"]
 PROJECTION += ["JobPrio", "NumJobStarts", "DAGManJobId", *OF_LOG]

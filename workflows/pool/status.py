@@ -15,7 +15,8 @@ SLOT_ATTRIBUTES = (
     *("Name", "SlotType", "State", "NumDynamicSlots"),
     *("TotalSlotCpus", "TotalSlotMemory", "TotalSlotGPUs", "HAS_GPU"),
 )
-JOB_STATES = {1: "idle", 2: "running", 5: "held"}
+JOB_STATUS = {1: "idle", 2: "running", 3: "removed", 4: "completed", 5: "held", 6: "transferring", 7: "suspended"}
+COUNTED = ("idle", "running", "held")  # what people act on
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ def _number(text: str) -> int:
 
 
 def count_jobs(states: list[str]) -> dict[str, int]:
-    """Count jobs by the states people act on."""
-    return {name: states.count(str(number)) for number, name in JOB_STATES.items()}
+    """Count jobs, given by HTCondor's numbers, by the statuses people act on."""
+    return {name: states.count(str(number)) for number, name in JOB_STATUS.items() if name in COUNTED}
 
 
 def as_json(status: PoolStatus) -> str:

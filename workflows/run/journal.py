@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import Status, check_figures
-from nnlib.util.files import locked
+from nnlib.util.files import locked, sync
 from regiondag.errors import RegiondagError
 from regiondag.run.history import Fault, History, Proposal, TrialOutcome
 
@@ -60,11 +60,15 @@ class Journal:
         """Add some lines and wait until they are on disk. Call it under `locked`."""
         records = ({"event": event, "time": round(time.time(), 3), **values} for event, values in events)
         lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records]
+        text = "".join(lines).encode()
         with self.path.open("ab") as file:
             file.truncate(_end_of_last_line(self.path))  # what a crash tore off is said again by the script run again
-            file.write("".join(lines).encode())
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
+            new = file.tell() == len(text)
+        if new:
+            sync(self.path.parent)  # its name is on disk, too
 
     def note_stop(self, trial: int | None, reason: str) -> None:
         """Note that the region stops at a node. Call it under `locked`."""

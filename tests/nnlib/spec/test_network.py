@@ -30,7 +30,7 @@ from nnlib.spec.types import (
     Marginal,
     PoolingFunction,
     Scheme,
-    Shared,
+    SharedWeights,
     Sparseness,
 )
 
@@ -139,7 +139,7 @@ def test_all_layer_keys_are_read():
     assert (c.sparseness, c.activation, c.slope) == (Sparseness(0.25, 1), Activation.LEAKY_RELU, 0.5)
     assert (c.weight_norm, c.delta_norm) == (1, 2)
     assert (c.init.scheme, c.init.scale, c.init.bias) == (Scheme.SELU, 3, 4)
-    assert c.shared == (Shared("B", "A", "C", transposed=False),)
+    assert c.shared == (SharedWeights("B", "A", "C", transposed=False),)
     assert (d.type, d.dimensions, d.units, d.kernel, d.stride) == (LayerType.CONVOLUTIONAL, (5,), None, (3, 2), (2, 1))
     assert (e.type, e.function, e.units, e.sources) == (LayerType.POOLING, PoolingFunction.LRN, None, ("D",))
     assert (out.kind, out.sources, out.skips) == (LayerKind.OUTPUT, ("E",), ("C", "A"))

@@ -179,11 +179,17 @@ def test_a_damaged_line_in_the_middle_is_an_error_with_its_number(journal, line)
 
 
 def test_what_is_appended_is_on_the_disk_before_anything_is_done_about_it(journal, monkeypatch):
-    synced = []
-    monkeypatch.setattr(os, "fsync", lambda number: synced.append(Path(f"/proc/self/fd/{number}").read_bytes()))
+    synced, folder = [], journal.path.parent
+
+    def fsync(number):
+        path = Path(f"/proc/self/fd/{number}")
+        synced.append("folder" if path.samefile(folder) else path.read_bytes())
+
+    monkeypatch.setattr(os, "fsync", fsync)
     settle(journal, 1)
+    first = journal.path.read_bytes()
     settle(journal, 2)
-    assert synced[-1] == journal.path.read_bytes() and len(synced) == 2
+    assert synced == [first, "folder", journal.path.read_bytes()]  # the folder has the name of a new file
 
 
 def test_one_script_at_a_time_has_the_lock(journal):

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nnlib.util.files import locked
+from nnlib.util.files import locked, sync
 from regiondag.errors import BakeError, UsageError
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -152,6 +152,8 @@ def open_journal(path: Path) -> Iterator[UploadJournal]:
         file.seek(0)
         uploads, good = parse(file.read())
         file.truncate(good)
+        if not good:
+            sync(path.parent)  # its name is on disk before anything is uploaded
         yield UploadJournal(path, file.fileno(), uploads)
 
 

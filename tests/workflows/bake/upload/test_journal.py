@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regiondag.bake.upload import journal
 from regiondag.bake.upload.journal import Uploads, open_journal, parse, read_journal
 from regiondag.errors import UsageError
 
@@ -128,3 +129,12 @@ def test_only_one_process_has_it_open(tmp_path):
         pass
     with open_journal(path):
         pass
+
+
+def test_a_new_journals_name_is_on_disk_before_anything_is_uploaded(tmp_path, monkeypatch):
+    folders = []
+    monkeypatch.setattr(journal, "sync", folders.append)
+    for _ in range(2):
+        with open_journal(tmp_path / "a" / "region.json") as opened:
+            opened.append("begin", disk="ab" * 32, token="one", encryption="")  # noqa: S106
+    assert folders == [tmp_path / "a"]
