@@ -1,0 +1,48 @@
+"""The first of the README's two commands, in a fresh clone with an environment and a pool of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from regiondag.pool import lifecycle
+from regiondag.pool.pool import NAME_VARIABLE
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = [pytest.mark.condor, pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def clone(folder: Path) -> None:
+    """Copy what git would have in a commit made now."""
+    argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(argv, cwd=ROOT, check=True, capture_output=True).stdout.split(b"\0")
+    for name in map(os.fsdecode, filter(None, names)):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes((ROOT / name).read_bytes())
+            (folder / name).chmod((ROOT / name).stat().st_mode)
+
+
+def test_a_fresh_clone_comes_to_champions(run_area):
+    name = f"pytest-quickstart-{os.getpid()}"
+    clone(run_area)
+    environment = {**os.environ, "COLUMNS": "80", NAME_VARIABLE: name}
+    try:
+        done = subprocess.run(
+            ["scripts/quickstart"], cwd=run_area, env=environment, capture_output=True, text=True, check=False
+        )
+    finally:
+        lifecycle.down(name, print, purge=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = re.search(r"^Page: (.+)$", done.stdout, re.MULTILINE)
+    assert page and Path(page[1]).match(f"{run_area}/retail/runs/run-retail-*/report/index.html")
+    run = Path(page[1]).parents[1]
+    models = {path.parents[1].name for path in run.glob("regions/*/champion/model.nc")}
+    assert models == {"belgium", "france", "germany", "portugal", "spain", "united-kingdom"}
+    for region in ("Belgium", "United Kingdom"):
+        assert re.search(rf"{region} +│ promoted", done.stdout), done.stdout
