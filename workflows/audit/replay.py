@@ -196,7 +196,7 @@ def _probe(pool: Pool | None, program: str, near: Path) -> Python | None:
 @contextmanager
 def folder_for(case: Case, python: Python, out: Path | None) -> Iterator[Path]:
     """Give an empty folder to train in: `out`, which stays, or a temporary one."""
-    run = case.folder.path.parents[1]
+    run = case.folder.run.path
     if out is None:
         # The pool has a /tmp of its own; what it sees is where the run lies.
         base = None if python.pool is None else run.parent

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nnlib.util.os_errors import reason_of
 from regiondag.commands._verbs import add_verb, number, run_verb, tell
+from regiondag.condor.versions import show_version
 from regiondag.errors import PoolError, UsageError
 from regiondag.pool.suites import SUITES
 
@@ -84,7 +85,7 @@ def _up(arguments: argparse.Namespace) -> int:
     wishes = _wishes(arguments)
     nothing_asked = arguments.name is None and wishes == lifecycle.PoolWishes() and not arguments.rebuild
     if nothing_asked and not find_pool(arguments.name or "default") and (installed := find_installed_pool()):
-        tell(f"HTCondor {_with_dots(installed.version)} is installed and running here; regiondag uses it")
+        tell(f"HTCondor {show_version(installed.version)} is installed and running here; regiondag uses it")
         tell("for an embedded pool beside it give it a name: regiondag pool up --name test")
         return 0
     if wishes.simulated_gpus is None and Path("/dev/nvidia0").exists():
@@ -92,7 +93,7 @@ def _up(arguments: argparse.Namespace) -> int:
     pool = lifecycle.up(arguments.name, wishes, tell, arguments.rebuild)
     plural = "" if pool.simulated_gpus == 1 else "s"
     gpus = f", {pool.simulated_gpus} simulated GPU{plural}" if pool.simulated_gpus else ""
-    tell(f"the pool {pool.name!r} is up: HTCondor {_with_dots(pool.version)}{gpus}")
+    tell(f"the pool {pool.name!r} is up: HTCondor {show_version(pool.version)}{gpus}")
     return 0
 
 
@@ -160,7 +161,3 @@ def _logs(arguments: argparse.Namespace) -> int:
     for line in logs.read(logs.find_log(folder, arguments.daemon), arguments.lines, arguments.follow):
         print(line, flush=arguments.follow)
     return 0
-
-
-def _with_dots(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regiondag.commands import generate
+from regiondag.commands._verbs import tell
 from regiondag.errors import RegiondagError, UsageError
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
     pool = _pool(arguments, runs)
     earlier = earlier_runs(runs, config.name)
     if not earlier:
-        _say(f"no earlier run of the study {config.name!r} in {runs}: this is the first")
+        tell(f"no earlier run of the study {config.name!r} in {runs}: this is the first")
     _check_ended(pool, earlier)
     incumbents = find_incumbents(earlier, [region.slug for region in config.regions])
     config = choose_init(config, examples, incumbents)
     regions = config.regions if arguments.all else _new_regions(config, earlier)
     if not regions:
-        _say("nothing new: no run made (--all makes one)")
+        tell("nothing new: no run made (--all makes one)")
         return 0
     incumbents = {region.slug: incumbents[region.slug] for region in regions if region.slug in incumbents}
     config = _for_update(config, regions, incumbents)
@@ -70,10 +70,6 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.quiet:
         generate.say_what_is_next(created, generate.again(arguments, "update"))
     return 0
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _pool(arguments: argparse.Namespace, runs: Path) -> Pool | None:
@@ -98,7 +94,7 @@ def _check_ended(pool: Pool | None, earlier: Sequence[RunFolder]) -> None:
         if was_submitted(run, slugs):
             refuse_while_in_progress(pool, run, slugs)
             return
-        _say(f"{run.path} was never submitted")
+        tell(f"{run.path} was never submitted")
 
 
 def _new_regions(config: Config, earlier: Sequence[RunFolder]) -> tuple[Region, ...]:
@@ -110,10 +106,10 @@ def _new_regions(config: Config, earlier: Sequence[RunFolder]) -> tuple[Region, 
     sources = {region.init.source for region in config.regions if region.slug in new}
     for region in config.regions:
         if region.slug in unchanged and region.slug in sources:
-            _say(f"{region.name}: nothing new, but others start from its champion of this run")
+            tell(f"{region.name}: nothing new, but others start from its champion of this run")
         elif region.slug in unchanged:
             last = unchanged[region.slug]
-            _say(f"{region.name}: left out, its data and network are those of {last.path} (--all takes it)")
+            tell(f"{region.name}: left out, its data and network are those of {last.path} (--all takes it)")
     return tuple(region for region in config.regions if region.slug in new | sources)
 
 
@@ -154,7 +150,7 @@ def _write_job(arguments: argparse.Namespace) -> int:
     print(folder.submit_file)
     if not arguments.quiet:
         within = f"regiondag pool exec{f' --name {arguments.pool}' if arguments.pool else ''} -- " if embedded else ""
-        _say(f"""Next:
+        tell(f"""Next:
   {within}condor_submit {folder.submit_file}
   {within}condor_q        # the job waits there; what each update said: {folder.log}
   {within}condor_rm JOB   # no more updates""")

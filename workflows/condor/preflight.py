@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regiondag.condor import classads, client, matching
+from regiondag.condor.versions import show_version
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import FINAL_SUBMIT, NETWORK_FILE, TRAIN_SUBMIT, RunFolder
 from regiondag.util.text import list_some
@@ -40,7 +41,9 @@ def check_dag(pool: Pool, run: RunFolder) -> Iterator[Finding]:
     """Let DAGMan's own parser read the whole graph, where the pool has it (HTCondor 24.10 and later)."""
     done = pool.run(["sh", "-c", "command -v condor_dag_checker"], cwd=run.path, capture_output=True)
     if done.returncode != 0:
-        yield Finding(run.study_dag.name, True, f"not parsed: HTCondor {_show(pool.version)} has no condor_dag_checker")
+        yield Finding(
+            run.study_dag.name, True, f"not parsed: HTCondor {show_version(pool.version)} has no condor_dag_checker"
+        )
         return
     done = pool.run(["condor_dag_checker", str(run.study_dag)], cwd=run.path, capture_output=True)
     text = (done.stdout + done.stderr).strip().splitlines()
@@ -94,7 +97,3 @@ def find_mismatch(match: matching.Match) -> str:
         return f"the START expression of {list_some(match.refused_by_slot, 3)} refuses the job"
     clauses = "; ".join(f"{clause.text} (met by {clause.met_by})" for clause in match.clauses)
     return f"no single slot meets all clauses at once: {clauses}"
-
-
-def _show(version: tuple[int, int, int]) -> str:
-    return ".".join(map(str, version))

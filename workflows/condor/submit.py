@@ -14,7 +14,7 @@ from regiondag.condor.events.dag_log import DagState, read_dag_log
 from regiondag.errors import PoolError, RegiondagError
 from regiondag.pool.pool import Pool, describe_other_pools
 from regiondag.run.journal import MACHINE, REOPENED, Journal
-from regiondag.run.layout import DAGMAN_CRASHED, NodeName, RunFolder, dagman_file
+from regiondag.run.layout import DAGMAN_CRASHED, NodeName, RunFolder, dagman_file, dagman_log
 
 LEAVING = 60.0  # seconds a removed DAGMan gets to write its rescue file and go
 # DAGMan refuses logs there, as they may not survive a reboot. It compares letters, so /tmpdata is refused, too.
@@ -73,7 +73,7 @@ def refuse_slash_tmp(path: Path, command: str = "regiondag generate study.yaml")
 def refuse_while_in_progress(pool: Pool | None, run: RunFolder, slugs: Iterable[str]) -> None:
     """Raise RegiondagError while a DAGMan works on the run: by the queue or, without a pool, by its event logs."""
     for dag in run.dags(slugs):
-        job = find_unfinished_job(pool, dagman_file(dag, "dagman.log"))
+        job = find_unfinished_job(pool, dagman_log(dag))
         if job is None:
             continue
         if pool is None:
@@ -104,7 +104,7 @@ def find_unfinished_job(pool: Pool | None, log: Path) -> int | None:
 def was_submitted(run: RunFolder, slugs: Iterable[str]) -> bool:
     """Return whether DAGMan ever worked on the run, or on a region of it."""
     dags = run.dags(slugs)
-    return any(dagman_file(dag, "dagman.log").exists() for dag in dags)
+    return any(dagman_log(dag).exists() for dag in dags)
 
 
 def reopen_in_rescue_files(run: RunFolder, slugs: Iterable[str]) -> None:
@@ -164,7 +164,7 @@ def _remove_jobs(pool: Pool, dag: Path, last: DagState) -> None:
 
 def _wait_until_gone(pool: Pool, dag: Path) -> DagState | None:
     """Return how the job ended that last ran `dag`, once it has left the queue; RegiondagError if it has no mind to."""
-    state = read_dag_log(dagman_file(dag, "dagman.log"))
+    state = read_dag_log(dagman_log(dag))
     if state is None:
         return None
     deadline = time.monotonic() + LEAVING

@@ -21,6 +21,15 @@ def supports(version: Version, feature: str) -> bool:
     return version >= FIRST_VERSION[feature]
 
 
+def show_version(version: Version) -> str:
+    """Return a version as HTCondor writes it.
+
+    >>> show_version((25, 14, 1))
+    '25.14.1'
+    """
+    return ".".join(map(str, version))
+
+
 def parse_version(text: str) -> Version:
     """Read `25.14.1` or `25.14`; ValueError for anything else.
 

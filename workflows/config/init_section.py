@@ -6,10 +6,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from regiondag.config.keys import START
-from regiondag.study.init import _some
+from regiondag.study.init import SHOWN
 from regiondag.study.model import POOLED, Init, Region
 from regiondag.util import schema
 from regiondag.util.schema import Section
+from regiondag.util.text import list_some
 from regiondag.util.yaml_file import KeyPath
 
 
@@ -71,7 +72,7 @@ class InitReader:
     def _check_neighbour(self, region: Region, wish: _Wish, slugs: Mapping[str, str]) -> None:
         where, seen = wish.section.where("neighbour"), wish.neighbour
         legal = [name for name, slug in slugs.items() if slug != region.slug and self.wishes[slug].yields]
-        said = f"legal: a region that starts from random: {_some(legal)}"
+        said = f"legal: a region that starts from random: {list_some(legal, SHOWN) or 'there is none'}"
         if seen not in slugs:
             self.problems.add(where, f"seen {seen!r}, which is no region{schema.nearest(seen, slugs)}; {said}")
         elif slugs[seen] == region.slug:

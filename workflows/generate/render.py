@@ -16,6 +16,7 @@ from regiondag.run import layout
 from regiondag.run.layout import NodeName, RunFolder
 from regiondag.study import job_rules
 from regiondag.study.model import JobRequest
+from regiondag.util.schema import DURATION
 
 MB = 1 << 20
 CHECKPOINT_OUTPUTS = (RESULT_FILE, LOG_FILE, CHECKPOINT_FILE)  # all that a training needs to go on elsewhere
@@ -134,7 +135,7 @@ class Renderer:
             final="test" in parts,
             log=layout.JOB_LOG,
             ends=job_rules,
-            in_words=job_rules.in_words,
+            in_words=DURATION.write,
             htcondor=self.htcondor,
             study=self.plan.config.name,
             region=plan.region.name,

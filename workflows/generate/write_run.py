@@ -18,7 +18,7 @@ from nnlib.spec.network import read_json
 from nnlib.util.files import appearing
 from nnlib.util.os_errors import describe
 from regiondag.condor.quoting import check_path, is_path
-from regiondag.condor.versions import Version
+from regiondag.condor.versions import Version, show_version
 from regiondag.errors import RegiondagError
 from regiondag.generate.bundle import archives_of, pack_manager, pack_worker
 from regiondag.generate.plan import Plan, build_plan
@@ -195,7 +195,7 @@ class _Writer:
             "trials": self.plan.trials,
             "regions": {region.slug: region.name for region in config.regions},
             "seeds": {region.slug: region.train.seed for region in config.regions},
-            "versions": {**read_library_versions(), "htcondor": ".".join(map(str, self.htcondor))},
+            "versions": {**read_library_versions(), "htcondor": show_version(self.htcondor)},
             "git": {what: asdict(commit) for what, commit in read_commits(config.file).items()},
             "image": self.image,
             "sources": self.sources,

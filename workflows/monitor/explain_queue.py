@@ -14,8 +14,8 @@ from regiondag.condor.holds import is_spared, kind_of, removal_limit
 from regiondag.condor.preflight import find_mismatch
 from regiondag.condor.submit import list_rescue_files, suggest_submit
 from regiondag.errors import PoolError
-from regiondag.pool.pool import Pool, require_pool
-from regiondag.run.layout import RunFolder, dagman_file
+from regiondag.pool.pool import Pool, why_absent
+from regiondag.run.layout import RunFolder, dagman_file, dagman_log
 from regiondag.util.text import list_some, show_duration
 
 RULES_EVERY = 60  # seconds between two looks of HTCondor at a job's own rules
@@ -78,25 +78,16 @@ class QueueSnapshot:
 def look(run: RunFolder, slugs: Iterable[str], pool: Pool | None, pool_name: str | None = None) -> QueueSnapshot:
     """Read DAGMan's own logs, and ask the queue and the slots if there is a pool."""
     paths = run.dags(slugs)
-    known = [(path, read_dag_log(dagman_file(path, "dagman.log"))) for path in paths]
+    known = [(path, read_dag_log(dagman_log(path))) for path in paths]
     states = [(path, state) for path, state in known if state is not None]
     if all(state.ended is not None for _, state in states):
         return QueueSnapshot(tuple(Dag(path, state, None) for path, state in states))
     if pool is None:
-        return QueueSnapshot(tuple(Dag(path, state, None) for path, state in states), unknown=_no_pool(pool_name))
+        return QueueSnapshot(tuple(Dag(path, state, None) for path, state in states), unknown=why_absent(pool_name))
     try:
         return _ask(pool, states)
     except PoolError as error:
         return QueueSnapshot(tuple(Dag(path, state, None) for path, state in states), unknown=str(error))
-
-
-def _no_pool(name: str | None) -> str:
-    """Say why there is no pool."""
-    try:
-        require_pool(name)
-    except PoolError as error:
-        return str(error)
-    return "no pool was asked"
 
 
 def _ask(pool: Pool, states: Sequence[tuple[Path, DagState]]) -> QueueSnapshot:
@@ -107,7 +98,7 @@ def _ask(pool: Pool, states: Sequence[tuple[Path, DagState]]) -> QueueSnapshot:
     for path, state in states:
         job = there.get(state.cluster)
         if job is None and state.ended is None:  # it may have ended since its log was read
-            state = read_dag_log(dagman_file(path, "dagman.log")) or state
+            state = read_dag_log(dagman_log(path)) or state
         dags.append(Dag(path, state, job.status if job else None, job.hold_reason if job else ""))
     jobs, idle = client.jobs_of(ads), client.idle_kinds(ads)
     slots, free = client.query_slots_now(pool) if idle else ([], [])

@@ -14,7 +14,7 @@ from regiondag.errors import PoolError
 from regiondag.pool.pool import Pool, why_absent
 from regiondag.run.history import History
 from regiondag.run.journal import Journal
-from regiondag.run.layout import RegionFolder, RunFolder, dagman_file, parse_node
+from regiondag.run.layout import RegionFolder, RunFolder, dagman_log, parse_node
 from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import read_spec
 from regiondag.run.region_state import state_of
@@ -91,7 +91,7 @@ def read_status(run: RunFolder, pool: Pool | None, pool_name: str | None = None)
 def _dags(run: RunFolder, slugs: Sequence[str]) -> list[DagState]:
     """Return the state of the study's DAG and of regions' DAGs that were submitted alone."""
     dags = run.dags(slugs)
-    logs = (dagman_file(dag, "dagman.log") for dag in dags)
+    logs = (dagman_log(dag) for dag in dags)
     return [state for log in logs if (state := read_dag_log(log))]
 
 

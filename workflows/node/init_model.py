@@ -18,7 +18,7 @@ from nnlib.contract import INIT_FILE, sha256_of
 from nnlib.util.files import replacing, write_atomically
 from regiondag.errors import GiveUpError, TryAgainError
 from regiondag.run.champions import Incumbent, champion_of
-from regiondag.run.layout import RegionFolder, RunFolder
+from regiondag.run.layout import RegionFolder
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.study.model import Search
 from regiondag.study.space import Value, seed_of
@@ -69,7 +69,7 @@ def _take(folder: RegionFolder, spec: RegionSpec) -> None:
 def _find_source(folder: RegionFolder, spec: RegionSpec) -> Incumbent:
     if not spec.init.source:
         return Incumbent(folder.incumbent_model, folder.incumbent_metrics, spec.sha256[folder.incumbent_model.name])
-    run = RunFolder(folder.path.parents[1])
+    run = folder.run
     found = champion_of(run, spec.init.source)
     if found is None:
         other = run.region(spec.init.source)

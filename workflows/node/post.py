@@ -262,7 +262,7 @@ def _champion_facts(
     return {
         "study": spec.study,
         "region": spec.name,
-        "run": folder.path.parents[1].name,
+        "run": folder.run.path.name,
         "hyperparameters": {**trial["hyperparameters"], **settings},
         "train": trial["train"],
         "metric": asdict(spec.metric),

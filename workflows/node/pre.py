@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nnlib.contract import (
@@ -29,7 +29,7 @@ from regiondag.condor.quoting import classad_string
 from regiondag.errors import GiveUpError
 from regiondag.node.init_model import start_from_model
 from regiondag.node.shared_trials import read_shared
-from regiondag.run.history import CANCELLED, History, TrialOutcome
+from regiondag.run.history import History
 from regiondag.run.journal import Journal
 from regiondag.run.layout import (
     ATTEMPT_SUBMIT,
@@ -44,7 +44,7 @@ from regiondag.run.observations import observe_trials
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import check_not_hopeless, state_of
 from regiondag.run.sick_machines import choose_avoided, leave_some, query_machines, read_failures
-from regiondag.run.start_time import has_expired, note_start
+from regiondag.run.start_time import note_start
 from regiondag.study.job_rules import OUT_OF_MEMORY, memory_after, memory_steps
 from regiondag.study.model import TRAIN_SETTINGS
 from regiondag.study.space import Value, seed_of, with_defaults
@@ -69,13 +69,12 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
             return False
         if node.number in history.cancelled:
             if node.number not in history.settled:
-                journal.append("settled", **asdict(TrialOutcome(node.number, Status.REMOVED, CANCELLED)))
+                journal.note_cancelled(node.number)
             return False
         spec = start_from_model(folder, spec)
         now = time.time()
-        if spec.deadline:
-            note_start(folder.run, now)  # which is when it begins
-        state = state_of(spec, history, expired=has_expired(folder.run, spec.deadline, now))
+        ends = note_start(folder.run, now) + spec.deadline if spec.deadline else None  # it begins with the first trial
+        state = state_of(spec, history, expired=ends is not None and now >= ends)
         if state.expired:
             return False
         if node.number not in history.settled:
@@ -94,7 +93,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         trial = _with_champion(trial, folder, spec)
         # Under the lock, too: who cancels the trial later finds the file there.
         _write_trial(folder, node, replace(trial, valid_file=data_file("valid"), rungs=tuple(table)))
-        _write_attempt(folder, node, spec, history)
+        _write_attempt(folder, node, spec, history, ends)
     return True
 
 
@@ -144,9 +143,8 @@ def _batch(spec: RegionSpec, history: History, number: int) -> tuple[range, list
     """Return the trials that are proposed together with one, and those that were proposed before them."""
     if spec.search.schedule == "lanes":
         return range(number, number + 1), sorted(history.proposals)
-    index = spec.search.round_of(number)
-    first = sum(spec.search.sizes[:index])
-    return range(first, first + spec.search.sizes[index]), [n for n in sorted(history.proposals) if n < first]
+    together = spec.search.trials_of_round(number)
+    return together, [n for n in sorted(history.proposals) if n < together.start]
 
 
 def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
@@ -246,7 +244,9 @@ def _digests(spec: RegionSpec, parts: list[str], incumbent: str | None) -> dict[
     return {file: spec.sha256[file] for file in wanted}
 
 
-def _write_attempt(folder: RegionFolder, node: NodeName, spec: RegionSpec, history: History) -> None:
+def _write_attempt(
+    folder: RegionFolder, node: NodeName, spec: RegionSpec, history: History, ends: float | None = None
+) -> None:
     """Write what the next try of a node asks for: more memory if that ran out, other machines than those that failed.
 
     DAGMan's next try is a new job, which knows nothing of the last one.
@@ -265,8 +265,8 @@ def _write_attempt(folder: RegionFolder, node: NodeName, spec: RegionSpec, histo
     ]
     if spec.job.memory_max:
         lines.append(f"larger_memory = {', '.join(str(size >> 20) for size in memory_steps(spec.job, memory))}")
-    if spec.deadline and node.number is not None:
-        lines.append(f"idle_until = {int(note_start(folder.run, time.time()) + spec.deadline)}")
+    if ends is not None:
+        lines.append(f"idle_until = {int(ends)}")
     write_atomically(folder.trial(node) / ATTEMPT_SUBMIT, "".join(f"{line.rstrip()}\n" for line in lines))
 
 

@@ -76,7 +76,7 @@ def page_data(
         ],
         "evictions": sum(leg.ending in EVICTED for attempt in attempts for leg in attempt.legs),
         "timeline": build_timeline(attempts, places, texts, made),
-        "failures": group_failures(summary, trials, attempts, texts),
+        "failures": group_failures(summary, trials, attempts, places, machines, texts),
         "texts": texts.all,
     }
 

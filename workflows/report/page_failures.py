@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nnlib.contract import ENDED_WELL, Status
 from regiondag.accounting.usage import EVICTED
-from regiondag.condor.events.attempts import Attempt, last_machines
+from regiondag.condor.events.attempts import Attempt
 from regiondag.report.page_packing import Texts, hold_name
 from regiondag.report.summary import Summary
 from regiondag.run.layout import NodeName
@@ -37,13 +37,20 @@ class Incident:
 
 
 def group_failures(
-    summary: Summary, trials: Sequence[RegionTrials], attempts: Sequence[Attempt], texts: Texts
+    summary: Summary,
+    trials: Sequence[RegionTrials],
+    attempts: Sequence[Attempt],
+    places: Mapping[str, int],
+    machines: Mapping[NodeName, str],
+    texts: Texts,
 ) -> list[dict[str, object]]:
-    """Return what went wrong, grouped by its cause, the most frequent first."""
-    places = {region.slug: place for place, region in enumerate(summary.regions)}
+    """Return what went wrong, grouped by its cause, the most frequent first.
+
+    `places` are those of the regions by slug, and `machines` the last that worked for a node.
+    """
     groups: dict[tuple[str, str], list[Incident]] = {}
     faults = {(region.spec.slug, job): reason for region in trials for job, reason in region.faults.items()}
-    for incident in [*_of_regions(summary), *_of_trials(trials, attempts), *_of_attempts(attempts, faults)]:
+    for incident in [*_of_regions(summary), *_of_trials(trials, machines), *_of_attempts(attempts, faults)]:
         groups.setdefault((incident.kind, strip_numbers(incident.reason)), []).append(incident)
     return [
         {
@@ -74,8 +81,7 @@ def _of_regions(summary: Summary) -> list[Incident]:
     return [Incident("region failed", region.reason, region.slug, -1, "") for region in failed]
 
 
-def _of_trials(trials: Iterable[RegionTrials], attempts: Iterable[Attempt]) -> list[Incident]:
-    machines = last_machines(attempts)
+def _of_trials(trials: Iterable[RegionTrials], machines: Mapping[NodeName, str]) -> list[Incident]:
     failed: list[TrialRow] = [row for region in trials for row in region.rows if row.status not in FINE]
     return [
         Incident(

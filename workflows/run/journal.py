@@ -19,13 +19,14 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from nnlib.contract import Status, check_figures
 from nnlib.util.files import locked, sync
 from regiondag.errors import RegiondagError
-from regiondag.run.history import Fault, History, Proposal, TrialOutcome
+from regiondag.run.history import CANCELLED, Fault, History, Proposal, TrialOutcome
 
 # How `append` writes the lines that `read_outcomes` does not parse in full.
 REOPENED = b'{"event": "reopened"'
@@ -74,6 +75,10 @@ class Journal:
         """Note that the region stops at a node. Call it under `locked`."""
         if self.read().stopped.get(trial) != reason:
             self.append("stopped", trial=trial, reason=reason)
+
+    def note_cancelled(self, trial: int) -> None:
+        """Note that a cancelled trial ends before it has a job. Call it under `locked`."""
+        self.append("settled", **asdict(TrialOutcome(trial, Status.REMOVED, CANCELLED)))
 
     def note_resumed(self, trial: int | None) -> None:
         """Note that a node at which the region had stopped goes on. Call it under `locked`."""

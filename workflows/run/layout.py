@@ -210,6 +210,11 @@ def dagman_file(dag: Path, suffix: str) -> Path:
     return dag.with_name(f"{dag.name}.{suffix}")
 
 
+def dagman_log(dag: Path) -> Path:
+    """Return the event log of the DAGMan that works on a DAG."""
+    return dagman_file(dag, "dagman.log")
+
+
 def catalog_name(slug: str) -> str:
     """Return what HTCondor calls the files that a region's jobs share; no two slugs have the same.
 

@@ -1,4 +1,4 @@
-"""Regions and trials by the names that people give them, which every command reads alike. Pure.
+"""Regions and trials by the names that people give them, which every command reads alike.
 
 A region is meant by its name or its slug; by one that differs in case alone where just one region does. A trial is
 meant by its number (7, 0007, t7), the final training by `final`; both also with their region before: germany_t0007.

@@ -69,9 +69,7 @@ def has_nothing_to_go_on_with(spec: RegionSpec, history: History, number: int) -
         lost = {trial for trial, settled in history.settled.items() if settled.status == Status.MACHINE} | {number}
         all_lost = len({trial % lanes for trial in lost}) == lanes
         return all_lost or set(history.proposals) - {number} <= set(history.settled)
-    index = spec.search.round_of(number)
-    first = sum(spec.search.sizes[:index])
-    others = set(range(first, first + spec.search.sizes[index])) - {number}
+    others = set(spec.search.trials_of_round(number)) - {number}
     return others <= set(history.settled)
 
 

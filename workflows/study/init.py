@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from regiondag.study.model import PARTS, POOLED, Config, Init, Region
+from regiondag.util.text import list_some
 
 SHOWN = 5  # names of regions in a message
 
@@ -54,11 +55,4 @@ def describe_init(asked: Config, chosen: Config) -> Iterator[str]:
             continue
         groups.setdefault(text, []).append(region.name)
     for text, regions in groups.items():
-        yield f"trainings start {text}: {_some(regions)}"
-
-
-def _some(names: list[str]) -> str:
-    if not names:
-        return "there is none"
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+        yield f"trainings start {text}: {list_some(regions, SHOWN)}"

@@ -15,18 +15,6 @@ RELEASE_AFTER = 60  # seconds, times the number of the hold
 BY_THE_USER = 1  # hold code of condor_hold: whoever holds a job releases it
 OUT_OF_MEMORY = "out of memory"  # how the worker's reason begins when Python found no more memory
 
-UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-
-
-def in_words(seconds: int) -> str:
-    """Return a duration as study.yaml would have it.
-
-    >>> in_words(5400)
-    '90m'
-    """
-    size, unit = next((size, unit) for size, unit in UNITS if seconds % size == 0)
-    return f"{seconds // size}{unit}"
-
 
 def memory_steps(job: JobRequest, first: int) -> list[int]:
     """Return the requests after `first` bytes: doubled each time, up to `memory_max`."""

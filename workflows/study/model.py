@@ -62,6 +62,12 @@ class Search:
             number -= size
         raise ValueError(f"trial {number} lies beyond the last of {self.trials}")
 
+    def trials_of_round(self, number: int) -> range:
+        """Return the trials of the round in which trial `number` (from 0) runs."""
+        index = self.round_of(number)
+        first = sum(self.sizes[:index])
+        return range(first, first + self.sizes[index])
+
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:

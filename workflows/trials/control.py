@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from nnlib.contract import ENDED_WELL, RESULT_FILE, TRIAL_FILE, Status
+from nnlib.contract import ENDED_WELL, RESULT_FILE, TRIAL_FILE
 from nnlib.util.files import write_atomically
 from regiondag.condor import client
 from regiondag.condor.quoting import classad_string
 from regiondag.condor.submit import find_unfinished_job, reopen_in_rescue_files
 from regiondag.errors import PoolError
 from regiondag.pool.pool import Pool
-from regiondag.run.history import CANCELLED, History, TrialOutcome
+from regiondag.run.history import History
 from regiondag.run.journal import Journal
-from regiondag.run.layout import NodeName, RunFolder, dagman_file, parse_node
+from regiondag.run.layout import NodeName, RunFolder, dagman_log, parse_node
 from regiondag.run.region_spec import read_spec
 from regiondag.run.region_state import state_of, why_not_needed
 from regiondag.run.start_time import has_expired
@@ -71,8 +71,8 @@ def queue_of(run: RunFolder, slugs: Iterable[str], pool: Pool | None) -> RegionJ
     """Look which DAGMans work on the study or on regions of it; PoolError when that cannot be known."""
     dagmans = []
     for dag in run.dags(slugs):
-        log = dagman_file(dag, "dagman.log")
-        job = find_unfinished_job(pool, log) if log.exists() else None
+        log = dagman_log(dag)
+        job = find_unfinished_job(pool, log)
         if job is not None and pool is None:
             raise PoolError(
                 f"by {log} job {job} is in progress, and no pool runs here that could be asked. "
@@ -113,7 +113,7 @@ def cancel(queue: RegionJobs, node: NodeName, patience: float = PATIENCE) -> Ans
         before = history.settled_at.get(node.number)
         journal.append("cancelled", trial=node.number)
         if not queue.dagmans:
-            journal.append("settled", **asdict(TrialOutcome(node.number, Status.REMOVED, CANCELLED)))
+            journal.note_cancelled(node.number)
             return Answer(node, True, "cancelled: it is not run when the DAG is submitted again")
     # From here on PRE refuses it. What PRE had prepared before, DAGMan submits now or when its turn comes.
     place = folder.trial(node)

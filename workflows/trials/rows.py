@@ -1,4 +1,4 @@
-"""All trials of a run as rows: sorted, filtered, as text, JSON or CSV. Nothing here touches the disk."""
+"""All trials of a run as rows. Nothing here touches the disk."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from regiondag.run.history import Fault
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName
 from regiondag.run.sick_machines import choose_avoided, note_end, read_failures, select_sick
-from regiondag.study.job_rules import in_words, memory_after, memory_steps
+from regiondag.study.job_rules import memory_after, memory_steps
 from regiondag.study.model import JobRequest
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.generate.test_write_run import create
@@ -203,11 +203,6 @@ def test_memory_grows_to_its_bound_and_no_further():
     assert memory_steps(job, 2 * GB) == [4 * GB, 7 * GB] and memory_steps(job, 7 * GB) == []
     assert [memory_after(job, times) >> 30 for times in range(4)] == [2, 4, 7, 7]
     assert memory_after(JobRequest(memory=GB), 5) == GB
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(90, "90s"), (120, "2m"), (5400, "90m"), (7200, "2h"), (604800, "7d")])
-def test_durations_are_told_as_they_are_written(seconds, text):
-    assert in_words(seconds) == text
 
 
 # --- the study's deadline

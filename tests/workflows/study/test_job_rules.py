@@ -10,21 +10,12 @@ from regiondag.study.job_rules import (
     MOST_RELEASES,
     PASSING,
     RELEASE_AFTER,
-    in_words,
     memory_after,
     memory_steps,
 )
 from regiondag.study.model import JobRequest
 
 GIB = 1 << 30
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(1, "1s"), (59, "59s"), (60, "1m"), (90, "90s"), (3600, "1h"), (5400, "90m"), (86400, "1d"), (90000, "25h")],
-)
-def test_durations_in_the_largest_unit_that_fits(seconds, words):
-    assert in_words(seconds) == words
 
 
 def test_memory_doubles_up_to_the_most():

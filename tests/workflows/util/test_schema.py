@@ -40,6 +40,17 @@ def test_durations(value, seconds):
     assert DURATION.of(DURATION.write(seconds)) == seconds
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *[(1, "1s"), (59, "59s"), (60, "1m"), (90, "90s"), (120, "2m"), (3600, "1h"), (5400, "90m"), (7200, "2h")],
+        *[(86400, "1d"), (90000, "25h"), (604800, "7d")],
+    ],
+)
+def test_durations_are_told_in_the_largest_unit_that_fits(seconds, text):
+    assert DURATION.write(seconds) == text
+
+
 @pytest.mark.parametrize("value", ["0s", "s", "1w", "1.5h", "1000000s", 90, None])
 def test_no_durations(value):
     with pytest.raises(ValueError):
