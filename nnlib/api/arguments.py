@@ -14,6 +14,7 @@ from nnlib.data.sources import collect_sources
 from nnlib.errors import NnlibError
 from nnlib.spec.types import NetworkSpec
 from nnlib.training.validation import DataPart
+from nnlib.util.threads import count_processors
 
 AUTO, INPUTS = "auto", "inputs"
 
@@ -52,7 +53,7 @@ def _plain(value: Any) -> Any:
 
 def _threads(threads: int | None) -> int:
     if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return count_processors()
     if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or threads < 1:
         raise NnlibError(f"threads: {threads!r} is not legal, legal: a whole number from 1")
     return int(threads)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from nnlib.errors import NnlibError
-from nnlib.util.threads import THREADS, take_over_blas
+from nnlib.util.threads import THREADS, count_processors, take_over_blas
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -127,8 +127,7 @@ def hold_threads(count: int | None) -> int:
     if count is not None:
         os.environ[THREADS] = str(count)
     elif THREADS not in os.environ:
-        allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        os.environ[THREADS] = str(allowed)
+        os.environ[THREADS] = str(count_processors())
     return take_over_blas()
 
 

@@ -38,7 +38,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     from nnlib.data.sources import open_files
     from nnlib.model.examples import examples_of, resolve
-    from nnlib.spec.topology import check_topology
     from nnlib.training import fit
     from nnlib.training.gradient_check import check_gradients
     from nnlib.util.terminal import print_table
@@ -46,7 +45,6 @@ def run(arguments: argparse.Namespace) -> int:
     spec = fit.read_network_with(arguments.network, dict(arguments.hyperparameters), TrainSettings())
     data = open_files(arguments.data)
     spec = resolve(spec, data.sets, arguments.network.name)
-    check_topology(spec, arguments.network.name)
     examples = examples_of(spec, data.sets, data.file)
     some = examples.take(np.arange(min(arguments.examples, examples.count)))
     checked = check_gradients(spec, some, arguments.parameters, arguments.seed, arguments.tolerance)

@@ -9,11 +9,13 @@ from nnlib.cpu.forward import Forward
 from nnlib.cpu.output import sum_errors
 from nnlib.data.blockwise import BATCH
 from nnlib.data.rows import Csr
-from nnlib.model.batches import batch_of, inputs_of
+from nnlib.model.batches import batch_of, batches_of, inputs_of
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
+from nnlib.ops.activations import activate
 from nnlib.ops.finite import mean_error, require_finite
 from nnlib.ops.ranking import top
+from nnlib.spec.types import LayerKind
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import Each, map_in_turn
 
@@ -28,9 +30,8 @@ class CpuEvaluator:
     def mean_loss(self, examples: Examples) -> float:
         """See `engines.Evaluator`."""
         network, forward, total = self.network, Forward(self.network, self._each), 0.0
-        for low in range(0, examples.count, BATCH):
-            rows = np.arange(low, min(low + BATCH, examples.count))
-            batch = batch_of(network.spec, examples, rows, network.dtype)
+        for low, high in batches_of(examples.count, BATCH):
+            batch = batch_of(network.spec, examples, np.arange(low, high), network.dtype)
             with np.errstate(all="ignore"):
                 total += sum_errors(forward, forward.run(batch.inputs), batch.targets)
         return mean_error(total, examples.count)
@@ -45,6 +46,9 @@ class CpuEvaluator:
 
     def values(self, examples: Examples, layer: int) -> Floats:
         """See `engines.Evaluator`."""
+        about = self.network.spec.layers[layer]
+        if about.kind is LayerKind.OUTPUT:
+            return activate(about, self.sums(examples, layer))
         with np.errstate(all="ignore"):
             inputs = inputs_of(self.network.spec, examples, self.network.dtype)
             return require_finite(self._forward.activations(inputs, layer))

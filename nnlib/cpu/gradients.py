@@ -13,7 +13,7 @@ from nnlib.util.arrays import Floats
 
 
 class Gradients:
-    """A sink (see `backward.Sink`) that adds up what it gets; `give` passes it on to another one."""
+    """A sink (see `sink.Sink`) that adds up what it gets; `give` passes it on to another one."""
 
     def __init__(self, network: Network) -> None:
         self._network = network

@@ -34,7 +34,7 @@ SHARE = 1024  # rows that one thread brings up to date
 
 
 class Optimizer:
-    """A sink of gradients (see `backward.Sink`) that applies them at once.
+    """A sink of gradients (see `sink.Sink`) that applies them at once.
 
     Call `begin` before each batch, `settle` before its forward pass, `finish` after its backward pass.
     """

@@ -96,7 +96,7 @@ class NumpyUpdates:
     def _catch_up(self, slot: Slot, arrays: Sequence[Floats], last: Longs, upto: int) -> None:
         """Replay rows in ascending order of `last`: at each step only the first ones have something to catch up with.
 
-        Longs whose weights have come to rest need no more than their states shrunk.
+        Rows whose weights have come to rest need no more than their states shrunk.
         """
         forced, resting = bool(slot.l2 or slot.l1), 0
         for step in range(int(last[0]) + 1, upto + 1):

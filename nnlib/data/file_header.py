@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from nnlib.data.sets import MOST_UNITS
 from nnlib.errors import DataError
+from nnlib.spec.json_section import MOST_UNITS
 from nnlib.util.netcdf import File, Shape
 
 SPARSE, BOOLEAN, IGNORE_ZERO, INDEXED, WEIGHTED = 1, 2, 32, 64, 128

@@ -21,9 +21,9 @@ from nnlib.data.rows import (
     stack,
 )
 from nnlib.errors import DataError
+from nnlib.spec.json_section import MOST_UNITS
 from nnlib.util.arrays import Longs
 
-MOST_UNITS = 2**31 - 1  # what an int32 unit number can count
 STORED_TYPES = ("uint8", "int8", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
 WIDENED = {"bool": "float32", "int16": "int32", "float16": "float32", "longdouble": "float64", "float128": "float64"}
 

@@ -104,7 +104,7 @@ def evaluate(
     if rankable is not None and not rankable.all():
         rankers["network"] = metrics.rank_by(_among(score, ~rankable))
     if popular is not None:
-        rankers["popularity"] = metrics.rank_by(_by_frequency(popular, each))
+        rankers["popularity"] = metrics.rank_by(metrics.popularity_scorer(popular, each))
     part, watched = metrics.RankedExamples(examples, output, None), watch
     parts = {}
     for name, rank in rankers.items():
@@ -215,17 +215,3 @@ def _among(score: metrics.Scorer, unranked: NDArray[np.bool_]) -> metrics.Scorer
         return scores
 
     return some
-
-
-def _by_frequency(targets: DataSet, each: Each) -> metrics.Scorer:
-    """Return the scorer that gives every example the same order: in how many rows of `targets` an item is."""
-
-    def block(rows: Longs) -> NDArray[np.int64]:
-        found = targets.take(rows).rows
-        assert isinstance(found, Csr), "the caller has made sure"
-        return np.bincount(found.sets().indices, minlength=targets.width)
-
-    counts = np.zeros(targets.width)
-    for found in run_in_order(block, targets.examples, 1, each):
-        counts += found
-    return lambda examples: np.tile(counts, (examples.count, 1))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from nnlib.data.blockwise import Lookup, Watch, collect, run_in_order
 from nnlib.data.rows import Csr
+from nnlib.data.sets import DataSet
 from nnlib.errors import DataError
 from nnlib.model.batches import unique_targets
 from nnlib.model.examples import Examples
@@ -97,10 +98,19 @@ def measure_examples(
     return collect(run_in_order(block, part.examples.count, width, each, watch))
 
 
-def popularity_scorer(targets: Csr) -> Scorer:
-    """Return the scorer that gives every example the same order: how often an item is in `targets`."""
-    counts = np.bincount(targets.indices, minlength=targets.width).astype(np.float32)
-    return lambda examples: np.tile(counts, (examples.count, 1))
+def popularity_scorer(targets: DataSet, each: Each = map_in_turn) -> Scorer:
+    """Return the scorer that gives every example the same order: in how many rows of `targets` an item is."""
+
+    def block(rows: Longs) -> NDArray[np.int64]:
+        found = targets.take(rows).rows
+        assert isinstance(found, Csr), "the caller has made sure"
+        return np.bincount(found.sets().indices, minlength=targets.width)
+
+    counts = np.zeros(targets.width)
+    for found in run_in_order(block, targets.examples, 1, each):
+        counts += found
+    scores = counts.astype(np.float32)
+    return lambda examples: np.tile(scores, (examples.count, 1))
 
 
 def hits_of(ranked: NDArray[np.int64], wanted: Csr) -> NDArray[np.bool_]:

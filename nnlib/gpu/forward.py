@@ -14,7 +14,7 @@ from nnlib.gpu.parameters import Parameters
 from nnlib.gpu.runtime import Array, grid_of
 from nnlib.model.batches import DENOISE, DROPOUT
 from nnlib.model.graph import Graph, Node
-from nnlib.model.network import is_sparse_input
+from nnlib.model.network import NORM_ARRAYS, is_sparse_input
 from nnlib.ops.activations import ROWWISE
 from nnlib.spec.types import Activation, Edge, LayerKind
 
@@ -63,7 +63,7 @@ class Forward:
         """Compute every layer; an output layer gets its sums, but for a bias that is `pending`."""
         for node in self.graph.nodes:
             if node.layer.kind is LayerKind.INPUT:
-                if batch.train and node.layer.dropout:
+                if self.drops(batch, node):
                     self._drop(node, batch, batch.dense(node.number, node.units))
             else:
                 self._compute(node, batch)
@@ -79,7 +79,7 @@ class Forward:
     def out(self, batch: DeviceBatch, layer: int) -> Array:
         """Return what other layers see of a layer that is not a sparse input, (b, n)."""
         node = self.graph.node(layer)
-        if node.layer.kind is LayerKind.INPUT and not (batch.train and node.layer.dropout):
+        if node.layer.kind is LayerKind.INPUT and not self.drops(batch, node):
             return batch.dense(layer, node.units)
         room = self.rooms[layer]
         return (room.out if batch.train else room.z)[: batch.size]
@@ -146,8 +146,7 @@ class Forward:
 
     def _normalize(self, node: Node, batch: DeviceBatch, z: Array) -> None:
         room, (size, n) = self.rooms[node.number], z.shape
-        names = ("scale", "bias", "mean", "variance")
-        arrays = [self.parameters.values(f"norm{node.number}_{name}") for name in names]
+        arrays = [self.parameters.values(f"norm{node.number}_{name}") for name in NORM_ARRAYS]
         if batch.train:
             assert room.normal is not None, "room for training has it"
             self.runtime.launch("batch_norm", (math.ceil(n / 32),), z, room.normal, room.inverse, *arrays, size, n)

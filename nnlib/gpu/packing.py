@@ -121,10 +121,11 @@ def _input(data_set: DataSet, learn: bool) -> dict[str, NDArray[Any] | int]:
         return {"dense": rows.floats(as_input=True, dtype=np.float32)}
     assert isinstance(rows, Csr), "what was taken is in memory"
     found: dict[str, NDArray[Any] | int] = {"starts": rows.indptr, "items": rows.indices}
-    values = np.ones(rows.nonzeros, np.float32) if rows.values is None else rows.values.astype(np.float32)
-    if data_set.weights is not None:
-        values *= np.repeat(data_set.weights, np.diff(rows.indptr))
-    found["values"] = values
+    if rows.values is not None or data_set.weights is not None:
+        values = np.ones(rows.nonzeros, np.float32) if rows.values is None else rows.values.astype(np.float32)
+        if data_set.weights is not None:
+            values *= np.repeat(data_set.weights, np.diff(rows.indptr))
+        found["values"] = values
     return found | _transpose(rows) if learn else found
 
 
@@ -149,24 +150,29 @@ def _target(data_set: DataSet, by_share: bool) -> dict[str, NDArray[Any] | int]:
     found: dict[str, NDArray[Any] | int] = {}
     rows = data_set.rows
     if isinstance(rows, Dense):
-        dense = rows.floats(as_input=False, dtype=np.float32)
-        found["dense"], shares = dense, dense.sum(axis=1)
+        found["dense"] = dense = rows.floats(as_input=False, dtype=np.float32)
+        if by_share:
+            found["shares"] = dense.sum(axis=1)
     else:
         assert isinstance(rows, Csr), "what was taken is in memory"
         rows = unique_targets(rows, data_set.ignore_zero)
         found |= {"starts": rows.indptr, "items": rows.indices}
-        counts = np.diff(rows.indptr)
-        if rows.values is None:
-            shares = (counts > 0).astype(np.float32)
-        else:
+        if rows.values is not None:
             found["values"] = rows.values.astype(np.float32)
-            matrix = sparse.csr_array((found["values"], rows.indices, rows.indptr), shape=(rows.examples, rows.width))
-            shares = matrix.sum(axis=1)
-    if by_share:
-        found["shares"] = shares.astype(np.float32)
+        if by_share:
+            found["shares"] = _sum_rows(rows)
     if data_set.weights is not None:
         found["weights"] = data_set.weights.astype(np.float32)
     return found
+
+
+def _sum_rows(rows: Csr) -> NDArray[np.float32]:
+    """Return the sum of each row; of a row without values 1, of an empty one 0."""
+    if rows.values is None:
+        return (np.diff(rows.indptr) > 0).astype(np.float32)
+    values = rows.values.astype(np.float32)
+    summed = sparse.csr_array((values, rows.indices, rows.indptr), shape=(rows.examples, rows.width)).sum(axis=1)
+    return np.asarray(summed, np.float32)
 
 
 def _words(values: NDArray[Any]) -> Words:

@@ -31,7 +31,7 @@ class Session:
         tf32: bool = False,
     ) -> None:
         """Copy a network to the GPU, for batches of up to `most` examples; with a `rule` it is to be trained."""
-        self.runtime, self.most = runtime, most
+        self.runtime = runtime
         self.graph = Graph(network)
         self.parameters = Parameters(runtime, network, rule)
         self.forward = Forward(self.graph, self.parameters, most, rule is not None, seed, tf32)

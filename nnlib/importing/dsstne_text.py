@@ -21,9 +21,8 @@ from nnlib.importing.index_files import Labels, read_index, write_index
 from nnlib.importing.text_examples import TextExamples, read_examples
 from nnlib.util.terminal import show_reading
 
-CREATE, MERGE, DROP = "create", "merge", "drop"
+CREATE, DROP = "create", "drop"
 INDICATOR, ANALOG = "indicator", "analog"
-TYPES = (INDICATOR, ANALOG)
 PADDING = 128  # what generateNetCDF rounds widths up to
 NAMED = 16  # names are written while there are not this many times as many units as names
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from nnlib.data.rows import Ints
-from nnlib.data.sets import MOST_UNITS
 from nnlib.errors import DataError
 from nnlib.importing.string_ids import WORD, StringIds, Words
+from nnlib.spec.json_section import MOST_UNITS
 from nnlib.util.arrays import Longs
 from nnlib.util.files import write_atomically
 

@@ -6,22 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nnlib.data.file import check_data_file
-from nnlib.errors import DataError
+from nnlib.inspection.diff import DATA, kind_of_file
 from nnlib.model.file import read_model
 from nnlib.model.network import Network
 from nnlib.spec.types import Edge, Layer, LayerKind
-from nnlib.util.netcdf import File
 
 
 def describe_file(path: Path) -> str:
     """Return a few lines about the file; DataError when it is neither data nor a model."""
-    with File(path) as file:  # without its values, which may be more than memory holds
-        attributes = file.attributes
-    if "datasets" in attributes:
-        return _data(path)
-    if "layers" in attributes:
-        return _model(path)
-    raise DataError(f"{path}: neither a data nor a model file: no attribute `datasets` or `layers`")
+    return _data(path) if kind_of_file(path) == DATA else _model(path)
 
 
 def _data(path: Path) -> str:

@@ -17,7 +17,7 @@ from nnlib.data.sets import Data, DataSet, kind_of
 from nnlib.data.stream import open_data
 from nnlib.errors import DataError
 from nnlib.model.file import Model, read_model
-from nnlib.model.network import Network
+from nnlib.model.network import NORM_ARRAYS, Network
 from nnlib.spec.types import NetworkSpec
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.netcdf import File
@@ -30,7 +30,7 @@ def find_differences(one: Path, other: Path, tolerance: float = 0.0) -> Iterator
 
     DataError when one file is a model and the other data, or either cannot be read.
     """
-    kinds = [_kind(path) for path in (one, other)]
+    kinds = [kind_of_file(path) for path in (one, other)]
     if kinds[0] != kinds[1]:
         names = {MODEL: "a model", DATA: "data"}
         raise DataError(f"{one} is {names[kinds[0]]}, {other} is {names[kinds[1]]}; legal: two of a kind")
@@ -40,7 +40,8 @@ def find_differences(one: Path, other: Path, tolerance: float = 0.0) -> Iterator
         yield from _datas(open_data([one]), open_data([other]), tolerance)
 
 
-def _kind(path: Path) -> str:
+def kind_of_file(path: Path) -> str:
+    """Return MODEL or DATA by what the file has, without reading its values; DataError when it is neither."""
     with File(path) as file:
         for kind in (MODEL, DATA):
             if kind in file.attributes:
@@ -81,7 +82,7 @@ def _arrays(network: Network) -> dict[str, Floats]:
             found[f"weights {pair}"] = network.matrix(edge.number)
         found[f"biases {pair}"] = network.biases[edge.number]
     for n, norm in network.norms.items():
-        for what in ("scale", "bias", "mean", "variance"):
+        for what in NORM_ARRAYS:
             found[f"batch norm {what} {spec.layers[n].name}"] = getattr(norm, what)
     return found
 

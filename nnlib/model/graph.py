@@ -34,7 +34,6 @@ class Graph:
         spec = network.spec
         self.network = network
         self.nodes = tuple(_node(network, n) for n in order(spec))
-        self.inputs = tuple(node for node in self.nodes if node.layer.kind is LayerKind.INPUT)
         self.outputs = tuple(node for node in self.nodes if node.layer.kind is LayerKind.OUTPUT)
         self.layouts = {edge.number: layout_of(spec, spec.edges[edge.owner]) for edge in spec.edges}
 

@@ -152,8 +152,6 @@ def compute_outputs(
 
     def block(rows: Longs) -> Floats:
         with _number_failures(rows, about):
-            if about.kind is LayerKind.OUTPUT:
-                return activate(about, evaluator.sums(examples.take(rows), layer))
             return evaluator.values(examples.take(rows), layer)
 
     return run_in_order(block, examples.count, count_units(network.spec, layer), each)

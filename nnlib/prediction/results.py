@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +18,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nnlib.data.blockwise import Watch
 from nnlib.errors import DataError, NnlibError
 from nnlib.ops.ranking import NO_ITEM
 from nnlib.prediction.exclusion import Numbered
@@ -25,8 +26,6 @@ from nnlib.prediction.predictor import Ranked
 from nnlib.spec.json_section import is_plain, show
 from nnlib.util import netcdf
 from nnlib.util.files import replacing
-
-Watch = Callable[[int], None]  # is told how many more examples are done
 
 NETCDF, NUMPY = ".nc", ".npy"
 NAMES = 4096  # that are copied together

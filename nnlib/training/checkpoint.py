@@ -41,7 +41,7 @@ class ForeignError(DataError):
 
 
 class Checkpoints:
-    """Saves a training when it is told to stop, and every so many seconds; see `train.Keeper`."""
+    """Saves a training when it is told to stop, and every so many seconds; see `loop.Keeper`."""
 
     def __init__(
         self,

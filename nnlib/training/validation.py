@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from nnlib.contract import Metric
 from nnlib.data.blockwise import run_in_order
-from nnlib.data.rows import Csr
 from nnlib.data.sets import DataSet
 from nnlib.engines import Evaluator
 from nnlib.errors import DataError, NnlibError
@@ -86,7 +83,9 @@ class Validator:
         if ranked is None:
             return {}
         output = ranked.output
-        return self._ranking(lambda examples, k, owned: evaluator.top(examples, output, k, owned)[0], ks or self.ks)
+        return metrics.measure(
+            lambda examples, k, owned: evaluator.top(examples, output, k, owned)[0], ranked, ks or self.ks, self.each
+        )
 
     def popularity(self, learned: DataPart) -> dict[str, float]:
         """Return the ranking metrics of the order by frequency in the targets of `learned`."""
@@ -94,13 +93,8 @@ class Validator:
         if ranked is None:
             return {}
         targets = learned.examples(self.spec).sets[ranked.output]
-        rows = targets.take(np.arange(targets.examples)).rows
-        assert isinstance(rows, Csr), "the two parts are of one kind, which was checked"
-        return self._ranking(metrics.rank_by(metrics.popularity_scorer(rows.sets())), self.ks)
-
-    def _ranking(self, rank: metrics.Ranker, ks: tuple[int, ...]) -> dict[str, float]:
-        ranked = self.ranked
-        return metrics.measure(rank, ranked, ks, self.each) if ranked is not None else {}
+        rank = metrics.rank_by(metrics.popularity_scorer(targets, self.each))
+        return metrics.measure(rank, ranked, self.ks, self.each)
 
     def _loss(self, evaluator: Evaluator) -> float:
         return evaluator.mean_loss(self.part.examples(self.spec))

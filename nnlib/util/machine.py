@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nnlib.contract import sha256_of
+from nnlib.util.threads import count_processors
 
 IMAGE_FILE = "etc/regiondag-image"  # KEY=VALUE lines; on machines and in root folders that our recipe made
 ROOT = Path("/")
@@ -26,11 +27,10 @@ def code_digest() -> str:
 
 def machine_facts(root: Path = ROOT, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return what is known of this machine: its processors, kernel and image, and the slot that the job has."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     facts = {
         "cpu": _cpu(_text(root / "proc/cpuinfo")) or platform.processor(),
         "architecture": platform.machine(),
-        "cores": str(cores),
+        "cores": str(count_processors()),
         "kernel": platform.release(),
         "image": " ".join(line for line in _text(root / IMAGE_FILE).split("\n") if "=" in line),
         "slot": _slot(environment),

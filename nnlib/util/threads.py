@@ -18,6 +18,11 @@ THREADS = "OMP_NUM_THREADS"  # HTCondor sets it to the job's CPUs
 BLAS_THREADS = (THREADS, "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
+def count_processors() -> int:
+    """Return how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Each(Protocol):
     """Apply a function to every item; the results come in the order of the items."""
 

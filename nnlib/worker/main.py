@@ -73,12 +73,12 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
     started, folder = time.monotonic(), trial_file.parent
     if not folder.is_dir():
         raise NnlibError(f"{folder}: no such folder, legal: the folder of trial.json and its inputs")
-    if _is_finished(trial_file):
+    before = _read_result(folder / RESULT_FILE)
+    if before and _is_finished(trial_file, before):
         print("nnlib: an earlier start of this job was told to leave when its work was done: nothing is trained again",
               file=sys.stderr)  # fmt: skip
         return int(Exit.OK)
     trial, result, code = None, None, Exit.OK
-    before = _read_evicted(folder / RESULT_FILE)
     (folder / RESULT_FILE).write_bytes(b"")  # from now on an eviction has something to transfer
     for name in (LOG_FILE, CHECKPOINT_FILE):
         (folder / name).touch()
@@ -93,7 +93,9 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
         result = Result(node=trial.node if trial else "", status=STATUS[code], reason=reason, epochs=epochs)
         print(f"nnlib: {reason}", file=sys.stderr)
     ours = {"python": platform.python_version(), "nnlib": __version__}
-    earlier = before.seconds if before and trial and before.node == trial.node else 0.0
+    # The seconds before this job was stopped to be started again, here or on another machine.
+    evicted = before and before.status is Status.EVICTED and trial and before.node == trial.node
+    earlier = before.seconds if before and evicted else 0.0
     result = replace(
         result,
         seconds=round(earlier + time.monotonic() - started, 3),
@@ -157,7 +159,7 @@ def _judge(error: BaseException) -> tuple[Exit, str]:
     return Exit.BUG, f"a bug of nnlib: {type(error).__name__}: {error}"
 
 
-def _is_finished(trial_file: Path) -> bool:
+def _is_finished(trial_file: Path, result: Result) -> bool:
     """Return whether an earlier start of this very job of HTCondor's has done its work.
 
     A job that is told to leave is started again elsewhere, whatever it ends with: also one that was measuring its last
@@ -165,25 +167,22 @@ def _is_finished(trial_file: Path) -> bool:
     """
     if JOB_AD not in os.environ:
         return False
-    folder = trial_file.parent
     try:
         trial = trial_from_json(trial_file.read_text(encoding="utf-8"))
-        result = result_from_json((folder / RESULT_FILE).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ContractError):
         return False
     if result.status not in ENDED_WELL or (result.node, result.code) != (trial.node, code_digest()):
         return False
-    model = folder / MODEL_FILE
+    model = trial_file.with_name(MODEL_FILE)
     return trial.role is not Role.FINAL or (model.exists() and sha256_of(model) == result.model)
 
 
-def _read_evicted(path: Path) -> Result | None:
-    """Return the result that this job left when it was stopped to be started again, here or on another machine."""
+def _read_result(path: Path) -> Result | None:
+    """Return what an earlier start of this job has left, if anything."""
     try:
-        result = result_from_json(path.read_text(encoding="utf-8"))
+        return result_from_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ContractError):
         return None
-    return result if result.status is Status.EVICTED else None
 
 
 @contextmanager

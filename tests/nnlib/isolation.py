@@ -1,4 +1,4 @@
-"""Tests that open damaged files run in a process of their own.
+"""What opens damaged files runs in a process of its own.
 
 libhdf5 keeps something of a damaged file it has refused, which may crash the process at a later file: a trap for the
 tests that follow, not for a command, which ends with its first damaged file.
@@ -10,11 +10,11 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-ATTEMPTS = 3  # damaged files of one test may meet each other, too
+ATTEMPTS = 3  # where several are opened, they may meet each other, too
 
 
 def own_process(test: Callable[..., None]) -> Callable[..., None]:
-    """Run a test in a child; one that a signal ended is run again."""
+    """Run a test, or a check of one file, in a child; one that a signal ended is run again."""
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:

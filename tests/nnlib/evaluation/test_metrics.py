@@ -103,7 +103,7 @@ def test_batches_and_threads_do_not_matter(monkeypatch):
 
 
 def test_popularity_counts_targets():
-    score = metrics.popularity_scorer(from_rows([[1, 2], [2], [2, 0]], 4))
+    score = metrics.popularity_scorer(DataSet("y", from_rows([[1, 2], [2], [2, 0]], 4)))
     assert score(part_of(from_rows([[], []], 4), from_rows([[], []], 4)).examples).tolist() == [[1, 1, 3, 0]] * 2
 
 
