@@ -1,5 +1,6 @@
 # shellcheck shell=sh
-# Sourced by quickstart, test, check and docs: makes a Python environment in the checkout once, and again when setup.cfg changes.
+# Sourced by quickstart, test, check, docs, mutants and .ci/run: makes a Python environment in the checkout once, and
+# again when setup.cfg changes.
 # $extras: which of setup.cfg's extras the script needs (default: none)
 # $leg: lowest: every package at the lower bound that setup.cfg promises, on Python 3.11, in .venv-lowest;
 #       newest: the newest packages on the newest Python here, in .venv-newest; else .venv

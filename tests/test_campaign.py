@@ -116,7 +116,7 @@ def test_other_proposals_values_and_champions_are_told(check):
 
 
 def studied(number, hit, **more):
-    return checks.Studied(number, tuple((kind, "what") for kind in hit), (), more.pop("again", 0), 0, 50.0, **more)
+    return checks.Studied(number, tuple((kind, "what") for kind in hit), (), more.pop("again", 0), 50.0, **more)
 
 
 def test_a_study_counts_for_each_kind_that_hit_it():

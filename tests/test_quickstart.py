@@ -11,26 +11,14 @@ import pytest
 
 from regiondag.pool import lifecycle
 from regiondag.pool.pool import NAME_VARIABLE
-
-ROOT = Path(__file__).parents[1]
+from tests.support.checkout import copy_of_the_tree
 
 pytestmark = [pytest.mark.condor, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def clone(folder: Path) -> None:
-    """Copy what git would have in a commit made now."""
-    argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(argv, cwd=ROOT, check=True, capture_output=True).stdout.split(b"\0")
-    for name in map(os.fsdecode, filter(None, names)):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes((ROOT / name).read_bytes())
-            (folder / name).chmod((ROOT / name).stat().st_mode)
-
-
 def test_a_fresh_clone_comes_to_champions(run_area):
     name = f"pytest-quickstart-{os.getpid()}"
-    clone(run_area)
+    copy_of_the_tree(run_area)
     environment = {**os.environ, "COLUMNS": "80", NAME_VARIABLE: name}
     try:
         done = subprocess.run(

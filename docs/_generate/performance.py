@@ -1,6 +1,6 @@
 """Tables of measured figures, and the README's five, from the results files of the benchmarks.
 
-`python docs/_generate/performance.py` writes the README's; a test fails where it was forgotten.
+`python -m docs._generate.performance` writes the README's; a test fails where it was forgotten.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from docs._generate.markdown import table
+from scripts.bench.common.harness import HEADINGS, number
+
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "scripts" / "bench"
 BEGIN, END = "<!-- figures:begin -->", "<!-- figures:end -->"
 PAGE = "docs/performance.md"
 NOT_SHOWN = {"kernels"}  # what a compiler says, for whoever changes kernels
-HEADINGS = ("workload", "ours", "peer", "ratio", "goal", "met")
 
 Results = Mapping[str, Mapping[str, Any]]  # benchmark -> its results file
 
@@ -42,29 +44,17 @@ def render_performance(names: Iterable[str], results: Results) -> str:
 def _section(name: str, results: Mapping[str, Any] | None) -> str:
     if results is None:
         return f"## {name}\n\nnot measured"
-    lines = [HEADINGS, ["---"] * len(HEADINGS), *map(_cells, results["rows"])]
-    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    rows = ([cell.replace("|", r"\|") for cell in _cells(row)] for row in results["rows"])
     versions = ", ".join(f"{package} {version}" for package, version in results["versions"].items())
-    return f"## {name}\n\n{table}\n\n{results['date']}, {results['machine']}; {versions}."
+    return f"## {name}\n\n{table(HEADINGS, rows)}\n\n{results['date']}, {results['machine']}; {versions}."
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    ours = "not measured" if row["ours"] is None else show(row["ours"], row["unit"])
-    goal = f"ratio {show(row['goal'])}" if row.get("goal_is_ratio") else show(row["goal"], row["unit"])
+    """Return a row as `harness.cells` does, with the ratio of figures that were not rounded yet."""
+    ours = "not measured" if row["ours"] is None else number(row["ours"], row["unit"])
+    goal = f"ratio {number(row['goal'])}" if row.get("goal_is_ratio") else number(row["goal"], row["unit"])
     met = {None: "-", True: "yes", False: "NO"}[row["met"]]
-    return [row["workload"], ours, show(row["peer"], row["unit"]), show(row["ratio"]), goal, met]
-
-
-def show(value: float | None, unit: str = "") -> str:
-    """Return three digits with the unit, or `-` for nothing.
-
-    >>> show(0.0876, "s")
-    '0.0876 s'
-    """
-    if value is None:
-        return "-"
-    digits = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-    return f"{digits} {unit}".strip()
+    return [row["workload"], ours, number(row["peer"], row["unit"]), number(row["ratio"]), goal, met]
 
 
 def render_figures(results: Results) -> str:
@@ -73,7 +63,7 @@ def render_figures(results: Results) -> str:
     def figure(bench: str, workload: str, side: str = "ours") -> str:
         rows = [row for row in results[bench]["rows"] if row["workload"].startswith(workload)]
         row = min(rows, key=lambda row: len(row["workload"]))  # the shortest says what the others are a part of
-        return show(row[side], row["unit"])
+        return number(row[side], row["unit"])
 
     regret = "regret as a part of the peer's (80 pairs): "
     sampler = "Optuna's GPSampler"

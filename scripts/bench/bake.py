@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -80,7 +79,7 @@ class Bake(Bench[Sizes]):
         target.unlink(missing_ok=True)
         argv: list[str | Path] = ["debvm-create", "-r", "trixie", "-o", target, "-z", "4G", "--"]
         argv += [f"--include={','.join(PACKAGES)}", *settings, *debian_sources(said[1], "trixie")]
-        return measure(argv, timeout=900, env={"TMPDIR": str(self.area), "PATH": os.environ["PATH"]}).seconds
+        return measure(argv, timeout=900, env={"TMPDIR": str(self.area)}).seconds
 
     def size(self) -> Iterator[Row]:
         """The disk, holes counted as if they were not."""

@@ -52,7 +52,6 @@ class Studied:
     hit: tuple[tuple[str, str], ...]  # kind, and what was hit
     missed: tuple[str, ...]  # kinds that found nothing to hit before the study ended
     resubmitted: int  # by the campaign, as the study had ended without all champions
-    removed: int  # DAGs removed and submitted again by the faults themselves
     seconds: float
     problems: tuple[str, ...] = ()  # not ended, no report, processes left ...
     checked: Checked = field(default_factory=Checked)

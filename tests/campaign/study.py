@@ -63,9 +63,8 @@ class Campaign:
         checked = sum((check_region(slug, left[slug], other) for slug, other in undisturbed().items()), Checked())
         hit = tuple(self.hit)
         missed = tuple(self.missed) + tuple(fault.kind for fault in faults[len(hit) + len(self.missed) :])
-        removed = sum(kind == "DAG removed" for kind, _ in hit)
-        return Studied(study, hit, missed, self.again, removed, round(time.monotonic() - begun, 1),
-                       tuple(problems), checked)  # fmt: skip
+        seconds = round(time.monotonic() - begun, 1)
+        return Studied(study, hit, missed, self.again, seconds, tuple(problems), checked)
 
     def submit(self) -> None:
         """Run `regiondag submit`; a refusal is tried again, as it may be another fault's doing."""
@@ -170,6 +169,6 @@ def run_undisturbed(name: str, area: Path) -> dict[str, Left]:
         alone.submit()
         alone.finish()
         if alone.problems or alone.again:
-            keep(running, Studied(-1, (), (), alone.again, 0, 0.0, tuple(alone.problems)))
+            keep(running, Studied(-1, (), (), alone.again, 0.0, tuple(alone.problems)))
             raise NotMeasuredError(f"the undisturbed study: {alone.problems or 'submitted again'}")
         return running.left()

@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs" / "contributing").glob("add-*.md"))
+from tests.docs.blocks import DOCS, blocks_of
+from tests.support.checkout import copy_of_the_tree
+
+PAGES = sorted((DOCS / "contributing").glob("add-*.md"))
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Return a page's fenced blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def copy_of_the_tree(folder: Path) -> Path:
-    """Copy what git tracks, or would."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in listed.stdout.decode().split("\0"):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-    return folder
+    """Return the texts of a page's blocks of a language."""
+    return [block.text for block in blocks_of(page) if block.language == language]
 
 
 @pytest.mark.slow

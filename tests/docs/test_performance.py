@@ -7,14 +7,15 @@ import pytest
 from docs._generate.performance import (
     BEGIN,
     END,
+    NOT_SHOWN,
     ROOT,
     benchmarks,
     insert_figures,
     read_results,
     render_figures,
     render_performance,
-    show,
 )
+from scripts.bench.common.harness import number
 
 ROW = {"workload": "a|b", "ours": 1.0, "peer": 2.0, "unit": "s", "ratio": 2.0, "goal": 3, "met": True}
 RESULTS = {
@@ -40,14 +41,14 @@ def test_the_page_has_measured_and_unmeasured_rows():
     ("value", "text"), [(0.0876, "0.0876 s"), (1234.5, "1,234 s"), (99.96, "100 s"), (None, "-"), (0, "0 s")]
 )
 def test_figures_have_three_digits(value, text):
-    assert show(value, "s") == text
+    assert number(value, "s") == text
 
 
 def test_every_benchmark_of_the_checkout_is_on_the_page():
     names = benchmarks()
     assert "orchestration" in names
     page = render_performance(names, read_results())
-    for name in {*names, *read_results()} - {"kernels"}:
+    for name in {*names, *read_results()} - NOT_SHOWN:
         assert f"## {name}\n" in page
 
 
@@ -65,7 +66,7 @@ def test_readme_without_markers_is_refused(readme):
 
 
 def test_the_readmes_figures_are_those_of_the_results_files():
-    """Else: python docs/_generate/performance.py."""
+    """Else: python -m docs._generate.performance."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     figures = render_figures(read_results())
     assert len(figures.splitlines()) == 5

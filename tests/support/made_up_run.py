@@ -19,6 +19,7 @@ from regiondag.run.layout import JOB_LOG, NodeName, RunFolder
 from regiondag.run.region_spec import RegionSpec, spec_to_json
 from regiondag.study.model import Search
 from regiondag.study.space import Choice, Integer, Real, random_point
+from tests.support.made_up_study import HOST
 
 SPACE = (
     Integer("hidden", 32, 512, log=True),
@@ -157,8 +158,6 @@ def _leg(rng: random.Random, slot: str, start: float, seconds: float, ending: st
 
 
 # --- the same as HTCondor writes it ------------------------------------------------------------------------
-
-HOST = "<127.0.0.1:9618?addrs=127.0.0.1-9618&alias=worker.local>"
 
 
 def write_logs(run: RunFolder, attempts: Iterable[Attempt]) -> None:

@@ -67,9 +67,10 @@ TERMINATED = """Job terminated.
 \t156612  -  Run Bytes Received By Job
 \t961  -  Total Bytes Sent By Job
 \t156612  -  Total Bytes Received By Job"""
-STARTED = """Started transferring input files
-\tTransferring to host: <127.0.0.1:9618?addrs=127.0.0.1-9618&alias=worker.local>"""
-EXECUTING_ON_GPU = """Job executing on host: <127.0.0.1:9618?addrs=127.0.0.1-9618&alias=worker.local>
+STARTED = "Started transferring input files\n\tTransferring to host: " + HOST
+EXECUTING_ON_GPU = (
+    f"Job executing on host: {HOST}"
+    + """
 \tSlotName: slot1_{slot}@worker.local
 \tAvailableGPUs = {{ GPUs_GPU_a0223334 }}
 \tCondorScratchDir = "/var/lib/condor/execute/dir_949"
@@ -81,6 +82,7 @@ EXECUTING_ON_GPU = """Job executing on host: <127.0.0.1:9618?addrs=127.0.0.1-961
 \tGPUs_DeviceName = "NVIDIA A10G"
 \tGPUs_GPU_a0223334 = [ Id = "GPU-a0223334"; Capability = 8.6; DeviceName = "NVIDIA A10G"; ECCEnabled = true ]
 \tMemory = 256"""
+)
 MEASURED = """Image size of job updated: 5268
 \t4  -  MemoryUsage of job (MB)
 \t3188  -  ResidentSetSize of job (KB)"""

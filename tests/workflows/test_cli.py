@@ -311,14 +311,6 @@ ENDED = """\
 ...
 005 (001.000.000) 2026-11-01 10:05:00 Job terminated.
 \t(1) Normal termination (return value 1)
-\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Run Remote Usage
-\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Run Local Usage
-\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Total Remote Usage
-\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Total Local Usage
-\t0  -  Run Bytes Sent By Job
-\t0  -  Run Bytes Received By Job
-\t0  -  Total Bytes Sent By Job
-\t0  -  Total Bytes Received By Job
 ...
 """
 

@@ -34,7 +34,7 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             bufsize=0,
-            env=environment(env or {}),
+            env=environment(env),
             start_new_session=True,  # so that what it starts ends with it
         )
         assert self._process.stdin and self._process.stdout  # noqa: S101 -- for the type checker

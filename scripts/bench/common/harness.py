@@ -13,7 +13,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from inspect import isfunction
 from pathlib import Path
@@ -132,12 +132,6 @@ def _row_to_json(row: Row) -> dict[str, Any]:
     keys = ["workload", "ours", "peer", "unit", "ratio", "goal", "met"]
     keys += [key for key in ("higher", "goal_is_ratio") if raw[key]]
     return {key: round(raw[key], 4) if isinstance(raw[key], float) else raw[key] for key in keys}
-
-
-def row_from_json(raw: Mapping[str, Any]) -> Row:
-    """Read a row back; what follows from the rest (ratio, met) is computed again."""
-    known = {field.name: raw[field.name] for field in fields(Row) if field.name in raw}
-    return Row(**known)
 
 
 def machine() -> str:

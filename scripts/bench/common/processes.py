@@ -36,13 +36,10 @@ def module(name: str, *words: str | Path, python: str | Path = sys.executable) -
     return [python, "-m", f"scripts.bench.{name}", *words]
 
 
-def environment(*more: Mapping[str, str]) -> dict[str, str]:
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment in which every side finds the checkout's packages, whatever folder it runs in."""
     paths = [str(REPOSITORY), os.environ.get("PYTHONPATH", "")]
-    found = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    for each in more:
-        found |= each
-    return found
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **(more or {})}
 
 
 def measure(
@@ -55,9 +52,7 @@ def measure(
     """Run a program in a process of its own; NotMeasuredError if it takes too long, or ends with none of `codes`."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         begin = time.perf_counter()
-        process = subprocess.Popen(
-            [str(word) for word in argv], stdout=output, stderr=errors, env=environment(env or {})
-        )
+        process = subprocess.Popen([str(word) for word in argv], stdout=output, stderr=errors, env=environment(env))
         limit = threading.Timer(timeout, process.kill)
         limit.start()
         try:

@@ -20,7 +20,7 @@ import numpy as np
 from scripts.bench.common.workload import AUTOENCODER, purchases, widths
 from scripts.bench.gpu.work import GpuWork
 
-GB, TERA, FLOAT = 1e9, 1e12, 4
+FLOAT = 4  # bytes
 STATES = {"adam": 2, "rmsprop": 1}  # arrays that a rule keeps beside the weights
 OUTPUT_PASSES = 5
 REPEATS = 7

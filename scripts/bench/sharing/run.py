@@ -1,4 +1,4 @@
-"""One run of sharing.py, in a process of its own: `run AREA SHARE SEED TRIALS [SLUG ...]`; prints JSON.
+"""One run of the sharing benchmark, in a process of its own: `run AREA SHARE SEED TRIALS [SLUG ...]`; prints JSON.
 
 All countries are tuned side by side: each batch of a country is proposed from what all of them had tried before.
 """

@@ -1,4 +1,4 @@
-"""The trainings of sharing.py: the retail example's study over all countries in wide ranges, every result kept."""
+"""The trainings of the sharing benchmark: the retail study over all countries in wide ranges, every result kept."""
 
 from __future__ import annotations
 

@@ -140,9 +140,6 @@ NETWORK = (
     Parameter("optimizer", options=("sgd", "adam", "rmsprop")),
     Parameter("activation", options=("relu", "tanh", "sigmoid")),
 )
-NETWORK_BEST = dict(
-    zip((p.name for p in NETWORK), (1e-3, 1e-4, 2, 256, 0.1, 64, "adam", "relu"), strict=True)  # 0.08, by construction
-)
 
 
 def network_loss(point: Point) -> float:

@@ -228,9 +228,6 @@ def test_other_widths_without_names(mine, theirs, words):
         remap_units(model, units(OLD) | {"output": Units(31, (*theirs, "x") if theirs else ())})
 
 
-TO_OUTPUT = {"InputLayer": "In", "SourceInputLayer": "H", "SourceOutputLayer": "Out"}
-
-
 @pytest.mark.parametrize(
     ("model", "words"),
     [

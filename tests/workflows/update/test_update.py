@@ -27,14 +27,6 @@ SUBMITTED = "000 (007.000.000) 2026-01-05 03:30:00 Job submitted from host: <127
 ENDED = """\
 005 (007.000.000) 2026-01-05 04:30:00 Job terminated.
 \t(1) Normal termination (return value 0)
-\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Run Remote Usage
-\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Run Local Usage
-\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Total Remote Usage
-\t\tUsr 0 00:00:00, Sys 0 00:00:00  -  Total Local Usage
-\t0  -  Run Bytes Sent By Job
-\t0  -  Run Bytes Received By Job
-\t0  -  Total Bytes Sent By Job
-\t0  -  Total Bytes Received By Job
 ...
 """
 

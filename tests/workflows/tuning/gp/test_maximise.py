@@ -20,7 +20,6 @@ MIXED = (
 )
 PLANE = (Real("x", 0.0, 1.0), Real("y", 0.0, 1.0))
 SMALL = (Choice("kind", ("a", "b", "c")), Integer("n", 0, 4))
-ANYWHERE = np.zeros((0, 2))
 
 
 class Peak:
