@@ -1,15 +1,15 @@
 """DSSTNE's data-set files, read into memory, written and checked; `nnlib.data.file_header` says how they are made up.
 
 Read as well: legacy 32-bit ranges, ranges in any order, duplicate units in an example, the engine's own spelling of
-dataType, values of another type that holds the same numbers. Beyond the format: the global attribute `region`, which
-DSSTNE ignores.
+dataType, values of another type that holds the same numbers. Beyond the format, and ignored by DSSTNE: regions and
+times, as `nnlib.data.file_history` says.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,16 @@ from nnlib.data.file_header import (
     Header,
     read_headers,
     shape_of_names,
+)
+from nnlib.data.file_history import (
+    attributes_of,
+    entries_of_set,
+    read_as_of,
+    read_days,
+    read_quantities,
+    read_regions,
+    region_of,
+    variables_of_regions,
 )
 from nnlib.data.file_rows import check_room, read_index, read_rows, read_weights
 from nnlib.data.rows import Csr, Dense, Rows
@@ -55,6 +65,8 @@ class SetSummary:
     weighted: bool = False
     indexed: bool = False
     ignore_zero: bool = False
+    days: tuple[int, int] | None = None  # the first and the last of its entries, since 1970-01-01
+    quantities: bool = False
 
     @property
     def density(self) -> float:
@@ -68,28 +80,42 @@ class DataSummary:
 
     sets: tuple[SetSummary, ...]
     region: str
+    as_of: int | None = None  # as in Data
+    regions: Mapping[str, int] = field(default_factory=dict)  # how many examples each of several has
 
 
 def check_data_file(path: Path) -> DataSummary:
     """Read the whole file, a block at a time, and summarize it; DataError names the file, the variable and the row."""
     with netcdf.File(path) as file:
         sets = tuple(_summary(file, header) for header in read_headers(file))
-        return DataSummary(sets, region_of(file))
+        names, numbers = read_regions(file, sets[0].examples)
+        counts = [] if numbers is None else np.bincount(numbers, minlength=len(names)).tolist()
+        return DataSummary(sets, region_of(file), read_as_of(file), dict(zip(names, counts, strict=True)))
 
 
 def read_all(paths: Sequence[Path]) -> Data:
-    """Read several files; their examples follow one another."""
-    return join([(str(path), read_data(path)) for path in paths])
+    """Read several files without their times; their examples follow one another."""
+    return join([(str(path), read_data(path, times=False)) for path in paths])
 
 
-def read_data(path: Path) -> Data:
-    """Read one data-set file into memory."""
+def read_data(path: Path, times: bool = True) -> Data:
+    """Read one data-set file into memory; days and quantities of its entries, and its regions, if there are `times`."""
     with netcdf.File(path) as file:
         headers = read_headers(file)
         check_room(file, "its data sets", sum(header.bytes for header in headers))
         sets = data_sets(file, headers, lambda header: read_rows(file, header, 0, header.rows))
         samples = file.strings("samples") if shape_of_names(file, "samples") else ()
-        return Data(sets, samples, region_of(file))
+        if not times:
+            return Data(sets, samples, region_of(file))
+        timed = tuple(
+            replace(
+                data_set,
+                days=read_days(file, header, 0, header.rows),
+                quantities=read_quantities(file, header, 0, header.rows),
+            )
+            for header, data_set in zip(headers, sets, strict=True)
+        )
+        return Data(timed, samples, region_of(file), read_as_of(file), *read_regions(file, headers[0].examples))
 
 
 def data_sets(
@@ -112,9 +138,16 @@ def data_sets(
     )
 
 
-def region_of(file: netcdf.File) -> str:
-    """Return the region that a file names, or nothing."""
-    return str(file.attributes.get("region", ""))
+def read_region(path: Path) -> str:
+    """Return the region that the file at `path` names, or nothing."""
+    with netcdf.File(path) as file:
+        return region_of(file)
+
+
+def read_first_day(path: Path) -> int | None:
+    """Return the first day that the file at `path` is asked about, None where it has no times."""
+    with netcdf.File(path) as file:
+        return read_as_of(file)
 
 
 def estimate_bytes(file: netcdf.File) -> float:
@@ -155,8 +188,8 @@ def write_data(path: Path, data: Data, begun: Begun | None = None) -> None:
             attributes[f"namesOf{n}"] = np.uint32(owner)
     if data.samples:
         variables["samples"] = netcdf.Variable("samplesDim", tuple(data.samples))
-    if data.region:
-        attributes["region"] = data.region
+    attributes |= attributes_of(data)
+    variables |= variables_of_regions(data.regions, data.region_of)
     fits = begun and begun.features == tuple(data_set.features for data_set in data.sets)
     netcdf.write(path, netcdf.Content(attributes, variables), begun.path if begun and fits else None)
 
@@ -171,9 +204,13 @@ def begin_data(path: Path, data: Data) -> Begun:
 
 
 def _summary(file: netcdf.File, header: Header) -> SetSummary:
-    nonzeros = 0
+    nonzeros, quantities, days = 0, False, list[int]()
     for first, last in blocks_of(header):
         rows = read_rows(file, header, first, last)
+        some = read_days(file, header, first, last)
+        if some is not None and len(some):
+            days += [int(some.min()), int(some.max())]
+        quantities = read_quantities(file, header, first, last) is not None
         nonzeros += rows.nonzeros if isinstance(rows, Csr) else int(np.count_nonzero(rows.values))
     weights, index = read_weights(file, header), read_index(file, header)
     return SetSummary(
@@ -187,6 +224,8 @@ def _summary(file: netcdf.File, header: Header) -> SetSummary:
         weights is not None,
         index is not None,
         bool(header.bits & IGNORE_ZERO),
+        (min(days), max(days)) if days else None,
+        quantities,
     )
 
 
@@ -233,6 +272,8 @@ def _variables(n: int, data_set: DataSet) -> dict[str, netcdf.Variable]:
         }
         if rows.values is not None:
             found[f"sparseData{n}"] = netcdf.Variable(f"sparseDataDim{n}", _never_empty(rows.values))
+        for name, values in entries_of_set(n, data_set).items():
+            found[name] = netcdf.Variable(f"sparseDataDim{n}", _never_empty(values))
     if data_set.weights is not None:
         found[f"dataWeight{n}"] = netcdf.Variable(f"examplesDim{n}", data_set.weights.astype(np.float32, copy=False))
     if data_set.index is not None:

@@ -135,7 +135,7 @@ def _header(file: File, n: int) -> Header:
         )
     stored, dimensions = _stored_type(file, n, bits), _dimensions(file, n)
     rows, entries = _sparse_sizes(file, n, bits) if bits & SPARSE else _dense_sizes(file, n, bits, dimensions)
-    examples = _number_type(file, f"index{n}", "iu").length if bits & INDEXED else rows
+    examples = shape_of_numbers(file, f"index{n}", "iu").length if bits & INDEXED else rows
     for dimension, size in ((f"examplesDim{n}", examples), (f"uniqueExamplesDim{n}", rows)):
         declared = file.dimensions.get(dimension, size)
         if declared != size:
@@ -146,7 +146,9 @@ def _header(file: File, n: int) -> Header:
     if not examples or not rows:
         raise DataError(f"{file.path}: data set {name!r} has zero examples, legal: at least one")
     if bits & WEIGHTED:
-        _same_length(file, f"dataWeight{n}", _number_type(file, f"dataWeight{n}", "iuf").length, examples, "examples")
+        check_length(
+            file, f"dataWeight{n}", shape_of_numbers(file, f"dataWeight{n}", "iuf").length, examples, "examples"
+        )
     names, names_of = _names(file, n, dimensions)
     return Header(n, name, bits, stored, dimensions, rows, examples, entries, names, names_of)
 
@@ -177,16 +179,16 @@ def _dimensions(file: File, n: int) -> tuple[int, ...]:
 
 
 def _sparse_sizes(file: File, n: int, bits: int) -> tuple[int, int]:
-    rows = _number_type(file, f"sparseStart{n}", "iu").length
-    _same_length(file, f"sparseEnd{n}", _number_type(file, f"sparseEnd{n}", "iu").length, rows, "ranges")
-    entries = _number_type(file, f"sparseIndex{n}", "iu").length
+    rows = shape_of_numbers(file, f"sparseStart{n}", "iu").length
+    check_length(file, f"sparseEnd{n}", shape_of_numbers(file, f"sparseEnd{n}", "iu").length, rows, "ranges")
+    entries = shape_of_numbers(file, f"sparseIndex{n}", "iu").length
     if not bits & BOOLEAN:
-        _same_length(file, f"sparseData{n}", _number_type(file, f"sparseData{n}", "iuf").length, entries, "units")
+        check_length(file, f"sparseData{n}", shape_of_numbers(file, f"sparseData{n}", "iuf").length, entries, "units")
     return rows, entries
 
 
 def _dense_sizes(file: File, n: int, bits: int, dimensions: tuple[int, ...]) -> tuple[int, int]:
-    length = _number_type(file, f"data{n}", "iu" if bits & BOOLEAN else "iuf").length
+    length = shape_of_numbers(file, f"data{n}", "iu" if bits & BOOLEAN else "iuf").length
     width = 1 if bits & BOOLEAN else math.prod(dimensions)
     if length % width:
         raise DataError(
@@ -220,7 +222,8 @@ def _one_dimension(file: File, name: str) -> Shape:
     return shape
 
 
-def _number_type(file: File, name: str, kinds: str) -> Shape:
+def shape_of_numbers(file: File, name: str, kinds: str) -> Shape:
+    """Return the shape of a variable of numbers: `iu` integers, `iuf` of any type."""
     shape = _one_dimension(file, name)
     seen = np.dtype("i1") if shape.dtype == "S1" else shape.dtype
     if seen is None or seen.kind not in kinds:
@@ -230,7 +233,8 @@ def _number_type(file: File, name: str, kinds: str) -> Shape:
     return shape
 
 
-def _same_length(file: File, name: str, length: int, wanted: int, of: str) -> None:
+def check_length(file: File, name: str, length: int, wanted: int, of: str) -> None:
+    """Raise DataError when a variable has not as many values as there are of something else."""
     if length != wanted:
         raise DataError(
             f"{file.path}: variable {name} has {length} values, there are {wanted} {of}; make the file again"

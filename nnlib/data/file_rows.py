@@ -77,7 +77,13 @@ def check_room(file: File, what: str, count: float) -> None:
         )
 
 
-def _sparse(file: File, header: Header, first: int, last: int) -> Csr:
+def read_entries(file: File, header: Header, name: str, first: int, last: int) -> NDArray[Any]:
+    """Return what a variable beside sparseIndex has for the entries of the rows from `first` to before `last`."""
+    return _entries(file, f"{name}{header.n}", *_ranges(file, header, first, last))
+
+
+def _ranges(file: File, header: Header, first: int, last: int) -> tuple[Longs, Longs, Longs]:
+    """Return where the entries of each row start and end, and row pointers for these rows alone."""
     n = header.n
     start, end = (_longs(file.values(f"{name}{n}", first, last)) for name in ("sparseStart", "sparseEnd"))
     wrong = np.flatnonzero((start < 0) | (start > end) | (end > header.entries))
@@ -90,7 +96,12 @@ def _sparse(file: File, header: Header, first: int, last: int) -> Csr:
     counts = end - start
     size = 4 if header.boolean else 8
     check_room(file, f"{header.row}s {first} to {last - 1} of {header.name!r}", size * counts.sum(dtype=np.float64))
-    indptr = offsets_of(counts)
+    return start, end, offsets_of(counts)
+
+
+def _sparse(file: File, header: Header, first: int, last: int) -> Csr:
+    n = header.n
+    start, end, indptr = _ranges(file, header, first, last)
     units = _entries(file, f"sparseIndex{n}", start, end, indptr)
     _check_units(file, header, f"sparseIndex{n}", units, indptr, first)
     values = None

@@ -73,11 +73,7 @@ class Csr:
 
     def take(self, rows: Longs) -> Csr:
         """Return the rows numbered `rows`, in that order."""
-        start = self.indptr[rows]
-        counts = self.indptr[rows + 1] - start
-        indptr = offsets_of(counts)
-        source = np.arange(indptr[-1]) + np.repeat(start - indptr[:-1], counts)
-        return self._with(indptr, source)
+        return self._with(*entries_of(self.indptr, rows))
 
     def keep(self, mask: NDArray[np.bool_]) -> Csr:
         """Return the same rows with only the entries whose `mask` (nonzeros,) is true."""
@@ -185,6 +181,14 @@ class Joined:
 def offsets_of(counts: NDArray[np.integer] | NDArray[np.bool_]) -> Offsets:
     """Return row pointers for rows of `counts` entries: 0, counts[0], counts[0] + counts[1], ..."""
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+
+
+def entries_of(indptr: Offsets, rows: Longs) -> tuple[Offsets, Longs]:
+    """Return row pointers for the rows numbered `rows`, and the numbers of their entries, row after row."""
+    start = indptr[rows]
+    counts = indptr[rows + 1] - start
+    taken = offsets_of(counts)
+    return taken, np.arange(taken[-1]) + np.repeat(start - taken[:-1], counts)
 
 
 def from_rows(rows: Sequence[Sequence[int]], width: int) -> Csr:

@@ -16,6 +16,7 @@ from nnlib.data.rows import (
     Ints,
     Joined,
     Rows,
+    entries_of,
     find_not_finite,
     offsets_of,
     stack,
@@ -42,6 +43,8 @@ class DataSet:
     index: NDArray[np.int64] | Ints | None = None  # (examples,)
     dimensions: tuple[int, ...] = ()  # width, height, length as in the file; () means (rows.width,)
     ignore_zero: bool = False  # of a target only the stored entries count
+    days: Ints | None = None  # (entries of rows,): days since 1970-01-01; of sparse rows in memory alone
+    quantities: Floats | None = None  # (entries of rows,): how many of it were bought, likewise
 
     @property
     def sparse(self) -> bool:
@@ -67,7 +70,19 @@ class DataSet:
         """Return the examples numbered `examples`, in that order, in memory and without an index."""
         rows = examples if self.index is None else self.index[examples].astype(np.int64)
         weights = None if self.weights is None else self.weights[examples]
-        return replace(self, rows=self.rows.take(rows), weights=weights, index=None)
+        taken = replace(self, rows=self.rows.take(rows), weights=weights, index=None)
+        if isinstance(self.rows, Csr) and (self.days is not None or self.quantities is not None):
+            return taken._with_entries(self, entries_of(self.rows.indptr, rows)[1])
+        return taken
+
+    def keep(self, mask: NDArray[np.bool_]) -> DataSet:
+        """Return the same examples with only the entries whose `mask` (nonzeros,) is true; rows are Csr."""
+        assert isinstance(self.rows, Csr)
+        return replace(self, rows=self.rows.keep(mask))._with_entries(self, mask)
+
+    def _with_entries(self, other: DataSet, entries: NDArray[Any]) -> DataSet:
+        days, quantities = (None if of is None else of[entries] for of in (other.days, other.quantities))
+        return replace(self, days=days, quantities=quantities)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +91,10 @@ class Data:
 
     sets: tuple[DataSet, ...]
     samples: Sequence[str] = ()  # names of the examples
-    region: str = ""
+    region: str = ""  # of all examples
+    as_of: int | None = None  # the first day that the data are asked about, in days since 1970-01-01
+    regions: tuple[str, ...] = ()  # where the examples are of several
+    region_of: Ints | None = None  # (examples,): numbers into `regions`, where there are any
 
 
 def from_scipy(matrix: Any) -> Csr:
@@ -116,7 +134,10 @@ def as_data_set(name: str, value: Any) -> DataSet:
 
 
 def join(parts: Sequence[tuple[str, Data]]) -> Data:
-    """Return the examples of several (file name, data) one after the other; DataError when they do not fit."""
+    """Return the examples of several (file name, data) one after the other; DataError when they do not fit.
+
+    Days and quantities of entries are left out, and the region is that of the first.
+    """
     (first_file, first), *others = parts
     if not others:
         return first
@@ -167,7 +188,7 @@ def _join(sets: Sequence[DataSet]) -> DataSet:
             [(np.arange(s.examples) if s.index is None else s.index) + first[n] for n, s in enumerate(sets)]
         )
     together = stack(loaded) if len(loaded) == len(rows) else Joined(rows)
-    return replace(sets[0], rows=together, weights=weights, index=index)
+    return replace(sets[0], rows=together, weights=weights, index=index, days=None, quantities=None)
 
 
 def _as_floats(values: NDArray[Any]) -> Floats:

@@ -16,8 +16,9 @@ from typing import overload
 
 import numpy as np
 
-from nnlib.data.file import BLOCK, data_sets, estimate_bytes, read_all, region_of
+from nnlib.data.file import BLOCK, data_sets, estimate_bytes, read_all
 from nnlib.data.file_header import Header, read_headers, shape_of_names
+from nnlib.data.file_history import region_of
 from nnlib.data.file_rows import read_rows
 from nnlib.data.rows import Csr, Dense, stack
 from nnlib.data.sets import Data, join

@@ -97,7 +97,7 @@ def evaluate(
     if not targets.sparse:
         values, squares = _dense(network, examples, output, score, each, watch)
         name, root = ("rmse", np.sqrt) if squares else ("accuracy", np.positive)
-        [measured] = _summarize({name: values}, plan).values()
+        [measured] = summarize({name: values}, plan).values()
         ends = [None if end is None else float(root(end)) for end in (measured.low, measured.high)]
         return Evaluation(len(values), len(values), {name: Measured(float(root(measured.value)), *ends), **found}, {})
     rankers: dict[str, metrics.Ranker] = {"network": lambda some, k, owned: evaluator.top(some, output, k, owned)[0]}
@@ -116,8 +116,8 @@ def evaluate(
     return Evaluation(
         examples.count,
         len(next(iter(parts["network"].values()))),
-        _summarize(parts["network"] | extra, plan) | found,
-        _summarize(parts.get("popularity", {}), plan),
+        summarize(parts["network"] | extra, plan) | found,
+        summarize(parts.get("popularity", {}), plan),
     )
 
 
@@ -151,7 +151,8 @@ def estimate_intervals(values: Floats, resamples: int, seed: int) -> tuple[Float
     return low_end, high_end
 
 
-def _summarize(values: Mapping[str, Floats], plan: EvaluationOptions) -> dict[str, Measured]:
+def summarize(values: Mapping[str, Floats], plan: EvaluationOptions) -> dict[str, Measured]:
+    """Return the mean of each metric over its values, one an example, with its interval."""
     if not values:
         return {}
     table = np.column_stack(list(values.values()))

@@ -1,101 +1,81 @@
-"""A table of purchases, read as numbers: customers by region and name, items by name, and when each purchase was.
+"""A table of purchases, read as numbers: customers by region and name, items by name, and the day of each purchase.
 
 Plain tables are read in blocks. Any other is read line by line, which tells what is wrong with it and where.
 """
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.data.rows import Ints
-from nnlib.errors import DataError
+from nnlib.data.rows import Floats, Ints
 from nnlib.importing.csv_blocks import NotPlainError, read_ahead, read_fields
-from nnlib.importing.string_ids import StringIds
-from nnlib.importing.timestamps import DAY, SECOND, Moments, parse_timestamp
-from nnlib.spec.json_section import nearest
+from nnlib.importing.purchase_lines import (
+    NAMED,
+    Columns,
+    Purchase,
+    Report,
+    delimiter_of,
+    quantity_of,
+    read_purchases,
+    stage_of,
+)
+from nnlib.importing.splits import Stages
+from nnlib.importing.string_ids import StringIds, TextValues
+from nnlib.importing.timestamps import DAY, Moments
 from nnlib.util.arrays import Longs
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-GZIPPED = b"\x1f\x8b"
-UNREADABLE = (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error)
-OPTIONS = ("--region-column", "--customer-column", "--item-column", "--time-column")
 TOGETHER = 1 << 17  # purchases that are looked at together
-FINER = {DAY: SECOND, SECOND: 1}  # units of time, in microseconds
-
-Times = NDArray[np.int32] | Longs
-Report = Callable[[int, int], None]  # bytes of the file that were read so far, rows so far
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Which column of the table means what."""
+class PurchaseBlock(NamedTuple):
+    """Purchases as numbers, column by column."""
 
-    region: str = "region"
-    customer: str = "customer"
-    item: str = "item"
-    time: str = "date"
-
-    @property
-    def names(self) -> tuple[str, str, str, str]:
-        """The four names, in the order of OPTIONS."""
-        return self.region, self.customer, self.item, self.time
+    customers: Ints
+    items: Ints
+    days: Ints
+    stages: Stages
+    quantities: Floats
 
 
 class PurchaseRows:
-    """Purchases in the order of the table, as numbers; their times count `unit` microseconds."""
+    """Purchases in the order of the table. Of stages and quantities there are none unless the table has them."""
 
-    def __init__(self) -> None:
+    def __init__(self, stages: bool = False, quantities: bool = False) -> None:
         self.count = 0
-        self.unit = DAY  # until a time needs a smaller one
-        self._customers: Ints = np.empty(0, dtype=np.int32)
-        self._items: Ints = np.empty(0, dtype=np.int32)
-        self._times: Times = np.empty(0, dtype=np.int32)
+        self.has_quantities = quantities
+        kinds = (np.int32, np.int32, np.int32, np.uint8 if stages else None, np.float32 if quantities else None)
+        self._columns: list[Any] = [None if kind is None else np.empty(0, dtype=kind) for kind in kinds]
 
-    def add(self, customers: Ints, items: Ints, moments: Longs) -> None:
-        """Add purchases; moments are in microseconds."""
-        start, self.count = self.count, self.count + len(customers)
-        self._refine(moments)
-        if self.count > len(self._customers):
+    def add(self, *columns: NDArray[Any]) -> None:
+        """Add purchases, as the columns of a PurchaseBlock; those that are not kept are passed over."""
+        start, self.count = self.count, self.count + len(columns[0])
+        if self._columns[0] is not None and self.count > len(self._columns[0]):
             self._resize(self.count + self.count // 8 + TOGETHER)
-        self._customers[start : self.count] = customers
-        self._items[start : self.count] = items
-        self._times[start : self.count] = moments // self.unit
+        for own, column in zip(self._columns, columns, strict=False):
+            if own is not None:
+                own[start : self.count] = column
 
-    def parts(self, use_up: bool = False) -> Iterator[tuple[Ints, Ints, Times]]:
-        """Yield customers, items and times of some purchases after others; those that are used up take no memory."""
+    def parts(self, use_up: bool = False) -> Iterator[PurchaseBlock]:
+        """Yield some purchases after others; those that are used up take no memory."""
         for start in reversed(range(0, self.count, TOGETHER)):
-            some = slice(start, min(start + TOGETHER, self.count))
-            part = self._customers[some].copy(), self._items[some].copy(), self._times[some].copy()
+            count = min(TOGETHER, self.count - start)
+            some = slice(start, start + count)
+            part: list[Any] = [np.zeros(count, np.uint8) if own is None else own[some].copy() for own in self._columns]
             if use_up:
                 self._resize(start)
-            yield part
+            yield PurchaseBlock(*part)
 
     def _resize(self, size: int) -> None:
-        for column in (self._customers, self._items, self._times):
-            column.resize(size, refcheck=False)  # in place where the system can: never two of them
-
-    def _refine(self, moments: Longs) -> None:
-        """Take a smaller unit when these times need it."""
-        unit = self.unit
-        while unit > 1 and not (_is_short(moments // unit) and not np.any(moments % unit)):
-            unit = FINER[unit]
-        if unit == self.unit:
-            return
-        times = self._times.astype(np.int64) * (self.unit // unit)
-        if unit > 1 and not _is_short(times):
-            times, unit = times * unit, 1
-        self.unit, self._times = unit, times if unit == 1 else times.astype(np.int32)
+        for column in self._columns:
+            if column is not None:
+                column.resize(size, refcheck=False)  # in place where the system can: never two of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +89,7 @@ class Purchases:
     customer_rank: Ints
     item_rank: Ints
     rows: PurchaseRows
+    timed: bool  # else all days are 0
 
 
 def load(path: Path, columns: Columns, report: Report = lambda _position, _rows: None) -> Purchases:
@@ -119,107 +100,75 @@ def load(path: Path, columns: Columns, report: Report = lambda _position, _rows:
         return gather_purchases(read_purchases(path, columns, report))
 
 
-def read_purchases(
-    path: Path, columns: Columns, report: Report = lambda _position, _rows: None
-) -> Iterator[tuple[str, str, str, int]]:
-    """Yield (region, customer, item, microseconds since 1970) of every line; DataError names file and line.
-
-    The table is CSV (.csv) or TSV (.tsv), also gzipped (.gz), UTF-8, with a header. Times are ISO 8601.
-    """
-    line = 0
-    try:
-        with open_table(path) as file:
-            rows = csv.reader(file, delimiter=_delimiter(path), strict=True)
-            header = next(rows, [])
-            line = rows.line_num
-            places = _places(columns.names, header, path)
-            moments: dict[str, int] = {}  # few of the many dates differ
-            for row in rows:
-                line = rows.line_num
-                if not row:
-                    continue
-                if len(row) != len(header):
-                    raise DataError(f"{path}:{line}: {len(row)} fields, the header has {len(header)}")
-                region, customer, item, time = (row[place] for place in places)
-                if not (region and customer and item):
-                    raise DataError(f"{path}:{line}: empty {', '.join(columns.names[:3])} in {row!r}")
-                if time not in moments:
-                    moments[time] = _moment(time, path, line, columns.time)
-                if not line % 100_000:
-                    report(0, line)
-                yield region, customer, item, moments[time]
-    except UNREADABLE as error:
-        raise DataError(
-            f"{path}:{line + 1 + count_lines_read(error)}: cannot be read: {explain_unreadable(error)}"
-        ) from error
-
-
-def gather_purchases(rows: Iterable[tuple[str, str, str, int]]) -> Purchases:
+def gather_purchases(lines: Iterable[Purchase]) -> Purchases:
     """Return the purchases of lines as `read_purchases` gives them."""
     customers: dict[tuple[str, str], int] = {}
     items: dict[str, int] = {}
-    found, rest = PurchaseRows(), iter(rows)
-    while some := list(islice(rest, TOGETHER)):
-        numbers = [customers.setdefault((row[0], row[1]), len(customers)) for row in some]
-        wanted = [items.setdefault(row[2], len(items)) for row in some]
-        moments = np.array([row[3] for row in some], dtype=np.int64)
-        found.add(np.array(numbers, dtype=np.int32), np.array(wanted, dtype=np.int32), moments)
-    return _rank(found, np.arange(len(customers)), list(customers), np.arange(len(items)), list(items))
-
-
-def open_table(path: Path) -> io.TextIOBase:
-    """Open a UTF-8 table, gzipped or not; reading it may raise any of UNREADABLE."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
-
-
-def explain_unreadable(error: Exception) -> str:
-    """Say what is wrong with a table of which reading raised one of UNREADABLE, and what to do."""
-    if isinstance(error, UnicodeDecodeError):
-        if error.object[:2] == GZIPPED:
-            return "it is gzipped; give it a name that ends in .gz"
-        if 0 in error.object[: error.start + 1024]:
-            return "it is no text; export it as CSV"
-        byte = error.object[error.start]
-        return f"byte {byte:#04x} is not UTF-8; save it as UTF-8, or: iconv -f ISO-8859-1 -t UTF-8 FILE > NEW"
-    if isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in str(error):
-        return "it is not gzipped; give it a name without .gz"
-    if isinstance(error, EOFError | gzip.BadGzipFile | zlib.error):
-        return "it is gzipped and ends too early, or is damaged; copy or make it again"
-    return f"{error}; legal: CSV with quotes as in RFC 4180"
-
-
-def count_lines_read(error: Exception) -> int:
-    """Return how many whole lines stand before a byte that is not UTF-8, in what was read with it at once."""
-    return error.object[: error.start].count(b"\n") if isinstance(error, UnicodeDecodeError) else 0
+    rest = iter(lines)
+    some = list(islice(rest, TOGETHER))
+    first = some[0] if some else Purchase("", "", "")
+    rows = PurchaseRows(first.stage is not None, first.quantity is not None)
+    while some:
+        numbers = [customers.setdefault((line.region, line.customer), len(customers)) for line in some]
+        wanted = [items.setdefault(line.item, len(items)) for line in some]
+        days, stages, quantities = ([line[n] or 0 for line in some] for n in (3, 4, 5))
+        rows.add(*(np.array(column) for column in (numbers, wanted, days, stages, quantities)))
+        some = list(islice(rest, TOGETHER))
+    return _rank(
+        rows,
+        first.day is not None,
+        np.arange(len(customers)),
+        list(customers),
+        np.arange(len(items)),
+        list(items),
+    )
 
 
 def _load_blocks(path: Path, columns: Columns, report: Report) -> Purchases:
-    regions, customers, items, moments, rows = StringIds(), StringIds(), StringIds(), Moments(), PurchaseRows()
-    read = read_fields(path, _delimiter(path), lambda header: _places(columns.names, header, path))
-    for fields in read_ahead(read):
-        if not np.all(fields.lengths[:3]):
+    regions, customers, items = StringIds(), StringIds(), StringIds()
+    moments, stages = Moments(), TextValues(stage_of, np.uint8)
+    quantities = TextValues(quantity_of, np.float32)
+    rows = PurchaseRows(bool(columns.stage), bool(columns.quantity))
+    found: dict[str, int] = {}
+
+    def places(header: Sequence[str]) -> Sequence[int]:
+        found.update(columns.find(header, path))
+        return list(found.values())
+
+    for fields in read_ahead(read_fields(path, delimiter_of(path), places)):
+        if not np.all(fields.lengths[: len(NAMED)]):
             raise NotPlainError  # an empty region, customer or item
-        words, starts, lengths = fields.words, fields.starts, fields.lengths
-        region = regions.numbers(words, starts[0], lengths[0])
-        customer = customers.numbers(words, starts[1], lengths[1], region)
-        rows.add(customer, items.numbers(words, starts[2], lengths[2]), moments.of(fields, 3))
+        at = {meaning: n for n, meaning in enumerate(found)}
+        texts = {meaning: (fields.words, fields.starts[n], fields.lengths[n]) for meaning, n in at.items()}
+        region = regions.numbers(*texts["region"])
+        customer = customers.numbers(*texts["customer"], region)
+        nothing = np.zeros(len(customer), np.uint8)
+        try:
+            rows.add(
+                customer,
+                items.numbers(*texts["item"]),
+                moments.of(fields, at["time"]) // DAY if "time" in at else nothing,
+                stages.of(*texts["stage"]) if "stage" in at else nothing,
+                quantities.of(*texts["quantity"]) if "quantity" in at else nothing,
+            )
+        except ValueError as error:
+            raise NotPlainError from error
         report(fields.position, rows.count)
     used = [np.zeros(texts.count, dtype=np.bool_) for texts in (customers, items)]
     for part in rows.parts():
-        for column, numbers in zip(used, part, strict=False):
+        for column, numbers in zip(used, (part.customers, part.items), strict=True):
             column[numbers] = True
     used_customers, used_items = (np.flatnonzero(column).astype(np.int32) for column in used)
     names, groups = customers.texts(used_customers)
     known = np.unique(groups)
     of_group = dict(zip(known.tolist(), regions.texts(known)[0], strict=True))
     owners = list(zip([of_group[group] for group in groups.tolist()], names, strict=True))
-    return _rank(rows, used_customers, owners, used_items, items.texts(used_items)[0])
+    return _rank(rows, "time" in found, used_customers, owners, used_items, items.texts(used_items)[0])
 
 
 def _rank(
     rows: PurchaseRows,
+    timed: bool,
     customer_numbers: NDArray[Any],
     customers: Sequence[tuple[str, str]],
     item_numbers: NDArray[Any],
@@ -241,6 +190,7 @@ def _rank(
         _ranks(customer_numbers[order]),
         _ranks(item_numbers[item_order]),
         rows,
+        timed,
     )
 
 
@@ -249,38 +199,3 @@ def _ranks(numbers: NDArray[Any]) -> Ints:
     ranks = np.zeros(int(numbers.max(initial=0)) + 1, dtype=np.int32)
     ranks[numbers] = np.arange(len(numbers), dtype=np.int32)
     return ranks
-
-
-def _is_short(values: Longs) -> bool:
-    """Whether 32 bits hold them all."""
-    return bool(np.all((values >= -(2**31)) & (values < 2**31)))
-
-
-def _places(names: Sequence[str], header: Sequence[str], path: Path) -> list[int]:
-    """Return where each of the columns is; DataError for all that are missing."""
-    if not any(header):
-        raise DataError(f"{path}:1: no header; legal: a first line such as {_delimiter(path).join(names)}")
-    problems = [
-        f"{path}:1: no column {name!r}, there are: {', '.join(header) or 'none'}; "
-        f"name the right one with {option}{nearest(name, header)}"
-        for name, option in zip(names, OPTIONS, strict=True)
-        if name not in header
-    ]
-    if problems:
-        raise DataError("\n".join(problems))
-    return [header.index(name) for name in names]
-
-
-def _moment(time: str, path: Path, line: int, column: str) -> int:
-    """Return an ISO 8601 date or time in microseconds since 1970; without a zone it is taken for UTC."""
-    try:
-        return parse_timestamp(time)
-    except ValueError:
-        raise DataError(f"{path}:{line}: {column}: {time!r} is not legal, legal: ISO 8601 (2011-12-09)") from None
-
-
-def _delimiter(path: Path) -> str:
-    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-    if suffix.lower() not in DELIMITERS:
-        raise DataError(f"{path}: the name's ending is not legal, legal: .csv, .tsv, .csv.gz, .tsv.gz")
-    return DELIMITERS[suffix.lower()]

@@ -1,82 +1,134 @@
-"""`nnlib import`: a table of purchases becomes four data files per region."""
+"""`nnlib import`: a table of purchases becomes the data files of every region."""
 
 from __future__ import annotations
 
-import csv
-import io
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
+import numpy as np
+
+from nnlib.contract import slug_of
 from nnlib.data.file import Begun, begin_data, write_data
+from nnlib.data.overview import (
+    HEADINGS,
+    RegionOverview,
+    Suspicions,
+    describe_region,
+    find_warnings,
+    table_row,
+)
 from nnlib.data.rows import Csr
+from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError
-from nnlib.importing.histories import LEAST_VALIDATED, MIN_ITEMS, PARTS, RegionParts, build_histories, check_slugs
-from nnlib.importing.purchases import UNREADABLE, Columns, count_lines_read, explain_unreadable, load, open_table
+from nnlib.importing.histories import PARTS, PurchaseHistory, build_history, check_slugs
+from nnlib.importing.purchase_lines import Columns
+from nnlib.importing.purchases import load
+from nnlib.importing.side_tables import CUSTOMER, ITEM, REGION, customers_csv, items_csv, read_side_table
+from nnlib.importing.splits import TIME, Split
 from nnlib.spec.json_section import nearest
+from nnlib.util.days import show_day
 from nnlib.util.files import sync, write_atomically
-from nnlib.util.terminal import show_reading
+from nnlib.util.terminal import format_table, show_reading
 
-ITEMS_FILE = "items.csv"
+ITEMS_FILE, CUSTOMERS_FILE = "items.csv", "customers.csv"
+SHOWN = 10  # names of files in a message
 NAMES_FILE = ".names.part"  # while the import runs
 USUAL_COLUMNS = Columns()
+USUAL_SPLIT = Split()
 
-Line = tuple[str, int, Mapping[str, int], str]
+
+@dataclass(frozen=True, slots=True)
+class SideFiles:
+    """Tables of what is known of items and of customers."""
+
+    items: Path | None = None
+    customers: Path | None = None
+
+
+NO_SIDE_FILES = SideFiles()
 
 
 def import_purchases(
     table: Path,
     out: Path,
+    today: int,
     columns: Columns = USUAL_COLUMNS,
+    split: Split = USUAL_SPLIT,
     regions: Sequence[str] = (),
-    min_items: int = MIN_ITEMS,
-    items: Path | None = None,
+    side: SideFiles = NO_SIDE_FILES,
 ) -> int:
-    """Write `<slug>.<part>.nc` of every region and `items.csv` into `out`; print what was written.
+    """Write `<slug>.<part>.nc` of every region, `items.csv` and `customers.csv` into `out`; print what was written.
 
     Everything is read and checked before the first file is written, and a failure leaves `out` as it was.
-    `regions` limits what is written, not the list of items, so that models of different imports of one table stay
-    comparable.
+    `regions` limits what is written, not the list of items nor the windows, so that models of different imports of one
+    table stay comparable. `today` is in days since 1970-01-01.
     """
-    _check_paths(table, out, items)
+    _check_paths(table, out, side)
     with show_reading(table.stat().st_size, "rows") as report:
         purchases = load(table, columns, report)
     if not purchases.customers:
         raise DataError(f"{table.name}: no line after the header; legal: one purchase a line")
-    history = build_histories(purchases, min_items)
+    known = read_side_table(side.items, (ITEM,)) if side.items else None
+    known_customers = read_side_table(side.customers, (REGION, CUSTOMER)) if side.customers else None
+    rows = purchases.rows.count
+    try:
+        history = build_history(purchases, split)
+    except DataError as error:
+        raise DataError(f"{table.name}: {error}") from None
     wanted = _choose(regions, history.regions, table)
-    items_csv = _items_csv(history.items, _descriptions(items) if items else {})
-    made = [region for region in wanted if history.can_validate(region)]
-    if not made:
-        raise DataError(f"{table.name}: no region has a customer with enough items{_explain_needed(min_items)}")
-    lines: list[Line] = []
-    with _all_or_nothing(out) as (folder, replaced):
-        begun: Begun | None = None
-        for region in made:
-            split = history.split(region)
-            begun = begun or begin_data(folder / NAMES_FILE, split.parts["train"])
-            for part in PARTS:
-                write_data(folder / f"{split.slug}.{part}.nc", split.parts[part], begun)
-            lines.append(_line(split))
-        (folder / NAMES_FILE).unlink()
-        write_atomically(folder / ITEMS_FILE, items_csv)
-    _print_table(lines, [region for region in wanted if region not in made], min_items)
-    if replaced:
-        print(f"replaced in {out}: {', '.join(replaced)}", file=sys.stderr)
+    if not history.anybody_asked():
+        raise DataError(f"{table.name}: {_explain_nobody(history)}")
+    with _all_or_nothing(out) as writing:
+        described = [_write_region(writing, history, region) for region in wanted]
+        (writing.folder / NAMES_FILE).unlink()
+        write_atomically(writing.folder / ITEMS_FILE, items_csv(history.items, known))
+        if known_customers:
+            write_atomically(writing.folder / CUSTOMERS_FILE, customers_csv(_customers(history), known_customers))
+    as_of = history.windows if history.days is not None else None
+    _print(described, find_warnings(described, as_of, today, _suspicions(history, rows)))
+    for what, names in (("replaced", writing.replaced), ("removed", writing.removed)):
+        if names:
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            print(f"{what} in {out}: {', '.join(names[:SHOWN])}{more}", file=sys.stderr)
     return 0
 
 
-def _check_paths(table: Path, out: Path, items: Path | None) -> None:
+def _write_region(writing: _Writing, history: PurchaseHistory, region: str) -> RegionOverview:
+    """Write the parts of a region one after the other, as the largest one's take more memory than all else."""
+    seen = _Seen(region)
+    for part in PARTS:
+        data, name = history.part_data(region, part), f"{slug_of(region)}.{part}.nc"
+        if data is None:
+            writing.stale.append(name)
+            continue
+        writing.begun = writing.begun or begin_data(writing.folder / NAMES_FILE, data)
+        write_data(writing.folder / name, data, writing.begun)
+        seen.look_at(part, data)
+    return seen.describe(history)
+
+
+def _print(regions: Sequence[RegionOverview], warnings: Sequence[str]) -> None:
+    cells = [(*table_row(one), f"{slug_of(one.region)}.*.nc") for one in regions]
+    print(format_table((*HEADINGS, "files"), cells, [False, *(True,) * (len(HEADINGS) - 1), False]))
+    for line in warnings:
+        print(f"warning: {line}", file=sys.stderr)
+
+
+def _check_paths(table: Path, out: Path, side: SideFiles) -> None:
     """Raise DataError where a table could not be read or a file not be written, or an input would be replaced."""
     if out.exists() and not out.is_dir():
         raise DataError(f"{out}: not a folder, legal for --out: a folder, or a name that is still free")
-    for read in (table, items):
-        if read is not None and read.resolve() == (out / ITEMS_FILE).resolve():
-            raise DataError(
-                f"{read}: would be replaced by the {ITEMS_FILE} of this import, legal for --out: a new folder"
-            )
+    for read in (table, side.items, side.customers):
+        for name in (ITEMS_FILE, CUSTOMERS_FILE):
+            if read is not None and read.resolve() == (out / name).resolve():
+                raise DataError(
+                    f"{read}: would be replaced by the {name} of this import, legal for --out: a new folder"
+                )
     if table.is_dir():
         raise DataError(f"{table}: is a folder, legal: one table, .csv or .tsv, also .gz")
 
@@ -93,15 +145,26 @@ def _choose(regions: Sequence[str], known: Sequence[str], table: Path) -> Sequen
     return wanted
 
 
+@dataclass(slots=True)
+class _Writing:
+    """A folder to write into, and what becomes of files that are there already."""
+
+    folder: Path
+    begun: Begun | None = None  # what all data files begin with
+    stale: list[str] = field(default_factory=list)  # not written this time, and wrong beside what is
+    replaced: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+
+
 @contextmanager
-def _all_or_nothing(out: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Give a folder to write into, whose files come into `out` together at the end, and the names they replaced.
+def _all_or_nothing(out: Path) -> Iterator[_Writing]:
+    """Give a folder to write into, whose files come into `out` together at the end.
 
     A folder that is not there yet appears at once with all of its files; in one that is, each file is replaced
     whole, after all of them were written. Each has been flushed to the disk by whoever wrote it. Unlike `appearing` the
     part has the same name each time, so that the gigabytes that a killed import left are removed.
     """
-    target, replaced = out.resolve(), list[str]()
+    target = out.resolve()
     new = not target.exists()
     part = target.with_name(f".{target.name}.part") if new else target / ".import.part"
     shutil.rmtree(part, ignore_errors=True)  # of an import that was killed
@@ -110,16 +173,21 @@ def _all_or_nothing(out: Path) -> Iterator[tuple[Path, list[str]]]:
     except OSError as error:
         error.filename = str(out)
         raise
+    writing = _Writing(part)
     try:
-        yield part, replaced
+        yield writing
         if new:
             part.replace(target)
             sync(target.parent)
             return
         for file in sorted(part.iterdir()):
             if (target / file.name).exists():
-                replaced.append(file.name)
+                writing.replaced.append(file.name)
             file.replace(target / file.name)
+        for name in writing.stale:
+            if (target / name).exists():
+                (target / name).unlink()
+                writing.removed.append(name)
         sync(target)
     except OSError as error:
         if error.filename:
@@ -129,60 +197,56 @@ def _all_or_nothing(out: Path) -> Iterator[tuple[Path, list[str]]]:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _explain_needed(min_items: int) -> str:
-    text = f": a region needs one with {max(min_items, LEAST_VALIDATED)} different items"
-    if min_items > LEAST_VALIDATED:
-        return f"{text}; lower --min-items"
-    return f" to validate{text}; check --customer-column and --item-column, or take a longer period"
+def _explain_nobody(history: PurchaseHistory) -> str:
+    least = history.split.min_history
+    text = f"nobody can be asked: no customer has {least} items before"
+    if history.split.kind == TIME:
+        days = f"{show_day(history.windows.valid)} or {show_day(history.windows.test)}"
+        text += f" {days}, and then takes one that he had not"
+    else:
+        text += " what is held out"
+    return f"{text}; lower --min-history, or check --customer-column and --item-column"
 
 
-def _descriptions(path: Path) -> dict[str, str]:
-    found: dict[str, str] = {}
-    line = 0
-    try:
-        with open_table(path) as file:
-            rows = csv.reader(file)
-            for row in rows:
-                line, header = rows.line_num, line == 0
-                if row and len(row) != 2:
-                    raise DataError(f"{path}:{line}: {len(row)} fields, legal: item,description")
-                if row and not header:
-                    found[row[0]] = row[1]
-    except UNREADABLE as error:
-        raise DataError(
-            f"{path}:{line + 1 + count_lines_read(error)}: cannot be read: {explain_unreadable(error)}; "
-            "legal: UTF-8 text, item,description with a header"
-        ) from error
-    if not line:
-        raise DataError(f"{path}: empty; legal: lines of item,description after a header")
-    return found
+def _customers(history: PurchaseHistory) -> Iterator[tuple[str, str]]:
+    for n, region in enumerate(history.regions):
+        for customer in range(int(history.first[n]), int(history.first[n + 1])):
+            yield region, history.customers[customer]
 
 
-def _items_csv(names: Sequence[str], descriptions: Mapping[str, str]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("unit", "item", "description"))
-    writer.writerows((unit, name, descriptions.get(name, "")) for unit, name in enumerate(names))
-    return text.getvalue()
+class _Seen:
+    """What was seen of a region while its parts were written."""
+
+    whole: DataSet
+
+    def __init__(self, region: str) -> None:
+        self.region = region
+        self.asked = {"valid": 0, "test": 0}
+        self.targets = np.empty(0, np.int32)
+
+    def look_at(self, part: str, data: Data) -> None:
+        """Remember what is shown of a part."""
+        if part in self.asked:
+            self.asked[part] = data.sets[0].examples
+        if part == "test":
+            self.targets = cast(Csr, data.sets[1].rows).indices
+        if part == "all":
+            self.whole = data.sets[0]
+
+    def describe(self, history: PurchaseHistory) -> RegionOverview:
+        """Return what is shown of the region."""
+        n = history.regions.index(self.region)
+        bought = int(history.purchases[history.first[n] : history.first[n + 1]].sum())
+        rows = cast(Csr, self.whole.rows)
+        repeats = 1 - rows.nonzeros / bought if history.days is not None else None
+        asked = (self.asked["valid"], self.asked["test"])
+        return describe_region(self.region, rows, self.whole.days, asked, self.targets, history.seen_items, repeats)
 
 
-def _line(split: RegionParts) -> Line:
-    """Return what is said of a region: its name, numbers of customers and of targets, and the files' name."""
-    targets = [split.parts[part].sets[1].rows for part in PARTS]
-    pairs = {part: rows.nonzeros for part, rows in zip(PARTS, targets, strict=True) if isinstance(rows, Csr)}
-    return _show(split.region), split.parts["train"].sets[0].examples, pairs, split.slug
-
-
-def _print_table(lines: Sequence[Line], skipped: Sequence[str], min_items: int) -> None:
-    wide = max(6, *(len(name) for name, *_ in lines))
-    print(f"{'region':<{wide}} {'customers':>9} {'train':>9} {'valid':>7} {'test':>7}  files")
-    for name, customers, pairs, slug in lines:
-        numbers = f"{pairs['train']:>9} {pairs['valid']:>7} {pairs['test']:>7}"
-        print(f"{name:<{wide}} {customers:>9} {numbers}  {slug}.*.nc")
-    if skipped:
-        listed = ", ".join(_show(name) for name in skipped)
-        print(f"skipped, no customer with {min_items} items and one to validate: {listed}", file=sys.stderr)
-
-
-def _show(name: str) -> str:
-    return name if name.isprintable() else repr(name)
+def _suspicions(history: PurchaseHistory, rows: int) -> Suspicions:
+    bought = int(history.purchases.sum())
+    busiest = int(np.argmax(history.purchases))
+    region = history.regions[int(np.searchsorted(history.first, busiest, side="right")) - 1]
+    duplicates = rows - bought if history.days is not None else 0
+    name = f"customer {history.customers[busiest]!r} of {region!r}"
+    return Suspicions(rows, duplicates, name, int(history.purchases[busiest]) / bought)

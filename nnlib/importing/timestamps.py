@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from nnlib.data.rows import Ints
 from nnlib.importing.csv_blocks import Fields, NotPlainError
-from nnlib.importing.string_ids import StringIds, Words
+from nnlib.importing.string_ids import TextValues, Words
 from nnlib.util.arrays import Longs
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECOND = datetime.timedelta(microseconds=1)
 SECOND, DAY = 1_000_000, 86_400_000_000
-UNKNOWN = np.iinfo(np.int64).min
 # Where the digits of YYYY-MM-DD HH:MM:SS are in its three words of eight bytes, and what stands between.
 DIGITS = ((0, 1, 2, 3, 5, 6), (0, 1, 3, 4, 6, 7), (1, 2))
 BETWEEN = (((4, b"-"), (7, b"-")), ((2, b" T"), (5, b":")), ((0, b":"),))
@@ -36,8 +35,7 @@ class Moments:
     """The moments of a column, block by block."""
 
     def __init__(self) -> None:
-        self._texts = StringIds()  # those of other forms than the usual
-        self._known: Longs = np.zeros(0, dtype=np.int64)  # their microseconds, by number
+        self._others = TextValues(parse_timestamp, np.int64)  # those of other forms than the usual
 
     def of(self, fields: Fields, column: int) -> Longs:
         """Return the microseconds of each row; NotPlainError when one is not ISO 8601."""
@@ -55,20 +53,11 @@ class Moments:
                 other[rows] = ~good
         rows = np.flatnonzero(other)
         if len(rows):
-            found[rows] = self._others(words, starts[rows], lengths[rows])
+            try:
+                found[rows] = self._others.of(words, starts[rows], lengths[rows])
+            except ValueError as error:
+                raise NotPlainError from error
         return found
-
-    def _others(self, words: Words, starts: Longs, lengths: Longs) -> Longs:
-        numbers = self._texts.numbers(words, starts, lengths)
-        if self._texts.count > len(self._known):
-            more = np.full(2 * self._texts.count - len(self._known), UNKNOWN)
-            self._known = np.concatenate([self._known, more])
-        new = np.unique(numbers[self._known[numbers] == UNKNOWN])
-        try:
-            self._known[new] = [parse_timestamp(text) for text in self._texts.texts(new)[0]]
-        except ValueError as error:
-            raise NotPlainError from error
-        return self._known[numbers]
 
 
 def _usual(words: Words, starts: Longs, length: int) -> tuple[Longs, NDArray[np.bool_]]:

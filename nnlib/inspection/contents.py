@@ -6,24 +6,35 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nnlib.data.file import check_data_file
-from nnlib.inspection.diff import DATA, kind_of_file
+from nnlib.inspection.diff import BY_RECIPE, DATA, kind_of_file
+from nnlib.inspection.recipe_models import describe_recipe_model
 from nnlib.model.file import read_model
 from nnlib.model.network import Network
 from nnlib.spec.types import Edge, Layer, LayerKind
+from nnlib.util.days import show_day
 
 
 def describe_file(path: Path) -> str:
     """Return a few lines about the file; DataError when it is neither data nor a model."""
-    return _data(path) if kind_of_file(path) == DATA else _model(path)
+    kind = kind_of_file(path)
+    if kind == BY_RECIPE:
+        return describe_recipe_model(path)
+    return _data(path) if kind == DATA else _model(path)
 
 
 def _data(path: Path) -> str:
     summary = check_data_file(path)
     lines = [f"data file, region {summary.region!r}" if summary.region else "data file"]
+    if summary.as_of is not None:
+        lines[0] += f", asked about {show_day(summary.as_of)}"
+    if summary.regions:
+        lines.append(f"  regions: {', '.join(f'{name!r} {count}' for name, count in summary.regions.items())}")
     for data_set in summary.sets:
         shape = f" ({' x '.join(map(str, data_set.dimensions))})" if data_set.dimensions else ""
         shared = f" that share {data_set.rows} rows" if data_set.indexed else ""
         extra = ", weighted" * data_set.weighted + ", zeros ignored" * data_set.ignore_zero
+        extra += ", quantities" * data_set.quantities
+        extra += f", {' to '.join(map(show_day, data_set.days))}" if data_set.days else ""
         lines.append(
             f"  {data_set.name}: {data_set.kind}, {data_set.examples} examples{shared}, width {data_set.width}{shape}, "
             f"{data_set.nonzeros} nonzeros ({data_set.density:.3%}){extra}"

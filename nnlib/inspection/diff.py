@@ -11,18 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nnlib.contract import recipe_to_json
 from nnlib.data.blockwise import run_in_order
 from nnlib.data.rows import Csr, Dense
 from nnlib.data.sets import Data, DataSet, kind_of
 from nnlib.data.stream import open_data
 from nnlib.errors import DataError
+from nnlib.families.fit import RecipeModel
+from nnlib.families.model_file import RECIPE, read_recipe_model
 from nnlib.model.file import Model, read_model
 from nnlib.model.network import NORM_ARRAYS, Network
 from nnlib.spec.types import NetworkSpec
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.netcdf import File
 
-MODEL, DATA = "layers", "datasets"  # the attribute that tells
+MODEL, DATA, BY_RECIPE = "layers", "datasets", RECIPE  # the attribute that tells
 
 
 def find_differences(one: Path, other: Path, tolerance: float = 0.0) -> Iterator[str]:
@@ -32,21 +35,23 @@ def find_differences(one: Path, other: Path, tolerance: float = 0.0) -> Iterator
     """
     kinds = [kind_of_file(path) for path in (one, other)]
     if kinds[0] != kinds[1]:
-        names = {MODEL: "a model", DATA: "data"}
+        names = {MODEL: "a model", DATA: "data", BY_RECIPE: "the model of a recipe"}
         raise DataError(f"{one} is {names[kinds[0]]}, {other} is {names[kinds[1]]}; legal: two of a kind")
     if kinds[0] == MODEL:
         yield from _models(read_model(one), read_model(other), tolerance)
+    elif kinds[0] == BY_RECIPE:
+        yield from _recipe_models(read_recipe_model(one), read_recipe_model(other), tolerance)
     else:
         yield from _datas(open_data([one]), open_data([other]), tolerance)
 
 
 def kind_of_file(path: Path) -> str:
-    """Return MODEL or DATA by what the file has, without reading its values; DataError when it is neither."""
+    """Return MODEL, DATA or BY_RECIPE by what the file has, without reading its values; DataError when it is none."""
     with File(path) as file:
-        for kind in (MODEL, DATA):
+        for kind in (MODEL, DATA, BY_RECIPE):
             if kind in file.attributes:
                 return kind
-    raise DataError(f"{path}: neither a data nor a model file: no attribute `datasets` or `layers`")
+    raise DataError(f"{path}: neither a data nor a model file: no attribute `datasets`, `layers` or `recipe`")
 
 
 def _models(one: Model, other: Model, tolerance: float) -> Iterator[str]:
@@ -63,6 +68,18 @@ def _models(one: Model, other: Model, tolerance: float) -> Iterator[str]:
             features = [model.features.get(model.network.spec.places[name], ()) for model in (one, other)]
             yield from _sequences(f"layer {name}: names of units", *features)
     yield from _weights(one, other, tolerance)
+
+
+def _recipe_models(one: RecipeModel, other: RecipeModel, tolerance: float) -> Iterator[str]:
+    yield from _values("recipe", recipe_to_json(one.recipe), recipe_to_json(other.recipe))
+    yield from _values("fitted until day", one.fitted_until, other.fitted_until)
+    yield from _sequences("names of items", one.items, other.items)
+    yield from _sequences("names of regions", one.regions, other.regions)
+    arrays = [model.fitted.arrays() for model in (one, other)]
+    yield from _names("array", *arrays)
+    for name, values in arrays[0].items():
+        if name in arrays[1]:
+            yield from _numbers(f"array {name}", values, arrays[1][name], tolerance)
 
 
 def _weights(one: Model, other: Model, tolerance: float) -> Iterator[str]:

@@ -28,6 +28,16 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         part.write_bytes(_encode(content))
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file that is replaced and never written into a second name, or copy it where that cannot be."""
+    target.parent.mkdir(exist_ok=True)
+    with replacing(target) as part:
+        try:
+            os.link(source, part)
+        except OSError:
+            shutil.copyfile(source, part)
+
+
 def copy_atomically(source: Path, path: Path) -> None:
     """Copy a file in the same way."""
     with replacing(path) as part:

@@ -1,50 +1,51 @@
-"""The next-items protocol as plain dicts and lists: what the import must give, slowly."""
+"""The splits by windows as plain dicts and lists: what the import must give, slowly."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from nnlib.importing.histories import PARTS
+from nnlib.importing.splits import Split
 
-History = Mapping[str, Mapping[str, list[str]]]  # region -> customer -> items, oldest first
+Row = tuple[str, list[tuple[str, int]], list[str]]  # a customer, what he had and since when, what he took then
 
 
-def reference_histories(purchases: Iterable[tuple[str, str, str, Any]], min_items: int) -> History:
-    first: dict[str, dict[str, dict[str, Any]]] = {}
-    for region, customer, item, time in purchases:
-        items = first.setdefault(region, {}).setdefault(customer, {})
-        if item not in items or time < items[item]:
-            items[item] = time
-    return {
-        region: {
-            customer: sorted(items, key=lambda item: (items[item], item))
-            for customer, items in sorted(customers.items())
-            if len(items) >= min_items
-        }
-        for region, customers in sorted(first.items())
+def reference_parts(purchases: Iterable[tuple[str, str, str, int]], split: Split) -> dict[str, dict[str, list[Row]]]:
+    """Return the parts of each region; those of which nobody is asked are missing."""
+    lines = list(purchases)
+    end = max(day for *_, day in lines) + 1
+    valid, test = end - split.test - split.validate, end - split.test
+    windows = {
+        "train": (valid, None),
+        "valid": (valid, test),
+        "final": (test, None),
+        "test": (test, end),
+        "all": (end, None),
     }
+    found: dict[str, dict[str, list[Row]]] = {}
+    for region in sorted({line[0] for line in lines}):
+        customers: dict[str, list[tuple[str, int]]] = {}
+        for where, customer, item, day in lines:
+            if where == region:
+                customers.setdefault(customer, []).append((item, day))
+        for part, window in windows.items():
+            rows = [_row(name, customers[name], window, split) for name in sorted(customers)]
+            if window[1] is None:
+                kept = [row for row in rows if row[1]] or rows
+            else:
+                kept = [row for row in rows if len(row[1]) >= split.min_history and row[2]]
+            if kept:
+                found.setdefault(region, {})[part] = kept
+    return found
 
 
-def reference_catalogue(history: History) -> tuple[str, ...]:
-    return tuple(sorted({item for region in history.values() for items in region.values() for item in items}))
-
-
-def reference_split(customers: Mapping[str, Sequence[str]], items: Sequence[str]) -> dict[str, list[Any]] | None:
-    """(customer, input units, target units) of each part, None when a part would be empty."""
-    number = {item: n for n, item in enumerate(items)}
-    rows: dict[str, list[Any]] = {part: [] for part in PARTS}
-    for customer, bought in customers.items():
-        units = [number[item] for item in bought]
-        cut = len(units) * 8 // 10
-        past, test = units[:cut], units[cut:]
-        kept = len(past) - len(past) // 10
-        for part, inputs, targets in (
-            ("train", past[:kept], past[:kept]),
-            ("valid", past[:kept], past[kept:]),
-            ("final", past, past),
-            ("test", past, test),
-        ):
-            if targets:
-                rows[part].append((customer, sorted(inputs), sorted(targets)))
-    return rows if all(rows.values()) else None
+def _row(name: str, bought: Sequence[tuple[str, int]], window: tuple[int, int | None], split: Split) -> Row:
+    start, end = window
+    had: dict[str, int] = {}
+    for item, day in bought:
+        if day < start:
+            had[item] = min(day, had.get(item, day))
+    history = sorted(had.items())
+    if end is None:
+        return name, history, sorted(had)
+    then = {item for item, day in bought if start <= day < end}
+    return name, history, sorted(then if split.repeats else then - set(had))

@@ -14,7 +14,7 @@ import numpy as np
 REGIONS, ITEMS, DAYS = 40, 40_000, 730
 PURCHASES_OF_A_CUSTOMER = 80
 SOME = 1 << 20
-MIN_ITEMS = 10
+MIN_HISTORY = 5
 
 
 def generate(path: Path, rows: int) -> None:
@@ -43,8 +43,8 @@ def _digits(numbers: Any, wide: int) -> Any:
     return (numbers[:, None] // 10 ** np.arange(wide - 1, -1, -1) % 10 + ord("0")).astype(np.uint8)
 
 
-def with_pandas(table: Path, folder: Path) -> tuple[int, int]:
-    """Write the matrices of every region; return how many customers and pairs there are.
+def with_pandas(table: Path, folder: Path) -> list[int]:
+    """Write the matrices of every region; return how many customers, pairs, and asked customers there are.
 
     Texts are read as categories, with PyArrow's reader: the fastest and smallest that pandas has.
     """
@@ -54,47 +54,53 @@ def with_pandas(table: Path, folder: Path) -> tuple[int, int]:
     found = pd.read_csv(table, dtype=dict.fromkeys(columns, "category"), engine="pyarrow")
     for name in columns:
         found[name] = found[name].cat.reorder_categories(sorted(found[name].cat.categories))
-    found["date"] = pd.to_datetime(found["date"].cat.categories)[found["date"].cat.codes]
-    found = found.sort_values("date", kind="stable").drop_duplicates(["region", "customer", "item"])
-    counts = found.groupby(["region", "customer"], observed=True)["item"].transform("size")
-    found = found[counts >= MIN_ITEMS]
-    units = np.full(len(found["item"].cat.categories), -1)
-    bought = np.unique(found["item"].cat.codes)
-    units[bought] = np.arange(len(bought))
-    found = found.sort_values(["region", "customer", "date", "item"])
-    found["unit"] = units[found["item"].cat.codes]
-    groups = found.groupby(["region", "customer"], observed=True)
-    found["count"], found["place"] = groups["unit"].transform("size"), groups.cumcount()
-    found["cut"] = found["count"] * 8 // 10
-    found["kept"] = found["cut"] - found["cut"] // 10
-    customers = pairs = 0
+    found["day"] = (
+        pd.to_datetime(found["date"].cat.categories)
+        .to_numpy()
+        .astype("datetime64[D]")
+        .astype(int)[found["date"].cat.codes]
+    )
+    end = int(found["day"].max()) + 1
+    found = found.sort_values("day", kind="stable").drop_duplicates(["region", "customer", "item"])
+    found = found.sort_values(["region", "customer", "item"])
+    found["unit"] = found["item"].cat.codes
+    width = len(found["item"].cat.categories)
+    counts = np.zeros(4, np.int64)
     for region, part in found.groupby("region", observed=True):
         row = part.groupby("customer", observed=True).ngroup().to_numpy()
-        customers += int(row.max()) + 1
-        pairs += len(part)
-        _save(folder, str(region), part, row, len(bought))
-    return customers, pairs
+        asked = _save(folder, str(region), part, row, (width, end))
+        counts += [int(row.max()) + 1, len(part), *asked]
+    return [int(count) for count in counts]
 
 
-def _save(folder: Path, region: str, part: Any, row: Any, width: int) -> None:
+def _save(folder: Path, region: str, part: Any, row: Any, size: tuple[int, int]) -> list[int]:
+    """Write the parts of a region, histories as the days of their entries; return how many customers are asked."""
     import scipy.sparse as sp
 
-    place, cut, kept, unit = (part[name].to_numpy() for name in ("place", "cut", "kept", "unit"))
+    width, end = size
+    day, unit = part["day"].to_numpy(), part["unit"].to_numpy()
+    customers = int(row.max()) + 1
 
-    def matrix(mask: Any) -> Any:
-        ones = np.ones(np.count_nonzero(mask), np.float32)
-        return sp.csr_matrix((ones, (row[mask], unit[mask])), shape=(int(row.max()) + 1, width))
+    def matrix(mask: Any, values: Any) -> Any:
+        return sp.csr_matrix((values[mask], (row[mask], unit[mask])), shape=(customers, width))
 
-    train, past = matrix(place < kept), matrix(place < cut)
-    parts = {
-        "train": (train, train),
-        "valid": (train, matrix((place >= kept) & (place < cut))),
-        "final": (past, past),
-        "test": (past, matrix(place >= cut)),
-    }
-    for name, (inputs, targets) in parts.items():
-        sp.save_npz(folder / f"{region}.{name}.input.npz", inputs, compressed=False)
-        sp.save_npz(folder / f"{region}.{name}.output.npz", targets, compressed=False)
+    def save(name: str, rows: Any, inputs: Any, targets: Any) -> None:
+        sp.save_npz(folder / f"{region}.{name}.input.npz", inputs[rows], compressed=False)
+        sp.save_npz(folder / f"{region}.{name}.output.npz", targets[rows], compressed=False)
+
+    ones, days = np.ones(len(day), np.float32), day.astype(np.int32)
+    asked = []
+    for whole, window, last in (("train", "valid", end - 28), ("final", "test", end), ("all", "", end)):
+        start = last - 28 if window else end
+        inputs = matrix(day < start, days)
+        had = np.diff(inputs.indptr)
+        save(whole, np.flatnonzero(had), inputs, matrix(day < start, ones))
+        if window:
+            targets = matrix((day >= start) & (day < last), ones)
+            rows = np.flatnonzero((had >= MIN_HISTORY) & (np.diff(targets.indptr) > 0))
+            save(window, rows, inputs, targets)
+            asked.append(len(rows))
+    return asked
 
 
 def main() -> int:

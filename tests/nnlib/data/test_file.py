@@ -2,6 +2,7 @@ import errno
 import hashlib
 import math
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import netCDF4
@@ -63,7 +64,19 @@ def any_data(draw, texts=True):
     examples = draw(st.integers(1, 5))
     set_names = draw(st.lists(st.sampled_from(["input", "output", "é"]), min_size=1, max_size=3, unique=True))
     sets = tuple(draw(any_set(name, examples, texts)) for name in set_names)
-    return Data(sets, draw(st.just(()) | st.tuples(*[NAMES] * examples)) if texts else (), draw(NAMES))
+    as_of = draw(st.none() | st.just(15_000))
+    if as_of is not None:
+        sets = tuple(draw(with_days(one, as_of)) for one in sets)
+    return Data(sets, draw(st.just(()) | st.tuples(*[NAMES] * examples)) if texts else (), draw(NAMES), as_of)
+
+
+@st.composite
+def with_days(draw, data_set, as_of):
+    """The same with a day for each entry, if there are entries, or without."""
+    if not data_set.sparse or draw(st.booleans()):
+        return data_set
+    days = draw(hnp.arrays("i4", data_set.rows.nonzeros, elements=st.integers(-(2**31), as_of - 1)))
+    return replace(data_set, days=days)
 
 
 def assert_same(ours, theirs):
@@ -76,7 +89,7 @@ def assert_same(ours, theirs):
 def assert_same_sets(ours, theirs):
     for field in ("name", "features", "dimensions", "ignore_zero", "examples", "width"):
         assert getattr(ours, field) == getattr(theirs, field)
-    for field in ("weights", "index"):
+    for field in ("weights", "index", "days"):
         assert_same(getattr(ours, field), getattr(theirs, field))
     assert type(ours.rows) is type(theirs.rows)
     for field in ("indptr", "indices") if ours.sparse else ():
@@ -90,7 +103,7 @@ def assert_same_sets(ours, theirs):
 def test_round_trip(tmp_path, data):
     write_data(tmp_path / "a.nc", data)
     seen = read_data(tmp_path / "a.nc")
-    assert (seen.region, seen.samples) == (data.region, data.samples)
+    assert (seen.region, seen.samples, seen.as_of) == (data.region, data.samples, data.as_of)
     for ours, theirs in zip(data.sets, seen.sets, strict=True):
         assert_same_sets(ours, theirs)
     for ours, summary in zip(data.sets, check_data_file(tmp_path / "a.nc").sets, strict=True):

@@ -192,7 +192,7 @@ def test_usage(capsys, tmp_path):
     for words, error in (
         (["x.txt", "--format", "dsstne"], "--format dsstne needs --dataset, --features, --samples"),
         (["x.csv", "--dataset", "a", "--type", "analog"], "--dataset, --type: not with --format purchases"),
-        (["x.txt", "--format", "dsstne", "--min-items", "3"], "--min-items: not with --format dsstne"),
+        (["x.txt", "--format", "dsstne", "--min-history", "3"], "--min-history: not with --format dsstne"),
     ):
         with pytest.raises(SystemExit) as caught:
             cli.main(["import", "--out", str(tmp_path / "o"), *words])

@@ -118,7 +118,8 @@ def _write_data(folder: Path, code: Path) -> None:
         for customer in range(CUSTOMERS):
             for day, item in enumerate(chance.sample(range(ITEMS), BOUGHT)):
                 file.write(f"test,c{customer},i{item},2026-01-{day + 1:02d}\n")
-    argv = [sys.executable, str(code), "import", str(table), "--out", str(folder / "data")]
+    windows = ["--test", "3d", "--validate", "3d"]
+    argv = [sys.executable, str(code), "import", str(table), "--out", str(folder / "data"), *windows]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BakeError(f"nnlib cannot make the test's data: {done.stderr.strip()}")

@@ -1,0 +1,243 @@
+"""Times and regions of data files: written, read, merged and damaged; against examples told as dictionaries."""
+
+import re
+from dataclasses import replace
+
+import netCDF4
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nnlib.cli import main
+from nnlib.data.file import check_data_file, read_all, read_data, write_data
+from nnlib.data.merge import merge
+from nnlib.data.read_events import read_events, read_window
+from nnlib.data.rows import Csr, Dense, from_rows
+from nnlib.data.sets import Data, DataSet
+from nnlib.data.stream import open_data
+from nnlib.errors import DataError
+
+AS_OF = 15000
+CATALOGUE = [f"i{n}" for n in range(8)]
+MANY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@st.composite
+def shops(draw, as_of=AS_OF):
+    """Data with days, of a region or of several; customers of one name may be in more than one."""
+    examples = draw(st.integers(1, 4))
+    names = tuple(draw(st.lists(st.sampled_from(CATALOGUE), min_size=1, unique=True)))
+    units = st.lists(st.integers(0, len(names) - 1), max_size=5)
+    had, took = (from_rows([draw(units) for _ in range(examples)], len(names)) for _ in range(2))
+    days = np.array([draw(st.integers(-9, as_of - 1)) for _ in range(had.nonzeros)], np.int32)
+    quantities = np.arange(had.nonzeros, dtype=np.float32) / 4 if draw(st.booleans()) else None
+    sets = (DataSet("input", had, names, days=days, quantities=quantities), DataSet("output", took, names))
+    samples = tuple(draw(st.sampled_from(["anna", "ben"])) for _ in range(examples))
+    regions = draw(st.sampled_from([(), ("France", "Spain"), ("Spain", "")]))
+    if not regions:
+        return Data(sets, samples, draw(st.sampled_from(["", "Spain"])), as_of)
+    numbers = np.array([draw(st.integers(0, len(regions) - 1)) for _ in range(examples)], np.int32)
+    return Data(sets, samples, "", as_of, regions, numbers)
+
+
+def told(data):
+    """Of each example its name and region, the first day of each item it had, and the items it took."""
+    had, took = data.sets
+    found = []
+    for n, sample in enumerate(data.samples):
+        region = data.regions[data.region_of[n]] if data.regions else data.region
+        first = {}
+        for entry in range(*had.rows.indptr[n : n + 2]):
+            item, day = had.features[had.rows.indices[entry]], int(had.days[entry])
+            first[item] = min(day, first.get(item, day))
+        then = {took.features[unit] for unit in took.rows.indices[slice(*took.rows.indptr[n : n + 2])]}
+        found.append((sample, region, first, then))
+    return found
+
+
+def told_of_window(window, samples):
+    """The same of what was read."""
+    asked, wanted = window.asked, window.wanted
+    return [
+        (
+            sample,
+            asked.regions[asked.region[n]],
+            {asked.items[asked.bought.indices[e]]: int(asked.days[e]) for e in range(*asked.bought.indptr[n : n + 2])},
+            {asked.items[unit] for unit in wanted.indices[slice(*wanted.indptr[n : n + 2])]},
+        )
+        for n, sample in enumerate(samples)
+    ]
+
+
+@MANY
+@given(shops())
+def test_what_is_written_is_read(tmp_path, data):
+    path = tmp_path / "a.nc"
+    write_data(path, data)
+    seen = read_data(path)
+    assert (seen.as_of, seen.region, seen.regions) == (AS_OF, data.region, data.regions)
+    assert data.region_of is None or np.array_equal(seen.region_of, data.region_of)
+    assert np.array_equal(seen.sets[0].days, data.sets[0].days) and seen.sets[1].days is None
+    assert (seen.sets[0].quantities is None) == (data.sets[0].quantities is None)
+    window = read_window(path)
+    assert told_of_window(window, data.samples) == told(data)
+    assert window.asked.as_of == AS_OF and window.asked.ages().min(initial=1) >= 1
+    for rows in (window.asked.bought, window.wanted):
+        assert rows.boolean and rows.sets() is rows  # units in order and none twice
+    assert read_all([path]).sets[0].days is None  # trainings have no use for them
+    assert [data_set.days for data_set in open_data([path], limit_bytes=0).sets] == [None, None]
+
+
+@MANY
+@given(st.lists(shops(), min_size=1, max_size=3))
+def test_merged_files_keep_days_and_regions(tmp_path, shop_list):
+    paths = [tmp_path / f"{n}.nc" for n in range(len(shop_list))]
+    for path, data in zip(paths, shop_list, strict=True):
+        write_data(path, data)
+    merge(paths, tmp_path / "all.nc")
+    expected = [one for data in shop_list for one in told(data)]
+    merged = read_data(tmp_path / "all.nc")
+    assert told(merged) == expected
+    assert told_of_window(read_window(tmp_path / "all.nc"), merged.samples) == expected
+    counted = all(data.sets[0].quantities is not None for data in shop_list)
+    assert (merged.sets[0].quantities is not None) == counted
+    if counted:
+        total = sum(float(data.sets[0].quantities.sum()) for data in shop_list)
+        assert merged.sets[0].quantities.sum() == total
+
+
+def shop(**changes):
+    rows = from_rows([[2, 0], [1], []], 3)
+    days = np.array([10, 20, 30], np.int32)
+    sets = (
+        DataSet("input", rows, ("a", "b", "c"), days=days),
+        DataSet("output", from_rows([[1], [], [2]], 3), tuple("abc")),
+    )
+    return replace(Data(sets, ("x", "y", "z"), "", 40, ("n", "s"), np.array([1, 0, 1], np.int32)), **changes)
+
+
+def test_merged_files_must_be_asked_about_one_day(tmp_path):
+    for name, as_of in (("a", 40), ("b", 41), ("c", None)):
+        data = shop(as_of=as_of)
+        if as_of is None:
+            data = replace(data, sets=tuple(replace(one, days=None) for one in data.sets))
+        write_data(tmp_path / f"{name}.nc", data)
+    with pytest.raises(DataError, match=r"b.nc: is asked about day 41 \(as_of\), a.nc about day 40; legal: one day"):
+        merge([tmp_path / "a.nc", tmp_path / "b.nc"], tmp_path / "out.nc")
+    merge([tmp_path / "a.nc", tmp_path / "c.nc"], tmp_path / "out.nc")
+    merged = read_data(tmp_path / "out.nc")
+    assert (merged.as_of, merged.sets[0].days, merged.regions) == (None, None, ("n", "s"))
+
+
+def test_files_without_times_and_names(tmp_path):
+    rows = Csr(np.array([0, 2, 3]), np.array([1, 1, 0], np.int32), 2, np.array([3, 4, 5], np.float32))
+    index = np.array([1, 0, 1], np.int32)
+    write_data(tmp_path / "a.nc", Data((DataSet("likes", rows, index=index),), (), "Spain"))
+    events = read_events(tmp_path / "a.nc")
+    assert (events.items, events.regions, events.days, events.as_of) == (("0", "1"), ("Spain",), None, 0)
+    assert events.bought.indices.tolist() == [0, 1, 0] and events.bought.values is None
+    with pytest.raises(DataError, match=r'a.nc: no data set "output", nor another sparse one; there are: none besides'):
+        read_window(tmp_path / "a.nc")
+    write_data(tmp_path / "d.nc", Data((DataSet("input", Dense(np.zeros((2, 3), np.float32))),)))
+    with pytest.raises(DataError, match=r'd.nc: no data set "input", .* there are: "input" \(dense float32\)'):
+        read_events(tmp_path / "d.nc")
+
+
+def test_days_go_with_their_entries_when_examples_are_taken():
+    taken = shop().sets[0].take(np.array([1, 0]))
+    assert (taken.rows.indices.tolist(), taken.days.tolist()) == ([1, 2, 0], [30, 10, 20])
+    kept = shop().sets[0].keep(np.array([True, False, True]))
+    assert (kept.rows.indptr.tolist(), kept.days.tolist(), kept.quantities) == ([0, 1, 2, 2], [10, 30], None)
+
+
+def test_other_items_in_the_targets_are_refused(tmp_path):
+    data = shop()
+    other = replace(data, sets=(data.sets[0], replace(data.sets[1], features=("a", "b", "d"))))
+    write_data(tmp_path / "a.nc", other)
+    with pytest.raises(DataError, match=r'a.nc: data sets "input" and "output" are of different items, 3 and 3'):
+        read_window(tmp_path / "a.nc")
+
+
+def damaged(path, name, kind, values):
+    """Write a variable in the place of one, with a dimension of its own."""
+    with netCDF4.Dataset(path, "a") as file:
+        if name in file.variables:
+            file.renameVariable(name, f"{name}-was")
+        if values is None:
+            return
+        file.createDimension(f"{name}-of", len(values))
+        values = np.array(values, dtype=object) if kind is str else values
+        file.createVariable(name, kind, (f"{name}-of",))[:] = values
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "values", "words"),
+    [
+        ("sparseTime0", "i4", [1, 2], "variable sparseTime0 has 2 values, there are 3 units"),
+        ("sparseTime0", "f4", [1, 2, 3], "variable sparseTime0 is of float32, legal: integers"),
+        (
+            "sparseTime0",
+            "i4",
+            [1, 40, 3],
+            "sparseTime0: an entry of examples 0 to 2 is of day 40, legal: before as_of, 40",
+        ),
+        ("sparseTime0", "i8", [1, -(2**40), 3], "is of day -1099511627776, legal: before as_of"),
+        ("sparseQuantity0", "f4", [1, 2], "variable sparseQuantity0 has 2 values, there are 3 units"),
+        ("sparseQuantity0", "f8", [1, 2, 1e300], "an entry of examples 0 to 2 has inf, legal: a finite float32"),
+        ("regionOf", "i4", [0, 1], "variable regionOf has 2 values, there are 3 examples"),
+        ("regionOf", "i4", [0, 2, 1], "variable regionOf: example 1 has the region 2, legal: 0 to 1"),
+        ("regionOf", "i4", [0, 1, -1], "variable regionOf: example 2 has the region -1, legal: 0 to 1"),
+        ("regionOf", "f4", [0, 1, 1], "variable regionOf is of float32, legal: integers"),
+        ("regionOf", "i4", None, "variable regionOf is missing"),
+        ("regions", str, None, "variable regions: 0 names, 0 of them different, legal: one for each region"),
+        ("regions", str, ["n", "n"], "variable regions: 2 names, 1 of them different"),
+        ("regions", "i4", [1, 2], "variable regions is not of type string"),
+    ],
+)
+def test_what_is_damaged_is_named(tmp_path, name, kind, values, words):
+    path = tmp_path / "a.nc"
+    write_data(path, shop())
+    damaged(path, name, kind, values)
+    for read in (read_data, check_data_file):
+        with pytest.raises(DataError, match=f"^{re.escape(str(path))}: .*{re.escape(words)}"):
+            read(path)
+    assert len(read_all([path]).samples) == 3  # who wants neither reads it still
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (1.5, "attribute as_of: np.float64(1.5) is not legal, legal: an integer"),
+        ("2011-12-09", "attribute as_of: '2011-12-09' is not legal, legal: an integer"),
+        (np.int64(2**40), "attribute as_of: 1099511627776 is not legal, legal: days since 1970-01-01"),
+        (None, "attribute as_of is missing, legal beside sparseTime0"),
+    ],
+)
+def test_as_of_is_a_day(tmp_path, value, words):
+    path = tmp_path / "a.nc"
+    write_data(path, shop())
+    with netCDF4.Dataset(path, "a") as file:
+        file.delncattr("as_of") if value is None else file.setncattr("as_of", value)
+    for read in (read_events, check_data_file):
+        with pytest.raises(DataError, match=re.escape(words)):
+            read(path)
+
+
+def test_days_of_dense_data_are_refused(tmp_path):
+    path = tmp_path / "a.nc"
+    write_data(path, Data((DataSet("input", Dense(np.zeros((2, 3), np.float32))),)))
+    damaged(path, "sparseTime0", "i4", [1, 2])
+    with pytest.raises(DataError, match='variable sparseTime0: data set "input" is dense, legal: sparse ones only'):
+        check_data_file(path)
+
+
+def test_inspect_says_days_and_regions(tmp_path, capsys):
+    write_data(tmp_path / "a.nc", shop())
+    assert main(["inspect", str(tmp_path / "a.nc")]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "data file, asked about 1970-02-10",
+        "  regions: 'n' 1, 's' 2",
+        "  input: sparse boolean, 3 examples, width 3, 3 nonzeros (33.333%), 1970-01-11 to 1970-01-31",
+        "  output: sparse boolean, 3 examples, width 3, 2 nonzeros (22.222%)",
+    ]
