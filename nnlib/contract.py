@@ -24,8 +24,13 @@ LOG_FILE = "log.jsonl"
 MODEL_FILE = "model.nc"
 INIT_FILE = "init.nc"
 CHECKPOINT_FILE = "checkpoint.nc"
+SCORES_FILE = "scores.npy"
+FLOOR_FILE = "floor.nc"
 
 SLUG_LENGTH = 40  # characters of a region's name that its slug keeps
+MOST_MEMBERS = 16  # of a blend
+MOST_SETTINGS = 64  # hyperparameters of a recipe
+MOST_TEXT = 256  # characters of a name or a value in a recipe
 
 
 class Exit(enum.IntEnum):
@@ -117,6 +122,17 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
+class Recipe:
+    """What makes a model of data, whatever the data: a family and its hyperparameters, or a blend of such."""
+
+    family: str
+    hyperparameters: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    seed: int = 1
+    members: tuple[Recipe, ...] = ()  # of a blend
+    weights: tuple[float, ...] = ()  # of a blend, one a member; none: they are found on the validation part
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """One training job. File names are relative to the folder that `trial.json` lies in."""
 
@@ -131,9 +147,11 @@ class Trial:
     train_files: tuple[str, ...]  # one, or several whose examples are put one after the other
     valid_file: str | None = None
     test_file: str | None = None
-    champion: str | None = None  # the standing champion's model, measured beside the new one
     init: str | None = None  # the model from whose weights the training starts, instead of random ones
     rungs: tuple[tuple[int, float], ...] = ()  # (epoch, value that the metric must have reached after it to go on)
+    recipe: Recipe | None = None  # what is fitted in place of a network
+    compare: Mapping[str, Recipe] = field(default_factory=dict)  # final: what is tested beside it, `floor` among them
+    all_files: tuple[str, ...] = ()  # final: all days, on which the model is made that serves; none: `train_files`
     sha256: Mapping[str, str] = field(default_factory=dict)  # input file -> digest it must have
     version: int = CONTRACT_VERSION
 
@@ -144,11 +162,16 @@ class Result:
 
     node: str
     status: Status
-    reason: str = ""  # one sentence when status is not ok, or when the standing champion could not be measured
+    reason: str = ""  # one sentence when status is not ok
     value: float | None = None  # the trial's metric, at its best epoch
     metrics: Mapping[str, float] = field(default_factory=dict)
+    stderr: float | None = None  # standard error of `value`, by its customers
+    customers: int = 0  # how many `value` is the mean of
     baseline: Mapping[str, float] = field(default_factory=dict)  # the same metrics of plain popularity
-    champion: Mapping[str, float] = field(default_factory=dict)  # the same metrics of the standing champion
+    compared: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # those of the trial's `compare`
+    recipe: Recipe | None = None  # what was fitted, with the weights that were found
+    fitted_until: int | None = None  # the day (since 1970-01-01) before which all that `value` learned from lies
+    scores: str = ""  # SHA-256 of scores.npy, the metrics of each customer
     init: str = ""  # what was taken over from the trial's `init`, in words
     curve: tuple[float, ...] = ()  # the trial's metric after each epoch
     best_epoch: int = 0
@@ -162,20 +185,24 @@ class Result:
     seed: int | None = None
     code: str = ""  # SHA-256 of the archive that trained it
     model: str = ""  # SHA-256 of the final training's model.nc
+    floor: str = ""  # and of its floor.nc
     versions: Mapping[str, str] = field(default_factory=dict)
     version: int = CONTRACT_VERSION
 
 
 _RESULT_KEYS = frozenset(field.name for field in fields(Result))
 _RESULT_KINDS: tuple[tuple[tuple[str, ...], type, str], ...] = (
-    (("node", "reason", "init", "backend", "host", "code", "model"), str, "a text"),
-    (("best_epoch", "epochs", "examples"), int, "a whole number from 0"),
-    (("machine", "gpu", "versions"), dict, "an object"),
+    (("node", "reason", "init", "backend", "host", "code", "model", "floor", "scores"), str, "a text"),
+    (("best_epoch", "epochs", "examples", "customers"), int, "a whole number from 0"),
+    (("machine", "gpu", "versions", "compared"), dict, "an object"),
 )
 
 
+_RECIPE_KEYS = tuple(field.name for field in fields(Recipe))
+
+
 class ContractError(ValueError):
-    """A `trial.json` or `result.json` that is not what this version writes."""
+    """A `trial.json`, a `result.json` or a recipe that is not what this version writes."""
 
 
 def trial_to_json(trial: Trial) -> str:
@@ -195,6 +222,9 @@ def trial_from_json(text: str) -> Trial:
                 "metric": Metric(**raw["metric"]),
                 "train_files": tuple(raw["train_files"]),
                 "rungs": tuple((int(epoch), float(value)) for epoch, value in raw.get("rungs", ())),
+                "recipe": None if raw.get("recipe") is None else recipe_of(raw["recipe"]),
+                "compare": {name: recipe_of(one) for name, one in raw.get("compare", {}).items()},
+                "all_files": tuple(raw.get("all_files", ())),
             }
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -219,18 +249,84 @@ def result_from_json(text: str) -> Result:
         status = Status(raw["status"])
         if status not in SAID_BY_WORKERS:
             raise ValueError(f"status: seen {status.value!r}, which only the manager says of a trial")
-        return Result(**{**known, "status": status, "curve": tuple(raw.get("curve", ()))})
+        recipe = None if raw.get("recipe") is None else recipe_of(raw["recipe"])
+        return Result(**{**known, "status": status, "curve": tuple(raw.get("curve", ())), "recipe": recipe})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ContractError(f"{RESULT_FILE}: not a result of version {CONTRACT_VERSION}: {error}") from error
 
 
+def recipe_to_json(recipe: Recipe) -> str:
+    """Return `recipe` as JSON text on one line, keys sorted, so that the same recipe gives the same bytes."""
+    return json.dumps(asdict(recipe), sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def recipe_from_json(text: str) -> Recipe:
+    """Read what `recipe_to_json` wrote; ContractError when it is anything else."""
+    try:
+        return recipe_of(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise ContractError(f"not a recipe: {error}") from error
+
+
+def recipe_of(raw: object, nested: bool = False) -> Recipe:
+    """Return the recipe that was read from JSON, as a file or a part of one; ValueError for what is no recipe.
+
+    `nested` recipes are those of a blend's members.
+    """
+    if not isinstance(raw, dict) or set(raw) - set(_RECIPE_KEYS) or not set(_RECIPE_KEYS[:3]) <= set(raw):
+        seen = ", ".join(sorted(map(str, raw)))[:MOST_TEXT] if isinstance(raw, dict) else type(raw).__name__
+        raise ValueError(
+            f"seen {seen or 'nothing'}, legal: the keys {', '.join(_RECIPE_KEYS)}, the first three at least"
+        )
+    family, settings, seed = raw["family"], raw["hyperparameters"], raw["seed"]
+    members, weights = raw.get("members", []), raw.get("weights", [])
+    if not isinstance(family, str) or not re.fullmatch(r"[a-z][a-z0-9_]{0,39}", family):
+        raise ValueError(f"family: seen {family!r:.60}, legal: a name such as ease")
+    if not isinstance(settings, dict) or len(settings) > MOST_SETTINGS:
+        raise ValueError(f"hyperparameters: seen {settings!r:.60}, legal: an object of {MOST_SETTINGS} values at most")
+    for name, value in settings.items():
+        _check_setting(name, value)
+    if type(seed) is not int or not 0 <= seed < 2**63:
+        raise ValueError(f"seed: seen {seed!r:.60}, legal: a whole number from 0 to 2^63 - 1")
+    if not isinstance(members, list) or len(members) > (0 if nested else MOST_MEMBERS):
+        raise ValueError(f"members: legal: {MOST_MEMBERS} recipes at most, and none in a member")
+    if not isinstance(weights, list) or len(weights) not in (0, len(members)):
+        raise ValueError(f"weights: seen {weights!r:.60}, legal: {len(members)} numbers, one a member, or none")
+    for weight in weights:
+        if type(weight) not in (int, float) or not abs(weight) <= sys.float_info.max:
+            raise ValueError(f"weights: seen {weight!r:.60}, legal: finite numbers")
+    inner = tuple(recipe_of(member, nested=True) for member in members)
+    return Recipe(family, dict(settings), seed, inner, tuple(map(float, weights)))
+
+
+def _check_setting(name: str, value: object) -> None:
+    """Raise ValueError unless a hyperparameter has a name and a value that a file can hold."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or len(name) > MOST_TEXT:
+        raise ValueError(f"hyperparameters: seen the name {name!r:.60}, legal: letters, digits and _")
+    if isinstance(value, str):
+        value.encode()  # UnicodeEncodeError, a ValueError, for half of a character
+        fits = len(value) <= MOST_TEXT and "\0" not in value
+    elif isinstance(value, int):
+        fits = abs(value) < 2**63
+    else:
+        fits = isinstance(value, float) and abs(value) <= sys.float_info.max
+    if not fits:
+        raise ValueError(
+            f"hyperparameters: {name}: seen {value!r:.60}, legal: true, false, a finite number or a text of "
+            f"{MOST_TEXT} characters at most"
+        )
+
+
 def check_figures(raw: Mapping[str, Any]) -> None:
     """Raise ValueError unless all figures of a result, or of a journal's record of one, are finite numbers."""
-    figures = [*raw.get("curve", ()), raw.get("seconds", 0.0), raw.get("best_epoch", 0)]
-    if raw.get("value") is not None:
-        figures.append(raw["value"])
-    for name in ("metrics", "baseline", "champion", "standing"):
+    figures = [*raw.get("curve", ()), raw.get("seconds", 0.0), raw.get("best_epoch", 0), raw.get("customers", 0)]
+    figures += [raw[name] for name in ("value", "stderr", "fitted_until") if raw.get(name) is not None]
+    for name in ("metrics", "baseline"):
         figures += raw.get(name, {}).values()
+    for metrics in raw.get("compared", {}).values():
+        figures += metrics.values()
+    for ends in raw.get("intervals", {}).values():
+        figures += ends
     for figure in figures:
         if type(figure) not in (float, int) or not abs(figure) <= sys.float_info.max:  # a bool is neither
             raise ValueError(f"seen {figure!r:.40}, legal: a finite number")
@@ -246,6 +342,11 @@ def _check_kinds(raw: Mapping[str, Any]) -> None:
             value = raw.get(name, kind())
             if type(value) is not kind or (isinstance(value, int) and value < 0):
                 raise ValueError(f"{name}: seen {value!r:.40}, legal: {legal}")
+
+
+def scored_metrics(metric: Metric) -> tuple[str, ...]:
+    """Return the metrics of which scores.npy holds every customer's: the trial's own, and those that reports show."""
+    return tuple(dict.fromkeys((metric.name, "p@10", "ndcg@20")))
 
 
 def slug_of(name: str) -> str:

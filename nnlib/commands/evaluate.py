@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from nnlib.evaluation.evaluate import Evaluation, Measured
 
 HELP = "how good a model is on data it has not seen"
-DESCRIPTION = """Measure a model. Sparse targets are ranked: precision (p), recall, NDCG, MAP and MRR at every k,
-averaged over the examples that have a target. Dense targets have the accuracy (SoftMax, or a single 1) or the root mean
-squared error. Both have the loss. Every metric but the loss has the middle 95 %% of its values in resamples of the
-examples."""
+DESCRIPTION = """Measure a model, a network or one of a recipe. Sparse targets are ranked: precision (p), recall, NDCG,
+MAP and MRR at every k, averaged over the examples that have a target. Dense targets have the accuracy (SoftMax, or a
+single 1) or the root mean squared error. Both have the loss, where the model is a network. Every metric but the loss
+has the middle 95 %% of its values in resamples of the examples."""
 EPILOG = """examples:
   nnlib evaluate model.nc test.nc
   nnlib evaluate model.nc test.nc --at 10,100 --baseline popularity=train.nc --json metrics.json"""
@@ -57,12 +57,31 @@ def run(arguments: argparse.Namespace) -> int:
     excluded = None if arguments.exclude in ("input", "none") else arguments.exclude
     check_out(arguments.json, (arguments.model, *arguments.data, excluded, arguments.baseline), "--json")
     threads = hold_threads(arguments.threads)
+    from nnlib.families.model_file import is_recipe_model
+    from nnlib.util.terminal import print_table
+
+    if is_recipe_model(arguments.model):
+        from nnlib.commands import _families
+
+        found = _families.evaluate(arguments, threads)
+    else:
+        found = _evaluate_network(arguments, threads)
+    rows = [[name, *_cells(one), *_cells(found.baseline.get(name))] for name, one in found.metrics.items()]
+    columns = ["metric", "model", "low", "high", "popularity", "low", "high"][: 7 if found.baseline else 4]
+    print(f"{found.with_targets} examples with targets, {found.without_targets} without")
+    print_table(columns, [row[: len(columns)] for row in rows])
+    if arguments.json is not None:
+        write_atomically(arguments.json, json.dumps(_json(arguments, found), indent=1) + "\n")
+    return 0
+
+
+def _evaluate_network(arguments: argparse.Namespace, threads: int) -> Evaluation:
     from nnlib.commands._using import Used, tell
     from nnlib.devices import AUTO, open_device
     from nnlib.evaluation.evaluate import EvaluationOptions, evaluate, rank_popular_targets
     from nnlib.prediction.predictor import find_layer
     from nnlib.spec.types import LayerKind
-    from nnlib.util.terminal import print_table, show_count
+    from nnlib.util.terminal import show_count
 
     used = Used(arguments.model, arguments.data, supervised=True)
     layer = find_layer(used.model.network.spec, arguments.output_layer, LayerKind.OUTPUT, "--output-layer")
@@ -79,14 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         show_count(examples.count, "examples") as watch,
     ):
         some = ready.rankable(layer)
-        found = evaluate(ready.network, examples, layer, plan, backend, excluded, popular, each, some, watch)
-    rows = [[name, *_cells(one), *_cells(found.baseline.get(name))] for name, one in found.metrics.items()]
-    columns = ["metric", "model", "low", "high", "popularity", "low", "high"][: 7 if found.baseline else 4]
-    print(f"{found.with_targets} examples with targets, {found.without_targets} without")
-    print_table(columns, [row[: len(columns)] for row in rows])
-    if arguments.json is not None:
-        write_atomically(arguments.json, json.dumps(_json(arguments, found), indent=1) + "\n")
-    return 0
+        return evaluate(ready.network, examples, layer, plan, backend, excluded, popular, each, some, watch)
 
 
 def _baseline(text: str) -> Path:

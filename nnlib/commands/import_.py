@@ -8,23 +8,46 @@ from pathlib import Path
 HELP = "make data files from purchases or DSSTNE's text files"
 DESCRIPTION = """Make data files.
 
-From a table of purchases: the parts train, valid, final and test of each region, in the folder --out.
+From a table of purchases: the parts train, valid, final, test and all of each region, in the folder --out. A window of
+days up to the last one is the test, the window before it is for validation; whoever took something new in a window, and
+had enough before, is asked for it, and all that was before is the history.
 With --format dsstne, from a text file or a folder of them, `sample<TAB>feature[,value]:feature[,value]:...` a line:
 one data set in the file --out, and index files that give the same samples and features the same numbers next time."""
 EPILOG = """examples:
   nnlib import purchases.csv.gz --out data
+  nnlib import purchases.csv.gz --out data --test 7d --validate 7d --min-history 3
   nnlib import likes.txt --format dsstne --dataset gl_input --out gl_input.nc \\
       --features features.txt --samples samples.txt --new-features create
   nnlib import likes.txt --format dsstne --dataset gl_output --out gl_output.nc \\
       --features features.txt --samples samples.txt"""
 PURCHASES, DSSTNE = "purchases", "dsstne"
 COLUMNS = (("region", "region"), ("customer", "customer"), ("item", "item"), ("time", "date"))
-USUAL = {"regions": (), "min_items": 10, "new_features": "drop", "type": "indicator"} | {
-    f"{name}_column": column for name, column in COLUMNS
-}
-OF_PURCHASES = (*(f"{name}_column" for name, _ in COLUMNS), "regions", "min_items", "items")
+USUAL = {
+    "regions": (),
+    "split": "time",
+    "test": 28,
+    "validate": 28,
+    "min_history": 5,
+    "repeats": False,
+    "seed": 0,
+    "quantity_column": "",
+    "new_features": "drop",
+    "type": "indicator",
+} | {f"{name}_column": column for name, column in COLUMNS}
+OF_SPLIT = ("split", "test", "validate", "min_history", "repeats", "seed")
+OF_PURCHASES = (
+    *(f"{name}_column" for name, _ in COLUMNS),
+    "quantity_column",
+    *OF_SPLIT,
+    "regions",
+    "items",
+    "customers",
+)
+KINDS = ("time", "leave-one-out", "random")
+ONLY_WITH = {"test": ("time",), "validate": ("time",), "repeats": ("time", "column"), "seed": ("random",)}
 OF_DSSTNE = ("dataset", "features", "samples", "new_features", "type", "pad_width")
 NEEDED = ("dataset", "features", "samples")
+MOST_DAYS = 100_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,9 +59,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, default in COLUMNS:
         purchases.add_argument(f"--{name}-column", metavar="NAME", help=f"default: {default}")
     purchases.add_argument("--regions", nargs="+", metavar="REGION", help="only these (default: all)")
-    purchases.add_argument("--min-items", type=_min_items, metavar="N", help="drop customers with fewer (default: 10)")
-    purchases.add_argument("--items", type=Path, metavar="FILE", help="item,description with a header, for items.csv")
-    text = parser.add_argument_group("--format dsstne")
+    purchases.add_argument("--quantity-column", metavar="NAME", help="keep how many, or how much money (default: not)")
+    purchases.add_argument(
+        "--split",
+        type=_split,
+        metavar="HOW",
+        help="time: windows of days (default); leave-one-out: each customer's last day with something new; "
+        "column=NAME: a column says train, valid or test; random: by chance, which lets models see the future",
+    )
+    purchases.add_argument("--test", type=_days, metavar="DAYS", help="the last days (default: 28d)")
+    purchases.add_argument("--validate", type=_days, metavar="DAYS", help="the days before these (default: 28d)")
+    purchases.add_argument(
+        "--min-history", type=_count, metavar="N", help="ask customers with so many items before (default: 5)"
+    )
+    purchases.add_argument(
+        "--repeats", action="store_true", default=None, help="ask for what customers had before, too, if bought again"
+    )
+    purchases.add_argument("--seed", type=int, metavar="N", help="of --split random (default: 0)")
+    purchases.add_argument("--items", type=Path, metavar="FILE", help="a table with a column item, for items.csv")
+    purchases.add_argument(
+        "--customers", type=Path, metavar="FILE", help="a table with columns region, customer, for customers.csv"
+    )
+    _add_text_arguments(parser.add_argument_group("--format dsstne"))
+    parser.set_defaults(parser=parser)
+
+
+def _add_text_arguments(text: argparse._ArgumentGroup) -> None:
     text.add_argument("--dataset", metavar="NAME", help="name of the data set")
     text.add_argument("--features", type=Path, metavar="FILE", help="index of the features: label<TAB>number a line")
     text.add_argument("--samples", type=Path, metavar="FILE", help="index of the samples; made if it is not there")
@@ -49,13 +95,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text.add_argument("--type", choices=("indicator", "analog"), help="analog keeps the values (default: indicator)")
     text.add_argument("--pad-width", action="store_true", default=None, help="round the width up to 128s, as DSSTNE")
-    parser.set_defaults(parser=parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Make the files; return the exit code."""
     text = arguments.format == DSSTNE
     _check(arguments, OF_PURCHASES if text else OF_DSSTNE, NEEDED if text else ())
+    _check_split(arguments, (arguments.split or "time").partition("=")[0])
     for name, usual in USUAL.items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, usual)
@@ -76,21 +122,66 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _min_items(text: str) -> int:
-    """Return the number; two items are the fewest that make a history and a test."""
-    if not text.isdecimal() or int(text) < 2:
-        raise argparse.ArgumentTypeError(f"{text!r} is not legal, legal: a whole number from 2; the usual one is 10")
+def _split(text: str) -> str:
+    """Return one of KINDS, or column=NAME."""
+    if text not in KINDS and text.removeprefix("column=") in ("", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not legal, legal: {', '.join(KINDS)}, column=NAME")
+    return text
+
+
+def _days(text: str) -> int:
+    """Return how many days `28d` are."""
+    number = text.removesuffix("d")
+    if number == text or not number.isdecimal() or not 1 <= int(number) <= MOST_DAYS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not legal, legal: whole days, such as 28d")
+    return int(number)
+
+
+def _count(text: str) -> int:
+    """Return the number; nobody can be asked who has nothing."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not legal, legal: a whole number from 1; the usual one is 5")
     return int(text)
 
 
-def _purchases(arguments: argparse.Namespace) -> int:
-    from nnlib.importing import regions
-    from nnlib.importing.purchases import Columns
+def _check_split(arguments: argparse.Namespace, kind: str) -> None:
+    """End with a usage error when an option means nothing for this kind of split."""
+    for name, kinds in ONLY_WITH.items():
+        if getattr(arguments, name) is not None and kind not in kinds:
+            legal = " or ".join("column=NAME" if one == "column" else one for one in kinds)
+            arguments.parser.error(f"{_option(name)}: only with --split {legal}")
 
-    columns = Columns(*(getattr(arguments, f"{name}_column") for name, _ in COLUMNS))
-    return regions.import_purchases(
-        arguments.table, arguments.out, columns, arguments.regions, arguments.min_items, arguments.items
+
+def _purchases(arguments: argparse.Namespace) -> int:
+    import datetime
+
+    from nnlib.importing import regions
+    from nnlib.importing.purchase_lines import Columns
+    from nnlib.importing.splits import COLUMN, Split
+    from nnlib.util.days import day_of
+
+    kind, _, column = arguments.split.partition("=")
+    timed = kind in ("time", "leave-one-out")
+    columns = Columns(
+        arguments.region_column,
+        arguments.customer_column,
+        arguments.item_column,
+        arguments.time_column,
+        column,
+        arguments.quantity_column,
+        timed,
     )
+    split = Split(
+        COLUMN if column else kind,
+        arguments.test,
+        arguments.validate,
+        arguments.min_history,
+        arguments.repeats,
+        arguments.seed,
+    )
+    today = day_of(datetime.datetime.now(datetime.UTC).date())
+    side = regions.SideFiles(arguments.items, arguments.customers)
+    return regions.import_purchases(arguments.table, arguments.out, today, columns, split, arguments.regions, side)
 
 
 def _text(arguments: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 from nnlib.commands._arguments import add_data, add_device, add_exclude, add_threads, check_out, hold_threads, whole
 
 HELP = "the best items of every example, or all values of an output"
-DESCRIPTION = """Predict with a model. Best items are written as DSSTNE's text lines,
+DESCRIPTION = """Predict with a model, a network or one of a recipe. Best items are written as DSSTNE's text lines,
 sample<TAB>feature,score:feature,score:...: or, into a .nc file, as items and scores; with --format values there is one
 row of all outputs for each example, probabilities of classes or values of a regression, as a text table, .nc or .npy.
 Samples and features have the names that the files give them, else numbers from 0. Data may be larger than memory, and
@@ -52,6 +52,12 @@ def run(arguments: argparse.Namespace) -> int:
     excluded = None if arguments.exclude in ("input", "none") else arguments.exclude
     check_out(arguments.out, (arguments.model, *arguments.data, excluded, arguments.filter))
     threads = hold_threads(arguments.threads)
+    from nnlib.families.model_file import is_recipe_model
+
+    if is_recipe_model(arguments.model):
+        from nnlib.commands import _families
+
+        return _families.predict(arguments, threads)
     from nnlib.commands._using import Used, tell
     from nnlib.devices import AUTO, open_device
     from nnlib.prediction import results

@@ -84,6 +84,8 @@ class Attributes:
         """Return the error for an attribute that is missing or not `legal`."""
         if name not in self.values and "datasets" in self.values:
             return DataError(f"{self.file}: is data, legal: a model, such as `nnlib train` writes")
+        if name not in self.values and "recipe" in self.values:
+            return DataError(f"{self.file}: is the model of a recipe, legal here: that of a network")
         if name not in self.values:
             return DataError(f"{self.file}: attribute {name} is missing, legal: {legal}; copy or train the model again")
         value = self.values[name]

@@ -125,12 +125,12 @@ def rank(
         with _number_failures(rows, about):
             if simple:
                 items, best = evaluator.top(some, layer, k, left_out)
-                return _make_ranked(items, _activate(about, items, best))
+                return make_ranked(items, _activate(about, items, best))
             z = evaluator.sums(some, layer)
         scores = z if by_sums else activate(about, z.copy())
         if factors is not None:
             listed = factors(rows)
-            scores[_entries(listed)] *= listed.values if listed.values is not None else 1
+            scores[entries_of(listed)] *= listed.values if listed.values is not None else 1
         if unranked is not None:
             scores[:, unranked] = -np.inf
         whole = activate(about, z.copy()) if by_sums and about.activation in ROWWISE else None
@@ -139,7 +139,7 @@ def rank(
             best = np.take_along_axis(whole, np.maximum(items, 0), axis=1)
         elif by_sums:
             best = _activate(about, items, best)
-        return _make_ranked(items, best)
+        return make_ranked(items, best)
 
     return run_in_order(block, examples.count, width, map_in_turn if alone else each)
 
@@ -167,7 +167,8 @@ def _activate(layer: Layer, items: NDArray[np.int64], sums: Floats) -> Floats:
     return activate(layer, np.where(items == NO_ITEM, 0, sums).astype(sums.dtype, copy=False))
 
 
-def _make_ranked(items: NDArray[np.int64], scores: Floats) -> Ranked:
+def make_ranked(items: NDArray[np.int64], scores: Floats) -> Ranked:
+    """Return what is ranked, with -inf where there is no item."""
     return Ranked(items, np.where(items == NO_ITEM, -np.inf, scores).astype(scores.dtype, copy=False))
 
 
@@ -183,5 +184,6 @@ def _number_failures(rows: Longs, layer: Layer) -> Iterator[None]:
         ) from error
 
 
-def _entries(rows: Csr) -> tuple[Longs, NDArray[Any]]:
+def entries_of(rows: Csr) -> tuple[Longs, NDArray[Any]]:
+    """Return row and column of every entry."""
     return np.repeat(np.arange(rows.examples), np.diff(rows.indptr)), rows.indices

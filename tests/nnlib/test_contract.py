@@ -8,17 +8,22 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nnlib.contract import (
     ContractError,
     Exit,
     Metric,
+    Recipe,
     Result,
     Role,
     Status,
     TrainSettings,
     Trial,
     check_figures,
+    recipe_from_json,
+    recipe_to_json,
     result_from_json,
     result_to_json,
     slug_of,
@@ -121,7 +126,7 @@ def test_what_is_torn_or_of_another_version_is_refused(read, text, words):
         ({"value": "0.5"}, "seen '0.5'"),
         ({"metrics": {"loss": None}}, "seen None"),
         ({"baseline": {"loss": float("nan")}}, "seen nan"),
-        ({"champion": {"loss": []}}, "seen"),
+        ({"compared": {"floor": {"loss": []}}}, "seen"),
         ({"curve": [0.5, "x"]}, "seen 'x'"),
         ({"best_epoch": -1}, "best_epoch: seen -1, legal: a whole number from 0"),
         ({"epochs": 2.0}, "epochs: seen 2.0"),
@@ -143,14 +148,14 @@ def test_results_of_zeros_and_of_more_or_fewer_keys_are_read():
     zeros = {"seconds": 0, "best_epoch": 0, "epochs": 0, "examples": 0, "value": -0.0}
     assert result_from_json(changed(**zeros)).seconds == 0
     assert result_from_json(changed(praise="much")) == RESULT
-    fewer = dict.fromkeys(("seconds", "curve", "metrics", "baseline", "champion", "value", "host", "epochs", "gpu"))
+    fewer = dict.fromkeys(("seconds", "curve", "metrics", "baseline", "compared", "value", "host", "epochs", "gpu"))
     assert result_from_json(changed(**fewer)) == Result("köln_t0001", Status.OK, best_epoch=2)
-    check_figures({"value": None, "standing": {"loss": 1}})
+    check_figures({"value": None, "compared": {"floor": {"loss": 1}}})
     check_figures({"value": -sys.float_info.max, "curve": [sys.float_info.max, 10**308]})
     with pytest.raises(ValueError, match="seen 1000"):
         check_figures({"value": 10**309})  # a whole number that no float is
     with pytest.raises(ValueError, match="seen nan"):
-        check_figures({"standing": {"loss": float("nan")}})
+        check_figures({"compared": {"floor": {"loss": float("nan")}}})
 
 
 @pytest.mark.parametrize(
@@ -170,3 +175,81 @@ def test_results_of_zeros_and_of_more_or_fewer_keys_are_read():
 )
 def test_slugs_of_plain_words_are_plain_and_others_have_a_digest(name, slug):
     assert slug_of(name) == slug
+
+
+MEMBER = Recipe("ease", {"l2": 300.0, "k": 3, "on": True, "bias_scale": "log"}, 1)
+BLEND = Recipe("blend", {}, 2, (MEMBER, Recipe("popularity", {}, 0)), (1.0, -0.25))
+
+
+def altered(recipe=BLEND, **values):
+    """A recipe as JSON, with other values; None leaves a key out."""
+    raw = json.loads(recipe_to_json(recipe)) | values
+    return json.dumps({key: value for key, value in raw.items() if value is not None})
+
+
+def test_recipes_are_read_as_they_were_written():
+    for recipe in (MEMBER, BLEND):
+        assert recipe_from_json(recipe_to_json(recipe)) == recipe
+    assert recipe_from_json(altered(MEMBER, members=None, weights=None)) == MEMBER
+    assert recipe_to_json(MEMBER) == recipe_to_json(
+        dataclasses.replace(MEMBER, hyperparameters=dict(reversed(MEMBER.hyperparameters.items())))
+    )
+    assert "\n" not in recipe_to_json(BLEND)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not a recipe: Expecting value"),
+        ("[" * 100_000, "not a recipe: "),
+        ("[]", "seen list, legal: the keys family, hyperparameters, seed"),
+        ("{}", "seen nothing, legal: the keys"),
+        (altered(praise=1), "seen family, hyperparameters, members, praise"),
+        (altered(seed=None), "seen family, hyperparameters, members, weights, legal"),
+        (altered(family="Ease"), "family: seen 'Ease', legal: a name such as ease"),
+        (altered(family=["ease"]), "family: seen "),
+        (altered(seed=True), "seed: seen True"),
+        (altered(seed=2**63), "legal: a whole number from 0"),
+        (altered(seed=-1), "seed: seen -1"),
+        (altered(hyperparameters=[]), r"hyperparameters: seen \[\]"),
+        (altered(hyperparameters={f"a{n}": 1 for n in range(65)}), "an object of 64 values at most"),
+        (altered(hyperparameters={"a b": 1}), "seen the name 'a b'"),
+        (altered(hyperparameters={"a": None}), "a: seen None, legal: true, false"),
+        (altered(hyperparameters={"a": [1]}), r"a: seen \[1\]"),
+        (altered(hyperparameters={"a": 2**63}), "a: seen 9223372036854775808"),
+        (altered(hyperparameters={"a": float("nan")}), "a: seen nan"),
+        (altered(hyperparameters={"a": "x" * 257}), "a text of 256 characters at most"),
+        (altered(hyperparameters={"a": "\ud800"}), "surrogates not allowed"),
+        (altered(members=[json.loads(recipe_to_json(BLEND))], weights=[1]), "none in a member"),
+        (altered(members=[json.loads(recipe_to_json(MEMBER))] * 17, weights=[1] * 17), "16 recipes at most"),
+        (altered(weights=[1]), r"weights: seen \[1\], legal: 2 numbers"),
+        (altered(weights=[1, "2"]), "legal: finite numbers"),
+        (altered(weights=[1, True]), "legal: finite numbers"),
+        (altered(weights=[1, float("inf")]), "legal: finite numbers"),
+    ],
+)
+def test_recipes_that_cannot_be_are_refused(text, words):
+    with pytest.raises(ContractError, match=words):
+        recipe_from_json(text)
+
+
+def test_recipes_at_their_bounds_are_read():
+    most = {"a": 2**63 - 1, "b": -sys.float_info.max, "c": "x" * 256, "d" * 256: ""}
+    found = recipe_from_json(altered(MEMBER, seed=2**63 - 1, hyperparameters=most))
+    assert (found.hyperparameters, found.seed) == (most, 2**63 - 1)
+    members = [json.loads(recipe_to_json(MEMBER))] * 16
+    assert recipe_from_json(altered(members=members, weights=[1] * 16)).weights == (1.0,) * 16
+
+
+VALUES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text())
+JSON = st.recursive(VALUES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)
+
+
+@given(st.dictionaries(st.sampled_from([field.name for field in dataclasses.fields(Recipe)]), JSON))
+def test_whatever_is_said_to_be_a_recipe_is_one_or_is_refused(raw):
+    text = json.dumps({"family": "ease", "hyperparameters": {}, "seed": 1} | raw)
+    try:
+        recipe = recipe_from_json(text)
+    except ContractError:
+        return
+    assert recipe_from_json(recipe_to_json(recipe)) == recipe
