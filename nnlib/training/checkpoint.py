@@ -34,6 +34,7 @@ FORMAT = 2
 LAST_LINE = b"\nsha256 %s\n"  # of all bytes before it
 LAST_LINE_BYTES = len(LAST_LINE % bytes(64))
 PREVIOUS_SUFFIX = ".previous.nc"
+FOUND = "found_"  # begins the names of what trainings before this one found
 
 
 class ForeignError(DataError):
@@ -60,9 +61,31 @@ class Checkpoints:
         self.previous = self.path.with_name(self.path.stem + PREVIOUS_SUFFIX)
         self.training, self._stop, self._every, self._logged = training, stop or Stop(), every, logged
         self._started = time.monotonic()
+        self._found: dict[str, NDArray[Any]] = {}  # by the trainings before this one
+        self._begins = False  # right after one of these
+
+    def go_over_to(self, training: str, found: Mapping[str, NDArray[Any]]) -> None:
+        """Keep the next training of the same job. What the one before `found` goes along in every checkpoint."""
+        self.training, self._found, self._begins = training, dict(found), True
+
+    def take_up(self, training: str) -> dict[str, NDArray[Any]] | None:
+        """Return what was found before `training`, if it has begun, and keep that training from now on."""
+        for path in (self.path, self.previous):
+            try:
+                arrays, _ = load(path, training)
+            except (DataError, FileNotFoundError):
+                continue  # `restore` tells why
+            self.training = training
+            self._found = {n.removeprefix(FOUND): array for n, array in arrays.items() if n.startswith(FOUND)}
+            return self._found
+        return None
 
     def restore(self, training: Training) -> None:
         """Put `training` where the newest checkpoint that can be used left it."""
+        if self._begins:
+            self.save(training)  # a job that ends from here on never does again what was before
+            self._begins = False
+            return
         for path in (self.path, self.previous):
             if not path.exists() or not path.stat().st_size:
                 continue
@@ -107,7 +130,8 @@ class Checkpoints:
         """Write a checkpoint; the one before it stays until this one is whole."""
         arrays, numbers = training.state()
         with replacing(self.path) as fresh:
-            write(fresh, arrays, numbers, self.training)
+            found = {FOUND + name: array for name, array in self._found.items()}
+            write(fresh, {**arrays, **found}, numbers, self.training)
             if self.path.exists() and self.path.stat().st_size:
                 self.path.replace(self.previous)
 

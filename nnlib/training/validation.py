@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nnlib.contract import Metric
 from nnlib.data.blockwise import run_in_order
+from nnlib.data.rows import Csr
 from nnlib.data.sets import DataSet
 from nnlib.engines import Evaluator
 from nnlib.errors import DataError, NnlibError
@@ -16,6 +20,7 @@ from nnlib.evaluation.owned import find_excluded_input
 from nnlib.model.examples import Examples, examples_of
 from nnlib.spec.metric_names import canonical_metric, parse_metric
 from nnlib.spec.types import LayerKind, NetworkSpec
+from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each
 
 METRIC = "trial.json: metric.name"
@@ -69,23 +74,23 @@ class Validator:
 
     def value(self, evaluator: Evaluator) -> float:
         """Return the trial's metric alone, for every epoch."""
-        if self.goal.k is None:
-            return self._loss(evaluator)
-        return self.ranking(evaluator, (self.goal.k,))[self.goal.key]
+        if self.goal.k is None or self.ranked is None:
+            return self.loss(evaluator)
+        return float(self._measure(evaluator, self.ranked, (self.goal.k,))[self.goal.key].mean())
 
-    def everything(self, evaluator: Evaluator) -> dict[str, float]:
-        """Return all metrics of a result."""
-        return self.ranking(evaluator) | {"loss": self._loss(evaluator)}
-
-    def ranking(self, evaluator: Evaluator, ks: tuple[int, ...] | None = None) -> dict[str, float]:
-        """Return the ranking metrics of a result, those that need no probability of every target."""
-        ranked = self.ranked
+    def ranking(self, evaluator: Evaluator) -> dict[str, Floats]:
+        """Return the ranking metrics of a result, of each example: NaN of those without targets."""
+        ranked, found = self.ranked, {}
         if ranked is None:
             return {}
-        output = ranked.output
-        return metrics.measure(
-            lambda examples, k, owned: evaluator.top(examples, output, k, owned)[0], ranked, ks or self.ks, self.each
-        )
+        for name, values in self._measure(evaluator, ranked, self.ks).items():
+            found[name] = np.full(len(self._asked), np.nan)
+            found[name][self._asked] = values
+        return found
+
+    def loss(self, evaluator: Evaluator) -> float:
+        """Return the mean loss."""
+        return evaluator.mean_loss(self.part.examples(self.spec))
 
     def popularity(self, learned: DataPart) -> dict[str, float]:
         """Return the ranking metrics of the order by frequency in the targets of `learned`."""
@@ -96,8 +101,19 @@ class Validator:
         rank = metrics.rank_by(metrics.popularity_scorer(targets, self.each))
         return metrics.measure(rank, ranked, self.ks, self.each)
 
-    def _loss(self, evaluator: Evaluator) -> float:
-        return evaluator.mean_loss(self.part.examples(self.spec))
+    def _measure(self, evaluator: Evaluator, ranked: metrics.RankedExamples, ks: tuple[int, ...]) -> dict[str, Floats]:
+        def rank(examples: Examples, k: int, owned: Csr | None) -> Longs:
+            return evaluator.top(examples, ranked.output, k, owned)[0]
+
+        return metrics.measure_examples(rank, ranked, ks, self.each)
+
+    @cached_property
+    def _asked(self) -> NDArray[np.bool_]:
+        """Which examples have a target."""
+        ranked = self.ranked
+        assert ranked is not None, "the caller has made sure"
+        found = run_in_order(lambda rows: np.diff(ranked.wanted(rows).indptr) > 0, ranked.examples.count, 1)
+        return np.concatenate(list(found))
 
 
 def objective_of(metric: Metric, where: str = METRIC) -> Objective:

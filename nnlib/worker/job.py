@@ -5,36 +5,56 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
-from dataclasses import asdict, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import scipy
+from numpy.typing import NDArray
 
-from nnlib.contract import LOG_FILE, MODEL_FILE, Result, Role, Status, TrainSettings, Trial, sha256_of, trial_to_json
+from nnlib.contract import (
+    FLOOR_FILE,
+    LOG_FILE,
+    MODEL_FILE,
+    SCORES_FILE,
+    Recipe,
+    Result,
+    Role,
+    Status,
+    TrainSettings,
+    Trial,
+    result_from_json,
+    result_to_json,
+    sha256_of,
+    trial_to_json,
+)
+from nnlib.data.file import read_first_day
 from nnlib.data.stream import open_data
-from nnlib.data.units import Units
 from nnlib.devices import open_device
 from nnlib.engines import Backend
 from nnlib.epoch_log import Epoch, open_epoch_log, read_epochs
-from nnlib.errors import DataError, DivergedError, NnlibError
+from nnlib.errors import NnlibError
 from nnlib.model.batches import WEIGHTS, generator_for
 from nnlib.model.examples import resolve
-from nnlib.model.file import model_of, read_model, write_model
+from nnlib.model.file import Model, model_of, write_model
 from nnlib.model.network import Network, create
-from nnlib.model.remap_units import remap_units
 from nnlib.model.warm_start import WarmStart, apply_initial_weights, read_init
 from nnlib.spec.network import network_of, read_json
-from nnlib.spec.types import LayerKind, NetworkSpec
+from nnlib.spec.types import NetworkSpec
 from nnlib.training import loop
 from nnlib.training.checkpoint import Checkpoints
 from nnlib.training.settings import check_settings
 from nnlib.training.stop import Stop
 from nnlib.training.validation import DataPart, Validator, check_fit, check_some, objective_of
-from nnlib.util import netcdf
+from nnlib.util.files import write_atomically
 from nnlib.util.terminal import show_training
+from nnlib.worker.libraries import LIBRARIES
+from nnlib.worker.rivals import read_rivals, write_recipe
+from nnlib.worker.scores import BASELINE, FLOOR, OfCustomers, count_customers, means_of, stderr_of, write_scores
 
-LIBRARIES = {"numpy": np.__version__, "scipy": scipy.__version__, "netCDF4": netcdf.VERSION}
+ALL_DAYS = ", on all days"  # ends the identity of the second training of a final job
+RESULT, SCORES = "result", "scores"  # what its checkpoints keep of the first
 
 
 def run(
@@ -47,9 +67,10 @@ def run(
 ) -> Result:
     """Train as `trial` says on the files in `folder`, write the log and the model there, return the result.
 
-    A training that finds its checkpoint in `folder` goes on from there; `stop` and `every` say when to write one and
-    leave (see `checkpoint.Checkpoints`). Raises NnlibError (wrong input), DivergedError, OSError, MemoryError,
-    EvictedError and CheckpointedError.
+    The final training is done twice: on the days before the test window, to be tested beside `trial.compare`, and on
+    all days, to serve. A training that finds its checkpoint in `folder` goes on from there; `stop` and `every` say when
+    to write one and leave (see `checkpoint.Checkpoints`). Raises NnlibError (wrong input), DivergedError, OSError,
+    MemoryError, EvictedError and CheckpointedError.
     """
     goal = objective_of(trial.metric)
     check_settings(trial.train)
@@ -58,34 +79,151 @@ def run(
     spec = resolve(spec, learned.sets, trial.network)
     check_some(learned, spec)
     check_fit(spec, goal, learned, held_out)
+    whole = _part(folder, trial.all_files) if trial.role is Role.FINAL and trial.all_files else None
+    if whole is not None:
+        check_fit(spec, goal, learned, whole)
     with open_device(device, threads) as (backend, each):
-        ruler = Validator(goal, spec, held_out, each)
-        epochs = len(read_epochs(folder / LOG_FILE))
-        keeper = Checkpoints(folder, _identity(trial, spec, backend), stop, every, epochs)
-        start = _start(trial, folder, spec, learned)
-        fit = _fit(trial, folder, start.network, learned, ruler, keeper, backend)
-        result = Result(
-            node=trial.node,
-            status=Status.PRUNED if fit.pruned else Status.OK,
-            reason=f"ended after epoch {fit.epochs}: others were better by then" if fit.pruned else "",
-            metrics=ruler.everything(backend.evaluator(fit.network)),
-            curve=tuple(epoch.value for epoch in read_epochs(folder / LOG_FILE) if epoch.value is not None),
-            best_epoch=fit.best_epoch,
-            epochs=fit.epochs,
-            examples=learned.examples(spec).count,
-            init=start.summary,
-            backend=backend.name,
-            versions={**LIBRARIES, **backend.versions},
-            gpu=backend.device,
-        )
-        result = replace(result, value=result.metrics[goal.key])
+        logged = len(read_epochs(folder / LOG_FILE))
+        keeper = Checkpoints(folder, _identity(trial, spec, backend), stop, every, logged)
+        job = _Job(trial, folder, Validator(goal, spec, held_out, each), keeper, backend)
+        network, result = job.train_and_test(learned) if whole is None else job.train_twice(learned, whole)
         if trial.role is Role.FINAL:
-            write_model(folder / MODEL_FILE, model_of(fit.network, learned.sets, learned.region))
-            result = replace(result, baseline=ruler.popularity(learned), model=sha256_of(folder / MODEL_FILE))
-        champion, reason = _champion(trial, folder, ruler, backend)
-        result = replace(result, champion=champion, reason="; ".join(filter(None, (result.reason, reason))))
+            result = _write_models(trial, folder, model_of(network, learned.sets, learned.region), result)
     keeper.discard()
     return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Job:
+    """What all trainings of a job have in common."""
+
+    trial: Trial
+    folder: Path
+    ruler: Validator
+    keeper: Checkpoints
+    backend: Backend
+
+    def train_and_test(self, learned: DataPart) -> tuple[Network, Result]:
+        """Return a network and how good it is, for each customer in scores.npy."""
+        fit, start = self.fit(learned)
+        result = _measure(self.trial, self.folder, fit, learned, self.ruler, self.backend)
+        return fit.network, replace(result, init=start)
+
+    def train_twice(self, learned: DataPart, whole: DataPart) -> tuple[Network, Result]:
+        """Return a network of all days, and how good the one was that did not know those it was asked about."""
+        again = self.keeper.training + ALL_DAYS
+        found = self.keeper.take_up(again)
+        if found is None:
+            _, result = self.train_and_test(learned)
+            self.keeper.go_over_to(again, _remember(result, self.folder))
+        else:
+            result = _recall(found, self.folder)
+        return self.fit(whole)[0].network, result
+
+    def fit(self, learned: DataPart) -> tuple[loop.Fit, str]:
+        """Train on some data; return also what was taken over from another model, in words."""
+        trial, ruler = self.trial, self.ruler
+        start = _start(trial, self.folder, ruler.spec, learned)
+        with (
+            show_training(trial.train.epochs, trial.metric.name) as screen,
+            open_epoch_log(self.folder / LOG_FILE) as add_to_log,
+        ):
+
+            def report(epoch: Epoch) -> None:
+                add_to_log(epoch)
+                screen.epoch(epoch)
+
+            fit = loop.fit(
+                start.network,
+                learned.examples(ruler.spec),
+                trial.train,
+                self.backend,
+                report,
+                ruler.value if trial.role is Role.TUNE else None,
+                ruler.goal.minimize,
+                self.keeper,
+                screen.batch,
+                trial.rungs,
+            )
+        return fit, start.summary
+
+
+def _measure(
+    trial: Trial, folder: Path, fit: loop.Fit, learned: DataPart, ruler: Validator, backend: Backend
+) -> Result:
+    """Return how good a network is, and write what each customer gets by it and by what it is compared with."""
+    evaluator, goal = backend.evaluator(fit.network), ruler.goal
+    found = ruler.ranking(evaluator)
+    result = Result(
+        node=trial.node,
+        status=Status.PRUNED if fit.pruned else Status.OK,
+        reason=f"ended after epoch {fit.epochs}: others were better by then" if fit.pruned else "",
+        metrics=means_of(found) | {"loss": ruler.loss(evaluator)},
+        curve=tuple(epoch.value for epoch in read_epochs(folder / LOG_FILE) if epoch.value is not None),
+        best_epoch=fit.best_epoch,
+        epochs=fit.epochs,
+        examples=learned.examples(ruler.spec).count,
+        fitted_until=_fitted_until(trial, folder),
+        backend=backend.name,
+        versions={**LIBRARIES, **backend.versions},
+        gpu=backend.device,
+    )
+    result = replace(result, value=result.metrics[goal.key])
+    others = _measure_others(trial, folder, ruler, tuple(found))
+    if trial.role is Role.FINAL:
+        compared = {name: means_of(values) for name, values in others.items()}
+        result = replace(result, compared=compared, baseline=compared.get(BASELINE) or ruler.popularity(learned))
+    if goal.k is None:
+        return result
+    write_scores(folder / SCORES_FILE, [found, *others.values()], trial.metric)
+    known = found[goal.key]
+    return replace(
+        result, stderr=stderr_of(known), customers=count_customers(known), scores=sha256_of(folder / SCORES_FILE)
+    )
+
+
+def _measure_others(trial: Trial, folder: Path, ruler: Validator, names: tuple[str, ...]) -> dict[str, OfCustomers]:
+    """Return the metrics of each customer by what a network is compared with; in a trial that is the floor."""
+    recipes = trial.compare if trial.role is Role.FINAL else {FLOOR: Recipe("popularity")}
+    rivals = None
+    if recipes and ruler.goal.k is not None:
+        [held_out] = _held_out_files(trial)
+        rivals = read_rivals([folder / name for name in trial.train_files], folder / held_out, ruler.ranked)
+    if rivals is None:
+        return {}
+    return {name: rivals.measure(recipe, names, ruler.each) for name, recipe in sorted(recipes.items())}
+
+
+def _write_models(trial: Trial, folder: Path, model: Model, result: Result) -> Result:
+    """Write what serves, and the floor where it was measured, too, which is fitted on the same days."""
+    write_model(folder / MODEL_FILE, model)
+    result = replace(result, model=sha256_of(folder / MODEL_FILE))
+    if FLOOR not in result.compared:
+        return result
+    [days] = trial.all_files or trial.train_files
+    write_recipe(trial.compare[FLOOR], folder / days, folder / FLOOR_FILE)
+    return replace(result, floor=sha256_of(folder / FLOOR_FILE))
+
+
+def _remember(result: Result, folder: Path) -> dict[str, NDArray[Any]]:
+    """Return what a checkpoint keeps of a network that was tested: the result, and scores.npy."""
+    texts = {
+        RESULT: result_to_json(result).encode(),
+        SCORES: (folder / SCORES_FILE).read_bytes() if result.scores else b"",
+    }
+    return {name: np.frombuffer(text, np.uint8) for name, text in texts.items() if text}
+
+
+def _recall(found: Mapping[str, NDArray[Any]], folder: Path) -> Result:
+    """Return the result of a network that an earlier start of the job has tested, and write its scores.npy again."""
+    if SCORES in found:
+        write_atomically(folder / SCORES_FILE, found[SCORES].tobytes())
+    return result_from_json(found[RESULT].tobytes().decode())
+
+
+def _fitted_until(trial: Trial, folder: Path) -> int | None:
+    """Return the first day that a network has not seen; None where the data do not say."""
+    return read_first_day(folder / trial.train_files[0]) if len(trial.train_files) == 1 else None
 
 
 def _start(trial: Trial, folder: Path, spec: NetworkSpec, learned: DataPart) -> WarmStart:
@@ -96,38 +234,6 @@ def _start(trial: Trial, folder: Path, spec: NetworkSpec, learned: DataPart) -> 
     start = apply_initial_weights(model_of(network, learned.sets, learned.region), read_init(folder / trial.init))
     print(f"nnlib: starts from {trial.init}: {start.summary}", file=sys.stderr)
     return start
-
-
-def _fit(
-    trial: Trial,
-    folder: Path,
-    network: Network,
-    learned: DataPart,
-    ruler: Validator,
-    keeper: Checkpoints,
-    backend: Backend,
-) -> loop.Fit:
-    with (
-        show_training(trial.train.epochs, trial.metric.name) as screen,
-        open_epoch_log(folder / LOG_FILE) as add_to_log,
-    ):
-
-        def report(epoch: Epoch) -> None:
-            add_to_log(epoch)
-            screen.epoch(epoch)
-
-        return loop.fit(
-            network,
-            learned.examples(network.spec),
-            trial.train,
-            backend,
-            report,
-            ruler.value if trial.role is Role.TUNE else None,
-            ruler.goal.minimize,
-            keeper,
-            screen.batch,
-            trial.rungs,
-        )
 
 
 def _identity(trial: Trial, spec: NetworkSpec, backend: Backend) -> str:
@@ -161,30 +267,3 @@ def _part(folder: Path, files: tuple[str, ...]) -> DataPart:
         raise NnlibError("trial.json: train_files: [] is not legal, legal: one data file or more")
     data = open_data([folder / name for name in files])
     return DataPart(", ".join(files), {data_set.name: data_set for data_set in data.sets}, data.region)
-
-
-def _champion(trial: Trial, folder: Path, ruler: Validator, backend: Backend) -> tuple[dict[str, float], str]:
-    """Return the standing champion's metrics, or none and why; a broken champion must not stop its successor."""
-    if trial.champion is None:
-        return {}, ""
-    try:
-        sets = {name: Units(found.width, found.features) for name, found in ruler.part.sets.items()}
-        model = remap_units(read_model(folder / trial.champion), sets)
-        ruler = replace(ruler, spec=model.network.spec)
-        examples = ruler.part.examples(model.network.spec)
-        unknown = sum(
-            len(model.find_unscored(n, examples.sets[n].rows))
-            for n, layer in enumerate(model.network.spec.layers)
-            if layer.kind is LayerKind.OUTPUT
-        )
-        evaluator = backend.evaluator(model.network)
-        if not unknown:
-            return ruler.everything(evaluator), ""
-        reason = f"champion not {_measured(trial)} for loss: {unknown} of the targets' units are unknown to it"
-        return ruler.ranking(evaluator), reason if ruler.goal.k is None else ""
-    except (DataError, DivergedError, FileNotFoundError, MemoryError) as error:
-        return {}, f"champion not {_measured(trial)}: {error}"
-
-
-def _measured(trial: Trial) -> str:
-    return "tested" if trial.role is Role.FINAL else "validated"

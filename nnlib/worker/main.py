@@ -24,9 +24,11 @@ from nnlib import __version__
 from nnlib.contract import (
     CHECKPOINT_FILE,
     ENDED_WELL,
+    FLOOR_FILE,
     LOG_FILE,
     MODEL_FILE,
     RESULT_FILE,
+    SCORES_FILE,
     ContractError,
     Exit,
     Result,
@@ -80,7 +82,7 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
         return int(Exit.OK)
     trial, result, code = None, None, Exit.OK
     (folder / RESULT_FILE).write_bytes(b"")  # from now on an eviction has something to transfer
-    for name in (LOG_FILE, CHECKPOINT_FILE):
+    for name in (LOG_FILE, CHECKPOINT_FILE, SCORES_FILE):
         (folder / name).touch()
     stop = Stop()
     try:
@@ -111,10 +113,15 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
 
 def _run(trial: Trial, folder: Path, stop: Stop, checkpoint_every: float, device: str) -> Result:
     if trial.role is Role.FINAL:
-        (folder / MODEL_FILE).write_bytes(b"")
+        for name in (MODEL_FILE, FLOOR_FILE):
+            (folder / name).write_bytes(b"")
     _verify(trial.sha256, folder)
     threads = take_over_blas()
     try:
+        if trial.recipe is not None:
+            from nnlib.worker.recipe_job import run_recipe
+
+            return run_recipe(trial, folder, threads)
         from nnlib.worker import job
     except ImportError as error:
         raise MachineError(f"{error}; install it on this machine") from error

@@ -14,6 +14,7 @@ import pytest
 from nnlib.contract import Metric, Role, TrainSettings, Trial, sha256_of, trial_to_json
 from nnlib.cpu import optimizer, output, sparse_products
 from nnlib.data.file import write_data
+from nnlib.families import products
 from nnlib.ops import ranking
 from tests.nnlib.samples import NETWORK, clustered
 
@@ -26,7 +27,7 @@ def use_backend(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         if name == "numba":
             pytest.importorskip("numba")
         loops = importlib.import_module("nnlib.compiled.loops") if name == "numba" else None
-        for module in (sparse_products, optimizer, output, ranking):
+        for module in (sparse_products, optimizer, output, ranking, products):
             monkeypatch.setattr(module, "LOOPS", loops)
 
     return use

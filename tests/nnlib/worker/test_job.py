@@ -10,6 +10,7 @@ import pytest
 from nnlib.compiled import select
 from nnlib.contract import (
     Metric,
+    Recipe,
     Role,
     Status,
     TrainSettings,
@@ -20,17 +21,19 @@ from nnlib.contract import (
     trial_to_json,
 )
 from nnlib.data.file import write_data
+from nnlib.data.read_events import read_events, read_window
 from nnlib.data.rows import Csr, Dense
 from nnlib.data.sets import Data, DataSet
 from nnlib.errors import CheckpointedError, DataError, EvictedError, NnlibError
-from nnlib.model import network as net
-from nnlib.model.examples import resolve
-from nnlib.model.file import Model, read_model, write_model
+from nnlib.families.fit import fit_recipe
+from nnlib.families.measure import measure
+from nnlib.families.model_file import read_recipe_model
+from nnlib.model.file import read_model
 from nnlib.spec.metric_names import METRICS
-from nnlib.spec.network import parse_network, substitute
+from nnlib.training.checkpoint import Checkpoints
 from nnlib.training.stop import Stop
 from nnlib.worker import job
-from tests.nnlib.samples import ITEMS, NETWORK, clustered
+from tests.nnlib.samples import ITEMS, clustered
 
 pytestmark = pytest.mark.slow
 
@@ -79,82 +82,93 @@ def test_final(make_trial):
     assert (result.status, result.best_epoch, result.epochs) == (Status.OK, 5, 5)
     assert result.metrics["p@3"] > result.baseline["p@3"]
     assert set(result.metrics) - set(result.baseline) == {"loss"}
-    assert result.champion == {}
     assert {line["value"] for line in log_of(trial)} == {None}
     assert result.model == sha256_of(trial.parent / "model.nc")
     model = read_model(trial.parent / "model.nc")
     assert (model.region, model.features[0][0], model.features[2][39]) == ("Côte d'Ivoire", "item0", "item39")
 
 
-def test_a_model_scores_in_another_job_as_in_its_own(make_trial):
-    first = make_trial("first", role=Role.FINAL)
-    before = run(first)
-    trial = make_trial("second", role=Role.FINAL, champion="champion.nc")
-    (trial.parent / "champion.nc").write_bytes((first.parent / "model.nc").read_bytes())
-    assert run(trial).champion == pytest.approx(before.metrics)
+FLOOR = Recipe("popularity")
+COMPARE = {"bestsellers": Recipe("popularity", {"half_life": 1e9, "own": 1.0}), "floor": FLOOR}
 
 
-def champion(trial, names, width=None):
-    """Write a standing champion whose units have these names."""
-    spec = parse_network(substitute(NETWORK, {"hidden": 4, "denoising": 0}), "n")
-    empty = Csr(np.zeros(1, np.int64), np.zeros(0, np.int32), width or len(names))
-    spec = resolve(spec, {name: DataSet(name, empty) for name in ("input", "output")}, "d")
-    features = {0: names, 2: names} if names else {}
-    write_model(trial.parent / "champion.nc", Model(net.create(spec, np.random.default_rng(0)), features))
+def dated(data, as_of, seed):
+    """The same purchases, each of some day before `as_of`."""
+    days = np.random.default_rng(seed).integers(as_of - 60, as_of, data.sets[0].rows.nonzeros).astype(np.int32)
+    return dataclasses.replace(data, sets=(dataclasses.replace(data.sets[0], days=days), *data.sets[1:]), as_of=as_of)
 
 
-def test_a_champion_of_another_catalogue_is_tested_by_names(make_trial):
-    trial = make_trial(role=Role.FINAL, champion="champion.nc")
-    champion(trial, NAMES)
-    same = run(trial)
-    assert set(same.champion) == set(same.metrics)
-    champion(trial, ("gone", *NAMES[:30]))
-    other = run(trial)
-    assert (other.status, other.reason) == (Status.OK, "")
-    assert set(same.champion) - set(other.champion) == {"loss"}
+def with_days(trial, all_days=None):
+    """Write the trial's files again, with days; also one of all days."""
+    write_data(trial.parent / "train.nc", dated(clustered(64, 1, 9), 1000, 1))
+    write_data(trial.parent / "held.nc", dated(clustered(32, 2, 6), 1000, 2))
+    if all_days:
+        write_data(trial.parent / all_days, dated(clustered(64, 3, 9), 1028, 3))
+    return trial
 
 
-def test_a_trial_measures_the_champion_on_its_validation_part(make_trial):
-    first = make_trial("first", role=Role.FINAL)
-    run(first)
-    trial = make_trial("second", champion="champion.nc", rungs=((1, 2.0),))
-    (trial.parent / "champion.nc").write_bytes((first.parent / "model.nc").read_bytes())
-    write_data(trial.parent / "held.nc", clustered(24, 7, 5))
-    twin = make_trial("twin", role=Role.FINAL, champion="champion.nc")
-    for name in ("champion.nc", "held.nc"):
-        (twin.parent / name).write_bytes((trial.parent / name).read_bytes())
-    pruned, final = run(trial), run(twin)
-    assert pruned.status is Status.PRUNED
-    assert pruned.champion == final.champion and set(final.champion) == set(pruned.metrics)
-    assert pruned.baseline == {} and not (trial.parent / "model.nc").exists()
-    (trial.parent / "champion.nc").write_bytes(b"torn")
-    broken = run(trial)
-    assert (broken.status, broken.champion, broken.value) == (Status.PRUNED, {}, pruned.value)
-    assert re.fullmatch(
-        "ended after epoch 1: .*; champion not validated: .*/champion.nc: not a readable .*", broken.reason
-    )
+def scores_of(trial):
+    return np.load(trial.parent / "scores.npy", allow_pickle=False)
 
 
-def test_loss_of_a_champion_that_does_not_know_a_target(make_trial):
-    trial = make_trial(role=Role.FINAL, champion="champion.nc", metric=Metric("loss", minimize=True))
-    champion(trial, NAMES[:38])
-    result = run(trial)
-    assert result.value == result.metrics["loss"]
-    assert set(result.metrics) - set(result.champion) == {"loss"}
-    assert result.reason == "champion not tested for loss: 2 of the targets' units are unknown to it"
+def test_scores_of_each_customer_by_the_network_and_the_floor(make_trial):
+    trial = with_days(make_trial())
+    held = dated(clustered(32, 2, 6), 1000, 2)
+    nobody = np.repeat(held.sets[1].rows.indptr[::2], 2)[:33]  # every other customer has no target
+    rows = Csr(np.sort(nobody), held.sets[1].rows.indices[: nobody.max()], ITEMS)
+    write_data(trial.parent / "held.nc", dataclasses.replace(held, sets=(held.sets[0], DataSet("output", rows, NAMES))))
+    result, scores = run(trial), scores_of(trial)
+    assert scores.shape == (2, 3, 32) and scores.dtype == np.float32
+    known = np.diff(rows.indptr) > 0
+    assert (np.isfinite(scores) == known).all()
+    for number, name in enumerate(("p@3", "p@10", "ndcg@20")):
+        assert np.nanmean(scores[0, number].astype(float)) == pytest.approx(result.metrics[name], abs=1e-7)
+    values = scores[0, 0, known].astype(float)
+    assert result.stderr == pytest.approx(values.std(ddof=1) / np.sqrt(known.sum()))
+    assert (result.customers, result.fitted_until) == (known.sum(), 1000)
+    assert result.scores == sha256_of(trial.parent / "scores.npy")
+    window = read_window(trial.parent / "held.nc")
+    floor = measure(fit_recipe(FLOOR, read_events(trial.parent / "train.nc")).fitted, window, ("p@3", "ndcg@20"))
+    assert np.array_equal(scores[1, 0], floor["p@3"], equal_nan=True)
+    assert np.array_equal(scores[1, 2], floor["ndcg@20"], equal_nan=True)
 
 
-def test_a_champion_that_cannot_be_used_stops_nobody(make_trial):
-    trial = make_trial(role=Role.FINAL, champion="champion.nc")
-    for write in (
-        lambda: champion(trial, (), 39),
-        lambda: (trial.parent / "champion.nc").write_bytes(b"torn"),
-        lambda: (trial.parent / "champion.nc").unlink(),
-    ):
-        write()
-        result = run(trial)
-        assert (result.status, result.champion) == (Status.OK, {})
-        assert result.reason.startswith("champion not tested: ")
+def test_without_times_the_floor_is_plain_popularity(make_trial):
+    trial = make_trial()
+    result, scores = run(trial), scores_of(trial)
+    assert result.fitted_until is None and scores.shape == (2, 3, 32)
+    final = make_trial("final", role=Role.FINAL)
+    assert scores[1, 0].mean() == pytest.approx(run(final).baseline["p@3"])
+
+
+def test_final_beside_what_it_is_compared_with_then_on_all_days(make_trial):
+    settings = TrainSettings(epochs=3, batch=16, learning_rate=0.01)
+    trial = with_days(make_trial(role=Role.FINAL, train=settings, compare=COMPARE, all_files=("all.nc",)), "all.nc")
+    result, scores = run(trial), scores_of(trial)
+    assert scores.shape == (3, 3, 32)  # the network, then by name
+    assert set(result.compared) == set(COMPARE) and result.baseline == result.compared["bestsellers"]
+    assert result.compared["floor"]["p@3"] == pytest.approx(scores[2, 0].mean())
+    assert (result.fitted_until, result.epochs, result.best_epoch) == (1000, 3, 3)
+    tested = with_days(make_trial("tested", role=Role.FINAL, train=settings, compare=COMPARE), "all.nc")
+    alone = run(tested)
+    assert dict(alone.metrics) == dict(result.metrics) and (scores_of(tested) == scores).all()
+    served = with_days(make_trial("served", role=Role.FINAL, train=settings, train_files=("all.nc",)), "all.nc")
+    run(served)
+    model = "model.nc"
+    assert (trial.parent / model).read_bytes() == (served.parent / model).read_bytes()
+    assert (trial.parent / model).read_bytes() != (tested.parent / model).read_bytes()
+    floors = [read_recipe_model(one.parent / "floor.nc").fitted_until for one in (trial, tested)]
+    assert floors == [1028, 1000]
+    assert result.floor == sha256_of(trial.parent / "floor.nc") and not (served.parent / "floor.nc").exists()
+
+
+def test_all_days_are_of_the_same_items(make_trial):
+    trial = make_trial(role=Role.FINAL, all_files=("all.nc",))
+    names = tuple(f"thing{n}" for n in range(ITEMS))
+    sets = tuple(dataclasses.replace(data_set, features=names) for data_set in clustered(64, 1, 9).sets)
+    write_data(trial.parent / "all.nc", Data(sets))
+    with pytest.raises(DataError, match=r"all.nc: other names of units than train.nc"):
+        run(trial)
 
 
 PAGES = tuple(f"page{n}" for n in range(40))
@@ -174,8 +188,10 @@ def run_with_inputs(trial_file, change, names):
 @pytest.mark.parametrize("names", [PAGES, WIDER])
 def test_inputs_of_other_units_hide_no_target(make_trial, names):
     """The inputs are shifted by ten, so that masking them would mask another taste's items, or none there are."""
-    result = run_with_inputs(make_trial(role=Role.FINAL), lambda unit: (unit + 10) % len(names), names)
+    trial = make_trial(role=Role.FINAL, compare=COMPARE)
+    result = run_with_inputs(trial, lambda unit: (unit + 10) % len(names), names)
     assert result.metrics["p@3"] > 0.1
+    assert (len(scores_of(trial)), result.compared, result.floor) == (1, {}, "")  # no histories of what is ranked
     assert result.baseline["p@3"] > 0
     hidden = run_with_inputs(make_trial("other", role=Role.FINAL), lambda unit: (unit + 10) % 40, NAMES)
     assert hidden.baseline != result.baseline
@@ -199,7 +215,7 @@ def test_dense_targets_are_measured_by_loss(make_trial):
         write_data(trial.parent / name, Data(sets))
     result = run(trial)
     assert set(result.metrics) == {"loss"}
-    assert result.baseline == {}
+    assert (result.baseline, result.scores, result.customers) == ({}, "", 0)
     with pytest.raises(
         NnlibError, match=r"trial.json: metric.name: p@3 needs sparse targets, 'output' is dense; legal"
     ):
@@ -229,9 +245,11 @@ def test_the_two_parts_must_mean_the_same(make_trial):
             run(trial)
 
 
-def test_stopped_and_started_again_the_job_ends_as_any_other(make_trial):
+@pytest.mark.parametrize("all_files", [(), ("all.nc",)])
+def test_stopped_and_started_again_the_job_ends_as_any_other(make_trial, all_files):
     settings = TrainSettings(epochs=2, batch=16, learning_rate=0.01)
-    whole, pieces = (make_trial(folder, role=Role.FINAL, train=settings) for folder in ("whole", "pieces"))
+    more = {"role": Role.FINAL, "train": settings, "compare": COMPARE, "all_files": all_files}
+    whole, pieces = (with_days(make_trial(folder, **more), "all.nc") for folder in ("whole", "pieces"))
     result, attempts = run(whole), 0
     while True:
         try:
@@ -239,11 +257,37 @@ def test_stopped_and_started_again_the_job_ends_as_any_other(make_trial):
             break
         except CheckpointedError:
             attempts += 1
-    assert attempts == 8
+    assert attempts == 8 * (1 + len(all_files))
     assert log_of(pieces) == log_of(whole)
-    assert (pieces.parent / "model.nc").read_bytes() == (whole.parent / "model.nc").read_bytes()
-    assert dict(again.metrics) == dict(result.metrics)
+    for name in ("model.nc", "floor.nc", "scores.npy"):
+        assert (pieces.parent / name).read_bytes() == (whole.parent / name).read_bytes()
+    assert again == result
     assert (pieces.parent / "checkpoint.nc").stat().st_size == 0
+
+
+def test_a_job_that_is_killed_on_all_days_does_not_train_for_the_test_again(make_trial, monkeypatch, capsys):
+    settings = TrainSettings(epochs=2, batch=16, learning_rate=0.01)
+    more = {"role": Role.FINAL, "train": settings, "compare": COMPARE, "all_files": ("all.nc",)}
+    whole, killed = (with_days(make_trial(folder, **more), "all.nc") for folder in ("whole", "killed"))
+    result = run(whole)
+    after_batch = Checkpoints.after_batch
+
+    def kill(keeper, training):
+        after_batch(keeper, training)
+        if keeper.training.endswith(job.ALL_DAYS):
+            raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "after_batch", kill)
+        with pytest.raises(ZeroDivisionError):
+            run(killed)
+    (killed.parent / "scores.npy").write_bytes(b"")  # not all of what a job leaves may come back
+    write_data(killed.parent / "train.nc", clustered(64, 7, 9))  # which nobody learns from any more
+    capsys.readouterr()
+    assert run(killed) == result
+    assert capsys.readouterr().err.startswith("nnlib: resumed from checkpoint.nc: epoch 1, batch 0\n")
+    for name in ("model.nc", "scores.npy"):
+        assert (killed.parent / name).read_bytes() == (whole.parent / name).read_bytes()
 
 
 @pytest.fixture
