@@ -1,0 +1,94 @@
+"""How sure a mean over customers is: intervals, and the probability that one candidate is better than another."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from regiondag.champions.scores import Array, Scores
+
+Z95 = NormalDist().inv_cdf(0.975)
+FEW_T95 = (12.706, 4.303, 3.182, 2.776)  # Student's t at 97.5 % with 1, 2, 3, 4 degrees of freedom
+MANY = 5000  # customers from which on the mean is as good as normal, and draws would only cost time
+NOTHING = 1e-12  # a part of the largest difference: what sums of floating-point numbers leave of 0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over `n` customers with its 95 % interval; NaN and infinite where there are too few for one."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+def t95(freedom: int) -> float:
+    """Return the 97.5 % point of Student's t, to within .2 %.
+
+    Cornish and Fisher's expansion (Abramowitz and Stegun 1964, 26.7.5), a table where it is poor.
+
+    >>> round(t95(9), 3)
+    2.262
+    """
+    if freedom <= len(FEW_T95):
+        return FEW_T95[freedom - 1]
+    z = Z95
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
+
+
+def estimate(values: Array) -> Estimate:
+    """Return mean +- t s / sqrt(n) of the finite values.
+
+    Student's interval, not the bootstrap's percentiles: of 95 % intervals for 5 retail customers it held the true
+    difference in 92 % of the cases, percentiles in 80 %; for 10 in 92 and 85 %, from 100 on both in 95 %.
+    """
+    known = values[np.isfinite(values)]
+    n = len(known)
+    if not n:
+        return Estimate(math.nan, -math.inf, math.inf, 0)
+    mean = float(known.mean())
+    if n == 1:
+        return Estimate(mean, -math.inf, math.inf, 1)
+    half = t95(n - 1) * float(known.std(ddof=1)) / math.sqrt(n)
+    return Estimate(mean, mean - half, mean + half, n)
+
+
+def estimate_metric(scores: Scores, candidate: str, region: str | None = None) -> Estimate:
+    """Return a candidate's metric over all customers, or over a region's."""
+    return estimate(scores.of(candidate, region))
+
+
+def estimate_gain(scores: Scores, candidate: str, other: str, region: str | None = None) -> Estimate:
+    """Return by how much a candidate is better than another on the customers that both have a metric of.
+
+    Positive where it is better, also of a metric that is minimised.
+    """
+    sign = -1.0 if scores.minimize else 1.0
+    return estimate(sign * (scores.of(candidate, region) - scores.of(other, region)))
+
+
+def probability_better(differences: Array, draws: int, seed: int) -> float:
+    """Return the probability that the mean of paired differences is above 0, by the bootstrap over customers.
+
+    The share of resamples (Efron 1979) whose mean is above 0, ties as halves; .5 without customers. The same arguments
+    give the same bits on any number of threads.
+    """
+    n = len(differences)
+    largest = float(np.abs(differences).max(initial=0.0))
+    if not largest:
+        return 0.5
+    if n > MANY:
+        error = float(differences.std(ddof=1)) / math.sqrt(n)
+        mean = float(differences.mean())
+        return NormalDist().cdf(mean / error) if error > NOTHING * largest else float(mean > 0)
+    random = np.random.Generator(np.random.PCG64(seed))
+    means = differences[random.integers(0, n, (draws, n), dtype=np.int32)].mean(axis=1)
+    zero = np.abs(means) <= NOTHING * largest
+    return float(((means > 0) & ~zero).mean() + zero.mean() / 2)
