@@ -40,6 +40,18 @@ def propose(
     return task.next(n)
 
 
+def expect_gain(search: Search, history: Sequence[Observation], points: Sequence[Point], seed: int) -> float | None:
+    """Return how much loss the best of the next `points` is expected to gain; None where no model says so."""
+    if search.method != "bayes" or sum(o.loss is not None for o in history) < count_initial_trials(search):
+        return None
+    from threadpoolctl import threadpool_limits
+
+    from regiondag.tuning.gp.ask import expect_improvement
+
+    with threadpool_limits(1):  # the same bits whatever the number of threads
+        return expect_improvement(domain_of(search), _finite(history), points, seed)
+
+
 def rank_trials(search: Search, history: Sequence[Observation], seed: int, shared: Shared | None = None) -> list[int]:
     """Return the successful trials of `history` as numbers, that with the best point first, the earliest of equals.
 

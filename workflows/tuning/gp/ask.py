@@ -13,7 +13,7 @@ from regiondag.tuning.encoding import Array, Encoding
 from regiondag.tuning.gp.acquisition import Bound, Criterion, Improvement
 from regiondag.tuning.gp.maximise import Maximiser
 from regiondag.tuning.gp.process import GaussianProcess, Observed, Posterior
-from regiondag.tuning.gp.training_set import TrainingSet, tell
+from regiondag.tuning.gp.training_set import TrainingSet, loss_of_unit, tell
 from regiondag.tuning.sharing import Neighbour, Observation
 
 COSTED = 200  # the latest observations, which decide what a trial costs
@@ -75,6 +75,30 @@ def ask(
         best = np.minimum(best, process.predict(there)[0][:, 0])  # the next one has to be better than this is believed
         process.believe(there)
     return points
+
+
+def expect_improvement(
+    domain: Domain,
+    history: Sequence[Observation],
+    points: Sequence[Point],
+    seed: int,
+    neighbours: Sequence[Neighbour] = (),
+) -> float | None:
+    """Return how much better than the best the best of `points` is expected to be, in units of the loss.
+
+    None where there is no model. Losses below the median are told to the model on a linear scale, so that its
+    improvements are those of losses, times a constant.
+    """
+    told = tell(domain, history, neighbours)
+    if len(told.rows) < 2 or not domain.free or not points:
+        return None
+    process = _fit(told.data, np.random.Generator(np.random.PCG64(seed)))
+    encoding = Encoding(domain.space)
+    means = process.predict(told.data.features)[0]
+    best = means[:, : told.own or None].min(axis=1)
+    features = encoding.features(encoding.coordinates(points)) * encoding.weights
+    scale = loss_of_unit([o.loss for o in history])
+    return float(np.exp(Improvement(process, best).value(features).max())) * scale
 
 
 def predict_losses(

@@ -114,17 +114,30 @@ def warp(losses: Sequence[float | None]) -> Array:
     seen = np.array([loss for loss in losses if loss is not None])
     if not len(seen):
         return np.ones(len(losses))
-    values = np.array([seen.max() if loss is None else loss for loss in losses])
-    values = np.clip(values, -LARGEST, LARGEST)
-    median, low = np.median(values), values.min()
-    with np.errstate(over="ignore"):
-        width = next((width for width in (median - low, values.max() - low) if width > 0), 1.0)
-        scaled = (values - median) / width
-    scaled = np.where(scaled > 0, np.log1p(np.minimum(np.maximum(scaled, 0.0), LARGEST)), scaled)
+    scaled, _ = _scale(losses)
     if scaled.std() <= 1e-12:  # all that succeeded are equal: those that failed are worse all the same
         scaled = np.array([float(loss is None) for loss in losses])
     deviation = scaled.std()
     return np.asarray((scaled - scaled.mean()) / deviation) if deviation > 1e-12 else np.zeros_like(scaled)
+
+
+def loss_of_unit(losses: Sequence[float | None]) -> float:
+    """Return how much loss a unit of `warp` is below the median; 0 where nothing succeeded or all are equal."""
+    if all(loss is None for loss in losses):
+        return 0.0
+    scaled, width = _scale(losses)
+    return float(scaled.std() * width)
+
+
+def _scale(losses: Sequence[float | None]) -> tuple[Array, float]:
+    """Return losses, of which one at least succeeded, in widths from their median, and how wide one is."""
+    worst = max(loss for loss in losses if loss is not None)
+    values = np.clip(np.array([worst if loss is None else loss for loss in losses]), -LARGEST, LARGEST)
+    median, low = np.median(values), values.min()
+    with np.errstate(over="ignore"):
+        width = next((width for width in (median - low, values.max() - low) if width > 0), 1.0)
+        scaled = (values - median) / width
+    return np.where(scaled > 0, np.log1p(np.minimum(np.maximum(scaled, 0.0), LARGEST)), scaled), float(width)
 
 
 def choose_most_telling(history: Sequence[Observation]) -> list[Observation]:
