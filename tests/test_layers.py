@@ -22,7 +22,7 @@ REGIONDAG = """
     util
     study
     pool
-    tuning
+    tuning champions
     config run
     condor
     trials accounting audit
@@ -47,7 +47,9 @@ NNLIB = """
     engines
     cpu gpu
     devices
-    importing evaluation inspection
+    importing evaluation
+    families
+    inspection
     prediction
     training
     worker api
@@ -67,6 +69,8 @@ SHARED = (
     "spec",
     "data.file",
     "data.merge",
+    "families.legal",
+    "importing",
 )
 SHARED += ("training.checkpoint",)
 
@@ -96,7 +100,14 @@ NO_NUMPY = (
     "regiondag.condor.events",
 )
 # No file, clock, process or global state.
-PURE = ("regiondag.study", "regiondag.tuning", "regiondag.condor.quoting", "nnlib.ops", "nnlib.optim")
+PURE = (
+    "regiondag.study",
+    "regiondag.tuning",
+    "regiondag.champions",
+    "regiondag.condor.quoting",
+    "nnlib.ops",
+    "nnlib.optim",
+)
 EFFECTS = {"os", "time", "subprocess", "shutil", "socket", "tempfile"}
 HEAVY = {*THIRD_PARTY, "numpy", "scipy"} - {"numba", "classad2", "botocore", "platformdirs"}
 

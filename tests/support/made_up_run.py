@@ -74,8 +74,6 @@ def _write_region(run: RunFolder, number: int, slug: str, name: str, shape: Shap
     folder.champion_metrics.parent.mkdir()
     point = random_point(SPACE, number)
     folder.champion_metrics.write_text(json.dumps({"hyperparameters": point, "test": test}), encoding="utf-8")
-    last = {metric: value * rng.uniform(0.9, 1.1) for metric, value in test.items()}
-    folder.incumbent_metrics.write_text(json.dumps({"test": last}), encoding="utf-8")
 
 
 def _journal(rng: random.Random, shape: Shape, number: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -91,7 +89,7 @@ def _journal(rng: random.Random, shape: Shape, number: int) -> Iterator[tuple[st
         "" if ok else "data.test.nc: SHA-256 differs",
         metrics=test if ok else {},
         baseline={metric: 0.6 * value for metric, value in test.items()},
-        standing={metric: rng.uniform(0.8, 1.05) * value for metric, value in test.items()},
+        compared={"floor": {metric: rng.uniform(0.8, 1.05) * value for metric, value in test.items()}},
         seconds=300.0,
         promoted=number % 3 > 0,
     )

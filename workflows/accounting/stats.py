@@ -29,7 +29,7 @@ class RegionStats:
     usage: Usage
     metric: str
     gained: float | None
-    over: str  # popularity, or the standing champion
+    over: str  # recent popularity, or plain
     cost_per_point: float | None  # of 0.01 gained; None where nothing is gained, or a price is unknown
     sizes: Sizes
     trials: tuple[Taken, ...]
@@ -98,11 +98,12 @@ def _read_training(slug: str, history: History) -> dict[NodeName, float]:
 
 
 def measure_gain(spec: RegionSpec, final: TrialOutcome | None) -> tuple[float | None, str]:
-    """Return by how much a region's new model is better, and than what: the standing champion, or popularity."""
+    """Return by how much what serves a region is better, and than what: recent popularity, or plain."""
     if final is None or not final.ok:
         return None, ""
-    over = "the standing champion" if final.standing else "popularity"
-    before, after = (final.standing or final.baseline).get(spec.metric.name), final.metrics.get(spec.metric.name)
+    floor = final.compared.get("floor")
+    over = "recent popularity" if floor else "popularity"
+    before, after = (floor or final.baseline).get(spec.metric.name), final.metrics.get(spec.metric.name)
     if before is None or after is None:
         return None, over
     return (before - after if spec.metric.minimize else after - before), over

@@ -70,7 +70,7 @@ class Verdict:
 def compare(record: Record, again: Replayed, *, final: bool) -> Verdict:
     """Compare everything that both have; a difference is excused only on another kind of machine."""
     kind = find_other_kind(record, again.result)
-    sources: list[tuple[str, Mapping[str, Any]]] = [("journal", _figures_of_outcome(record.settled))]
+    sources: list[tuple[str, Mapping[str, Any]]] = [("journal", _figures_of_outcome(record.settled, final=final))]
     if record.result:
         sources.append(("result.json", _figures_of_result(record.result)))
     figures = _figures_of_result(again.result)
@@ -129,12 +129,14 @@ def _digest_of_result(record: Record) -> Iterator[Difference]:
         )
 
 
-def _figures_of_outcome(settled: TrialOutcome) -> dict[str, Any]:
+def _figures_of_outcome(settled: TrialOutcome, *, final: bool) -> dict[str, Any]:
+    """Return what a job's result must say, too; of the final one the journal has metrics of what serves instead."""
     figures: dict[str, Any] = {"status": settled.status}
     if settled.value is not None:
         figures |= {"value": settled.value, "best_epoch": settled.best_epoch, "curve": settled.curve}
+    if settled.value is not None and not final:
         figures |= _add_prefix("metrics", settled.metrics) | _add_prefix("popularity", settled.baseline)
-        figures |= _add_prefix("standing champion", settled.standing)
+        figures |= _figures_of_others(settled.compared)
     return figures
 
 
@@ -144,8 +146,12 @@ def _figures_of_result(result: Result) -> dict[str, Any]:
         figures |= {"value": result.value, "best_epoch": result.best_epoch, "curve": result.curve}
         figures |= {"epochs": result.epochs, "examples": result.examples}
         figures |= _add_prefix("metrics", result.metrics) | _add_prefix("popularity", result.baseline)
-        figures |= _add_prefix("standing champion", result.champion)
+        figures |= _figures_of_others(result.compared)
     return figures
+
+
+def _figures_of_others(compared: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    return {f"{name} {metric}": value for name, of in compared.items() for metric, value in of.items()}
 
 
 def _add_prefix(what: str, metrics: Mapping[str, float]) -> dict[str, float]:

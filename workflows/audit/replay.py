@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nnlib.contract import (
@@ -37,6 +37,7 @@ from regiondag.pool.pool import Pool
 from regiondag.run.history import TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder
+from regiondag.run.region_spec import read_spec
 
 ARCHIVE = re.compile(r"nnlib-[0-9a-f]{12}\.pyz")
 RECIPE_PYTHON = "/usr/local/libexec/regiondag/python"  # what provisioned machines and root folders have
@@ -64,6 +65,7 @@ class Case:
     """A trial that has ended: what it was, what came of it, and with which code."""
 
     folder: RegionFolder
+    inputs: RegionFolder  # whose data it was trained on
     node: NodeName
     trial: Trial
     record: Record
@@ -92,7 +94,11 @@ def find_case(run: RunFolder, slug: str, number: int | None, digests: Mapping[st
     """Read what is known of a trial; RegiondagError when there is nothing to compare with, or a file was changed."""
     folder, node = run.region(slug), NodeName(slug, number)
     settled = _read_outcome(folder, node)
-    place = folder.trial(node)
+    place, served_by = folder.trial(node), read_spec(folder.spec).served_by
+    if served_by and not place.exists():
+        raise RegiondagError(
+            f"{node} had no job: what serves the region was made for all; regiondag replay {run.path} {served_by} final"
+        )
     try:
         trial = trial_from_json((place / TRIAL_FILE).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ContractError) as error:
@@ -101,12 +107,15 @@ def find_case(run: RunFolder, slug: str, number: int | None, digests: Mapping[st
             f"{place / TRIAL_FILE}: cannot be read, so nothing can be trained: {said}; `regiondag verify` lists all "
             "changes"
         ) from None
+    if served_by:  # its figures are those of the region's customers, those of the job of everybody
+        settled = replace(settled, metrics={}, baseline={}, compared={})
     result, digest = _result(place / RESULT_FILE)
     record = Record(settled, result, digest, _losses(place), _digest(place / MODEL_FILE))
     archive = _archive(run, digests, result)
+    inputs = run.region(served_by) if served_by else folder
     for name, wanted in trial.sha256.items():
-        _check_input(folder.path, name, wanted)
-    return Case(folder, node, trial, record, archive)
+        _check_input(inputs.path, name, wanted)
+    return Case(folder, inputs, node, trial, record, archive)
 
 
 def _read_outcome(folder: RegionFolder, node: NodeName) -> TrialOutcome:
@@ -217,7 +226,7 @@ def train_again(case: Case, python: Python, place: Path) -> Replayed:
     trial_file = case.folder.trial(case.node) / TRIAL_FILE
     shutil.copyfile(trial_file, place / TRIAL_FILE)
     for name in case.trial.sha256:
-        (place / name).symlink_to(case.folder.path / name)
+        (place / name).symlink_to(case.inputs.path / name)
     backend = case.record.result.backend if case.record.result else ""
     device = "gpu" if backend == "cupy" and python.has["gpu"] else "cpu"
     environment = {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))), "NNLIB_DEVICE": device}

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
 from nnlib.contract import (
@@ -29,6 +29,7 @@ from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder
 from regiondag.run.manifest import RunManifest, read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
+from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, point_of
 
 Progress = Callable[[int, int], None]  # regions read, then files; and how many there are
 CheckpointReader = Callable[[Path], None]  # raises ValueError for one that is damaged
@@ -147,8 +148,8 @@ class _RegionCheck:
     def _outcome(
         self, node: NodeName, settled: TrialOutcome, spec: RegionSpec, history: History
     ) -> Iterator[Mismatch | Expected]:
-        if settled.status in OPEN:
-            return  # the files may be those of a later try
+        if settled.status in OPEN or (spec.served_by and not settled.job):
+            return  # the files may be those of a later try; what serves many was made by one region's job
         place = self.folder.trial(node)
         again = f"{RESTORE}, or train it again: regiondag trial rerun {self.run_folder.path} {self.slug} "
         again += f"{'final' if node.number is None else node.number} --force"
@@ -199,10 +200,17 @@ def _other(trial: Trial, spec: RegionSpec, history: History) -> Iterator[str]:
         if spec.sha256.get(name, digest) != digest:
             yield f"wants sha256 {digest[:12]} of {name}, region.json says {spec.sha256[name][:12]}"
     proposal = history.proposals.get(trial.number)
-    for name, value in (proposal.point if proposal else {}).items():
-        seen = trial.hyperparameters.get(name, getattr(trial.train, name, None))
-        if seen != value:
-            yield f"says {name} {_brief(seen)}, the journal proposed {_brief(value)}"
+    point = proposal.point if proposal else {}
+    if point.get(FAMILY) == INCUMBENT:
+        if trial.recipe != spec.incumbent:
+            yield "is not of the recipe in office, which the journal proposed"
+        return
+    said = {FAMILY: NETWORK, **asdict(trial.train), **trial.hyperparameters}
+    if trial.recipe is not None:
+        said = point_of(trial.recipe)
+    for name, value in point.items():
+        if said.get(name) != value:
+            yield f"says {name} {_brief(said.get(name))}, the journal proposed {_brief(value)}"
 
 
 def _brief(value: object) -> str:

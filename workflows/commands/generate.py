@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from regiondag.run.layout import RunFolder
     from regiondag.study.model import Config
 
-HELP = "render a run directory: one DAG, submit files, data, code"
+HELP = "make data sets and a run directory: one DAG, submit files, data, code"
 DESCRIPTION = """Render a new run directory below --out and print its path. It holds everything the run needs;
-`condor_submit_dag RUN/study.dag` runs all regions, `condor_submit_dag RUN/regions/NAME/region.dag` one alone."""
+`condor_submit_dag RUN/study.dag` runs all regions, `condor_submit_dag RUN/regions/NAME/region.dag` one alone. Where
+study.yaml names a table of purchases, the regions' data sets are made of it first, if it has changed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,15 +48,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Check the study, then write the run directory."""
     from regiondag.config.data_check import check_data, training_examples
     from regiondag.config.load import load_config
-    from regiondag.run.champions import earlier_runs
+    from regiondag.generate.fresh_data import refresh_data
+    from regiondag.run.champions import earlier_runs, select_networks
     from regiondag.study.init import choose_init, describe_init
 
+    refresh_data(arguments.study)
     asked = load_config(arguments.study)
     examples = training_examples(asked, check_data(asked))
     slugs = [region.slug for region in asked.regions]
     earlier = earlier_runs(runs_folder(arguments), asked.name)
     incumbents = _choose_incumbents(arguments.champions, earlier, slugs)
-    config = choose_init(asked, examples, incumbents)
+    config = choose_init(asked, examples, select_networks(incumbents))
     created = make_run(config, arguments, earlier, incumbents)
     if not arguments.quiet:
         for line in describe_init(asked, config):

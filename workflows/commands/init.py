@@ -14,7 +14,7 @@ from regiondag.util.resources import resource_dir
 
 HELP = "write an example study"
 DESCRIPTION = """Write an example study into a new folder. Examples:
-  retail   purchases of an online shop in 41 countries; one recommender per country"""
+  retail   purchases of an online shop in 41 countries; a champion for each of them"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(
             f"""Next:
   cd {shlex.quote(str(folder))}
-  nnlib import purchases.csv.gz --out data      # one data set per country
-  regiondag validate study.yaml
-  regiondag generate study.yaml{_elsewhere(folder):<15}  # writes a run directory and says how to submit it""",
+  regiondag generate study.yaml{_elsewhere(folder)}     # makes data sets and a run, and says how to submit it""",
             file=sys.stderr,
         )
     return 0

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from regiondag.report.summary import Summary
     from regiondag.run.layout import RunFolder
 
-HELP = "summarise a run: champions, test metrics, trials, hours"
+HELP = "summarise a run: champions, how good they are for how many customers, and why they serve"
 DESCRIPTION = """Write report/summary.md and report/summary.json from the regions' journals, print the table, and write
 report/index.html: one page for any browser, offline, with every region, slot, trial and failure. The DAG's last node
 does the same. Exit code 1 when a region has no champion (yet)."""
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the report and print it."""
-    from regiondag.report.markdown import headings, table
+    from regiondag.report.markdown import headings, list_reasons, table
     from regiondag.report.write import write_report
     from regiondag.run.layout import RunFolder
     from regiondag.util.terminal import print_table
@@ -40,9 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
         print((folder.report / "summary.json").read_text(encoding="utf-8"), end="")
     else:
         print_table(summary.study, headings(summary), table(summary))
-        for region in summary.regions:
-            if region.reason:
-                print(spell_out(f"{region.region}: {region.reason}"))
+        for text in (*(f"Caution: {text}" for text in summary.cautions), *list_reasons(summary)):
+            print(spell_out(text))
         print(f"Models: {folder.path}/regions/*/champion/model.nc")
         print(f"Report: {folder.report}/summary.md")
     _write_page(folder, summary, arguments)

@@ -171,7 +171,7 @@ def _plot(arguments: argparse.Namespace) -> int:
             progress(done, len(trials.regions))
             pictures = draw_region(region, folder.pictures(region.spec.slug))
             drawn += len(pictures)
-            if not pictures:
+            if not pictures and region.spec.search.nodes:
                 tell(f"{region.spec.name}: nothing to draw, none of its trials has ended yet")
     write_report(folder)  # which links them
     tell(f"{drawn} pictures")

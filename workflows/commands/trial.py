@@ -113,9 +113,10 @@ def _choose_nodes(arguments: argparse.Namespace) -> tuple[RegionJobs, list[NodeN
     region = folder.region(slug)
     spec = read_spec(region.spec)
     numbers = find_trials(regions, slug, arguments.trials)
-    beyond = [number for number in numbers if number is not None and number >= spec.search.nodes]
+    beyond = [number for number in numbers if number is not None and number > spec.search.last]
     if beyond:
-        raise UsageError(f"{spec.name} has no trial {beyond[0]}, legal: 0 to {spec.search.nodes - 1}, and `final`")
+        legal = f"0 to {spec.search.last}, and `final`" if spec.search.nodes else "`final`"
+        raise UsageError(f"{spec.name} has no trial {beyond[0]}, legal: {legal}")
     queue = queue_of(folder, [slug], find_pool(arguments.pool))
     if arguments.where is not None:
         rows = trials_of(spec, Journal(region.journal).read()).rows

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 HELP = "make the study's next run from new data; or every night: --cron"
 DESCRIPTION = """Make the next run of a study that has run before, and print its path: the regions whose data or network
-are new, each with its champion as the bar to beat and the champion's hyperparameters as its first trial. `update:` in
-study.yaml says what is different from `search` in such runs. Nothing new: no run, exit code 0.
+are new, or all of them where one search is for all, each with its champion's recipe as the first trial. `update:` in
+study.yaml says what is different from `search` in such runs. Data sets are made anew where the table of purchases has
+changed. Nothing new: no run, exit code 0.
 
 With --cron nothing is run: a job that does `update --submit` at the times of a crontab line is written beside
 study.yaml, and its path printed. condor_submit starts it, condor_rm ends it."""
@@ -43,9 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
         return _write_job(arguments)
     from regiondag.config.data_check import check_data, training_examples
     from regiondag.config.load import load_config
-    from regiondag.run.champions import earlier_runs, find_incumbents
+    from regiondag.generate.fresh_data import refresh_data
+    from regiondag.run.champions import earlier_runs, find_incumbents, select_networks
     from regiondag.study.init import choose_init
 
+    refresh_data(arguments.study)
     config = load_config(arguments.study)
     examples = training_examples(config, check_data(config))
     runs = generate.runs_folder(arguments).resolve()
@@ -55,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         tell(f"no earlier run of the study {config.name!r} in {runs}: this is the first")
     _check_ended(pool, earlier)
     incumbents = find_incumbents(earlier, [region.slug for region in config.regions])
-    config = choose_init(config, examples, incumbents)
+    config = choose_init(config, examples, select_networks(incumbents))
     regions = config.regions if arguments.all else _new_regions(config, earlier)
     if not regions:
         tell("nothing new: no run made (--all makes one)")
@@ -103,6 +106,8 @@ def _new_regions(config: Config, earlier: Sequence[RunFolder]) -> tuple[Region, 
 
     unchanged = find_unchanged(config.regions, earlier)
     new = {region.slug for region in config.regions if not region.merged} - set(unchanged)
+    if new and any(region.served_by for region in config.regions):
+        return config.regions  # what serves them is fitted on the data of all
     sources = {region.init.source for region in config.regions if region.slug in new}
     for region in config.regions:
         if region.slug in unchanged and region.slug in sources:

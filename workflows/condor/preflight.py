@@ -56,6 +56,8 @@ def distinct_submit_files(run: RunFolder, slugs: Sequence[str]) -> dict[Path, li
     for slug in slugs:
         for name in (TRAIN_SUBMIT, FINAL_SUBMIT):
             path = run.region(slug).path / name
+            if not path.exists():
+                continue  # a region without a search of its own has no trials
             text = path.read_text(encoding="utf-8").replace(f"/regions/{slug}/", "/regions/*/")
             text = re.sub(r"^(batch_name|MY\.\w+) = .*$", "", text, flags=re.MULTILINE)
             text = re.sub(r"^initialdir = .*$", "", text, flags=re.MULTILINE)

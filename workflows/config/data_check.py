@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -40,6 +41,10 @@ def training_examples(config: Config, summaries: Mapping[Path, DataSummary]) -> 
 
 def misfits_of(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:
     """Yield what does not fit together: the network's data sets and widths, and those of the region's files."""
+    yield from _starts_that_know(region, summaries)
+    if region.network is None:
+        yield from _without_purchases(region, summaries)
+        return
     raw = spec.read_json(region.network)
     values = {parameter.name: list_extreme_values(parameter)[0] for parameter in region.search.space}
     network = spec.parse_network(spec.substitute(raw, values), region.network.name)
@@ -60,3 +65,26 @@ def misfits_of(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterato
                 )
             else:
                 expected, source = width, str(file)
+
+
+def _starts_that_know(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:
+    """Yield that a model to start from, which serves and so was fitted on all days, knows what trials are asked."""
+    file = region.data.get("valid")
+    day = summaries[file].as_of if file else None
+    if day is not None and region.init.kind in ("champion", "neighbour"):
+        first = datetime.date(1970, 1, 1) + datetime.timedelta(days=day)
+        yield (
+            f"region {region.name!r}: init: {region.init.kind}: such a model has learned from the days on which trials "
+            f"are judged, those from {first} on, and could be compared with nothing; legal for data with days: random, "
+            "pooled"
+        )
+
+
+def _without_purchases(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:
+    """Yield which files have nothing that a family could be fitted on."""
+    for file in region.data.values():
+        if all(data_set.kind != "sparse boolean" for data_set in summaries[file].sets):
+            yield (
+                f"region {region.name!r}: {file} has no sparse boolean data set, of who has taken what; "
+                "families but `network` need one"
+            )

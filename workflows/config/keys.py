@@ -9,8 +9,10 @@ from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, Metric, TrainSettings
 from nnlib.contract import SCHEDULES as RATE_SCHEDULES
 from nnlib.spec.checks import BOOLEAN, Check, Schema, instance, real, whole
 from regiondag.config import values
-from regiondag.study.model import GIVE_UP_AFTER, MAX_TRIALS, POOLED, JobRequest, Limits
+from regiondag.study.families import FAMILIES
+from regiondag.study.model import GIVE_UP_AFTER, MAX_TRIALS, MIN_CUSTOMERS, POOLED, JobRequest, Limits
 from regiondag.tuning.methods import METHODS
+from regiondag.tuning.noise import KINDS as STOPS
 from regiondag.tuning.pruning import KINDS as PRUNING
 from regiondag.tuning.sharing import SHARING
 from regiondag.util.schema import DURATION, OR_NEVER, TEXT, Key, Keys, choice, object_of, section_of, size
@@ -19,6 +21,9 @@ ACQUISITIONS = ("improvement", "improvement_per_second")
 SCHEDULES = ("rounds", "lanes")
 WINNERS = ("observed", "model")
 INITS = ("random", "champion", "neighbour", "pooled")
+SCOPES = ("auto", "all", "region")
+SPLITS = ("time", "leave-one-out", "column", "random")
+COLUMNS = {"region": "region", "customer": "customer", "item": "item", "time": "date"}
 BELOW_ONE = 1 - 1e-9  # for numbers in [0, 1)
 SMALLEST = 1 << 20  # of memory and disk; HTCondor counts memory in MB
 MOST_JOBS = 1_000_000
@@ -128,12 +133,18 @@ SEARCH: Keys = {
     ),
     "budget": Key(0, DURATION, "Time of all trainings of a region together after which nothing more is proposed."),
     "prune": Key("none", choice(PRUNING), "Which trials end early because others were better at that epoch."),
+    "stop": Key(
+        "noise",
+        choice(STOPS),
+        "Whether `bayes` proposes nothing more once the gain that it expects is lost in the noise of the metric.",
+    ),
     "rounds": Key(6, whole(1, MAX_TRIALS), "Rounds of trials, each of which waits for the one before; not of a grid."),
     "parallel": Key(4, whole(1, MAX_TRIALS), "Trials of a region at the same time; not of a grid."),
     "space": Key(
         None,
         section_of(SPACE),
-        "The hyperparameters, at least one: names of settings of `train`, or of `$placeholders` in the network.",
+        "The hyperparameters: settings of `train` and `$placeholders` of the network, one at least where all trials "
+        "are networks; and those of families (`ease_l2`) that are to have other ranges than their own.",
     ),
     "share": Key(
         "off",
@@ -150,6 +161,12 @@ SEARCH: Keys = {
     ),
     "give_up_after": Key(
         GIVE_UP_AFTER, whole(0, MAX_TRIALS), "So many failed trials at its start stop a region; 0: never."
+    ),
+    "scope": Key(
+        "auto",
+        choice(SCOPES),
+        "Whether a candidate is fitted once on the data of all regions and judged in each (all), or each region has a "
+        "search of its own on its own data (region); auto: all where there are families, else region.",
     ),
     "winner": Key(
         WINNERS[0],
@@ -197,10 +214,30 @@ REGION: Keys = {
     ),
     **_again({**NETWORK, **START, **SECTIONS}),
 }
+SPLIT: Keys = {
+    "by": Key("time", choice(SPLITS), "What is held back: the last days, each customer's last items, and so on."),
+    "column": Key("", TEXT, "With `by: column`: the column that says train, valid or test."),
+    "test": Key(28, values.DAYS, "The last days, whose purchases are tested on."),
+    "validate": Key(28, values.DAYS, "The days before these, which decide."),
+    "min_history": Key(5, whole(1, 1000), "Items that a customer must have before a window to be asked about it."),
+    "repeats": Key(False, BOOLEAN, "Whether what a customer had before counts as wanted when it is bought again."),
+}
+DATA_COLUMNS: Keys = {name: Key(usual, TEXT, f"The column of the {name}.") for name, usual in COLUMNS.items()}
+DATA: Keys = {
+    "purchases": Key("", TEXT, "Path of the table: .csv or .tsv with a header, also gzipped, a purchase a line."),
+    "folder": Key("data", TEXT, "Where the regions' data sets go that are made of it."),
+    "split": Key(None, section_of(object_of(SPLIT)), "What is held back to judge by."),
+    "columns": Key(None, section_of(object_of(DATA_COLUMNS)), "The table's names for its columns."),
+    "min_customers": Key(
+        MIN_CUSTOMERS,
+        whole(1, 1_000_000),
+        "A region with fewer customers in validation is not judged by itself: the choice of all serves it.",
+    ),
+}
 FILES: Keys = {"from": Key("", TEXT, "Pattern of data files, such as data/*.nc: one region per data set.")}
 REGIONS: Schema = {
     "anyOf": [
-        {"type": "array", "minItems": 1, "items": {**object_of(REGION, ["name", "data"]), **_EITHER}},
+        {"type": "array", "minItems": 1, "items": {**object_of(REGION, ["name"]), **_EITHER}},
         object_of(FILES, ["from"]),
     ]
 }
@@ -210,6 +247,13 @@ STUDY: Keys = {
         (),
         instance((dict, list), "a list of {name, data}, or {from: data/*.nc}", REGIONS),
         "The regions; each may override keys of the study.",
+    ),
+    "data": Key(None, section_of(object_of(DATA, ["purchases"])), "The table that all data come from."),
+    "families": Key(
+        (),
+        values.FAMILY_NAMES,
+        f"Kinds of model that a trial may be of: {', '.join(FAMILIES)}; by default all of them, `network` where there "
+        "is one, `days` unless the split is one for tables without dates; where there is no `data` only `network`.",
     ),
     **NETWORK,
     **SECTIONS,
@@ -226,11 +270,14 @@ STUDY: Keys = {
 def describe_study() -> Schema:
     """Return study.yaml as JSON Schema (draft 2020-12), made of what it is read by.
 
-    It knows nothing of what several keys mean to each other, but for `metric` and `minimize`, nor of files.
+    It knows nothing of what several keys mean to each other, but for `metric` and `minimize`, and `data` of the study
+    or of each region, nor of files.
     """
+    with_data: Schema = {"anyOf": [{"type": "object"}, {"items": {"required": ["data"]}}]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "study.yaml",
-        **object_of(STUDY, ["regions", "network"]),
+        **object_of(STUDY),
+        "anyOf": [{"required": ["data"]}, {"required": ["regions"], "properties": {"regions": with_data}}],
         **_EITHER,
     }

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nnlib.contract import Metric, TrainSettings
-from regiondag.config.keys import ACQUISITIONS, JOB, LIMITS, SEARCH, SECTIONS, TRAIN
+from regiondag.config.keys import ACQUISITIONS, JOB, LIMITS, SEARCH, SECTIONS, STUDY, TRAIN
 from regiondag.config.space_section import grid_trials, read_constraints, read_space, small_size
-from regiondag.study.model import MAX_TRIALS, TRAIN_SETTINGS, JobRequest, Limits, Search
+from regiondag.study.families import BLEND, DAYS, FAMILIES, NETWORK, POPULARITY, space_of
+from regiondag.study.model import MAX_TRIALS, TRAIN_SETTINGS, JobRequest, Limits, Purchases, Search
 from regiondag.study.space import Space, list_extreme_values, list_grid_values
 from regiondag.tuning.methods import METHODS
 from regiondag.util.schema import Layer, Section
@@ -43,11 +44,32 @@ def read_job(section: Section) -> JobRequest:
     return job
 
 
-def read_search(section: Section) -> Search:
+def read_families(study: Section, purchases: Purchases | None = None) -> tuple[str, ...]:
+    """Read `families`: by default all that the data can be for, or the network alone where there is no table.
+
+    Popularity is among them wherever a choice is made for all regions together: the others have to beat it.
+    """
+    network, alone = "network" in study, study.section("search").value("scope", SEARCH) != "all"
+    families: tuple[str, ...] = study.value("families", STUDY)
+    if NETWORK in families and not network:
+        study.problems.add(study.where("families"), "network: there is no `network`, a file of DSSTNE's JSON; add one")
+    if families:
+        only = alone and set(families) == {NETWORK}
+        return families if only or POPULARITY in families else (POPULARITY, *families)
+    if network and "data" not in study:
+        return (NETWORK,) if alone else (POPULARITY, NETWORK)
+    dated = purchases is None or purchases.split not in ("random", "column")  # which tables without dates have
+    there = {NETWORK: network, DAYS: dated}
+    return tuple(family for family in FAMILIES if there.get(family, True))
+
+
+def read_search(section: Section, families: tuple[str, ...] = (NETWORK,)) -> Search:
     """Read `search`, its space included."""
     names = ("method", "schedule", "budget", "prune", "rounds", "parallel")
     method, schedule, budget, prune, rounds, parallel = (section.value(name, SEARCH) for name in names)
-    space = _read_space(section)
+    space = _read_space(section, families)
+    for name in ("scope", "stop"):
+        section.value(name, SEARCH)
     share = _share(section, method)
     search = Search(
         method,
@@ -61,6 +83,8 @@ def read_search(section: Section) -> Search:
         prune=prune,
         share=share,
         winner=section.read("winner", "model" if share == "model" else "observed", SEARCH["winner"].check),
+        stop=section.value("stop", SEARCH) if method == "bayes" else "none",
+        blends=BLEND in families,
     )
     section.finish()
     if method == "grid":
@@ -97,7 +121,7 @@ def _acquisition(section: Section, method: str) -> str:
     return ACQUISITIONS[0]
 
 
-def read_update(section: Section) -> Search | None:
+def read_update(section: Section, families: tuple[str, ...] = (NETWORK,)) -> Search | None:
     """Read `search` as `update` overrides it; None where there is no `update`. `section` holds both."""
     if "update" not in section:
         return None
@@ -108,7 +132,7 @@ def read_update(section: Section) -> Search | None:
                 (*layer.path, "space"), "the space of an update is that of the study; change search.space instead"
             )
         layers.append(Layer({key: value for key, value in layer.value.items() if key != "space"}, layer.path))
-    return read_search(Section(section.problems, [*layers, *section.section("search").layers]))
+    return read_search(Section(section.problems, [*layers, *section.section("search").layers]), families)
 
 
 def _grid_search(section: Section, search: Search) -> Search:
@@ -145,12 +169,13 @@ def _grid_trials(section: Section, search: Search) -> int:
         return 1
 
 
-def _read_space(section: Section) -> Space:
+def _read_space(section: Section, families: tuple[str, ...]) -> Space:
     below = section.section("space")
-    space = read_space(below, TRAIN_SETTINGS)
+    others = families != (NETWORK,)
+    space = () if others and not below.layers[0].value else read_space(below, TRAIN_SETTINGS)
     for parameter in space:  # what stands for a training setting may only take that setting's legal values
         if parameter.name in TRAIN_SETTINGS:
             for value in list_extreme_values(parameter):
                 layer = Layer({parameter.name: value}, below.where(parameter.name)[:-1])
                 read_train(Section(section.problems, [layer]))
-    return space
+    return space_of(families, space) if others else space

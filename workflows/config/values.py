@@ -8,9 +8,10 @@ from typing import Any
 
 from nnlib.spec import metric_names
 from nnlib.spec.checks import Check, Schema, matching, real, whole
-from regiondag.study.model import MAX_TRIALS
+from regiondag.study.families import FAMILIES
+from regiondag.study.model import DAY, MAX_TRIALS
 from regiondag.study.space import Value
-from regiondag.util.schema import TEXT
+from regiondag.util.schema import DURATION, TEXT, nearest
 
 MAX_NAME = 200
 LARGEST = 1e300  # of a real hyperparameter's bounds
@@ -104,6 +105,40 @@ OPTIONS = Check(
     _options,
     "a list of different texts, numbers or true/false",
     {"type": "array", "items": SCALARS, "minItems": 1},
+)
+
+
+def _families(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise ValueError
+    for name in value:
+        if name not in FAMILIES:
+            raise ValueError(f"{name!r} is none{nearest(str(name), FAMILIES)}")
+    if len(set(value)) < len(value):
+        raise ValueError("one stands twice")
+    return tuple(value)
+
+
+FAMILY_NAMES = Check(
+    _families,
+    f"a list of some of {', '.join(FAMILIES)}",
+    {"type": "array", "items": {"enum": list(FAMILIES)}, "minItems": 1, "uniqueItems": True},
+)
+
+
+def _days(value: Any) -> int:
+    seconds = DURATION.of(value)
+    if seconds % DAY or not 1 <= seconds // DAY <= MOST_DAYS:
+        raise ValueError
+    return seconds // DAY
+
+
+MOST_DAYS = 3660
+DAYS = Check(
+    _days,
+    f"whole days such as 28d, at most {MOST_DAYS}d",
+    {"type": "string", "pattern": "^[0-9]{1,6}[smhd]$"},
+    lambda days: f"{days}d",
 )
 
 

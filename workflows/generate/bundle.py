@@ -25,6 +25,7 @@ MANAGER_CODE = (
     "nnlib.util.files",
     "nnlib.util.os_errors",
     "regiondag.accounting",
+    "regiondag.champions",
     "regiondag.condor.events",
     "regiondag.condor.quoting",
     "regiondag.errors",

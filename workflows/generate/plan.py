@@ -35,26 +35,35 @@ class RegionPlan:
         """Yield all nodes of the region, the final one last."""
         for number in range(self.region.search.nodes):
             yield NodeName(self.region.slug, number)
+        yield from self.blend()
         yield self.final
 
+    def blend(self) -> tuple[NodeName, ...]:
+        """Return the trial that blends what the others found, if there is to be one."""
+        number = self.region.search.blend
+        return () if number is None else (NodeName(self.region.slug, number),)
+
     def first(self) -> Iterator[NodeName]:
-        """Yield the trials that wait for no other trial of the region."""
-        return (NodeName(self.region.slug, number) for number in range(self.region.search.sizes[0]))
+        """Yield the nodes that wait for no other one of the region."""
+        first = self.region.search.sizes[:1]
+        return (NodeName(self.region.slug, number) for number in range(*first)) if first else iter((self.final,))
 
     def edges(self) -> Iterator[tuple[tuple[NodeName, ...], tuple[NodeName, ...]]]:
         """Yield (parents, children): every child waits for every parent."""
-        if self.region.search.schedule == "lanes":
-            yield from self._lanes()
+        blend = self.blend()
+        if self.region.search.schedule == "lanes" and self.region.search.sizes:
+            yield from self._lanes(blend or (self.final,))
+            yield from itertools.pairwise([blend, (self.final,)] if blend else [])
         else:
-            yield from itertools.pairwise([*self.rounds(), (self.final,)])
+            yield from itertools.pairwise([*self.rounds(), *([blend] if blend else []), (self.final,)])
 
-    def _lanes(self) -> Iterator[tuple[tuple[NodeName, ...], tuple[NodeName, ...]]]:
+    def _lanes(self, after: tuple[NodeName, ...]) -> Iterator[tuple[tuple[NodeName, ...], tuple[NodeName, ...]]]:
         search, slug = self.region.search, self.region.slug
         lanes = search.sizes[0]
         for number in range(lanes, search.nodes):
             yield (NodeName(slug, number - lanes),), (NodeName(slug, number),)
         last = range(max(search.nodes - lanes, 0), search.nodes)
-        yield tuple(NodeName(slug, number) for number in last), (self.final,)
+        yield tuple(NodeName(slug, number) for number in last), after
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +79,12 @@ class Plan:
         return sum(region.region.search.trials for region in self.regions)
 
     def starts(self) -> Iterator[tuple[NodeName, Iterator[NodeName]]]:
-        """Yield (final training, first trials of a region that start from its model)."""
+        """Yield (final training, first nodes of a region that start from its model, or that it serves)."""
         finals = {plan.region.slug: plan.final for plan in self.regions}
         for plan in self.regions:
-            if plan.region.init.source:
-                yield finals[plan.region.init.source], plan.first()
+            source = plan.region.init.source or plan.region.served_by
+            if source:
+                yield finals[source], plan.first()
 
 
 def build_plan(config: Config) -> Plan:

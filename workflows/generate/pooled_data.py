@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,26 +12,32 @@ from regiondag.run.layout import RegionFolder
 from regiondag.study.model import Region
 
 
-def write_merged(region: Region, folder: RegionFolder) -> list[Path]:
-    """Merge a region's parts out of other regions' files into its folder; return the files written, for most none.
+def write_merged(region: Region, folder: RegionFolder) -> dict[str, dict[Path, tuple[int, int]]]:
+    """Merge a region's parts out of other regions' files into its folder; for most there is nothing to do.
 
-    ConfigError when the files, or the network and all of them together, do not fit.
+    Return for each part which examples come from which file, as the first and the one after the last. ConfigError when
+    the files, or the network and all of them together, do not fit.
     """
     if not region.merged:
-        return []
+        return {}
     from nnlib.data.file import check_data_file  # with NumPy and netCDF4
-    from nnlib.data.merge import merge
     from nnlib.errors import DataError
     from regiondag.config.data_check import misfits_of
 
     data = {part: folder.data(part) for part in region.merged}
     try:
-        for part, files in region.merged.items():
-            merge(files, data[part], units_of=region.merged["train"])
+        rows = {part: _merge(files, data[part], region.merged["train"]) for part, files in region.merged.items()}
         summaries = {file: check_data_file(file) for file in data.values()}
     except DataError as error:
-        raise ConfigError([f"init: pooled: the data of all regions cannot be put together: {error}"]) from error
+        raise ConfigError([f"the data of all regions cannot be put together: {error}"]) from error
     misfits = [text.replace(f"{folder.path}/", "") for text in misfits_of(replace(region, data=data), summaries)]
     if misfits:
         raise ConfigError(misfits)
-    return list(data.values())
+    return rows
+
+
+def _merge(files: Sequence[Path], out: Path, units_of: Sequence[Path]) -> dict[Path, tuple[int, int]]:
+    from nnlib.data.merge import merge
+
+    ends = merge(files, out, units_of=units_of)[0].examples
+    return dict(zip(files, itertools.pairwise(ends), strict=True))

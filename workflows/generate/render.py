@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import CHECKPOINT_FILE, LOG_FILE, MODEL_FILE, RESULT_FILE, TRIAL_FILE, Exit
+from nnlib.contract import (
+    CHECKPOINT_FILE,
+    FLOOR_FILE,
+    LOG_FILE,
+    MODEL_FILE,
+    RESULT_FILE,
+    SCORES_FILE,
+    TRIAL_FILE,
+    Exit,
+)
 from regiondag.condor import quoting, versions
 from regiondag.condor.templates import template_environment
 from regiondag.condor.versions import Version
@@ -20,7 +29,8 @@ from regiondag.util.schema import DURATION
 
 MB = 1 << 20
 CHECKPOINT_OUTPUTS = (RESULT_FILE, LOG_FILE, CHECKPOINT_FILE)  # all that a training needs to go on elsewhere
-FINAL_OUTPUTS = (*CHECKPOINT_OUTPUTS, MODEL_FILE)
+TRIAL_OUTPUTS = (*CHECKPOINT_OUTPUTS, SCORES_FILE)
+FINAL_OUTPUTS = (*TRIAL_OUTPUTS, MODEL_FILE, FLOOR_FILE)
 
 Starts = Iterable[tuple[NodeName, Iterable[NodeName]]]
 
@@ -42,15 +52,13 @@ class Renderer:
         htcondor: Version,
         python: str,
         codes: tuple[str, str],
-        incumbents: frozenset[str],
     ) -> None:
-        """`codes`: names of the manager's and the worker's archive; `incumbents`: slugs that have a champion."""
+        """`codes`: names of the manager's and the worker's archive."""
         self.run = run
         self.plan = plan
         self.htcondor = htcondor
         self.python = python
         self.manager_code, self.worker_code = codes
-        self.incumbents = incumbents
         self.environment = template_environment()
 
     def files(self) -> Iterator[tuple[str, Iterator[str]]]:
@@ -71,15 +79,17 @@ class Renderer:
             self._render(
                 "nodes.dag.j2",
                 plan=plan,
-                standing=folder.incumbent_model if plan.region.slug in self.incumbents else "",
                 train_submit=train,
                 final_submit=final,
                 jobs_per_region=self.plan.config.limits.jobs_per_region,
                 give_up=GiveUpError.exit_code,
             ),
         )
-        yield f"{where}/{layout.TRAIN_SUBMIT}", self._submit(plan, "Trials", ("train", "valid"), CHECKPOINT_OUTPUTS)
-        final_parts = (*plan.region.final_parts, "test")
+        if plan.region.search.sizes:
+            yield f"{where}/{layout.TRAIN_SUBMIT}", self._submit(plan, "Trials", ("train", "valid"), TRIAL_OUTPUTS)
+        served, final_parts = plan.region.served_by, (*plan.region.final_parts, "test")
+        if served:
+            final_parts = (*next(p.region.final_parts for p in self.plan.regions if p.region.slug == served), "test")
         yield f"{where}/{layout.FINAL_SUBMIT}", self._submit(plan, "Final training", final_parts, FINAL_OUTPUTS)
 
     def _dag(self, dag: Path, plans: tuple[RegionPlan, ...], only: list[str], starts: Starts = ()) -> Iterator[str]:
@@ -106,9 +116,10 @@ class Renderer:
 
     def _submit(self, plan: RegionPlan, title: str, parts: tuple[str, ...], outputs: tuple[str, ...]) -> Iterator[str]:
         folder = self.run.region(plan.region.slug)
-        inputs = [folder.path / layout.NETWORK_FILE, *(folder.data(part) for part in parts)]
-        if "test" in parts and plan.region.slug in self.incumbents:
-            inputs.append(folder.incumbent_model)
+        source = self.run.region(plan.region.served_by or plan.region.slug)
+        inputs = [source.data(part) for part in parts]
+        if plan.region.network is not None:
+            inputs.insert(0, source.path / layout.NETWORK_FILE)
         if not plan.region.init.random:
             inputs.append(folder.init_model)
         inputs.append(self.run.path / self.worker_code)
@@ -126,7 +137,6 @@ class Renderer:
             inputs=[] if catalog else inputs,
             catalog=catalog,
             catalog_files=",".join(map(quoting.path, inputs)),
-            first_inputs="test" not in parts and plan.region.slug in self.incumbents,
             outputs=outputs,
             job=plan.region.job,
             mb=MB,

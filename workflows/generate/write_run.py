@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,11 @@ from regiondag.generate.pooled_data import write_merged
 from regiondag.generate.provenance import read_commits, read_library_versions
 from regiondag.generate.render import Renderer
 from regiondag.run import layout
-from regiondag.run.champions import Incumbent, hyperparameters_of
+from regiondag.run.champions import Incumbent, hyperparameters_of, recipe_of_champion
 from regiondag.run.layout import RunFolder
 from regiondag.run.region_spec import spec_of, spec_to_json
+from regiondag.study.families import FAMILY, INCUMBENT, NETWORK
+from regiondag.study.init import ASKED
 from regiondag.study.model import Config, Region
 from regiondag.study.space import Point
 from regiondag.tuning.champion_point import fit_champion_point
@@ -132,25 +134,38 @@ class _Writer:
     def _write_region(self, region: Region, position: int) -> None:
         folder = self.part.region(region.slug)
         (folder.path / "trials").mkdir(parents=True)
-        copies = {folder.path / layout.NETWORK_FILE: region.network}
-        copies |= {folder.data(part): source for part, source in region.data.items()}
+        copies = {folder.data(part): source for part, source in region.data.items()}
+        if region.network is not None:
+            copies[folder.path / layout.NETWORK_FILE] = region.network
         incumbent = self.incumbents.get(region.slug)
-        if incumbent:
+        if incumbent and region.init.kind == "champion":
             copies[folder.incumbent_model] = incumbent.model
             self._copy(incumbent.metrics, folder.incumbent_metrics)
         for copy, source in copies.items():
             self._copy(source, copy)
-        merged = write_merged(region, folder)
+        rows = write_merged(region, folder)
+        merged = [folder.data(part) for part in rows]
         for copy in merged:
             self._note(self._inside(copy))
         inside = {copy.name: self.digests[self._inside(copy)] for copy in [*copies, *merged]}
-        shape = () if region.init.random else find_shaping(read_json(region.network))
-        config, first = self.plan.config, _first_points(region, incumbent)
-        spec = spec_of(config.name, region, inside, position, first, shape, config.limits.deadline)
+        shape = () if region.init.random or not region.network else find_shaping(read_json(region.network))
+        recipe = recipe_of_champion(incumbent) if incumbent else None
+        first = _first_points(region, incumbent)
+        spec = spec_of(self.plan.config.name, region, inside, position, first, shape, recipe, self.plan.config)
+        spec = replace(
+            spec,
+            rows={part: self._by_region(rows[part]) for part in rows if part in ASKED},
+            window=None if region.served_by else _first_day(folder.data("valid")),
+        )
         folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
         self._note(self._inside(folder.spec))
         if region.slug in self.earlier:
             folder.earlier.write_text(self.earlier[region.slug], encoding="utf-8")
+
+    def _by_region(self, rows: Mapping[Path, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+        """Return by region what is known by file; an update may have left regions out."""
+        slugs = {file: region.slug for region in self.plan.config.regions for file in region.data.values()}
+        return {slugs[file]: ends for file, ends in rows.items() if file in slugs}
 
     def _copy(self, source: Path, copy: Path) -> None:
         """Copy an input and note the digest of the copy, which is what the jobs will get."""
@@ -168,7 +183,6 @@ class _Writer:
             htcondor=self.htcondor,
             python=self._python(),
             codes=(manager.name, worker.name),
-            incumbents=frozenset(self.incumbents),
         )
         for name, pieces in renderer.files():
             with (self.part.path / name).open("w", encoding="utf-8") as file:
@@ -211,8 +225,20 @@ class _Writer:
 
 def _first_points(region: Region, incumbent: Incumbent | None) -> tuple[Point, ...]:
     """Return the points that the region's first trials take: its champion's, on the new data."""
-    point = fit_champion_point(region.search, hyperparameters_of(incumbent)) if incumbent else None
-    return () if point is None else (point,)
+    if region.served_by:
+        return ()
+    point: Point | None = fit_champion_point(region.search, hyperparameters_of(incumbent)) if incumbent else None
+    if point is None and incumbent and region.search.of_families:
+        recipe = recipe_of_champion(incumbent)
+        point = None if recipe is None or recipe.family == NETWORK else {FAMILY: INCUMBENT}
+    return (*([] if point is None else [point]), *(p for p in region.first if p != point))
+
+
+def _first_day(valid: Path) -> int | None:
+    """Return the first day of the validation window, in days since 1970-01-01; None where data have no times."""
+    from nnlib.data.file import read_first_day  # with NumPy and netCDF4
+
+    return read_first_day(valid) if valid.exists() else None
 
 
 def _write_json(path: Path, raw: Mapping[str, Any]) -> None:

@@ -115,8 +115,10 @@ class RunView:
         if outcome == RegionOutcome.FAILED:
             yield Explanation(region.spec.name, "stopped", reason, "the other regions go on")
         elif whole:
-            planned = region.spec.search.trials
+            planned = region.spec.search.planned
             text = f"{len(region.history.settled)} of {planned} trials have ended, {len(failed)} of them failed"
+            if region.spec.served_by:
+                text = "it has no trials of its own"
             yield Explanation(region.spec.name, outcome, f"{text}; {reason}" if reason else text)
         if whole:
             for number in failed:

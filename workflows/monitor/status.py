@@ -136,7 +136,7 @@ def _region(folder: RegionFolder, jobs: Counter[str], dag: DagState | None) -> R
     return RegionStatus(
         region=spec.name,
         slug=spec.slug,
-        planned=spec.search.trials,
+        planned=spec.search.planned,
         done=done,
         failed=sum(settled.status not in ENDED_WELL for settled in history.settled.values()),
         running=jobs["running"] + jobs["transferring"],
@@ -145,7 +145,7 @@ def _region(folder: RegionFolder, jobs: Counter[str], dag: DagState | None) -> R
         best=best.value if best else None,
         metric=spec.metric.name,
         final=ended,
-        expected_end=None if final else _expected_end(history, spec.search.trials + 1, dag),
+        expected_end=None if final else _expected_end(history, spec.search.planned + 1, dag),
     )
 
 

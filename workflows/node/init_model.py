@@ -7,19 +7,17 @@ the same trial.json.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from nnlib.contract import INIT_FILE, sha256_of
-from nnlib.util.files import replacing, write_atomically
+from nnlib.contract import INIT_FILE, MODEL_FILE, Recipe, sha256_of
+from nnlib.util.files import link_or_copy, write_atomically
 from regiondag.errors import GiveUpError, TryAgainError
-from regiondag.run.champions import Incumbent, champion_of
-from regiondag.run.layout import RegionFolder
+from regiondag.run.champions import Incumbent, champion_of, recipe_of_champion
+from regiondag.run.layout import NodeName, RegionFolder
 from regiondag.run.region_spec import RegionSpec, read_spec
+from regiondag.study.families import NETWORK
 from regiondag.study.model import Search
 from regiondag.study.space import Value, seed_of
 from regiondag.tuning.champion_point import fit_champion_point
@@ -60,7 +58,7 @@ def _take(folder: RegionFolder, spec: RegionSpec) -> None:
         "sha256": source.sha256,
     }
     _fix_shape(spec, facts["hyperparameters"])  # before anything is kept of a model that does not do
-    _copy(source.model, folder.init_model)
+    link_or_copy(source.model, folder.init_model)
     if sha256_of(folder.init_model) != source.sha256:
         raise TryAgainError(f"region {spec.name!r}: {source.model} was replaced while it was copied")
     write_atomically(folder.init_facts, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
@@ -77,15 +75,10 @@ def _find_source(folder: RegionFolder, spec: RegionSpec) -> Incumbent:
             f"region {spec.name!r} starts from the champion of {read_spec(other.spec).name!r}, which has none in this "
             f"run yet: submit {other.dag} first, and this DAG again when it is done; {run.study_dag} does both in order"
         )
+    if recipe_of_champion(found) != Recipe(NETWORK):  # the floor serves there; its network was trained all the same
+        model = run.region(spec.init.source).trial(NodeName(spec.init.source, None)) / MODEL_FILE
+        return replace(found, model=model, sha256=sha256_of(model))
     return found
-
-
-def _copy(source: Path, target: Path) -> None:
-    with replacing(target) as part:
-        try:
-            os.link(source, part)  # models are replaced, never written into
-        except OSError:
-            shutil.copyfile(source, part)
 
 
 def _fix_shape(spec: RegionSpec, values: Mapping[str, Any]) -> Search:

@@ -1,4 +1,4 @@
-"""POST: settle how a node's job ended, and promote the final model.
+"""POST: settle how a node's job ended, and put the final model in office.
 
 May run twice for one node (DAGMan's recovery) and then changes nothing more: the journal holds one outcome per trial,
 and files are replaced atomically.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from typing import Any
 from nnlib.contract import (
     CHECKPOINT_FILE,
     ENDED_WELL,
+    FLOOR_FILE,
     MODEL_FILE,
     RESULT_FILE,
+    SCORES_FILE,
     TRIAL_FILE,
     ContractError,
     Exit,
-    Metric,
     Result,
     Status,
     result_from_json,
@@ -30,13 +32,14 @@ from nnlib.contract import (
 from nnlib.util.files import copy_atomically, write_atomically
 from regiondag.condor.events.job_log import is_host, read_job_log
 from regiondag.errors import GiveUpError, TryAgainError
-from regiondag.node.promotion import why_kept
+from regiondag.node.choice import judge_final
 from regiondag.run.history import CANCELLED, History, TrialOutcome
 from regiondag.run.journal import Journal
-from regiondag.run.layout import JOB_LOG, START_FOLDER, NodeName, RegionFolder, data_file
+from regiondag.run.layout import JOB_LOG, START_FOLDER, NodeName, RegionFolder
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import check_not_hopeless, has_nothing_to_go_on_with, state_of
 from regiondag.run.sick_machines import note_end
+from regiondag.study.families import FAMILY, NETWORK
 from regiondag.study.job_rules import NOBODY, OUT_OF_MEMORY
 from regiondag.util.text import make_printable
 
@@ -66,7 +69,7 @@ def settle_trial(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutc
 
 
 def settle_final(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutcome:
-    """Record how the final training ended, and promote its model if it beats the standing champion."""
+    """Record how the final training ended, and make its model the champion, or the floor that it fitted."""
     spec = read_spec(folder.spec)
     settled = _settle(folder, node, end, spec)
     if not settled.ok:
@@ -90,7 +93,7 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
             known = replace(known, result=_digest_of_result(folder.trial(node)))
             _check_worth_another_try(journal, history, node, end, known, spec)
             if node.number is None and known.ok:
-                known = _judge(known, history, spec.metric)
+                known = judge_final(folder, spec, known, history)
                 won = history.won[0] if history.won else None
                 # Before the journal says so: a crash between the two is repeated.
                 _write_champion(folder, node, known, spec, won)
@@ -156,9 +159,10 @@ def _read_end(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutcome
 def _classify(place: Path, node: NodeName, end: JobEnd, result: Result | None, removed: str) -> TrialOutcome:
     """Say how the job ended, from DAGMan's exit code, the job's result.json, and why HTCondor `removed` it."""
     if end.exit_code == Exit.OK and result and result.status in ENDED_WELL:
-        if node.number is not None or _model_came_back(place, result):
+        lost = _find_lost(place, result, node)
+        if not lost:
             return _success(result, node)
-        status, reason = Status.MACHINE, f"{MODEL_FILE} did not come back as the job wrote it"
+        status, reason = Status.MACHINE, f"{lost} did not come back as the job wrote it"
     else:
         status, reason = _failure(end, result.reason if result else "", removed)
     return TrialOutcome(node.number, status, reason, seconds=result.seconds if result else 0.0)
@@ -183,10 +187,18 @@ def _digest_of_result(place: Path) -> str:
     return sha256_of(path) if path.exists() and path.stat().st_size else ""
 
 
-def _model_came_back(place: Path, result: Result) -> bool:
-    """Return whether the final training's model is here, to the byte; trials bring none."""
-    model = place / MODEL_FILE
-    return model.exists() and sha256_of(model) == result.model
+def _find_lost(place: Path, result: Result, node: NodeName) -> str:
+    """Return which of the files that the job wrote is not here, to the byte; nothing where all are."""
+    wanted = {SCORES_FILE: result.scores, FLOOR_FILE: result.floor}
+    wanted = {name: digest for name, digest in wanted.items() if digest}
+    if node.number is None:
+        wanted = {MODEL_FILE: result.model, **wanted}  # trials bring none
+    lost = (name for name, digest in wanted.items() if not _is_whole(place / name, digest))
+    return next(lost, "")
+
+
+def _is_whole(file: Path, digest: str) -> bool:
+    return file.exists() and sha256_of(file) == digest
 
 
 def _success(result: Result, node: NodeName) -> TrialOutcome:
@@ -195,27 +207,17 @@ def _success(result: Result, node: NodeName) -> TrialOutcome:
         status=result.status,
         reason=result.reason,
         value=result.value,
+        stderr=result.stderr,
+        customers=result.customers,
         metrics=result.metrics,
         baseline=result.baseline,
-        standing=result.champion,
         curve=result.curve,
         best_epoch=result.best_epoch,
         seconds=result.seconds,
+        recipe=result.recipe,
+        compared=result.compared,
+        fitted_until=result.fitted_until,
     )
-
-
-def _judge(final: TrialOutcome, history: History, metric: Metric) -> TrialOutcome:
-    """Say whether the final model takes the standing champion's place; where it does not, the reason says why."""
-    winner = history.winner(metric.minimize)
-    first = history.settled.get(0)  # the trial that measured the standing champion on the validation part
-    reason = why_kept(
-        metric,
-        test=final.metrics,
-        incumbent_test=final.standing,
-        valid=winner.value if winner else None,
-        incumbent_valid=first.standing if first else {},
-    )
-    return replace(final, promoted=not reason, reason=reason or final.reason)
 
 
 def _describe(exit_code: int) -> str:
@@ -241,24 +243,34 @@ def _read_result(path: Path, node: NodeName) -> Result | None:
 def _write_champion(
     folder: RegionFolder, node: NodeName, settled: TrialOutcome, spec: RegionSpec, won: int | None
 ) -> None:
-    """Put the better of the new and the standing model into `champion/`; the model first, then what it reached."""
-    source = folder.trial(node) / MODEL_FILE if settled.promoted else folder.incumbent_model
+    """Put what serves into `champion/`: the model first, then what is known of it."""
+    place = folder.trial(node)
+    trial = json.loads((place / TRIAL_FILE).read_text(encoding="utf-8"))
+    floor_serves = settled.recipe is not None and trial["recipe"] is None  # instead of the network
     folder.champion_model.parent.mkdir(exist_ok=True)
-    copy_atomically(source, folder.champion_model)
-    if settled.promoted:
-        facts = _champion_facts(folder, node, settled, spec, won)
-    else:
-        facts = json.loads(folder.incumbent_metrics.read_text(encoding="utf-8"))
+    copy_atomically(place / (FLOOR_FILE if floor_serves else MODEL_FILE), folder.champion_model)
+    facts = _champion_facts(folder, node, settled, spec, won, trial)
     facts["sha256"] = sha256_of(folder.champion_model)
+    if spec.regions:
+        copy_atomically(place / FLOOR_FILE, folder.champion_floor)
+        facts["floor"] = sha256_of(folder.champion_floor)
     write_atomically(folder.champion_metrics, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
 def _champion_facts(
-    folder: RegionFolder, node: NodeName, settled: TrialOutcome, spec: RegionSpec, won: int | None
+    folder: RegionFolder,
+    node: NodeName,
+    settled: TrialOutcome,
+    spec: RegionSpec,
+    won: int | None,
+    trial: Mapping[str, Any],
 ) -> dict[str, Any]:
     made = _read_result(folder.trial(node) / RESULT_FILE, node)
-    trial = json.loads((folder.trial(node) / TRIAL_FILE).read_text(encoding="utf-8"))
     settings = {p.name: trial["train"][p.name] for p in spec.search.space if p.name in trial["train"]}
+    if spec.search.of_families:
+        settings[FAMILY] = NETWORK
+    if trial["recipe"]:
+        settings = {FAMILY: trial["recipe"]["family"], **trial["recipe"]["hyperparameters"]}
     return {
         "study": spec.study,
         "region": spec.name,
@@ -269,7 +281,11 @@ def _champion_facts(
         "test": dict(settled.metrics),
         "popularity": dict(settled.baseline),
         "inputs": trial["sha256"],
-        "validation": spec.sha256[data_file("valid")],  # which it was trained on, too
+        "recipe": asdict(settled.recipe) if settled.recipe else None,
+        "fitted_until": settled.fitted_until,
+        "intervals": dict(settled.intervals),
+        "customers": settled.customers,
+        "compared": dict(settled.compared),
         "trial": won,  # whose hyperparameters these are
         "seed": trial["train"]["seed"],
         "code": made.code if made else "",

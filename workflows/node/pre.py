@@ -6,27 +6,31 @@ trial, and trial.json comes out the same but for the table of rungs, which is of
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from nnlib.contract import (
     CHECKPOINT_FILE,
+    FLOOR_FILE,
     INIT_FILE,
     LOG_FILE,
     MODEL_FILE,
     RESULT_FILE,
+    SCORES_FILE,
     TRIAL_FILE,
     Role,
     Status,
     Trial,
+    sha256_of,
     trial_to_json,
 )
 from nnlib.util.files import write_atomically
 from regiondag.condor.quoting import classad_string
 from regiondag.errors import GiveUpError
+from regiondag.node.choice import choose_for_all, recipes_to_compare, serve_region
+from regiondag.node.choice_alone import choose_alone
 from regiondag.node.init_model import start_from_model
 from regiondag.node.shared_trials import read_shared
 from regiondag.run.history import History
@@ -45,10 +49,12 @@ from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import check_not_hopeless, state_of
 from regiondag.run.sick_machines import choose_avoided, leave_some, query_machines, read_failures
 from regiondag.run.start_time import note_start
+from regiondag.run.trial_recipes import best_by_family, is_of_space, recipe_of_trial
+from regiondag.study.families import BLEND, FAMILY, INCUMBENT, network_space
 from regiondag.study.job_rules import OUT_OF_MEMORY, memory_after, memory_steps
-from regiondag.study.model import TRAIN_SETTINGS
+from regiondag.study.model import ALL, TRAIN_SETTINGS
 from regiondag.study.space import Value, seed_of, with_defaults
-from regiondag.tuning.propose import propose, rank_trials
+from regiondag.tuning.propose import expect_gain, propose, rank_trials
 from regiondag.tuning.pruning import make_rungs
 
 
@@ -80,17 +86,15 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         if node.number not in history.settled:
             check_not_hopeless(spec, state)
         if node.number not in history.proposals:
-            if state.complete:
+            if state.complete and node.number != spec.search.blend:
                 return False
             _propose(folder, spec, journal, history, node.number)
             history = journal.read()
         if node.number not in history.proposals:
             return False
-        point = history.proposals[node.number].point
-        trial = _make_trial(spec, node, Role.TUNE, point, ("train",))
+        trial = _make_trial(spec, node, Role.TUNE, history, node.number, ("train",))
         curves = [settled.curve for _, settled in sorted(history.settled.items()) if settled.curve]
         table = make_rungs(spec.search.prune, curves, trial.train.epochs, spec.metric.minimize)
-        trial = _with_champion(trial, folder, spec)
         # Under the lock, too: who cancels the trial later finds the file there.
         _write_trial(folder, node, replace(trial, valid_file=data_file("valid"), rungs=tuple(table)))
         _write_attempt(folder, node, spec, history, ends)
@@ -103,23 +107,14 @@ def _is_removed_for_good(history: History, number: int) -> bool:
     return known is not None and known.status == Status.REMOVED and history.any_ok
 
 
-def _with_champion(trial: Trial, folder: RegionFolder, spec: RegionSpec) -> Trial:
-    """Give the standing champion to a region's first trial, which measures it on the validation part.
-
-    Not where the champion was trained on that very part: it would be measured by what it knows.
-    """
-    if trial.number != 0 or not folder.incumbent_model.exists():
-        return trial
-    facts = json.loads(folder.incumbent_metrics.read_text(encoding="utf-8"))
-    if facts.get("validation") == spec.sha256[data_file("valid")]:
-        return trial
-    incumbent = folder.incumbent_model.name
-    return replace(trial, champion=incumbent, sha256={**trial.sha256, **_digests(spec, [], incumbent)})
-
-
 def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History, number: int) -> None:
     """Propose for the whole round of a trial, or in lanes for the trial alone."""
+    if number == spec.search.blend:
+        if len(best_by_family(spec, history)) > 1:
+            journal.append("proposed", trial=number, point={FAMILY: BLEND})
+        return
     numbers, before = _batch(spec, history, number)
+    before = [trial for trial in before if is_of_space(history, trial)]
     told = observe_trials(history, spec.metric, before)
     shared = read_shared(folder, spec)
     given = spec.first[numbers.start : numbers.stop]
@@ -127,11 +122,18 @@ def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: 
     asked = propose(
         spec.search,
         history=list(told.values()),
-        pending=[*pending, *given],
+        pending=[*pending, *(point for point in given if point.get(FAMILY) != INCUMBENT)],
         n=len(numbers) - len(given),
         seed=seed_of(spec.train.seed, spec.slug if shared is None else spec.study),
         shared=shared,
     )
+    seed = seed_of(spec.train.seed, spec.slug, number, "gain")
+    gain = expect_gain(spec.search, list(told.values()), asked, seed) if spec.search.stop == "noise" else None
+    best = history.best(spec.metric.minimize)
+    if gain is not None and best is not None and best.stderr:
+        journal.append("expected", trial=number, gain=gain, stderr=best.stderr)
+        if state_of(spec, journal.read()).complete:
+            return
     journal.append_all(
         ("proposed", {"trial": trial, "point": point})
         for trial, point in zip(numbers, [*given, *asked], strict=False)  # a small space may be exhausted
@@ -148,12 +150,15 @@ def _batch(spec: RegionSpec, history: History, number: int) -> tuple[range, list
 
 
 def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
-    """Write trial.json of the final training: the winning trial's hyperparameters, for its best number of epochs.
+    """Write trial.json of the final job: it tests the winner's recipe, and fits it on all days.
 
     Returns False when the region has its champion already, unless a trial that was run again since is better.
     """
     spec = read_spec(folder.spec)
     journal = Journal(folder.journal)
+    if spec.served_by:
+        number = serve_region(folder, spec, journal)
+        return number is not None and _prepare_own(folder, spec, node, number)
     with journal.locked():
         history = journal.read()
         spec = start_from_model(folder, spec)
@@ -163,27 +168,60 @@ def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
             journal.append("reopened", trial=None)
             history = journal.read()
         winner = _find_winner(folder, spec, journal, history)
-    trial = _make_trial(spec, node, Role.FINAL, history.proposals[winner].point, spec.final_parts)
-    incumbent = folder.incumbent_model.name if folder.incumbent_model.exists() else None
-    _write_trial(
-        folder,
-        node,
-        replace(
-            trial,
-            train=replace(trial.train, epochs=max(history.settled[winner].best_epoch, 1), stop_after=0),
-            test_file=data_file("test"),
-            champion=incumbent,
-            sha256={**trial.sha256, **_digests(spec, ["test"], incumbent)},
-        ),
-    )
+    _write_trial(folder, node, _make_final(folder, spec, node, history, winner))
     _write_attempt(folder, node, spec, history)
     return True
 
 
+def _make_final(folder: RegionFolder, spec: RegionSpec, node: NodeName, history: History, winner: int) -> Trial:
+    """Return the job that tests a trial's recipe for its best number of epochs, and fits it and the floor to serve."""
+    learned = tuple(part for part in spec.final_parts if part != ALL)
+    trial = _make_trial(spec, node, Role.FINAL, history, winner, learned)
+    whole = [part for part in spec.final_parts if part == ALL] or (learned if trial.recipe else [])
+    return replace(
+        trial,
+        train=replace(trial.train, epochs=max(history.settled[winner].best_epoch, 1), stop_after=0),
+        test_file=data_file("test"),
+        all_files=tuple(map(data_file, whole)),
+        compare=recipes_to_compare(folder, spec, history),
+        sha256={**trial.sha256, **_digests(spec, ["test", *whole])},
+    )
+
+
+def _prepare_own(folder: RegionFolder, spec: RegionSpec, node: NodeName, number: int) -> bool:
+    """Write trial.json of the job that fits a region's own choice of the trials, on the data of all regions."""
+    journal, source = Journal(folder.journal), folder.run.region(spec.served_by)
+    theirs, tried = read_spec(source.spec), Journal(source.journal).read()
+    trial = replace(_make_final(source, theirs, node, tried, number), region=spec.name)
+    with journal.locked():
+        history = journal.read()
+        known = history.outcome(None)
+        if known and _serves_already(folder, node, trial):
+            return False
+        if known:  # of what was chosen before
+            journal.append("reopened", trial=None)
+            history = journal.read()
+    _write_trial(folder, node, trial)
+    _write_attempt(folder, node, spec, history)
+    return True
+
+
+def _serves_already(folder: RegionFolder, node: NodeName, trial: Trial) -> bool:
+    """Return whether the region's champion is what this very job has made."""
+    place = folder.trial(node)
+    try:
+        same = (place / TRIAL_FILE).read_text(encoding="utf-8") == trial_to_json(trial)
+        made = same and sha256_of(place / MODEL_FILE) == sha256_of(folder.champion_model)
+        return made and folder.champion_metrics.exists()
+    except FileNotFoundError:
+        return False
+
+
 def _find_winner(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History) -> int:
     """Return the winning trial, and note it: what other regions know by then must not change it in a second try."""
-    if history.won and history.won[1] == history.ended and history.won[0] in history.settled:
-        return history.won[0]
+    won, of = history.won or (None, 0)
+    if won in history.settled and of == history.ended and folder.decisions.exists():
+        return won
     winner = _choose(folder, spec, history)
     journal.append("won", trial=winner, of=history.ended)
     return winner
@@ -199,6 +237,8 @@ def _is_up_to_date(folder: RegionFolder, spec: RegionSpec, history: History) -> 
 
 def _choose(folder: RegionFolder, spec: RegionSpec, history: History) -> int:
     """Return the trial whose hyperparameters the final training gets; GiveUpError where none has succeeded."""
+    if spec.regions:
+        return choose_for_all(folder, spec, history)
     told = observe_trials(history, spec.metric, sorted(history.proposals))
     shared = read_shared(folder, spec)
     seed = seed_of(spec.train.seed, spec.slug, "winner")
@@ -210,28 +250,34 @@ def _choose(folder: RegionFolder, spec: RegionSpec, history: History) -> int:
         raise GiveUpError(
             f"region {spec.name!r}: no trial succeeded, so there is nothing to train; {'; '.join(reasons)}"
         )
-    return winner
+    return choose_alone(folder, spec, history, winner)
 
 
 def _make_trial(
-    spec: RegionSpec, node: NodeName, role: Role, point: Mapping[str, Value], parts: tuple[str, ...]
+    spec: RegionSpec, node: NodeName, role: Role, history: History, number: int, parts: tuple[str, ...]
 ) -> Trial:
+    """Return the job of a trial, or the one that trains what the trial `number` has found."""
+    recipe = recipe_of_trial(spec, history, number)
+    point: Mapping[str, Value] = {} if recipe else history.proposals[number].point
+    point = {name: value for name, value in point.items() if name != FAMILY}
+    network = {} if recipe else {NETWORK_FILE: spec.sha256[NETWORK_FILE]}
     settings = {name: value for name, value in point.items() if name in TRAIN_SETTINGS}
     init = {} if spec.init.random else {INIT_FILE: spec.sha256[INIT_FILE]}
-    placeholders = with_defaults(spec.search.space, point)
+    placeholders = {} if recipe else with_defaults(network_space(spec.search.space), point)
     others = {name: value for name, value in placeholders.items() if name not in TRAIN_SETTINGS}
     return Trial(
         node=str(node),
         region=spec.name,
         number=-1 if node.number is None else node.number,
         role=role,
-        network=NETWORK_FILE,
+        network="" if recipe else NETWORK_FILE,
+        recipe=recipe,
         hyperparameters=others,
         train=replace(spec.train, **settings),  # type: ignore[arg-type]  # checked when study.yaml was read
         metric=spec.metric,
         train_files=tuple(data_file(part) for part in parts),
         init=None if spec.init.random else INIT_FILE,
-        sha256={NETWORK_FILE: spec.sha256[NETWORK_FILE], **_digests(spec, [*parts, *_valid(role)], None), **init},
+        sha256={**network, **_digests(spec, [*parts, *_valid(role)]), **init},
     )
 
 
@@ -239,9 +285,8 @@ def _valid(role: Role) -> list[str]:
     return ["valid"] if role is Role.TUNE else []
 
 
-def _digests(spec: RegionSpec, parts: list[str], incumbent: str | None) -> dict[str, str]:
-    wanted = [data_file(part) for part in parts] + ([incumbent] if incumbent else [])
-    return {file: spec.sha256[file] for file in wanted}
+def _digests(spec: RegionSpec, parts: Iterable[str]) -> dict[str, str]:
+    return {file: spec.sha256[file] for file in map(data_file, parts)}
 
 
 def _write_attempt(
@@ -277,11 +322,12 @@ def _write_trial(folder: RegionFolder, node: NodeName, trial: Trial) -> None:
     checkpoint = place / CHECKPOINT_FILE
     if checkpoint.exists() and checkpoint.stat().st_size:
         _move_log_and_checkpoint(place, start)
-    for name in (RESULT_FILE, LOG_FILE, MODEL_FILE):  # of an attempt before this one
+    for name in (RESULT_FILE, LOG_FILE, SCORES_FILE, MODEL_FILE, FLOOR_FILE):  # of an attempt before this one
         (place / name).unlink(missing_ok=True)
     # What a job brings back it is given: stopped before its first line, it would hold for a file that is not there.
     # HTCondor removes what it fails to bring back whole, so these lie where it never writes.
-    for name in (RESULT_FILE, LOG_FILE, CHECKPOINT_FILE, *([] if node.number is not None else [MODEL_FILE])):
+    final = [] if node.number is not None else [MODEL_FILE, FLOOR_FILE]
+    for name in (RESULT_FILE, LOG_FILE, CHECKPOINT_FILE, SCORES_FILE, *final):
         (start / name).touch()
     write_atomically(place / TRIAL_FILE, trial_to_json(trial))
 

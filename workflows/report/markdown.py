@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from regiondag.report.summary import TEST_METRIC, Summary
+from regiondag.report.summary import TEST_METRIC, RegionSummary, Summary
+
+COMPARED = {"floor": "recent popularity", "simple": "best simple"}  # as results call it, and the table
 
 # --- text --------------------------------------------------------------------------------------------------
 
 
 def headings(summary: Summary) -> list[str]:
-    """Return the columns' names; each test metric stands beside that of plain popularity."""
+    """Return the columns' names; each test metric stands beside what simpler models reach on the same customers."""
+    if _is_compared(summary):
+        others = [words for name, words in COMPARED.items() if _has(summary, name)]
+        judged = ["customers", f"test {summary.metric}", "95 %", *others, "bestsellers"]
+        return ["region", *judged, "served by"]
     figures = [text for metric in _shown_metrics(summary) for text in (f"test {metric}", f"popularity {metric}")]
     return ["region", "status", *figures, "trials run/failed/pruned", "hours", "champion"]
 
 
 def table(summary: Summary) -> list[list[str]]:
     """Return the summary as rows of text, in the columns of `headings`."""
+    if _is_compared(summary):
+        others = [name for name in COMPARED if _has(summary, name)]
+        return [_row_beside(region, summary.metric, others) for region in summary.regions]
     metrics = _shown_metrics(summary)
     return [
         [
@@ -25,9 +34,46 @@ def table(summary: Summary) -> list[list[str]]:
             *(_figure(of.get(metric)) for metric in metrics for of in (region.test, region.popularity)),
             f"{region.trials['run']}/{region.trials['failed']}/{region.trials['pruned']}",
             f"{region.hours:.3f}",
-            ", ".join(f"{name} {_short(value)}" for name, value in region.hyperparameters.items()),
+            _settings(region),
         ]
         for region in summary.regions
+    ]
+
+
+def list_reasons(summary: Summary) -> list[str]:
+    """Return why regions stand where they do: one line a region, or one for all that share a reason."""
+    regions: dict[str, list[str]] = {}
+    for region in summary.regions:
+        if region.reason:
+            regions.setdefault(region.reason, []).append(region.region)
+    if not _is_compared(summary):
+        return [f"{region.region}: {region.reason}" for region in summary.regions if region.reason]
+    return [f"{', '.join(names)}: {reason}" for reason, names in regions.items()]
+
+
+def _is_compared(summary: Summary) -> bool:
+    """Whether regions were judged by their customers, beside simpler models."""
+    return any(region.customers for region in summary.regions)
+
+
+def _has(summary: Summary, name: str) -> bool:
+    return any(name in region.compared for region in summary.regions)
+
+
+def _settings(region: RegionSummary) -> str:
+    return ", ".join(f"{name} {_short(value)}" for name, value in region.hyperparameters.items())
+
+
+def _row_beside(region: RegionSummary, metric: str, others: list[str]) -> list[str]:
+    low, high = region.intervals.get(metric, (None, None))
+    return [
+        region.region,
+        str(region.customers),
+        _figure(region.test.get(metric)),
+        "-" if low is None or high is None else f"{max(low, 0):.3f} to {min(high, 1):.3f}",
+        *(_figure(region.compared.get(name, {}).get(metric)) for name in others),
+        _figure(region.popularity.get(metric)),
+        region.recipe or _settings(region) if region.finished else region.status,
     ]
 
 
@@ -42,13 +88,14 @@ def to_markdown(summary: Summary) -> str:
     lines = [
         f"# {summary.study}",
         "",
+        *([*(f"> **Caution:** {_cell(text)}" for text in summary.cautions), ""] if summary.cautions else []),
         f"Run `{summary.run}`. Tuned by {summary.metric} on the validation part; tested once.",
         "",
         "| " + " | ".join(headings(summary)) + " |",
         "|" + "---|" * len(headings(summary)),
     ]
     lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in table(summary)]
-    notes = [f"- {_cell(r.region)}: {_cell(r.reason)}" for r in summary.regions if r.reason]
+    notes = [f"- {_cell(text)}" for text in list_reasons(summary)]
     notes += [f"- {_cell(machine)}" for machine in summary.machines]
     pictures = [f"- {_cell(r.region)}: {', '.join(map(_link, r.pictures))}" for r in summary.regions if r.pictures]
     for title, items in (("Notes", notes), ("Pictures", pictures)):

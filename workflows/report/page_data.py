@@ -97,8 +97,7 @@ def _region(
         "hyperparameters": {name: _value(value) for name, value in row.hyperparameters.items()},
         "test": _figures(row.test),
         "popularity": _figures(row.popularity),
-        "standing": _figures(row.standing),
-        "last": _figures(row.last),
+        "floor": _figures(row.compared.get("floor", {})),
         "counts": dict(row.trials),
         "hours": round_value(row.hours),
         "cost": round_value(bill.regions.get(row.slug, 0.0)),  # of a region that no job has been run for

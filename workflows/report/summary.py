@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nnlib.contract import Status
+from nnlib.contract import Recipe, Status
 from regiondag.errors import RegiondagError
 from regiondag.run.history import History
 from regiondag.run.journal import Journal
@@ -31,15 +31,16 @@ class RegionSummary:
     status: RegionOutcome
     reason: str
     hyperparameters: Mapping[str, Value]
-    test: Mapping[str, float]  # of the champion, new or standing, on this run's test set
-    challenger: Mapping[str, float]  # of the model that did not beat the standing champion
+    test: Mapping[str, float]  # of the champion's recipe, fitted on the days before the test window
     popularity: Mapping[str, float]
     validation: float | None  # winning trial's metric on the validation part
     trials: Mapping[str, int]  # planned, run, ok, failed, pruned
     hours: float
     model: str
-    standing: Mapping[str, float] = field(default_factory=dict)  # the standing champion's, on this run's test set
-    last: Mapping[str, float] = field(default_factory=dict)  # the same champion's in the run that made it
+    customers: int = 0  # of whom `test` is the mean
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # of `test`, 95 %
+    compared: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # what was tested beside it
+    recipe: str = ""  # what serves, in words; nothing where it is the hyperparameters of a network
     pictures: tuple[str, ...] = ()  # paths from the report's folder, of those that `regiondag study plot` drew
 
     @property
@@ -57,6 +58,7 @@ class Summary:
     metric: str
     regions: tuple[RegionSummary, ...] = field(default_factory=tuple)
     machines: tuple[str, ...] = ()  # those that failed too many jobs in a row, and how
+    cautions: tuple[str, ...] = ()  # what to doubt about what was chosen for all regions
 
     @property
     def finished(self) -> bool:
@@ -68,7 +70,8 @@ def summarise(run: RunFolder) -> Summary:
     """Fold the journals of all regions into one summary."""
     manifest = read_manifest(run)
     rows = [_summary_of(run, slug, name) for slug, name in manifest.regions.items()]
-    return Summary(manifest.study, str(run.path), manifest.metric, tuple(rows), _sick_machines(run))
+    cautions = _cautions(run, manifest.regions)
+    return Summary(manifest.study, str(run.path), manifest.metric, tuple(rows), _sick_machines(run), cautions)
 
 
 def _summary_of(run: RunFolder, slug: str, name: str) -> RegionSummary:
@@ -78,7 +81,7 @@ def _summary_of(run: RunFolder, slug: str, name: str) -> RegionSummary:
         return _summarise_region(run.region(slug), pictures)
     except RegiondagError as error:
         return RegionSummary(
-            name, slug, RegionOutcome.FAILED, str(error), {}, {}, {}, {}, None, NO_TRIALS, 0.0, "", pictures=pictures
+            name, slug, RegionOutcome.FAILED, str(error), {}, {}, {}, None, NO_TRIALS, 0.0, "", pictures=pictures
         )
 
 
@@ -87,6 +90,17 @@ def _sick_machines(run: RunFolder) -> tuple[str, ...]:
         f"{host} failed {SICK_AFTER} jobs in a row, the last of them: {last.reason}"
         for host, last in select_sick(read_failures(run)).items()
     )
+
+
+def _cautions(run: RunFolder, slugs: Iterable[str]) -> tuple[str, ...]:
+    """Return what was doubted when something was chosen; a damaged file is told of by the scripts that decide."""
+    found: list[str] = []
+    for slug in slugs:
+        try:
+            found += map(str, json.loads(run.region(slug).decisions.read_text(encoding="utf-8"))["cautions"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return tuple(found)
 
 
 def _pictures(run: RunFolder, slug: str) -> tuple[str, ...]:
@@ -100,23 +114,23 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
     champion = _champion(folder) if final and final.ok else None
     winner = history.winner(spec.metric.minimize)
     state = state_of(spec, history)
-    metrics = final.metrics if final else {}
     return RegionSummary(
         region=spec.name,
         slug=spec.slug,
         status=state.outcome,
         reason=state.reason,
         hyperparameters=champion or {},
-        test=final.standing if final and state.outcome == RegionOutcome.KEPT else metrics,
-        challenger=metrics if state.outcome == RegionOutcome.KEPT else {},
+        test=final.metrics if final else {},
         popularity=final.baseline if final else {},
         validation=winner.value if winner else None,
         trials=_count(spec, history),
         hours=round(_seconds(history) / HOUR, 4),
         model="" if champion is None else str(folder.champion_model),
-        standing=final.standing if final else {},
-        last=_last_test(folder),
         pictures=pictures,
+        customers=final.customers if final else 0,
+        intervals=final.intervals if final else {},
+        compared=final.compared if final else {},
+        recipe=describe_recipe(final.recipe) if final and final.recipe else "",
     )
 
 
@@ -133,13 +147,21 @@ def _champion(folder: RegionFolder) -> dict[str, Value] | None:
         ) from error
 
 
-def _last_test(folder: RegionFolder) -> Mapping[str, float]:
-    """Return what the standing champion's own test found; nothing where it does not say so."""
-    try:
-        raw = json.loads(folder.incumbent_metrics.read_text(encoding="utf-8"))["test"]
-        return {str(name): float(value) for name, value in raw.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+def describe_recipe(recipe: Recipe) -> str:
+    """Return what a recipe is, in words.
+
+    >>> describe_recipe(Recipe("blend", members=(Recipe("ease"), Recipe("popularity")), weights=(1.0, 0.5)))
+    'blend of 1 ease, 0.5 popularity'
+    >>> describe_recipe(Recipe("ease", {"l2": 300.0}))
+    'ease, l2 300'
+    """
+    if recipe.members:
+        members = zip(recipe.weights, recipe.members, strict=True)
+        return f"{recipe.family} of {', '.join(f'{weight:g} {one.family}' for weight, one in members)}"
+    values = (
+        f"{name} {v:.4g}" if isinstance(v, float) else f"{name} {v}" for name, v in recipe.hyperparameters.items()
+    )
+    return ", ".join([recipe.family, *values])
 
 
 def _count(spec: RegionSpec, history: History) -> dict[str, int]:
@@ -147,7 +169,7 @@ def _count(spec: RegionSpec, history: History) -> dict[str, int]:
     pruned = sum(s.status == Status.PRUNED for s in done)
     ok = sum(s.ok for s in done)
     return {
-        "planned": spec.search.trials,
+        "planned": spec.search.planned,
         "run": len(done),
         "ok": ok,
         "failed": len(done) - ok - pruned,

@@ -1,4 +1,4 @@
-"""Find the champions that an earlier run of the same study left, so that today's models have to beat them."""
+"""Find the champions that an earlier run of the same study left: what served until now."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnlib.contract import sha256_of
+from nnlib.contract import Recipe, recipe_of, sha256_of
 from regiondag.errors import RegiondagError
 from regiondag.run.layout import MANIFEST_FILE, RunFolder
 from regiondag.run.manifest import read_manifest
+from regiondag.study.families import NETWORK
 from regiondag.study.space import Value
+
+_DIGESTS: dict[tuple[int, ...], str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,20 @@ def hyperparameters_of(incumbent: Incumbent) -> Mapping[str, Value]:
     return {name: value for name, value in known if isinstance(value, str | int | float)}
 
 
+def recipe_of_champion(incumbent: Incumbent) -> Recipe | None:
+    """Return the recipe of a champion, of a network the family alone; None when its metrics do not say it."""
+    raw = json.loads(incumbent.metrics.read_text(encoding="utf-8"))
+    try:
+        return Recipe(NETWORK) if raw.get("recipe") is None else recipe_of(raw["recipe"])
+    except ValueError:
+        return None
+
+
+def select_networks(incumbents: Mapping[str, Incumbent]) -> set[str]:
+    """Return the slugs of the champions that are networks, from which others can start."""
+    return {slug for slug, one in incumbents.items() if recipe_of_champion(one) == Recipe(NETWORK)}
+
+
 def incumbents_of(run: RunFolder, slugs: Iterable[str]) -> dict[str, Incumbent]:
     """Return the champions of one run; RegiondagError when it has none at all."""
     found = {slug: incumbent for slug in slugs if (incumbent := champion_of(run, slug))}
@@ -66,12 +83,21 @@ def _study_of(run: RunFolder) -> str | None:
         return None
 
 
+def _digest_of(path: Path) -> str:
+    """Return a file's SHA-256; regions that one model serves have one file, which is read once."""
+    facts = path.stat()
+    file = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    if file not in _DIGESTS:
+        _DIGESTS[file] = sha256_of(path)
+    return _DIGESTS[file]
+
+
 def champion_of(run: RunFolder, slug: str) -> Incumbent | None:
     """Return a region's champion in a run; None when there is none, or none that is whole."""
     folder = run.region(slug)
     try:
         digest = str(json.loads(folder.champion_metrics.read_text(encoding="utf-8"))["sha256"])
-        if sha256_of(folder.champion_model) == digest:  # else: replaced half way, or damaged
+        if _digest_of(folder.champion_model) == digest:  # else: replaced half way, or damaged
             return Incumbent(folder.champion_model, folder.champion_metrics, digest)
     except (OSError, ValueError, KeyError, TypeError):
         pass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nnlib.contract import Status
+from nnlib.contract import Recipe, Status
 from regiondag.study.space import Value
 
 # Statuses after which the node may be run again, and its next outcome counts.
@@ -32,15 +32,20 @@ class TrialOutcome:
     reason: str = ""
     value: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+    stderr: float | None = None  # of `value`, by its customers
+    customers: int = 0
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # of `metrics`, 95 %
+    fitted_until: int | None = None  # see `nnlib.contract.Result`
     baseline: Mapping[str, float] = field(default_factory=dict)
-    standing: Mapping[str, float] = field(default_factory=dict)  # the champion of the run before, on this test set
     curve: tuple[float, ...] = ()  # the trial's metric after each epoch
     best_epoch: int = 0
     seconds: float = 0.0
     result: str = ""  # SHA-256 of the result.json that says this, and on what machine it was trained
     host: str = ""  # where it ended, as HTCondor names it
     job: str = ""  # cluster.proc
-    promoted: bool = False  # the last one: see `read_outcomes`
+    recipe: Recipe | None = None  # what was fitted, where it is no network
+    compared: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # what was tested beside it
+    promoted: bool = False  # whether another recipe served before; the last one: see `read_outcomes`
 
     @property
     def ok(self) -> bool:
@@ -73,6 +78,7 @@ class History:
     repeated_seconds: float = 0.0  # of trials' outcomes that a later one replaced
     repeated_final_seconds: float = 0.0  # the same of the final training
     stopped: dict[int | None, str] = field(default_factory=dict)  # nodes at which the region stopped, and why
+    gains: dict[int, tuple[float, float]] = field(default_factory=dict)  # expected before a trial, and standard error
     cancelled: set[int] = field(default_factory=set)
     reopened: set[int | None] = field(default_factory=set)  # and not settled since
 

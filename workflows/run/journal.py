@@ -6,6 +6,7 @@ Two events matter, and the first of each per trial counts, so that a script DAGM
 (an outcome that is nobody's last word, such as a fault of the machine, is replaced by a later one)
 `"trial": null` is the final training. `{"event": "attempt"}` notes a run that is tried again, and
 `{"event": "won", "trial": 7, "of": 24}` whose point the final training gets, after so many outcomes.
+`{"event": "expected", "trial": 8, "gain": 0.0002, "stderr": 0.004}`: what the model hoped for when it proposed.
 `{"event": "stopped", "trial": 7, "reason": ...}`: the region stops at this node until that is "resumed".
 `{"event": "cancelled", "trial": 7}`: a person wants it ended; `{"event": "reopened", "trial": 7}`: it is to run again,
 and what was settled before is forgotten. Unknown events and keys are passed over: a newer version wrote them.
@@ -23,7 +24,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import Status, check_figures
+from nnlib.contract import Status, check_figures, recipe_of
 from nnlib.util.files import locked, sync
 from regiondag.errors import RegiondagError
 from regiondag.run.history import CANCELLED, Fault, History, Proposal, TrialOutcome
@@ -131,9 +132,12 @@ class Journal:
                 check_figures(record)
                 record["status"] = Status(record["status"])
                 record["curve"] = tuple(record.get("curve", ()))
+                record["recipe"] = recipe_of(record["recipe"]) if record.get("recipe") else None
                 history.settle(TrialOutcome(**_drop_unknown(TrialOutcome, record)), when)
             elif event == "won":
                 history.won = _check_number(record["trial"]), _check_number(record["of"])
+            elif event == "expected":
+                history.gains[_check_number(record["trial"])] = float(record["gain"]), float(record["stderr"])
             elif event == "stopped":
                 history.stopped[_check_trial(record["trial"])] = str(record["reason"])
             elif event == "resumed":

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnlib.contract import INIT_FILE
+from nnlib.contract import FLOOR_FILE, INIT_FILE
 
 REPORT_NODE = "report"
 # PRE's exit code for a node whose outcome is known: DAGMan takes the node as done without running it. It must be one
@@ -110,12 +110,12 @@ class RegionFolder:
 
     @property
     def incumbent_model(self) -> Path:
-        """The champion of an earlier run, which a new model has to beat."""
+        """The champion of an earlier run, from which trainings start (init: champion)."""
         return self.path / "standing.nc"
 
     @property
     def incumbent_metrics(self) -> Path:
-        """What the standing champion reached when it was made."""
+        """What is known of that champion."""
         return self.path / "standing.json"
 
     @property
@@ -137,6 +137,16 @@ class RegionFolder:
     def champion_metrics(self) -> Path:
         """What the champion reached, and how it was made."""
         return self.path / "champion" / "metrics.json"
+
+    @property
+    def champion_floor(self) -> Path:
+        """Recent popularity, beside the champion that is for all regions together."""
+        return self.path / "champion" / FLOOR_FILE
+
+    @property
+    def decisions(self) -> Path:
+        """What serves which region, and why."""
+        return self.path / "decisions.json"
 
     @property
     def run(self) -> RunFolder:
@@ -263,10 +273,10 @@ FILES = (
     RunFile("regions/*/final.sub", "generate", "submit file of its final training"),
     RunFile("regions/*/region.json", "generate", "what PRE and POST need to know of the region"),
     RunFile("regions/*/network.json", "generate", "the network, as it was"),
-    RunFile("regions/*/data.*.nc", "generate", "the data: train, valid, final and test"),
+    RunFile("regions/*/data.*.nc", "generate", "the data: train, valid, final, test and all"),
     RunFile("regions/*/earlier.jsonl", "generate", "trials of earlier runs, where `search.share` is on"),
-    RunFile("regions/*/standing.nc", "generate", "the champion of an earlier run, which the new model has to beat"),
-    RunFile("regions/*/standing.json", "generate", "what that champion reached when it was made"),
+    RunFile("regions/*/standing.nc", "generate", "the champion of an earlier run, where trainings start from it"),
+    RunFile("regions/*/standing.json", "generate", "what is known of that champion"),
     RunFile("regions/*/init.nc", "PRE", "the model from which all trainings start, if not from random"),
     RunFile("regions/*/init.json", "PRE", "where that model comes from"),
     RunFile("regions/*/trials.jsonl", "PRE, POST", "the journal: every proposal and outcome, append-only"),
@@ -277,17 +287,23 @@ FILES = (
     RunFile("regions/*/trials/*/result.json", "job", "how the training ended, its metrics, machine and versions"),
     RunFile("regions/*/trials/*/log.jsonl", "job", "a line for each epoch"),
     RunFile("regions/*/trials/*/checkpoint.nc", "job", "where an evicted training goes on; empty after its end"),
+    RunFile("regions/*/trials/*/scores.npy", "job", "the metrics of each customer, by every model that was measured"),
     RunFile("regions/*/trials/*/model.nc", "job", "the model of the final training"),
+    RunFile("regions/*/trials/*/floor.nc", "job", "recent popularity, fitted on the same days"),
     RunFile("regions/*/trials/*/job.out", "job", "its standard output"),
     RunFile("regions/*/trials/*/job.err", "job", "its standard error: where to look first"),
     RunFile("regions/*/trials/*/job.log", "HTCondor", "the events of the job"),
-    RunFile("regions/*/champion/model.nc", "POST", "the best model so far, over all runs"),
-    RunFile("regions/*/champion/metrics.json", "POST", "what it reached, and how it was made"),
+    RunFile("regions/*/decisions.json", "PRE", "which recipe serves, and why"),
+    RunFile("regions/*/champion/model.nc", "POST", "the model that serves, fitted on all days"),
+    RunFile("regions/*/champion/floor.nc", "POST", "recent popularity, beside the champion of all regions together"),
+    RunFile("regions/*/champion/metrics.json", "POST", "what its recipe reached, and how it was made"),
     RunFile("manager.log", "PRE, POST", "what they said, a line each"),
     RunFile("machines.json", "POST", "machines that failed jobs of this run and have not done better since"),
     RunFile("machines.lock", "POST", "empty; who holds it writes machines.json"),
     RunFile("started.json", "PRE", "when the run's first trial was prepared, where `limits.deadline` is set"),
-    RunFile("report/summary.md", "report", "champions, test metrics beside popularity, trials, hours"),
+    RunFile(
+        "report/summary.md", "report", "champions, their test metrics with intervals beside simpler models, reasons"
+    ),
     RunFile("report/summary.json", "report", "the same for programs"),
     RunFile("report/index.html", "report", "the same and all trials, slots and failures as a page"),
     RunFile("report/regions/*/*.svg", "study plot", "pictures of a region's trials"),

@@ -63,10 +63,12 @@ def find_region_or_node(run: RunFolder, regions: Mapping[str, str], text: str) -
     region, _, label = text.rpartition("_")
     slug = _match_region(regions, region)
     if slug is not None:
-        node, last = _match_trial(slug, label), read_spec(run.region(slug).spec).search.nodes - 1
+        node, last = _match_trial(slug, label), read_spec(run.region(slug).spec).search.last
         if node is not None and (node.number is None or node.number <= last):
             return slug, node
         hint = f"its nodes are {NodeName(slug, 0)} to {NodeName(slug, last)} and {NodeName(slug, None)}"
+        if last < 0:
+            hint = f"its only node is {NodeName(slug, None)}"
     else:
         names, example = list(regions.values()), next(iter(regions), "germany")
         known = f"regions are {list_some(names)}; a node is called like {example}_t0007"

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import Metric, TrainSettings
+from nnlib.contract import Metric, Recipe, TrainSettings, recipe_of
 from regiondag.errors import RegiondagError
-from regiondag.study.model import Init, JobRequest, Region, Search
+from regiondag.study.model import MIN_CUSTOMERS, Config, Init, JobRequest, Region, Search
 from regiondag.study.space import Point, parameter_from_json, parameter_to_json
 
 RESTORE = "; restore it from a copy, or generate the run anew"
@@ -29,11 +29,18 @@ class RegionSpec:
     final_parts: tuple[str, ...]
     sha256: Mapping[str, str]
     position: int = 0  # of the region in the study: regions that share start on different parts of a sequence
-    first: tuple[Point, ...] = ()  # points of the first trials: the standing champion's
+    first: tuple[Point, ...] = ()  # points of the first trials: that of the recipe in office
     init: Init = field(default_factory=Init)
     shape: tuple[str, ...] = ()  # hyperparameters that a model to start from has decided
     job: JobRequest = field(default_factory=JobRequest)
     deadline: int = 0  # of the study, see `Limits`
+    served_by: str = ""  # slug of the region whose search is for this one, too
+    regions: tuple[str, ...] = ()  # slugs of the regions that are served by this one
+    min_customers: int = MIN_CUSTOMERS
+    incumbent: Recipe | None = None  # the recipe in office
+    window: int | None = None  # the first day of the validation window, in days since 1970-01-01
+    # Of merged data: part -> slug of the region -> the first of its customers, and the one after the last.
+    rows: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
 
 def spec_of(
@@ -43,9 +50,11 @@ def spec_of(
     position: int,
     first: tuple[Point, ...] = (),
     shape: tuple[str, ...] = (),
-    deadline: int = 0,
+    incumbent: Recipe | None = None,
+    config: Config | None = None,
 ) -> RegionSpec:
     """Return what PRE and POST need to know of `region`; `shape`: hyperparameters that shape its network."""
+    served = () if config is None else tuple(r.slug for r in config.regions if r.served_by == region.slug)
     return RegionSpec(
         study=study,
         name=region.name,
@@ -60,7 +69,11 @@ def spec_of(
         init=region.init,
         shape=shape,
         job=region.job,
-        deadline=deadline,
+        deadline=config.limits.deadline if config else 0,
+        served_by=region.served_by,
+        regions=served,
+        min_customers=config.min_customers if config else MIN_CUSTOMERS,
+        incumbent=incumbent,
     )
 
 
@@ -82,6 +95,12 @@ def spec_to_json(spec: RegionSpec) -> str:
         "shape": spec.shape,
         "job": asdict(spec.job),
         "deadline": spec.deadline,
+        "served_by": spec.served_by,
+        "regions": spec.regions,
+        "min_customers": spec.min_customers,
+        "incumbent": spec.incumbent and asdict(spec.incumbent),
+        "window": spec.window,
+        "rows": spec.rows,
     }
     return json.dumps(raw, indent=1, ensure_ascii=False) + "\n"
 
@@ -105,6 +124,15 @@ def read_spec(path: Path) -> RegionSpec:
             shape=tuple(raw.get("shape", ())),
             job=JobRequest(**raw.get("job", {})),
             deadline=raw.get("deadline", 0),
+            served_by=raw.get("served_by", ""),
+            regions=tuple(raw.get("regions", ())),
+            min_customers=raw.get("min_customers", MIN_CUSTOMERS),
+            incumbent=recipe_of(raw["incumbent"]) if raw.get("incumbent") else None,
+            window=raw.get("window"),
+            rows={
+                part: {slug: (ends[0], ends[1]) for slug, ends in rows.items()}
+                for part, rows in raw.get("rows", {}).items()
+            },
         )
     except OSError as error:
         raise RegiondagError(f"{path}: cannot be read: {error.strerror}{RESTORE}") from error

@@ -10,13 +10,14 @@ from nnlib.contract import Status
 from regiondag.errors import GiveUpError
 from regiondag.run.history import CANCELLED, FAILED, History
 from regiondag.run.region_spec import RegionSpec
+from regiondag.tuning.noise import is_lost_in_noise
 
 
 class RegionOutcome(enum.StrEnum):
     """What has become of a region, as reports say it."""
 
-    PROMOTED = "promoted"  # its new model is the champion
-    KEPT = "kept"  # the standing champion is not beaten
+    PROMOTED = "promoted"  # another recipe serves than before
+    KEPT = "kept"  # the recipe in office stays, fitted anew
     FAILED = "failed"
     UNFINISHED = "unfinished"
 
@@ -29,7 +30,7 @@ class RegionState:
     """Where a region stands, and what its next node is to do about it."""
 
     outcome: RegionOutcome
-    reason: str  # of the outcome; nothing where a model is promoted
+    reason: str  # of the outcome
     hopeless: str  # why the region is given up; nothing where it is not
     complete: str  # why its search proposes nothing more; nothing while it does
     expired: bool  # whether the study has had its time
@@ -39,7 +40,7 @@ class RegionState:
 def state_of(spec: RegionSpec, history: History, *, expired: bool = False) -> RegionState:
     """Return where a region stands by its journal; `expired`: the study's deadline has passed."""
     hopeless = _why_hopeless(spec, history)
-    waits = bool(spec.init.source) and not history.proposals
+    waits = bool(spec.init.source or spec.served_by) and not history.proposals
     outcome, reason = _outcome(spec, history, hopeless, waits)
     return RegionState(outcome, reason, hopeless, _why_complete(spec, history), expired, waits)
 
@@ -88,6 +89,8 @@ def _outcome(spec: RegionSpec, history: History, hopeless: str, waits: bool) -> 
         return RegionOutcome.FAILED, failure
     if waits:
         text = f"waits for the champion of the region {spec.init.source!r}, from which it starts"
+        if spec.served_by:
+            text = "waits for what is chosen for all regions together"
     elif not history.proposals:
         text = "none of its jobs has run; submit the DAG"
     else:
@@ -124,6 +127,13 @@ def _why_complete(spec: RegionSpec, history: History) -> str:
     """Return why nothing more is proposed: lanes have taken all trials, or the budget is spent."""
     if len(history.proposals) >= spec.search.trials:
         return "the search of its region has all its trials"
+    gains = [gain / stderr for _, (gain, stderr) in sorted(history.gains.items())]
+    if spec.search.stop == "noise" and is_lost_in_noise(gains, len(history.settled)):
+        gain, stderr = history.gains[max(history.gains)]
+        return (
+            f"its search ended after {len(history.settled)} of {spec.search.trials} trials: the next was expected to "
+            f"gain {gain:.5f}, and the standard error of a trial is {stderr:.4f} (stop: noise)"
+        )
     if 0 < spec.search.budget <= seconds_spent(history):
         return "the budget of its region's search is spent"
     return ""

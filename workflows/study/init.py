@@ -12,21 +12,26 @@ from regiondag.study.model import PARTS, POOLED, Config, Init, Region
 from regiondag.util.text import list_some
 
 SHOWN = 5  # names of regions in a message
+ASKED = ("valid", "test")
 
 
-def merge_parts(regions: Iterable[Region]) -> dict[str, tuple[Path, ...]]:
-    """Return the files of all regions, each once, that make up each part of the data of all; no `final` part."""
+def merge_parts(regions: Iterable[Region], parts: Iterable[str] = PARTS) -> dict[str, tuple[Path, ...]]:
+    """Return the files of all regions, each once, that make up each part of the data of all.
+
+    A part that not every region has is left out, but for those with customers to ask: some regions have none.
+    """
     regions = list(regions)
-    wanted = [part for part in PARTS if part != "final" and all(part in region.data for region in regions)]
-    return {part: tuple(dict.fromkeys(region.data[part] for region in regions)) for part in wanted}
+    files = {part: dict.fromkeys(r.data[part] for r in regions if part in r.data) for part in parts}
+    whole = [part for part in files if all(part in region.data for region in regions)]
+    return {part: tuple(files[part]) for part in files if files[part] and (part in whole or part in ASKED)}
 
 
 def choose_init(config: Config, examples: Mapping[str, int], incumbents: Collection[str]) -> Config:
     """Settle what trainings start from, once data and champions are known.
 
     Regions that name no neighbour get the one with the most training `examples` (by slug), which starts from random
-    itself; it is looked for among them and those that do so anyway. Regions whose slugs are not in `incumbents` have no
-    champion to start from yet, and start from random.
+    itself; it is looked for among them and those that do so anyway. Regions whose slugs are not in `incumbents`, the
+    champions that are networks, have none to start from yet, and start from random.
     """
     any_neighbour = Init("neighbour")
     legal = [r for r in config.regions if not r.merged and (r.init.random or r.init == any_neighbour)]

@@ -8,17 +8,22 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from nnlib.contract import Metric, TrainSettings
-from regiondag.study.space import Space
+from regiondag.study.families import FAMILY
+from regiondag.study.space import Point, Space
 
 MAX_TRIALS = 99_999  # of one region
 
-PARTS = ("train", "valid", "final", "test")  # of a region's data; `final` is training plus validation data
+# Of a region's data; `final` is training plus validation data, `all` has the test part, too.
+ALL = "all"
+PARTS = ("train", "valid", "final", "test", ALL)
+NEEDED = ("train", "valid", "test")
 
 HOUR = 3600
 DAY = 24 * HOUR
 TRAIN_SETTINGS = frozenset(setting.name for setting in fields(TrainSettings))
 GIVE_UP_AFTER = 8
 SPARE = 1 / 3  # of a lane's trials: how many more it may take from others
+MIN_CUSTOMERS = 10  # in validation; a region of fewer is not judged by itself
 POOLED = "pooled"  # name and slug of the region that is trained on the data of all others
 
 
@@ -41,6 +46,13 @@ class Search:
     prune: str = "none"  # one of `pruning.KINDS`
     share: str = "off"  # or warm, model: what a region takes from others and from earlier runs
     winner: str = "observed"  # or model: by whose word the last training gets a trial's point
+    stop: str = "none"  # or noise: the search ends when what it would still gain is lost in that
+    blends: bool = False  # whether a trial after all others blends the best of each family
+
+    @property
+    def of_families(self) -> bool:
+        """Whether a trial's point says which family it is of; else all are networks."""
+        return any(parameter.name == FAMILY for parameter in self.space)
 
     @property
     def trials(self) -> int:
@@ -50,9 +62,24 @@ class Search:
     @property
     def nodes(self) -> int:
         """Number of trial nodes in the graph, whose numbers are those of the trials."""
-        if self.schedule != "lanes" or self.sizes[0] == 1:
+        if self.schedule != "lanes" or self.sizes[:1] in ((), (1,)):
             return self.trials
         return min(self.trials + self.sizes[0] * math.ceil(SPARE * len(self.sizes)), MAX_TRIALS)
+
+    @property
+    def blend(self) -> int | None:
+        """Number of the trial that blends; None where none does."""
+        return self.nodes if self.blends else None
+
+    @property
+    def planned(self) -> int:
+        """Number of trials of the whole search, and the one that blends."""
+        return self.trials + (self.blends and self.trials > 0)
+
+    @property
+    def last(self) -> int:
+        """Number of the last trial node; -1 where there is none."""
+        return self.nodes - 1 if self.blend is None else self.blend
 
     def round_of(self, number: int) -> int:
         """Return the round (from 0) in which trial `number` (from 0) runs."""
@@ -113,13 +140,28 @@ class Init:
 
 
 @dataclass(frozen=True, slots=True)
+class Purchases:
+    """The table that a study's data come from, and how it is split. Windows in days."""
+
+    table: Path
+    folder: Path  # where the regions' parts go
+    split: str = "time"  # or leave-one-out, column, random
+    column: str = ""  # that says the part, of split: column
+    test: int = 28
+    validate: int = 28
+    min_history: int = 5
+    repeats: bool = False
+    columns: Mapping[str, str] = field(default_factory=dict)  # region, customer, item, time -> the table's names
+
+
+@dataclass(frozen=True, slots=True)
 class Region:
     """One dataset and everything that is done with it; the study's sections and the region's own are merged."""
 
     name: str
     slug: str
     data: Mapping[str, Path]  # part -> file
-    network: Path
+    network: Path | None  # None: its trials are of families alone
     metric: Metric
     train: TrainSettings
     search: Search
@@ -127,17 +169,22 @@ class Region:
     update: Search | None = None  # of runs that start from a champion; None: as `search`
     init: Init = Init()
     merged: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # part -> files of other regions, see POOLED
+    first: tuple[Point, ...] = ()  # what is tried first
+    served_by: str = ""  # slug of the region whose search is for this one, too; empty: its own
 
     @property
     def final_parts(self) -> tuple[str, ...]:
-        """Parts of the data on which the winner is trained: all of it but the test part.
+        """Parts of the data on which the winner is trained to be tested, and then `all`, to serve.
 
         A model for other regions to start from must not know what they are to choose their hyperparameters by, so that
         of merged data never learns from the validation part.
         """
-        if self.merged:
+        parts, families = {*self.data, *self.merged}, self.search.of_families
+        if self.merged and not families:
             return ("train",)
-        return ("final",) if "final" in self.data else ("train", "valid")
+        if "final" not in parts and not families:
+            return ("train", "valid")
+        return ("final", ALL) if ALL in parts else ("final",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +195,5 @@ class Config:
     file: Path
     regions: tuple[Region, ...]
     limits: Limits
+    purchases: Purchases | None = None  # None: the regions' data are files made before
+    min_customers: int = MIN_CUSTOMERS

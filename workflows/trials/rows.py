@@ -31,6 +31,8 @@ class TrialRow:
     curve: tuple[float, ...]  # the metric after each epoch
     settled: float | None  # Unix time
     won: bool  # its hyperparameters are those of the final training
+    stderr: float | None = None  # standard error of `value`
+    customers: int = 0  # how many it is the mean of
 
     @property
     def ok(self) -> bool:
@@ -100,6 +102,8 @@ def _row(spec: RegionSpec, history: History, number: int) -> TrialRow:
         curve=curve,
         settled=history.settled_at.get(number) or None,
         won=history.won is not None and history.won[0] == number,
+        stderr=known.stderr,
+        customers=known.customers,
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from nnlib.contract import Status
+from regiondag.study.families import FAMILY
 from regiondag.study.space import Value
 from regiondag.trials.query import Places
 from regiondag.trials.rows import RunTrials, TrialRow, hyperparameter_names
@@ -40,7 +41,7 @@ def sort_rows(rows: Sequence[TrialRow], by: str) -> list[TrialRow]:
 def summary_line(trials: RunTrials) -> str:
     """Return what the table is about, in one line."""
     rows = trials.rows
-    planned = sum(region.spec.search.trials for region in trials.regions)
+    planned = sum(region.spec.search.planned for region in trials.regions)
     running = sum(row.status == Status.RUNNING for row in rows)
     pruned = sum(row.status == Status.PRUNED for row in rows)
     failed = sum(row.failed for row in rows)
@@ -55,15 +56,23 @@ def summary_line(trials: RunTrials) -> str:
 
 
 def list_headings(rows: Iterable[TrialRow]) -> list[str]:
-    """Return the columns' names: a value for each metric in use, and every hyperparameter of any region."""
+    """Return the columns' names: a value for each metric in use, and every hyperparameter of any region.
+
+    Where trials are of families, each has hyperparameters of its own: they stand in one column.
+    """
     rows = list(rows)
-    return ["region", "trial", "status", *_metrics(rows), *hyperparameter_names(rows), "epochs", "seconds", "reason"]
+    names = hyperparameter_names(rows)
+    if FAMILY in names:
+        return ["region", "trial", "status", *_metrics(rows), "error", FAMILY, "settings", "seconds", "reason"]
+    return ["region", "trial", "status", *_metrics(rows), *names, "epochs", "seconds", "reason"]
 
 
 def to_rows(rows: Iterable[TrialRow]) -> list[list[str]]:
     """Return the rows as text, in the columns of `list_headings`."""
     rows = list(rows)
     metrics, names = _metrics(rows), hyperparameter_names(rows)
+    if FAMILY in names:
+        return [_row_of_family(row, metrics) for row in rows]
     return [
         [
             spell_out(row.region),
@@ -76,6 +85,26 @@ def to_rows(rows: Iterable[TrialRow]) -> list[list[str]]:
             spell_out(row.reason),
         ]
         for row in rows
+    ]
+
+
+def _row_of_family(row: TrialRow, metrics: Sequence[str]) -> list[str]:
+    family = str(row.hyperparameters.get(FAMILY, "-"))
+    settings = [
+        f"{name.removeprefix(f'{family}_')} {format_value(value)}"
+        for name, value in row.hyperparameters.items()
+        if name != FAMILY
+    ]
+    return [
+        spell_out(row.region),
+        str(row.trial),
+        spell_out(row.status) + " (won)" * row.won,
+        *(format_value(row.value) if metric == row.metric else "-" for metric in metrics),
+        format_value(row.stderr),
+        spell_out(family),
+        spell_out(", ".join(settings)),
+        "-" if row.seconds is None else f"{row.seconds:.1f}",
+        spell_out(row.reason),
     ]
 
 

@@ -42,7 +42,9 @@ def _is_finished(run: RunFolder, slug: str) -> bool:
 
 def _is_unchanged(region: Region, digests: Mapping[str, str]) -> bool:
     """Return whether the region's data and network, though not its other inputs, have the digests of a run."""
-    sources = {NETWORK_FILE: region.network, **{data_file(part): file for part, file in region.data.items()}}
+    sources = {data_file(part): file for part, file in region.data.items()}
+    if region.network is not None:
+        sources[NETWORK_FILE] = region.network
     start = f"regions/{region.slug}/"
     inside = {path.removeprefix(start): digest for path, digest in digests.items() if path.startswith(start)}
     then = {name: digest for name, digest in inside.items() if name in sources or name.startswith("data.")}

@@ -39,7 +39,7 @@ def test_the_same_bits():
     assert verdict.equal and verdict.same and verdict.other_kind == ()
     # status, value, best epoch, curve, a metric of the journal; these with epochs and examples of the result; 2 losses
     assert verdict.figures == 5 + 7 + 2
-    assert compare(RECORD, AGAIN, final=True).figures == 15
+    assert compare(RECORD, AGAIN, final=True).figures == 14
     assert compare(replace(RECORD, result=None), AGAIN, final=False).figures == 7
 
 
@@ -76,10 +76,10 @@ def test_up_to_one_a_value_is_a_metric(value, again, same):
     assert compare(record, found, final=False).same is same
 
 
-def test_what_the_standing_champion_reached_counts_too():
-    other = replace(AGAIN, result=replace(RESULT, champion={"p@10": 0.3}))
-    record = replace(RECORD, result=replace(RESULT, champion={"p@10": 0.4}))
-    assert names(compare(record, other, final=False)) == ["result.json: standing champion p@10"]
+def test_what_the_others_reached_counts_too():
+    other = replace(AGAIN, result=replace(RESULT, compared={"floor": {"p@10": 0.3}}))
+    record = replace(RECORD, result=replace(RESULT, compared={"floor": {"p@10": 0.4}}))
+    assert names(compare(record, other, final=False)) == ["result.json: floor p@10"]
 
 
 @pytest.mark.parametrize(("loss", "same"), [(0.5024, True), (0.5026, False)])

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from nnlib.contract import Metric, Recipe, Role, TrainSettings, Trial
 from nnlib.training import checkpoint
+from regiondag.audit.verify import _other
 from regiondag.cli import main
+from regiondag.run.history import History, Proposal
 from regiondag.run.layout import RunFolder
+from regiondag.run.region_spec import RegionSpec
+from regiondag.study.model import Search
 
 pytestmark = pytest.mark.slow
 
@@ -165,3 +171,18 @@ def test_a_manifest_that_points_elsewhere_reads_nothing_there(run, capsys, tmp_p
 def test_no_run_directory(tmp_path, capsys):
     assert main(["verify", str(tmp_path)]) == 1
     assert "is not a run directory" in capsys.readouterr().err
+
+
+def test_what_a_trial_fits_is_the_recipe_that_was_proposed():
+    ease = Recipe("ease", {"l2": 300.0})
+    trial = Trial("all_t0001", "all", 1, Role.TUNE, "", {}, TrainSettings(), Metric(), ("data.train.nc",), recipe=ease)
+    spec = RegionSpec("s", "all", "all", Metric(), TrainSettings(), Search("bayes", (), (2,)), (), {}, incumbent=ease)
+
+    def seen(point, recipe):
+        return list(_other(replace(trial, recipe=recipe), spec, History(proposals={1: Proposal(1, point)})))
+
+    assert seen({"family": "ease", "ease_l2": 300.0}, ease) == []
+    assert seen({"family": "incumbent"}, ease) == [] == seen({"family": "network", "seed": 1}, None)
+    assert seen({"family": "ease", "ease_l2": 30.0}, ease) == ["says ease_l2 300.0, the journal proposed 30.0"]
+    assert seen({"family": "blend"}, ease) == ["says family 'ease', the journal proposed 'blend'"]
+    assert len(seen({"family": "incumbent"}, Recipe("knn"))) == 1

@@ -96,7 +96,7 @@ def test_a_default_that_is_written_changes_nothing(tmp_path):
     """Those of a grid's points and of hyperparameters stand in no dataclass."""
     least = load_config(write_study(tmp_path, LEAST))
     study: dict[str, Any] = load_yaml(least.file).value
-    defaults = [(path, each["default"]) for path, each in leaves(SCHEMA) if "default" in each]
+    defaults = [(path, each["default"]) for path, each in leaves(SCHEMA) if "default" in each and path[0] != "data"]
     assert len(defaults) > 30
     for path, default in defaults:
         section = study
@@ -113,7 +113,7 @@ def test_a_default_that_is_written_changes_nothing(tmp_path):
 
 def test_the_examples_are_legal_for_both(tmp_path):
     example = resource_dir("examples") / "retail"
-    study = write_study(tmp_path, (example / "study.yaml").read_text())
+    study = write_study(tmp_path, (example / "networks.yaml").read_text())
     (tmp_path / "network.json").write_text((example / "network.json").read_text())
     for region in load_yaml(study).value["regions"]:
         write_region(tmp_path, region["data"].removesuffix(".nc"))
@@ -157,7 +157,6 @@ def test_ranges_are_the_readers(reader, key, low, high, below_, beyond):
         ("{int: [2, 8], log: true}", "[2, 8]"),
         ("hidden:", "hid den:"),
         ("network: network.json", "network: ''"),
-        ("network: network.json", ""),
         ("name: Germany", 'name: "a\\nb"'),
         ("name: Germany, ", ""),
         ("limits: {jobs: 8", "update: {space: {hidden: 3}}\nlimits: {jobs: 8"),

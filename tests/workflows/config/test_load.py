@@ -51,6 +51,16 @@ def test_regions_from_files(tmp_path):
     assert [region.name for region in load_config(write_study(tmp_path, text)).regions] == ["germany", "uk"]
 
 
+def test_regions_that_nobody_is_asked_in_are_not_taken_from_files(tmp_path):
+    text = re.sub(r"regions:.*?(?=network:)", "regions: {from: data/*.nc}\n", STUDY, flags=re.DOTALL)
+    study = write_study(tmp_path, text)
+    for region in ("germany", "uk"):
+        (tmp_path / "data" / f"{region}.all.nc").touch()
+    assert [region.name for region in load_config(study).regions] == ["germany", "uk"]
+    (tmp_path / "data" / "uk.test.nc").unlink()
+    assert [region.name for region in load_config(study).regions] == ["germany"]
+
+
 @pytest.mark.parametrize("pattern", ["data/*.nc", "../here/data/*.nc"])
 def test_files_are_found_beside_a_study_that_is_given_by_a_relative_path(tmp_path, monkeypatch, pattern):
     text = re.sub(r"regions:.*?(?=network:)", f"regions: {{from: {pattern}}}\n", STUDY, flags=re.DOTALL)
@@ -210,7 +220,7 @@ HIDDEN = "hidden: {int: [2, 8], log: true}"
         ("name: Germany", "title: Germany", ["regions[1]", "title", "unknown key"]),
         ("name: Germany", "name: Germany, limits: {jobs: 1}", ["regions[1].limits", "unknown key"]),
         ("network: network.json", "network: nowhere.json", ["network", "nowhere.json"]),
-        ("network: network.json", "", ["network", "missing"]),
+        ("network: network.json", "", ["search.space.hidden", "is of no family but a network, and there is none"]),
         ("rounds: 2", "rounds: 100000", ["search.rounds"]),
         ("rounds: 2", "rounds: true", ["search.rounds", "seen True"]),
         ("job: {cpus: 1, memory: 256MB, disk: 100MB}", "job: 3", ["job", "seen 3", "mapping"]),
@@ -472,8 +482,9 @@ def test_every_region_of_a_name_that_is_taken_is_told(tmp_path):
 def test_a_network_that_regions_share_is_told_of_once(tmp_path):
     [problem] = problems_of(tmp_path, STUDY.replace("network: network.json", "network: nowhere.json"))
     assert "network: seen " in problem and "nowhere.json" in problem and "legal: DSSTNE's JSON" in problem
-    [problem] = problems_of(tmp_path, STUDY.replace("network: network.json\n", ""))
-    assert "network: missing: the path of a network file (DSSTNE's JSON)" in problem
+    problems = problems_of(tmp_path, STUDY.replace("network: network.json\n", ""))
+    assert len(problems) == 2  # hidden and learning_rate
+    assert all("is of no family but a network, and there is none: add `network`" in problem for problem in problems)
 
 
 def test_pruning_is_no_mistake_where_the_search_says_how_long_trainings_are(tmp_path):

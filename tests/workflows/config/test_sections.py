@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from textwrap import indent
 from typing import Any
 
 import pytest
 
 from nnlib.contract import Metric
-from regiondag.config.sections import read_job, read_limits, read_metric, read_search, read_train, read_update
-from regiondag.study.model import JobRequest, Limits
+from regiondag.config.sections import (
+    read_families,
+    read_job,
+    read_limits,
+    read_metric,
+    read_search,
+    read_train,
+    read_update,
+)
+from regiondag.study.model import JobRequest, Limits, Purchases
 from regiondag.util.schema import Layer, Problems, Section
 from regiondag.util.yaml_file import parse_yaml
 
@@ -132,7 +141,7 @@ def test_sizes_of_searches(text, sizes):
 def test_no_more_trials_than_points(parallel, sizes):
     assert read(read_search, f"{EIGHT}parallel: {parallel}")[0].sizes == sizes
     assert read(read_search, f"{EIGHT}method: grid") == (
-        replace(read(read_search, EIGHT)[0], method="grid", sizes=(8,)),
+        replace(read(read_search, EIGHT)[0], method="grid", sizes=(8,), stop="none"),
         [],
     )
 
@@ -209,3 +218,12 @@ def test_defaults():
     assert (search.method, search.schedule, search.budget, search.prune, search.give_up_after) == (
         *("bayes", "rounds", 0, "none", 8),
     )
+
+
+@pytest.mark.parametrize(
+    ("split", "there"), [("time", True), ("leave-one-out", True), ("column", False), ("random", False)]
+)
+def test_what_learns_from_dates_is_tried_where_a_split_needs_them(split, there):
+    purchases = Purchases(Path("p.csv"), Path("data"), split)
+    for text, wanted in (("data: {}", there), ("families: [days]", True)):
+        assert ("days" in read_families(section(text), purchases)) == wanted

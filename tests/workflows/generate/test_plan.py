@@ -3,9 +3,12 @@ from dataclasses import replace
 import pytest
 
 from regiondag.config.load import load_config
+from regiondag.generate.fresh_data import refresh_data
 from regiondag.generate.plan import Plan, RegionPlan, build_plan
 from regiondag.study.model import Init, Search
 from tests.workflows.conftest import STUDY, write_study
+from tests.workflows.shop import STUDY as SHOP
+from tests.workflows.shop import write_shop
 
 
 def plan_of(folder, text=STUDY):
@@ -83,3 +86,55 @@ def test_a_last_round_that_is_smaller_leaves_as_many_lanes(tmp_path):
 )
 def test_lanes_have_more_nodes_than_trials(sizes, schedule, nodes):
     assert Search("bayes", (), sizes, schedule=schedule).nodes == nodes
+
+
+def families_plan(folder, text=SHOP):
+    study = write_shop(folder, text)
+    refresh_data(study)
+    return build_plan(load_config(study))
+
+
+def named(pairs):
+    return [([str(parent) for parent in parents], [str(child) for child in children]) for parents, children in pairs]
+
+
+def test_the_blend_waits_for_all_rounds_and_the_final_training_for_the_blend(tmp_path):
+    plan = families_plan(tmp_path)
+    pooled = plan.regions[0]
+    trials = [f"pooled_t{number:04d}" for number in range(9)]
+    assert [str(node) for node in pooled.nodes()] == [*trials, "pooled_final"]
+    assert named(pooled.edges()) == [
+        (trials[:4], trials[4:8]),
+        (trials[4:8], trials[8:]),
+        (trials[8:], ["pooled_final"]),
+    ]
+    assert plan.trials == 8
+
+
+def test_regions_that_are_served_have_one_node_that_waits_for_what_is_chosen(tmp_path):
+    plan = families_plan(tmp_path)
+    served = plan.regions[1:]
+    assert [[str(node) for node in region.nodes()] for region in served] == [
+        ["avon_final"], ["berg_final"], ["cove_final"], ["dale_final"],
+    ]  # fmt: skip
+    assert [list(region.edges()) for region in served] == [[]] * 4
+    assert {(region.region.search.planned, region.region.search.last) for region in served} == {(0, -1)}
+    starts = [(str(parent), [str(child) for child in children]) for parent, children in plan.starts()]
+    assert starts == [("pooled_final", [f"{slug}_final"]) for slug in ("avon", "berg", "cove", "dale")]
+
+
+def test_the_blend_comes_after_all_lanes(tmp_path):
+    text = SHOP.replace("rounds: 2, parallel: 4", "rounds: 3, parallel: 2, schedule: lanes")
+    pooled = families_plan(tmp_path, text).regions[0]
+    search = pooled.region.search
+    assert (search.trials, search.planned, search.nodes, search.blend, search.last) == (6, 7, 8, 8, 8)
+    trials = [f"pooled_t{number:04d}" for number in range(9)]
+    chains = [([trials[number]], [trials[number + 2]]) for number in range(6)]
+    assert named(pooled.edges()) == [*chains, (trials[6:8], trials[8:]), (trials[8:], ["pooled_final"])]
+
+
+def test_without_a_blend_the_last_round_is_the_end(tmp_path):
+    pooled = families_plan(tmp_path, SHOP.replace(", blend]", "]")).regions[0]
+    assert pooled.region.search.blend is None and pooled.blend() == ()
+    assert (pooled.region.search.planned, pooled.region.search.last) == (8, 7)
+    assert named(pooled.edges())[-1][1] == ["pooled_final"]

@@ -61,7 +61,7 @@ def test_the_pooled_region_is_one_as_any_other(study, tmp_path):
 
 def test_data_that_cannot_be_put_together_leave_no_run(study, tmp_path):
     write_region(tmp_path / "data", "germany")  # without names, and of the same width
-    with pytest.raises(ConfigError, match=r"init: pooled: the data of all regions cannot be put together: .*train\.nc"):
+    with pytest.raises(ConfigError, match=r"the data of all regions cannot be put together: .*train\.nc"):
         create(study, tmp_path / "runs")
     assert list((tmp_path / "runs").iterdir()) == []
 

@@ -10,10 +10,13 @@ import pytest
 
 from regiondag.condor.quoting import QuotingError
 from regiondag.config.load import load_config
+from regiondag.generate.fresh_data import refresh_data
 from regiondag.generate.plan import build_plan
 from regiondag.generate.render import Renderer
 from regiondag.run.layout import RunFolder
 from tests.workflows.conftest import STUDY, write_study
+from tests.workflows.shop import STUDY as SHOP
+from tests.workflows.shop import write_shop
 
 GOLDEN = Path(__file__).parent / "golden"
 MEMORY = STUDY.replace("memory: 256MB", 'memory: 256MB, memory_max: 1GB, gpus: 0, requirements: Arch == "X86_64"')
@@ -25,26 +28,28 @@ NEIGHBOUR = STUDY.replace("data/germany.nc}", "data/germany.nc, init: neighbour,
 POOLED = STUDY.replace("job:", "init: pooled\npooled: {search: {rounds: 1}, job: {memory: 512MB}}\njob:", 1)
 
 CASES = {
-    "bayes-23.9": (STUDY, (23, 9, 6), frozenset({"germany"})),
-    "memory-23.9": (MEMORY, (23, 9, 6), frozenset()),
-    "memory-25.14": (MEMORY, (25, 14, 1), frozenset()),
-    "awkward-25.14": (AWKWARD, (25, 14, 1), frozenset()),
-    "grid-23.9": (GRID, (23, 9, 6), frozenset()),
-    "neighbour-23.9": (NEIGHBOUR, (23, 9, 6), frozenset()),
-    "pooled-25.14": (POOLED, (25, 14, 1), frozenset()),
+    "bayes-23.9": (STUDY, (23, 9, 6)),
+    "memory-23.9": (MEMORY, (23, 9, 6)),
+    "memory-25.14": (MEMORY, (25, 14, 1)),
+    "awkward-25.14": (AWKWARD, (25, 14, 1)),
+    "grid-23.9": (GRID, (23, 9, 6)),
+    "neighbour-23.9": (NEIGHBOUR, (23, 9, 6)),
+    "pooled-25.14": (POOLED, (25, 14, 1)),
+    "families-23.9": (SHOP, (23, 9, 6)),
 }
 
 
 def rendered(folder: Path, case: str) -> dict[str, str]:
-    text, version, standing = CASES[case]
-    plan = build_plan(load_config(write_study(folder, text)))
+    text, version = CASES[case]
+    study = write_shop(folder, text) if text == SHOP else write_study(folder, text)
+    refresh_data(study)
+    plan = build_plan(load_config(study))
     renderer = Renderer(
         RunFolder(Path("/runs/run-tiny-1")),
         plan,
         htcondor=version,
         python="/venv/bin/python",
         codes=("regiondag-0123456789ab.pyz", "nnlib-0123456789ab.pyz"),
-        incumbents=standing,
     )
     return {name: "".join(pieces) for name, pieces in renderer.files()}
 
@@ -78,14 +83,12 @@ def test_tuning_jobs_never_get_the_test_data(tmp_path):
     files = rendered(tmp_path, "bayes-23.9")
     assert "data.test.nc" not in files["regions/germany/train.sub"]
     assert "data.test.nc" in files["regions/germany/final.sub"]
-    assert "standing.nc" in files["regions/germany/final.sub"]
-    assert "standing.nc" not in files["regions/united-kingdom/final.sub"]
 
 
 def test_a_run_directory_that_dagman_cannot_read_is_refused(tmp_path):
     plan = build_plan(load_config(write_study(tmp_path)))
     run = RunFolder(Path("/my runs/run-1"))
-    renderer = Renderer(run, plan, htcondor=(23, 9, 6), python="/p", codes=("a", "b"), incumbents=frozenset())
+    renderer = Renderer(run, plan, htcondor=(23, 9, 6), python="/p", codes=("a", "b"))
     with pytest.raises(QuotingError, match="--out"):
         for _, pieces in renderer.files():
             "".join(pieces)
@@ -98,6 +101,22 @@ def test_only_regions_that_start_from_a_model_get_it(tmp_path):
         assert (",/runs/run-tiny-1/regions/germany/init.nc," in text) == there, name
     edge = "PARENT united-kingdom_final CHILD germany_t0000 germany_t0001\n"
     assert [name for name, text in files.items() if edge in text] == ["study.dag"]
+
+
+def test_a_study_of_families(tmp_path):
+    files = rendered(tmp_path, "families-23.9")
+    slugs = ("avon", "berg", "cove", "dale")
+    for slug in slugs:
+        assert f"PARENT pooled_final CHILD {slug}_final\n" in files["study.dag"]
+        assert f"regions/{slug}/train.sub" not in files and "_t0000" not in files[f"regions/{slug}/nodes.dag"]
+        # A region alone has what was chosen for all before; its own job is fitted on the data of all.
+        final = files[f"regions/{slug}/final.sub"]
+        assert "regions/pooled/data.final.nc" in final and "regions/pooled/data.all.nc" in final
+        assert f"regions/{slug}/data" not in final
+    assert "PARENT pooled_t0008 CHILD pooled_final\n" in files["regions/pooled/nodes.dag"]
+    assert "data.test.nc" not in files["regions/pooled/train.sub"] and "scores.npy" in files["regions/pooled/train.sub"]
+    assert "floor.nc" in files["regions/pooled/final.sub"]
+    assert not any("standing.nc" in text or "network.json" in text for text in files.values())
 
 
 @pytest.mark.parametrize("value", [None, "a\nqueue 1000", "a\rb"])

@@ -102,7 +102,7 @@ def test_the_first_point_of_all_takes_the_shape_of_the_model(study_file, tmp_pat
     assert point == {"hidden": hidden, "learning_rate": raw["first"][0]["learning_rate"]}
 
 
-@pytest.mark.parametrize("what", ["_copy", "write_atomically"])
+@pytest.mark.parametrize("what", ["link_or_copy", "write_atomically"])
 def test_a_crash_while_the_model_is_taken_is_repeated(folder, neighbour, monkeypatch, what):
     with monkeypatch.context() as patch:
         patch.setattr(f"regiondag.node.init_model.{what}", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
@@ -121,7 +121,7 @@ def test_a_model_that_cannot_be_linked_is_copied(folder, neighbour, monkeypatch)
 
 
 def test_a_model_replaced_in_the_middle_is_tried_again(folder, neighbour, monkeypatch):
-    monkeypatch.setattr("regiondag.node.init_model._copy", lambda source, target: target.write_bytes(b"torn"))
+    monkeypatch.setattr("regiondag.node.init_model.link_or_copy", lambda source, target: target.write_bytes(b"torn"))
     with pytest.raises(TryAgainError, match="replaced while it was copied"):
         prepare_trial(folder, FIRST)
     assert not folder.init_facts.exists()

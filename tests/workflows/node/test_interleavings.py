@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnlib.contract import ContractError, Result, Status, result_from_json, result_to_json, sha256_of
+from nnlib.contract import ContractError, Result, Status, result_from_json, result_to_json
 from regiondag.errors import GiveUpError, RegiondagError, TryAgainError
 from regiondag.node import pre
 from regiondag.node.post import REMOVED, JobEnd, settle_final, settle_trial
@@ -23,6 +23,7 @@ from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder
 from tests.workflows.conftest import write_study
 from tests.workflows.generate.test_write_run import create
+from tests.workflows.played import play_job
 
 ROUNDS = ((0, 1), (2, 3), (None,))  # each waits for the one before it; None is the final training
 RETRIES = 1
@@ -124,12 +125,9 @@ def event_of(record: dict[str, object]) -> tuple[object, object, bool]:
 
 def finish(folder: RegionFolder, node: NodeName, status: Status, value: float) -> None:
     """Play the job: write result.json and the model as the worker would."""
-    model = folder.trial(node) / "model.nc"
-    model.write_bytes(b"model %f" % value)
-    ok = status is Status.OK
-    metrics = {"ndcg@5": value} if ok else {}
-    result = Result(str(node), status, "", value if ok else None, metrics, best_epoch=1, model=sha256_of(model))
-    (folder.trial(node) / "result.json").write_text(result_to_json(result))
+    play_job(folder, node, value)
+    if status is not Status.OK:
+        (folder.trial(node) / "result.json").write_text(result_to_json(Result(str(node), status)))
 
 
 def lines(journal: Journal) -> list[dict[str, object]]:

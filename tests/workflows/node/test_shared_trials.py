@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from nnlib.contract import Metric, Result, Status, result_to_json
+from nnlib.contract import Metric
 from regiondag.cli import main
 from regiondag.errors import RegiondagError
 from regiondag.node.post import JobEnd, settle_trial
@@ -19,6 +19,7 @@ from regiondag.run.layout import NodeName, RunFolder
 from regiondag.run.region_spec import read_spec
 from regiondag.tuning.propose import rank_trials
 from tests.workflows.conftest import STUDY, write_study
+from tests.workflows.played import play_job
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +39,7 @@ def play(run, slug, values, first=0):
         node = NodeName(slug, number)
         assert prepare_trial(folder, node)
         if value is not None:
-            result = Result(str(node), Status.OK, value=value, metrics={"ndcg@5": value}, seconds=2.0)
-            (folder.trial(node) / "result.json").write_text(result_to_json(result))
+            play_job(folder, node, value, metrics={"ndcg@5": value}, seconds=2.0, best_epoch=0)
         settle_trial(folder, node, JobEnd(3 if value is None else 0, 0, 2))
 
 

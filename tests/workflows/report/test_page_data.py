@@ -39,7 +39,7 @@ def attempt(*legs, node=NODE, holds=(), exit_code=0, job="1.0"):
 
 def region(slug="germany", status="promoted", **more):
     counts = {"planned": 4, "run": 3, "ok": 1, "failed": 1, "pruned": 1}
-    figures = {"test": {"ndcg@20": 0.1}, "challenger": {}, "popularity": {"ndcg@20": 0.05}}
+    figures = {"test": {"ndcg@20": 0.1}, "popularity": {"ndcg@20": 0.05}}
     row = {
         "reason": "",
         "hyperparameters": {"rate": 0.0123456789},

@@ -191,7 +191,7 @@ def test_the_csv_of_regions_is_quoted_and_safe_for_spreadsheets(page):
     names = [row[0] for row in rows]
     assert names[: len(HOSTILE)] == [*HOSTILE[:2], "'=1+1", '\'-say "hi", ok', *HOSTILE[4:6], "'+1", "'@a"]
     assert all(len(row) == len(heads) for row in rows)
-    change = [row[heads.index("change from last run")] for row in rows]
+    change = [row[heads.index("over recent popularity")] for row in rows]
     assert any(text.startswith("-") for text in change)  # a number stays a number
 
 

@@ -91,7 +91,7 @@ def test_no_two_files_of_a_run_directory_are_the_same(tmp_path):
     files += [getattr(region.run, name) for name in RUN_FILES]
     files += [*region.submit_files, *(region.data(part) for part in model.PARTS)]
     files += [region.trial(NodeName("malta", number)) for number in (0, 1, None)]
-    assert len(set(files)) == len(files) == len(REGION_FILES) + len(RUN_FILES) + 9
+    assert len(set(files)) == len(files) == len(REGION_FILES) + len(RUN_FILES) + 10
 
 
 def test_a_node_that_is_settled_before_ends_as_nothing_else_does():

@@ -130,7 +130,7 @@ MALTA = "malta.nc}"
         ({"job:": "init: pooled\npooled: 3\njob:"}, [": pooled: seen 3, legal: a mapping"]),
         ({"job:": "init: pooled\npooled: {search: {rounds: many}}\njob:"}, [": pooled.search.rounds: seen 'many'"]),
         ({"job:": "init: pooled\njob:", "name: Malta": "name: Pooled"},
-         ["regions[2].name: seen 'Pooled', which names the region that init: pooled adds; rename yours"]),
+         ["regions[2].name: seen 'Pooled', which is what all regions together are called; rename yours"]),
         ({MALTA: "malta.nc, init: [pooled]}"}, ["regions[2].init: seen ['pooled']"]),
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nnlib.contract import Result, Status, result_to_json, sha256_of
+from nnlib.contract import Recipe
 from regiondag.cli import main
 from regiondag.node.post import JobEnd, settle_final, settle_trial
 from regiondag.node.pre import prepare_final, prepare_trial
@@ -20,6 +20,7 @@ from regiondag.run.region_spec import read_spec
 from regiondag.update.nightly import job_environment
 from tests.workflows.conftest import NETWORK, STUDY, write_region, write_study
 from tests.workflows.generate.test_write_run import snapshot
+from tests.workflows.played import play_job
 
 pytestmark = pytest.mark.slow
 
@@ -57,12 +58,7 @@ def complete(run: RunFolder, *slugs: str) -> None:
         for node in [*trials, NodeName(folder.path.name, None)]:
             prepare = prepare_final if node.number is None else prepare_trial
             assert prepare(folder, node)
-            model = folder.trial(node) / "model.nc"
-            model.write_bytes(b"model")
-            result = Result(
-                str(node), Status.OK, value=0.5, metrics={"ndcg@5": 0.5}, best_epoch=1, model=sha256_of(model)
-            )
-            (folder.trial(node) / "result.json").write_text(result_to_json(result))
+            play_job(folder, node)
             (settle_final if node.number is None else settle_trial)(folder, node, end)
 
 
@@ -107,7 +103,7 @@ def test_a_region_with_new_data_is_taken_and_no_other(first, update, tmp_path):
     assert "United Kingdom: left out" in said and "Germany" not in said
     champion = json.loads(first.region("germany").champion_metrics.read_text())
     assert read_spec(run.region("germany").spec).first == (champion["hyperparameters"],)
-    assert run.region("germany").incumbent_model.read_bytes() == b"model"
+    assert read_spec(run.region("germany").spec).incumbent == Recipe("network")
     complete(run, "germany")
     assert update()[1] is None  # Germany's newest run is now this one, the United Kingdom's the one before
     assert regions_of(update("--all")[1]) == BOTH

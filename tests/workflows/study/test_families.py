@@ -1,0 +1,139 @@
+"""The families that a trial may be of: their ranges, what is tried first, and points that are recipes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nnlib.contract import Recipe
+from nnlib.families import FAMILIES as FITTED
+from nnlib.families.legal import complete_recipe
+from regiondag.study import families
+from regiondag.study.families import (
+    FAMILIES,
+    FAMILY,
+    FIRST,
+    NETWORK,
+    SPACES,
+    first_points,
+    list_parameters,
+    network_space,
+    point_of,
+    recipe_at,
+    space_of,
+)
+from regiondag.study.model import Search
+from regiondag.study.space import Choice, Integer, Real, list_extreme_values, random_point
+from regiondag.tuning.domain import domain_of
+
+HIDDEN = Integer("hidden", 2, 8)
+MOMENTUM = Real("momentum", 0.1, 0.9, when=(("optimizer", ("sgd",)),))
+OPTIMIZER = Choice("optimizer", ("sgd", "adam"))
+POPULARITIES = 3  # that are tried first
+
+
+def domain(space):
+    return domain_of(Search("bayes", space, (4,)))
+
+
+def test_there_is_a_space_and_a_first_point_of_every_family_that_can_be_fitted():
+    assert set(SPACES) == set(FIRST) == set(FITTED) - {"blend"}
+    assert (*SPACES, "network", "blend") == FAMILIES
+
+
+def test_everything_that_is_tried_first_is_of_the_space_and_legal():
+    space = space_of(SPACES)
+    points = first_points(SPACES, space)
+    assert [point[FAMILY] for point in points] == [*["popularity"] * POPULARITIES, *list(SPACES)[1:]]
+    for point in points:
+        assert domain(space).has(point), point
+        complete_recipe(recipe_at(point, 1))
+
+
+def test_what_is_tried_first_of_popularity_and_cosines():
+    space = space_of(["popularity", "knn"])
+    assert first_points(["popularity", "knn"], space) == (
+        {"family": "popularity", "popularity_half_life": 10.0, "popularity_own": 0.5},
+        {"family": "popularity", "popularity_half_life": 40.0, "popularity_own": 0.5},
+        {"family": "popularity", "popularity_half_life": 1000.0, "popularity_own": 0.5},
+        {
+            "family": "knn",
+            "knn_k": 100,
+            "knn_q": 0.35,
+            "knn_fit_half_life": 40.0,
+            "knn_ask_half_life": 170.0,
+            "knn_own_weight": 1,
+            "knn_bias": 0.0,
+            "knn_bias_scale": "raw",
+        },
+    )
+
+
+@pytest.mark.parametrize("family", SPACES)
+def test_both_ends_of_every_range_are_legal(family):
+    [first, *_] = FIRST[family]
+    for parameter in SPACES[family]:
+        for value in list_extreme_values(parameter):
+            complete_recipe(Recipe(family, {**first, parameter.name: value}))
+
+
+def test_a_drawn_point_has_the_hyperparameters_of_its_family_alone():
+    space = space_of(SPACES)
+    for seed in range(40):
+        point = random_point(space, seed)
+        family = point[FAMILY]
+        assert set(point) - {FAMILY} == {f"{family}_{parameter.name}" for parameter in SPACES[family]}
+        complete_recipe(recipe_at(point, 1))
+
+
+def test_a_space_of_fewer_families():
+    space = space_of(["popularity", "ease", "blend"])
+    assert space[0] == Choice(FAMILY, ("popularity", "ease"))
+    assert [parameter.name for parameter in space[1:]] == [
+        *("popularity_half_life", "popularity_own", "ease_l2", "ease_fit_half_life", "ease_ask_half_life"),
+        *("ease_own_weight", "ease_bias", "ease_bias_scale"),
+    ]
+    assert {parameter.when for parameter in space[1:]} == {((FAMILY, ("popularity",)),), ((FAMILY, ("ease",)),)}
+    assert [point[FAMILY] for point in first_points(["popularity", "ease", "blend"], space)] == ["popularity"] * 3 + [
+        "ease"
+    ]
+
+
+def test_a_range_of_the_study_stands_in_place_of_the_table():
+    given = Real("ease_l2", 5.0, 6.0)
+    space = space_of(["popularity", "ease"], (given,))
+    [found] = [parameter for parameter in space if parameter.name == "ease_l2"]
+    assert found == replace(given, when=((FAMILY, ("ease",)),))
+    assert len(space) == len(space_of(["popularity", "ease"]))
+
+
+def test_ranges_of_families_that_are_not_wanted_are_left_out():
+    assert space_of(["popularity"], (Real("ease_l2", 5.0, 6.0), HIDDEN)) == space_of(["popularity"])
+
+
+def test_the_network_has_its_own_part_of_the_space():
+    space = space_of(["popularity", "network"], (HIDDEN, OPTIMIZER, MOMENTUM))
+    assert space[-1].when == ((FAMILY, ("network",)), ("optimizer", ("sgd",)))
+    assert network_space(space) == (HIDDEN, OPTIMIZER, MOMENTUM)
+    assert network_space((HIDDEN, OPTIMIZER)) == (HIDDEN, OPTIMIZER)  # of a study of networks alone
+    assert network_space(space_of(["popularity"])) == ()
+    for seed in range(20):
+        point = random_point(space, seed)
+        assert ("hidden" in point) == (point[FAMILY] == NETWORK)
+
+
+@pytest.mark.parametrize("family", SPACES)
+def test_a_point_and_its_recipe_say_the_same(family):
+    space = space_of([family])
+    for seed in range(5):
+        point = random_point(space, seed)
+        recipe = recipe_at(point, 7)
+        assert recipe.family == family and recipe.seed == 7
+        assert point_of(recipe) == point
+
+
+def test_a_name_that_begins_like_its_family_is_kept():
+    assert recipe_at({"family": "ease", "ease_l2": 30.0}, 1) == Recipe("ease", {"l2": 30.0}, 1)
+    assert list_parameters()["knn_k"] == replace(SPACES["knn"][0], name="knn_k", when=((FAMILY, ("knn",)),))
+    assert families.list_parameters().keys() == {f"{name}_{p.name}" for name, of in SPACES.items() for p in of}

@@ -1,0 +1,45 @@
+"""Reads `data`: the table that all regions' data come from, how it is split, and which regions it was found to have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from regiondag.config.keys import COLUMNS, DATA, DATA_COLUMNS, SPLIT, STUDY
+from regiondag.study.model import Purchases
+from regiondag.util.schema import Section
+
+TRAIN = ".train.nc"
+
+
+def read_purchases(study: Section, folder: Path) -> Purchases | None:
+    """Read the section `data`; None where there is none. Paths are relative to `folder`, that of study.yaml."""
+    if "data" not in study:
+        return None
+    study.value("data", STUDY)
+    section = study.section("data")
+    table = section.value("purchases", DATA)
+    if not table:
+        section.problems.add(section.where("purchases"), f"missing, legal: {DATA['purchases'].about[:-1].lower()}")
+    split, columns = section.section("split"), section.section("columns")
+    values = {name: split.value(name, SPLIT) for name in SPLIT}
+    named = {name: columns.value(name, DATA_COLUMNS) for name in COLUMNS}
+    for below in (split, columns):
+        below.finish()
+    where = section.value("folder", DATA)
+    section.value("min_customers", DATA)
+    section.finish()
+    if values["by"] == "column" and not values["column"]:
+        split.problems.add(
+            split.where("column"), "missing: with `by: column` the column that says train, valid or test"
+        )
+    if values["by"] != "column" and values["column"]:
+        split.problems.add(split.where("column"), f"is used by `by: column` only, seen by: {values['by']}")
+    return Purchases(folder / table, folder / where, values.pop("by"), **values, columns=named)
+
+
+def list_imported(purchases: Purchases) -> list[tuple[str, Path]]:
+    """Return the names and data sets (`data/germany.nc`, without the part) of the regions that were imported."""
+    from nnlib.data.file import read_region  # with netCDF4
+
+    files = sorted(purchases.folder.glob(f"*{TRAIN}"))
+    return [(read_region(file), file.with_name(file.name.removesuffix(TRAIN) + ".nc")) for file in files]

@@ -1,0 +1,187 @@
+"""Reads one region of study.yaml after the other, and the one that stands for all of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nnlib.contract import slug_of
+from nnlib.util.os_errors import reason_of
+from regiondag.config import sections
+from regiondag.config.init_section import InitReader
+from regiondag.config.keys import NETWORK as NETWORK_KEY
+from regiondag.config.keys import REGION, SEARCH, SECTIONS
+from regiondag.config.network_check import check_network
+from regiondag.study.families import NETWORK, first_points
+from regiondag.study.init import merge_parts
+from regiondag.study.model import NEEDED, PARTS, POOLED, Purchases, Region
+from regiondag.tuning.pruning import fewest_epochs
+from regiondag.util import schema
+from regiondag.util.schema import Layer, Section
+from regiondag.util.yaml_file import KeyPath
+
+T = TypeVar("T")
+Raw = Mapping[str, object]  # a region as it stands in the file
+
+FEW_SETS = 3
+ALL_REGIONS = "all regions"
+ASKED_FOR = {"valid": "chosen", "test": "tested"}
+SPLIT_OTHERWISE = "import it with longer windows (data.split: validate, test) or a smaller min_history"
+LEGAL_DATA = "the region's data, such as data/germany.nc"
+
+
+class RegionReader:
+    """Reads regions; sections that a region does not override are read once for all of them."""
+
+    def __init__(self, study: Section, folder: Path, purchases: Purchases | None, families: tuple[str, ...]) -> None:
+        self.study = study
+        self.problems = study.problems
+        self.folder = folder
+        self.purchases = purchases
+        self.families = families
+        scope = study.section("search").value("scope", SEARCH)
+        self.together = scope == "all" or (scope == "auto" and families != (NETWORK,))
+        for key in ("init", "neighbour"):
+            if self.together and key in study:
+                text = (
+                    "candidates are fitted once for all regions, from nothing; remove it, or: search: {scope: region}"
+                )
+                self.problems.add(study.where(key), text)
+        self.shared: dict[tuple[Any, ...], Any] = {}
+        self.starts = InitReader(study)
+
+    def read(self, raw: Raw, path: KeyPath) -> Region:
+        """Read a region that stands at `path`."""
+        section = Section(self.problems, [Layer(raw, path), *self.study.layers])
+        own = Section(self.problems, [Layer(raw, path)])
+        name = own.value("name", REGION)
+        if "name" not in own:
+            self.problems.add((*path, "name"), "missing: the region's name")
+        slug = slug_of(name) if name else ""
+        region = self._region(name, slug, self._data(own, path, slug), raw, section)
+        if self.together:
+            self._refuse_own(own)
+            region = replace(region, search=replace(region.search, sizes=(), blends=False), served_by=POOLED)
+        self.starts.read(slug, section, own)
+        own.finish(REGION)
+        check_network(self.problems, self.shared, section, region)
+        return region
+
+    def with_pooled(self, regions: list[tuple[Region, KeyPath]]) -> list[tuple[Region, KeyPath]]:
+        """Add the region that is trained on the data of all others, if any is to start from its model."""
+        own = self.study.section(POOLED)
+        if not self.together and all(region.init.kind != "pooled" for region, _ in regions):
+            if POOLED in self.study:
+                self.problems.add((POOLED,), "no region has init: pooled, so that nothing is; remove this section")
+            return regions
+        for region, path in regions:
+            if region.slug == POOLED:
+                text = f"seen {region.name!r}, which is what all regions together are called; rename yours"
+                self.problems.add((*path, "name"), text)
+                return regions
+        raw = {key: value for key, value in own.layers[0].value.items() if key in SECTIONS}
+        section = Section(self.problems, [Layer(raw, (POOLED,)), *self.study.layers])
+        pooled = self._region(ALL_REGIONS if self.together else POOLED, POOLED, {}, raw, section)
+        own.finish(SECTIONS)
+        check_network(self.problems, self.shared, section, pooled)
+        parts = PARTS if self.together else NEEDED
+        merged = merge_parts([region for region, _ in regions], parts)
+        for part, use in ASKED_FOR.items():
+            if part not in merged and regions and all(region.data for region, _ in regions):
+                text = f"nobody of any region is asked in the {part} part, so that nothing can be {use}"
+                self.problems.add(("data" if self.purchases else "regions",), f"{text}; {SPLIT_OTHERWISE}")
+        found = replace(pooled, merged=merged), (POOLED,)
+        return [found, *regions] if self.together else [*regions, found]
+
+    def _refuse_own(self, own: Section) -> None:
+        for key in ("network", "metric", "minimize", "train", "search", "update", "init", "neighbour"):
+            if key in own:
+                text = (
+                    "a candidate is fitted once for all regions, so that none has its own; or: search: {scope: region}"
+                )
+                self.problems.add(own.where(key), text)
+
+    def _region(self, name: str, slug: str, data: dict[str, Path], raw: Raw, section: Section) -> Region:
+        region = Region(
+            name=name,
+            slug=slug,
+            data=data,
+            network=self.folder / section.value("network", NETWORK_KEY) if NETWORK in self.families else None,
+            metric=self._once(("metric", "minimize"), raw, section, sections.read_metric),
+            train=self._once(("train",), raw, section, lambda s: sections.read_train(s.section("train"))),
+            search=self._once(
+                ("search",), raw, section, lambda s: sections.read_search(s.section("search"), self.families)
+            ),
+            job=self._once(("job",), raw, section, lambda s: sections.read_job(s.section("job"))),
+            update=self._once(("search", "update"), raw, section, lambda s: sections.read_update(s, self.families)),
+        )
+        self._check_pruning(section, region)
+        if region.metric.minimize and region.search.of_families:
+            text = "nothing but a network has a loss; with families: metric: ndcg@20"
+            self.problems.add(section.where("minimize"), text)
+        first = first_points(self.families, region.search.space) if region.search.of_families else ()
+        return replace(region, first=first)
+
+    def _check_pruning(self, section: Section, region: Region) -> None:
+        """Trainings must be long enough for the way of pruning."""
+        for key, search in (("search", region.search), ("update", region.update)):
+            if search is None or any(parameter.name == "epochs" for parameter in search.space):
+                continue
+            fewest, below = fewest_epochs(search.prune), section.section(key)
+            if region.train.epochs < fewest and "prune" in below:
+                text = (
+                    f"{search.prune} ends no training of train.epochs: {region.train.epochs}, legal: at least {fewest}"
+                )
+                self.problems.add(below.where("prune"), text)
+
+    def _once(self, keys: tuple[str, ...], raw: Raw, section: Section, read: Callable[[Section], T]) -> T:
+        """Read what the region overrides anew, and what it does not only for the first region."""
+        if any(key in raw for key in keys):
+            return read(section)
+        if keys not in self.shared:
+            self.shared[keys] = read(Section(self.problems, self.study.layers))
+        value: T = self.shared[keys]
+        return value
+
+    def _data(self, own: Section, path: KeyPath, slug: str) -> dict[str, Path]:
+        stem = own.value("data", REGION)
+        if not stem and self.purchases is not None:
+            stem = os.path.relpath(self.purchases.folder / f"{slug}.nc", self.folder)
+        if not stem:
+            if "data" not in own:
+                self.problems.add((*path, "data"), f"missing: {LEGAL_DATA}")
+            return {}
+        base = strip_part(self.folder / stem)
+        files = {part: base.with_name(f"{base.name}.{part}.nc") for part in PARTS}
+        try:
+            found = {part: file for part, file in files.items() if file.is_file()}
+        except OSError as error:  # a name that is too long
+            self.problems.add(own.where("data"), f"seen {stem!r}: {reason_of(error)}; legal: {LEGAL_DATA}")
+            return {}
+        needed = ("train",) if self.together else NEEDED
+        missing = [file for part, file in files.items() if part in needed and part not in found]
+        if missing:
+            several = "".join(f", .{file.name.removeprefix(base.name + '.')}" for file in missing[1:])
+            self.problems.add(
+                own.where("data"),
+                f"seen {stem!r}, but there is no file {missing[0]}{several}; `nnlib import` writes such sets"
+                f"{_nearest_set(base)}",
+            )
+        return found
+
+
+def strip_part(path: Path) -> Path:
+    """Return `data/germany` for `data/germany.nc` as for `data/germany.train.nc`."""
+    path = path.with_suffix("") if path.suffix == ".nc" else path
+    return path.with_suffix("") if path.suffix.removeprefix(".") in PARTS else path
+
+
+def _nearest_set(base: Path) -> str:
+    """Name the set beside a missing one that may be meant; of a few, all of them."""
+    found = sorted(file.name.removesuffix(".train.nc") for file in base.parent.glob("*.train.nc"))
+    if len(found) <= FEW_SETS and found:
+        return f"; there is: {', '.join(str(base.with_name(f'{name}.nc')) for name in found)}"
+    return schema.nearest(base.name, found)

@@ -1,0 +1,306 @@
+"""Which recipe serves each region: decided once for all of them, before the final job; then each region takes its own.
+
+`decisions.json` beside the journal of the region that stands for all keeps what was decided, by which scores.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnlib.contract import (
+    SCORES_FILE,
+    TRIAL_FILE,
+    Recipe,
+    Status,
+    scored_metrics,
+    trial_from_json,
+)
+from nnlib.util.files import link_or_copy, write_atomically
+from regiondag.errors import GiveUpError, RegiondagError
+from regiondag.run.history import History, TrialOutcome
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName, RegionFolder
+from regiondag.run.region_spec import RegionSpec, read_spec
+from regiondag.run.trial_recipes import EVER, USUAL_FLOOR, best_by_family, incumbent_trial, recipe_of_trial
+from regiondag.study.families import FAMILY, NETWORK, POPULARITY
+
+if TYPE_CHECKING:
+    from regiondag.champions.choose import Choice, Decision
+    from regiondag.champions.scores import Scores
+
+FLOOR, OWN = "floor", "own"
+BESTSELLERS, SIMPLE = "bestsellers", "simple"  # what the final job tests beside the winner and the floor
+CHOSEN = "chosen"  # what is better than the floor elsewhere, or was the best of the trials, where the floor serves
+
+
+def choose_for_all(folder: RegionFolder, spec: RegionSpec, history: History) -> int:
+    """Decide for every region, write decisions.json, and return the trial whose recipe the final job fits.
+
+    Raises GiveUpError where no popularity was measured: nothing could be compared with it.
+    """
+    from regiondag.champions.cautions import doubt_customers, doubt_differences, doubt_incumbent, doubt_ranges
+    from regiondag.champions.choose import Incumbent, Rule, choose
+    from regiondag.champions.fitted_until import check_fitted_until
+    from regiondag.champions.scores import best_of
+
+    scores = read_trial_scores(folder, spec, history)
+    trials = {name: int(name[1:]) for name in scores.candidates}
+    names = {trial: name for name, trial in trials.items()}
+    popular = [name for name, trial in trials.items() if _family(history, trial) == POPULARITY]
+    if not popular:
+        raise GiveUpError(
+            f"region {spec.name!r}: no trial of popularity has succeeded, so nothing says whether others are any good; "
+            f"see `regiondag explain {folder.run.path} {spec.slug}`"
+        )
+    check_fitted_until(spec.window, {name: history.settled[trial].fitted_until for name, trial in trials.items()})
+    again = incumbent_trial(spec, history)
+    rule, standing = Rule(min_customers=spec.min_customers), Incumbent(None if again is None else names[again])
+    choice = choose(scores, best_of(scores, popular), standing, rule=rule)
+    winner = trials[choice.common.candidate]
+    cautions = [
+        *doubt_customers(choice, rule),
+        *doubt_differences(scores, scores.candidates),
+        *doubt_ranges(choice.common.candidate, history.proposals[winner].point, spec.search.space),
+        *doubt_incumbent(standing, scores, choice.floor),
+    ]
+    write_decisions(folder, {**_to_raw(choice, trials), "cautions": [caution.text for caution in cautions]})
+    return winner
+
+
+def recipes_to_compare(folder: RegionFolder, spec: RegionSpec, history: History) -> dict[str, Recipe]:
+    """Return what is tested beside the winner: bestsellers, the floor, and the best that is no blend or network."""
+    if spec.metric.minimize:
+        return {}  # nobody but a network has a loss
+    floor = read_decisions(folder)["floor"]
+    if floor is None:
+        return {BESTSELLERS: EVER, FLOOR: USUAL_FLOOR}
+    best = best_by_family(spec, history)
+    simple = next((trial for family, trial in best.items() if family != POPULARITY), floor)
+    found = {name: recipe_of_trial(spec, history, trial) for name, trial in ((FLOOR, floor), (SIMPLE, simple))}
+    return {BESTSELLERS: EVER, **{name: recipe for name, recipe in found.items() if recipe is not None}}
+
+
+def serve_region(folder: RegionFolder, spec: RegionSpec, journal: Journal) -> int | None:
+    """Give a region the model that was decided for it; return the trial that it needs a job for, if it is its own.
+
+    Raises GiveUpError while nothing is decided yet.
+    """
+    source = folder.run.region(spec.served_by)
+    theirs, history = read_spec(source.spec), Journal(source.journal).read()
+    facts = _read_facts(source)
+    if facts is None or history.final is None or not history.final.ok:
+        raise GiveUpError(
+            f"region {spec.name!r} is served by what is chosen for all regions together, and nothing is yet: submit "
+            f"{source.dag} first, and this DAG again when it is done; {folder.run.study_dag} does both in order"
+        )
+    decision = read_decisions(source)["regions"][spec.slug]
+    if decision["kind"] == OWN:
+        return int(decision["trial"])
+    floor = decision["kind"] == FLOOR
+    model, digest = (source.champion_floor, facts["floor"]) if floor else (source.champion_model, facts["sha256"])
+    with journal.locked():
+        known = journal.read()
+        if _is_served(folder, known, digest):
+            return None
+        if known.outcome(None):  # by what was chosen before
+            journal.append("reopened", trial=None)
+        figures = _figures_of(source, theirs, history.final, spec.slug, decision["kind"])
+        outcome = TrialOutcome(None, Status.OK, decision["reason"], **figures)
+        outcome = replace(outcome, promoted=_is_new(spec.incumbent, outcome.recipe, history.final.promoted))
+        link_or_copy(model, folder.champion_model)
+        facts |= {
+            "region": spec.name,
+            "recipe": asdict(outcome.recipe) if outcome.recipe else None,
+            "decision": decision,
+            "test": outcome.metrics,
+            "intervals": outcome.intervals,
+            "customers": outcome.customers,
+            "popularity": outcome.baseline,
+            "compared": outcome.compared,
+            "sha256": digest,
+        }
+        write_atomically(folder.champion_metrics, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
+        journal.append("settled", **asdict(outcome))
+    return None
+
+
+def judge_final(folder: RegionFolder, spec: RegionSpec, final: TrialOutcome, history: History) -> TrialOutcome:
+    """Return a final job's outcome with the reason for which its recipe serves, or the floor, and if that is new."""
+    source = folder.run.region(spec.served_by) if spec.served_by else folder
+    decisions = read_decisions(source)
+    decision = decisions["regions"][spec.slug] if spec.served_by else decisions["common"]
+    again = None if spec.served_by else incumbent_trial(spec, history)
+    final = replace(final, reason=decision["reason"])
+    if not spec.metric.minimize:
+        # Where the floor was no trial, the job has trained the best network all the same.
+        kind = FLOOR if decision["kind"] == FLOOR and decisions["floor"] is None else ""
+        theirs = read_spec(source.spec) if spec.served_by else spec
+        final = replace(final, **_figures_of(folder, theirs, final, spec.slug, kind))
+        if not spec.served_by:
+            doubts = doubt_test_of(folder, spec, decisions)
+            doubts = list(dict.fromkeys([*doubts, *decisions["cautions"]]))  # this may run twice
+            write_decisions(folder, {**decisions, "cautions": doubts})
+    return replace(final, promoted=_is_new(spec.incumbent, final.recipe, again != decision["trial"]))
+
+
+def _is_new(incumbent: Recipe | None, recipe: Recipe | None, other_network: bool) -> bool:
+    """Whether something else serves than before; `recipe` is None of a network."""
+    if recipe is None:
+        return other_network or incumbent is None or incumbent.family != NETWORK
+    return recipe != incumbent
+
+
+def _read_facts(folder: RegionFolder) -> dict[str, Any] | None:
+    """Return what is known of a champion; None where there is none, or none that is whole."""
+    try:
+        facts = json.loads(folder.champion_metrics.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return facts if isinstance(facts, dict) and folder.champion_model.exists() else None
+
+
+def doubt_test_of(folder: RegionFolder, spec: RegionSpec, decisions: Mapping[str, Any]) -> list[str]:
+    """Return in words whether the test says of the common choice what the validation part said."""
+    from regiondag.champions.cautions import ALL, doubt_test
+    from regiondag.champions.choose import Choice, Decision
+    from regiondag.champions.scores import Scores
+
+    common = decisions["common"]
+    low, high = common["interval"]
+    if common["kind"] == FLOOR or low is None or high is None:
+        return []
+    place = folder.trial(NodeName(spec.slug, None))
+    trial = trial_from_json((place / TRIAL_FILE).read_text(encoding="utf-8"))
+    values = read_scores(place / SCORES_FILE, 1)[:, 0].astype(float)
+    models = ["", *sorted(trial.compare)][: len(values)]
+    if FLOOR not in models:
+        return []
+    names = f"t{common['trial']:04d}", "recent popularity"
+    test = Scores(values[[0, models.index(FLOOR)]], names, (spec.slug,), (values.shape[1],), spec.metric.minimize)
+    one = Decision(names[0], "common", "", common["difference"], low, high, common["customers"])
+    doubts = [caution.text for caution in doubt_test(Choice(names[1], one, {}), test)]
+    return doubts if spec.regions else [text.replace(ALL, spec.name, 1) for text in doubts]
+
+
+def _is_served(folder: RegionFolder, history: History, sha256: str) -> bool:
+    facts = _read_facts(folder)
+    return history.outcome(None) is not None and facts is not None and facts.get("sha256") == sha256
+
+
+def _figures_of(source: RegionFolder, theirs: RegionSpec, final: TrialOutcome, slug: str, kind: str) -> dict[str, Any]:
+    """Return how good what serves a region is for its own customers, by the test of the final job in `source`."""
+    from regiondag.champions.chance import estimate
+
+    place = source.trial(NodeName(source.path.name, None))
+    trial = trial_from_json((place / TRIAL_FILE).read_text(encoding="utf-8"))
+    names = scored_metrics(theirs.metric)
+    customers = None if slug == theirs.slug else max((end for _, end in theirs.rows["test"].values()), default=0)
+    values = read_scores(place / SCORES_FILE, 2 if kind == FLOOR else 1, len(names), customers)
+    models = ["", *sorted(trial.compare)][: len(values)]  # the first alone, where nothing could be compared with it
+    first, last = (0, values.shape[2]) if slug == theirs.slug else theirs.rows["test"].get(slug, (0, 0))
+    found = {
+        model: {name: estimate(values[m, n, first:last].astype(float)) for n, name in enumerate(names)}
+        for m, model in enumerate(models)
+    }
+    serves = FLOOR if kind == FLOOR else ""
+    whole = {"": final.metrics, **final.compared, BESTSELLERS: final.baseline} if slug == theirs.slug else {}
+    means = {model: {name: one.mean for name, one in of.items() if one.n} for model, of in found.items()} | whole
+    others = {name: of for name, of in means.items() if name not in ("", BESTSELLERS)}
+    return {
+        "customers": found[serves][names[0]].n,
+        "metrics": means[serves],
+        "intervals": {name: (one.low, one.high) for name, one in found[serves].items() if one.n > 1},
+        "baseline": means[BESTSELLERS],
+        "compared": {**others, CHOSEN: means[""]} if serves else others,
+        "recipe": trial.compare[FLOOR] if serves else final.recipe,
+    }
+
+
+def _family(history: History, trial: int) -> str:
+    outcome = history.settled.get(trial)
+    recipe = outcome.recipe if outcome else None
+    return recipe.family if recipe else str(history.proposals[trial].point.get(FAMILY))
+
+
+def write_decisions(folder: RegionFolder, decisions: Mapping[str, Any]) -> None:
+    """Keep what was decided."""
+    write_atomically(folder.decisions, json.dumps(decisions, indent=1, ensure_ascii=False) + "\n")
+
+
+def _to_raw(choice: Choice, trials: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "floor": trials[choice.floor],
+        "common": decision_to_raw(choice.common, trials),
+        "regions": {slug: decision_to_raw(one, trials) for slug, one in choice.regions.items()},
+    }
+
+
+def decision_to_raw(decision: Decision, trials: Mapping[str, int]) -> dict[str, Any]:
+    """Return a decision as decisions.json has it."""
+    ends = (decision.difference, decision.low, decision.high)
+    known = [round(end, 6) if math.isfinite(end) else None for end in ends]
+    return {
+        "trial": trials[decision.candidate],
+        "kind": decision.kind,
+        "reason": decision.reason,
+        "difference": known[0],
+        "interval": known[1:],
+        "customers": decision.n,
+    }
+
+
+def read_decisions(folder: RegionFolder) -> dict[str, Any]:
+    """Return what was decided; RegiondagError when that is damaged."""
+    try:
+        raw = json.loads(folder.decisions.read_text(encoding="utf-8"))
+        floor = None if raw["floor"] is None else int(raw["floor"])
+        known = {"floor": floor, "cautions": list(raw.get("cautions", ()))}
+        return {**known, "common": dict(raw["common"]), "regions": dict(raw["regions"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RegiondagError(
+            f"{folder.decisions}: not what was decided ({error!r}); remove it, then: "
+            f"regiondag trial rerun {folder.run.path} {folder.path.name} final --force, and submit the DAG"
+        ) from error
+
+
+def read_trial_scores(folder: RegionFolder, spec: RegionSpec, history: History) -> Scores:
+    """Return the metric of every customer of the validation part by every trial that succeeded."""
+    import numpy as np
+
+    from regiondag.champions.scores import Scores
+
+    asked = spec.rows["valid"]
+    rows = {**asked, **{slug: (0, 0) for slug in spec.regions if slug not in asked}}
+    customers = max((end for _, end in asked.values()), default=0)
+    found = {
+        f"t{trial:04d}": read_scores(folder.trial(NodeName(spec.slug, trial)) / SCORES_FILE, 1, 1, customers)[0, 0]
+        for trial, outcome in sorted(history.settled.items())
+        if outcome.ok
+    }
+    counts = tuple(last - first for first, last in rows.values())
+    values = np.array(list(found.values()), np.float64).reshape(len(found), -1)
+    return Scores(values, tuple(found), tuple(rows), counts, spec.metric.minimize)
+
+
+def read_scores(path: Path, models: int, metrics: int = 1, customers: int | None = None) -> Any:
+    """Return scores.npy, (models, metrics, customers), float32; RegiondagError when it has less, or is none.
+
+    Without `customers` it may be of any number of them.
+    """
+    import numpy as np
+
+    advice = f"run its node again: regiondag trial rerun {path.parents[4]} {path.parents[2].name} {path.parent.name}"
+    try:
+        values = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise RegiondagError(f"{path}: cannot be read: {error}; {advice}") from error
+    whole = values.ndim == 3 and values.shape[0] >= models and values.shape[1] >= metrics
+    if values.dtype != np.float32 or not whole or customers not in (None, values.shape[2]):
+        seen, legal = f"{values.dtype} of shape {values.shape}", f"{models} x {metrics} x {customers or 'customers'}"
+        raise RegiondagError(f"{path}: {seen}, legal: float32 of {legal}; {advice}")
+    return values

@@ -1,0 +1,125 @@
+"""What serves a region whose trials are its own: the best of them, the recipe in office, or recent popularity.
+
+All are compared on the same customers of the validation window. By a loss, which popularity has none of, the values
+alone decide. `decisions.json` keeps what was decided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from nnlib.contract import SCORES_FILE
+from regiondag.errors import RegiondagError
+from regiondag.node.choice import FLOOR, decision_to_raw, read_scores, write_decisions
+from regiondag.run.history import History
+from regiondag.run.layout import NodeName, RegionFolder
+from regiondag.run.region_spec import RegionSpec
+from regiondag.run.trial_recipes import best_by_family, incumbent_trial
+from regiondag.study.families import POPULARITY
+
+if TYPE_CHECKING:
+    from regiondag.champions.choose import Decision, Rule
+    from regiondag.champions.scores import Scores
+
+
+def choose_alone(folder: RegionFolder, spec: RegionSpec, history: History, best: int) -> int:
+    """Decide, write decisions.json, and return the trial that the final job trains; `best` is that of the search.
+
+    That is the best network where a floor serves which was no trial: the final job fits both.
+    """
+    from regiondag.champions.cautions import doubt_ranges
+    from regiondag.champions.fitted_until import check_fitted_until
+
+    again = incumbent_trial(spec, history)
+    popular = None if spec.metric.minimize else best_by_family(spec, history).get(POPULARITY)
+    trials = {f"t{trial:04d}": trial for trial in (best, again, popular) if trial is not None}
+    check_fitted_until(spec.window, {name: history.settled[trial].fitted_until for name, trial in trials.items()})
+    names = {trial: name for name, trial in trials.items()}
+    standing = None if again is None else names[again]
+    if spec.metric.minimize:
+        decision = _choose_by_loss(spec, history, best, again)
+    else:
+        scores = _read_scores(folder, spec, trials, None if popular is None else names[popular])
+        decision = _choose_by_customers(
+            spec, scores, names[best], standing, FLOOR if popular is None else names[popular]
+        )
+    known = {FLOOR: best, **trials}
+    doubts = doubt_ranges(decision.candidate, history.proposals[known[decision.candidate]].point, spec.search.space)
+    decisions = {"floor": popular, "common": decision_to_raw(decision, known), "regions": {}}
+    write_decisions(folder, {**decisions, "cautions": [f"{spec.name}: {doubt.text}" for doubt in doubts]})
+    return known[decision.candidate]
+
+
+def _choose_by_customers(spec: RegionSpec, scores: Scores, best: str, standing: str | None, floor: str) -> Decision:
+    from regiondag.champions.choose import Incumbent, Rule, choose
+
+    rule = Rule(min_customers=spec.min_customers)
+    # A region leaves what served it only for something surely better: the floor, too, if that did.
+    popular = spec.incumbent is not None and spec.incumbent.family == POPULARITY
+    rule = replace(rule, better_than_floor=rule.change if popular else 0.0)
+    customers = int(sum(map(math.isfinite, scores.of(best).tolist())))
+    if customers < spec.min_customers:
+        return _without_floor(best, f"the best trial: too few customers to judge it ({customers})", customers)
+    if floor not in scores.candidates:
+        return _choose_of_two(scores, best, standing, rule, customers)
+    decision = choose(scores, floor, Incumbent(standing), rule=rule).common
+    return replace(decision, reason=decision.reason.removeprefix("common choice: "))
+
+
+def _choose_of_two(scores: Scores, best: str, standing: str | None, rule: Rule, customers: int) -> Decision:
+    """Return the best trial, unless the recipe in office is about as good; there is no popularity of these data."""
+    from regiondag.champions.chance import probability_better
+    from regiondag.champions.choose import show
+
+    text = f"the best trial ({customers:,} customers; these data have no recent popularity)"
+    if standing is None or standing == best:
+        return _without_floor(best, text, customers)
+    gains = scores.gains()[scores.row(best)] - scores.gains()[scores.row(standing)]
+    probability = probability_better(gains[[math.isfinite(gain) for gain in gains]], rule.draws, rule.seed)
+    if probability > rule.change:
+        return _without_floor(best, text, customers)
+    return _without_floor(standing, f"kept: {best} is better with P {show(probability)} only", customers)
+
+
+def _choose_by_loss(spec: RegionSpec, history: History, best: int, again: int | None) -> Decision:
+    value = {trial: history.settled[trial].value for trial in (best, again) if trial is not None}
+    if again is not None and again != best and not _is_less(value[best], value[again]):
+        return _without_floor(f"t{again:04d}", f"kept: no trial has less {spec.metric.name}")
+    return _without_floor(f"t{best:04d}", f"the trial with the least {spec.metric.name}")
+
+
+def _is_less(one: float | None, other: float | None) -> bool:
+    return one is not None and (other is None or one < other)
+
+
+def _without_floor(candidate: str, reason: str, customers: int = 0) -> Decision:
+    from regiondag.champions.choose import Decision
+
+    return Decision(candidate, "common", reason, math.nan, -math.inf, math.inf, customers)
+
+
+def _read_scores(folder: RegionFolder, spec: RegionSpec, trials: Mapping[str, int], popular: str | None) -> Scores:
+    """Return what each customer gets by some trials, and by the floor that networks bring along if none is popular."""
+    import numpy as np
+
+    from regiondag.champions.scores import Scores
+
+    found = {
+        name: read_scores(folder.trial(NodeName(spec.slug, trial)) / SCORES_FILE, 1) for name, trial in trials.items()
+    }
+    rows = {name: values[0, 0] for name, values in found.items()}
+    first = next(iter(found.values()))
+    # Where validation data cannot be learned from in the end, no floor could be fitted to serve.
+    if popular is None and len(first) > 1 and spec.final_parts[0] == "final":
+        rows[FLOOR] = first[1, 0]
+    counts = {len(row) for row in rows.values()}
+    if len(counts) > 1:
+        raise RegiondagError(
+            f"{folder.path}: {SCORES_FILE} of {', '.join(trials)} are of different numbers of customers "
+            f"({', '.join(map(str, sorted(counts)))}); run these trials again: regiondag trial rerun"
+        )
+    values = np.array(list(rows.values()), np.float64)
+    return Scores(values, tuple(rows), (spec.slug,), tuple(counts), spec.metric.minimize)

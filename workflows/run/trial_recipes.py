@@ -1,0 +1,59 @@
+"""The recipe of each trial, and of what is compared with the winner at the end. Pure."""
+
+from __future__ import annotations
+
+from nnlib.contract import Recipe
+from regiondag.run.history import History
+from regiondag.run.region_spec import RegionSpec
+from regiondag.study.families import BLEND, FAMILY, INCUMBENT, NETWORK, POPULARITY, recipe_at
+
+# Bestsellers of all times, which everybody knows; the floor is the best popularity that was found, or the usual one.
+EVER, USUAL_FLOOR = Recipe(POPULARITY, {"half_life": 1e9, "own": 1.0}), Recipe(POPULARITY)
+
+
+def is_of_space(history: History, trial: int) -> bool:
+    """Whether a trial's point is one of the search's space, so that the tuner learns from it."""
+    return history.proposals[trial].point.get(FAMILY) not in (BLEND, INCUMBENT)
+
+
+def recipe_of_trial(spec: RegionSpec, history: History, trial: int) -> Recipe | None:
+    """Return what a trial fits; None for a network. Of a blend that has ended, with the weights that it found."""
+    outcome = history.settled.get(trial)
+    if outcome is not None and outcome.recipe is not None:
+        return outcome.recipe
+    point = history.proposals[trial].point
+    family = point.get(FAMILY, NETWORK)
+    if family == NETWORK:
+        return None
+    if family == INCUMBENT:
+        return spec.incumbent
+    if family == BLEND:
+        best = best_by_family(spec, history)
+        members = tuple(recipe_at(history.proposals[n].point, spec.train.seed) for n in best.values())
+        return Recipe(BLEND, {}, spec.train.seed, members)
+    return recipe_at(point, spec.train.seed)
+
+
+def incumbent_trial(spec: RegionSpec, history: History) -> int | None:
+    """Return the trial that was the recipe in office once more, fitted anew; None where none was, or it failed."""
+    incumbent = spec.incumbent
+    if incumbent is None:
+        return None
+    if incumbent.family == NETWORK:
+        again = [0] if spec.first and spec.first[0].get(FAMILY, NETWORK) == NETWORK else []
+    else:
+        again = [trial for trial in sorted(history.settled) if recipe_of_trial(spec, history, trial) == incumbent]
+    return next((trial for trial in again if trial in history.settled and history.settled[trial].ok), None)
+
+
+def best_by_family(spec: RegionSpec, history: History) -> dict[str, int]:
+    """Return the best trial of each family that can be a blend's member, the best of them first."""
+    sign = 1.0 if spec.metric.minimize else -1.0
+    found: dict[str, tuple[float, int]] = {}
+    for trial, outcome in sorted(history.settled.items()):
+        if not outcome.ok or outcome.value is None or not is_of_space(history, trial):
+            continue
+        family = str(history.proposals[trial].point.get(FAMILY, NETWORK))
+        if family != NETWORK:
+            found[family] = min(found.get(family, (float("inf"), trial)), (sign * outcome.value, trial))
+    return {family: trial for family, (_, trial) in sorted(found.items(), key=lambda one: one[1])}
