@@ -36,6 +36,7 @@ RUNS = [
     pytest.param("tuner", lacks(OPTUNA_FOLDER), id="tuner"),
     pytest.param("sharing", str, id="sharing"),
     pytest.param("retail", str, id="retail"),
+    pytest.param("quality.rules", str, id="rules"),
     pytest.param("importing", lacks_pandas, id="importing"),
     pytest.param("report", str, marks=pytest.mark.browser, id="report"),
     pytest.param("bake --only size", lacks_image, id="bake"),
@@ -43,6 +44,7 @@ RUNS = [
     pytest.param("manager.orchestration", str, marks=POOL, id="orchestration"),
     pytest.param("manager.throughput", str, marks=POOL, id="throughput"),
     pytest.param("manager.lanes", str, marks=POOL, id="lanes"),
+    pytest.param("quality.study", str, marks=POOL, id="study"),
 ]
 
 

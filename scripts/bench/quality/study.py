@@ -1,0 +1,138 @@
+"""What a study of four lines gives the 41 countries of the retail example, run on a real pool as a user would run it.
+
+The test window decides nothing; it is the last one, seen once at the end. Differences have 95 % intervals of paired
+customers. In the product's nightly walk the table ends a week later each night, and `regiondag update` does the rest.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.contract import scored_metrics, trial_from_json
+from regiondag.champions.chance import estimate
+from regiondag.node.choice import read_scores
+from regiondag.run.layout import RunFolder
+from regiondag.run.region_spec import RegionSpec, read_spec
+from regiondag.study.model import POOLED
+from scripts.bench.common.harness import Bench, Row, main
+from scripts.bench.common.processes import REPOSITORY, NotMeasuredError
+from scripts.bench.manager.pools import REGIONDAG, pool_up
+
+BENCH = "study"
+EXAMPLE = REPOSITORY / "workflows/examples/retail"
+SUITE = "trixie"
+SLOTS = 2
+LIMIT = 900.0  # seconds of the whole study on two cores
+WANTED = {"p@10": 0.1050, "ndcg@20": 0.1352}
+LEAST = 10  # test customers of a country that is shown
+
+Scores = Mapping[str, NDArray[np.float64]]  # what was tested -> (metrics, customers)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Which countries, and how many trials."""
+
+    countries: tuple[str, ...] = ()  # all
+    study: str = ""  # more lines of study.yaml
+    nights: int = 8
+
+
+QUICK = Sizes(("Belgium", "Germany", "Portugal"), "families: [popularity, knn]\nsearch: {rounds: 1, parallel: 4}\n", 1)
+
+
+class StudyBench(Bench[Sizes]):
+    """The rows."""
+
+    @cached_property
+    def _lines(self) -> list[list[str]]:
+        with gzip.open(EXAMPLE / "purchases.csv.gz", "rt", encoding="utf-8", newline="") as file:
+            lines = list(csv.reader(file))
+        return lines[:1] + [line for line in lines[1:] if not self.sizes.countries or line[0] in self.sizes.countries]
+
+    def countries(self) -> Iterator[Row]:
+        """The whole study once: what serves, beside recent popularity and the best simple method."""
+        folder = self._make("once", date.max)
+        with pool_up("bench-study", SUITE, self.area, gpus=SLOTS):
+            begin = time.monotonic()
+            run = self._run(folder, "generate")
+            seconds = time.monotonic() - begin
+        spec, names, scores = read_test(run)
+        yield Row("whole study, generate to report", seconds, None, "s", LIMIT)
+        for n, name in enumerate(names):
+            if name in WANTED:
+                served = float(np.nanmean(scores[""][n]))
+                for peer in ("floor", "simple", "bestsellers"):
+                    difference = estimate(scores[""][n] - scores[peer][n])
+                    note = f"difference {difference.mean:+.4f} [{difference.low:+.4f}, {difference.high:+.4f}]"
+                    goal = WANTED[name] if peer == "floor" else None
+                    other = float(np.nanmean(scores[peer][n]))
+                    yield Row(f"{name}, all countries (peer: {peer})", served, other, "", goal, note, higher=True)
+        for slug, (first, last) in spec.rows["test"].items():
+            ours, floor = (scores[who][0, first:last] for who in ("", "floor"))
+            if np.isfinite(ours).sum() >= LEAST:
+                worst = estimate(ours - floor).high  # below 0: worse than recent popularity beyond chance
+                name = f"{names[0]}, {slug}, {np.isfinite(ours).sum()} customers (peer: recent popularity)"
+                note = f"the difference may be as large as {worst:+.4f}"
+                yield Row(name, float(np.nanmean(ours)), float(np.nanmean(floor)), "", None, note, higher=True)
+
+    def _make(self, name: str, until: date) -> Path:
+        """Write a study of the purchases before a day, and return its folder."""
+        folder = self.area / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self._write_table(folder, until)
+        text = (EXAMPLE / "study.yaml").read_text(encoding="utf-8")
+        if self.sizes.study:
+            text = "".join(line for line in text.splitlines(True) if not line.startswith("search:")) + self.sizes.study
+        (folder / "study.yaml").write_text(text, encoding="utf-8")
+        return folder
+
+    def _write_table(self, folder: Path, until: date) -> None:
+        header, *lines = self._lines
+        with gzip.open(folder / "purchases.csv.gz", "wt", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(header)
+            writer.writerows(line for line in lines if line[3] < until.isoformat())
+
+    def _run(self, folder: Path, verb: str) -> RunFolder:
+        """Run a study to its end; NotMeasuredError when it does not come to one."""
+        made = _call(verb, "--quiet", str(folder / "study.yaml"), "--out", str(folder / "runs"))
+        path = made.strip().splitlines()[-1]
+        _call("submit", path, "--pool", "bench-study")
+        _call("status", path, "--watch", "--pool", "bench-study")
+        return RunFolder(Path(path))
+
+
+def read_test(run: RunFolder) -> tuple[RegionSpec, Sequence[str], Scores]:
+    """Return what the final job's test found: the metrics, and of each model those of every customer."""
+    folder = run.region(POOLED)
+    spec, place = read_spec(folder.spec), folder.path / "trials" / "final"
+    trial = trial_from_json((place / "trial.json").read_text(encoding="utf-8"))
+    models = ["", *sorted(trial.compare)]
+    values = read_scores(place / "scores.npy", len(models)).astype(np.float64)
+    return spec, scored_metrics(spec.metric), dict(zip(models, values, strict=True))
+
+
+def _call(*words: str) -> str:
+    done = subprocess.run([*REGIONDAG, *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotMeasuredError(f"regiondag {' '.join(words)}: {(done.stderr or done.stdout).strip()[-300:]}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main(BENCH, StudyBench, Sizes(), QUICK))
