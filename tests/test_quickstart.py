@@ -31,6 +31,7 @@ def test_a_fresh_clone_comes_to_champions(run_area):
     assert page and Path(page[1]).match(f"{run_area}/retail/runs/run-retail-*/report/index.html")
     run = Path(page[1]).parents[1]
     models = {path.parents[1].name for path in run.glob("regions/*/champion/model.nc")}
-    assert models == {"belgium", "france", "germany", "portugal", "spain", "united-kingdom"}
-    for region in ("Belgium", "United Kingdom"):
-        assert re.search(rf"{region} +│ promoted", done.stdout), done.stdout
+    assert len(models) == 42 and {"united-kingdom", "united-arab-emirates", "pooled"} <= models
+    assert "recent popularity" in done.stdout
+    for region, customers in (("Belgium", 8), ("United Kingdom", 1133), ("all regions", 1248)):
+        assert re.search(rf"{region} +│ +{customers} │", done.stdout), done.stdout

@@ -11,11 +11,12 @@ from nnlib import contract
 
 
 def render_contract() -> str:
-    """Return a section for `trial.json`, for its settings of training, and for `result.json`."""
+    """Return a section for `trial.json`, for its settings of training, for recipes, and for `result.json`."""
     parts = []
     for owner, name in (
         (contract.Trial, "trial.json"),
         (contract.TrainSettings, "train"),
+        (contract.Recipe, "recipe"),
         (contract.Result, "result.json"),
     ):
         parts += [f"## {code(name)}", table(("key", "type", "default", "meaning"), _rows(owner))]

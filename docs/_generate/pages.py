@@ -10,6 +10,7 @@ import regiondag.cli
 from docs._generate.commands import render_commands
 from docs._generate.contract import render_contract
 from docs._generate.errors import render_errors, render_exit_codes
+from docs._generate.families import render_families, render_recipe_models
 from docs._generate.files import render_files
 from docs._generate.markdown import relink
 from docs._generate.network import render_network
@@ -51,6 +52,8 @@ GENERATED: dict[str, Callable[..., str]] = {
     "nnlib-commands": lambda: render_commands(nnlib.cli.build_parser()),
     "exit-codes": render_exit_codes,
     "errors": render_errors,
+    "families": render_families,
+    "recipe-models": render_recipe_models,
     "files": render_files,
     "contract": render_contract,
     "network": render_network,

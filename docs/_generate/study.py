@@ -16,34 +16,44 @@ def render_study_reference(schema: Mapping[str, Any]) -> str:
     return "\n\n".join(_sections(TOP, schema))
 
 
-def _sections(path: str, schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the table of a section, and those of the sections inside of it."""
+def _sections(path: str, schema: Mapping[str, Any], *, one_of_several: bool = False) -> Iterator[str]:
+    """Yield the table of a section, or of one of its forms, and those of the sections inside of it."""
     properties, needed = schema.get("properties", {}), schema.get("required", ())
     if properties:
-        # A section may have several forms, each with one key that the others have not.
-        form = f" with {code(needed[0])}" if len(needed) == 1 else ""
+        # Of several forms each has one key that the others have not.
+        form = f" with {code(needed[0])}" if one_of_several and len(needed) == 1 else ""
         anchor = path.replace("[]", "").replace("NAME", needed[0] if form else "").replace(".", "-")
-        rows = (_row(f"{anchor}-{key}", key, each, key in needed) for key, each in properties.items())
+        rows = (_row(f"{anchor}-{key}", _below(path, key), each, key in needed) for key, each in properties.items())
         yield f"## {code(path) + form if path != TOP else 'The study'}"
         yield table(HEADINGS, rows)
     for key, each in properties.items():
-        below = key if path == TOP else f"{path}.{key}"
+        below = _below(path, key)
         named = each.get("additionalProperties") or {}  # the hyperparameters of a space
-        for kind in named.get("anyOf") or each.get("anyOf") or [each]:
+        kinds = named.get("anyOf") or each.get("anyOf") or [each]
+        for kind in kinds:
             inside = f"{below}.NAME" if named else f"{below}[]" if "items" in kind else below
-            yield from _sections(inside, kind.get("items", kind))
+            yield from _sections(inside, kind.get("items", kind), one_of_several=len(kinds) > 1)
 
 
-def _row(anchor: str, key: str, schema: Mapping[str, Any], needed: bool) -> tuple[str, str, str, str]:
+def _below(path: str, key: str) -> str:
+    return key if path == TOP else f"{path}.{key}"
+
+
+def _row(anchor: str, path: str, schema: Mapping[str, Any], needed: bool) -> tuple[str, str, str, str]:
     default = "required" if needed else code(_written(schema["default"])) if "default" in schema else ""
-    return f'<a id="{anchor}"></a>{code(key)}', _legal(key, schema), default, escape(schema["description"])
+    return (
+        f'<a id="{anchor}"></a>{code(path.rpartition(".")[2])}',
+        _legal(path, schema),
+        default,
+        escape(schema["description"]),
+    )
 
 
-def _legal(key: str, schema: Mapping[str, Any]) -> str:
+def _legal(path: str, schema: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         return f"as {code(schema['$ref'].rpartition('/')[2])} of [the study](#the-study)"
     if "properties" in schema:
-        return f"[keys of its own](#{key})"
+        return f"[keys of its own](#{path.replace('.', '')})"  # as headings are named in addresses
     if "enum" in schema:
         return ", ".join(map(code, schema["enum"]))
     return escape(schema["title"])

@@ -29,13 +29,14 @@ def is_study(block: Block) -> bool:
 
 @pytest.mark.parametrize("block", [block for block in of("yaml") if is_study(block)], ids=str)
 def test_a_piece_of_study_yaml_loads(block, tmp_path):
-    """Its sections are laid over the example's; a space of its own is that of a network with just these names."""
-    study = yaml.safe_load((EXAMPLE / "study.yaml").read_text())
-    for key, value in yaml.safe_load(block.text).items():
+    """Its sections are laid over an example's; a space of its own is that of a network with just these names."""
+    given = yaml.safe_load(block.text)
+    study = yaml.safe_load((EXAMPLE / ("study.yaml" if "data" in given else "networks.yaml")).read_text())
+    for key, value in given.items():
         study[key] = {**study[key], **value} if isinstance(value, dict) and isinstance(study.get(key), dict) else value
-    if "space" in (yaml.safe_load(block.text).get("search") or {}):
+    if "data" in given or "space" in given.get("search", {}):
         study["regions"] = [{"name": "Germany", "data": "data/germany.nc"}]
-    write_network(tmp_path, study["search"]["space"], block)
+    write_network(tmp_path, study["search"].get("space", {}), block)
     for region in study["regions"] if isinstance(study["regions"], list) else [{"data": "data/a.nc"}]:
         for part in PARTS:
             path = (tmp_path / region["data"]).with_suffix(f".{part}.nc")

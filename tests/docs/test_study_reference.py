@@ -49,3 +49,9 @@ def test_the_pages_example_is_legal():
     example = page.partition("```yaml\n")[2].partition("```")[0]
     Draft202012Validator(describe_study()).validate(parse_yaml(example, "study.md").value)
     assert "\n<!-- generated: study -->\n" in page
+
+
+def test_links_to_sections_lead_to_headings():
+    headings = {re.sub(r"[^\w -]", "", line[3:]).lower() for line in TEXT.splitlines() if line.startswith("## ")}
+    links = set(re.findall(r"\[keys of its own\]\(#([^)]*)\)", TEXT))
+    assert {"train", "data", "datasplit"} <= links <= headings
