@@ -47,7 +47,7 @@ FIRST: Mapping[str, Sequence[Mapping[str, Value]]] = {
     ),
     "knn": ({"k": 100, "q": 0.35, "fit_half_life": 40.0, "ask_half_life": 170.0},),
     "ease": ({"l2": 300.0, "fit_half_life": 40.0, "ask_half_life": 80.0},),
-    "graph": ({"item_exponent": 0.5, "low_pass": 0.2, "fit_half_life": 60.0, "ask_half_life": 80.0},),
+    "graph": ({"item_exponent": 0.4, "low_pass": 0.1, "fit_half_life": 60.0, "ask_half_life": 80.0},),
     "elsa": ({"dims": 256, "epochs": 6, "fit_half_life": 60.0, "ask_half_life": 80.0},),
     "ials": ({"dims": 64, "alpha": 0.3, "l2": 0.003, "fit_half_life": 40.0, "ask_half_life": 80.0},),
     DAYS: ({"l2": 1000.0, "fit_half_life": 60.0, "ask_half_life": 10_000.0, "ahead_half_life": 20.0},),
