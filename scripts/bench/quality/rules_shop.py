@@ -1,6 +1,6 @@
 """The retail example as a nightly pipeline sees it on any day, and the closed forms that compete in `rules`.
 
-The families are short forms of those in evaluation.md's literature, for one purpose: scores per customer that differ as
+The families are short forms of those in `nnlib.families`, for one purpose: scores per customer that differ as
 those of real candidates do.
 """
 
