@@ -66,7 +66,7 @@ def make_study(area: Path) -> Path:
         area.mkdir(parents=True, exist_ok=True)
         with contextlib.redirect_stdout(sys.stderr):
             import_purchases(EXAMPLE / "purchases.csv.gz", area / "data", TODAY, side=SideFiles(EXAMPLE / "items.csv"))
-    text = (EXAMPLE / "study.yaml").read_text(encoding="utf-8")
+    text = (EXAMPLE / "networks.yaml").read_text(encoding="utf-8")
     text = re.sub(r"^regions:\n(?:  .*\n)+", EVERYWHERE, text, flags=re.MULTILINE)
     study.write_text(re.sub(r"^  space:\n(?:    .*\n)+", RANGES, text, flags=re.MULTILINE), encoding="utf-8")
     (area / "network.json").write_bytes((EXAMPLE / "network.json").read_bytes())
