@@ -49,6 +49,7 @@ from nnlib.training.stop import Stop
 from nnlib.training.validation import DataPart, Validator, check_fit, check_some, objective_of
 from nnlib.util.files import write_atomically
 from nnlib.util.terminal import show_training
+from nnlib.worker.held_out import held_out_file
 from nnlib.worker.libraries import LIBRARIES
 from nnlib.worker.rivals import read_rivals, write_recipe
 from nnlib.worker.scores import BASELINE, FLOOR, OfCustomers, count_customers, means_of, stderr_of, write_scores
@@ -75,7 +76,7 @@ def run(
     goal = objective_of(trial.metric)
     check_settings(trial.train)
     spec = _network_spec(trial, folder)
-    learned, held_out = _part(folder, trial.train_files), _part(folder, _held_out_files(trial))
+    learned, held_out = _part(folder, trial.train_files), _part(folder, (held_out_file(trial),))
     spec = resolve(spec, learned.sets, trial.network)
     check_some(learned, spec)
     check_fit(spec, goal, learned, held_out)
@@ -187,8 +188,7 @@ def _measure_others(trial: Trial, folder: Path, ruler: Validator, names: tuple[s
     recipes = trial.compare if trial.role is Role.FINAL else {FLOOR: Recipe("popularity")}
     rivals = None
     if recipes and ruler.goal.k is not None:
-        [held_out] = _held_out_files(trial)
-        rivals = read_rivals([folder / name for name in trial.train_files], folder / held_out, ruler.ranked)
+        rivals = read_rivals([folder / name for name in trial.train_files], folder / held_out_file(trial), ruler.ranked)
     if rivals is None:
         return {}
     return {name: rivals.measure(recipe, names, ruler.each) for name, recipe in sorted(recipes.items())}
@@ -252,14 +252,6 @@ def _network_spec(trial: Trial, folder: Path) -> NetworkSpec:
 
     raw, train = read_json(folder / trial.network), trial.train
     return network_of(raw, trial.network, trial.hyperparameters, asdict(train), train.as_dsstne, legal)
-
-
-def _held_out_files(trial: Trial) -> tuple[str, ...]:
-    key = "valid_file" if trial.role is Role.TUNE else "test_file"
-    name = trial.valid_file if trial.role is Role.TUNE else trial.test_file
-    if name is None:
-        raise NnlibError(f"trial.json: {key}: null is not legal for role {trial.role}, legal: a data file")
-    return (name,)
 
 
 def _part(folder: Path, files: tuple[str, ...]) -> DataPart:

@@ -27,6 +27,7 @@ from nnlib.families.measure import measure
 from nnlib.families.model_file import write_recipe_model
 from nnlib.spec.metric_names import canonical_metric, parse_metric
 from nnlib.util.threads import Each, workers
+from nnlib.worker.held_out import held_out_file
 from nnlib.worker.libraries import LIBRARIES
 from nnlib.worker.scores import BASELINE, FLOOR, OfCustomers, count_customers, means_of, stderr_of, write_scores
 
@@ -73,10 +74,7 @@ def run_recipe(trial: Trial, folder: Path, threads: int = 1) -> Result:
 
 
 def _read_window(trial: Trial, folder: Path) -> Window:
-    key = "valid_file" if trial.role is Role.TUNE else "test_file"
-    name = trial.valid_file if trial.role is Role.TUNE else trial.test_file
-    if name is None:
-        raise NnlibError(f"trial.json: {key}: null is not legal for role {trial.role}, legal: a data file")
+    name = held_out_file(trial)
     window = read_window(folder / name)
     if not window.wanted.nonzeros:
         raise DataError(f"{name}: no customer has a target, so nothing can be measured")

@@ -17,6 +17,7 @@ from nnlib.contract import (
     TRIAL_FILE,
     Recipe,
     Status,
+    Trial,
     scored_metrics,
     trial_from_json,
 )
@@ -31,7 +32,7 @@ from regiondag.study.families import FAMILY, NETWORK, POPULARITY
 
 if TYPE_CHECKING:
     from regiondag.champions.choose import Choice, Decision
-    from regiondag.champions.scores import Scores
+    from regiondag.champions.scores import Array, Scores
 
 FLOOR, OWN = "floor", "own"
 BESTSELLERS, SIMPLE = "bestsellers", "simple"  # what the final job tests beside the winner and the floor
@@ -166,6 +167,8 @@ def _read_facts(folder: RegionFolder) -> dict[str, Any] | None:
 
 def doubt_test_of(folder: RegionFolder, spec: RegionSpec, decisions: Mapping[str, Any]) -> list[str]:
     """Return in words whether the test says of the common choice what the validation part said."""
+    import numpy as np
+
     from regiondag.champions.cautions import ALL, doubt_test
     from regiondag.champions.choose import Choice, Decision
     from regiondag.champions.scores import Scores
@@ -174,14 +177,12 @@ def doubt_test_of(folder: RegionFolder, spec: RegionSpec, decisions: Mapping[str
     low, high = common["interval"]
     if common["kind"] == FLOOR or low is None or high is None:
         return []
-    place = folder.trial(NodeName(spec.slug, None))
-    trial = trial_from_json((place / TRIAL_FILE).read_text(encoding="utf-8"))
-    values = read_scores(place / SCORES_FILE, 1)[:, 0].astype(float)
-    models = ["", *sorted(trial.compare)][: len(values)]
-    if FLOOR not in models:
+    _, tested = read_test(folder)
+    if FLOOR not in tested:
         return []
+    values = np.array([tested[model][0] for model in ("", FLOOR)])
     names = f"t{common['trial']:04d}", "recent popularity"
-    test = Scores(values[[0, models.index(FLOOR)]], names, (spec.slug,), (values.shape[1],), spec.metric.minimize)
+    test = Scores(values, names, (spec.slug,), (values.shape[1],), spec.metric.minimize)
     one = Decision(names[0], "common", "", common["difference"], low, high, common["customers"])
     doubts = [caution.text for caution in doubt_test(Choice(names[1], one, {}), test)]
     return doubts if spec.regions else [text.replace(ALL, spec.name, 1) for text in doubts]
@@ -196,16 +197,13 @@ def _figures_of(source: RegionFolder, theirs: RegionSpec, final: TrialOutcome, s
     """Return how good what serves a region is for its own customers, by the test of the final job in `source`."""
     from regiondag.champions.chance import estimate
 
-    place = source.trial(NodeName(source.path.name, None))
-    trial = trial_from_json((place / TRIAL_FILE).read_text(encoding="utf-8"))
     names = scored_metrics(theirs.metric)
     customers = None if slug == theirs.slug else max((end for _, end in theirs.rows["test"].values()), default=0)
-    values = read_scores(place / SCORES_FILE, 2 if kind == FLOOR else 1, len(names), customers)
-    models = ["", *sorted(trial.compare)][: len(values)]  # the first alone, where nothing could be compared with it
-    first, last = (0, values.shape[2]) if slug == theirs.slug else theirs.rows["test"].get(slug, (0, 0))
+    trial, tested = read_test(source, 2 if kind == FLOOR else 1, len(names), customers)
+    first, last = (0, None) if slug == theirs.slug else theirs.rows["test"].get(slug, (0, 0))
     found = {
-        model: {name: estimate(values[m, n, first:last].astype(float)) for n, name in enumerate(names)}
-        for m, model in enumerate(models)
+        model: {name: estimate(values[n, first:last]) for n, name in enumerate(names)}
+        for model, values in tested.items()
     }
     serves = FLOOR if kind == FLOOR else ""
     whole = {"": final.metrics, **final.compared, BESTSELLERS: final.baseline} if slug == theirs.slug else {}
@@ -285,6 +283,19 @@ def read_trial_scores(folder: RegionFolder, spec: RegionSpec, history: History) 
     counts = tuple(last - first for first, last in rows.values())
     values = np.array(list(found.values()), np.float64).reshape(len(found), -1)
     return Scores(values, tuple(found), tuple(rows), counts, spec.metric.minimize)
+
+
+def read_test(
+    folder: RegionFolder, least: int = 1, metrics: int = 1, customers: int | None = None
+) -> tuple[Trial, dict[str, Array]]:
+    """Return a final job, and of each model that it tested the metrics of every customer; "" is what it was for.
+
+    That one stands alone where nothing could be compared with it. Raises RegiondagError as `read_scores`.
+    """
+    place = folder.trial(NodeName(folder.path.name, None))
+    trial = trial_from_json((place / TRIAL_FILE).read_text(encoding="utf-8"))
+    values = read_scores(place / SCORES_FILE, least, metrics, customers).astype(float)
+    return trial, dict(zip(["", *sorted(trial.compare)], values, strict=False))
 
 
 def read_scores(path: Path, models: int, metrics: int = 1, customers: int | None = None) -> Any:

@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.contract import scored_metrics, trial_from_json
+from nnlib.contract import scored_metrics
 from regiondag.champions.chance import estimate
-from regiondag.node.choice import read_scores
+from regiondag.node import choice
 from regiondag.run.layout import RunFolder
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.study.model import POOLED
@@ -142,11 +142,8 @@ class StudyBench(Bench[Sizes]):
 def read_test(run: RunFolder) -> tuple[RegionSpec, Sequence[str], Scores]:
     """Return what the final job's test found: the metrics, and of each model those of every customer."""
     folder = run.region(POOLED)
-    spec, place = read_spec(folder.spec), folder.path / "trials" / "final"
-    trial = trial_from_json((place / "trial.json").read_text(encoding="utf-8"))
-    models = ["", *sorted(trial.compare)]
-    values = read_scores(place / "scores.npy", len(models)).astype(np.float64)
-    return spec, scored_metrics(spec.metric), dict(zip(models, values, strict=True))
+    spec = read_spec(folder.spec)
+    return spec, scored_metrics(spec.metric), choice.read_test(folder)[1]
 
 
 def _call(*words: str) -> str:

@@ -1,0 +1,16 @@
+"""The file that a job measures on."""
+
+from __future__ import annotations
+
+from nnlib.contract import Role, Trial
+from nnlib.errors import NnlibError
+
+
+def held_out_file(trial: Trial) -> str:
+    """Return the name of the validation file of a trial, of the test file of a final job; NnlibError without one."""
+    tune = trial.role is Role.TUNE
+    name = trial.valid_file if tune else trial.test_file
+    if name is None:
+        key = "valid_file" if tune else "test_file"
+        raise NnlibError(f"trial.json: {key}: null is not legal for role {trial.role}, legal: a data file")
+    return name
