@@ -41,7 +41,7 @@ class Elsa:
 
     def scores(self, asked: Events, rows: Longs) -> Floats:
         """Return float32 (len(rows), items): x A A^T - x."""
-        history = asked.take(rows).aged(float(self.hyperparameters["ask_half_life"]))
+        history = asked.take(rows).aged_from_last(float(self.hyperparameters["ask_half_life"]))
         with workers(1):
             found = (history @ self.items) @ self.items.T
         found[np.repeat(np.arange(len(rows)), np.diff(history.indptr)), history.indices] -= history.data

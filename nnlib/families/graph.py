@@ -56,7 +56,7 @@ class Graph:
         half_life = float(self.hyperparameters["ask_half_life"])
         with workers(1):
             for low in range(0, len(rows), BLOCK):
-                history = asked.take(rows[low : low + BLOCK]).aged(half_life)
+                history = asked.take(rows[low : low + BLOCK]).aged_from_last(half_life)
                 out[low : low + BLOCK] = self._sharpened(self._blurred(history)).T
         return out
 

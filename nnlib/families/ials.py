@@ -40,7 +40,7 @@ class Ials:
 
     def scores(self, asked: Events, rows: Longs) -> Floats:
         """Return float32 (len(rows), items)."""
-        history = asked.take(rows).aged(float(self.hyperparameters["ask_half_life"]))
+        history = asked.take(rows).aged_from_last(float(self.hyperparameters["ask_half_life"]))
         with workers(1):
             return half_step(history, self.items, self.hyperparameters) @ self.items.T
 

@@ -90,7 +90,7 @@ class Regional:
         """Return float32 (len(rows), items)."""
         out = np.empty((len(rows), self.width), np.float32)
         for region, places in split_by_region(asked, rows, self.regions):
-            taken = asked.take(rows[places]).aged(float(self.hyperparameters["ask_half_life"]))
+            taken = asked.take(rows[places]).aged_from_last(float(self.hyperparameters["ask_half_life"]))
             out[places] = self._likeness_of(region).scores(taken)
             if self.popular is not None:
                 out[places] += self._bias(self.popular, region)

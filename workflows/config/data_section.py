@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from regiondag.config.keys import COLUMNS, DATA, DATA_COLUMNS, SPLIT, STUDY
+from regiondag.config.keys import COLUMNS, DATA, DATA_COLUMNS, SPLIT, STUDY, WORDS
 from regiondag.study.model import Purchases
-from regiondag.util.schema import Section
+from regiondag.util.schema import Layer, Section
 
 TRAIN = ".train.nc"
 
@@ -20,8 +20,10 @@ def read_purchases(study: Section, folder: Path) -> Purchases | None:
     table = section.value("purchases", DATA)
     if not table:
         section.problems.add(section.where("purchases"), f"missing, legal: {DATA['purchases'].about[:-1].lower()}")
-    split, columns = section.section("split"), section.section("columns")
+    split, columns = _read_split(section), section.section("columns")
     values = {name: split.value(name, SPLIT) for name in SPLIT}
+    if values["column"] and "by" not in split:
+        values["by"] = "column"
     named = {name: columns.value(name, DATA_COLUMNS) for name in COLUMNS}
     for below in (split, columns):
         below.finish()
@@ -29,12 +31,21 @@ def read_purchases(study: Section, folder: Path) -> Purchases | None:
     section.value("min_customers", DATA)
     section.finish()
     if values["by"] == "column" and not values["column"]:
-        split.problems.add(
-            split.where("column"), "missing: with `by: column` the column that says train, valid or test"
-        )
+        split.problems.add(split.where("column"), "missing: the name of the column that says train, valid or test")
     if values["by"] != "column" and values["column"]:
-        split.problems.add(split.where("column"), f"is used by `by: column` only, seen by: {values['by']}")
+        split.problems.add(split.where("column"), f"says the parts by itself, seen by: {values['by']}; leave one out")
     return Purchases(folder / table, folder / where, values.pop("by"), **values, columns=named)
+
+
+def _read_split(section: Section) -> Section:
+    """Return the section `split`; a word alone, as in `split: leave-one-out`, is its key `by`."""
+    word = section.raw("split")
+    if not isinstance(word, str):
+        return section.section("split")
+    if word in WORDS:
+        return Section(section.problems, [Layer({"by": word}, section.where("split"))])
+    section.refuse("split", DATA["split"].check.legal)
+    return Section(section.problems, [Layer({}, section.where("split"))])
 
 
 def list_imported(purchases: Purchases) -> list[tuple[str, Path]]:

@@ -19,7 +19,7 @@ def check_ranges(problems: Problems, section: Section, space: Space) -> None:
     for parameter in space:
         if parameter.name not in given:
             continue
-        [family] = next(values for name, values in parameter.when if name == FAMILY)
+        family = next(values for name, values in parameter.when if name == FAMILY)[0]
         name = parameter.name.removeprefix(f"{family}_")
         for value in list_extreme_values(parameter):
             try:

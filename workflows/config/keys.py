@@ -15,14 +15,15 @@ from regiondag.tuning.methods import METHODS
 from regiondag.tuning.noise import KINDS as STOPS
 from regiondag.tuning.pruning import KINDS as PRUNING
 from regiondag.tuning.sharing import SHARING
-from regiondag.util.schema import DURATION, OR_NEVER, TEXT, Key, Keys, choice, object_of, section_of, size
+from regiondag.util.schema import DURATION, OR_NEVER, TEXT, Key, Keys, choice, object_of, section_of, size, word_or
 
 ACQUISITIONS = ("improvement", "improvement_per_second")
 SCHEDULES = ("rounds", "lanes")
 WINNERS = ("observed", "model")
 INITS = ("random", "champion", "neighbour", "pooled")
 SCOPES = ("auto", "all", "region")
-SPLITS = ("time", "leave-one-out", "column", "random")
+WORDS = ("time", "leave-one-out", "random")
+SPLITS = (*WORDS, "column")
 COLUMNS = {"region": "region", "customer": "customer", "item": "item", "time": "date"}
 BELOW_ONE = 1 - 1e-9  # for numbers in [0, 1)
 SMALLEST = 1 << 20  # of memory and disk; HTCondor counts memory in MB
@@ -216,7 +217,7 @@ REGION: Keys = {
 }
 SPLIT: Keys = {
     "by": Key("time", choice(SPLITS), "What is held back: the last days, each customer's last items, and so on."),
-    "column": Key("", TEXT, "With `by: column`: the column that says train, valid or test."),
+    "column": Key("", TEXT, "The column that says train, valid or test; then `by` is column."),
     "test": Key(28, values.DAYS, "The last days, whose purchases are tested on."),
     "validate": Key(28, values.DAYS, "The days before these, which decide."),
     "min_history": Key(5, whole(1, 1000), "Items that a customer must have before a window to be asked about it."),
@@ -226,7 +227,7 @@ DATA_COLUMNS: Keys = {name: Key(usual, TEXT, f"The column of the {name}.") for n
 DATA: Keys = {
     "purchases": Key("", TEXT, "Path of the table: .csv or .tsv with a header, also gzipped, a purchase a line."),
     "folder": Key("data", TEXT, "Where the regions' data sets go that are made of it."),
-    "split": Key(None, section_of(object_of(SPLIT)), "What is held back to judge by."),
+    "split": Key(None, word_or(WORDS, object_of(SPLIT)), "What is held back to judge by: a word, or these keys."),
     "columns": Key(None, section_of(object_of(DATA_COLUMNS)), "The table's names for its columns."),
     "min_customers": Key(
         MIN_CUSTOMERS,

@@ -29,7 +29,7 @@ from regiondag.run import layout
 from regiondag.run.champions import Incumbent, hyperparameters_of, recipe_of_champion
 from regiondag.run.layout import RunFolder
 from regiondag.run.region_spec import spec_of, spec_to_json
-from regiondag.study.families import FAMILY, INCUMBENT, NETWORK
+from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, drop_repeated
 from regiondag.study.init import ASKED
 from regiondag.study.model import Config, Region
 from regiondag.study.space import Point
@@ -150,12 +150,14 @@ class _Writer:
         inside = {copy.name: self.digests[self._inside(copy)] for copy in [*copies, *merged]}
         shape = () if region.init.random or not region.network else find_shaping(read_json(region.network))
         recipe = recipe_of_champion(incumbent) if incumbent else None
+        window = None if region.served_by else _first_day(folder.data("valid"))
         first = _first_points(region, incumbent)
+        first = first if window is not None else drop_repeated(first)
         spec = spec_of(self.plan.config.name, region, inside, position, first, shape, recipe, self.plan.config)
         spec = replace(
             spec,
             rows={part: self._by_region(rows[part]) for part in rows if part in ASKED},
-            window=None if region.served_by else _first_day(folder.data("valid")),
+            window=window,
         )
         folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
         self._note(self._inside(folder.spec))

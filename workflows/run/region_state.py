@@ -128,7 +128,7 @@ def _why_complete(spec: RegionSpec, history: History) -> str:
     if len(history.proposals) >= spec.search.trials:
         return "the search of its region has all its trials"
     gains = [gain / stderr for _, (gain, stderr) in sorted(history.gains.items())]
-    if spec.search.stop == "noise" and is_lost_in_noise(gains, len(history.settled)):
+    if spec.search.stop == "noise" and is_lost_in_noise(gains, len(history.settled), len(spec.first)):
         gain, stderr = history.gains[max(history.gains)]
         return (
             f"its search ended after {len(history.settled)} of {spec.search.trials} trials: the next was expected to "

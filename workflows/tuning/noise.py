@@ -14,10 +14,12 @@ TWICE = 2
 LEAST = 8  # trials before anything is said
 
 
-def is_lost_in_noise(gains: Sequence[float], ended: int) -> bool:
+def is_lost_in_noise(gains: Sequence[float], ended: int, first: int = 0) -> bool:
     """Return whether a search of `ended` trials is over; `gains` were expected, in standard errors, latest last.
+
+    It is not before the `first` trials, which were not the search's to choose, have ended.
 
     >>> is_lost_in_noise([0.3, 0.04, 0.01], 16), is_lost_in_noise([0.04, 0.3, 0.01], 16)
     (True, False)
     """
-    return ended >= LEAST and len(gains) >= TWICE and all(gain < SMALL for gain in gains[-TWICE:])
+    return ended >= max(LEAST, first) and len(gains) >= TWICE and all(gain < SMALL for gain in gains[-TWICE:])

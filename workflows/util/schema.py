@@ -229,6 +229,13 @@ def section_of(schema: Schema) -> Check[Mapping[str, object]]:
     return checks.instance(Mapping, MAPPING, schema)
 
 
+def word_or(options: Iterable[str], schema: Schema) -> Check[object]:
+    """Return the check of one of `options`, or of a mapping that is read key by key as `schema` says."""
+    names = list(options)
+    legal = f"{', '.join(names)} or {MAPPING}"
+    return checks.instance((str, Mapping), legal, {"anyOf": [{"enum": names}, schema]})
+
+
 def object_of(keys: Keys, required: Iterable[str] = ()) -> Schema:
     """Return a mapping of `keys` as JSON Schema, without defaults that nobody may write, such as no text at all."""
     needed = {"required": list(required)} if required else {}

@@ -5,7 +5,7 @@ import pytest
 
 from nnlib.errors import DivergedError
 from nnlib.families import ease, regional
-from tests.nnlib.families.made_up import dense, drawn, events, everybody
+from tests.nnlib.families.made_up import dense, drawn, events, everybody, from_last
 
 HISTORY = drawn()
 ONLY = {"l2": 5.0, "fit_half_life": 30.0, "ask_half_life": 50.0, "own_weight": 1.0, "bias": 0.0, "bias_scale": "raw"}
@@ -17,7 +17,7 @@ def formula(history, region=None, weight=1.0, l2=5.0):
     inverse = np.linalg.inv(counts.T @ counts + l2 * np.eye(counts.shape[1]))
     weights = inverse / -np.diag(inverse)
     np.fill_diagonal(weights, 0)
-    return dense(history, 50.0) @ weights
+    return from_last(history, 50.0) @ weights
 
 
 def fitted(history=HISTORY, **changed):

@@ -4,6 +4,7 @@ import numpy as np
 
 from nnlib.families import elsa
 from tests.nnlib.families.few import few_events
+from tests.nnlib.families.made_up import from_last
 
 EVENTS = few_events()
 SETTINGS = dict(elsa.DEFAULTS, dims=6, epochs=20, batch=16, fit_half_life=50.0)
@@ -45,7 +46,7 @@ def test_fitting_lowers_the_loss():
 def test_scores_are_the_history_times_the_weights():
     model, rows = elsa.fit(EVENTS, SETTINGS, 0), np.array([3, 3, 59, 0])
     weights = model.items @ model.items.T - np.eye(25)
-    history = EVENTS.aged(SETTINGS["ask_half_life"]).toarray()[rows]
+    history = from_last(EVENTS, SETTINGS["ask_half_life"])[rows]
     np.testing.assert_allclose(model.scores(EVENTS, rows), history @ weights, atol=1e-5)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from nnlib.families import graph
 from tests.nnlib.families.few import few_events
+from tests.nnlib.families.made_up import from_last
 
 EVENTS = few_events()
 ALL = np.arange(EVENTS.customers)
@@ -19,7 +20,7 @@ def power(sums, exponent):
 
 def by_hand(hyperparameters):
     counts = EVENTS.aged(hyperparameters["fit_half_life"]).toarray().astype(float)
-    asked = EVENTS.aged(hyperparameters["ask_half_life"]).toarray().astype(float)
+    asked = from_last(EVENTS, hyperparameters["ask_half_life"])
     scale = power(counts.sum(0), -hyperparameters["item_exponent"])
     normalised = power(counts.sum(1), -hyperparameters["customer_exponent"])[:, None] * counts * scale
     normalised /= np.linalg.norm(normalised, 2)

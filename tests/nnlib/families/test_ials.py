@@ -5,6 +5,7 @@ import pytest
 
 from nnlib.families import ials
 from tests.nnlib.families.few import few_events
+from tests.nnlib.families.made_up import from_last
 
 EVENTS = few_events(80, 40, density=0.25)
 SETTINGS = dict(ials.DEFAULTS, dims=8, fit_half_life=50.0, ask_half_life=20.0)
@@ -56,7 +57,7 @@ def test_no_half_step_raises_the_loss():
 def test_scores_fold_the_asked_history_in():
     model = ials.fit(EVENTS, SETTINGS, 0)
     rows = np.array([5, 0, 79])
-    asked = EVENTS.aged(20.0).toarray()[rows].astype(float)
+    asked = from_last(EVENTS, 20.0)[rows]
     customers = solved_by_hand(asked, model.items.astype(float), 0.3, 0.003, 1.0)
     np.testing.assert_allclose(model.scores(EVENTS, rows), customers @ model.items.T, rtol=1e-3, atol=1e-4)
     assert not model.scores(EVENTS, rows)[2].any()  # who has nothing

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nnlib.families import knn, products
-from tests.nnlib.families.made_up import dense, drawn, events, everybody
+from tests.nnlib.families.made_up import dense, drawn, events, everybody, from_last
 
 HISTORY = drawn()
 ONLY = {"k": 5, "q": 0.35, "fit_half_life": 30.0, "ask_half_life": 50.0}
@@ -19,7 +19,7 @@ def formula(history, k=5, q=0.35, factors=1.0):
     np.fill_diagonal(likeness, 0)
     for column in likeness.T:
         column[np.argsort(-column, kind="stable")[k:]] = 0
-    return dense(history, 50.0) @ likeness
+    return from_last(history, 50.0) @ likeness
 
 
 def scores(history=HISTORY, **changed):

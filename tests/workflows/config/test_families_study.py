@@ -15,7 +15,7 @@ from regiondag.config.keys import describe_study
 from regiondag.config.load import load_config, load_purchases
 from regiondag.errors import ConfigError
 from regiondag.generate.fresh_data import refresh_data
-from regiondag.study.families import FAMILIES, SPACES
+from regiondag.study.families import FAMILIES, FIRST, SPACES
 from regiondag.study.model import Purchases
 from regiondag.study.space import Choice
 from tests.workflows.conftest import NETWORK
@@ -74,9 +74,8 @@ def test_a_table_alone_is_a_study(folder):
     assert (pooled.name, pooled.slug, pooled.served_by, pooled.metric) == ("all regions", "pooled", "", Metric())
     assert pooled.search.sizes == (4,) * 6 and pooled.search.stop == "noise" and pooled.search.blends
     assert pooled.search.space[0] == Choice("family", tuple(SPACES))
-    assert [point["family"] for point in pooled.first] == ["popularity"] * 3 + list(SPACES)[
-        1:
-    ] and pooled.final_parts == ("final", "all")
+    assert [point["family"] for point in pooled.first] == [family for family, _ in FIRST]
+    assert pooled.final_parts == ("final", "all")
     data = folder / "data"
     # Nobody of Dale is asked.
     assert pooled.merged["train"] == tuple(data / f"{slug}.train.nc" for slug in ("avon", "berg", "cove", "dale"))
@@ -106,7 +105,8 @@ def test_everything_that_may_be_said_of_a_table(folder):
 @pytest.mark.parametrize(
     ("split", "kind", "column"),
     [("{by: column, column: part}", "column", "part"), ("{by: leave-one-out}", "leave-one-out", ""),
-     ("{by: random}", "random", ""), ("{test: 48h}", "time", "")],
+     ("{by: random}", "random", ""), ("leave-one-out", "leave-one-out", ""), ("random", "random", ""),
+     ("time", "time", ""), ("{column: part}", "column", "part"), ("{test: 48h}", "time", "")],
 )  # fmt: skip
 def test_kinds_of_split(folder, split, kind, column):
     purchases = load(folder, with_data(f"split: {split}")).purchases
@@ -121,10 +121,13 @@ def test_kinds_of_split(folder, split, kind, column):
          "2: data.purchases: missing, legal: path of the table: .csv or .tsv with a header, also gzipped, a purchase a "
          "line"),
         (with_data("split: {by: month}"),
-         "2: data.split.by: seen 'month', legal: time, leave-one-out, column or random"),
+         "2: data.split.by: seen 'month', legal: time, leave-one-out, random or column"),
         (with_data("split: {by: column}"),
-         "2: data.split.column: missing: with `by: column` the column that says train, valid or test"),
-        (with_data("split: {column: part}"), "2: data.split.column: is used by `by: column` only, seen by: time"),
+         "2: data.split.column: missing: the name of the column that says train, valid or test"),
+        (with_data("split: {by: time, column: part}"),
+         "2: data.split.column: says the parts by itself, seen by: time; leave one out"),
+        (with_data("split: monthly"),
+         "2: data.split: seen 'monthly', legal: time, leave-one-out, random or a mapping of keys to values"),
         (with_data("split: {test: 36h}"),
          "2: data.split.test: seen '36h', legal: whole days such as 28d, at most 3660d"),
         (with_data("split: {test: 0d}"), "2: data.split.test: seen '0d', legal: whole days such as 28d, at most 3660d"),
@@ -152,8 +155,8 @@ def test_kinds_of_split(folder, split, kind, column):
          "5: search.space.ease_l2: seen -5.0, legal: a number from 0.001 to 1e+07"),
         (with_space("{knn_k: {choice: [10, 1.5]}}"),
          "5: search.space.knn_k: seen 1.5, legal: a whole number from 1 to 10000"),
-        (with_space("{knn_bias_scale: {choice: [raw, cube]}}"),
-         "5: search.space.knn_bias_scale: seen \"cube\", legal: raw, log"),
+        (with_space("{bias_scale: {choice: [raw, cube]}}"),
+         "5: search.space.bias_scale: seen \"cube\", legal: raw, log"),
         (STUDY + "init: champion\n",
          "7: init: candidates are fitted once for all regions, from nothing; remove it, or: search: {scope: region}"),
         (STUDY + "regions: [{name: Nowhere}]\n",
@@ -222,7 +225,7 @@ def test_networks_alone_are_compared_with_popularity_where_one_choice_is_made_fo
 def test_every_region_may_have_a_search_of_its_own(folder):
     config = load(folder, STUDY.replace("parallel: 4", "parallel: 4, scope: region"))
     assert [(region.slug, region.served_by) for region in config.regions] == [("avon", ""), ("berg", ""), ("cove", "")]
-    assert all(region.search.sizes == (4, 4) and len(region.first) == 5 for region in config.regions)
+    assert all(region.search.sizes == (4, 4) and len(region.first) == 8 for region in config.regions)
 
 
 def test_some_regions_of_a_table(folder):

@@ -179,7 +179,7 @@ def test_scores_of_other_customers_are_told(tomorrow):
 def test_the_usual_floor_is_what_trials_of_popularity_begin_with():
     from nnlib.families.popularity import DEFAULTS
 
-    assert FIRST[POPULARITY][0] == DEFAULTS
+    assert FIRST[0] == (POPULARITY, DEFAULTS)
 
 
 def test_who_starts_from_a_region_that_popularity_serves_gets_its_network(study_file, tmp_path):

@@ -15,9 +15,12 @@ from regiondag.study.families import (
     FAMILY,
     FIRST,
     NETWORK,
+    SHARED,
     SPACES,
+    drop_repeated,
     first_points,
     list_parameters,
+    name_in_study,
     network_space,
     point_of,
     recipe_at,
@@ -30,7 +33,11 @@ from regiondag.tuning.domain import domain_of
 HIDDEN = Integer("hidden", 2, 8)
 MOMENTUM = Real("momentum", 0.1, 0.9, when=(("optimizer", ("sgd",)),))
 OPTIMIZER = Choice("optimizer", ("sgd", "adam"))
-POPULARITIES = 3  # that are tried first
+
+
+def shared_by(family):
+    """The hyperparameters that a family has by the same names as others."""
+    return [parameter for parameter, having in SHARED.items() if family in having]
 
 
 def domain(space):
@@ -38,14 +45,14 @@ def domain(space):
 
 
 def test_there_is_a_space_and_a_first_point_of_every_family_that_can_be_fitted():
-    assert set(SPACES) == set(FIRST) == set(FITTED) - {"blend"}
+    assert set(SPACES) == {family for family, _ in FIRST} == set(FITTED) - {"blend"}
     assert (*SPACES, "network", "blend") == FAMILIES
 
 
 def test_everything_that_is_tried_first_is_of_the_space_and_legal():
     space = space_of(SPACES)
     points = first_points(SPACES, space)
-    assert [point[FAMILY] for point in points] == [*["popularity"] * POPULARITIES, *list(SPACES)[1:]]
+    assert [point[FAMILY] for point in points] == [family for family, _ in FIRST]
     for point in points:
         assert domain(space).has(point), point
         complete_recipe(recipe_at(point, 1))
@@ -53,27 +60,33 @@ def test_everything_that_is_tried_first_is_of_the_space_and_legal():
 
 def test_what_is_tried_first_of_popularity_and_cosines():
     space = space_of(["popularity", "knn"])
+    cosines = {"family": "knn", "knn_k": 100, "knn_q": 0.35, "own_weight": 1, "bias": 0.0, "bias_scale": "raw"}
     assert first_points(["popularity", "knn"], space) == (
         {"family": "popularity", "popularity_half_life": 10.0, "popularity_own": 0.5},
-        {"family": "popularity", "popularity_half_life": 40.0, "popularity_own": 0.5},
         {"family": "popularity", "popularity_half_life": 1000.0, "popularity_own": 0.5},
-        {
-            "family": "knn",
-            "knn_k": 100,
-            "knn_q": 0.35,
-            "knn_fit_half_life": 40.0,
-            "knn_ask_half_life": 170.0,
-            "knn_own_weight": 1,
-            "knn_bias": 0.0,
-            "knn_bias_scale": "raw",
-        },
+        {**cosines, "fit_half_life": 40.0, "ask_half_life": 80.0},
+        {"family": "popularity", "popularity_half_life": 40.0, "popularity_own": 0.5},
+        {**cosines, "fit_half_life": 10_000.0, "ask_half_life": 80.0},
+        {"family": "popularity", "popularity_half_life": 1000.0, "popularity_own": 1.0},
     )
+
+
+def test_even_a_short_search_tries_popularity_and_the_likeliest_of_others():
+    assert [family for family, _ in FIRST[:4]] == ["popularity", "ease", "days", "graph"]
+
+
+def test_without_times_nothing_is_tried_twice():
+    points = drop_repeated(first_points(SPACES, space_of(SPACES)))
+    assert [point[FAMILY] for point in points] == [
+        *("popularity", "ease", "days", "graph", "knn", "ials", "elsa"),
+        "popularity",  # with other shares of the region's own
+    ]
 
 
 @pytest.mark.parametrize("family", SPACES)
 def test_both_ends_of_every_range_are_legal(family):
-    [first, *_] = FIRST[family]
-    for parameter in SPACES[family]:
+    first = next(point for name, point in FIRST if name == family)
+    for parameter in (*SPACES[family], *shared_by(family)):
         for value in list_extreme_values(parameter):
             complete_recipe(Recipe(family, {**first, parameter.name: value}))
 
@@ -83,7 +96,8 @@ def test_a_drawn_point_has_the_hyperparameters_of_its_family_alone():
     for seed in range(40):
         point = random_point(space, seed)
         family = point[FAMILY]
-        assert set(point) - {FAMILY} == {f"{family}_{parameter.name}" for parameter in SPACES[family]}
+        own = {f"{family}_{parameter.name}" for parameter in SPACES[family]}
+        assert set(point) - {FAMILY} == own | {parameter.name for parameter in shared_by(family)}
         complete_recipe(recipe_at(point, 1))
 
 
@@ -91,13 +105,18 @@ def test_a_space_of_fewer_families():
     space = space_of(["popularity", "ease", "blend"])
     assert space[0] == Choice(FAMILY, ("popularity", "ease"))
     assert [parameter.name for parameter in space[1:]] == [
-        *("popularity_half_life", "popularity_own", "ease_l2", "ease_fit_half_life", "ease_ask_half_life"),
-        *("ease_own_weight", "ease_bias", "ease_bias_scale"),
+        *("popularity_half_life", "popularity_own", "ease_l2", "fit_half_life", "ask_half_life"),
+        *("own_weight", "bias", "bias_scale"),
     ]
     assert {parameter.when for parameter in space[1:]} == {((FAMILY, ("popularity",)),), ((FAMILY, ("ease",)),)}
-    assert [point[FAMILY] for point in first_points(["popularity", "ease", "blend"], space)] == ["popularity"] * 3 + [
-        "ease"
-    ]
+
+
+def test_families_share_what_ages_their_purchases():
+    space = space_of(["popularity", "knn", "graph"])
+    assert {p.name: p.when for p in space}["fit_half_life"] == ((FAMILY, ("knn", "graph")),)
+    assert {p.name: p.when for p in space}["own_weight"] == ((FAMILY, ("knn",)),)
+    assert name_in_study("graph", "fit_half_life") == "fit_half_life"
+    assert name_in_study("days", "fit_half_life") == "days_fit_half_life"  # of other rows, so it is its own
 
 
 def test_a_range_of_the_study_stands_in_place_of_the_table():
@@ -136,4 +155,5 @@ def test_a_point_and_its_recipe_say_the_same(family):
 def test_a_name_that_begins_like_its_family_is_kept():
     assert recipe_at({"family": "ease", "ease_l2": 30.0}, 1) == Recipe("ease", {"l2": 30.0}, 1)
     assert list_parameters()["knn_k"] == replace(SPACES["knn"][0], name="knn_k", when=((FAMILY, ("knn",)),))
-    assert families.list_parameters().keys() == {f"{name}_{p.name}" for name, of in SPACES.items() for p in of}
+    own = {f"{name}_{p.name}" for name, of in SPACES.items() for p in of}
+    assert families.list_parameters().keys() == own | {p.name for p in SHARED}
