@@ -5,10 +5,7 @@ The test window decides nothing. Differences have 95 % intervals of paired custo
 
 from __future__ import annotations
 
-import csv
-import gzip
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,18 +24,26 @@ from regiondag.run.layout import RunFolder
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.study.model import POOLED
 from scripts.bench.common.harness import Bench, Row, main
-from scripts.bench.common.processes import REPOSITORY, NotMeasuredError
-from scripts.bench.manager.pools import REGIONDAG, pool_up
+from scripts.bench.manager.pools import pool_up
+from scripts.bench.quality.runs import (
+    LAST,
+    SLOTS,
+    SUITE,
+    TABLE,
+    Lines,
+    call,
+    read_purchases,
+    wait_for_run,
+    write_study,
+    write_table,
+)
 
 BENCH = "study"
-EXAMPLE = REPOSITORY / "workflows/examples/retail"
-SUITE = "trixie"
-SLOTS = 2
+POOL = "bench-study"
 LIMIT = 900.0  # seconds of the whole study on two cores
 WANTED = {"p@10": 0.1050, "ndcg@20": 0.1352}
 SCORE, MEAN = "ndcg@20", 0.1217
 PEERS = ("floor", "simple", "bestsellers")
-LAST = date(2011, 12, 9)  # of the table
 LEAST = 10  # test customers of a country that is shown
 
 Scores = Mapping[str, NDArray[np.float64]]  # what was tested -> (metrics, customers)
@@ -60,17 +65,15 @@ class StudyBench(Bench[Sizes]):
     """The rows."""
 
     @cached_property
-    def _lines(self) -> list[list[str]]:
-        with gzip.open(EXAMPLE / "purchases.csv.gz", "rt", encoding="utf-8", newline="") as file:
-            lines = list(csv.reader(file))
-        return lines[:1] + [line for line in lines[1:] if not self.sizes.countries or line[0] in self.sizes.countries]
+    def _purchases(self) -> Lines:
+        return read_purchases(self.sizes.countries)
 
     def countries(self) -> Iterator[Row]:
         """The whole study once: what serves, beside recent popularity and the best simple method."""
-        folder = self._make("once", date.max)
-        with pool_up("bench-study", SUITE, self.area, gpus=SLOTS):
+        study = self._make("once", date.max)
+        with pool_up(POOL, SUITE, self.area, gpus=SLOTS):
             begin = time.monotonic()
-            run = self._run(folder, "generate")
+            run = _run(study)
             seconds = time.monotonic() - begin
         spec, names, scores = read_test(run)
         yield Row("whole study, generate to report", seconds, None, "s", LIMIT)
@@ -94,10 +97,10 @@ class StudyBench(Bench[Sizes]):
     def windows(self) -> Iterator[Row]:
         """The same with the table ended four weeks earlier each time: chosen on one window, tested on the next."""
         found: dict[str, list[float]] = {}
-        with pool_up("bench-study", SUITE, self.area, gpus=SLOTS):
+        with pool_up(POOL, SUITE, self.area, gpus=SLOTS):
             for number in range(self.sizes.windows):
-                folder = self._make(f"window-{number}", LAST - timedelta(days=28 * number - 1))
-                _, names, scores = read_test(self._run(folder, "generate"))
+                study = self._make(f"window-{number}", LAST - timedelta(days=28 * number - 1))
+                _, names, scores = read_test(_run(study))
                 for model in ("", *PEERS):
                     found.setdefault(model, []).append(float(np.nanmean(scores[model][names.index(SCORE)])))
         for peer in PEERS:
@@ -112,31 +115,19 @@ class StudyBench(Bench[Sizes]):
             yield Row(f"windows ahead of {peer}", ahead, None, f"of {len(pairs)}", len(pairs), higher=True)
 
     def _make(self, name: str, until: date) -> Path:
-        """Write a study of the purchases before a day, and return its folder."""
+        """Write a study of the purchases before a day, and return its file."""
         folder = self.area / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        self._write_table(folder, until)
-        text = (EXAMPLE / "study.yaml").read_text(encoding="utf-8")
-        if self.sizes.study:
-            text = "".join(line for line in text.splitlines(True) if not line.startswith("search:")) + self.sizes.study
-        (folder / "study.yaml").write_text(text, encoding="utf-8")
-        return folder
+        write_table(folder / TABLE, self._purchases, until)
+        return write_study(folder, self.sizes.study)
 
-    def _write_table(self, folder: Path, until: date) -> None:
-        header, *lines = self._lines
-        with gzip.open(folder / "purchases.csv.gz", "wt", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(header)
-            writer.writerows(line for line in lines if line[3] < until.isoformat())
 
-    def _run(self, folder: Path, verb: str) -> RunFolder:
-        """Run a study to its end; NotMeasuredError when it does not come to one."""
-        made = _call(verb, "--quiet", str(folder / "study.yaml"), "--out", str(folder / "runs"))
-        path = made.strip().splitlines()[-1]
-        _call("submit", path, "--pool", "bench-study")
-        _call("status", path, "--watch", "--pool", "bench-study")
-        return RunFolder(Path(path))
+def _run(study: Path) -> RunFolder:
+    """Run a study to its end; NotMeasuredError when it does not come to one."""
+    path = call("generate", "--quiet", str(study)).strip().splitlines()[-1]
+    call("submit", path, "--pool", POOL)
+    return wait_for_run(path, POOL)
 
 
 def read_test(run: RunFolder) -> tuple[RegionSpec, Sequence[str], Scores]:
@@ -144,13 +135,6 @@ def read_test(run: RunFolder) -> tuple[RegionSpec, Sequence[str], Scores]:
     folder = run.region(POOLED)
     spec = read_spec(folder.spec)
     return spec, scored_metrics(spec.metric), choice.read_test(folder)[1]
-
-
-def _call(*words: str) -> str:
-    done = subprocess.run([*REGIONDAG, *words], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise NotMeasuredError(f"regiondag {' '.join(words)}: {(done.stderr or done.stdout).strip()[-300:]}")
-    return done.stdout
 
 
 if __name__ == "__main__":
