@@ -53,6 +53,7 @@ SHARED: Mapping[Parameter, Sequence[str]] = {
 FAMILIES = (*SPACES, NETWORK, BLEND)
 _SEASON, _LASTING = {"fit_half_life": 40.0, "ask_half_life": 80.0}, {"fit_half_life": 10_000.0, "ask_half_life": 80.0}
 _PLAIN: Mapping[str, Value] = {"own_weight": 1, "bias": 0.0, "bias_scale": "raw"}
+_REGIONAL: Mapping[str, Value] = {"own_weight": 10, "bias": 0.1, "bias_scale": "log"}  # where regions differ
 # Tried before anything is asked of the search, the likeliest first, as short searches try no more; popularity several
 # times, as all others must beat the best of it.
 FIRST: Sequence[tuple[str, Mapping[str, Value]]] = (
@@ -67,7 +68,7 @@ FIRST: Sequence[tuple[str, Mapping[str, Value]]] = (
     (POPULARITY, {"half_life": 40.0, "own": 0.5}),
     ("ials", {"dims": 64, "alpha": 0.3, "l2": 0.003, **_SEASON}),
     ("elsa", {"dims": 256, "epochs": 6, **_SEASON}),
-    ("knn", {"k": 100, "q": 0.35, **_LASTING, **_PLAIN}),
+    ("knn", {"k": 100, "q": 0.35, **_LASTING, **_REGIONAL}),
     (POPULARITY, {"half_life": 1000.0, "own": 1.0}),
     ("ials", {"dims": 64, "alpha": 0.3, "l2": 0.003, **_LASTING}),
     ("elsa", {"dims": 256, "epochs": 6, **_LASTING}),

@@ -60,13 +60,15 @@ def test_everything_that_is_tried_first_is_of_the_space_and_legal():
 
 def test_what_is_tried_first_of_popularity_and_cosines():
     space = space_of(["popularity", "knn"])
-    cosines = {"family": "knn", "knn_k": 100, "knn_q": 0.35, "own_weight": 1, "bias": 0.0, "bias_scale": "raw"}
+    cosines = {"family": "knn", "knn_k": 100, "knn_q": 0.35, "ask_half_life": 80.0}
+    plain, regional = ((1, 0.0, "raw"), (10, 0.1, "log"))
+    names = ("own_weight", "bias", "bias_scale")
     assert first_points(["popularity", "knn"], space) == (
         {"family": "popularity", "popularity_half_life": 10.0, "popularity_own": 0.5},
         {"family": "popularity", "popularity_half_life": 1000.0, "popularity_own": 0.5},
-        {**cosines, "fit_half_life": 40.0, "ask_half_life": 80.0},
+        {**cosines, "fit_half_life": 40.0, **dict(zip(names, plain, strict=True))},
         {"family": "popularity", "popularity_half_life": 40.0, "popularity_own": 0.5},
-        {**cosines, "fit_half_life": 10_000.0, "ask_half_life": 80.0},
+        {**cosines, "fit_half_life": 10_000.0, **dict(zip(names, regional, strict=True))},
         {"family": "popularity", "popularity_half_life": 1000.0, "popularity_own": 1.0},
     )
 
@@ -79,7 +81,7 @@ def test_without_times_nothing_is_tried_twice():
     points = drop_repeated(first_points(SPACES, space_of(SPACES)))
     assert [point[FAMILY] for point in points] == [
         *("popularity", "ease", "days", "graph", "knn", "ials", "elsa"),
-        "popularity",  # with other shares of the region's own
+        *("knn", "popularity"),  # with more of the region's own
     ]
 
 
