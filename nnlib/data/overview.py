@@ -14,7 +14,8 @@ from nnlib.util.days import show_day
 FEW = 30  # customers, of whom a mean says little
 LISTED = 5  # regions in a warning
 MOSTLY = 0.5
-LARGE = 0.1  # share of all purchases that one customer rarely has
+LARGE = 0.1  # share of all purchases that one customer rarely has, where there are FEW others
+COPIES = 0.05  # share of rows like another: tills and baskets of two make some, a table that was read twice makes many
 HEADINGS = ("region", "from", "to", "customers", "items", "entries", "density", "repeats", "valid", "test", "cold")
 
 
@@ -54,8 +55,16 @@ class Suspicions:
 
     rows: int = 0
     duplicates: int = 0  # rows of the same customer, item and day as another
-    busiest: str = ""  # the customer with most purchases
+    busiest: str = ""  # the customer with most purchases, of regions that have FEW at least
     share: float = 0.0  # of all purchases that are his
+
+    @property
+    def copies(self) -> str:
+        """How many rows are like others, in words; nothing where none is."""
+        if not self.duplicates:
+            return ""
+        part = f"{self.duplicates:,} of {self.rows:,} rows ({self.duplicates / self.rows:.1%})"
+        return f"{part} have customer, item and day of another row"
 
 
 def describe_region(
@@ -99,11 +108,8 @@ def find_warnings(
         found.append(f"most of what the test asks for is in nobody's history: {cold}; check the item column, or wait")
     if as_of is not None:
         found += _warn_of_time(regions, as_of, today)
-    if suspicions and suspicions.duplicates:
-        found.append(
-            f"{suspicions.duplicates:,} of {suspicions.rows:,} rows have customer, item and day of another row; "
-            "if they are copies, remove them: quantities add up"
-        )
+    if suspicions and suspicions.duplicates >= COPIES * suspicions.rows > 0:
+        found.append(f"{suspicions.copies}; if they are copies, remove them: quantities add up")
     if suspicions and suspicions.share > LARGE:
         found.append(
             f"{suspicions.busiest} has {suspicions.share:.0%} of all purchases; is that one customer? "

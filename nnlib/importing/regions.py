@@ -15,6 +15,7 @@ import numpy as np
 from nnlib.contract import slug_of
 from nnlib.data.file import Begun, begin_data, write_data
 from nnlib.data.overview import (
+    FEW,
     HEADINGS,
     RegionOverview,
     Suspicions,
@@ -90,7 +91,8 @@ def import_purchases(
         if known_customers:
             write_atomically(writing.folder / CUSTOMERS_FILE, customers_csv(_customers(history), known_customers))
     as_of = history.windows if history.days is not None else None
-    _print(described, find_warnings(described, as_of, today, _suspicions(history, rows)))
+    suspicions = _suspicions(history, rows)
+    _print(described, suspicions, find_warnings(described, as_of, today, suspicions))
     for what, names in (("replaced", writing.replaced), ("removed", writing.removed)):
         if names:
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
@@ -112,9 +114,11 @@ def _write_region(writing: _Writing, history: PurchaseHistory, region: str) -> R
     return seen.describe(history)
 
 
-def _print(regions: Sequence[RegionOverview], warnings: Sequence[str]) -> None:
+def _print(regions: Sequence[RegionOverview], suspicions: Suspicions, warnings: Sequence[str]) -> None:
     cells = [(*table_row(one), f"{slug_of(one.region)}.*.nc") for one in regions]
     print(format_table((*HEADINGS, "files"), cells, [False, *(True,) * (len(HEADINGS) - 1), False]))
+    if suspicions.copies and not any(line.startswith(suspicions.copies) for line in warnings):
+        print(suspicions.copies)
     for line in warnings:
         print(f"warning: {line}", file=sys.stderr)
 
@@ -245,8 +249,11 @@ class _Seen:
 
 def _suspicions(history: PurchaseHistory, rows: int) -> Suspicions:
     bought = int(history.purchases.sum())
-    busiest = int(np.argmax(history.purchases))
-    region = history.regions[int(np.searchsorted(history.first, busiest, side="right")) - 1]
     duplicates = rows - bought if history.days is not None else 0
+    sizes = np.diff(history.first)
+    # Among a handful of customers one often has most: that is no till.
+    purchases = history.purchases * np.repeat(sizes >= FEW, sizes)
+    busiest = int(np.argmax(purchases))
+    region = history.regions[int(np.searchsorted(history.first, busiest, side="right")) - 1]
     name = f"customer {history.customers[busiest]!r} of {region!r}"
-    return Suspicions(rows, duplicates, name, int(history.purchases[busiest]) / bought)
+    return Suspicions(rows, duplicates, name, int(purchases[busiest]) / bought)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from nnlib.data.overview import HEADINGS, AsOf, RegionOverview, Suspicions, describe_region, find_warnings, table_row
+from nnlib.data.overview import (
+    FEW,
+    HEADINGS,
+    AsOf,
+    RegionOverview,
+    Suspicions,
+    describe_region,
+    find_warnings,
+    table_row,
+)
 from nnlib.data.read_events import read_events, read_window
 from nnlib.data.rows import Ints
 from nnlib.errors import DataError
@@ -33,10 +43,16 @@ def describe_folder(folder: Path, today: int) -> tuple[str, list[str]]:
     as_of = next((days for _, days in found if days is not None), None)
     cells = [table_row(one) for one in regions]
     table = format_table(HEADINGS, cells, [False, *(True,) * (len(HEADINGS) - 1)])
-    busiest = max(regions, key=lambda one: one.most)
+    return table, find_warnings(regions, as_of, today, _suspicions(regions))
+
+
+def _suspicions(regions: Sequence[RegionOverview]) -> Suspicions:
+    large = [one for one in regions if one.customers >= FEW]
+    if not large:
+        return Suspicions()
+    busiest = max(large, key=lambda one: one.most)
     share = busiest.most / max(1, sum(one.entries for one in regions))
-    suspicions = Suspicions(busiest=f"a customer of {busiest.region!r}", share=share)
-    return table, find_warnings(regions, as_of, today, suspicions)
+    return Suspicions(busiest=f"a customer of {busiest.region!r}", share=share)
 
 
 def part_of(stem: Path, part: str) -> Path:
