@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from regiondag.report.summary import TEST_METRIC, RegionSummary, Summary
 
 COMPARED = {"floor": "recent popularity", "simple": "best simple"}  # as results call it, and the table
@@ -34,7 +32,7 @@ def table(summary: Summary) -> list[list[str]]:
             *(_figure(of.get(metric)) for metric in metrics for of in (region.test, region.popularity)),
             f"{region.trials['run']}/{region.trials['failed']}/{region.trials['pruned']}",
             f"{region.hours:.3f}",
-            _settings(region),
+            region.serves,
         ]
         for region in summary.regions
     ]
@@ -60,10 +58,6 @@ def _has(summary: Summary, name: str) -> bool:
     return any(name in region.compared for region in summary.regions)
 
 
-def _settings(region: RegionSummary) -> str:
-    return ", ".join(f"{name} {_short(value)}" for name, value in region.hyperparameters.items())
-
-
 def _row_beside(region: RegionSummary, metric: str, others: list[str]) -> list[str]:
     low, high = region.intervals.get(metric, (None, None))
     return [
@@ -73,7 +67,7 @@ def _row_beside(region: RegionSummary, metric: str, others: list[str]) -> list[s
         "-" if low is None or high is None else f"{max(low, 0):.3f} to {min(high, 1):.3f}",
         *(_figure(region.compared.get(name, {}).get(metric)) for name in others),
         _figure(region.popularity.get(metric)),
-        region.recipe or _settings(region) if region.finished else region.status,
+        region.serves if region.finished else region.status,
     ]
 
 
@@ -110,10 +104,6 @@ def _link(picture: str) -> str:
 
 def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _cell(text: str) -> str:

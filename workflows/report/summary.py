@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nnlib.contract import Recipe, Status
+from nnlib.contract import Status
 from regiondag.errors import RegiondagError
 from regiondag.run.history import History
 from regiondag.run.journal import Journal
@@ -15,7 +15,9 @@ from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import FINISHED, RegionOutcome, state_of
 from regiondag.run.sick_machines import SICK_AFTER, read_failures, select_sick
+from regiondag.study.families import describe_recipe
 from regiondag.study.space import Value
+from regiondag.util.text import show_value
 
 TEST_METRIC = "p@10"
 NO_TRIALS = {"planned": 0, "run": 0, "ok": 0, "failed": 0, "pruned": 0}
@@ -40,13 +42,19 @@ class RegionSummary:
     customers: int = 0  # of whom `test` is the mean
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # of `test`, 95 %
     compared: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # what was tested beside it
-    recipe: str = ""  # what serves, in words; nothing where it is the hyperparameters of a network
+    recipe: str = ""  # what serves, in words; nothing where it is a network
     pictures: tuple[str, ...] = ()  # paths from the report's folder, of those that `regiondag study plot` drew
 
     @property
     def finished(self) -> bool:
         """Whether the region has its champion."""
         return self.status in FINISHED
+
+    @property
+    def serves(self) -> str:
+        """What serves, in words; a network by its hyperparameters, and nothing without a champion."""
+        values = (f"{name} {show_value(value)}" for name, value in self.hyperparameters.items())
+        return self.recipe or ", ".join(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,23 +153,6 @@ def _champion(folder: RegionFolder) -> dict[str, Value] | None:
             f"{folder.champion_metrics} is damaged: no JSON with `hyperparameters`; restore it, or make it again: "
             f"regiondag trial rerun {folder.run.path} {folder.path.name} final --force, and submit the DAG"
         ) from error
-
-
-def describe_recipe(recipe: Recipe) -> str:
-    """Return what a recipe is, in words.
-
-    >>> describe_recipe(Recipe("blend", members=(Recipe("ease"), Recipe("popularity")), weights=(1.0, 0.5)))
-    'blend of 1 ease, 0.5 popularity'
-    >>> describe_recipe(Recipe("ease", {"l2": 300.0}))
-    'ease, l2 300'
-    """
-    if recipe.members:
-        members = zip(recipe.weights, recipe.members, strict=True)
-        return f"{recipe.family} of {', '.join(f'{weight:g} {one.family}' for weight, one in members)}"
-    values = (
-        f"{name} {v:.4g}" if isinstance(v, float) else f"{name} {v}" for name, v in recipe.hyperparameters.items()
-    )
-    return ", ".join([recipe.family, *values])
 
 
 def _count(spec: RegionSpec, history: History) -> dict[str, int]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from nnlib.contract import Recipe
 from regiondag.study.space import Choice, Integer, Parameter, Point, Real, Space, Value
+from regiondag.util.text import show_value
 
 FAMILY = "family"  # the hyperparameter that says which
 POPULARITY, DAYS, NETWORK, BLEND = "popularity", "days", "network", "blend"
@@ -50,9 +51,16 @@ SHARED: Mapping[Parameter, Sequence[str]] = {
     Choice("bias", (0.0, 0.1, 0.3)): _LIKENESS,
     Choice("bias_scale", ("raw", "log")): _LIKENESS,
 }
+# What a recipe need not say: what no search varies, as the families have it, and what is as plain as it can be.
+USUAL: Mapping[str, Mapping[str, Value]] = {
+    **dict.fromkeys(_LIKENESS, {"own_weight": 1, "bias": 0.0, "bias_scale": "raw"}),
+    "graph": {"customer_exponent": 0.4, "sharpen": 0.0},
+    "elsa": {"learning_rate": 0.05, "batch": 256},
+    "ials": {"sweeps": 6, "nu": 1.0},
+}
 FAMILIES = (*SPACES, NETWORK, BLEND)
 _SEASON, _LASTING = {"fit_half_life": 40.0, "ask_half_life": 80.0}, {"fit_half_life": 10_000.0, "ask_half_life": 80.0}
-_PLAIN: Mapping[str, Value] = {"own_weight": 1, "bias": 0.0, "bias_scale": "raw"}
+_PLAIN = USUAL["knn"]
 _REGIONAL: Mapping[str, Value] = {"own_weight": 10, "bias": 0.1, "bias_scale": "log"}  # where regions differ
 # Tried before anything is asked of the search, the likeliest first, as short searches try no more; popularity several
 # times, as all others must beat the best of it.
@@ -149,6 +157,29 @@ def point_of(recipe: Recipe) -> dict[str, Value]:
     """Return the point of a recipe that is no blend."""
     values = recipe.hyperparameters.items()
     return {FAMILY: recipe.family, **{name_in_study(recipe.family, name): value for name, value in values}}
+
+
+def describe_recipe(recipe: Recipe) -> str:
+    """Return what a recipe is, in words: what is searched for, and what else is not as usual, in three digits.
+
+    >>> describe_recipe(Recipe("blend", members=(Recipe("ease"), Recipe("popularity")), weights=(1.0, 0.5)))
+    'blend of 1 ease, 0.5 popularity'
+    >>> describe_recipe(Recipe("graph", {"ask_half_life": 15.7321, "sharpen": 0.0, "low_pass": 0.1, "vectors": 32}))
+    'graph, low_pass 0.1, vectors 32, ask_half_life 15.7'
+    """
+    if recipe.members:
+        weights = recipe.weights or (None,) * len(recipe.members)  # none: they are still to be found
+        members = zip(weights, recipe.members, strict=True)
+        return f"{recipe.family} of {', '.join(_describe_member(weight, one) for weight, one in members)}"
+    shared = [parameter.name for parameter, families in SHARED.items() if recipe.family in families]
+    searched = [*(parameter.name for parameter in SPACES.get(recipe.family, ())), *shared]
+    usual, values = USUAL.get(recipe.family, {}), recipe.hyperparameters
+    names = [name for name in sorted(values, key=[*searched, *values].index) if usual.get(name) != values[name]]
+    return ", ".join([recipe.family, *(f"{name} {show_value(recipe.hyperparameters[name])}" for name in names)])
+
+
+def _describe_member(weight: float | None, member: Recipe) -> str:
+    return member.family if weight is None else f"{show_value(weight)} {member.family}"
 
 
 def _when(*families: str) -> tuple[tuple[str, tuple[Value, ...]], ...]:

@@ -36,6 +36,17 @@ def show_duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def show_value(value: bool | float | str) -> str:
+    """Return a hyperparameter's value for people, a number that is not whole in three digits.
+
+    >>> show_value(15.7321), show_value(12345.0), show_value(0.00012345), show_value(1234), show_value(True)
+    ('15.7', '12300', '0.000123', '1234', 'true')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{float(f'{value:.3g}'):g}" if isinstance(value, float) else str(value)
+
+
 def shorten(text: str, longest: int) -> str:
     """Cut long text, and replace the two characters that XML cannot hold although they steer nothing.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import doctest
 from dataclasses import replace
 
 import pytest
 
 from nnlib.contract import Recipe
 from nnlib.families import FAMILIES as FITTED
+from nnlib.families import family_of
 from nnlib.families.legal import complete_recipe
 from regiondag.study import families
 from regiondag.study.families import (
@@ -17,6 +19,8 @@ from regiondag.study.families import (
     NETWORK,
     SHARED,
     SPACES,
+    USUAL,
+    describe_recipe,
     drop_repeated,
     first_points,
     list_parameters,
@@ -42,6 +46,36 @@ def shared_by(family):
 
 def domain(space):
     return domain_of(Search("bayes", space, (4,)))
+
+
+def test_what_a_recipe_need_not_say_is_as_the_families_have_it():
+    for family, space in SPACES.items():
+        fixed = set(family_of(family).DEFAULTS) - {parameter.name for parameter in (*space, *shared_by(family))}
+        assert fixed <= USUAL.get(family, {}).keys(), family
+        for name, value in USUAL.get(family, {}).items():
+            assert family_of(family).DEFAULTS[name] == value, name
+
+
+@pytest.mark.parametrize("family", SPACES)
+def test_a_recipe_in_words_says_what_was_searched_and_nothing_that_is_as_usual(family):
+    usual = complete_recipe(Recipe(family))
+    searched = [parameter.name for parameter in (*SPACES[family], *shared_by(family))]
+    words = describe_recipe(usual).split(", ")
+    shown = [name for name in searched if name not in USUAL.get(family, {})]
+    assert words[0] == family and [word.split()[0] for word in words[1:]] == shown
+    for name in USUAL.get(family, {}):
+        odd = replace(usual, hyperparameters={**usual.hyperparameters, name: 3})
+        assert f"{name} 3" in describe_recipe(odd).split(", ")
+
+
+def test_recipes_in_words():
+    found = Recipe("graph", {"ask_half_life": 15.7321, "item_exponent": 0.41237, "fit_half_life": 12345.6})
+    assert describe_recipe(found) == "graph, item_exponent 0.412, fit_half_life 12300, ask_half_life 15.7"
+    blend = Recipe("blend", members=(found, Recipe("days")), weights=(1.0, 0.33333))
+    assert describe_recipe(blend) == "blend of 1 graph, 0.333 days"
+    assert describe_recipe(replace(blend, weights=())) == "blend of graph, days"
+    assert describe_recipe(Recipe("network")) == "network"
+    assert doctest.testmod(families).failed == 0
 
 
 def test_there_is_a_space_and_a_first_point_of_every_family_that_can_be_fitted():
