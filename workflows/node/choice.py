@@ -26,8 +26,9 @@ from regiondag.errors import GiveUpError, RegiondagError
 from regiondag.run.history import History, TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder
+from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
-from regiondag.run.trial_recipes import EVER, USUAL_FLOOR, best_by_family, incumbent_trial, recipe_of_trial
+from regiondag.run.trial_recipes import EVER, USUAL_FLOOR, best_by_family, incumbent_trial, name_trial, recipe_of_trial
 from regiondag.study.families import FAMILY, NETWORK, POPULARITY
 
 if TYPE_CHECKING:
@@ -50,15 +51,15 @@ def choose_for_all(folder: RegionFolder, spec: RegionSpec, history: History) -> 
     from regiondag.champions.scores import best_of
 
     scores = read_trial_scores(folder, spec, history)
-    trials = {name: int(name[1:]) for name in scores.candidates}
-    names = {trial: name for name, trial in trials.items()}
+    names = _names(spec, history)
+    trials = {name: trial for trial, name in names.items()}
     popular = [name for name, trial in trials.items() if _family(history, trial) == POPULARITY]
     if not popular:
         raise GiveUpError(
             f"region {spec.name!r}: no trial of popularity has succeeded, so nothing says whether others are any good; "
             f"see `regiondag explain {folder.run.path} {spec.slug}`"
         )
-    check_fitted_until(spec.window, {name: history.settled[trial].fitted_until for name, trial in trials.items()})
+    check_fitted_until(spec.window, {f"t{trial:04d}": history.settled[trial].fitted_until for trial in names})
     again = incumbent_trial(spec, history)
     rule, standing = Rule(min_customers=spec.min_customers), Incumbent(None if again is None else names[again])
     choice = choose(scores, best_of(scores, popular), standing, rule=rule)
@@ -69,7 +70,9 @@ def choose_for_all(folder: RegionFolder, spec: RegionSpec, history: History) -> 
         *doubt_ranges(choice.common.candidate, history.proposals[winner].point, spec.search.space),
         *doubt_incumbent(standing, scores, choice.floor),
     ]
-    write_decisions(folder, {**_to_raw(choice, trials), "cautions": [caution.text for caution in cautions]})
+    slugs = dict(zip(scores.regions, _rows(spec), strict=True))
+    decisions = _to_raw(choice, trials, slugs)
+    write_decisions(folder, {**decisions, "cautions": [caution.text for caution in cautions]})
     return winner
 
 
@@ -143,7 +146,7 @@ def judge_final(folder: RegionFolder, spec: RegionSpec, final: TrialOutcome, his
         theirs = read_spec(source.spec) if spec.served_by else spec
         final = replace(final, **_figures_of(folder, theirs, final, spec.slug, kind))
         if not spec.served_by:
-            doubts = doubt_test_of(folder, spec, decisions)
+            doubts = doubt_test_of(folder, spec, history, decisions)
             doubts = list(dict.fromkeys([*doubts, *decisions["cautions"]]))  # this may run twice
             write_decisions(folder, {**decisions, "cautions": doubts})
     return replace(final, promoted=_is_new(spec.incumbent, final.recipe, again != decision["trial"]))
@@ -165,7 +168,7 @@ def _read_facts(folder: RegionFolder) -> dict[str, Any] | None:
     return facts if isinstance(facts, dict) and folder.champion_model.exists() else None
 
 
-def doubt_test_of(folder: RegionFolder, spec: RegionSpec, decisions: Mapping[str, Any]) -> list[str]:
+def doubt_test_of(folder: RegionFolder, spec: RegionSpec, history: History, decisions: Mapping[str, Any]) -> list[str]:
     """Return in words whether the test says of the common choice what the validation part said."""
     import numpy as np
 
@@ -181,7 +184,7 @@ def doubt_test_of(folder: RegionFolder, spec: RegionSpec, decisions: Mapping[str
     if FLOOR not in tested:
         return []
     values = np.array([tested[model][0] for model in ("", FLOOR)])
-    names = f"t{common['trial']:04d}", "recent popularity"
+    names = name_trial(spec, history, common["trial"]), "recent popularity"
     test = Scores(values, names, (spec.slug,), (values.shape[1],), spec.metric.minimize)
     one = Decision(names[0], "common", "", common["difference"], low, high, common["customers"])
     doubts = [caution.text for caution in doubt_test(Choice(names[1], one, {}), test)]
@@ -230,11 +233,11 @@ def write_decisions(folder: RegionFolder, decisions: Mapping[str, Any]) -> None:
     write_atomically(folder.decisions, json.dumps(decisions, indent=1, ensure_ascii=False) + "\n")
 
 
-def _to_raw(choice: Choice, trials: Mapping[str, int]) -> dict[str, Any]:
+def _to_raw(choice: Choice, trials: Mapping[str, int], slugs: Mapping[str, str]) -> dict[str, Any]:
     return {
         "floor": trials[choice.floor],
         "common": decision_to_raw(choice.common, trials),
-        "regions": {slug: decision_to_raw(one, trials) for slug, one in choice.regions.items()},
+        "regions": {slugs[name]: decision_to_raw(one, trials) for name, one in choice.regions.items()},
     }
 
 
@@ -267,22 +270,36 @@ def read_decisions(folder: RegionFolder) -> dict[str, Any]:
 
 
 def read_trial_scores(folder: RegionFolder, spec: RegionSpec, history: History) -> Scores:
-    """Return the metric of every customer of the validation part by every trial that succeeded."""
+    """Return the metric of every customer of the validation part by every trial that succeeded.
+
+    Candidates and regions have the names that people know them by, as reasons and cautions hold them.
+    """
     import numpy as np
 
     from regiondag.champions.scores import Scores
 
-    asked = spec.rows["valid"]
-    rows = {**asked, **{slug: (0, 0) for slug in spec.regions if slug not in asked}}
-    customers = max((end for _, end in asked.values()), default=0)
+    rows = _rows(spec)
+    customers = max((end for _, end in rows.values()), default=0)
     found = {
-        f"t{trial:04d}": read_scores(folder.trial(NodeName(spec.slug, trial)) / SCORES_FILE, 1, 1, customers)[0, 0]
-        for trial, outcome in sorted(history.settled.items())
-        if outcome.ok
+        name: read_scores(folder.trial(NodeName(spec.slug, trial)) / SCORES_FILE, 1, 1, customers)[0, 0]
+        for trial, name in _names(spec, history).items()
     }
     counts = tuple(last - first for first, last in rows.values())
     values = np.array(list(found.values()), np.float64).reshape(len(found), -1)
-    return Scores(values, tuple(found), tuple(rows), counts, spec.metric.minimize)
+    called = read_manifest(folder.run).regions
+    regions = tuple(called.get(slug, slug) for slug in rows)
+    return Scores(values, tuple(found), regions, counts, spec.metric.minimize)
+
+
+def _names(spec: RegionSpec, history: History) -> dict[int, str]:
+    """Return the trials that succeeded, by what each is called."""
+    return {trial: name_trial(spec, history, trial) for trial, one in sorted(history.settled.items()) if one.ok}
+
+
+def _rows(spec: RegionSpec) -> dict[str, tuple[int, int]]:
+    """Return where the customers of each region's validation part stand; nowhere those of a region that has none."""
+    asked = spec.rows["valid"]
+    return {**asked, **{slug: (0, 0) for slug in spec.regions if slug not in asked}}
 
 
 def read_test(

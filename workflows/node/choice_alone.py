@@ -17,7 +17,7 @@ from regiondag.node.choice import FLOOR, decision_to_raw, read_scores, write_dec
 from regiondag.run.history import History
 from regiondag.run.layout import NodeName, RegionFolder
 from regiondag.run.region_spec import RegionSpec
-from regiondag.run.trial_recipes import best_by_family, incumbent_trial
+from regiondag.run.trial_recipes import best_by_family, incumbent_trial, name_trial
 from regiondag.study.families import POPULARITY
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ def choose_alone(folder: RegionFolder, spec: RegionSpec, history: History, best:
 
     again = incumbent_trial(spec, history)
     popular = None if spec.metric.minimize else best_by_family(spec, history).get(POPULARITY)
-    trials = {f"t{trial:04d}": trial for trial in (best, again, popular) if trial is not None}
-    check_fitted_until(spec.window, {name: history.settled[trial].fitted_until for name, trial in trials.items()})
+    trials = {name_trial(spec, history, trial): trial for trial in (best, again, popular) if trial is not None}
     names = {trial: name for name, trial in trials.items()}
+    check_fitted_until(spec.window, {f"t{trial:04d}": history.settled[trial].fitted_until for trial in names})
     standing = None if again is None else names[again]
     if spec.metric.minimize:
-        decision = _choose_by_loss(spec, history, best, again)
+        decision = _choose_by_loss(spec, history, best, again, names)
     else:
         scores = _read_scores(folder, spec, trials, None if popular is None else names[popular])
         decision = _choose_by_customers(
@@ -84,11 +84,13 @@ def _choose_of_two(scores: Scores, best: str, standing: str | None, rule: Rule, 
     return _without_floor(standing, f"kept: {best} is better with P {show(probability)} only", customers)
 
 
-def _choose_by_loss(spec: RegionSpec, history: History, best: int, again: int | None) -> Decision:
+def _choose_by_loss(
+    spec: RegionSpec, history: History, best: int, again: int | None, names: Mapping[int, str]
+) -> Decision:
     value = {trial: history.settled[trial].value for trial in (best, again) if trial is not None}
     if again is not None and again != best and not _is_less(value[best], value[again]):
-        return _without_floor(f"t{again:04d}", f"kept: no trial has less {spec.metric.name}")
-    return _without_floor(f"t{best:04d}", f"the trial with the least {spec.metric.name}")
+        return _without_floor(names[again], f"kept: no trial has less {spec.metric.name}")
+    return _without_floor(names[best], f"the trial with the least {spec.metric.name}")
 
 
 def _is_less(one: float | None, other: float | None) -> bool:
@@ -117,8 +119,9 @@ def _read_scores(folder: RegionFolder, spec: RegionSpec, trials: Mapping[str, in
         rows[FLOOR] = first[1, 0]
     counts = {len(row) for row in rows.values()}
     if len(counts) > 1:
+        nodes = ", ".join(f"t{trial:04d}" for trial in trials.values())
         raise RegiondagError(
-            f"{folder.path}: {SCORES_FILE} of {', '.join(trials)} are of different numbers of customers "
+            f"{folder.path}: {SCORES_FILE} of {nodes} are of different numbers of customers "
             f"({', '.join(map(str, sorted(counts)))}); run these trials again: regiondag trial rerun"
         )
     values = np.array(list(rows.values()), np.float64)

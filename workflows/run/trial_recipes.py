@@ -5,7 +5,7 @@ from __future__ import annotations
 from nnlib.contract import Recipe
 from regiondag.run.history import History
 from regiondag.run.region_spec import RegionSpec
-from regiondag.study.families import BLEND, FAMILY, INCUMBENT, NETWORK, POPULARITY, recipe_at
+from regiondag.study.families import BLEND, FAMILY, INCUMBENT, NETWORK, POPULARITY, describe_recipe, recipe_at
 
 # Bestsellers of all times, which everybody knows; the floor is the best popularity that was found, or the usual one.
 EVER, USUAL_FLOOR = Recipe(POPULARITY, {"half_life": 1e9, "own": 1.0}), Recipe(POPULARITY)
@@ -32,6 +32,13 @@ def recipe_of_trial(spec: RegionSpec, history: History, trial: int) -> Recipe | 
         members = tuple(recipe_at(history.proposals[n].point, spec.train.seed) for n in best.values())
         return Recipe(BLEND, {}, spec.train.seed, members)
     return recipe_at(point, spec.train.seed)
+
+
+def name_trial(spec: RegionSpec, history: History, trial: int) -> str:
+    """Return what a trial fits as reports say it, with its number: `ease, l2 300 (trial 4)`."""
+    point = history.proposals[trial].point
+    network = Recipe(NETWORK, {name: value for name, value in point.items() if name != FAMILY})
+    return f"{describe_recipe(recipe_of_trial(spec, history, trial) or network)} (trial {trial})"
 
 
 def incumbent_trial(spec: RegionSpec, history: History) -> int | None:

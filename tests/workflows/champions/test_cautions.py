@@ -12,21 +12,66 @@ from regiondag.champions.cautions import (
     doubt_ranges,
     doubt_test,
 )
-from regiondag.champions.chance import MANY
-from regiondag.champions.choose import Incumbent, Rule, choose
-from regiondag.study.space import Choice, Integer, Real
+from regiondag.champions.chance import MANY, estimate
+from regiondag.champions.choose import Choice, Decision, Incumbent, Rule, choose
+from regiondag.study.space import Choice as Options
+from regiondag.study.space import Integer, Real
 from tests.workflows.champions.test_choose import NAN, made, noisy, parts
 
 
-def test_a_test_window_that_says_otherwise():
-    valid = made((200,), floor=0, g=noisy(200, 0.1))
-    choice = choose(valid, "floor")
-    assert doubt_test(choice, valid) == []
-    assert doubt_test(choice, made((150,), floor=0, g=noisy(150, 0.09, seed=1))) == []
-    (less,) = doubt_test(choice, made((200,), floor=0, g=noisy(200, 0.02)))
-    (worse,) = doubt_test(choice, made((20,), floor=0, g=noisy(20, -0.001)))
-    assert less.kind == "disagree" and "against recent popularity +0.1000 on validation (200 customers)" in less.text
-    assert "-0.0010 on test (20)" in worse.text and worse.text.startswith("all regions: ")
+def exactly(n, mean, sd=0.1):
+    """n differences with exactly that mean and standard deviation."""
+    drawn = noisy(n, 0)
+    return mean + drawn * sd / drawn.std(ddof=1)
+
+
+@pytest.mark.parametrize(
+    ("n", "valid", "test", "said"),
+    [
+        # Of 200 customers and .1 both means are within 1.972 * .1 / sqrt(200) = .0139, their difference within .0197
+        # in 95 % and .0259 in 99 % of the cases.
+        (200, 0.05, 0.05, False),
+        (200, 0.05, 0.027, False),  # more than half is left
+        (200, 0.05, 0.0245, False),  # less, but chance may take .0255
+        (200, 0.05, 0.0238, True),
+        (200, 0.02, -0.005, False),  # the other sign, by chance
+        (200, 0.02, -0.0065, True),
+        (17182, 0.1931, 0.1798, False),  # 12 standard errors, and of no interest
+        (17182, 0.1931, 0.097, False),
+        (17182, 0.1931, 0.096, True),
+        (17182, 0.01, -0.001, True),
+    ],
+)
+def test_a_test_window_that_says_otherwise(n, valid, test, said):
+    choice = choose(made((n,), floor=0, g=exactly(n, valid)), "floor")
+    found = doubt_test(choice, made((n,), floor=0, g=exactly(n, test)))
+    assert [one.kind for one in found] == ["disagree"] * said
+    words = f"all regions: validation and test disagree about g: against recent popularity {valid:+.4f} on validation "
+    assert all(one.text.startswith(f"{words}({n:,} customers), {test:+.4f} on test ({n:,});") for one in found)
+
+
+def test_one_customer_of_the_test_says_nothing():
+    choice = choose(made((200,), floor=0, g=exactly(200, 0.1)), "floor")
+    assert doubt_test(choice, made((1,), floor=0, g=-1.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("customers", "left", "least", "most"),
+    [(30, 1, 0, 0.05), (100, 1, 0, 0.03), (1000, 1, 0, 0), (30, 0, 0.3, 0.5), (100, 0, 0.8, 1), (300, 0, 0.99, 1)],
+)
+def test_how_often_the_luckiest_of_many_is_doubted(customers, left, least, most):
+    """Of 17 candidates, as good as each other but for .01, with sd .1: `left` of the winner's gain is there on test."""
+    random, said, repeats = np.random.default_rng(3), 0, 600
+    for _ in range(repeats):
+        true = random.normal(0.03, 0.01, 17)
+        shared = random.normal(0, 0.1 * 0.5**0.5, customers)
+        seen = true[:, None] + shared + random.normal(0, 0.1 * 0.5**0.5, (17, customers))
+        best = int(seen.mean(axis=1).argmax())
+        gain = estimate(seen[best])
+        served = Choice("floor", Decision("g", "common", "", gain.mean, gain.low, gain.high, customers), {})
+        test = made((customers,), floor=0, g=random.normal(left * true[best], 0.1, customers))
+        said += len(doubt_test(served, test))
+    assert least <= said / repeats <= most
 
 
 def test_a_regions_own_recipe_is_doubted_by_itself():
@@ -79,7 +124,7 @@ def test_a_winner_at_the_edge_of_its_range():
         Real("half_life", 10, 1000, log=True),
         Real("ridge", 100, 500),
         Integer("width", 16, 256),
-        Choice("kind", ("a", "b")),
+        Options("kind", ("a", "b")),
         Real("absent", 0, 1),
         Integer("fixed", 3, 3),
     )

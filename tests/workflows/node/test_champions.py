@@ -11,7 +11,7 @@ import pytest
 from nnlib.contract import Recipe, recipe_of, sha256_of, trial_from_json
 from regiondag import cli
 from regiondag.errors import GiveUpError, RegiondagError
-from regiondag.node.choice import read_decisions, read_scores, read_trial_scores
+from regiondag.node.choice import doubt_test_of, read_decisions, read_scores, read_trial_scores
 from regiondag.node.post import JobEnd, settle_final, settle_trial
 from regiondag.node.pre import prepare_final, prepare_trial
 from regiondag.report.markdown import to_markdown
@@ -21,6 +21,7 @@ from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RunFolder
 from regiondag.run.region_spec import read_spec
 from regiondag.run.trial_recipes import best_by_family, recipe_of_trial
+from regiondag.study.families import describe_recipe
 from tests.workflows import shop
 from tests.workflows.shop import FINAL, POOLED, SLUGS, STUDY
 
@@ -109,12 +110,34 @@ def test_every_trial_says_until_when_it_was_fitted_and_what_each_customer_got(se
     asked = spec.rows["valid"]
     assert [ends for _, ends in sorted(asked.items())] == [(0, 39), (39, 69), (69, 74)]  # avon, berg, cove
     scores = read_trial_scores(folder, spec, history)
-    assert scores.values.shape == (9, 74) and scores.counts == (39, 30, 5, 0) and set(scores.regions) == set(SLUGS)
+    assert scores.values.shape == (9, 74) and scores.counts == (39, 30, 5, 0)
+    assert sorted(scores.regions) == ["Avon", "Berg", "Cove", "Dale"]  # as people call them, and so the candidates
+    assert scores.candidates[0] == "popularity, half_life 10, own 0.5 (trial 0)"
+    assert scores.candidates[8] == f"{describe_recipe(history.settled[8].recipe)} (trial 8)"
     for number, settled in history.settled.items():
         assert settled.fitted_until == history.settled[0].fitted_until is not None
-        assert settled.value == pytest.approx(scores.of(f"t{number:04d}").mean(), abs=1e-6)
+        assert settled.value == pytest.approx(scores.of(scores.candidates[number]).mean(), abs=1e-6)
         assert settled.customers == 74
-        assert settled.stderr == pytest.approx(scores.of(f"t{number:04d}").std(ddof=1) / 74**0.5, abs=1e-6)
+        assert settled.stderr == pytest.approx(scores.of(scores.candidates[number]).std(ddof=1) / 74**0.5, abs=1e-6)
+
+
+def test_cautions_call_regions_and_candidates_by_the_names_of_the_report(played_once):
+    summary = summarise(played_once)
+    few = [text for text in summary.cautions if "fewer than 10" in text]
+    assert [text.rpartition(": ")[2] for text in few] == ["Cove, Dale"]
+    assert not any("t000" in text for text in (*summary.cautions, *(region.reason for region in summary.regions)))
+    folder = played_once.region(POOLED)
+    spec, history = read_spec(folder.spec), Journal(folder.journal).read()
+    names = doubted_names(folder, spec, history)
+    assert names == [f"{summary.regions[0].recipe} (trial {history.won[0]})"]
+
+
+def doubted_names(folder, spec, history):
+    """What is doubted where all of the gain on validation is gone on test, ten times over."""
+    decisions = read_decisions(folder)
+    common = {**decisions["common"], "kind": "common", "difference": 10.0, "interval": [9.9, 10.1]}
+    doubts = doubt_test_of(folder, spec, history, {**decisions, "common": common})
+    return [text.partition("disagree about ")[2].partition(": against")[0] for text in doubts]
 
 
 def test_pre_and_post_of_a_trial_again_change_nothing(searched):

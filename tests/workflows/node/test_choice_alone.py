@@ -96,14 +96,16 @@ def test_a_region_leaves_popularity_only_for_what_is_surely_better(study_file, t
     region = create(study_file, tmp_path / "runs", incumbents(tmp_path)).region("germany")
     play(region, [0.1, 0.5005 + SPREAD, 0.3, 0.2], floor=0.5)
     settled = finish(region)
-    assert not settled.promoted and settled.reason.startswith("floor: nothing beat recent popularity (best: t0001")
+    assert not settled.promoted and "floor: nothing beat recent popularity (best: network, hidden " in settled.reason
+    assert " (trial 1), P = " in settled.reason
 
 
 def test_the_recipe_in_office_stays_where_no_newcomer_is_surely_better(tomorrow):
     play(tomorrow, [0.4, 0.4005 + SPREAD, 0.3, 0.2])
     settled = finish(tomorrow, 0.1)  # whatever the test says
     assert not settled.promoted
-    assert settled.reason.startswith("kept, better than recent popularity with P > .999 (12 customers); t0001 is bet")
+    assert settled.reason.startswith("kept, better than recent popularity with P > .999 (12 customers); network, hidd")
+    assert " (trial 1) is better with P = " in settled.reason
     assert trial_of(tomorrow, FINAL).hyperparameters == trial_of(tomorrow, TRIALS[0]).hyperparameters
     assert tomorrow.champion_model.read_bytes() == b"model.nc 0.1"  # fitted on today's days
 
@@ -137,7 +139,8 @@ def test_data_without_a_floor(tomorrow, value, kept):
     play(tomorrow, [0.4, value, 0.3, 0.2], floor=0.9)
     settled = finish(tomorrow)
     assert settled.promoted is not kept
-    assert settled.reason.startswith("kept: t0001 is better with P" if kept else "the best trial (12 customers; these")
+    assert settled.reason.startswith("kept: network, hidden" if kept else "the best trial (12 customers; these")
+    assert (" (trial 1) is better with P = " in settled.reason) == kept
 
 
 @pytest.mark.parametrize(("losses", "winner"), [([3.0, 2.0, 1.0, 4.0], 2), ([1.0, 2.0, 1.0, 4.0], 0)])
