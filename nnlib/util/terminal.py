@@ -181,17 +181,32 @@ def format_table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: 
     return "\n".join(lines)
 
 
+def measure(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def width_of(stream: TextIO) -> int:
+    """Return how wide what `stream` goes to is; a file or a pipe is wider than any table."""
+    from rich.console import Console
+
+    return Console(file=stream).width if stream.isatty() else WHOLE_WIDTH
+
+
 def print_ruled(
     headings: Sequence[str],
     rows: Sequence[Sequence[str]],
     right: Sequence[bool],
     stream: TextIO,
     title: str | None = None,
+    widths: Sequence[int] | None = None,
 ) -> None:
     """Print rows under their headings with lines between them; with a title, in a frame.
 
-    Cells are plain text: markup in them means nothing. A terminal folds what is wider than it; a file or a pipe has
-    the whole width.
+    Cells are plain text: markup in them means nothing. A terminal folds what is wider than it, or than `widths` of the
+    columns; a file or a pipe has the whole width.
     """
     from rich import box
     from rich.console import Console
@@ -203,8 +218,8 @@ def print_ruled(
         title_justify="left",
         box=box.SIMPLE_HEAD if title is None else box.HEAVY_HEAD,
     )
-    for heading, ends in zip(headings, right, strict=True):
-        table.add_column(Text(heading), justify="right" if ends else "left", overflow="fold")
+    for heading, ends, width in zip(headings, right, widths or [None] * len(headings), strict=True):
+        table.add_column(Text(heading), justify="right" if ends else "left", overflow="fold", width=width)
     for row in rows:
         table.add_row(*map(Text, row))
     # Without a height rich takes some pipes for terminals of 80 columns (FORCE_COLOR and TERM=dumb, as in CI).

@@ -171,9 +171,11 @@ def _measure(
     )
     result = replace(result, value=result.metrics[goal.key])
     others = _measure_others(trial, folder, ruler, tuple(found))
+    compared = {name: means_of(values) for name, values in others.items()}
     if trial.role is Role.FINAL:
-        compared = {name: means_of(values) for name, values in others.items()}
         result = replace(result, compared=compared, baseline=compared.get(BASELINE) or ruler.popularity(learned))
+    else:  # a journal has thousands of them: what counts is enough
+        result = replace(result, compared={name: {goal.key: means[goal.key]} for name, means in compared.items()})
     if goal.k is None:
         return result
     write_scores(folder / SCORES_FILE, [found, *others.values()], trial.metric)

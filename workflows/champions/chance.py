@@ -9,9 +9,8 @@ from statistics import NormalDist
 import numpy as np
 
 from regiondag.champions.scores import Array, Scores
+from regiondag.util.intervals import t95
 
-Z95 = NormalDist().inv_cdf(0.975)
-FEW_T95 = (12.706, 4.303, 3.182, 2.776)  # Student's t at 97.5 % with 1, 2, 3, 4 degrees of freedom
 MANY = 5000  # customers from which on the mean is as good as normal, and draws would only cost time
 NOTHING = 1e-12  # a part of the largest difference: what sums of floating-point numbers leave of 0
 
@@ -24,23 +23,6 @@ class Estimate:
     low: float
     high: float
     n: int
-
-
-def t95(freedom: int) -> float:
-    """Return the 97.5 % point of Student's t, to within .2 %.
-
-    Cornish and Fisher's expansion (Abramowitz and Stegun 1964, 26.7.5), a table where it is poor.
-
-    >>> round(t95(9), 3)
-    2.262
-    """
-    if freedom <= len(FEW_T95):
-        return FEW_T95[freedom - 1]
-    z = Z95
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def estimate(values: Array) -> Estimate:

@@ -13,16 +13,22 @@ from typing import TYPE_CHECKING
 
 from regiondag.commands._verbs import number
 from regiondag.errors import PoolError
+from regiondag.util.intervals import show_figure
+from regiondag.util.terminal import Narrow
 
 if TYPE_CHECKING:
-    from regiondag.monitor.status import RegionStatus, RunStatus
+    from regiondag.monitor.status import Figure, RegionStatus, RunStatus
 
 HELP = "show where a run stands, region by region"
-DESCRIPTION = """Per region: trials done, running, failed and held, the best metric so far and the expected end.
-Held jobs are listed with HTCondor's reason. Reads the journals, DAGMan's event log and the queue."""
+DESCRIPTION = """Per region: trials done, running, failed and held, the best metric so far on the validation window, or,
+once there is a champion, what it reaches on the test window, with half of its 95 % interval and its number of
+customers, beside recent popularity on the same ones; and the expected end. Held jobs are listed with HTCondor's reason.
+Reads the journals, DAGMan's event log and the queue."""
 
-HEADINGS = ("region", "progress", "done", "running", "idle", "failed", "held", "best", "final", "expected end")
+JOBS = ("running", "idle", "failed", "held")
 BAR_WIDTH = 20
+SHORTEST_NAME = 11  # of a region, to which it is folded
+NARROW = Narrow(("progress", "idle", "held", "running", "failed", "final", "expected end"), {"region": SHORTEST_NAME})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +109,8 @@ def _show_table(status: RunStatus) -> None:
     from regiondag.util.terminal import print_table
     from regiondag.util.text import make_printable
 
-    print_table(f"{status.study}: {_dag(status)}", HEADINGS, [_row(region) for region in status.regions])
+    rows = [_row(region, status) for region in status.regions]
+    print_table(f"{status.study}: {_dag(status)}", _headings(status), rows, NARROW)
     for job in status.held:
         since = time.strftime("%H:%M", time.localtime(job.since))
         print(make_printable(f"held since {since}: {job.node} (job {job.job}): {job.hold_reason}"))
@@ -124,18 +131,38 @@ def _dag(status: RunStatus) -> str:
     return status.dag
 
 
-def _row(region: RegionStatus) -> tuple[str, ...]:
+def _headings(status: RunStatus) -> tuple[str, ...]:
+    figures = (_figure_heading(status), "recent popularity", "final")
+    if status.over:
+        return "region", "done", "failed", *figures
+    return "region", "progress", "done", *JOBS, *figures, "expected end"
+
+
+def _figure_heading(status: RunStatus) -> str:
+    """Name the metric and its window where all regions are alike; else the cells do."""
+    metrics = {region.metric for region in status.regions}
+    windows = {_window(region) for region in status.regions if _figure(region)}
+    return " ".join([*(windows if len(windows) == 1 else ()), *(metrics if len(metrics) == 1 else ())]) or "metric"
+
+
+def _window(region: RegionStatus) -> str:
+    return "test" if region.test else "best"
+
+
+def _figure(region: RegionStatus) -> Figure | None:
+    return region.test or region.validation
+
+
+def _row(region: RegionStatus, status: RunStatus) -> tuple[str, ...]:
+    figure, heading = _figure(region), _figure_heading(status).split()
+    floor = figure.recent_popularity if figure else None
+    said = [word for word in (_window(region), region.metric) if figure and word not in heading]
+    shown = show_figure(figure.value, figure.half_width, figure.customers) if figure else "-"
+    figures = (" ".join([*said, shown]), show_figure(floor), region.final or "-")
+    done = f"by {region.served_by}" if region.served_by else f"{region.done}/{region.planned}"
+    if status.over:
+        return region.region, done, str(region.failed), *figures
     filled = BAR_WIDTH * region.done // max(region.planned, 1)
+    bar = "" if region.served_by else "█" * filled + "░" * (BAR_WIDTH - filled)
     end = time.strftime("%H:%M", time.localtime(region.expected_end)) if region.expected_end else "-"
-    return (
-        region.region,
-        "█" * filled + "░" * (BAR_WIDTH - filled),
-        f"{region.done}/{region.planned}",
-        str(region.running),
-        str(region.idle),
-        str(region.failed),
-        str(region.held),
-        "-" if region.best is None else f"{region.metric} {region.best:.4f}",
-        region.final or "-",
-        end,
-    )
+    return region.region, bar, done, *(str(getattr(region, count)) for count in JOBS), *figures, end

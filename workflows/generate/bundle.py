@@ -35,6 +35,7 @@ MANAGER_CODE = (
     "regiondag.study",
     "regiondag.trials.rows",
     "regiondag.tuning",
+    "regiondag.util.intervals",
     "regiondag.util.schema",
     "regiondag.util.text",
     "regiondag.util.yaml_file",

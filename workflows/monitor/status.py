@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nnlib.contract import ENDED_WELL
@@ -12,14 +12,26 @@ from regiondag.condor import client
 from regiondag.condor.events.dag_log import DagState, read_dag_log
 from regiondag.errors import PoolError
 from regiondag.pool.pool import Pool, why_absent
-from regiondag.run.history import History
+from regiondag.run.history import History, TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import RegionFolder, RunFolder, dagman_log, parse_node
 from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import read_spec
 from regiondag.run.region_state import state_of
+from regiondag.run.trial_recipes import best_popularity, floor_of
+from regiondag.util.intervals import half_width
 
 CRASHED = "crashed"  # its log has no end, and it is not in the queue
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A metric's mean over a window's customers, beside recent popularity's on the same ones; None: not known."""
+
+    value: float
+    half_width: float | None  # of its 95 % interval
+    customers: int  # 0: not known
+    recent_popularity: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,9 @@ class RegionStatus:
     metric: str
     final: str  # "", idle, running, held, promoted, kept or failed
     expected_end: float | None  # Unix time
+    served_by: str = ""  # name of the region whose search is for this one, too; empty: it has its own
+    validation: Figure | None = None  # `best`, as it has to be read
+    test: Figure | None = None  # of what serves, once there is a champion
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +96,8 @@ def read_status(run: RunFolder, pool: Pool | None, pool_name: str | None = None)
         exit_code=latest.exit_code if latest and not active else None,
         started=latest.started if latest else None,
         regions=tuple(
-            _region(run.region(slug), by_region.get(slug, Counter()), latest if active else None) for slug in slugs
+            _region(run.region(slug), by_region.get(slug, Counter()), latest if active else None, manifest.regions)
+            for slug in slugs
         ),
         held=tuple(job for job in jobs if job.status == "held"),
         note=note,
@@ -123,7 +139,7 @@ def _count_jobs(jobs: Sequence[client.QueuedJob]) -> dict[str, Counter[str]]:
     return counts
 
 
-def _region(folder: RegionFolder, jobs: Counter[str], dag: DagState | None) -> RegionStatus:
+def _region(folder: RegionFolder, jobs: Counter[str], dag: DagState | None, names: Mapping[str, str]) -> RegionStatus:
     spec = read_spec(folder.spec)
     history = Journal(folder.journal).read_outcomes()
     best = history.best(spec.metric.minimize)
@@ -146,7 +162,25 @@ def _region(folder: RegionFolder, jobs: Counter[str], dag: DagState | None) -> R
         metric=spec.metric.name,
         final=ended,
         expected_end=None if final else _expected_end(history, spec.search.planned + 1, dag),
+        served_by=names.get(spec.served_by, spec.served_by),
+        validation=_validation(best, history),
+        test=_test(final, spec.metric.name),
     )
+
+
+def _validation(best: TrialOutcome | None, history: History) -> Figure | None:
+    if best is None or best.value is None:
+        return None
+    half = half_width(best.stderr, best.customers)
+    return Figure(best.value, half, best.customers, floor_of(best, best_popularity(history)))
+
+
+def _test(final: TrialOutcome | None, metric: str) -> Figure | None:
+    if final is None or not final.ok or metric not in final.metrics:
+        return None
+    low, high = final.intervals.get(metric, (None, None))
+    half = None if low is None or high is None else (high - low) / 2
+    return Figure(final.metrics[metric], half, final.customers, final.compared.get("floor", {}).get(metric))
 
 
 def _expected_end(history: History, total: int, dag: DagState | None) -> float | None:

@@ -24,21 +24,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import Status, check_figures, recipe_of
+from nnlib.contract import Recipe, Status, check_figures, recipe_of
 from nnlib.util.files import locked, sync
 from regiondag.errors import RegiondagError
 from regiondag.run.history import CANCELLED, Fault, History, Proposal, TrialOutcome
+from regiondag.study.families import POPULARITY
 
 # How `append` writes the lines that `read_outcomes` does not parse in full.
 REOPENED = b'{"event": "reopened"'
 STOPPED = b'{"event": "stopped"'
 MACHINE = b'"status": "%b"' % Status.MACHINE.encode()
 _PROPOSED = b'{"event": "proposed"'
+_NUMBER = rb"(null|-?[0-9.]+(?:e-?[0-9]+)?)"
 _SETTLED = re.compile(
-    rb'\{"event": "settled", "time": ([0-9.]+), "trial": ([0-9]+|null), "status": "(\w+)", '
-    rb'"reason": "[^"\\]*", "value": (null|-?[0-9.]+(?:e-?[0-9]+)?), '
+    rb'\{"event": "settled", "time": ([0-9.]+), "trial": ([0-9]+), "status": "(\w+)", "reason": "[^"\\]*", '
+    rb'"value": %b, "metrics": \{[^{}]*\}, "stderr": %b, "customers": ([0-9]+), ' % (_NUMBER, _NUMBER)
 )
-_PROMOTED = (b'"promoted": true}', b'"promoted": false}')
+_POPULAR = b'"recipe": {"family": "%b"' % POPULARITY.encode()
+_COMPARED, _END = b'"compared": ', b', "promoted": false}'  # of a trial: nothing else is ever promoted
 _STATUSES = {status.encode(): status for status in Status}
 
 
@@ -94,22 +97,16 @@ class Journal:
         return history
 
     def read_outcomes(self) -> History:
-        """Fold the journal without proposals, metrics and reasons: `status` looks at 100,000 trials in two seconds.
+        """Fold the journal without proposals, and of trials without metrics and reasons, the final one in full.
 
-        Parsing all of the JSON would take longer; lines that do not begin as `append` writes them are parsed.
+        Parsing all of the JSON would take longer: `status` looks at 100,000 trials in two seconds. Lines that are not
+        as `append` writes them are parsed. Of recipes only popularity is known as such.
         """
         history = History()
         for number, line in enumerate(self._lines(), start=1):
-            head = _SETTLED.match(line)
-            if head and line.endswith(_PROMOTED) and head[3] in _STATUSES:
-                when, trial, status, value = head.groups()
-                outcome = TrialOutcome(
-                    trial=None if trial == b"null" else int(trial),
-                    status=_STATUSES[status],
-                    value=None if value == b"null" else float(value),
-                    promoted=line.endswith(_PROMOTED[0]),
-                )
-                history.settle(outcome, float(when))
+            outcome, when = _glance(line)
+            if outcome:
+                history.settle(outcome, when)
             elif not line.startswith(_PROPOSED):
                 self._fold(history, number, line)
         return history
@@ -154,6 +151,28 @@ class Journal:
                 f"{self.path}:{number}: not a line of a journal ({error}); was the file edited? "
                 "Remove the line, or restore the file"
             ) from error
+
+
+def _glance(line: bytes) -> tuple[TrialOutcome | None, float]:
+    """Return a trial's outcome, and when it was settled, without parsing its line; None for any other line."""
+    head = _SETTLED.match(line)
+    if not head or head[3] not in _STATUSES or not line.endswith(_END):
+        return None, 0.0
+    when, trial, status, value, stderr, customers = head.groups()
+    compared = line[line.rfind(_COMPARED) + len(_COMPARED) : -len(_END)]
+    try:
+        outcome = TrialOutcome(
+            trial=int(trial),
+            status=_STATUSES[status],
+            value=None if value == b"null" else float(value),
+            stderr=None if stderr == b"null" else float(stderr),
+            customers=int(customers),
+            recipe=Recipe(POPULARITY) if _POPULAR in line else None,
+            compared={} if compared == b"{}" else json.loads(compared.decode()),
+        )
+    except (RecursionError, ValueError):  # whoever parses all of it says what is wrong
+        return None, 0.0
+    return outcome, float(when)
 
 
 def _parse_all(lines: list[bytes]) -> Sequence[bytes | dict[str, Any]]:

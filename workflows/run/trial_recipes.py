@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nnlib.contract import Recipe
-from regiondag.run.history import History
+from regiondag.run.history import History, TrialOutcome
 from regiondag.run.region_spec import RegionSpec
 from regiondag.study.families import BLEND, FAMILY, INCUMBENT, NETWORK, POPULARITY, describe_recipe, recipe_at
 
@@ -39,6 +39,26 @@ def name_trial(spec: RegionSpec, history: History, trial: int) -> str:
     point = history.proposals[trial].point
     network = Recipe(NETWORK, {name: value for name, value in point.items() if name != FAMILY})
     return f"{describe_recipe(recipe_of_trial(spec, history, trial) or network)} (trial {trial})"
+
+
+def best_popularity(history: History) -> TrialOutcome | None:
+    """Return the best trial of popularity, which is the floor that all others have to beat; None: there is none yet."""
+    popular = [
+        one
+        for _, one in sorted(history.settled.items())
+        if one.ok and one.value is not None and one.recipe is not None and one.recipe.family == POPULARITY
+    ]
+    return max(popular, key=lambda one: one.value or 0.0, default=None)
+
+
+def floor_of(outcome: TrialOutcome, popular: TrialOutcome | None) -> float | None:
+    """Return what recent popularity reaches on the customers of a trial: as its job says, or else the best trial of it.
+
+    None where it is not known.
+    """
+    if outcome.compared:
+        return next(iter(outcome.compared.get("floor", {}).values()), None)
+    return popular.value if popular and popular.customers == outcome.customers else None
 
 
 def incumbent_trial(spec: RegionSpec, history: History) -> int | None:

@@ -131,6 +131,7 @@ def test_scores_of_each_customer_by_the_network_and_the_floor(make_trial):
     floor = measure(fit_recipe(FLOOR, read_events(trial.parent / "train.nc")).fitted, window, ("p@3", "ndcg@20"))
     assert np.array_equal(scores[1, 0], floor["p@3"], equal_nan=True)
     assert np.array_equal(scores[1, 2], floor["ndcg@20"], equal_nan=True)
+    assert result.compared == {"floor": {"p@3": pytest.approx(np.nanmean(scores[1, 0].astype(float)))}}
 
 
 def test_without_times_the_floor_is_plain_popularity(make_trial):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nnlib.contract import Recipe
 from regiondag.errors import RegiondagError
 from regiondag.run.history import TrialOutcome
 from regiondag.run.journal import Journal, _end_of_last_line
@@ -47,16 +48,28 @@ def test_what_is_appended_is_read(journal):
     trial=st.none() | st.integers(0, 99999),
     promoted=st.booleans(),
     metrics=st.dictionaries(st.text(), st.floats(0, 1)),
+    family=st.none() | st.sampled_from(["popularity", "ease", "blend"]),
+    floor=st.none() | st.floats(0, 1),
 )
 def test_outcomes_read_quickly_are_those_read_in_full(
-    tmp_path_factory, status, value, reason, trial, promoted, metrics
+    tmp_path_factory, status, value, reason, trial, promoted, metrics, family, floor
 ):
     journal = Journal(tmp_path_factory.mktemp("j") / "trials.jsonl")
-    settle(journal, trial, status, value, reason=reason, promoted=promoted, metrics=metrics)
+    members = (Recipe("popularity"),) if family == "blend" else ()
+    more = {
+        "recipe": Recipe(family, {"compared": 1.0}, 1, members) if family else None,
+        "compared": {} if floor is None else {"floor": {"ndcg@20": floor}},
+        "stderr": floor,
+        "customers": 3,
+    }
+    settle(journal, trial, status, value, reason=reason, promoted=promoted, metrics=metrics, **more)
     [full] = [*journal.read().settled.values(), journal.read().final][:1]
     [quick] = [*journal.read_outcomes().settled.values(), journal.read_outcomes().final][:1]
-    for name in ("trial", "status", "value", "promoted"):
+    for name in ("trial", "status", "value", "promoted", "stderr", "customers", "compared"):
         assert getattr(quick, name) == getattr(full, name)
+    assert (quick.recipe is not None and quick.recipe.family == "popularity") == (family == "popularity")
+    if trial is None:
+        assert quick == full
 
 
 def test_the_first_outcome_counts(journal):
@@ -165,6 +178,11 @@ def test_a_prefix_of_any_journal_reads_as_its_whole_lines(tmp_path_factory, even
         ),
         "3",
         '{"event": "proposed", "trial": 1, "pint": {}}',
+        pytest.param(
+            '{"event": "settled", "time": 1.0, "trial": 2, "status": "ok", "reason": "", "value": 0.5, "metrics": {}, '
+            '"stderr": null, "customers": 0, "compared": {{, "promoted": false}',
+            id="what it was compared with is damaged",
+        ),
     ],
 )
 def test_a_damaged_line_in_the_middle_is_an_error_with_its_number(journal, line):
