@@ -218,7 +218,8 @@ def print_ruled(
         title_justify="left",
         box=box.SIMPLE_HEAD if title is None else box.HEAVY_HEAD,
     )
-    for heading, ends, width in zip(headings, right, widths or [None] * len(headings), strict=True):
+    fixed: Sequence[int | None] = widths or [None] * len(headings)
+    for heading, ends, width in zip(headings, right, fixed, strict=True):
         table.add_column(Text(heading), justify="right" if ends else "left", overflow="fold", width=width)
     for row in rows:
         table.add_row(*map(Text, row))

@@ -90,7 +90,7 @@ def _read(arguments: argparse.Namespace) -> tuple[RunFolder, RunTrials]:
 
 def _show(arguments: argparse.Namespace) -> int:
     from regiondag.trials.query import headings_with_places, parse_query, with_places
-    from regiondag.trials.table import list_headings, sort_rows, summary_line, to_json, to_rows
+    from regiondag.trials.table import list_headings, sort_rows, summary_line, to_json, to_rows, when_narrow
     from regiondag.util.terminal import print_long_table
 
     folder, trials = _read(arguments)
@@ -103,9 +103,9 @@ def _show(arguments: argparse.Namespace) -> int:
         print(to_json(trials, rows, places))
     elif rows and places:
         title, columns = summary_line(trials), headings_with_places(list_headings(rows))
-        print_long_table(title, columns, with_places(rows, to_rows(rows), places))
+        print_long_table(title, columns, with_places(rows, to_rows(rows), places), when_narrow(rows))
     elif rows:
-        print_long_table(summary_line(trials), list_headings(rows), to_rows(rows))
+        print_long_table(summary_line(trials), list_headings(rows), to_rows(rows), when_narrow(rows))
     else:
         print(summary_line(trials))
     return 0

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from nnlib.contract import Status
 from regiondag.run.history import History, TrialOutcome
 from regiondag.run.region_spec import RegionSpec
+from regiondag.run.trial_recipes import best_popularity, floor_of
+from regiondag.study.families import describe_recipe
 from regiondag.study.space import Value
 
 
@@ -33,6 +35,8 @@ class TrialRow:
     won: bool  # its hyperparameters are those of the final training
     stderr: float | None = None  # standard error of `value`
     customers: int = 0  # how many it is the mean of
+    floor: float | None = None  # what recent popularity reaches on the same ones; None: not known
+    blend: str = ""  # of what, in words
 
     @property
     def ok(self) -> bool:
@@ -76,11 +80,12 @@ class RunTrials:
 
 def trials_of(spec: RegionSpec, history: History) -> RegionTrials:
     """Return a row for every trial that was proposed or settled."""
-    rows = tuple(_row(spec, history, n) for n in sorted(history.proposals | history.settled))
+    popular = best_popularity(history)
+    rows = tuple(_row(spec, history, n, popular) for n in sorted(history.proposals | history.settled))
     return RegionTrials(spec, rows, {fault.job: fault.reason for fault in history.faults})
 
 
-def _row(spec: RegionSpec, history: History, number: int) -> TrialRow:
+def _row(spec: RegionSpec, history: History, number: int, popular: TrialOutcome | None) -> TrialRow:
     proposal = history.proposals.get(number)
     ended = history.settled.get(number)
     known = ended or TrialOutcome(number, Status.RUNNING)
@@ -104,6 +109,8 @@ def _row(spec: RegionSpec, history: History, number: int) -> TrialRow:
         won=history.won is not None and history.won[0] == number,
         stderr=known.stderr,
         customers=known.customers,
+        floor=None if known.value is None else floor_of(known, popular),
+        blend=describe_recipe(known.recipe) if known.recipe and known.recipe.members else "",
     )
 
 

@@ -15,12 +15,15 @@ from regiondag.study.families import FAMILY
 from regiondag.study.space import Value
 from regiondag.trials.query import Places
 from regiondag.trials.rows import RunTrials, TrialRow, hyperparameter_names
-from regiondag.util.text import spell_out
+from regiondag.util.intervals import show_figure
+from regiondag.util.terminal import Narrow
+from regiondag.util.text import show_value, spell_out
 
 CSV_COLUMNS = (
     *("study", "run", "region", "slug", "trial", "status", "metric", "minimize", "value"),
-    *("epochs", "best_epoch", "seconds", "settled", "reason", "won"),
+    *("epochs", "best_epoch", "seconds", "settled", "reason", "won", "stderr", "customers", "floor"),
 )
+JUDGED = ("error", "customers", "recent popularity")  # what a value stands on, and what it has to beat
 
 
 def sort_rows(rows: Sequence[TrialRow], by: str) -> list[TrialRow]:
@@ -45,10 +48,13 @@ def summary_line(trials: RunTrials) -> str:
     running = sum(row.status == Status.RUNNING for row in rows)
     pruned = sum(row.status == Status.PRUNED for row in rows)
     failed = sum(row.failed for row in rows)
-    only = f", {trials.regions[0].spec.name}" if len(trials.regions) == 1 else ""
+    names = {row.region for row in rows} or {region.spec.name for region in trials.regions}
+    only = f", {names.pop()}" if len(names) == 1 else ""
+    floors = {show_figure(row.floor, None, row.customers) for row in rows if row.floor is not None}
+    floor = f"; {JUDGED[2]} {floors.pop()}" if only and len(floors) == 1 else ""
     return (
         f"{trials.study}{only}: {len(rows) - running} of {planned} trials settled, {failed} failed, {pruned} pruned, "
-        f"{running} waiting or running"
+        f"{running} waiting or running{floor}"
     )
 
 
@@ -56,31 +62,30 @@ def summary_line(trials: RunTrials) -> str:
 
 
 def list_headings(rows: Iterable[TrialRow]) -> list[str]:
-    """Return the columns' names: a value for each metric in use, and every hyperparameter of any region.
+    """Return the columns' names: a value for each metric in use, what it stands on, and every hyperparameter.
 
     Where trials are of families, each has hyperparameters of its own: they stand in one column.
     """
     rows = list(rows)
     names = hyperparameter_names(rows)
+    first = ["region", "trial", "status", *_metrics(rows), *JUDGED[: len(JUDGED) * _are_judged(rows)]]
     if FAMILY in names:
-        return ["region", "trial", "status", *_metrics(rows), "error", FAMILY, "settings", "seconds", "reason"]
-    return ["region", "trial", "status", *_metrics(rows), *names, "epochs", "seconds", "reason"]
+        return [*first, FAMILY, "settings", "seconds", "reason"]
+    return [*first, *names, "epochs", "seconds", "reason"]
 
 
 def to_rows(rows: Iterable[TrialRow]) -> list[list[str]]:
     """Return the rows as text, in the columns of `list_headings`."""
     rows = list(rows)
-    metrics, names = _metrics(rows), hyperparameter_names(rows)
-    if FAMILY in names:
-        return [_row_of_family(row, metrics) for row in rows]
+    metrics, names, judged = _metrics(rows), hyperparameter_names(rows), _are_judged(rows)
     return [
         [
             spell_out(row.region),
             str(row.trial),
             spell_out(row.status) + " (won)" * row.won,
             *(format_value(row.value) if metric == row.metric else "-" for metric in metrics),
-            *(format_value(row.hyperparameters.get(name)) for name in names),
-            format_value(row.epochs),
+            *(_judged(row) if judged else ()),
+            *(_settings(row) if FAMILY in names else [*_values(row, names), format_value(row.epochs)]),
             "-" if row.seconds is None else f"{row.seconds:.1f}",
             spell_out(row.reason),
         ]
@@ -88,24 +93,41 @@ def to_rows(rows: Iterable[TrialRow]) -> list[list[str]]:
     ]
 
 
-def _row_of_family(row: TrialRow, metrics: Sequence[str]) -> list[str]:
+def when_narrow(rows: Iterable[TrialRow]) -> Narrow:
+    """Return what a narrow terminal does to the columns of `list_headings`, those of the queue among them."""
+    rows = list(rows)
+    *judged, floor = JUDGED[1:]
+    drop = ["seconds", "epochs", "priority", *judged, "machine"]
+    if not any(row.reason for row in rows):
+        drop.insert(0, "reason")
+    if len({row.region for row in rows}) == 1:  # of which the title tells
+        drop = ["region", *drop, floor]
+    drop += ["status", "settings", *reversed(hyperparameter_names(rows))]
+    return Narrow(tuple(name for name in drop if name != FAMILY), {"settings": 20, "reason": 20, "region": 12})
+
+
+def _are_judged(rows: Sequence[TrialRow]) -> bool:
+    """Whether values are means over customers, which a loss is not."""
+    return any(row.customers for row in rows)
+
+
+def _judged(row: TrialRow) -> list[str]:
+    error = "-" if row.stderr is None else f"{row.stderr:.4f}"
+    return [error, str(row.customers) if row.customers else "-", format_value(row.floor)]
+
+
+def _values(row: TrialRow, names: Iterable[str]) -> list[str]:
+    return [format_value(row.hyperparameters.get(name)) for name in names]
+
+
+def _settings(row: TrialRow) -> list[str]:
     family = str(row.hyperparameters.get(FAMILY, "-"))
     settings = [
-        f"{name.removeprefix(f'{family}_')} {format_value(value)}"
+        f"{name.removeprefix(f'{family}_')} {show_value(value)}"
         for name, value in row.hyperparameters.items()
         if name != FAMILY
     ]
-    return [
-        spell_out(row.region),
-        str(row.trial),
-        spell_out(row.status) + " (won)" * row.won,
-        *(format_value(row.value) if metric == row.metric else "-" for metric in metrics),
-        format_value(row.stderr),
-        spell_out(family),
-        spell_out(", ".join(settings)),
-        "-" if row.seconds is None else f"{row.seconds:.1f}",
-        spell_out(row.reason),
-    ]
+    return [spell_out(family), spell_out(", ".join(settings) or row.blend)]
 
 
 def to_json(trials: RunTrials, rows: Iterable[TrialRow], places: Places) -> str:

@@ -57,7 +57,8 @@ def fit_columns(
 ) -> dict[int, int]:
     """Return the numbers of the columns that `room` characters have room for, each with its width.
 
-    In a frame headings are folded between words. A table that is still too wide then is left to the terminal.
+    In a frame headings are folded between words; what room is left goes to columns of text first. A table that is
+    still too wide then is left to the terminal.
     """
     between, room = (3, room - 1) if framed else (2, room + 2)
     whole, least = [], []
@@ -73,7 +74,7 @@ def fit_columns(
         kept = [n for n in kept if headings[n] != heading]
     widths = {n: least[n] for n in kept}
     left = max(0, room - sum(width + between for width in widths.values()))
-    for n in kept:
+    for n in sorted(kept, key=lambda n: headings[n] not in narrow.fold):
         more = min(left, whole[n] - least[n])
         widths[n], left = widths[n] + more, left - more
     return widths

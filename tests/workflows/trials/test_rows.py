@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+from nnlib.contract import Recipe
 from regiondag.run.history import History, Proposal, TrialOutcome
 from regiondag.run.region_spec import RegionSpec
 from regiondag.study.model import Search
 from regiondag.study.space import Choice, Integer, Real
 from regiondag.trials import rows as trialtable
 from regiondag.trials.rows import RunTrials, trials_of
-from regiondag.trials.table import CSV_COLUMNS, list_headings, sort_rows, summary_line, to_csv, to_rows
+from regiondag.trials.table import CSV_COLUMNS, list_headings, sort_rows, summary_line, to_csv, to_rows, when_narrow
 from regiondag.util.text import shorten
 
 SPACE = (
@@ -113,6 +114,89 @@ def test_a_table_in_full():
         ["Germany", "0", "ok (won)", "0.1235", "true", "2", "1.2", ""],
         ["Germany", "0", "diverged", "-", "-", "-", "0.0", "a\\x1bb"],
     ]
+
+
+POINTS = [
+    {"family": "popularity", "popularity_half_life": 10.0, "popularity_own": 0.5},
+    {"family": "popularity", "popularity_half_life": 40.0, "popularity_own": 0.5},
+    {"family": "graph", "graph_low_pass": 0.123456, "graph_ask_half_life": 10000.0},
+    {"family": "network", "hidden": 64},
+    {"family": "blend"},
+]
+BLEND = Recipe("blend", members=(Recipe("graph"), Recipe("popularity")), weights=(1.0, 0.5))
+
+
+def judged_trials(name="all regions"):
+    """Two popularities, a graph, a network whose job measured its own floor, and a blend, on 1,119 customers."""
+    spec, history = region_trials([]).spec, History()
+    outcomes = [
+        (0.08, {"recipe": Recipe("popularity")}),
+        (0.09, {"recipe": Recipe("popularity")}),
+        (0.12, {"recipe": Recipe("graph")}),
+        (0.11, {"compared": {"floor": {"ndcg@5": 0.0875}}}),
+        (0.13, {"recipe": BLEND}),
+    ]
+    for number, (value, more) in enumerate(outcomes):
+        history.proposals[number] = Proposal(number, POINTS[number])
+        history.settle(TrialOutcome(number, "ok", value=value, stderr=0.00471, customers=1119, seconds=1.0, **more))
+    return trials_of(replace(spec, name=name), history)
+
+
+def test_a_value_stands_with_what_it_rests_on_and_has_to_beat():
+    rows = judged_trials().rows
+    assert [row.floor for row in rows] == [0.09, 0.09, 0.09, 0.0875, 0.09]
+    assert list_headings(rows) == [
+        *("region", "trial", "status", "ndcg@5", "error", "customers", "recent popularity"),
+        *("family", "settings", "seconds", "reason"),
+    ]
+    assert [cells[3:9] for cells in to_rows(rows)[2:]] == [
+        ["0.12", "0.0047", "1119", "0.09", "graph", "low_pass 0.123, ask_half_life 10000"],
+        ["0.11", "0.0047", "1119", "0.0875", "network", "hidden 64"],
+        ["0.13", "0.0047", "1119", "0.09", "blend", "blend of 1 graph, 0.5 popularity"],
+    ]
+    csv = to_csv(run_of(judged_trials())).splitlines()
+    assert csv[0].split(",")[15:18] == ["stderr", "customers", "floor"]
+    assert csv[3].split(",")[15:18] == ["0.00471", "1119", "0.09"]
+
+
+def test_popularity_of_other_customers_is_no_floor():
+    trials = judged_trials()
+    history = History()
+    history.settle(TrialOutcome(0, "ok", value=0.08, customers=1119, recipe=Recipe("popularity")))
+    history.settle(TrialOutcome(1, "ok", value=0.12, customers=7))
+    history.settle(TrialOutcome(2, "diverged", customers=1119))
+    assert [row.floor for row in trials_of(trials.spec, history).rows] == [0.08, None, None]
+
+
+def test_the_title_tells_of_the_floor_that_all_trials_of_a_region_have():
+    rows = judged_trials().rows
+    one = replace(judged_trials(), rows=(*rows[:3], rows[4]))
+    assert summary_line(run_of(one)).endswith("0 waiting or running; recent popularity 0.090 (1,119)")
+    assert "popularity" not in summary_line(run_of(one, judged_trials("Peru")))
+
+
+def test_a_network_is_shown_as_before_but_for_what_its_value_rests_on():
+    loss = region_trials([7.25], metric="loss", minimize=True)
+    assert "error" not in list_headings(loss.rows)  # a loss has no customers
+    rows = [replace(row, stderr=0.01, customers=90, floor=0.2) for row in region_trials([0.5]).rows]
+    assert list_headings(rows)[3:8] == ["ndcg@5", "error", "customers", "recent popularity", "optimizer"]
+    assert to_rows(rows)[0][3:8] == ["0.5", "0.0100", "90", "0.2", "adam"]
+
+
+@pytest.mark.parametrize(
+    ("trials", "gone"),
+    [
+        ([judged_trials()], ("region", "reason", "seconds", "epochs", "priority", "customers", "machine")),
+        ([judged_trials(), judged_trials("Peru")], ("reason", "seconds", "epochs", "priority", "customers", "machine")),
+        ([region_trials(["diverged"])], ("region", "seconds", "epochs", "priority", "customers", "machine")),
+    ],
+)
+def test_what_a_narrow_terminal_leaves_out(trials, gone):
+    rows = run_of(*trials).rows
+    drop = when_narrow(rows).drop
+    assert drop[: len(gone)] == gone
+    assert ("recent popularity" in drop) == (len(trials) == 1)
+    assert not {"trial", "ndcg@5", "error", "family"} & set(drop)
 
 
 def test_csv_tells_times_in_utc():
