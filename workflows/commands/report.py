@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regiondag.util.terminal import Narrow, print_table
+
 if TYPE_CHECKING:
     from regiondag.report.summary import Summary
     from regiondag.run.layout import RunFolder
@@ -15,6 +17,12 @@ HELP = "summarise a run: champions, how good they are for how many customers, an
 DESCRIPTION = """Write report/summary.md and report/summary.json from the regions' journals, print the table, and write
 report/index.html: one page for any browser, offline, with every region, slot, trial and failure. The DAG's last node
 does the same. Exit code 1 when a region has no champion (yet)."""
+
+# The lines below the table say what serves, too, and summary.md has all of it.
+NARROW = Narrow(
+    ("hours", "trials run/failed/pruned", "bestsellers", "served by", "champion", "best simple"),
+    {"region": 11, "served by": 20, "champion": 20},
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +39,6 @@ def run(arguments: argparse.Namespace) -> int:
     from regiondag.report.markdown import headings, list_reasons, table
     from regiondag.report.write import write_report
     from regiondag.run.layout import RunFolder
-    from regiondag.util.terminal import print_table
     from regiondag.util.text import spell_out
 
     folder = RunFolder(arguments.run_directory.resolve())
@@ -39,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print((folder.report / "summary.json").read_text(encoding="utf-8"), end="")
     else:
-        print_table(summary.study, headings(summary), table(summary))
+        print_table(summary.study, headings(summary), table(summary), NARROW)
         for text in (*(f"Caution: {text}" for text in summary.cautions), *list_reasons(summary)):
             print(spell_out(text))
         print(f"Models: {folder.path}/regions/*/champion/model.nc")
