@@ -28,25 +28,32 @@ function fillHead() {
     [unpriced && data.currency ? `cost (unknown of ${unpriced} regions)` : "cost",
       !data.currency ? "-" : data.cost === null ? "unknown" : `${unpriced ? "≥ " : ""}${data.cost.toFixed(2)} ${data.currency}`],
   ];
+  byId("cautions").replaceChildren(...data.cautions.map(text => element("li", {}, element("b", {textContent: "Caution: "}), text)));
   byId("totals").replaceChildren(...figures.map(([name, value]) => element("div", {}, element("dt", {textContent: name}), element("dd", {textContent: value}))));
 }
 
 // --- all regions ------------------------------------------------------------------------------------------
 
+function interval(region, metric) {
+  const [low, high] = region.intervals[metric] ?? [null, null];
+  return isNumber(low) && isNumber(high) ? `${Math.max(low, 0).toFixed(3)} to ${Math.min(high, 1).toFixed(3)}` : "";
+}
+
 function overviewColumns(metric) {
   const figure = (title, of, show = value => digits(value, 4)) => ({title, number: true, get: region => of(region) ?? null, show: region => show(of(region) ?? null)});
+  const own = (title, of, show) => figure(title, region => region.searched_by ? null : of(region), value => value === null ? "-" : show(value));
   const columns = [
     {title: "region", get: region => region.name, node: region => element("button", {type: "button", className: "link", textContent: region.name, onclick: () => { pickRegion(region); goToRegion(); }})},
     {title: "status", get: region => region.status, show: region => `${SYMBOLS[region.status] ?? ""} ${region.status}`},
-    figure(`test ${metric}`, region => region.test[metric]), figure("popularity", region => region.popularity[metric]),
-    figure("recent popularity", region => region.floor[metric]),
-    figure("over recent popularity", region => difference(region.test[metric], region.floor[metric]), signed),
-    ...["run", "failed", "pruned"].map(count => figure(count === "run" ? "trials run" : count, region => region.counts[count], short)),
-    figure("hours", region => region.hours, value => digits(value, 3)),
-    {title: "champion", get: region => Object.entries(region.hyperparameters).map(([name, value]) => `${name} ${short(value)}`).join(", ")},
-    {title: "reason", long: true, get: region => region.reason},
+    figure("customers", region => region.customers || (region.serves && !Object.keys(region.test).length ? 0 : null), value => value?.toLocaleString("en") ?? ""), figure(`test ${metric}`, region => region.test[metric]),
+    {title: "95 %", number: true, get: region => interval(region, metric)},
+    figure("recent popularity", region => region.floor[metric]), figure("over recent popularity", region => difference(region.test[metric], region.floor[metric]), signed),
+    figure("best simple", region => region.simple[metric]), figure("bestsellers", region => region.bestsellers[metric]),
+    {title: "served by", long: true, get: region => region.serves}, {title: "reason", long: true, get: region => region.reason},
+    ...["run", "failed", "pruned"].map(count => own(count === "run" ? "trials run" : count, region => region.counts[count], short)),
+    own("hours", region => region.hours, value => digits(value, 3)),
   ];
-  if (data.currency) columns.splice(-2, 0, figure(`cost (${data.currency})`, region => region.cost, value => value === null ? "unknown" : digits(value, 2)));
+  if (data.currency) columns.push(figure(`cost (${data.currency})`, region => region.cost, value => value === null ? "unknown" : digits(value, 2)));
   return columns;
 }
 
@@ -56,7 +63,7 @@ function fillOverview() {
   for (const status of new Set(data.regions.map(region => region.status))) byId("status").add(new Option(status, status));
   const visible = () => {
     const wanted = byId("find").value.toLowerCase(), status = byId("status").value;
-    const all = region => [region.name, region.slug, region.reason, JSON.stringify(region.hyperparameters)].join("\n").toLowerCase();
+    const all = region => [region.name, region.slug, region.reason, region.serves].join("\n").toLowerCase();
     return data.regions.filter(region => (!status || region.status === status) && all(region).includes(wanted));
   };
   const make = () => {
@@ -69,14 +76,17 @@ function fillOverview() {
 
 // --- one region -------------------------------------------------------------------------------------------
 
+const withInterval = row => short(row.value) + (isNumber(row.half) ? ` ± ${digits(row.half, 4)}` : "");
+const among = row => [`trial ${row.trial}`, row.customers ? `${row.customers.toLocaleString("en")} customers` : "", isNumber(row.floor) ? `recent popularity ${short(row.floor)}` : ""].filter(Boolean).join(", ");
+
 function pickRegion(region) {
   Object.assign(picked, {region, rows: trialRows(region), trial: null});
   byId("pick").value = region.slug;
   byId("region-title").textContent = `One region: ${region.name}`;
   byId("trial").replaceChildren(new Option("none picked", ""), ...picked.rows.map(row => new Option(row.trial, row.trial)));
-  const best = bestOf(region, picked.rows);
-  byId("about").textContent = [`${SYMBOLS[region.status] ?? ""} ${region.status}`, region.reason, picked.rows.length ? `${picked.rows.length} trials` : "no trial has been proposed yet",
-    best ? `best ${region.metric} ${short(best.value)} (trial ${best.trial})` : ""].filter(Boolean).join("; ");
+  const best = bestOf(region, picked.rows), none = region.searched_by ? `its trials are those of ${region.searched_by}` : "no trial has been proposed yet";
+  byId("about").textContent = [`${SYMBOLS[region.status] ?? ""} ${region.status}`, region.reason, picked.rows.length ? `${picked.rows.length} trials` : none,
+    best ? `best ${region.metric} ${withInterval(best)} (${among(best)})` : ""].filter(Boolean).join("; ");
   fillTrials();
   picked.overview.mark();
   drawRegion();
@@ -100,6 +110,7 @@ function trialColumns(region) {
     {...number("trial", row => row.trial), node: row => element("button", {type: "button", className: "link", textContent: row.trial, title: "mark this trial in the pictures", onclick: () => pickTrial(row.trial)})},
     {title: "status", get: row => row.status, show: row => row.status + (row.won ? " ★ won" : "")},
     number(region.metric, row => row.value, row => short(row.value)),
+    ...(picked.rows.some(row => row.customers) ? [number("± 95 %", row => row.half, row => digits(row.half, 4)), number("customers", row => row.customers || null), number("recent popularity", row => row.floor, row => short(row.floor))] : []),
     ...region.space.map((parameter, index) => ({title: parameter.name, number: !parameter.options, get: row => row.point[index], show: row => short(row.point[index])})),
     number("epochs", row => row.curve.length || null), number("best epoch", row => row.bestEpoch), number("seconds", row => row.seconds, row => digits(row.seconds, 1)),
     {title: "settled", get: row => row.settled ? moment(row.settled) : ""},

@@ -7,7 +7,7 @@ import math
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ SPACE = (
     Real("momentum", 0.0, 0.9, when=(("optimizer", ("rmsprop", "sgd")),)),
 )
 METRICS = tuple(f"{name}@{k}" for name in ("p", "recall", "ndcg") for k in (5, 10, 20))
+CAUTION = "40 <customers> were asked in all regions together, so differences below the interval's width mean nothing"
 START = 1_790_000_000.0  # Unix time of the run's first job
 PARALLEL = 8
 
@@ -42,6 +43,7 @@ class Shape:
     trials: int = 200
     epochs: int = 30
     slots: int = 64
+    served: bool = False  # whether the search of the first region is for the last one, too
 
     def __str__(self) -> str:
         return f"{self.regions} regions x {self.trials} trials x {self.epochs} epochs"
@@ -56,16 +58,21 @@ def write_run(folder: Path, shape: Shape, names: Sequence[str] = ()) -> RunFolde
     manifest = {"study": "made up", "run": str(run.path), "metric": "ndcg@20", "regions": regions, "sha256": {}}
     run.manifest.write_text(json.dumps(manifest), encoding="utf-8")
     for number, (slug, name) in enumerate(regions.items()):
-        _write_region(run, number, slug, name, shape)
+        by = "region-0" if shape.served and number == shape.regions - 1 else ""
+        _write_region(run, number, slug, name, replace(shape, trials=0) if by else shape, by)
+    run.region("region-0").decisions.write_text(json.dumps({"cautions": [CAUTION]}), encoding="utf-8")
     return run
 
 
-def _write_region(run: RunFolder, number: int, slug: str, name: str, shape: Shape) -> None:
+def _write_region(run: RunFolder, number: int, slug: str, name: str, shape: Shape, served_by: str) -> None:
     folder = run.region(slug)
     folder.path.mkdir(parents=True)
     sizes = (PARALLEL,) * (shape.trials // PARALLEL) + (shape.trials % PARALLEL,) * bool(shape.trials % PARALLEL)
     search = Search("bayes", SPACE, sizes)
-    spec = RegionSpec("made up", name, slug, Metric("ndcg@20"), TrainSettings(), search, ("final",), {}, number)
+    metric = Metric("ndcg@20")
+    spec = RegionSpec(
+        "made up", name, slug, metric, TrainSettings(), search, ("final",), {}, number, served_by=served_by
+    )
     folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
     rng = random.Random(slug)
     with Journal(folder.journal).locked():
@@ -86,10 +93,15 @@ def _journal(rng: random.Random, shape: Shape, number: int) -> Iterator[tuple[st
     final = TrialOutcome(
         None,
         Status.OK if ok else Status.BAD_INPUT,
-        "" if ok else "data.test.nc: SHA-256 differs",
+        "better than recent popularity with P = .973 (1,119 customers)" if ok else "data.test.nc: SHA-256 differs",
         metrics=test if ok else {},
         baseline={metric: 0.6 * value for metric, value in test.items()},
-        compared={"floor": {metric: rng.uniform(0.8, 1.05) * value for metric, value in test.items()}},
+        customers=1000 + number if ok else 0,
+        intervals={metric: (value - 0.01, value + 0.01) for metric, value in test.items()} if ok else {},
+        compared={
+            name: {metric: rng.uniform(low, 1.05) * value for metric, value in test.items()}
+            for name, low in (("floor", 0.8), ("simple", 0.9))
+        },
         seconds=300.0,
         promoted=number % 3 > 0,
     )
@@ -107,8 +119,10 @@ def _outcome(rng: random.Random, epochs: int, trial: int, point: dict[str, Any])
     pruned = (Status.PRUNED, f"worse than the median after epoch {ran}")
     status, reason = (Status.OK, "") if ran == epochs else pruned
     metrics = {metric: rng.random() for metric in METRICS} | {"ndcg@20": curve[best]}
+    judged: dict[str, Any] = {"stderr": rng.uniform(0.002, 0.003), "customers": 1119}
+    judged["compared"] = {"floor": {"ndcg@20": 0.05}}
     return TrialOutcome(
-        trial, status, reason, curve[best], metrics, curve=curve, best_epoch=best + 1, seconds=9.0 * ran
+        trial, status, reason, curve[best], metrics, curve=curve, best_epoch=best + 1, seconds=9.0 * ran, **judged
     )
 
 

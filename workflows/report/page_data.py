@@ -19,9 +19,11 @@ from regiondag.report.summary import RegionSummary, Summary
 from regiondag.run.layout import NodeName
 from regiondag.study.space import Choice, Parameter, Value
 from regiondag.trials.rows import RegionTrials
+from regiondag.util.intervals import half_width
 from regiondag.util.text import shorten
 
 CURVE_DIGITS = 4  # of learning curves: less than a pixel of any picture
+INTERVAL_DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +64,20 @@ def page_data(
     places = {region.slug: place for place, region in enumerate(summary.regions)}
     attempts = [attempt for attempt in attempts if attempt.node.slug in places]
     machines = last_machines(attempts)
+    names = {region.slug: region.region for region in summary.regions}
     return {
         "study": summary.study,
         "run": summary.run,
         "metric": summary.metric,
         "made": round(made),
         "currency": bill.currency,
+        "cautions": [shorten(text, LONGEST_TEXT) for text in summary.cautions],
         "cost": round_value(bill.cost),
         "gpu_hours": round_value(bill.gpu_hours),
         "lost_hours": round_value(bill.lost_hours),
         "regions": [
-            _region(row, region, machines, bill, texts) for row, region in zip(summary.regions, trials, strict=True)
+            _region(row, region, names, machines, bill, texts)
+            for row, region in zip(summary.regions, trials, strict=True)
         ],
         "evictions": sum(leg.ending in EVICTED for attempt in attempts for leg in attempt.legs),
         "timeline": build_timeline(attempts, places, texts, made),
@@ -85,8 +90,14 @@ def page_data(
 
 
 def _region(
-    row: RegionSummary, trials: RegionTrials, machines: Mapping[NodeName, str], bill: Bill, texts: Texts
+    row: RegionSummary,
+    trials: RegionTrials,
+    names: Mapping[str, str],
+    machines: Mapping[NodeName, str],
+    bill: Bill,
+    texts: Texts,
 ) -> dict[str, object]:
+    source = trials.spec.served_by
     return {
         "name": row.region,
         "slug": row.slug,
@@ -94,10 +105,14 @@ def _region(
         "reason": shorten(row.reason, LONGEST_TEXT),
         "metric": trials.spec.metric.name,
         "minimize": trials.spec.metric.minimize,
-        "hyperparameters": {name: _value(value) for name, value in row.hyperparameters.items()},
+        "serves": shorten(row.serves, LONGEST_TEXT),
+        "searched_by": names.get(source, source),
+        "customers": row.customers,
         "test": _figures(row.test),
-        "popularity": _figures(row.popularity),
+        "intervals": {name: [round_value(end) for end in ends] for name, ends in row.intervals.items()},
         "floor": _figures(row.compared.get("floor", {})),
+        "simple": _figures(row.compared.get("simple", {})),
+        "bestsellers": _figures(row.popularity),
         "counts": dict(row.trials),
         "hours": round_value(row.hours),
         "cost": round_value(bill.regions.get(row.slug, 0.0)),  # of a region that no job has been run for
@@ -119,6 +134,9 @@ def _trials(trials: RegionTrials, machines: Mapping[NodeName, str], texts: Texts
         "trial": [row.trial for row in rows],
         "status": [texts.number(row.status) for row in rows],
         "value": [round_value(row.value) for row in rows],
+        "half": [round_value(half_width(row.stderr, row.customers), INTERVAL_DIGITS) for row in rows],
+        "customers": [row.customers for row in rows],
+        "floor": [round_value(row.floor) for row in rows],
         "points": [[_value(row.hyperparameters.get(name)) for row in rows] for name in names],
         "best_epoch": [row.best_epoch for row in rows],
         "seconds": [tenths(row.seconds) for row in rows],

@@ -5,7 +5,9 @@ from __future__ import annotations
 import doctest
 import json
 import math
+from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,7 +64,9 @@ def trials(slug="germany"):
         {"rate": 1e-4},
     ]
     history.proposals = {number: Proposal(number, point) for number, point in enumerate(points)}
-    history.settle(TrialOutcome(0, "ok", "", 0.123456789, curve=(0.1, 0.123456789), best_epoch=2, seconds=12.34))
+    judged = {"stderr": 0.005, "customers": 1119, "compared": {"floor": {"ndcg@20": 0.07}}}
+    curve = (0.1, 0.123456789)
+    history.settle(TrialOutcome(0, "ok", "", 0.123456789, curve=curve, best_epoch=2, seconds=12.34, **judged))
     history.settle(TrialOutcome(1, "diverged", "the loss is nan in epoch 17"))
     history.settle(TrialOutcome(2, "pruned", "worse than the median", 0.05, curve=(0.05,)))
     history.won = (0, 3)
@@ -93,6 +97,35 @@ def test_trials_stand_in_columns_of_one_length():
         {"name": "rate", "low": 1e-4, "high": 0.1, "log": True},
         {"name": "optimizer", "options": ["adam", "sgd"]},
     ]
+
+
+def test_a_figure_stands_with_what_it_rests_on_and_what_it_has_to_beat():
+    judged = region(
+        customers=1248,
+        intervals={"ndcg@20": (0.0912345678, 0.1087654321)},
+        compared={"floor": {"ndcg@20": 0.0712345678}, "simple": {"ndcg@20": 0.09}, "chosen": {"ndcg@20": 0.08}},
+        recipe="graph, low_pass 0.1",
+    )
+    [found] = data(regions=[judged])["regions"]
+    assert (found["customers"], found["serves"], found["searched_by"]) == (1248, "graph, low_pass 0.1", "")
+    assert found["intervals"] == {"ndcg@20": [0.0912346, 0.108765]}
+    assert [found[name] for name in ("test", "floor", "simple", "bestsellers")] == [
+        {"ndcg@20": value} for value in (0.1, 0.0712346, 0.09, 0.05)
+    ]
+    columns = found["trials"]
+    assert columns["half"] == [pytest.approx(0.00981), None, None, None]  # 1.9621 * .005
+    assert columns["customers"] == [1119, 0, 0, 0] and columns["floor"] == [0.07, None, None, None]
+    assert data()["regions"][0]["serves"] == "rate 0.0123"  # of a network its hyperparameters
+
+
+def test_who_is_searched_for_by_another_says_by_whom_and_cautions_stand_at_the_top():
+    served = trials("spain")
+    served = replace(served, spec=replace(served.spec, served_by="germany"), rows=())
+    rows = (region(), region("spain"))
+    summary = Summary("made up", "/runs/run-1", "ndcg@20", rows, cautions=("few customers", "x" * 3000))
+    shown = page_data(summary, [trials(), served], (), Bill(), NOW)
+    assert [row["searched_by"] for row in shown["regions"]] == ["", "Germany"]
+    assert shown["cautions"][0] == "few customers" and len(shown["cautions"][1]) == 2000
 
 
 def test_texts_are_kept_once():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 
 import pytest
@@ -27,6 +28,7 @@ HOSTILE = (
     "+1",
     "@a",
 )
+TEST = 4  # the column of the test metric
 PLOTS = {"slots", "history", "curves", "parallel"}
 
 
@@ -34,8 +36,8 @@ PLOTS = {"slots", "history", "curves", "parallel"}
 def make(tmp_path_factory):
     """Make the page of a run that is made up, and return its path."""
 
-    def make_page(regions, trials, epochs, names=HOSTILE, attempts=True):
-        shape = made_up_run.Shape(regions, trials, epochs, slots=5)
+    def make_page(regions, trials, epochs, names=HOSTILE, attempts=True, served=False):
+        shape = made_up_run.Shape(regions, trials, epochs, slots=5, served=served)
         run = made_up_run.write_run(tmp_path_factory.mktemp("run") / "run-x", shape, names)
         tries = made_up_run.make_attempts(shape) if attempts else []
         return write_page(run, write_report(run), shell_of(page_parts()), attempts=tries)
@@ -145,14 +147,15 @@ def test_the_timeline_tells_its_stretches_to_the_keyboard(page):
 
 
 def test_a_heading_sorts_and_sorts_back(page):
-    before = column(page, "overview", 3)
+    before = column(page, "overview", TEST)
     click(page, "#overview thead button", "test ndcg@20")
-    falling = [float(text) for text in column(page, "overview", 3) if text]
-    assert falling == sorted(falling, reverse=True) and column(page, "overview", 3)[-1] == ""  # absent values are last
+    falling = [float(text) for text in column(page, "overview", TEST) if text]
+    assert falling == sorted(falling, reverse=True)
+    assert column(page, "overview", TEST)[-1] == ""  # absent values are last
     click(page, "#overview thead button", "test ndcg@20")
-    assert [float(text) for text in column(page, "overview", 3) if text] == falling[::-1]
+    assert [float(text) for text in column(page, "overview", TEST) if text] == falling[::-1]
     assert page.run("document.querySelector('#overview th[aria-sort]').getAttribute('aria-sort')") == "ascending"
-    assert sorted(before) == sorted(column(page, "overview", 3))
+    assert sorted(before) == sorted(column(page, "overview", TEST))
 
 
 def test_regions_are_found_by_text_and_status(page):
@@ -164,9 +167,50 @@ def test_regions_are_found_by_text_and_status(page):
 
 
 def test_another_metric_can_be_shown(page):
-    before = column(page, "overview", 3)
+    before = column(page, "overview", TEST)
     choose(page, "#metric", "p@10")
-    assert "test p@10" in texts(page, "#overview th") and column(page, "overview", 3) != before
+    assert "test p@10" in texts(page, "#overview th") and column(page, "overview", TEST) != before
+
+
+def test_every_figure_stands_with_its_interval_its_customers_and_what_it_has_to_beat(page, small):
+    assert texts(page, "#overview th") == [
+        *("region", "status", "customers", "test ndcg@20", "95 %", "recent popularity", "over recent popularity"),
+        *("best simple", "bestsellers", "served by", "reason", "trials run", "failed", "pruned", "hours"),
+    ]
+    test = json.loads((small.parent / "summary.json").read_text())["regions"][0]["test"]["ndcg@20"]
+    cells = texts(page, "#overview tbody tr:first-child td")
+    assert cells[2:5] == ["1,000", f"{test:.4f}", f"{test - 0.01:.3f} to {test + 0.01:.3f}"]
+    assert all(cells[5:11]) and cells[11] == "24"
+    assert re.search(r"; best ndcg@20 0\.\d+ ± 0\.00\d\d \(trial \d+, 1,119 customers, recent pop", about(page))
+    assert texts(page, "#trials th")[3:6] == ["± 95 %", "customers", "recent popularity"]
+    click(page, "#overview thead button", "95 %")
+    shown = [text for text in column(page, "overview", TEST + 1) if text]
+    assert len(shown) == 8 and shown == sorted(shown, reverse=True)
+
+
+def test_cautions_stand_at_the_top_as_text(page):
+    assert texts(page, "#cautions li") == [f"Caution: {made_up_run.CAUTION}"]
+    assert page.run("document.querySelector('main').firstElementChild.id") == "cautions"
+
+
+def test_a_region_that_is_searched_for_with_others_does_not_look_as_if_its_trials_had_failed(browser, make):
+    page = shown(browser, make(3, 5, 3, ("all", "small", "served"), served=True))
+    assert texts(page, "#overview tbody tr:nth-child(3) td")[-4:] == ["-"] * 4
+    assert texts(page, "#overview tbody tr:nth-child(1) td")[-4] == "5"
+    choose(page, "#pick", "region-2")
+    assert about(page).endswith("its trials are those of all") and page.complaints == []
+
+
+@pytest.mark.parametrize("width", [1366, 1440])
+def test_a_laptop_shows_figures_and_decision_without_scrolling(browser, small, width):
+    page = shown(browser, small, width)
+    right = "document.querySelector('#overview th:nth-child({})').getBoundingClientRect().right"
+    assert page.run(right.format(11)) <= page.run("document.querySelector('#overview .scroll').clientWidth") + 60
+    assert "reason" in texts(page, "#overview th")[10]
+
+
+def about(page):
+    return page.run("document.getElementById('about').textContent")
 
 
 def test_a_region_and_a_trial_are_picked(page):
@@ -187,7 +231,7 @@ def test_a_region_and_a_trial_are_picked(page):
 
 def test_the_csv_of_regions_is_quoted_and_safe_for_spreadsheets(page):
     text, [heads, *rows] = downloaded(page, "#overview .csv")
-    assert heads[:3] == ["region", "status", "test ndcg@20"] and text.endswith("\r\n")
+    assert heads[:4] == ["region", "status", "customers", "test ndcg@20"] and text.endswith("\r\n")
     names = [row[0] for row in rows]
     assert names[: len(HOSTILE)] == [*HOSTILE[:2], "'=1+1", '\'-say "hi", ok', *HOSTILE[4:6], "'+1", "'@a"]
     assert all(len(row) == len(heads) for row in rows)
