@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 
 from nnlib.data.rows import Csr, Ints, entries_of
+from nnlib.data.sets import entries_beside
 from nnlib.util.arrays import Floats, Longs
 
 FOREVER = 1e9  # days; a half-life from here on ages nothing
+BESIDE = ("days", "last", "counts")  # what Events have for each entry
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Events:
-    """The items that each customer has taken, once each, and the day of the first time.
+    """The items that each customer has taken, once each, and the day of the first time, or of the last one, too.
 
     Customers belong to regions; ages are counted back from `as_of`, the first day that is to be predicted.
     """
@@ -26,6 +28,9 @@ class Events:
     regions: tuple[str, ...]  # one at least; "" where data name none
     days: Ints | None = None  # (entries of bought,): days since 1970-01-01; None where the data have no times
     as_of: int = 0  # in the same days
+    last: Ints | None = None  # (entries of bought,): day of the last purchase; None where only the first is known
+    counts: Ints | None = None  # (entries of bought,): on how many days it was bought; None where that is not known
+    repeats: bool = False  # whether what a customer has is ranked like anything else, as it may be bought again
 
     @property
     def customers(self) -> int:
@@ -33,10 +38,11 @@ class Events:
         return self.bought.examples
 
     def ages(self) -> Floats:
-        """Return the age of each entry in days, 0 and above; zeros where there are no times."""
-        if self.days is None:
+        """Return the age of each entry's last purchase in days, 0 and above; zeros where there are no times."""
+        days = self.days if self.last is None else self.last
+        if days is None:
             return np.zeros(self.bought.nonzeros, np.float32)
-        return np.maximum(self.as_of - self.days, 0).astype(np.float32)
+        return np.maximum(self.as_of - days, 0).astype(np.float32)
 
     def aged(self, half_life: float) -> sparse.csr_array:
         """Return customers x items with 2 ** (-age / half_life) at what was taken."""
@@ -64,9 +70,16 @@ class Events:
     def take(self, customers: Longs) -> Events:
         """Return some customers, in that order."""
         _, entries = entries_of(self.bought.indptr, customers)
-        bought = self.bought.take(customers)
-        days = None if self.days is None else self.days[entries]
-        return Events(bought, self.items, self.region[customers], self.regions, days, self.as_of)
+        taken = replace(self, bought=self.bought.take(customers), region=self.region[customers])
+        return taken.with_entries(self, entries)
+
+    def with_entries(self, other: Events, entries: Longs) -> Events:
+        """Return the same with what `other` has for each entry, of the entries of these numbers."""
+        return replace(self, **entries_beside(other, BESIDE, entries))
+
+    def unranked(self, customers: Longs) -> Csr | None:
+        """Return the items that have no rank for some customers: what they have, or None where buying again counts."""
+        return None if self.repeats else self.bought.take(customers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,12 +30,17 @@ from nnlib.data.file_header import (
     shape_of_names,
 )
 from nnlib.data.file_history import (
+    BESIDE,
+    FIELDS,
+    QUANTITY,
+    TIME,
     attributes_of,
     entries_of_set,
+    find_beside,
     read_as_of,
-    read_days,
-    read_quantities,
+    read_beside,
     read_regions,
+    read_repeats,
     region_of,
     variables_of_regions,
 )
@@ -82,6 +87,7 @@ class DataSummary:
     region: str
     as_of: int | None = None  # as in Data
     regions: Mapping[str, int] = field(default_factory=dict)  # how many examples each of several has
+    repeats: bool = False  # as in Data
 
 
 def check_data_file(path: Path) -> DataSummary:
@@ -90,7 +96,8 @@ def check_data_file(path: Path) -> DataSummary:
         sets = tuple(_summary(file, header) for header in read_headers(file))
         names, numbers = read_regions(file, sets[0].examples)
         counts = [] if numbers is None else np.bincount(numbers, minlength=len(names)).tolist()
-        return DataSummary(sets, region_of(file), read_as_of(file), dict(zip(names, counts, strict=True)))
+        regions = dict(zip(names, counts, strict=True))
+        return DataSummary(sets, region_of(file), read_as_of(file), regions, read_repeats(file))
 
 
 def read_all(paths: Sequence[Path]) -> Data:
@@ -99,23 +106,18 @@ def read_all(paths: Sequence[Path]) -> Data:
 
 
 def read_data(path: Path, times: bool = True) -> Data:
-    """Read one data-set file into memory; days and quantities of its entries, and its regions, if there are `times`."""
+    """Read one data-set file into memory; what it has for each entry, and its regions, only if there are `times`."""
     with netcdf.File(path) as file:
         headers = read_headers(file)
         check_room(file, "its data sets", sum(header.bytes for header in headers))
         sets = data_sets(file, headers, lambda header: read_rows(file, header, 0, header.rows))
         samples = file.strings("samples") if shape_of_names(file, "samples") else ()
+        region, repeats = region_of(file), read_repeats(file)
         if not times:
-            return Data(sets, samples, region_of(file))
-        timed = tuple(
-            replace(
-                data_set,
-                days=read_days(file, header, 0, header.rows),
-                quantities=read_quantities(file, header, 0, header.rows),
-            )
-            for header, data_set in zip(headers, sets, strict=True)
-        )
-        return Data(timed, samples, region_of(file), read_as_of(file), *read_regions(file, headers[0].examples))
+            return Data(sets, samples, region, repeats=repeats)
+        pairs = zip(headers, sets, strict=True)
+        timed = tuple(replace(data_set, **read_beside(file, header, FIELDS.values())) for header, data_set in pairs)
+        return Data(timed, samples, region, read_as_of(file), *read_regions(file, headers[0].examples), repeats)
 
 
 def data_sets(
@@ -204,13 +206,12 @@ def begin_data(path: Path, data: Data) -> Begun:
 
 
 def _summary(file: netcdf.File, header: Header) -> SetSummary:
-    nonzeros, quantities, days = 0, False, list[int]()
+    nonzeros, days, beside = 0, list[int](), find_beside(file, header)
     for first, last in blocks_of(header):
         rows = read_rows(file, header, first, last)
-        some = read_days(file, header, first, last)
-        if some is not None and len(some):
-            days += [int(some.min()), int(some.max())]
-        quantities = read_quantities(file, header, first, last) is not None
+        found = {name: BESIDE[name](file, header, first, last) for name in beside}  # checked as they are read
+        if len(found.get(TIME, ())):
+            days += [int(found[TIME].min()), int(found[TIME].max())]
         nonzeros += rows.nonzeros if isinstance(rows, Csr) else int(np.count_nonzero(rows.values))
     weights, index = read_weights(file, header), read_index(file, header)
     return SetSummary(
@@ -225,7 +226,7 @@ def _summary(file: netcdf.File, header: Header) -> SetSummary:
         index is not None,
         bool(header.bits & IGNORE_ZERO),
         (min(days), max(days)) if days else None,
-        quantities,
+        QUANTITY in beside,
     )
 
 

@@ -4,11 +4,16 @@ sparseTime<n> (int32) has the day of each entry of data set n, counted from 1970
 many were bought; the attribute as_of (int32) is the first day that the file is asked about, and no entry is of that day
 or later. Examples of one region have its name in the attribute `region`; where there are several, the strings `regions`
 name them and regionOf (int32) has the number of each example's. Files without any of this lack it.
+
+Where buying again counts (`nnlib import --repeats`) the attribute `repeats` is 1: what an example has is ranked and
+recommended like anything else. In files without it, that has no rank. sparseTime<n> is then the day of the first
+purchase, sparseLast<n> (int32) that of the last one, and sparseCount<n> (int32) on how many days there was one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +26,8 @@ from nnlib.errors import DataError
 from nnlib.spec.json_section import show
 from nnlib.util import netcdf
 
-AS_OF, REGIONS, REGION_OF = "as_of", "regions", "regionOf"
-TIME, QUANTITY = "sparseTime", "sparseQuantity"
+AS_OF, REGIONS, REGION_OF, REPEATS = "as_of", "regions", "regionOf", "repeats"
+TIME, QUANTITY, LAST, COUNT = "sparseTime", "sparseQuantity", "sparseLast", "sparseCount"
 SHORT = np.iinfo(np.int32)
 
 
@@ -36,20 +41,30 @@ def read_as_of(file: netcdf.File) -> int | None:
     return day
 
 
-def has_days(file: netcdf.File, header: Header) -> bool:
-    """Whether there is a day for each entry of a data set; DataError when there are days of which some are missing."""
-    return _has(file, header, TIME, "iu")
+def read_repeats(file: netcdf.File) -> bool:
+    """Return whether what an example has is ranked like anything else."""
+    if REPEATS not in file.attributes:
+        return False
+    mark = integer(file, REPEATS)
+    if mark not in (0, 1):
+        raise DataError(f"{file.path}: attribute {REPEATS}: {mark} is not legal, legal: 0, 1; make the file again")
+    return mark == 1
 
 
-def has_quantities(file: netcdf.File, header: Header) -> bool:
-    """Whether there is a quantity for each entry of a data set."""
-    return _has(file, header, QUANTITY, "iuf")
+def find_beside(file: netcdf.File, header: Header) -> tuple[str, ...]:
+    """Return which of BESIDE a data set has for each entry; DataError when one has not as many values as entries."""
+    kinds = {TIME: "iu", QUANTITY: "iuf", LAST: "iu", COUNT: "iu"}
+    return tuple(name for name in BESIDE if _has(file, header, name, kinds[name]))
 
 
-def read_days(file: netcdf.File, header: Header, first: int, last: int) -> Ints | None:
-    """Return the days of the entries of the rows from `first` to before `last`, None when the file has no times."""
-    if not has_days(file, header):
-        return None
+def read_beside(file: netcdf.File, header: Header, fields: Collection[str]) -> dict[str, Any]:
+    """Return which of `fields` of `DataSet` a data set has for each of its entries, and what."""
+    wanted = [name for name in find_beside(file, header) if FIELDS[name] in fields]
+    return {FIELDS[name]: BESIDE[name](file, header, 0, header.rows) for name in wanted}
+
+
+def read_days(file: netcdf.File, header: Header, first: int, last: int) -> Ints:
+    """Return the days of the entries of the rows from `first` to before `last`."""
     as_of = read_as_of(file)
     if as_of is None:
         raise DataError(f"{file.path}: attribute as_of is missing, legal beside {TIME}{header.n}: the day it ends at")
@@ -63,10 +78,35 @@ def read_days(file: netcdf.File, header: Header, first: int, last: int) -> Ints 
     return days.astype(np.int32, copy=False)
 
 
-def read_quantities(file: netcdf.File, header: Header, first: int, last: int) -> Floats | None:
-    """Return the quantities of the entries of the rows from `first` to before `last`, None without any."""
-    if not has_quantities(file, header):
-        return None
+def read_last_days(file: netcdf.File, header: Header, first: int, last: int) -> Ints:
+    """Return the days of the last purchases, likewise."""
+    if f"{TIME}{header.n}" not in file.variables:
+        raise DataError(f"{file.path}: variable {TIME}{header.n} is missing, legal beside {LAST}{header.n}")
+    days, found = read_days(file, header, first, last), read_entries(file, header, LAST, first, last)
+    as_of = read_as_of(file)
+    wrong = np.flatnonzero((found < days) | (found >= as_of))
+    if len(wrong):
+        raise DataError(
+            f"{file.path}: variable {LAST}{header.n}: an entry of {header.row}s {first} to {last - 1} is of day "
+            f"{found[wrong[0]]}, legal: from its {TIME}{header.n}, {days[wrong[0]]}, to before as_of, {as_of}"
+        )
+    return found.astype(np.int32, copy=False)
+
+
+def read_counts(file: netcdf.File, header: Header, first: int, last: int) -> Ints:
+    """Return on how many days the entries were bought, likewise."""
+    found = read_entries(file, header, COUNT, first, last)
+    wrong = np.flatnonzero((found < 1) | (found > SHORT.max))
+    if len(wrong):
+        raise DataError(
+            f"{file.path}: variable {COUNT}{header.n}: an entry of {header.row}s {first} to {last - 1} has "
+            f"{found[wrong[0]]}, legal: from 1; make the file again"
+        )
+    return found.astype(np.int32, copy=False)
+
+
+def read_quantities(file: netcdf.File, header: Header, first: int, last: int) -> Floats:
+    """Return the quantities of the entries, likewise."""
     with np.errstate(over="ignore"):
         found = read_entries(file, header, QUANTITY, first, last).astype(np.float32, copy=False)
     wrong = np.flatnonzero(~np.isfinite(found))
@@ -76,6 +116,12 @@ def read_quantities(file: netcdf.File, header: Header, first: int, last: int) ->
             f"{found[wrong[0]]}, legal: a finite float32; make the file again"
         )
     return found
+
+
+Read = Callable[[netcdf.File, Header, int, int], NDArray[Any]]
+BESIDE: Mapping[str, Read] = {TIME: read_days, QUANTITY: read_quantities, LAST: read_last_days, COUNT: read_counts}
+FIELDS = {TIME: "days", QUANTITY: "quantities", LAST: "last", COUNT: "counts"}  # of DataSet
+TYPES = {TIME: np.int32, QUANTITY: np.float32, LAST: np.int32, COUNT: np.int32}
 
 
 def read_regions(file: netcdf.File, examples: int) -> tuple[tuple[str, ...], Ints | None]:
@@ -104,12 +150,14 @@ def region_of(file: netcdf.File) -> str:
 
 
 def attributes_of(data: Data) -> dict[str, netcdf.Attribute]:
-    """Return the attributes that say of which region and day the data are."""
+    """Return the attributes that say of which region and day the data are, and whether buying again counts."""
     found: dict[str, netcdf.Attribute] = {}
     if data.region:
         found["region"] = data.region
     if data.as_of is not None:
         found[AS_OF] = np.int32(data.as_of)
+    if data.repeats:
+        found[REPEATS] = np.uint32(1)
     return found
 
 
@@ -125,12 +173,8 @@ def variables_of_regions(regions: Sequence[str], numbers: Ints | None) -> dict[s
 
 def entries_of_set(n: int, data_set: DataSet) -> dict[str, NDArray[np.generic]]:
     """Return, by the names of their variables, what there is for each entry of data set `n`."""
-    found: dict[str, NDArray[np.generic]] = {}
-    if data_set.days is not None:
-        found[f"{TIME}{n}"] = data_set.days.astype(np.int32, copy=False)
-    if data_set.quantities is not None:
-        found[f"{QUANTITY}{n}"] = data_set.quantities.astype(np.float32, copy=False)
-    return found
+    found = {name: getattr(data_set, field) for name, field in FIELDS.items()}
+    return {f"{name}{n}": of.astype(TYPES[name], copy=False) for name, of in found.items() if of is not None}
 
 
 def _has(file: netcdf.File, header: Header, name: str, kinds: str) -> bool:

@@ -15,16 +15,7 @@ import numpy as np
 
 from nnlib.data.file import BLOCK, blocks_of, check_data_file, names_owners, set_attributes
 from nnlib.data.file_header import IGNORE_ZERO, INDEXED, WEIGHTED, Header, read_headers
-from nnlib.data.file_history import (
-    QUANTITY,
-    REGION_OF,
-    REGIONS,
-    TIME,
-    attributes_of,
-    read_days,
-    read_quantities,
-    read_regions,
-)
+from nnlib.data.file_history import BESIDE, REGION_OF, REGIONS, TYPES, attributes_of, read_regions
 from nnlib.data.file_rows import read_index, read_rows, read_weights
 from nnlib.data.merge_files import (
     FileSlice,
@@ -32,6 +23,7 @@ from nnlib.data.merge_files import (
     check_alike,
     check_unique,
     find_as_of,
+    find_repeats,
     is_sparse,
     read_slice,
     unite_names,
@@ -42,8 +34,6 @@ from nnlib.errors import DataError
 from nnlib.spec.json_section import show
 from nnlib.util import netcdf
 from nnlib.util.arrays import Longs
-
-BESIDE = {TIME: (np.int32, read_days), QUANTITY: (np.float32, read_quantities)}  # what there is for each entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +47,7 @@ class Merged:
     rows: Sequence[int]
     entries: Sequence[int]
     examples: Sequence[int]
-    beside: Sequence[str] = ()  # what all files have for each entry: TIME, QUANTITY
+    beside: Sequence[str] = ()  # what all files have for each entry, as `file_history` names it
 
 
 def merge(files: Sequence[Path], out: Path, units_of: Sequence[Path] = ()) -> tuple[Merged, ...]:
@@ -66,7 +56,8 @@ def merge(files: Sequence[Path], out: Path, units_of: Sequence[Path] = ()) -> tu
     Units are matched by name. They are those of the first file, then what the others have besides, in the order in
     which it appears; with `units_of` those of these files instead, so that several files can get the same units. Every
     file must have the same data sets of the same kinds; without names, and in dense ones, the same units too.
-    Days and quantities of entries are kept where all files have them, and each example keeps its region.
+    What there is for each entry is kept where all files have it, and each example keeps its region. Files of which
+    some say `repeats` and others do not are refused.
     Raises DataError for whatever does not fit, and OSError; `out` is the whole file then, or untouched.
     """
     if not files:
@@ -138,7 +129,7 @@ def _attributes(
         if owners.get(n, n) != n:
             attributes[f"namesOf{n}"] = np.uint32(owners[n])
     region = regions[0] if len(regions) == 1 else ""
-    return attributes | attributes_of(Data((), (), region, find_as_of(parts)))
+    return attributes | attributes_of(Data((), (), region, find_as_of(parts), repeats=find_repeats(parts)))
 
 
 def _plans(
@@ -160,7 +151,7 @@ def _plans(
                 plan(f"{name}{n}", f"{which}Dim{n}", one.rows[-1], np.uint64)
             plan(f"sparseIndex{n}", f"sparseDataDim{n}", entries, np.uint32)
             for way in one.beside:
-                plan(f"{way}{n}", f"sparseDataDim{n}", entries, BESIDE[way][0])
+                plan(f"{way}{n}", f"sparseDataDim{n}", entries, TYPES[way])
             if not empty.boolean:
                 plan(f"sparseData{n}", f"sparseDataDim{n}", entries, np.float32)
         if empty.weights is not None:
@@ -191,8 +182,7 @@ def _copy(file: netcdf.File, header: Header, part: FileSlice, to: Merged, at: tu
         if rows.values is not None:
             put(f"sparseData{n}", entry, rows.values)
         for way in to.beside:
-            values = BESIDE[way][1](file, header, row, row + rows.examples)
-            assert values is not None, "all files have it"
+            values = BESIDE[way](file, header, row, row + rows.examples)
             put(f"{way}{n}", entry, values if order is None else values[order])
         entry += rows.nonzeros
     if to.empty.weights is not None:

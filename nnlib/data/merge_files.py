@@ -8,15 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnlib.data.file_header import IGNORE_ZERO, Header, integer, read_headers
-from nnlib.data.file_history import (
-    QUANTITY,
-    TIME,
-    has_days,
-    has_quantities,
-    read_as_of,
-    read_regions,
-    region_of,
-)
+from nnlib.data.file_history import find_beside, read_as_of, read_regions, read_repeats, region_of
+from nnlib.data.sets import say_mixed_repeats
 from nnlib.errors import DataError
 from nnlib.spec.json_section import show
 from nnlib.util import netcdf
@@ -34,7 +27,8 @@ class FileSlice:
     samples: bool
     regions: Names  # "" where it names none
     as_of: int | None
-    beside: Mapping[str, tuple[str, ...]]  # which of TIME and QUANTITY each data set has
+    beside: Mapping[str, tuple[str, ...]]  # what each data set has for each entry, as `file_history` names it
+    repeats: bool
 
     @property
     def file(self) -> str:
@@ -55,11 +49,10 @@ def read_slice(path: Path) -> FileSlice:
             raise DataError(f"{path}: two data sets of one name are not legal, legal: a name of its own for each")
         texts = {one.names_of: file.strings(f"indToFeature{one.names_of}") for one in headers.values() if one.names}
         names = {name: texts[one.names_of] if one.names else () for name, one in headers.items()}
-        ways = ((TIME, has_days), (QUANTITY, has_quantities))
-        beside = {name: tuple(way for way, has in ways if has(file, one)) for name, one in headers.items()}
+        beside = {name: find_beside(file, one) for name, one in headers.items()}
         regions, _ = read_regions(file, next(iter(headers.values())).examples)
-        samples = "samples" in file.variables
-        return FileSlice(path, headers, names, samples, regions or (region_of(file),), read_as_of(file), beside)
+        samples, as_of, repeats = "samples" in file.variables, read_as_of(file), read_repeats(file)
+        return FileSlice(path, headers, names, samples, regions or (region_of(file),), as_of, beside, repeats)
 
 
 def check_alike(first: FileSlice, part: FileSlice) -> None:
@@ -111,6 +104,15 @@ def find_as_of(files: Sequence[FileSlice]) -> int | None:
             "legal: one day in all files; import them from one table"
         )
     return days[0]
+
+
+def find_repeats(files: Sequence[FileSlice]) -> bool:
+    """Return whether what examples have is ranked like anything else; DataError when files say different things."""
+    first = files[0]
+    other = next((file for file in files if file.repeats != first.repeats), None)
+    if other is not None:
+        raise DataError(say_mixed_repeats(first.file, first.repeats, other.file))
+    return first.repeats
 
 
 def unite_names(name: str, givers: Sequence[FileSlice]) -> Names:

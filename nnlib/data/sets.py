@@ -27,6 +27,13 @@ from nnlib.util.arrays import Longs
 
 STORED_TYPES = ("uint8", "int8", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
 WIDENED = {"bool": "float32", "int16": "int32", "float16": "float32", "longdouble": "float64", "float128": "float64"}
+BESIDE = ("days", "quantities", "last", "counts")  # what a DataSet has for each entry
+
+
+def entries_beside(of: Any, names: Sequence[str], entries: NDArray[Any]) -> dict[str, Any]:
+    """Return what the attributes `names` of data have for some entries, None where they have nothing."""
+    found = {name: getattr(of, name) for name in names}
+    return {name: None if values is None else values[entries] for name, values in found.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +52,8 @@ class DataSet:
     ignore_zero: bool = False  # of a target only the stored entries count
     days: Ints | None = None  # (entries of rows,): days since 1970-01-01; of sparse rows in memory alone
     quantities: Floats | None = None  # (entries of rows,): how many of it were bought, likewise
+    last: Ints | None = None  # (entries of rows,): the days of the last purchases, `days` being those of the first
+    counts: Ints | None = None  # (entries of rows,): on how many days it was bought
 
     @property
     def sparse(self) -> bool:
@@ -71,7 +80,7 @@ class DataSet:
         rows = examples if self.index is None else self.index[examples].astype(np.int64)
         weights = None if self.weights is None else self.weights[examples]
         taken = replace(self, rows=self.rows.take(rows), weights=weights, index=None)
-        if isinstance(self.rows, Csr) and (self.days is not None or self.quantities is not None):
+        if isinstance(self.rows, Csr) and any(getattr(self, name) is not None for name in BESIDE):
             return taken._with_entries(self, entries_of(self.rows.indptr, rows)[1])
         return taken
 
@@ -81,8 +90,7 @@ class DataSet:
         return replace(self, rows=self.rows.keep(mask))._with_entries(self, mask)
 
     def _with_entries(self, other: DataSet, entries: NDArray[Any]) -> DataSet:
-        days, quantities = (None if of is None else of[entries] for of in (other.days, other.quantities))
-        return replace(self, days=days, quantities=quantities)
+        return replace(self, **entries_beside(other, BESIDE, entries))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +103,7 @@ class Data:
     as_of: int | None = None  # the first day that the data are asked about, in days since 1970-01-01
     regions: tuple[str, ...] = ()  # where the examples are of several
     region_of: Ints | None = None  # (examples,): numbers into `regions`, where there are any
+    repeats: bool = False  # whether what an example has is ranked like anything else, as it may be bought again
 
 
 def from_scipy(matrix: Any) -> Csr:
@@ -136,7 +145,7 @@ def as_data_set(name: str, value: Any) -> DataSet:
 def join(parts: Sequence[tuple[str, Data]]) -> Data:
     """Return the examples of several (file name, data) one after the other; DataError when they do not fit.
 
-    Days and quantities of entries are left out, and the region is that of the first.
+    What there is for each entry is left out, and the region is that of the first.
     """
     (first_file, first), *others = parts
     if not others:
@@ -146,10 +155,22 @@ def join(parts: Sequence[tuple[str, Data]]) -> Data:
             _check_continues(first_file, wanted, file, seen)
         if len(data.sets) != len(first.sets):
             raise DataError(f"{file}: {len(data.sets)} data sets, {first_file} has {len(first.sets)}")
+        if data.repeats != first.repeats:
+            raise DataError(say_mixed_repeats(first_file, first.repeats, file))
     datas = [data for _, data in parts]
     sets = tuple(_join([data.sets[n] for data in datas]) for n in range(len(first.sets)))
     named = all(data.samples for data in datas)
-    return Data(sets, tuple(s for data in datas for s in data.samples) if named else (), first.region)
+    samples = tuple(s for data in datas for s in data.samples) if named else ()
+    return Data(sets, samples, first.region, repeats=first.repeats)
+
+
+def say_mixed_repeats(one: str, repeats: bool, other: str) -> str:
+    """Return what is wrong with two files of which the first says `repeats` and the other does not say the same."""
+    marked, plain = (one, other) if repeats else (other, one)
+    return (
+        f"{marked}: what a customer has is ranked when it is bought again (repeats), in {plain} it has no rank; legal: "
+        "the same in all files; import them from one table, all with --repeats or all without"
+    )
 
 
 def kind_of(data_set: DataSet) -> str:
@@ -188,7 +209,8 @@ def _join(sets: Sequence[DataSet]) -> DataSet:
             [(np.arange(s.examples) if s.index is None else s.index) + first[n] for n, s in enumerate(sets)]
         )
     together = stack(loaded) if len(loaded) == len(rows) else Joined(rows)
-    return replace(sets[0], rows=together, weights=weights, index=index, days=None, quantities=None)
+    nothing: dict[str, Any] = dict.fromkeys(BESIDE)
+    return replace(sets[0], rows=together, weights=weights, index=index, **nothing)
 
 
 def _as_floats(values: NDArray[Any]) -> Floats:

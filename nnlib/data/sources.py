@@ -26,6 +26,7 @@ class DataSource:
     file: str
     samples: Sequence[str] = ()
     region: str = ""
+    repeats: bool = False  # as in Data
 
 
 def open_files(paths: Sequence[Path]) -> DataSource:
@@ -51,7 +52,8 @@ def open_files(paths: Sequence[Path]) -> DataSource:
             sets[data_set.name] = data_set
         _check_same_samples(*parts[0], file, data)
     named = next((data.samples for _, data in parts if data.samples), ())
-    return DataSource(sets, ", ".join(file for file, _ in parts), named, parts[0][1].region)
+    repeats = any(data.repeats for _, data in parts)
+    return DataSource(sets, ", ".join(file for file, _ in parts), named, parts[0][1].region, repeats)
 
 
 def collect_sources(spec: NetworkSpec, inputs: Any, targets: Any = None, supervised: bool = False) -> DataSource:
@@ -81,7 +83,7 @@ def collect_sources(spec: NetworkSpec, inputs: Any, targets: Any = None, supervi
         sets |= {name: as_data_set(name, sets[wanted[0]]) for name in missing}
     elif missing:
         raise DataError(f"{found.file}: no data set {show(missing[0])} for the targets, legal: {_list_names(sets)}")
-    return DataSource(sets, found.file, found.samples, found.region)
+    return DataSource(sets, found.file, found.samples, found.region, found.repeats)
 
 
 def is_files(value: Any) -> bool:
@@ -95,7 +97,8 @@ def _collect(value: Any, wanted: Sequence[str], legal: Sequence[str], what: str)
     if is_files(value):
         return open_files([Path(path) for path in (value if isinstance(value, list | tuple) else [value])])
     if isinstance(value, Data):
-        return DataSource({data_set.name: data_set for data_set in value.sets}, what, value.samples, value.region)
+        sets = {data_set.name: data_set for data_set in value.sets}
+        return DataSource(sets, what, value.samples, value.region, value.repeats)
     if isinstance(value, Mapping):
         for name in value:
             if name not in legal:

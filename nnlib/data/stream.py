@@ -18,7 +18,7 @@ import numpy as np
 
 from nnlib.data.file import BLOCK, data_sets, estimate_bytes, read_all
 from nnlib.data.file_header import Header, read_headers, shape_of_names
-from nnlib.data.file_history import region_of
+from nnlib.data.file_history import read_repeats, region_of
 from nnlib.data.file_rows import read_rows
 from nnlib.data.rows import Csr, Dense, stack
 from nnlib.data.sets import Data, join
@@ -166,12 +166,12 @@ def open_data(paths: Sequence[Path], limit_bytes: int | None = None, cache_bytes
     cache = Cache(max(limit, LEAST_CACHE) if cache_bytes is None else cache_bytes)
     data = join([(str(file.path), _left_in(file, cache)) for file in files])
     named = all(shape_of_names(file, "samples") for file in files)
-    return Data(data.sets, Names(files) if named else (), data.region)
+    return Data(data.sets, Names(files) if named else (), data.region, repeats=data.repeats)
 
 
 def _left_in(file: File, cache: Cache) -> Data:
     sets = data_sets(file, read_headers(file), lambda header: FileRows(file, header, cache))
-    return Data(sets, (), region_of(file))
+    return Data(sets, (), region_of(file), repeats=read_repeats(file))
 
 
 def _bytes_of(block: Csr | Dense) -> int:

@@ -1,14 +1,15 @@
 """From purchases to the parts of every region: what was known before a window of days, and what was taken in it.
 
-An entry of a history is a customer and an item, once, with the day of its first purchase.
+An entry of a history is a customer and an item, once, with the day of its first purchase; where buying again counts,
+also with that of the last one before the window, and on how many days there was one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,8 @@ class PurchaseHistory:
     stages: Stages  # (entries,): bit s is set where the item was bought in stage s
     days: Ints | None  # (entries,): of the first purchase, since 1970-01-01; None where the table has no times
     quantities: Floats | None  # (entries, stages): what was bought up to the end of each stage
+    last: Ints | None  # (entries, stages): the day of the last purchase up to there; None without times or repeats
+    often: Ints | None  # (entries, stages): on how many days there was one up to there, likewise
     purchases: Longs  # (customers,): of an item on a day
     windows: AsOf
     split: Split
@@ -82,7 +85,7 @@ class PurchaseHistory:
         outputs = targets if whole else targets.take(rows_of)
         names = tuple(self.customers[low + row] for row in rows_of.tolist())
         sets = (inputs, DataSet("output", outputs, self.items))
-        return Data(sets, names, region, self._as_of(part))
+        return Data(sets, names, region, self._as_of(part), repeats=self.split.repeats)
 
     def anybody_asked(self) -> bool:
         """Whether there is a customer to validate or to test with."""
@@ -97,15 +100,28 @@ class PurchaseHistory:
             seen[self.bought.indices[some][_taken(self.stages[some], VALID)]] = True
         return seen
 
+    @cached_property
+    def share_of_repeats(self) -> float:
+        """Which part of all that was taken in the windows, a customer's item once in each, he had before it."""
+        taken = repeated = 0
+        for start in range(0, self.bought.nonzeros, SOME):
+            stages = self.stages[start : start + SOME]
+            for stage in (VALID, TEST):
+                some = stages[_bought_in(stages, stage)]
+                taken += len(some)
+                repeated += int(np.count_nonzero(_taken(some, stage - 1)))
+        return repeated / max(taken, 1)
+
     def _wanted(self, stages: Stages, stage: int) -> Mask:
         """Return which entries are targets of a window."""
-        wanted = (stages >> np.uint8(stage) & np.uint8(1)).astype(np.bool_)
+        wanted = _bought_in(stages, stage)
         return wanted if self.split.repeats else wanted & ~_taken(stages, stage - 1)
 
     def _input(self, rows: Csr, entries: slice, stage: int) -> DataSet:
         days = None if self.days is None else self.days[entries]
-        quantities = None if self.quantities is None else self.quantities[entries, stage]
-        return DataSet("input", rows, self.items, days=days, quantities=quantities)
+        by_stage: tuple[Any, ...] = (self.quantities, self.last, self.often)
+        quantities, last, often = (None if of is None else of[entries, stage] for of in by_stage)
+        return DataSet("input", rows, self.items, days=days, quantities=quantities, last=last, counts=often)
 
     def _as_of(self, part: str) -> int | None:
         if self.days is None:
@@ -131,6 +147,8 @@ def build_history(purchases: Purchases, split: Split) -> PurchaseHistory:
         found.stages,
         found.days if purchases.timed else None,
         found.quantities,
+        found.last,
+        found.often,
         found.purchases,
         windows,
         split,
@@ -153,6 +171,11 @@ def check_slugs(regions: Sequence[str]) -> None:
             raise DataError(f"regions {other!r} and {region!r} are both {slug_of(region)!r} as a file name; rename one")
 
 
+def _bought_in(stages: Stages, stage: int) -> Mask:
+    """Return which entries were bought in a stage."""
+    return (stages >> np.uint8(stage) & np.uint8(1)).astype(np.bool_)
+
+
 def _taken(stages: Stages, stage: int) -> Mask:
     """Return which entries were bought in a stage up to this one."""
     return (stages & np.uint8((2 << stage) - 1)) > 0
@@ -167,12 +190,6 @@ def _find_days(rows: PurchaseRows) -> tuple[int, int]:
 def _join(some: Sequence[Pairs]) -> Pairs:
     if len(some) == 1:
         return some[0]
-    quantities = [pairs.quantities for pairs in some if pairs.quantities is not None]
-    return Pairs(
-        np.concatenate([pairs.counts for pairs in some]),
-        np.concatenate([pairs.purchases for pairs in some]),
-        np.concatenate([pairs.items for pairs in some]),
-        np.concatenate([pairs.days for pairs in some]),
-        np.concatenate([pairs.stages for pairs in some]),
-        np.concatenate(quantities) if quantities else None,
-    )
+    columns = [[getattr(pairs, one.name) for pairs in some] for one in fields(Pairs)]
+    joined: list[Any] = [None if of[0] is None else np.concatenate(of) for of in columns]
+    return Pairs(*joined)

@@ -37,6 +37,7 @@ from nnlib.util.files import sync, write_atomically
 from nnlib.util.terminal import format_table, show_reading
 
 ITEMS_FILE, CUSTOMERS_FILE = "items.csv", "customers.csv"
+OFTEN = 0.3  # share of purchases of what a customer had, from which on buying again may be the business
 SHOWN = 10  # names of files in a message
 NAMES_FILE = ".names.part"  # while the import runs
 USUAL_COLUMNS = Columns()
@@ -93,6 +94,9 @@ def import_purchases(
     as_of = history.windows if history.days is not None else None
     suspicions = _suspicions(history, rows)
     _print(described, suspicions, find_warnings(described, as_of, today, suspicions))
+    if not split.repeats and history.share_of_repeats > OFTEN:
+        share = f"{history.share_of_repeats:.0%} of purchases in the windows are of items that the customer had"
+        print(f"hint: {share}; with repeats: true (--repeats) they count as wanted", file=sys.stderr)
     for what, names in (("replaced", writing.replaced), ("removed", writing.removed)):
         if names:
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""

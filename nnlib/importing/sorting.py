@@ -36,6 +36,8 @@ class Pairs:
     days: Ints  # (pairs,): of the first purchase
     stages: Stages  # (pairs,): bit s is set where there is a purchase of stage s
     quantities: Floats | None  # (pairs, stages): what was bought up to the end of each stage
+    last: Ints | None  # (pairs, stages): the day of the last purchase up to there; None where buying again is nothing
+    often: Ints | None  # (pairs, stages): on how many days there was one up to there, likewise
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def sort_purchases(purchases: Purchases, split: Split, windows: AsOf, first: int
         else:
             order = np.argsort(keys, kind="stable")
             keys, quantities = keys[order], quantities[order]
-        yield _Merger(layout, high - low).merge(keys, quantities)
+        yield _Merger(layout, high - low, split.repeats and purchases.timed).merge(keys, quantities)
 
 
 def _keys(
@@ -125,8 +127,8 @@ def _keys(
 class _Merger:
     """Makes pairs of sorted keys, in the keys' own memory while it can."""
 
-    def __init__(self, layout: _Layout, customers: int) -> None:
-        self.layout = layout
+    def __init__(self, layout: _Layout, customers: int, repeats: bool) -> None:
+        self.layout, self.repeats = layout, repeats
         self.purchases: Longs = np.zeros(customers, dtype=np.int64)
         self.counts: Longs = np.zeros(customers, dtype=np.int64)
 
@@ -134,6 +136,10 @@ class _Merger:
         """Return the pairs; the keys are used up."""
         stages: Stages = np.zeros(len(keys), dtype=np.uint8)
         sums = None if quantities is None else np.zeros((len(keys), TEST + 1), dtype=np.float32)
+        last = often = None
+        if self.repeats:
+            last = np.full((len(keys), TEST + 1), np.iinfo(np.int32).min, dtype=np.int32)
+            often = np.zeros((len(keys), TEST + 1), dtype=np.int32)
         kept, before = 0, None
         for start in range(0, len(keys), SOME):
             some = keys[start : start + SOME].copy()
@@ -151,15 +157,20 @@ class _Merger:
             if sums is not None and quantities is not None:
                 for end in range(TEST + 1):
                     np.add.at(sums[:, end], place, np.where(stage <= end, quantities[start : start + SOME], 0))
+            if last is not None and often is not None:
+                for end in range(TEST + 1):
+                    there = np.flatnonzero(stage <= end)
+                    np.maximum.at(last[:, end], place[there], self.layout.days(some[there]))
+                    np.add.at(often[:, end], place[there], new[there].astype(np.int32))
             self._count(self.purchases, some[new])
             self._count(self.counts, some[first])
             end = kept + int(np.count_nonzero(first))
             keys[kept:end] = some[first]
             kept = end
         items, days = self._unpack(keys, kept)
-        return Pairs(
-            self.counts, self.purchases, items, days, stages[:kept].copy(), None if sums is None else sums[:kept].copy()
-        )
+        by_stage: tuple[Any, ...] = (sums, last, often)
+        found = [None if of is None else of[:kept].copy() for of in by_stage]
+        return Pairs(self.counts, self.purchases, items, days, stages[:kept].copy(), *found)
 
     def _count(self, counts: Longs, keys: Keys) -> None:
         """Add to each customer's count how many of the sorted keys are his."""

@@ -66,7 +66,8 @@ def _describe(stem: Path, seen: set[str]) -> tuple[RegionOverview, AsOf | None]:
     valid, test = (_asked(part_of(stem, part)) for part in ("valid", "test"))
     known = np.array([item in seen for item in whole.items], dtype=np.bool_)
     name = whole.regions[0] if len(whole.regions) == 1 else stem.name
-    one = describe_region(name, whole.bought, whole.days, (valid[0], test[0]), test[1], known)
+    repeats = None if whole.counts is None else 1 - whole.bought.nonzeros / int(whole.counts.sum())
+    one = describe_region(name, whole.bought, whole.days, (valid[0], test[0]), test[1], known, repeats)
     return one, None if whole.days is None else AsOf(train.as_of, final.as_of, whole.as_of)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from nnlib.importing.splits import Split
 
-Row = tuple[str, list[tuple[str, int]], list[str]]  # a customer, what he had and since when, what he took then
+Had = tuple[str, int, int | None, int | None]  # item, first day; where buying again counts last day, on how many days
+Row = tuple[str, list[Had], list[str]]  # a customer, what he had, what he took then
 
 
 def reference_parts(purchases: Iterable[tuple[str, str, str, int]], split: Split) -> dict[str, dict[str, list[Row]]]:
@@ -40,11 +41,14 @@ def reference_parts(purchases: Iterable[tuple[str, str, str, int]], split: Split
 
 def _row(name: str, bought: Sequence[tuple[str, int]], window: tuple[int, int | None], split: Split) -> Row:
     start, end = window
-    had: dict[str, int] = {}
+    had: dict[str, set[int]] = {}
     for item, day in bought:
         if day < start:
-            had[item] = min(day, had.get(item, day))
-    history = sorted(had.items())
+            had.setdefault(item, set()).add(day)
+    history = [
+        (item, min(days), *((max(days), len(days)) if split.repeats else (None, None)))
+        for item, days in sorted(had.items())
+    ]
     if end is None:
         return name, history, sorted(had)
     then = {item for item, day in bought if start <= day < end}

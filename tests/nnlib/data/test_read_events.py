@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import netCDF4
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from nnlib.cli import main
 from nnlib.data.file import check_data_file, read_all, read_data, write_data
 from nnlib.data.merge import merge
+from nnlib.data.merge_files import read_slice
 from nnlib.data.read_events import read_events, read_window
 from nnlib.data.rows import Csr, Dense, from_rows
 from nnlib.data.sets import Data, DataSet
@@ -20,11 +22,12 @@ from nnlib.errors import DataError
 
 AS_OF = 15000
 CATALOGUE = [f"i{n}" for n in range(8)]
+MARKS = st.booleans()
 MANY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @st.composite
-def shops(draw, as_of=AS_OF):
+def shops(draw, as_of=AS_OF, marks=MARKS):
     """Data with days, of a region or of several; customers of one name may be in more than one."""
     examples = draw(st.integers(1, 4))
     names = tuple(draw(st.lists(st.sampled_from(CATALOGUE), min_size=1, unique=True)))
@@ -32,17 +35,22 @@ def shops(draw, as_of=AS_OF):
     had, took = (from_rows([draw(units) for _ in range(examples)], len(names)) for _ in range(2))
     days = np.array([draw(st.integers(-9, as_of - 1)) for _ in range(had.nonzeros)], np.int32)
     quantities = np.arange(had.nonzeros, dtype=np.float32) / 4 if draw(st.booleans()) else None
-    sets = (DataSet("input", had, names, days=days, quantities=quantities), DataSet("output", took, names))
+    last = counts = None
+    if draw(st.booleans()):
+        last = np.array([draw(st.integers(day, as_of - 1)) for day in days.tolist()], np.int32)
+        counts = np.array([draw(st.integers(1, 99)) for _ in days], np.int32)
+    inputs = DataSet("input", had, names, days=days, quantities=quantities, last=last, counts=counts)
+    sets = (inputs, DataSet("output", took, names))
     samples = tuple(draw(st.sampled_from(["anna", "ben"])) for _ in range(examples))
     regions = draw(st.sampled_from([(), ("France", "Spain"), ("Spain", "")]))
     if not regions:
-        return Data(sets, samples, draw(st.sampled_from(["", "Spain"])), as_of)
+        return Data(sets, samples, draw(st.sampled_from(["", "Spain"])), as_of, repeats=draw(marks))
     numbers = np.array([draw(st.integers(0, len(regions) - 1)) for _ in range(examples)], np.int32)
-    return Data(sets, samples, "", as_of, regions, numbers)
+    return Data(sets, samples, "", as_of, regions, numbers, draw(marks))
 
 
 def told(data):
-    """Of each example its name and region, the first day of each item it had, and the items it took."""
+    """Of each example its name and region, first and last day and count of each item it had, the items it took."""
     had, took = data.sets
     found = []
     for n, sample in enumerate(data.samples):
@@ -50,10 +58,18 @@ def told(data):
         first = {}
         for entry in range(*had.rows.indptr[n : n + 2]):
             item, day = had.features[had.rows.indices[entry]], int(had.days[entry])
-            first[item] = min(day, first.get(item, day))
+            last, count = (None, None) if had.last is None else (int(had.last[entry]), int(had.counts[entry]))
+            if item in first:
+                day = min(day, first[item][0])
+                last, count = (None, None) if last is None else (max(last, first[item][1]), count + first[item][2])
+            first[item] = day, last, count
         then = {took.features[unit] for unit in took.rows.indices[slice(*took.rows.indptr[n : n + 2])]}
         found.append((sample, region, first, then))
     return found
+
+
+def beside(asked, entry):
+    return tuple(None if of is None else int(of[entry]) for of in (asked.days, asked.last, asked.counts))
 
 
 def told_of_window(window, samples):
@@ -63,7 +79,7 @@ def told_of_window(window, samples):
         (
             sample,
             asked.regions[asked.region[n]],
-            {asked.items[asked.bought.indices[e]]: int(asked.days[e]) for e in range(*asked.bought.indptr[n : n + 2])},
+            {asked.items[asked.bought.indices[e]]: beside(asked, e) for e in range(*asked.bought.indptr[n : n + 2])},
             {asked.items[unit] for unit in wanted.indices[slice(*wanted.indptr[n : n + 2])]},
         )
         for n, sample in enumerate(samples)
@@ -77,12 +93,27 @@ def test_what_is_written_is_read(tmp_path, data):
     write_data(path, data)
     seen = read_data(path)
     assert (seen.as_of, seen.region, seen.regions) == (AS_OF, data.region, data.regions)
+    assert seen.repeats is data.repeats is read_all([path]).repeats is open_data([path], limit_bytes=0).repeats
+    with netCDF4.Dataset(path) as file:
+        assert ("repeats" in file.ncattrs()) is data.repeats  # the others are as they always were
     assert data.region_of is None or np.array_equal(seen.region_of, data.region_of)
     assert np.array_equal(seen.sets[0].days, data.sets[0].days) and seen.sets[1].days is None
-    assert (seen.sets[0].quantities is None) == (data.sets[0].quantities is None)
+    for name in ("quantities", "last", "counts"):
+        assert (getattr(seen.sets[0], name) is None) == (getattr(data.sets[0], name) is None)
+    assert seen.sets[0].last is None or np.array_equal(seen.sets[0].last, data.sets[0].last)
+    assert seen.sets[0].counts is None or np.array_equal(seen.sets[0].counts, data.sets[0].counts)
     window = read_window(path)
     assert told_of_window(window, data.samples) == told(data)
     assert window.asked.as_of == AS_OF and window.asked.ages().min(initial=1) >= 1
+    assert check_data_file(path).repeats is window.asked.repeats is data.repeats
+    everybody = np.arange(window.asked.customers)
+    unranked = window.asked.unranked(everybody)
+    assert unranked is None if data.repeats else np.array_equal(unranked.indices, window.asked.bought.indices)
+    taken = window.asked.take(everybody[::-1])
+    assert taken.repeats is data.repeats and told_of_window(replace(window, asked=taken), []) == []
+    assert [beside(taken, e) for e in range(*taken.bought.indptr[-2:])] == [
+        beside(window.asked, e) for e in range(*window.asked.bought.indptr[:2])
+    ]
     for rows in (window.asked.bought, window.wanted):
         assert rows.boolean and rows.sets() is rows  # units in order and none twice
     assert read_all([path]).sets[0].days is None  # trainings have no use for them
@@ -90,14 +121,20 @@ def test_what_is_written_is_read(tmp_path, data):
 
 
 @MANY
-@given(st.lists(shops(), min_size=1, max_size=3))
+@given(st.booleans().flatmap(lambda mark: st.lists(shops(marks=st.just(mark)), min_size=1, max_size=3)))
 def test_merged_files_keep_days_and_regions(tmp_path, shop_list):
     paths = [tmp_path / f"{n}.nc" for n in range(len(shop_list))]
     for path, data in zip(paths, shop_list, strict=True):
         write_data(path, data)
     merge(paths, tmp_path / "all.nc")
+    lasting = all(data.sets[0].last is not None for data in shop_list)
+    if not lasting:  # what not all have is left out
+        without = [replace(data.sets[0], last=None, counts=None) for data in shop_list]
+        pairs = zip(shop_list, without, strict=True)
+        shop_list = [replace(data, sets=(inputs, data.sets[1])) for data, inputs in pairs]
     expected = [one for data in shop_list for one in told(data)]
     merged = read_data(tmp_path / "all.nc")
+    assert merged.repeats is shop_list[0].repeats and (merged.sets[0].last is not None) == lasting
     assert told(merged) == expected
     assert told_of_window(read_window(tmp_path / "all.nc"), merged.samples) == expected
     counted = all(data.sets[0].quantities is not None for data in shop_list)
@@ -130,6 +167,22 @@ def test_merged_files_must_be_asked_about_one_day(tmp_path):
     assert (merged.as_of, merged.sets[0].days, merged.regions) == (None, None, ("n", "s"))
 
 
+@pytest.mark.parametrize("marked", [0, 1])
+def test_files_that_say_different_things_of_buying_again_are_not_put_together(tmp_path, monkeypatch, marked):
+    monkeypatch.chdir(tmp_path)
+    for n, name in enumerate("abc"):
+        write_data(Path(f"{name}.nc"), shop(repeats=n == marked))
+    words = re.escape(
+        f"{'ab'[marked]}.nc: what a customer has is ranked when it is bought again (repeats), in {'ba'[marked]}.nc it "
+        "has no rank; legal: the same in all files; import them from one table, all with --repeats or all without"
+    )
+    paths = [Path(f"{name}.nc") for name in "abc"]
+    for together in (lambda: merge(paths, Path("out.nc")), lambda: read_all(paths)):
+        with pytest.raises(DataError, match=words):
+            together()
+    assert not Path("out.nc").exists()
+
+
 def test_files_without_times_and_names(tmp_path):
     rows = Csr(np.array([0, 2, 3]), np.array([1, 1, 0], np.int32), 2, np.array([3, 4, 5], np.float32))
     index = np.array([1, 0, 1], np.int32)
@@ -149,6 +202,9 @@ def test_days_go_with_their_entries_when_examples_are_taken():
     assert (taken.rows.indices.tolist(), taken.days.tolist()) == ([1, 2, 0], [30, 10, 20])
     kept = shop().sets[0].keep(np.array([True, False, True]))
     assert (kept.rows.indptr.tolist(), kept.days.tolist(), kept.quantities) == ([0, 1, 2, 2], [10, 30], None)
+    again = replace(shop().sets[0], last=np.array([11, 21, 31], np.int32), counts=np.array([1, 2, 3], np.int32))
+    assert (again.take(np.array([1])).last.tolist(), again.take(np.array([1])).counts.tolist()) == ([31], [3])
+    assert again.keep(np.array([False, True, False])).counts.tolist() == [2]
 
 
 def test_other_items_in_the_targets_are_refused(tmp_path):
@@ -185,6 +241,13 @@ def damaged(path, name, kind, values):
         ("sparseTime0", "i8", [1, -(2**40), 3], "is of day -1099511627776, legal: before as_of"),
         ("sparseQuantity0", "f4", [1, 2], "variable sparseQuantity0 has 2 values, there are 3 units"),
         ("sparseQuantity0", "f8", [1, 2, 1e300], "an entry of examples 0 to 2 has inf, legal: a finite float32"),
+        ("sparseLast0", "i4", [10, 20], "variable sparseLast0 has 2 values, there are 3 units"),
+        ("sparseLast0", "f4", [10, 20, 30], "variable sparseLast0 is of float32, legal: integers"),
+        ("sparseLast0", "i4", [10, 19, 30], "is of day 19, legal: from its sparseTime0, 20, to before as_of, 40"),
+        ("sparseLast0", "i8", [10, 20, 40], "is of day 40, legal: from its sparseTime0, 30, to before as_of, 40"),
+        ("sparseCount0", "i4", [1, 2], "variable sparseCount0 has 2 values, there are 3 units"),
+        ("sparseCount0", "i4", [1, 0, 1], "sparseCount0: an entry of examples 0 to 2 has 0, legal: from 1"),
+        ("sparseCount0", "i8", [1, 2**40, 1], "sparseCount0: an entry of examples 0 to 2 has 1099511627776, legal"),
         ("regionOf", "i4", [0, 1], "variable regionOf has 2 values, there are 3 examples"),
         ("regionOf", "i4", [0, 2, 1], "variable regionOf: example 1 has the region 2, legal: 0 to 1"),
         ("regionOf", "i4", [0, 1, -1], "variable regionOf: example 2 has the region -1, legal: 0 to 1"),
@@ -224,6 +287,26 @@ def test_as_of_is_a_day(tmp_path, value, words):
             read(path)
 
 
+@pytest.mark.parametrize("value", [2, 1.5, "yes"])
+def test_the_mark_of_buying_again_is_one_or_not_there(tmp_path, value):
+    path = tmp_path / "a.nc"
+    write_data(path, shop())
+    with netCDF4.Dataset(path, "a") as file:
+        file.setncattr("repeats", value)
+    for read in (read_data, read_events, check_data_file, read_slice):
+        with pytest.raises(DataError, match=r"a\.nc: attribute repeats: .* is not legal, legal: "):
+            read(path)
+
+
+def test_last_days_need_the_first_ones(tmp_path):
+    path = tmp_path / "a.nc"
+    write_data(path, shop())
+    damaged(path, "sparseLast0", "i4", [10, 20, 30])
+    damaged(path, "sparseTime0", "i4", None)
+    with pytest.raises(DataError, match="variable sparseTime0 is missing, legal beside sparseLast0"):
+        check_data_file(path)
+
+
 def test_days_of_dense_data_are_refused(tmp_path):
     path = tmp_path / "a.nc"
     write_data(path, Data((DataSet("input", Dense(np.zeros((2, 3), np.float32))),)))
@@ -241,3 +324,7 @@ def test_inspect_says_days_and_regions(tmp_path, capsys):
         "  input: sparse boolean, 3 examples, width 3, 3 nonzeros (33.333%), 1970-01-11 to 1970-01-31",
         "  output: sparse boolean, 3 examples, width 3, 2 nonzeros (22.222%)",
     ]
+    write_data(tmp_path / "a.nc", shop(repeats=True))
+    assert main(["inspect", str(tmp_path / "a.nc")]) == 0
+    first = "data file, asked about 1970-02-10, what customers have is ranked too (repeats)"
+    assert capsys.readouterr().out.splitlines()[0] == first

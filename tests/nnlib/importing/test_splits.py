@@ -1,5 +1,7 @@
 """The parts that an import makes, against a reference of dicts and lists, and what is said of them."""
 
+from datetime import date, timedelta
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,11 +25,14 @@ SHORT = ("--test", "3d", "--validate", "3d")
 def told(data):
     """Each example of a part: its name, what it had and since when, what it took."""
     had, took = data.sets
-    names = had.features
+    names, beside = had.features, (had.days, had.last, had.counts)
     return [
         (
             sample,
-            [(names[had.rows.indices[e]], int(had.days[e])) for e in range(*had.rows.indptr[n : n + 2])],
+            [
+                (names[had.rows.indices[e]], *(None if of is None else int(of[e]) for of in beside))
+                for e in range(*had.rows.indptr[n : n + 2])
+            ],
             [names[took.rows.indices[e]] for e in range(*took.rows.indptr[n : n + 2])],
         )
         for n, sample in enumerate(data.samples)
@@ -62,6 +67,7 @@ def test_parts_are_the_references(bits, lines, least, repeats):
         found = {part: history.part_data(region, part) for part in PARTS}
         assert {part: told(data) for part, data in found.items() if data} == expected[region]
         assert {data.as_of for part, data in found.items() if data and part in ("final", "test")} == {16}
+        assert {data.repeats for data in found.values() if data} == {repeats}
 
 
 def test_an_import_by_windows(tmp_path, capsys):
@@ -168,6 +174,47 @@ def test_a_column_says_the_split(tmp_path):
     untimed = [(*row[:3], row[4]) for row in rows]
     assert run(tmp_path, untimed, "--split=column=part", "--min-history=2", header=(*header[:3], "part")) == 0
     assert read_events(tmp_path / "out" / "a.all.nc").days is None
+
+
+def weekly(customers):
+    """Rows of customers who buy the same three items in each of nine weeks, and each week another one."""
+    return [
+        ("a", f"c{customer}", item, (date(2011, 1, 1) + timedelta(7 * week)).isoformat())
+        for customer in range(customers)
+        for week in range(9)
+        for item in (*(f"own{customer}-{n}" for n in range(3)), f"new{customer}-{week}")
+    ]
+
+
+def test_where_buying_again_is_the_business_the_import_gives_a_hint(tmp_path, capsys):
+    """In two weeks a customer takes five items, three of which he had; of 36 purchases 12 are of new ones."""
+    options = ("--test", "14d", "--validate", "14d", "--min-history", "3")
+    assert run(tmp_path, weekly(4), *options) == 0
+    first, again = capsys.readouterr(), "with repeats: true (--repeats) they count as wanted"
+    assert f"hint: 60% of purchases in the windows are of items that the customer had; {again}" in first.err
+    assert first.out.splitlines()[1].split()[7] == "66.7%"
+    assert read_window(tmp_path / "out" / "a.test.nc").asked.repeats is False
+    assert run(tmp_path, weekly(4), *options, "--repeats") == 0
+    assert "hint" not in capsys.readouterr().err
+    window = read_window(tmp_path / "out" / "a.test.nc")
+    assert window.asked.repeats and np.diff(window.wanted.indptr).tolist() == [5] * 4
+    assert cli.main(["inspect", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[7] == "66.7%"
+
+
+def test_of_few_repeated_purchases_the_import_says_nothing(tmp_path, capsys):
+    rows = rows_of("a", "1", items(20)) + rows_of("a", "1", items(1), day=20)
+    assert run(tmp_path, rows, *SHORT) == 0
+    assert "hint" not in capsys.readouterr().err
+
+
+def test_a_column_without_days_knows_no_last_ones(tmp_path):
+    rows = [("a", "1", f"i{n}", part) for n in range(6) for part in ("train", "valid" if n < 3 else "test")]
+    header = ("region", "customer", "item", "part")
+    assert run(tmp_path, rows, "--split=column=part", "--min-history=2", "--repeats", header=header) == 0
+    window = read_window(tmp_path / "out" / "a.test.nc")
+    assert (window.asked.days, window.asked.last, window.asked.counts) == (None, None, None)
+    assert window.asked.repeats and window.wanted.indices.tolist() == [3, 4, 5]
 
 
 def test_quantities_are_those_up_to_the_day(tmp_path):
