@@ -21,7 +21,7 @@ AUTO, INPUTS = "auto", "inputs"
 
 def _part(spec: NetworkSpec, inputs: Any, targets: Any = None) -> DataPart:
     found = collect_sources(spec, inputs, targets, supervised=True)
-    return DataPart(found.file, found.sets, found.region)
+    return DataPart(found.file, found.sets, found.region, found.repeats)
 
 
 def _path(value: Any, what: str, legal: str = "a path") -> Path:

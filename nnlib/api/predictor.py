@@ -42,8 +42,9 @@ class Predictor:
         """Return items and scores, each (n, min(k, units)): the best units of the Output `layer` (the first one).
 
         Best first, equal scores by number; scores are what the layer gives. `exclude` is what has no rank: "inputs",
-        each example's own inputs, for a layer with the same items; "auto", these where there are any; a sparse matrix
-        (n, units); or None. An example with fewer than k items left has -1, with a score of -inf.
+        each example's own inputs, for a layer with the same items; "auto", these where there are any, unless the model
+        was trained on data that say `repeats`; a sparse matrix (n, units); or None. An example with fewer than k items
+        left has -1, with a score of -inf.
         """
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise NnlibError(f"k: {k!r} is not legal, legal: a whole number from 1")
@@ -84,6 +85,8 @@ class Predictor:
         if isinstance(exclude, str):
             if exclude not in (AUTO, INPUTS):
                 raise NnlibError(f"exclude: {show(exclude)} is not legal, legal: auto, inputs, None, a sparse matrix")
+            if exclude == AUTO and self._model.repeats:
+                return None
             found = exclude_inputs(self._model, ready, output)
             if found is None and exclude == INPUTS:
                 name = show(self.network.spec.layers[output].name)

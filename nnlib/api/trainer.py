@@ -139,7 +139,7 @@ class Trainer:
                 found = fit.run(task, self._threads, report, keeper, on_batch)
             except EvictedError:  # it was Ctrl-C that asked for a stop, and the training is saved
                 raise KeyboardInterrupt from None
-        trained = Network(found.network.spec, model_of(found.network, learned.sets, learned.region))
+        trained = Network(found.network.spec, model_of(found.network, learned.sets, learned.region, learned.repeats))
         trained._keeper = self._keeper = keeper
         return trained
 

@@ -97,8 +97,8 @@ def add_exclude(parser: argparse.ArgumentParser) -> None:
         "--exclude",
         metavar="input|FILE|none",
         help="items that have no rank: those of each example's own input (the default where input and output have the "
-        "same items, but not to measure targets that are the inputs), those that a data file or a text file has for "
-        "it, or none",
+        "same items, but not where buying again counts, as the model says to predict and the data to evaluate, nor to "
+        "measure targets that are the inputs), those that a data file or a text file has for it, or none",
     )
 
 

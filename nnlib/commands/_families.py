@@ -9,19 +9,20 @@ from pathlib import Path
 
 import numpy as np
 
-from nnlib.commands._using import INPUT, NONE, tell
+from nnlib.commands._using import INPUT, NONE, tell, tell_mixed
 from nnlib.data.blockwise import Lookup
+from nnlib.data.events import Events
 from nnlib.data.file_header import shape_of_names
 from nnlib.data.read_events import read_events, read_window
 from nnlib.data.rows import Csr
 from nnlib.errors import NnlibError
 from nnlib.evaluation.evaluate import Evaluation, EvaluationOptions, summarize
-from nnlib.families.match_items import in_order_of, match_history
 from nnlib.families.measure import measure
 from nnlib.families.model_file import read_recipe_model
 from nnlib.prediction import results
 from nnlib.prediction.by_recipe import compute_scores, rank_by_recipe
 from nnlib.prediction.exclusion import Numbered, exclude_by_file, read_listed
+from nnlib.prediction.match_items import in_order_of, match_history
 from nnlib.spec.metric_names import METRICS
 from nnlib.util import netcdf
 from nnlib.util.terminal import show_count
@@ -48,7 +49,7 @@ def predict(arguments: argparse.Namespace, threads: int) -> int:
             scores = compute_scores(model, asked, each)
             results.write_values(arguments.out, scores, samples, features, watch, form)
         else:
-            excluded = _excluded(arguments.exclude, asked.bought, samples, features)
+            excluded = _excluded(arguments.exclude, asked, model.repeats, samples, features)
             best = rank_by_recipe(model, asked, arguments.k, each, excluded, factors)
             results.write_ranked(arguments.out, best, arguments.k, samples, features, watch, form)
     return 0
@@ -62,7 +63,9 @@ def evaluate(arguments: argparse.Namespace, threads: int) -> Evaluation:
     model, window = read_recipe_model(arguments.model), read_window(data)
     items = window.asked.items
     samples, features = Numbered(window.asked.customers, _samples(data)), Numbered(len(items), items)
-    excluded = _excluded(arguments.exclude, window.asked.bought, samples, features)
+    repeats = window.asked.repeats
+    tell_mixed(arguments.exclude, model.repeats, repeats)
+    excluded = _excluded(arguments.exclude, window.asked, repeats, samples, features)
     names = [f"{kind}@{k}" for k in sorted(set(arguments.at)) for kind in METRICS]
     with workers(threads) as each, show_count(samples.count, "examples") as watch:
         found = measure(in_order_of(model, items), window, names, each, watch, excluded or _nothing(len(items)))
@@ -90,11 +93,11 @@ def _samples(data: Path) -> tuple[str, ...]:
         return file.strings("samples") if shape_of_names(file, "samples") else ()
 
 
-def _excluded(text: str | None, bought: Csr, samples: Numbered, features: Numbered) -> Lookup | None:
-    """Return what an argument (None: was not given) leaves out of the ranking."""
-    if text == NONE:
+def _excluded(text: str | None, asked: Events, repeats: bool, samples: Numbered, features: Numbered) -> Lookup | None:
+    """Return what an argument (None: was not given) leaves out of the ranking: where buying again counts, nothing."""
+    if text == NONE or (text is None and repeats):
         return None
-    return bought.take if text in (None, INPUT) else exclude_by_file(Path(text), samples, features)
+    return asked.bought.take if text in (None, INPUT) else exclude_by_file(Path(text), samples, features)
 
 
 def _nothing(width: int) -> Lookup:

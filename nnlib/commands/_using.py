@@ -36,12 +36,13 @@ class Used:
         """Return the units of a layer."""
         return Numbered(self.ready.network.spec.layers[layer].units or 0, self.ready.names.get(layer, ()))
 
-    def find_excluded(self, text: str | None, layer: int) -> Lookup | None:
+    def find_excluded(self, text: str | None, layer: int, repeats: bool) -> Lookup | None:
         """Return what an argument (None: was not given) leaves out of the ranking of an Output layer.
 
-        Without one, nothing is left out of targets that are the inputs; NnlibError when that is asked for.
+        Without one, nothing is left out where buying again counts (`repeats`), nor of targets that are the inputs;
+        NnlibError when that is asked for.
         """
-        if text == NONE:
+        if text == NONE or (text is None and repeats):
             return None
         if text in (None, INPUT):
             if targets_are_inputs(self.model, self.ready, layer):
@@ -64,3 +65,10 @@ class Used:
 def tell(text: str) -> None:
     """Tell a person something on stderr."""
     print(f"nnlib: {text}", file=sys.stderr)
+
+
+def tell_mixed(exclude: str | None, model: bool, data: bool) -> None:
+    """Tell that a model is measured as the data have it, where `repeats` of the two differ and no argument decides."""
+    if exclude is None and model != data:
+        ranked = ("has no rank", "is ranked")
+        tell(f"what an example has {ranked[data]}, as the data say; in what the model recommends it {ranked[model]}")

@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _evaluate_network(arguments: argparse.Namespace, threads: int) -> Evaluation:
-    from nnlib.commands._using import Used, tell
+    from nnlib.commands._using import Used, tell, tell_mixed
     from nnlib.devices import AUTO, open_device
     from nnlib.evaluation.evaluate import EvaluationOptions, evaluate, rank_popular_targets
     from nnlib.prediction.predictor import find_layer
@@ -92,7 +92,9 @@ def _evaluate_network(arguments: argparse.Namespace, threads: int) -> Evaluation
     if unknown:
         tell(f"no loss: {unknown} of the targets' units are unknown to the model")
     plan = EvaluationOptions(arguments.at, arguments.bootstrap, arguments.seed, loss=not unknown)
-    excluded = used.find_excluded(arguments.exclude, layer) if examples.sets[layer].sparse else None
+    repeats = used.data.repeats
+    tell_mixed(arguments.exclude, used.model.repeats, repeats)
+    excluded = used.find_excluded(arguments.exclude, layer, repeats) if examples.sets[layer].sparse else None
     with (
         open_device(arguments.device or AUTO, threads) as (backend, each),
         show_count(examples.count, "examples") as watch,

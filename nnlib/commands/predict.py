@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         listed = read_listed(arguments.filter, samples, features)
         tell(f"{arguments.filter}: {listed}")
         factors = listed.rows.take
-    excluded = None if values else used.find_excluded(arguments.exclude, layer)
+    excluded = None if values else used.find_excluded(arguments.exclude, layer, used.model.repeats)
     alone = arguments.out is None and sys.stdout.isatty()  # a bar among the lines would be in the way
     counting = nullcontext(lambda _: None) if alone else show_count(samples.count, "examples")
     with open_device(arguments.device or AUTO, threads) as (backend, each), counting as watch:

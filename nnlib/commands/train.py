@@ -133,7 +133,7 @@ def _train(arguments: argparse.Namespace) -> int:
     settings = TrainSettings(**given)
     spec = fit.read_network_with(arguments.network, dict(arguments.hyperparameters), settings)
     parts = [open_files(files) for files in (arguments.data, arguments.valid) if files]
-    learned, held_out = (*(DataPart(part.file, part.sets, part.region) for part in parts), None)[:2]
+    learned, held_out = (*(DataPart(part.file, part.sets, part.region, part.repeats) for part in parts), None)[:2]
     assert learned is not None, "there are data, which was checked"
     metric = arguments.metric or Metric().name
     init = read_init(arguments.init) if arguments.init else None
@@ -155,7 +155,7 @@ def _train(arguments: argparse.Namespace) -> int:
         )
         print(f"nnlib: stopped{then}", file=sys.stderr)
         return int(Exit.EVICTED)
-    write_model(arguments.out, model_of(found.network, learned.sets, learned.region))
+    write_model(arguments.out, model_of(found.network, learned.sets, learned.region, learned.repeats))
     fit.forget_checkpoints(keeper)
     best = f", the best epoch is {found.best_epoch}" if held_out else ""
     print(f"{arguments.out}: {found.network.parameters} parameters after {found.epochs} epochs{best}", file=sys.stderr)

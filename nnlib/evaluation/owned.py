@@ -1,7 +1,8 @@
 """Which items an example owns already: those of a sparse input with the same items as an Output layer.
 
-A recommendation leaves them out. So does what measures one, unless they are the very targets: where a network learns
-to give back its own input (an autoencoder), every target would be left out and every ranking metric be zero.
+A recommendation leaves them out, but for data and models where buying again counts (`repeats`). So does what measures
+one, unless they are the very targets: where a network learns to give back its own input (an autoencoder), every target
+would be left out and every ranking metric be zero.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class _Standardized:
                 if weight:
                     total += np.float32(weight) * scores
             wanted = self.window.wanted.take(rows)
-            hits = hits_of(top(total, self.k, self.window.asked.bought.take(rows))[0], wanted)
+            hits = hits_of(top(total, self.k, self.window.asked.unranked(rows))[0], wanted)
             return dict(values_at(hits, np.diff(wanted.indptr), [self.k]))[f"ndcg@{self.k}"]
 
         return float(np.concatenate(list(self.each(block, range(len(self.blocks))))).mean())

@@ -30,6 +30,7 @@ class RecipeModel:
     regions: tuple[str, ...]
     fitted_until: int  # the first day that it has not seen, in days since 1970-01-01; 0 where data have no times
     fitted: Fitted
+    repeats: bool = False  # whether it recommends what customers have, too, as its data say
 
     def scores(self, asked: Events, rows: Longs) -> Floats:
         """Return float32 (len(rows), items), of customers of `asked`, which has the model's items in their order.
@@ -54,7 +55,12 @@ def fit_recipe(recipe: Recipe, history: Events) -> RecipeModel:
     _check_memory(recipe, Size(history.customers, history.bought.width, history.bought.nonzeros))
     with workers(1):  # BLAS would give other bits on other numbers of threads
         fitted = _fit(recipe, history)
-    return RecipeModel(recipe, history.items, history.regions, history.as_of, fitted)
+    return model_of(recipe, history, fitted)
+
+
+def model_of(recipe: Recipe, history: Events, fitted: Fitted) -> RecipeModel:
+    """Return what was fitted to `history` with all that its file says."""
+    return RecipeModel(recipe, history.items, history.regions, history.as_of, fitted, history.repeats)
 
 
 def restore_model(recipe: Recipe, arrays: Arrays, regions: tuple[str, ...]) -> Fitted:

@@ -26,9 +26,9 @@ def measure(
 ) -> dict[str, Floats]:
     """Return each metric (customers,), float32, NaN of customers without targets.
 
-    What a customer has has no rank, or else what `excluded` gives for him. Customers are taken a block at a time, those
-    of a region together, and `each` may use several threads: the bits do not depend on it. `watch` is called with how
-    many more are done. ValueError for a name that is no metric at K.
+    What a customer has has no rank, unless the window says `repeats`, or else what `excluded` gives for him. Customers
+    are taken a block at a time, those of a region together, and `each` may use several threads: the bits do not depend
+    on it. `watch` is called with how many more are done. ValueError for a name that is no metric at K.
     """
     keys = [_key_of(name) for name in names]
     ks = sorted({k for _, k in keys})
@@ -37,7 +37,7 @@ def measure(
 
     def block(places: Longs) -> dict[str, Floats]:
         rows = order[places]
-        wanted, unranked = window.wanted.take(rows), (excluded or window.asked.bought.take)(rows)
+        wanted, unranked = window.wanted.take(rows), (excluded or window.asked.unranked)(rows)
         hits = hits_of(top(model.scores(window.asked, rows), ks[-1], unranked)[0], wanted)
         return dict(values_at(hits, np.diff(wanted.indptr), ks))
 

@@ -1,7 +1,8 @@
 """Model files of families: one NetCDF file a model, from which it gives the same scores bit by bit.
 
 Attributes: `recipe` (JSON as `nnlib.contract.Recipe` has it, all hyperparameters in it), `recipe_version` (1) and
-`fitted_until` (the first day that the model has not seen, in days since 1970-01-01; 0 where data have no times).
+`fitted_until` (the first day that the model has not seen, in days since 1970-01-01; 0 where data have no times), and
+`repeats`, which is 1 where what a customer has is recommended like anything else, as the data said that were fitted.
 Variables: `items` and `regions` (strings: names in the model's order), and `array_<name>` for every array of the
 model, of one or more dimensions, numbers of type int32, int64, float32 or float64. Those of a blend's members are
 `array_member<n>_<name>`. What a family's arrays are its module says.
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from nnlib.contract import ContractError, Recipe, recipe_from_json, recipe_to_json
 from nnlib.data.events import Events
 from nnlib.data.file_header import integer, shape_of_names
+from nnlib.data.file_history import REPEATS, read_repeats
 from nnlib.data.file_rows import check_room
 from nnlib.data.rows import from_rows
 from nnlib.errors import DataError, DivergedError, NnlibError
@@ -42,6 +44,8 @@ def write_recipe_model(path: Path, model: RecipeModel) -> None:
         RECIPE_VERSION: np.uint32(VERSION),
         FITTED_UNTIL: np.int32(model.fitted_until),
     }
+    if model.repeats:
+        attributes[REPEATS] = np.uint32(1)
     arrays = model.fitted.arrays()
     plans = {
         ITEMS: netcdf.VariableShape({"itemsDim": len(model.items)}, None),
@@ -68,10 +72,10 @@ def read_recipe_model(path: Path) -> RecipeModel:
     with netcdf.File(path) as file:
         recipe = _recipe(file)
         items, regions = _names(file, ITEMS), _names(file, REGIONS)
-        fitted_until = integer(file, FITTED_UNTIL)
+        fitted_until, repeats = integer(file, FITTED_UNTIL), read_repeats(file)
         arrays = _arrays(file)
     try:
-        model = RecipeModel(recipe, items, regions, fitted_until, restore_model(recipe, arrays, regions))
+        model = RecipeModel(recipe, items, regions, fitted_until, restore_model(recipe, arrays, regions), repeats)
         _try(model, arrays)
     except (KeyError, ValueError, IndexError, TypeError, ArithmeticError, DivergedError) as error:
         what = f"no array {error}" if isinstance(error, KeyError) else str(error)

@@ -1,8 +1,8 @@
 """Recent popularity: how many customers took an item lately, in their own region and everywhere.
 
-With c_ri the sum of 2 ** (-age / half_life) over the first purchases of item i in region r, and n_r its customers:
-score_ri = own c_ri / n_r + (1 - own) c_i / n. Ji et al. (2020), "A re-visit of the popularity baseline", have why
-the moment matters. What was bought before is no target, so that repeated purchases do not count.
+With c_ri the sum of 2 ** (-age / half_life) over customers' first purchases of item i in region r, and n_r its
+customers: score_ri = own c_ri / n_r + (1 - own) c_i / n. Ji et al. (2020), "A re-visit of the popularity baseline",
+have why the moment matters. Where what was bought before is a target (`repeats`) it is the last purchases.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ def _data(path: Path) -> str:
     lines = [f"data file, region {summary.region!r}" if summary.region else "data file"]
     if summary.as_of is not None:
         lines[0] += f", asked about {show_day(summary.as_of)}"
+    lines[0] += ", what customers have is ranked too (repeats)" * summary.repeats
     if summary.regions:
         lines.append(f"  regions: {', '.join(f'{name!r} {count}' for name, count in summary.regions.items())}")
     for data_set in summary.sets:
@@ -48,6 +49,7 @@ def _model(path: Path) -> str:
     lines = [f"model {spec.name!r}, {spec.error}" + (f", region {model.region!r}" if model.region else "")]
     settings = {"denoising": spec.denoising, "sparseness beta": spec.sparseness.beta, "decay": spec.decay}
     lines[0] += _on(settings) + ", as DSSTNE computes it" * spec.compat
+    lines[0] += ", recommends what customers have, too (repeats)" * model.repeats
     lines += [f"  {_layer(layer, model.features.get(n, ()))}" for n, layer in enumerate(spec.layers)]
     lines += [f"  {_weights(network, edge)}" for edge in spec.edges]
     return "\n".join([*lines, f"  {network.parameters} parameters"])

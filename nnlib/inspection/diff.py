@@ -58,6 +58,7 @@ def _models(one: Model, other: Model, tolerance: float) -> Iterator[str]:
     specs = one.network.spec, other.network.spec
     yield from _fields("network", *specs, leave=("layers",))
     yield from _values("region", one.region, other.region)
+    yield from _values("repeats", one.repeats, other.repeats)
     layers = [{layer.name: layer for layer in spec.layers} for spec in specs]
     yield from _names("layer", *layers)
     if all(len(found) == len(layers[0]) for found in layers) and list(layers[0]) != list(layers[1]):
@@ -73,6 +74,7 @@ def _models(one: Model, other: Model, tolerance: float) -> Iterator[str]:
 def _recipe_models(one: RecipeModel, other: RecipeModel, tolerance: float) -> Iterator[str]:
     yield from _values("recipe", recipe_to_json(one.recipe), recipe_to_json(other.recipe))
     yield from _values("fitted until day", one.fitted_until, other.fitted_until)
+    yield from _values("repeats", one.repeats, other.repeats)
     yield from _sequences("names of items", one.items, other.items)
     yield from _sequences("names of regions", one.regions, other.regions)
     arrays = [model.fitted.arrays() for model in (one, other)]
@@ -106,6 +108,7 @@ def _arrays(network: Network) -> dict[str, Floats]:
 
 def _datas(one: Data, other: Data, tolerance: float) -> Iterator[str]:
     yield from _values("region", one.region, other.region)
+    yield from _values("repeats", one.repeats, other.repeats)
     yield from _sequences("names of examples", one.samples, other.samples)
     sets = [{data_set.name: data_set for data_set in data.sets} for data in (one, other)]
     yield from _names("data set", *sets)

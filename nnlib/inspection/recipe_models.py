@@ -15,6 +15,7 @@ def describe_recipe_model(path: Path) -> str:
     model = read_recipe_model(path)
     until = f", has seen what was before {np.datetime64(model.fitted_until, 'D')}" if model.fitted_until else ""
     lines = [f"model of a recipe, {model.recipe.family}{until}"]
+    lines[0] += ", recommends what customers have, too (repeats)" * model.repeats
     if model.recipe.members:
         pairs = zip(model.recipe.members, model.recipe.weights, strict=True)
         lines += [f"  {weight:g} times {_recipe(member)}" for member, weight in pairs]

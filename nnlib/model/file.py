@@ -3,7 +3,8 @@
 `file_attributes` has the attributes of the network and its layers. Those of the weight matrix numbered i start with
 `weight<i>_`; its variables are `weight<i>_bias` and, unless another matrix is shared, `weight<i>_weights`, row-major
 [in][out]. A layer with batch normalization has four variables `layer<i>_...BN`. Beyond the format, ignored by DSSTNE:
-the variables `layer<i>_features` (names of the units of a layer with a data set) and the attribute `region`.
+the variables `layer<i>_features` (names of the units of a layer with a data set), the attribute `region`, and
+`repeats`, which is 1 where what an example has is recommended like anything else, as the data said.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nnlib.data.file_history import REPEATS, read_repeats
 from nnlib.data.sets import DataSet
 from nnlib.errors import DataError
 from nnlib.model.file_attributes import Attributes, network_attributes, read_network_spec
@@ -26,14 +28,14 @@ from nnlib.util import netcdf
 from nnlib.util.arrays import Floats
 
 
-def model_of(network: Network, sets: Mapping[str, DataSet], region: str) -> Model:
+def model_of(network: Network, sets: Mapping[str, DataSet], region: str, repeats: bool = False) -> Model:
     """Return a model with the names of the units that its data have."""
     names = {
         n: sets[layer.data_set].features
         for n, layer in enumerate(network.spec.layers)
         if layer.data_set in sets and sets[layer.data_set].features
     }
-    return Model(network, names, region)
+    return Model(network, names, region, repeats)
 
 
 NORMS = {"scaleBN": "scale", "biasBN": "bias", "runningMeanBN": "mean", "runningVarianceBN": "variance"}
@@ -46,6 +48,7 @@ class Model:
     network: Network
     features: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     region: str = ""
+    repeats: bool = False  # whether it recommends what an example has, too, as its data say
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -82,6 +85,8 @@ def write_model(path: Path, model: Model) -> None:
             variables[f"layer{n}_features"] = netcdf.Variable(f"layer{n}_featuresDim", names)
     if model.region:
         attributes["region"] = model.region
+    if model.repeats:
+        attributes[REPEATS] = np.uint32(1)
     netcdf.write(path, netcdf.Content(attributes, variables))
 
 
@@ -103,8 +108,8 @@ def read_model(path: Path) -> Model:
                     locked.add(edge.number)
         norms = {n: arrays.norm(n, sizes[n]) for n, layer in enumerate(spec.layers) if layer.batch_norm}
         features = {n: names for n, size in enumerate(sizes) if (names := arrays.names(f"layer{n}_features", size))}
-        region = attributes.text("region") if "region" in file.attributes else ""
-    return Model(assemble(spec, weights, biases, norms, frozenset(locked)), features, region)
+        region, repeats = attributes.text("region") if "region" in file.attributes else "", read_repeats(file)
+    return Model(assemble(spec, weights, biases, norms, frozenset(locked)), features, region, repeats)
 
 
 def _variable(dimension: str, values: Floats) -> netcdf.Variable:

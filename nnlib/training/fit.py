@@ -75,6 +75,8 @@ class Task:
             for name in sorted({layer.data_set for layer in self.spec.layers} - {""}):
                 if part is not None:
                     _digest(part.sets[name], digest.update)
+            if part is not None and part.repeats:
+                digest.update(b"repeats")  # other epochs may be the best
         return digest.hexdigest()
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nnlib.contract import Metric
 from nnlib.data.blockwise import run_in_order
 from nnlib.data.rows import Csr
-from nnlib.data.sets import DataSet
+from nnlib.data.sets import DataSet, say_mixed_repeats
 from nnlib.engines import Evaluator
 from nnlib.errors import DataError, NnlibError
 from nnlib.evaluation import metrics
@@ -33,6 +33,7 @@ class DataPart:
     file: str
     sets: Mapping[str, DataSet]
     region: str
+    repeats: bool = False  # as in Data
 
     def examples(self, spec: NetworkSpec) -> Examples:
         """Return the data sets of a network's layers."""
@@ -64,13 +65,17 @@ class Validator:
 
     @cached_property
     def ranked(self) -> metrics.RankedExamples | None:
-        """What is ranked: the first output, if its targets are sparse, without what is owned (see `owned`)."""
+        """What is ranked: the first output, if its targets are sparse, without what is owned (see `owned`).
+
+        Where data say `repeats` that is ranked, too.
+        """
         examples = self.part.examples(self.spec)
         output = self.spec.places[self.spec.layers_of(LayerKind.OUTPUT)[0].name]
         targets = examples.sets[output]
         if not targets.sparse:
             return None
-        return metrics.RankedExamples(examples, output, find_excluded_input(self.spec, examples, output))
+        owned = None if self.part.repeats else find_excluded_input(self.spec, examples, output)
+        return metrics.RankedExamples(examples, output, owned)
 
     def value(self, evaluator: Evaluator) -> float:
         """Return the trial's metric alone, for every epoch."""
@@ -147,6 +152,8 @@ def check_fit(spec: NetworkSpec, goal: Objective, learned: DataPart, held_out: D
             raise DataError(f"{held_out.file}: other names of units than {learned.file}; import both at once")
         if one.sparse != other.sparse:
             raise DataError(f"{held_out.file}: {name} is not of the kind that {learned.file} has; import both at once")
+    if learned.repeats != held_out.repeats:
+        raise DataError(say_mixed_repeats(learned.file, learned.repeats, held_out.file))
     check_some(held_out, spec)
     targets = held_out.sets[spec.layers_of(LayerKind.OUTPUT)[0].data_set]
     if goal.k is not None and not targets.sparse:

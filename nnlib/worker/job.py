@@ -89,7 +89,8 @@ def run(
         job = _Job(trial, folder, Validator(goal, spec, held_out, each), keeper, backend)
         network, result = job.train_and_test(learned) if whole is None else job.train_twice(learned, whole)
         if trial.role is Role.FINAL:
-            result = _write_models(trial, folder, model_of(network, learned.sets, learned.region), result)
+            model = model_of(network, learned.sets, learned.region, learned.repeats)
+            result = _write_models(trial, folder, model, result)
     keeper.discard()
     return result
 
@@ -260,4 +261,5 @@ def _part(folder: Path, files: tuple[str, ...]) -> DataPart:
     if not files:
         raise NnlibError("trial.json: train_files: [] is not legal, legal: one data file or more")
     data = open_data([folder / name for name in files])
-    return DataPart(", ".join(files), {data_set.name: data_set for data_set in data.sets}, data.region)
+    sets = {data_set.name: data_set for data_set in data.sets}
+    return DataPart(", ".join(files), sets, data.region, data.repeats)

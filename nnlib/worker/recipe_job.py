@@ -20,9 +20,10 @@ from nnlib.contract import (
 )
 from nnlib.data.events import Events, Window
 from nnlib.data.read_events import read_events, read_window
+from nnlib.data.sets import say_mixed_repeats
 from nnlib.errors import DataError, NnlibError
 from nnlib.families.blend import Blend, K, find_weights
-from nnlib.families.fit import RecipeModel, fit_recipe
+from nnlib.families.fit import RecipeModel, fit_recipe, model_of
 from nnlib.families.measure import measure
 from nnlib.families.model_file import write_recipe_model
 from nnlib.spec.metric_names import canonical_metric, parse_metric
@@ -45,7 +46,7 @@ def run_recipe(trial: Trial, folder: Path, threads: int = 1) -> Result:
         raise NnlibError(f"trial.json: metric.name: {trial.metric.name} is not legal for families, legal: ndcg@20")
     with workers(threads) as each:
         window = _read_window(trial, folder)
-        history = _history(folder, trial.train_files, window)
+        history = _history(folder, trial.train_files, window, held_out_file(trial))
         model = _fit(trial.recipe, history, window, trial, each)
         found = [_measure(model, window, trial, each)]
         key, metrics = canonical_metric(trial.metric.name), means_of(found[0])
@@ -81,11 +82,13 @@ def _read_window(trial: Trial, folder: Path) -> Window:
     return window
 
 
-def _history(folder: Path, files: Sequence[str], window: Window) -> Events:
-    """Return what is learned from; DataError unless it ends where the window begins."""
+def _history(folder: Path, files: Sequence[str], window: Window, held_out: str) -> Events:
+    """Return what is learned from; DataError unless it ends where the window begins, of the file `held_out`."""
     history = _read_history(folder, files, "train_files")
     if history.items != window.asked.items:
         raise DataError(f"{', '.join(files)}: other items than those that are asked for; import both at once")
+    if history.repeats != window.asked.repeats:
+        raise DataError(say_mixed_repeats(", ".join(files), history.repeats, held_out))
     if history.days is not None and window.asked.days is not None and history.as_of > window.asked.as_of:
         raise DataError(
             f"{', '.join(files)}: goes on to day {history.as_of}, the window begins on {window.asked.as_of}: what is "
@@ -115,7 +118,7 @@ def _fit(recipe: Recipe, history: Events, window: Window, trial: Trial, each: Ea
         recipe, members=tuple(member.recipe for member, _ in kept), weights=tuple(weight for _, weight in kept)
     )
     fitted = Blend(tuple(member.fitted for member, _ in kept), recipe.weights)
-    return RecipeModel(recipe, history.items, history.regions, history.as_of, fitted)
+    return model_of(recipe, history, fitted)
 
 
 def _measure(model: RecipeModel, window: Window, trial: Trial, each: Each) -> OfCustomers:

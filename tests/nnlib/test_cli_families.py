@@ -68,6 +68,40 @@ def test_predict_filters_and_exclusions(nnlib):  # noqa: F811
     assert {len(pairs) for pairs in other.values()} == {31}
 
 
+def marked():
+    """The model, and data to validate with, as of a shop in which buying again counts."""
+    events = dataclasses.replace(read_events(Path("train.nc")), repeats=True)
+    write_recipe_model(Path("marked.nc"), fit_recipe(BLEND, events))
+    data = dataclasses.replace(clustered(60, 2, 6), samples=tuple(f"valid {n}" for n in range(60)), repeats=True)
+    write_data(Path("again.nc"), data)
+
+
+def test_where_buying_again_counts_predict_keeps_what_customers_have(nnlib):  # noqa: F811
+    marked()
+    everything = nnlib("predict model.nc valid.nc -k 5 --exclude none")[1]
+    assert nnlib("predict marked.nc valid.nc -k 5")[1] == everything
+    plain = nnlib("predict model.nc valid.nc -k 5")[1]
+    assert nnlib("predict marked.nc valid.nc -k 5 --exclude input")[1] == plain != everything
+    assert nnlib("inspect marked.nc")[1].splitlines()[0].endswith(", recommends what customers have, too (repeats)")
+    assert nnlib("diff model.nc marked.nc")[:2] == (1, "repeats: False | True\n")
+
+
+def test_evaluate_ranks_what_the_data_say(nnlib):  # noqa: F811
+    marked()
+    found, said = {}, {}
+    for name in ("model.nc valid.nc", "marked.nc again.nc", "model.nc again.nc", "marked.nc valid.nc"):
+        for more in ("", " --exclude none", " --exclude input"):
+            _, found[name + more], said[name + more] = nnlib(f"evaluate {name} --at 5 --bootstrap 0{more}")
+    kept, left_out = found["model.nc valid.nc --exclude none"], found["model.nc valid.nc"]
+    assert kept != left_out
+    assert {found["marked.nc again.nc"], found["model.nc again.nc"]} == {kept}
+    assert {found["marked.nc valid.nc"], found["marked.nc again.nc --exclude input"]} == {left_out}
+    words = ", as the data say; in what the model recommends it "
+    assert f"what an example has is ranked{words}has no rank" in said["model.nc again.nc"]
+    assert f"what an example has has no rank{words}is ranked" in said["marked.nc valid.nc"]
+    assert sum(words in text for text in said.values()) == 2
+
+
 def turned(data):
     """The same data with the items in the opposite order, but for item 7, which has another name."""
     sets = []

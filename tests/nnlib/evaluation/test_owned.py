@@ -20,6 +20,7 @@ from nnlib.data.sets import Data, DataSet
 from nnlib.data.units import Units
 from nnlib.errors import DataError
 from nnlib.evaluation import owned
+from nnlib.model.file import read_model
 from nnlib.prediction.exclusion import Numbered, exclude_inputs, same_rows, targets_are_inputs
 from nnlib.prediction.predictor import prepare
 from tests.nnlib.samples import ITEMS, clustered, random_rows
@@ -49,6 +50,46 @@ def test_an_autoencoder_is_measured_on_its_inputs(bought, one_set):
     assert len(values) == 12 and values[-1] > values[0] > 0
     items, _ = Predictor(trained, threads=1).top_k(bought, 5)  # predictions leave owned items out all the same
     assert not np.take_along_axis(bought.toarray(), np.maximum(items, 0), axis=1)[items >= 0].any()
+
+
+def test_where_buying_again_counts_a_network_is_measured_on_what_was_had_and_recommends_it(
+    tmp_path, monkeypatch, capsys
+):
+    """Each customer takes once more half of what he had: in training as afterwards that can be found."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    Path("network.json").write_text(json.dumps({"Layers": LAYERS}))
+    rows = clustered(200, 1, 9).sets[0].rows
+    half = rows.keep(np.arange(rows.nonzeros) % 2 == 0)
+    for name, mark in (("plain.nc", False), ("again.nc", True)):
+        write_data(Path(name), Data((DataSet("input", rows), DataSet("output", half)), repeats=mark))
+    found = {}
+    for name in ("plain", "again"):
+        more = "--epochs 6 --learning-rate 0.02 --metric p@5"
+        assert run(f"train network.json {name}.nc --valid {name}.nc {more} --out {name}-model.nc") == 0
+        capsys.readouterr()
+        assert run(f"evaluate {name}-model.nc {name}.nc --at 5 --bootstrap 0 --json m.json") == 0
+        found[name] = json.loads(Path("m.json").read_text())["metrics"]["p@5"]["value"]
+        assert run(f"predict {name}-model.nc plain.nc -k 9 --out {name}.txt") == 0
+        lists = Path(f"{name}.txt").read_text().splitlines()
+        listed = [{int(pair.split(",")[0]) for pair in filter(None, line.split("\t")[1].split(":"))} for line in lists]
+        shared = [
+            len(some & set(row)) for some, row in zip(listed, np.split(rows.indices, rows.indptr[1:-1]), strict=True)
+        ]
+        assert (sum(shared) > 400) is (name == "again") and (name == "again" or not any(shared))
+    assert found["plain"] == 0 and found["again"] > 0.1
+    assert read_model(Path("again-model.nc")).repeats and not read_model(Path("plain-model.nc")).repeats
+    with pytest.raises(DataError, match=r"again\.nc: what a customer has is ranked .* in plain\.nc it has no rank"):
+        Trainer(Network.from_json({"Layers": LAYERS}), epochs=1).fit("plain.nc", valid="again.nc")
+
+
+def test_a_trained_network_leaves_nothing_out_of_its_own_accord_where_buying_again_counts(bought):
+    rows = clustered(200, 1, 9).sets[0].rows
+    data = Data((DataSet("input", rows), DataSet("output", rows)), repeats=True)
+    trained = Trainer(Network.from_json({"Layers": LAYERS}), epochs=1, batch=32, threads=1).fit(data)
+    predictor = Predictor(trained, threads=1)
+    everything, auto, own = (predictor.top_k(bought, 5, exclude)[0] for exclude in (None, "auto", "inputs"))
+    assert np.array_equal(auto, everything) and not np.array_equal(own, everything)
 
 
 @pytest.mark.parametrize(

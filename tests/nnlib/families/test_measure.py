@@ -1,5 +1,7 @@
 """Metrics of every customer, by hand and on several threads."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -28,6 +30,15 @@ def test_each_customer_has_his_own_and_without_targets_none():
     assert found["mrr@2"][:2] == pytest.approx([1, 0.5])
     assert np.isnan(found["recall@2"][2])
     assert found["recall@2"][3] == 0  # what he wants he has: it has no rank
+
+
+def test_where_buying_again_counts_what_a_customer_has_is_ranked():
+    asked = replace(events([[], [3], [], [0, 1, 2, 3]]), repeats=True)
+    part = Window(asked, from_rows([[3], [3], [], [0]], 4))
+    model = Fixed(np.tile([0, 1, 2, 3], (4, 1)))
+    assert measure(model, part, ["mrr@4"])["mrr@4"].tolist()[:2] == [1, 1]
+    assert measure(model, part, ["mrr@4"])["mrr@4"][3] == 0.25
+    assert measure(model, part, ["mrr@4"], excluded=asked.bought.take)["mrr@4"].tolist()[:2] == [1, 0]  # if asked for
 
 
 @pytest.mark.parametrize("weight", [1.0, 3.0])

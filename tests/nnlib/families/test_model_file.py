@@ -1,6 +1,7 @@
 """Model files give the same scores bit by bit, and damaged ones are refused."""
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 
 import netCDF4
@@ -32,10 +33,19 @@ def test_what_is_read_scores_bit_by_bit_as_what_was_written(tmp_path, recipe):
     write_recipe_model(tmp_path / "model.nc", model)
     found = read_recipe_model(tmp_path / "model.nc")
     assert found.scores(HISTORY, everybody(HISTORY)).tobytes() == model.scores(HISTORY, everybody(HISTORY)).tobytes()
-    for name in ("recipe", "items", "regions", "fitted_until"):
+    for name in ("recipe", "items", "regions", "fitted_until", "repeats"):
         assert getattr(found, name) == getattr(model, name)
     write_recipe_model(tmp_path / "again.nc", found)
     assert (tmp_path / "again.nc").read_bytes() == (tmp_path / "model.nc").read_bytes()
+
+
+def test_a_model_of_data_in_which_buying_again_counts_says_so(tmp_path):
+    for mark in (False, True):
+        model = fit_recipe(Recipe("again"), replace(HISTORY, repeats=mark))
+        write_recipe_model(tmp_path / "model.nc", model)
+        with netCDF4.Dataset(tmp_path / "model.nc") as file:
+            assert ("repeats" in file.ncattrs()) is mark
+        assert read_recipe_model(tmp_path / "model.nc").repeats is model.repeats is mark
 
 
 def test_a_history_of_nothing_and_a_region_without_a_name_have_a_file(tmp_path):
@@ -77,6 +87,7 @@ def put(name, place, value):
         (lambda f: f.setncattr("recipe", '{"family": "gru", "hyperparameters": {}, "seed": 1}'), "is none that can be"),
         (lambda f: f.setncattr("recipe_version", np.uint32(2)), "recipe_version: 2, this nnlib reads 1"),
         (lambda f: f.setncattr("fitted_until", "today"), "fitted_until: 'today' is not legal"),
+        (lambda f: f.setncattr("repeats", np.uint32(7)), "attribute repeats: 7 is not legal, legal: 0, 1"),
         (lambda f: f.renameVariable("items", "itms"), "variable items: 0 names"),
         (put("items", 1, "i0"), "24 names, legal: one at least, and each once"),
         (put("array_member0_inverse", (2, 3), np.nan), "array_member0_inverse: a number is not finite"),

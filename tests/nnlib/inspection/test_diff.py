@@ -117,6 +117,11 @@ def test_data_sets(files):
     ]
 
 
+def test_whether_buying_again_counts(files):
+    one = clustered(20, 1, 6)
+    assert files(one, dataclasses.replace(one, repeats=True)) == ["repeats: False | True"]
+
+
 def test_values_of_dense_data(files):
     values = np.random.default_rng(1).normal(size=(12, 3)).astype(np.float32)
     one, other = (Data((as_data_set("x", some),)) for some in (values, values + np.float32(1e-3)))

@@ -65,7 +65,7 @@ def model_of(raw, compat=False):
 
 @pytest.fixture
 def model():
-    return replace(model_of(RAW), features={0: tuple("abcde"), 3: tuple("uvwxyé")}, region="Åland")
+    return replace(model_of(RAW), features={0: tuple("abcde"), 3: tuple("uvwxyé")}, region="Åland", repeats=True)
 
 
 @pytest.fixture
@@ -86,6 +86,7 @@ def test_round_trip(tmp_path, model):
     seen = read_model(tmp_path / "model.nc")
     same(model.network, seen.network)
     assert (seen.inputs, seen.outputs, seen.region) == (tuple("abcde"), tuple("uvwxyé"), "Åland")
+    assert seen.repeats
     write_model(tmp_path / "again.nc", seen)
     assert (tmp_path / "again.nc").read_bytes() == (tmp_path / "model.nc").read_bytes()
 
@@ -95,7 +96,7 @@ def test_round_trip_of_everything_at_once(tmp_path, whole):
     seen = read_model(tmp_path / "model.nc")
     same(whole.network, seen.network)
     assert seen.network.spec.compat
-    assert (seen.inputs, seen.outputs, seen.features, seen.region) == ((), (), {}, "")
+    assert (seen.inputs, seen.outputs, seen.features, seen.region, seen.repeats) == ((), (), {}, "", False)
 
 
 @pytest.mark.parametrize("activation", Activation)
@@ -328,7 +329,8 @@ def test_no_flipped_bits_and_no_cut_end_crash_the_reader(tmp_path_factory, draw)
 def test_a_models_listing(tmp_path, model, whole):
     write_model(tmp_path / "model.nc", model)
     assert describe_file(tmp_path / "model.nc").splitlines() == [
-        "model 'm', ScaledMarginalCrossEntropy, region 'Åland', denoising 0.2",
+        "model 'm', ScaledMarginalCrossEntropy, region 'Åland', denoising 0.2, "
+        "recommends what customers have, too (repeats)",
         "  Input In: 5 units, data set 'gl_input' with names such as 'a'",
         "  Hidden Hidden1: 3 units, Tanh, from In, dropout 0.37",
         "  Hidden Hidden2: 4 units, Relu, from Hidden1",

@@ -246,6 +246,26 @@ def test_the_two_parts_must_mean_the_same(make_trial):
             run(trial)
 
 
+def test_where_buying_again_counts_a_network_and_its_rivals_are_ranked_with_what_is_owned(make_trial):
+    """Everybody wants one of the items that he has; the floor of unmarked data cannot find it, that of marked can."""
+    floors = {}
+    for mark in (False, True):
+        trial = make_trial(str(mark), role=Role.FINAL, compare=COMPARE)
+        for name, seed in (("train.nc", 1), ("held.nc", 2)):
+            data = dated(clustered(64, seed, 9), 1000, seed)
+            had = data.sets[0].rows
+            wanted = DataSet("output", Csr(np.arange(65), had.indices[had.indptr[:-1]], ITEMS), NAMES)
+            write_data(trial.parent / name, dataclasses.replace(data, sets=(data.sets[0], wanted), repeats=mark))
+        result = run(trial)
+        floors[mark] = result.compared["floor"]["recall@20"], result.metrics["recall@20"]
+        assert read_model(trial.parent / "model.nc").repeats is mark
+        assert read_recipe_model(trial.parent / "floor.nc").repeats is mark
+    assert floors[False] == (0, 0) and min(floors[True]) > 0.3
+    write_data(trial.parent / "held.nc", dated(clustered(32, 2, 6), 1000, 2))
+    with pytest.raises(DataError, match=r"train\.nc: what a customer has is ranked .* in held\.nc it has no rank"):
+        run(trial)
+
+
 @pytest.mark.parametrize("all_files", [(), ("all.nc",)])
 def test_stopped_and_started_again_the_job_ends_as_any_other(make_trial, all_files):
     settings = TrainSettings(epochs=2, batch=16, learning_rate=0.01)

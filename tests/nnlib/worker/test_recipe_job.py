@@ -225,6 +225,34 @@ def test_histories_of_other_items_are_refused(folder):
         run_recipe(trial(KNN), folder)
 
 
+def test_where_buying_again_counts_owned_items_are_ranked_and_all_models_say_so(folder):
+    """Who wants what he had last: with the mark it is found, without it nobody's model finds anything."""
+    found = {}
+    for mark in (False, True):
+        for part in FILES:
+            (folder / f"data.{part}.nc").unlink()
+            items, _ = took(FILES[part])
+            sets = [DataSet("input", from_rows([sorted(row) for row in items], ITEMS), NAMES)]
+            if part in ("valid", "test"):
+                sets.append(DataSet("output", from_rows([row[-1:] for row in items], ITEMS), NAMES))
+            write_data(folder / f"data.{part}.nc", Data(tuple(sets), region="North", repeats=mark))
+        blend = replace(BLEND, members=(POPULARITY, Recipe("again")))
+        found[mark] = [run_recipe(trial(recipe), folder).value for recipe in (POPULARITY, Recipe("again"), blend)]
+        run_recipe(trial(Recipe("again"), Role.FINAL), folder)
+        assert {read_recipe_model(folder / name).repeats for name in ("model.nc", "floor.nc")} == {mark}
+    assert found[False] == [0, 0, 0] and found[True][2] >= max(found[True][:2]) > 0.2
+
+
+def test_histories_and_windows_that_differ_in_buying_again_are_refused(folder):
+    rows = from_rows([[0, 1]] * 3, ITEMS)
+    (folder / "data.train.nc").unlink()
+    write_data(folder / "data.train.nc", Data((DataSet("input", rows, NAMES),), region="North", repeats=True))
+    with pytest.raises(
+        DataError, match=r"data\.train\.nc: what a customer has is ranked .*, in data\.valid\.nc it has no"
+    ):
+        run_recipe(trial(KNN), folder)
+
+
 def test_a_window_in_which_nobody_took_anything(folder):
     (folder / "data.valid.nc").unlink()
     asked, nothing = (

@@ -31,8 +31,7 @@ def match_history(asked: Events, items: tuple[str, ...]) -> Events:
     order = np.lexsort((units[known], customers))
     indptr = offsets_of(np.bincount(customers, minlength=asked.customers))
     rows = Csr(indptr, units[known][order].astype(np.int32), len(items))
-    days = None if asked.days is None else asked.days[known][order]
-    return replace(asked, bought=rows, items=items, days=days)
+    return replace(asked, bought=rows, items=items).with_entries(asked, np.flatnonzero(known)[order])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
