@@ -8,6 +8,8 @@ the day that is asked about.
 
 EASE gives a history back and so knows what goes together; here what comes next is learned from what was there before,
 as is asked. With days of some months alone the season serves as each item's trend. It needs the days of purchases.
+Where buying again counts, y has also what he had before and takes once more; of an item's purchases its first and last
+days are known, and make rows.
 """
 
 from __future__ import annotations
@@ -99,14 +101,17 @@ def season_of(days: Ints | Longs) -> Floats:
 def list_days(history: Events) -> tuple[Longs, Ints]:
     """Return each row's customer and day, in order: the last MOST_DAYS days on which he took something, not the first.
 
-    Raises NnlibError when the history has no days.
+    Of what he took several times these are the first and the last. Raises NnlibError when the history has no days.
     """
     if history.days is None:
         raise NnlibError(
             "days: these data have no times, so nothing comes before anything; import purchases with dates"
         )
-    customer = np.repeat(np.arange(history.customers), np.diff(history.bought.indptr))
-    day = history.days[np.lexsort((history.days, customer))]
+    customer, day = np.repeat(np.arange(history.customers), np.diff(history.bought.indptr)), history.days
+    if history.last is not None:
+        customer, day = np.tile(customer, 2), np.concatenate([day, history.last])
+    order = np.lexsort((day, customer))
+    customer, day = customer[order], day[order]
     new = (np.diff(customer, prepend=-1) > 0) | (np.diff(day, prepend=0) != 0)
     customer, day = customer[new], day[new]
     left = offsets_of(np.bincount(customer, minlength=history.customers))[1:][customer] - np.arange(len(customer))
@@ -130,15 +135,21 @@ def _block(
     fit, ask, ahead = (np.float32(hyperparameters[f"{name}_half_life"]) for name in ("fit", "ask", "ahead"))
     indptr, entries = entries_of(history.bought.indptr, customer)
     items, lengths = history.bought.indices[entries], np.diff(indptr)
-    age = (np.repeat(day, lengths) - history.days[entries]).astype(np.float32)
-    before = age > 0
+    today, first = np.repeat(day, lengths), history.days[entries]
+    last = first if history.last is None else history.last[entries]
+    age = (today - np.where(last < today, last, first)).astype(np.float32)  # of the latest purchase before the day
+    wait = (np.where(first < today, last, first) - today).astype(np.float32)  # for the next one, from the day on
+    later = np.exp2(-np.maximum(wait, 0) / ahead)
     root = np.exp2(np.maximum(history.as_of - day, 0) / (-2 * fit)).astype(np.float32)
-    values = np.exp2(-np.abs(age) / np.where(before, ask, ahead))
-    after = ~before & (values > LEAST_TARGET)
-    values *= np.repeat(root, lengths)
+    roots = np.repeat(root, lengths)
     had, taken = (
-        sparse.csr_array((values[some], items[some], offsets_of(some)[indptr]), (len(day), history.bought.width))
-        for some in (before, after)
+        sparse.csr_array(
+            ((values * roots)[some], items[some], offsets_of(some)[indptr]), (len(day), history.bought.width)
+        )
+        for values, some in (
+            (np.exp2(-np.maximum(age, 0) / ask), first < today),
+            (later, (wait >= 0) & (later > LEAST_TARGET)),
+        )
     )
     season = sparse.csr_array(season_of(day) * root[:, None])
     return sparse.hstack([had, season], format="csr"), taken

@@ -1,5 +1,7 @@
 """The day ridge against rows that are written out one by one, and what it is there for: order and season."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
@@ -17,17 +19,26 @@ def season(day):
     return np.hstack([1, np.sin(waves), np.cos(waves)])
 
 
+def repeated(history=HISTORY, seed=4):
+    """The same history of customers who may have bought an item once more, which is asked for, too."""
+    last = np.random.default_rng(seed).integers(history.days, 100).astype(np.int32)
+    return replace(history, last=last, counts=(1 + (last > history.days)).astype(np.int32), repeats=True)
+
+
 def formula(history, most=30):
     """Weights by plain loops and NumPy's solver, in double precision."""
+    last_days = history.days if history.last is None else history.last
     rows, targets, weights = [], [], []
     bought = history.bought
     for customer in range(history.customers):
         part = slice(bought.indptr[customer], bought.indptr[customer + 1])
-        items, taken = bought.indices[part], history.days[part].astype(float)
-        for day in np.unique(taken)[1:][-most:]:
+        items, pairs = bought.indices[part], np.array([history.days[part], last_days[part]], float).T
+        for day in np.unique(pairs)[1:][-most:]:
             had, later = np.zeros(bought.width), np.zeros(bought.width)
-            had[items] = np.where(taken < day, 2 ** ((taken - day) / 30), 0)
-            later[items] = np.where(taken >= day, 2 ** ((day - taken) / 15), 0)
+            for item, pair in zip(items, pairs, strict=True):
+                before, after = pair[pair < day], pair[pair >= day]
+                had[item] = 2 ** ((before.max() - day) / 30) if len(before) else 0
+                later[item] = 2 ** ((day - after.min()) / 15) if len(after) else 0
             rows.append(np.hstack([had, season(day)]))
             targets.append(np.where(later > days.LEAST_TARGET, later, 0))
             weights.append(2 ** ((day - history.as_of) / 40))
@@ -40,10 +51,11 @@ def fitted(history=HISTORY, **changed):
     return days.fit(history, ONLY | changed, 1)
 
 
-def test_the_weights_are_those_of_rows_written_out():
-    found = fitted().weights
+@pytest.mark.parametrize("history", [HISTORY, repeated()], ids=["once", "again"])
+def test_the_weights_are_those_of_rows_written_out(history):
+    found = fitted(history).weights
     assert found.dtype == np.float32 and found.flags.c_contiguous
-    assert found == pytest.approx(formula(HISTORY), abs=1e-5)
+    assert found == pytest.approx(formula(history), abs=1e-5)
 
 
 def test_the_scores_are_of_the_day_that_is_asked_about(backend):
@@ -64,6 +76,19 @@ def test_rows_are_the_days_of_a_customer_but_his_first():
     history = events([[0, 1, 2, 3], [], [0, 1], [2]], days=[[9, 5, 5, 7], [], [5, 5], [8]])
     customer, day = days.list_days(history)
     assert customer.tolist() == [0, 0] and day.tolist() == [7, 9]
+    history = replace(history, last=np.array([9, 6, 5, 7, 5, 9, 9], np.int32))
+    customer, day = days.list_days(history)
+    assert customer.tolist() == [0, 0, 0, 2, 3] and day.tolist() == [6, 7, 9, 9, 9]
+
+
+def test_what_is_bought_again_is_told_where_that_is_asked_for():
+    """Item 0 is bought twice by all who have it, item 1 never."""
+    history = events([[0, 1], [0, 1], [2, 3]] * 20, days=[[10, 10], [40, 40], [30, 50]] * 20)
+    last = np.where(history.bought.indices == 0, 80, history.days).astype(np.int32)
+    asked = events([[0, 1]], days=[[70, 70]], items=4)
+    only = {"fit_half_life": 1e9, "ask_half_life": 1e9, "ahead_half_life": 1e9}
+    scores = fitted(replace(history, last=last), **only).scores(asked, everybody(asked))[0]
+    assert scores[0] > scores[1] + 0.3
 
 
 @pytest.mark.parametrize("module", [days, products])
