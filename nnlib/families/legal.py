@@ -65,6 +65,7 @@ LEGAL: Mapping[str, Mapping[str, Legal]] = {
         **AGES,
     },
     "days": {"l2": Range(1e-3, 1e7), "ahead_half_life": HALF_LIFE, **AGES},
+    "again": {"half_life": HALF_LIFE},
 }
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nnlib.data.file import DataSummary, check_data_file
 from nnlib.errors import DataError
 from nnlib.spec import network as spec
 from regiondag.errors import ConfigError
+from regiondag.study.families import AGAIN, FAMILY
 from regiondag.study.model import Config, Region
-from regiondag.study.space import list_extreme_values
+from regiondag.study.space import Choice, list_extreme_values
 
 
 def check_data(config: Config) -> dict[Path, DataSummary]:
@@ -29,6 +30,7 @@ def check_data(config: Config) -> dict[Path, DataSummary]:
     if problems:
         raise ConfigError(list(problems.values()))
     misfits = [text for region in config.regions for text in misfits_of(region, summaries)]
+    misfits += list(_nothing_again(config.regions, summaries))[:1]
     if misfits:
         raise ConfigError(misfits)
     return summaries
@@ -78,6 +80,18 @@ def _starts_that_know(region: Region, summaries: Mapping[Path, DataSummary]) -> 
             f"are judged, those from {first} on, and could be compared with nothing; legal for data with days: random, "
             "pooled"
         )
+
+
+def _nothing_again(regions: Sequence[Region], summaries: Mapping[Path, DataSummary]) -> Iterator[str]:
+    """Yield, for each file, that nothing which `again` knows could be recommended."""
+    for region in regions:
+        families = [one.options for one in region.search.space if isinstance(one, Choice) and one.name == FAMILY]
+        for file in region.data.values() if any(AGAIN in options for options in families) else ():
+            if not summaries[file].repeats:
+                yield (
+                    f"families: {AGAIN}: it ranks what customers have, which {file} leaves out; legal where buying "
+                    "again counts: data.split: {repeats: true}, or nnlib import --repeats"
+                )
 
 
 def _without_purchases(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:

@@ -34,6 +34,11 @@ def read_purchases(study: Section, folder: Path) -> Purchases | None:
         split.problems.add(split.where("column"), "missing: the name of the column that says train, valid or test")
     if values["by"] != "column" and values["column"]:
         split.problems.add(split.where("column"), f"says the parts by itself, seen by: {values['by']}; leave one out")
+    if values["repeats"] and values["by"] not in ("time", "column"):
+        split.problems.add(
+            split.where("repeats"),
+            f"is for windows, by: time or column, seen by: {values['by']}: there nothing is asked twice",
+        )
     return Purchases(folder / table, folder / where, values.pop("by"), **values, columns=named)
 
 

@@ -221,7 +221,11 @@ SPLIT: Keys = {
     "test": Key(28, values.DAYS, "The last days, whose purchases are tested on."),
     "validate": Key(28, values.DAYS, "The days before these, which decide."),
     "min_history": Key(5, whole(1, 1000), "Items that a customer must have before a window to be asked about it."),
-    "repeats": Key(False, BOOLEAN, "Whether what a customer had before counts as wanted when it is bought again."),
+    "repeats": Key(
+        False,
+        BOOLEAN,
+        "Whether what a customer had before counts as wanted when he buys it again; it is then recommended, too.",
+    ),
 }
 DATA_COLUMNS: Keys = {name: Key(usual, TEXT, f"The column of the {name}.") for name, usual in COLUMNS.items()}
 DATA: Keys = {
@@ -254,7 +258,8 @@ STUDY: Keys = {
         (),
         values.FAMILY_NAMES,
         f"Kinds of model that a trial may be of: {', '.join(FAMILIES)}; by default all of them, `network` where there "
-        "is one, `days` unless the split is one for tables without dates; where there is no `data` only `network`.",
+        "is one, `days` unless the split is one for tables without dates, `again` where `data.split.repeats` is true; "
+        "where there is no `data` only `network`.",
     ),
     **NETWORK,
     **SECTIONS,

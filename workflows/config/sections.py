@@ -7,7 +7,7 @@ from dataclasses import replace
 from nnlib.contract import Metric, TrainSettings
 from regiondag.config.keys import ACQUISITIONS, JOB, LIMITS, SEARCH, SECTIONS, STUDY, TRAIN
 from regiondag.config.space_section import grid_trials, read_constraints, read_space, small_size
-from regiondag.study.families import BLEND, DAYS, FAMILIES, NETWORK, POPULARITY, space_of
+from regiondag.study.families import AGAIN, BLEND, DAYS, FAMILIES, NETWORK, POPULARITY, space_of
 from regiondag.study.model import MAX_TRIALS, TRAIN_SETTINGS, JobRequest, Limits, Purchases, Search
 from regiondag.study.space import Space, list_extreme_values, list_grid_values
 from regiondag.tuning.methods import METHODS
@@ -59,7 +59,7 @@ def read_families(study: Section, purchases: Purchases | None = None) -> tuple[s
     if network and "data" not in study:
         return (NETWORK,) if alone else (POPULARITY, NETWORK)
     dated = purchases is None or purchases.split not in ("random", "column")  # which tables without dates have
-    there = {NETWORK: network, DAYS: dated}
+    there = {NETWORK: network, DAYS: dated, AGAIN: purchases is not None and purchases.repeats}
     return tuple(family for family in FAMILIES if there.get(family, True))
 
 

@@ -17,7 +17,7 @@ from regiondag.study.space import Choice, Integer, Parameter, Point, Real, Space
 from regiondag.util.text import show_value
 
 FAMILY = "family"  # the hyperparameter that says which
-POPULARITY, DAYS, NETWORK, BLEND = "popularity", "days", "network", "blend"
+POPULARITY, DAYS, AGAIN, NETWORK, BLEND = "popularity", "days", "again", "network", "blend"
 INCUMBENT = "incumbent"  # in place of a family: the recipe in office, where no point of the space says it
 
 _LIKENESS = ("knn", "ease")
@@ -43,6 +43,7 @@ SPACES: Mapping[str, Space] = {
         Real("ask_half_life", 100.0, 10_000.0, log=True),
         Real("ahead_half_life", 5.0, 100.0, log=True),
     ),
+    AGAIN: (Real("half_life", 10.0, 1000.0, log=True),),
 }
 SHARED: Mapping[Parameter, Sequence[str]] = {
     Real("fit_half_life", 10.0, 10_000.0, log=True): _AGED,
@@ -53,7 +54,8 @@ SHARED: Mapping[Parameter, Sequence[str]] = {
 }
 # What a recipe need not say: what no search varies, as the families have it, and what is as plain as it can be.
 USUAL: Mapping[str, Mapping[str, Value]] = {
-    **dict.fromkeys(_LIKENESS, {"own_weight": 1, "bias": 0.0, "bias_scale": "raw"}),
+    "knn": {"own_weight": 1, "bias": 0.0, "bias_scale": "raw"},
+    "ease": {"own_weight": 1, "bias": 0.0, "bias_scale": "raw"},
     "graph": {"customer_exponent": 0.4, "sharpen": 0.0},
     "elsa": {"learning_rate": 0.05, "batch": 256},
     "ials": {"sweeps": 6, "nu": 1.0},
@@ -69,6 +71,7 @@ FIRST: Sequence[tuple[str, Mapping[str, Value]]] = (
     ("ease", {"l2": 300.0, **_SEASON, **_PLAIN}),
     (DAYS, {"l2": 1000.0, "fit_half_life": 60.0, "ask_half_life": 10_000.0, "ahead_half_life": 20.0}),
     ("graph", {"item_exponent": 0.4, "low_pass": 0.1, "vectors": 64, **_LASTING}),
+    (AGAIN, {"half_life": 170.0}),
     (POPULARITY, {"half_life": 1000.0, "own": 0.5}),
     ("knn", {"k": 100, "q": 0.35, **_SEASON, **_PLAIN}),
     ("graph", {"item_exponent": 0.4, "low_pass": 0.1, "vectors": 64, **_SEASON}),

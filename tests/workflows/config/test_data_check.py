@@ -9,8 +9,25 @@ import pytest
 from regiondag.config.data_check import check_data
 from regiondag.config.load import load_config
 from regiondag.errors import ConfigError
+from regiondag.generate.fresh_data import refresh_data
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.node.test_network_among_families import write_dated
+from tests.workflows.shop import STUDY as SHOP
+from tests.workflows.shop import write_shop
+
+
+def test_buying_again_is_for_data_in_which_it_counts(tmp_path):
+    study = write_shop(tmp_path, SHOP.replace("[ease, knn, blend]", "[again]"))
+    refresh_data(study)
+    words = (
+        f"families: again: it ranks what customers have, which {tmp_path}/data/avon.train.nc leaves out; legal where"
+    )
+    with pytest.raises(ConfigError, match=re.escape(words)) as caught:
+        check_data(load_config(study))
+    assert len(caught.value.problems) == 1  # and not once for each file
+    study.write_text(study.read_text().replace("shop.csv}", "shop.csv, split: {repeats: true}}"))
+    refresh_data(study)
+    assert {summary.repeats for summary in check_data(load_config(study)).values()} == {True}
 
 
 @pytest.mark.parametrize("init", ["champion", "neighbour", "pooled"])

@@ -22,6 +22,7 @@ from tests.workflows.conftest import NETWORK
 from tests.workflows.shop import STUDY, write_shop
 
 VALIDATOR = jsonschema.Draft202012Validator(describe_study())
+ONCE = tuple(family for family in SPACES if family != "again")  # what is tried where buying again counts for nothing
 ALONE = "data: {purchases: shop.csv}\n"
 SPACE = "parallel: 4, space: "
 
@@ -73,8 +74,8 @@ def test_a_table_alone_is_a_study(folder):
     assert all(one.search.sizes == () and not one.search.blends and one.network is None for one in regions)
     assert (pooled.name, pooled.slug, pooled.served_by, pooled.metric) == ("all regions", "pooled", "", Metric())
     assert pooled.search.sizes == (4,) * 6 and pooled.search.stop == "noise" and pooled.search.blends
-    assert pooled.search.space[0] == Choice("family", tuple(SPACES))
-    assert [point["family"] for point in pooled.first] == [family for family, _ in FIRST]
+    assert pooled.search.space[0] == Choice("family", ONCE)
+    assert [point["family"] for point in pooled.first] == [family for family, _ in FIRST if family in ONCE]
     assert pooled.final_parts == ("final", "all")
     data = folder / "data"
     # Nobody of Dale is asked.
@@ -128,6 +129,9 @@ def test_kinds_of_split(folder, split, kind, column):
          "2: data.split.column: says the parts by itself, seen by: time; leave one out"),
         (with_data("split: monthly"),
          "2: data.split: seen 'monthly', legal: time, leave-one-out, random or a mapping of keys to values"),
+        (with_data("split: {by: leave-one-out, repeats: true}"),
+         "2: data.split.repeats: is for windows, by: time or column, seen by: leave-one-out: there nothing is asked "
+         "twice"),
         (with_data("split: {test: 36h}"),
          "2: data.split.test: seen '36h', legal: whole days such as 28d, at most 3660d"),
         (with_data("split: {test: 0d}"), "2: data.split.test: seen '0d', legal: whole days such as 28d, at most 3660d"),
@@ -201,11 +205,19 @@ def test_popularity_is_always_among_the_families(folder, families, space, blends
     assert search.space[0] == Choice("family", space) and search.blends is blends
 
 
+@pytest.mark.parametrize("repeats", [True, False])
+def test_buying_again_is_among_the_families_where_it_counts(folder, repeats):
+    config = load(folder, ALONE.replace("shop.csv", f"shop.csv, split: {{repeats: {str(repeats).lower()}}}"))
+    pooled = config.regions[0]
+    assert pooled.search.space[0] == Choice("family", tuple(SPACES) if repeats else ONCE)
+    assert ({"family": "again", "again_half_life": 170.0} in pooled.first) is repeats
+
+
 def test_networks_beside_other_families(folder):
     text = STUDY.replace("families: [ease, knn, blend]", "network: network.json")
     text = text.replace("parallel: 4", SPACE + "{hidden: {int: [2, 8]}, ease_l2: {real: [10, 20]}}")
     pooled = load(folder, text).regions[0]
-    assert pooled.search.space[0] == Choice("family", (*SPACES, "network"))
+    assert pooled.search.space[0] == Choice("family", (*ONCE, "network"))
     assert pooled.network == folder / "network.json"
     found = {parameter.name: parameter for parameter in pooled.search.space}
     assert found["hidden"].when == (("family", ("network",)),)
@@ -239,7 +251,7 @@ def test_files_of_an_import_without_a_network(folder):
     config = load(folder, text)
     assert config.purchases is None
     assert [region.slug for region in config.regions] == ["pooled", "avon", "berg", "cove", "dale"]
-    assert config.regions[0].search.space[0] == Choice("family", tuple(SPACES))
+    assert config.regions[0].search.space[0] == Choice("family", ONCE)
 
 
 @pytest.mark.parametrize(("search", "stop"), [("", "noise"), ("method: random", "none"), ("stop: none", "none")])

@@ -114,7 +114,7 @@ def test_even_a_short_search_tries_popularity_and_the_likeliest_of_others():
 def test_without_times_nothing_is_tried_twice():
     points = drop_repeated(first_points(SPACES, space_of(SPACES)))
     assert [point[FAMILY] for point in points] == [
-        *("popularity", "ease", "days", "graph", "knn", "ials", "elsa"),
+        *("popularity", "ease", "days", "graph", "again", "knn", "ials", "elsa"),
         *("knn", "popularity"),  # with more of the region's own
     ]
 
