@@ -56,6 +56,9 @@ def _legal(path: str, schema: Mapping[str, Any]) -> str:
         return f"[keys of its own](#{path.replace('.', '')})"  # as headings are named in addresses
     if "enum" in schema:
         return ", ".join(map(code, schema["enum"]))
+    forms = schema.get("anyOf", ())
+    if any("enum" in form for form in forms) and any("properties" in form for form in forms):
+        return ", or ".join(_legal(path, form) for form in forms)
     return escape(schema["title"])
 
 

@@ -13,7 +13,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from nnlib.contract import Recipe
-from regiondag.study.space import Choice, Integer, Parameter, Point, Real, Space, Value
+from regiondag.study.space import (
+    Choice,
+    Integer,
+    Parameter,
+    Point,
+    Real,
+    Space,
+    Value,
+    is_legal,
+    list_extreme_values,
+)
 from regiondag.util.text import show_value
 
 FAMILY = "family"  # the hyperparameter that says which
@@ -134,10 +144,22 @@ def network_space(space: Space) -> Space:
 
 
 def first_points(families: Iterable[str], space: Space) -> tuple[Point, ...]:
-    """Return what is tried first: `FIRST`, as far as the space holds it."""
-    wanted, names = set(families), {parameter.name for parameter in space}
-    found = (point_of(Recipe(family, point)) for family, point in FIRST if family in wanted)
-    return tuple(point for point in found if set(point) <= names)
+    """Return what is tried first: `FIRST`, each value moved into the range that the space has."""
+    wanted, known = set(families), {parameter.name: parameter for parameter in space}
+    points = (point_of(Recipe(family, point)) for family, point in FIRST if family in wanted)
+    found = [
+        {name: _move_inside(known[name], value) for name, value in p.items()}
+        for p in points
+        if p.keys() <= known.keys()
+    ]
+    return tuple(point for number, point in enumerate(found) if point not in found[:number])
+
+
+def _move_inside(parameter: Parameter, value: Value) -> Value:
+    if is_legal(parameter, value):
+        return value
+    legal = list_extreme_values(parameter)
+    return legal[0] if isinstance(value, str) else min(legal, key=lambda one: isinstance(one, str) or abs(one - value))
 
 
 def drop_repeated(points: Iterable[Point]) -> tuple[Point, ...]:

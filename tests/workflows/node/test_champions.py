@@ -394,11 +394,14 @@ def test_scores_that_did_not_come_back_are_the_machines_fault(searched_once, tmp
 # --- the next day ------------------------------------------------------------------------------------------
 
 
-def test_the_recipe_in_office_is_tried_first_and_kept(played):
+def test_the_recipe_in_office_is_tried_first_and_kept(tmp_path):
     """Of the same data the blend is no better than itself."""
-    before = facts_of(played, POOLED)
-    recipe = recipe_of(before["recipe"])
-    run = shop.generate(played.path.parents[1] / "study.yaml")
+    plain = "parallel: 4, space: {own_weight: {choice: [1]}, bias: {choice: [0.0]}}}"
+    study = shop.write_shop(tmp_path, shop.STUDY.replace("parallel: 4}", plain))
+    played = shop.generate(study)
+    shop.play(played)
+    recipe = recipe_of(facts_of(played, POOLED)["recipe"])
+    run = shop.generate(study)
     spec = read_spec(run.region(POOLED).spec)
     assert spec.incumbent == recipe and recipe.family == "blend"
     shop.play(run)

@@ -163,6 +163,29 @@ def test_a_range_of_the_study_stands_in_place_of_the_table():
     assert len(space) == len(space_of(["popularity", "ease"]))
 
 
+def test_what_is_tried_first_lies_in_the_ranges_of_the_study():
+    given = (Real("ease_l2", 5.0, 6.0), Choice("own_weight", (3,)), Choice("bias_scale", ("log",)))
+    space = space_of(["ease"], given)
+    first, last = first_points(["ease"], space)
+    assert first == {
+        "family": "ease",
+        "ease_l2": 6.0,
+        "fit_half_life": 40.0,
+        "ask_half_life": 80.0,
+        "own_weight": 3,
+        "bias": 0.0,
+        "bias_scale": "log",
+    }
+    assert domain(space).has(first) and domain(space).has(last)
+
+
+def test_what_the_study_makes_the_same_is_tried_once():
+    space = space_of(["ease"], (Real("fit_half_life", 100.0, 200.0),))
+    assert [point["fit_half_life"] for point in first_points(["ease"], space)] == [100.0, 200.0]
+    space = space_of(["popularity"], (Choice("popularity_half_life", (20.0,)), Choice("popularity_own", (0.5,))))
+    assert len(first_points(["popularity"], space)) == 1
+
+
 def test_ranges_of_families_that_are_not_wanted_are_left_out():
     assert space_of(["popularity"], (Real("ease_l2", 5.0, 6.0), HIDDEN)) == space_of(["popularity"])
 
