@@ -1,10 +1,10 @@
 """Ranking metrics, averaged over the examples that have at least one target, and plain popularity to compare with.
 
 Where inputs and targets are the same units, the items of an example's own input are not ranked, unless they are its
-targets or buying again counts (see `owned`); equal scores are ranked by item number. With h_i = 1 when the item at
-rank i is a target, and c targets: P@k = sum(h_i) / k, recall@k = sum(h_i) / c, NDCG@k = sum(h_i / log2(i + 1)) /
-sum(1 / log2(i + 1) for i up to min(c, k)), MAP@k = mean over the examples of sum(h_i P@i) / min(c, k), MRR@k = 1 / rank
-of the first target in the first k, else 0.
+targets (see `owned`); equal scores are ranked by item number. With h_i = 1 when the item at rank i is a target, and c
+targets: P@k = sum(h_i) / k, recall@k = sum(h_i) / c, NDCG@k = sum(h_i / log2(i + 1)) / sum(1 / log2(i + 1) for i up
+to min(c, k)), MAP@k = mean over the examples of sum(h_i P@i) / min(c, k), MRR@k = 1 / rank of the first target in the
+first k, else 0.
 """
 
 from __future__ import annotations
