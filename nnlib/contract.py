@@ -168,8 +168,7 @@ class Result:
     stderr: float | None = None  # standard error of `value`, by its customers
     customers: int = 0  # how many `value` is the mean of
     baseline: Mapping[str, float] = field(default_factory=dict)  # the same metrics of plain popularity
-    # Final: those of the trial's `compare`. Of a network's trial: recent popularity as `floor`, by its metric alone.
-    compared: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    compared: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # of `compare`; networks' trials: floor
     recipe: Recipe | None = None  # what was fitted, with the weights that were found
     fitted_until: int | None = None  # the day (since 1970-01-01) before which all that `value` learned from lies
     scores: str = ""  # SHA-256 of scores.npy, the metrics of each customer
