@@ -125,10 +125,10 @@ def play_final(folder: RegionFolder, node: NodeName) -> bool:
     return True
 
 
-def play_search(run: RunFolder, nodes: int = 9) -> None:
-    """Play all trials of the search, the blend among them."""
+def play_search(run: RunFolder, nodes: int = 9, slug: str = POOLED) -> None:
+    """Play all trials of a search, the blend among them."""
     for number in range(nodes):
-        play_trial(run.region(POOLED), NodeName(POOLED, number))
+        play_trial(run.region(slug), NodeName(slug, number))
 
 
 def play(run: RunFolder, slugs: Sequence[str] = SLUGS) -> None:

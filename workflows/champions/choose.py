@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 
 from regiondag.champions.chance import estimate_gain, probability_better
-from regiondag.champions.scores import Array, Scores
+from regiondag.champions.scores import Array, Scores, best_of
 
 Kind = Literal["common", "floor", "own"]
 
@@ -81,8 +81,7 @@ def choose(
 ) -> Choice:
     """Return what serves every region of `scores`, the validation window.
 
-    `floor` is the candidate that everything has to beat: the best of recent popularity over all regions
-    (`scores.best_of`). A candidate is compared where it has a metric of every customer that the floor has one of; so a
+    `floor` is the candidate that everything has to beat (`choose_floor`). A candidate is compared where it has a metric of every customer that the floor has one of; so a
     region's own trials count there alone, and a broken one nowhere. `past` are earlier windows, latest first, on which
     the same recipes were judged; they are heard in rule 2 alone, each counting half of the one after it. RegiondagError
     where the floor is no candidate.
@@ -219,6 +218,18 @@ class _Judge:
     ) -> Decision:
         gain = estimate_gain(self.scores, candidate, self.floor, region)
         return Decision(candidate, kind, reason, gain.mean, gain.low, gain.high, gain.n, probability)
+
+
+def choose_floor(scores: Scores, popular: Sequence[str], standing: str | None = None, rule: Rule | None = None) -> str:
+    """Return the best of the popularities over all regions' customers, which everything else has to beat.
+
+    One in office stays until another is better with P > .8, as by rule 5. RegiondagError without any popularity.
+    """
+    rule, best = rule or Rule(), best_of(scores, popular)
+    if standing is None or standing not in popular:
+        return best
+    change = probability_better(_gains(scores, best, standing, None), rule.draws, rule.seed)
+    return best if change > rule.change else standing
 
 
 def _gains(scores: Scores, candidate: str, other: str, region: str | None) -> Array:

@@ -46,9 +46,8 @@ def choose_for_all(folder: RegionFolder, spec: RegionSpec, history: History) -> 
     Raises GiveUpError where no popularity was measured: nothing could be compared with it.
     """
     from regiondag.champions.cautions import doubt_customers, doubt_differences, doubt_incumbent, doubt_ranges
-    from regiondag.champions.choose import Incumbent, Rule, choose
+    from regiondag.champions.choose import Incumbent, Rule, choose, choose_floor
     from regiondag.champions.fitted_until import check_fitted_until
-    from regiondag.champions.scores import best_of
 
     scores = read_trial_scores(folder, spec, history)
     names = _names(spec, history)
@@ -62,7 +61,7 @@ def choose_for_all(folder: RegionFolder, spec: RegionSpec, history: History) -> 
     check_fitted_until(spec.window, {f"t{trial:04d}": history.settled[trial].fitted_until for trial in names})
     again = incumbent_trial(spec, history)
     rule, standing = Rule(min_customers=spec.min_customers), Incumbent(None if again is None else names[again])
-    choice = choose(scores, best_of(scores, popular), standing, rule=rule)
+    choice = choose(scores, choose_floor(scores, popular, standing.common, rule), standing, rule=rule)
     winner = trials[choice.common.candidate]
     cautions = [
         *doubt_customers(choice, rule),

@@ -31,6 +31,7 @@ def choose_alone(folder: RegionFolder, spec: RegionSpec, history: History, best:
     That is the best network where a floor serves which was no trial: the final job fits both.
     """
     from regiondag.champions.cautions import doubt_ranges
+    from regiondag.champions.choose import choose_floor
     from regiondag.champions.fitted_until import check_fitted_until
 
     again = incumbent_trial(spec, history)
@@ -43,9 +44,11 @@ def choose_alone(folder: RegionFolder, spec: RegionSpec, history: History, best:
         decision = _choose_by_loss(spec, history, best, again, names)
     else:
         scores = _read_scores(folder, spec, trials, None if popular is None else names[popular])
-        decision = _choose_by_customers(
-            spec, scores, names[best], standing, FLOOR if popular is None else names[popular]
-        )
+        floor = FLOOR if popular is None else names[popular]
+        if popular is not None and standing is not None and _is_popular(spec):
+            floor = choose_floor(scores, (floor, standing), standing)
+            popular = trials[floor]
+        decision = _choose_by_customers(spec, scores, names[best], standing, floor)
     known = {FLOOR: best, **trials}
     doubts = doubt_ranges(decision.candidate, history.proposals[known[decision.candidate]].point, spec.search.space)
     decisions = {"floor": popular, "common": decision_to_raw(decision, known), "regions": {}}
@@ -58,8 +61,7 @@ def _choose_by_customers(spec: RegionSpec, scores: Scores, best: str, standing: 
 
     rule = Rule(min_customers=spec.min_customers)
     # A region leaves what served it only for something surely better: the floor, too, if that did.
-    popular = spec.incumbent is not None and spec.incumbent.family == POPULARITY
-    rule = replace(rule, better_than_floor=rule.change if popular else 0.0)
+    rule = replace(rule, better_than_floor=rule.change if _is_popular(spec) else 0.0)
     customers = int(sum(map(math.isfinite, scores.of(best).tolist())))
     if customers < spec.min_customers:
         return _without_floor(best, f"the best trial: too few customers to judge it ({customers})", customers)
@@ -67,6 +69,10 @@ def _choose_by_customers(spec: RegionSpec, scores: Scores, best: str, standing: 
         return _choose_of_two(scores, best, standing, rule, customers)
     decision = choose(scores, floor, Incumbent(standing), rule=rule).common
     return replace(decision, reason=decision.reason.removeprefix("common choice: "))
+
+
+def _is_popular(spec: RegionSpec) -> bool:
+    return spec.incumbent is not None and spec.incumbent.family == POPULARITY
 
 
 def _choose_of_two(scores: Scores, best: str, standing: str | None, rule: Rule, customers: int) -> Decision:

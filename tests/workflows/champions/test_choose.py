@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regiondag.champions.choose import Incumbent, Rule, choose, show
+from regiondag.champions.choose import Incumbent, Rule, choose, choose_floor, show
 from regiondag.champions.scores import Scores
 from regiondag.errors import RegiondagError
 
@@ -135,6 +135,16 @@ def test_an_incumbent_stays_while_the_floor_is_not_surely_better():
         assert choose(table, "floor", Incumbent("old")).common.candidate == winner
         assert choose(table, "floor").common.candidate == "floor"
     assert choose(table, "floor", Incumbent("floor")).common.kind == "floor"
+
+
+def test_a_popularity_in_office_is_the_floor_until_another_is_better_with_p_above_8():
+    for mean, winner in ((0.005, "old"), (-0.005, "old"), (0.02, "new")):  # .5, .5 and 2 standard errors
+        table = made((100,), old=0.1, new=0.1 + noisy(100, mean), model=0.0)
+        floor = choose_floor(table, ["new", "old"], "old")
+        found = choose(table, floor, Incumbent("old")).common
+        assert (floor, found.candidate, found.kind) == (winner, winner, "floor")
+        assert choose_floor(table, ["new", "old"], "model") == choose_floor(table, ["new", "old"])
+    assert choose_floor(table, ["new", "old"]) == "new"
 
 
 def test_a_newcomer_has_to_beat_both_the_incumbent_and_the_floor():

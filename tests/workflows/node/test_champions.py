@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -441,8 +442,6 @@ def hold_office(run, recipe):
 
 
 def recipe_to_raw(recipe):
-    from dataclasses import asdict
-
     return json.loads(json.dumps(asdict(recipe)))
 
 
@@ -459,6 +458,31 @@ def test_where_nothing_can_be_learned_the_floor_serves(tmp_path):
     assert prepare_final(run.region("avon"), NodeName("avon", None)) is False
     row = next(row for row in summarise(run).regions if row.slug == "avon")
     assert row.recipe.startswith("popularity") and row.reason.startswith("floor: nothing beat recent popularity")
+
+
+@pytest.mark.parametrize("scope", ["", "scope: region, "])
+def test_a_popularity_in_office_is_the_floor_that_is_kept(tmp_path, scope):
+    """Another popularity is better by next to nothing."""
+    text = STUDY.replace("[ease, knn, blend]", "[popularity]").replace("rounds: 2", scope + "rounds: 1")
+    run = shop.generate(shop.write_shop(tmp_path, text, liked=0.5))
+    slug = "avon" if scope else POOLED
+    shop.play_search(run, 4, slug)
+    shop.play_final(run.region(slug), NodeName(slug, None))
+    facts, path = facts_of(run, slug), run.region(slug).champion_metrics
+    office = recipe_of(facts["recipe"])
+    less = {**office.hyperparameters, "half_life": 0.8 * office.hyperparameters["half_life"]}
+    office = replace(office, hyperparameters=less)
+    path.write_text(json.dumps(facts | {"recipe": recipe_to_raw(office)}))
+
+    run = shop.generate(run.path.parents[1] / "study.yaml")
+    shop.play_search(run, 4, slug)
+    tried, other = (run.region(slug).trial(NodeName(slug, number)) / "scores.npy" for number in (0, 1))
+    values = np.load(other)
+    np.save(tried, values + np.resize(np.array([0.05, -0.055], np.float32), values.shape[2]))
+    shop.play_final(run.region(slug), NodeName(slug, None))
+    decisions, final = read_decisions(run.region(slug)), history_of(run, slug).final
+    assert decisions["common"]["kind"] == "floor" and decisions["common"]["trial"] == decisions["floor"] == 0
+    assert final.recipe == office and not final.promoted and final.reason.startswith("floor: no")
 
 
 def test_a_study_of_one_family_has_no_blend(tmp_path):
