@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import sha256_of
+from nnlib.contract import Recipe, sha256_of
 from nnlib.spec.network import read_json
 from nnlib.util.files import appearing
 from nnlib.util.os_errors import describe
@@ -29,10 +29,10 @@ from regiondag.run import layout
 from regiondag.run.champions import Incumbent, hyperparameters_of, recipe_of_champion
 from regiondag.run.layout import RunFolder
 from regiondag.run.region_spec import spec_of, spec_to_json
-from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, drop_repeated
+from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, drop_repeated, point_of, recipe_at
 from regiondag.study.init import ASKED
 from regiondag.study.model import Config, Region
-from regiondag.study.space import Point
+from regiondag.study.space import Choice, Point
 from regiondag.tuning.champion_point import fit_champion_point
 from regiondag.tuning.fixed_shape import find_shaping
 from regiondag.util.resources import resource_dir
@@ -232,8 +232,21 @@ def _first_points(region: Region, incumbent: Incumbent | None) -> tuple[Point, .
     point: Point | None = fit_champion_point(region.search, hyperparameters_of(incumbent)) if incumbent else None
     if point is None and incumbent and region.search.of_families:
         recipe = recipe_of_champion(incumbent)
-        point = None if recipe is None or recipe.family == NETWORK else {FAMILY: INCUMBENT}
+        point = None if recipe is None or recipe.family == NETWORK else _point_of(region, recipe) or {FAMILY: INCUMBENT}
     return (*([] if point is None else [point]), *(p for p in region.first if p != point))
+
+
+def _point_of(region: Region, recipe: Recipe) -> Point | None:
+    """Return the point of the region's space that is this very recipe; None where there is none, as for a blend."""
+    from nnlib.families.legal import complete_recipe  # with NumPy
+
+    if recipe.members:
+        return None
+    known = {p.name: p.options for p in region.search.space if isinstance(p, Choice)}
+    # A recipe says 1.0 where the space offers 1.
+    point = {name: next((o for o in known.get(name, ()) if o == v), v) for name, v in point_of(recipe).items()}
+    found = fit_champion_point(region.search, point)
+    return found if found and complete_recipe(recipe_at(found, region.train.seed)) == complete_recipe(recipe) else None
 
 
 def _first_day(valid: Path) -> int | None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from nnlib.contract import Recipe, recipe_of, sha256_of, trial_from_json
+from nnlib.families.legal import complete_recipe
 from regiondag import cli
 from regiondag.errors import GiveUpError, RegiondagError
 from regiondag.node.choice import doubt_test_of, read_decisions, read_scores, read_trial_scores
@@ -21,8 +22,8 @@ from regiondag.run.champions import champion_of
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RunFolder
 from regiondag.run.region_spec import read_spec
-from regiondag.run.trial_recipes import best_by_family, recipe_of_trial
-from regiondag.study.families import describe_recipe
+from regiondag.run.trial_recipes import best_by_family, incumbent_trial, recipe_of_trial
+from regiondag.study.families import FIRST, describe_recipe
 from tests.workflows import shop
 from tests.workflows.shop import FINAL, POOLED, SLUGS, STUDY
 
@@ -434,6 +435,33 @@ def test_a_simple_recipe_in_office_stays_unless_another_one_is_surely_better(pla
     assert history_of(run).final.promoted
 
 
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        Recipe("popularity", {"half_life": 10.0, "own": 0.5}),
+        Recipe("knn", next(point for family, point in FIRST if family == "knn")),
+        Recipe("ease", {"l2": 77.0, "fit_half_life": 50.0, "ask_half_life": 90.0, "own_weight": 3.0, "bias": 0.1}),
+    ],
+)
+def test_a_family_in_office_is_a_point_of_the_space(played, recipe):
+    """So the tuner learns of it, the blend may take it, and it is tried once."""
+    recipe = complete_recipe(recipe)
+    hold_office(played, recipe)
+    run = shop.generate(played.path.parents[1] / "study.yaml")
+    spec = read_spec(run.region(POOLED).spec)
+    assert spec.first[0]["family"] == recipe.family and spec.first.count(spec.first[0]) == 1
+    shop.play_trial(run.region(POOLED), NodeName(POOLED, 0))
+    history = history_of(run)
+    assert incumbent_trial(spec, history) == 0 and best_by_family(spec, history) == {recipe.family: 0}
+
+
+@pytest.mark.parametrize("recipe", [Recipe("popularity", seed=7), Recipe("popularity", {"half_life": 2.0})])
+def test_a_recipe_that_the_space_does_not_hold_is_tried_all_the_same(played, recipe):
+    hold_office(played, complete_recipe(recipe))
+    spec = read_spec(shop.generate(played.path.parents[1] / "study.yaml").region(POOLED).spec)
+    assert spec.first[0] == {"family": "incumbent"} and len(spec.first) == 6
+
+
 def hold_office(run, recipe):
     """Have a recipe in office in a run that has ended."""
     for slug in (POOLED, *SLUGS):
@@ -492,3 +520,4 @@ def test_a_study_of_one_family_has_no_blend(tmp_path):
     assert prepare_trial(run.region(POOLED), NodeName(POOLED, 4)) is False  # a blend of one is that one
     shop.play_final(run.region(POOLED), FINAL)
     assert history_of(run).final.recipe.family == "popularity"
+
