@@ -29,6 +29,7 @@ from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder
 from regiondag.run.manifest import RunManifest, read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
+from regiondag.run.trial_recipes import recipe_in_office
 from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, point_of
 
 Progress = Callable[[int, int], None]  # regions read, then files; and how many there are
@@ -202,7 +203,7 @@ def _other(trial: Trial, spec: RegionSpec, history: History) -> Iterator[str]:
     proposal = history.proposals.get(trial.number)
     point = proposal.point if proposal else {}
     if point.get(FAMILY) == INCUMBENT:
-        if trial.recipe != spec.incumbent:
+        if trial.recipe != recipe_in_office(spec, point):
             yield "is not of the recipe in office, which the journal proposed"
         return
     said = {FAMILY: NETWORK, **asdict(trial.train), **trial.hyperparameters}

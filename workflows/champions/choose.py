@@ -81,10 +81,10 @@ def choose(
 ) -> Choice:
     """Return what serves every region of `scores`, the validation window.
 
-    `floor` is the candidate that everything has to beat (`choose_floor`). A candidate is compared where it has a metric of every customer that the floor has one of; so a
-    region's own trials count there alone, and a broken one nowhere. `past` are earlier windows, latest first, on which
-    the same recipes were judged; they are heard in rule 2 alone, each counting half of the one after it. RegiondagError
-    where the floor is no candidate.
+    `floor` is the candidate that everything has to beat (`choose_floor`). A candidate is compared where it has a metric
+    of every customer that the floor has one of; so a region's own trials count there alone, and a broken one nowhere.
+    `past` are earlier windows, latest first, on which the same recipes were judged; they are heard in rule 2 alone,
+    each counting half of the one after it. RegiondagError where the floor is no candidate.
     """
     judge = _Judge(scores, floor, incumbent or Incumbent(), past, rule or Rule())
     common = judge.decide_common()

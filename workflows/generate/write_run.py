@@ -26,10 +26,10 @@ from regiondag.generate.pooled_data import write_merged
 from regiondag.generate.provenance import read_commits, read_library_versions
 from regiondag.generate.render import Renderer
 from regiondag.run import layout
-from regiondag.run.champions import Incumbent, hyperparameters_of, recipe_of_champion
+from regiondag.run.champions import Incumbent, hyperparameters_of, recipe_of_champion, serves_alone
 from regiondag.run.layout import RunFolder
 from regiondag.run.region_spec import spec_of, spec_to_json
-from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, drop_repeated, point_of, recipe_at
+from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, REGION, drop_repeated, point_of, recipe_at
 from regiondag.study.init import ASKED
 from regiondag.study.model import Config, Region
 from regiondag.study.space import Choice, Point
@@ -150,19 +150,28 @@ class _Writer:
         inside = {copy.name: self.digests[self._inside(copy)] for copy in [*copies, *merged]}
         shape = () if region.init.random or not region.network else find_shaping(read_json(region.network))
         recipe = recipe_of_champion(incumbent) if incumbent else None
+        own = self._own_recipes(region, recipe)
         window = None if region.served_by else _first_day(folder.data("valid"))
-        first = _first_points(region, incumbent)
+        first = _first_points(region, incumbent, own)
         first = first if window is not None else drop_repeated(first)
         spec = spec_of(self.plan.config.name, region, inside, position, first, shape, recipe, self.plan.config)
         spec = replace(
             spec,
             rows={part: self._by_region(rows[part]) for part in rows if part in ASKED},
+            own=own,
             window=window,
         )
         folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
         self._note(self._inside(folder.spec))
         if region.slug in self.earlier:
             folder.earlier.write_text(self.earlier[region.slug], encoding="utf-8")
+
+    def _own_recipes(self, region: Region, common: Recipe | None) -> dict[str, Recipe]:
+        """Return the recipes that are in office in single regions that `region` serves."""
+        served = [one.slug for one in self.plan.config.regions if one.served_by == region.slug]
+        known = {slug: self.incumbents[slug] for slug in served if slug in self.incumbents}
+        found = {slug: recipe_of_champion(one) for slug, one in known.items() if serves_alone(one)}
+        return {slug: one for slug, one in found.items() if one and one != common and one.family != NETWORK}
 
     def _by_region(self, rows: Mapping[Path, tuple[int, int]]) -> dict[str, tuple[int, int]]:
         """Return by region what is known by file; an update may have left regions out."""
@@ -225,15 +234,22 @@ class _Writer:
         return str(path.relative_to(self.part.path))
 
 
-def _first_points(region: Region, incumbent: Incumbent | None) -> tuple[Point, ...]:
-    """Return the points that the region's first trials take: its champion's, on the new data."""
+def _first_points(region: Region, incumbent: Incumbent | None, own: Mapping[str, Recipe]) -> tuple[Point, ...]:
+    """Return the points that the region's first trials take: its champion's, on the new data.
+
+    Those of single regions come last: without what is always tried nothing could be compared.
+    """
     if region.served_by:
         return ()
     point: Point | None = fit_champion_point(region.search, hyperparameters_of(incumbent)) if incumbent else None
     if point is None and incumbent and region.search.of_families:
         recipe = recipe_of_champion(incumbent)
         point = None if recipe is None or recipe.family == NETWORK else _point_of(region, recipe) or {FAMILY: INCUMBENT}
-    return (*([] if point is None else [point]), *(p for p in region.first if p != point))
+    first = [*([] if point is None else [point]), *(p for p in region.first if p != point)]
+    for slug in {json.dumps(asdict(recipe)): slug for slug, recipe in own.items()}.values():  # each recipe once
+        point = _point_of(region, own[slug]) or {FAMILY: INCUMBENT, REGION: slug}
+        first += [point] if point not in first else []
+    return tuple(first)
 
 
 def _point_of(region: Region, recipe: Recipe) -> Point | None:

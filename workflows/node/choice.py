@@ -28,7 +28,15 @@ from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder
 from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
-from regiondag.run.trial_recipes import EVER, USUAL_FLOOR, best_by_family, incumbent_trial, name_trial, recipe_of_trial
+from regiondag.run.trial_recipes import (
+    EVER,
+    USUAL_FLOOR,
+    best_by_family,
+    find_trial,
+    incumbent_trial,
+    name_trial,
+    recipe_of_trial,
+)
 from regiondag.study.families import FAMILY, NETWORK, POPULARITY
 
 if TYPE_CHECKING:
@@ -60,7 +68,12 @@ def choose_for_all(folder: RegionFolder, spec: RegionSpec, history: History) -> 
         )
     check_fitted_until(spec.window, {f"t{trial:04d}": history.settled[trial].fitted_until for trial in names})
     again = incumbent_trial(spec, history)
-    rule, standing = Rule(min_customers=spec.min_customers), Incumbent(None if again is None else names[again])
+    own = {slug: find_trial(spec, history, recipe) for slug, recipe in spec.own.items()}
+    standing = Incumbent(
+        None if again is None else names[again],
+        {slug: "of last night" if trial is None else names[trial] for slug, trial in own.items()},
+    )
+    rule = Rule(min_customers=spec.min_customers)
     choice = choose(scores, choose_floor(scores, popular, standing.common, rule), standing, rule=rule)
     winner = trials[choice.common.candidate]
     cautions = [

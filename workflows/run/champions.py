@@ -60,6 +60,11 @@ def recipe_of_champion(incumbent: Incumbent) -> Recipe | None:
         return None
 
 
+def serves_alone(incumbent: Incumbent) -> bool:
+    """Whether a champion was made for its region, and not for all that one search serves."""
+    return "decision" not in json.loads(incumbent.metrics.read_text(encoding="utf-8"))
+
+
 def select_networks(incumbents: Mapping[str, Incumbent]) -> set[str]:
     """Return the slugs of the champions that are networks, from which others can start."""
     return {slug for slug, one in incumbents.items() if recipe_of_champion(one) == Recipe(NETWORK)}

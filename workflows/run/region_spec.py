@@ -38,6 +38,7 @@ class RegionSpec:
     regions: tuple[str, ...] = ()  # slugs of the regions that are served by this one
     min_customers: int = MIN_CUSTOMERS
     incumbent: Recipe | None = None  # the recipe in office
+    own: Mapping[str, Recipe] = field(default_factory=dict)  # those that are in office in one of `regions` alone
     window: int | None = None  # the first day of the validation window, in days since 1970-01-01
     # Of merged data: part -> slug of the region -> the first of its customers, and the one after the last.
     rows: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
@@ -99,6 +100,7 @@ def spec_to_json(spec: RegionSpec) -> str:
         "regions": spec.regions,
         "min_customers": spec.min_customers,
         "incumbent": spec.incumbent and asdict(spec.incumbent),
+        "own": {slug: asdict(recipe) for slug, recipe in spec.own.items()},
         "window": spec.window,
         "rows": spec.rows,
     }
@@ -128,6 +130,7 @@ def read_spec(path: Path) -> RegionSpec:
             regions=tuple(raw.get("regions", ())),
             min_customers=raw.get("min_customers", MIN_CUSTOMERS),
             incumbent=recipe_of(raw["incumbent"]) if raw.get("incumbent") else None,
+            own={slug: recipe_of(recipe) for slug, recipe in raw.get("own", {}).items()},
             window=raw.get("window"),
             rows={
                 part: {slug: (ends[0], ends[1]) for slug, ends in rows.items()}

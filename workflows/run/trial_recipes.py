@@ -5,7 +5,8 @@ from __future__ import annotations
 from nnlib.contract import Recipe
 from regiondag.run.history import History, TrialOutcome
 from regiondag.run.region_spec import RegionSpec
-from regiondag.study.families import BLEND, FAMILY, INCUMBENT, NETWORK, POPULARITY, describe_recipe, recipe_at
+from regiondag.study.families import BLEND, FAMILY, INCUMBENT, NETWORK, POPULARITY, REGION, describe_recipe, recipe_at
+from regiondag.study.space import Point
 
 # Bestsellers of all times, which everybody knows; the floor is the best popularity that was found, or the usual one.
 EVER, USUAL_FLOOR = Recipe(POPULARITY, {"half_life": 1e9, "own": 1.0}), Recipe(POPULARITY)
@@ -26,7 +27,7 @@ def recipe_of_trial(spec: RegionSpec, history: History, trial: int) -> Recipe | 
     if family == NETWORK:
         return None
     if family == INCUMBENT:
-        return spec.incumbent
+        return recipe_in_office(spec, point)
     if family == BLEND:
         best = best_by_family(spec, history)
         members = tuple(recipe_at(history.proposals[n].point, spec.train.seed) for n in best.values())
@@ -61,6 +62,11 @@ def floor_of(outcome: TrialOutcome, popular: TrialOutcome | None) -> float | Non
     return popular.value if popular and popular.customers == outcome.customers else None
 
 
+def recipe_in_office(spec: RegionSpec, point: Point) -> Recipe | None:
+    """Return the recipe that a point says to be in office: in all regions, or in one."""
+    return spec.own.get(str(point[REGION])) if REGION in point else spec.incumbent
+
+
 def incumbent_trial(spec: RegionSpec, history: History) -> int | None:
     """Return the trial that was the recipe in office once more, fitted anew; None where none was, or it failed."""
     incumbent = spec.incumbent
@@ -68,9 +74,14 @@ def incumbent_trial(spec: RegionSpec, history: History) -> int | None:
         return None
     if incumbent.family == NETWORK:
         again = [0] if spec.first and spec.first[0].get(FAMILY, NETWORK) == NETWORK else []
-    else:
-        again = [trial for trial in sorted(history.settled) if recipe_of_trial(spec, history, trial) == incumbent]
-    return next((trial for trial in again if trial in history.settled and history.settled[trial].ok), None)
+        return next((trial for trial in again if trial in history.settled and history.settled[trial].ok), None)
+    return find_trial(spec, history, incumbent)
+
+
+def find_trial(spec: RegionSpec, history: History, recipe: Recipe) -> int | None:
+    """Return the first trial of a recipe that has succeeded; None where none has."""
+    ended = (trial for trial, outcome in sorted(history.settled.items()) if outcome.ok)
+    return next((trial for trial in ended if recipe_of_trial(spec, history, trial) == recipe), None)
 
 
 def best_by_family(spec: RegionSpec, history: History) -> dict[str, int]:

@@ -29,6 +29,7 @@ from regiondag.util.text import show_value
 FAMILY = "family"  # the hyperparameter that says which
 POPULARITY, DAYS, AGAIN, NETWORK, BLEND = "popularity", "days", "again", "network", "blend"
 INCUMBENT = "incumbent"  # in place of a family: the recipe in office, where no point of the space says it
+REGION = "region"  # beside it: in office in this region alone
 
 _LIKENESS = ("knn", "ease")
 _AGED = (*_LIKENESS, "graph", "elsa", "ials")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import asdict, replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from nnlib.contract import Recipe, recipe_of, sha256_of, trial_from_json
 from nnlib.families.legal import complete_recipe
 from regiondag import cli
+from regiondag.champions.choose import Rule
 from regiondag.errors import GiveUpError, RegiondagError
 from regiondag.node.choice import doubt_test_of, read_decisions, read_scores, read_trial_scores
 from regiondag.node.post import JobEnd, settle_final, settle_trial
@@ -22,7 +24,7 @@ from regiondag.run.champions import champion_of
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RunFolder
 from regiondag.run.region_spec import read_spec
-from regiondag.run.trial_recipes import best_by_family, incumbent_trial, recipe_of_trial
+from regiondag.run.trial_recipes import best_by_family, find_trial, incumbent_trial, recipe_of_trial
 from regiondag.study.families import FIRST, describe_recipe
 from tests.workflows import shop
 from tests.workflows.shop import FINAL, POOLED, SLUGS, STUDY
@@ -462,9 +464,45 @@ def test_a_recipe_that_the_space_does_not_hold_is_tried_all_the_same(played, rec
     assert spec.first[0] == {"family": "incumbent"} and len(spec.first) == 6
 
 
-def hold_office(run, recipe):
+def test_a_regions_own_recipe_is_tried_again_and_stays(played, monkeypatch):
+    """Of its own customers it is no surer of its place than the group's; only what is surely better takes it."""
+    decide_own(played, "berg", 6)
+    shop.play_final(played.region("berg"), NodeName("berg", None))
+    recipe = history_of(played).settled[6].recipe
+    run = shop.generate(played.path.parents[1] / "study.yaml")
+    source, spec = run.region(POOLED), read_spec(run.region(POOLED).spec)
+    assert spec.own == {"berg": recipe} and spec.first[-1] == history_of(played).proposals[6].point
+    shop.play_search(run)
+    place = source.trial(NodeName(POOLED, len(spec.first) - 1)) / "scores.npy"
+    values, (first, last) = np.load(source.trial(BLEND) / "scores.npy"), spec.rows["valid"]["berg"]
+    values[0, 0, first:last] += np.resize([0.05, -0.055], last - first)
+    np.save(place, values)
+    monkeypatch.setattr("regiondag.champions.choose.Rule", partial(Rule, own_customers=20))
+    prepare_final(source, FINAL)
+    berg = read_decisions(source)["regions"]["berg"]
+    assert (berg["kind"], berg["trial"]) == ("own", len(spec.first) - 1) and berg["reason"].startswith("own, kept: t0")
+    assert shop.play_final(source, FINAL) and shop.play_final(run.region("berg"), NodeName("berg", None))
+    assert history_of(run, "berg").final.recipe == recipe and not history_of(run, "berg").final.promoted
+
+
+def test_a_blend_of_one_region_alone_is_tried_again(played, capsys):
+    decide_own(played, "berg", 8)
+    shop.play_final(played.region("berg"), NodeName("berg", None))
+    blend = recipe_of(facts_of(played, "berg")["recipe"])
+    hold_office(played, Recipe("popularity", {"half_life": 10.0, "own": 0.5}), (POOLED, "avon"))
+    run = shop.generate(played.path.parents[1] / "study.yaml")
+    spec = read_spec(run.region(POOLED).spec)
+    assert spec.own == {"berg": blend} and spec.first[-1] == {"family": "incumbent", "region": "berg"}
+    shop.play_search(run, len(spec.first))
+    assert find_trial(spec, history_of(run), blend) == len(spec.first) - 1
+    assert set(best_by_family(spec, history_of(run))) == {"popularity", "knn", "ease"}
+    cli.main(["verify", str(run.path)])
+    assert "in office" not in capsys.readouterr().out
+
+
+def hold_office(run, recipe, slugs=(POOLED, *SLUGS)):
     """Have a recipe in office in a run that has ended."""
-    for slug in (POOLED, *SLUGS):
+    for slug in slugs:
         path = run.region(slug).champion_metrics
         path.write_text(json.dumps(facts_of(run, slug) | {"recipe": recipe_to_raw(recipe)}))
 
@@ -520,4 +558,3 @@ def test_a_study_of_one_family_has_no_blend(tmp_path):
     assert prepare_trial(run.region(POOLED), NodeName(POOLED, 4)) is False  # a blend of one is that one
     shop.play_final(run.region(POOLED), FINAL)
     assert history_of(run).final.recipe.family == "popularity"
-
