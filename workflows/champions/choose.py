@@ -132,6 +132,8 @@ class _Judge:
             text = f"floor: nothing beat recent popularity (best: {best}, P {show(probability)}, {n:,} customers)"
             return self.serve_floor(text, probability=probability)
         text = f"common choice: better than recent popularity with P {show(probability)} ({n:,} customers)"
+        if standing not in (best, self.floor) and self.is_rival(standing):
+            text += f"; than {standing}, which served until now, with P {show(self.probability(best, standing))}"
         return self.decision(best, "common", text, probability=probability)
 
     def has_to_go(self, standing: str, best: str) -> bool:

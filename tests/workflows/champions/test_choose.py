@@ -125,6 +125,8 @@ def test_the_incumbent_stays_unless_the_other_is_better_with_p_above_8():
         assert choose(table, "floor").common.candidate == "new"
         assert choose(table, "floor", Incumbent("unknown")).common.candidate == "new"
     table = made((100,), floor=0, old=0.1, new=0.1 + noisy(100, 0.005))
+    changed = choose(made((100,), floor=0, old=0.1, new=0.1 + noisy(100, 0.02)), "floor", Incumbent("old")).common
+    assert changed.reason.endswith("(100 customers); than old, which served until now, with P = .981")
     assert "; new is better with P = .7" in choose(table, "floor", Incumbent("old")).common.reason
 
 
