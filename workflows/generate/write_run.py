@@ -235,9 +235,9 @@ class _Writer:
 
 
 def _first_points(region: Region, incumbent: Incumbent | None, own: Mapping[str, Recipe]) -> tuple[Point, ...]:
-    """Return the points that the region's first trials take: its champion's, on the new data.
+    """Return the points that the region's first trials take: its champion's, on the new data, comes before all others.
 
-    Those of single regions come last: without what is always tried nothing could be compared.
+    Those of single regions come next but for popularity, without which nothing could be compared.
     """
     if region.served_by:
         return ()
@@ -245,11 +245,12 @@ def _first_points(region: Region, incumbent: Incumbent | None, own: Mapping[str,
     if point is None and incumbent and region.search.of_families:
         recipe = recipe_of_champion(incumbent)
         point = None if recipe is None or recipe.family == NETWORK else _point_of(region, recipe) or {FAMILY: INCUMBENT}
-    first = [*([] if point is None else [point]), *(p for p in region.first if p != point)]
-    for slug in {json.dumps(asdict(recipe)): slug for slug, recipe in own.items()}.values():  # each recipe once
-        point = _point_of(region, own[slug]) or {FAMILY: INCUMBENT, REGION: slug}
-        first += [point] if point not in first else []
-    return tuple(first)
+    of_regions = [
+        _point_of(region, own[slug]) or {FAMILY: INCUMBENT, REGION: slug}
+        for slug in {json.dumps(asdict(recipe)): slug for slug, recipe in own.items()}.values()  # each recipe once
+    ]
+    wanted = [*([] if point is None else [point]), *region.first[:1], *of_regions, *region.first[1:]]
+    return tuple(one for number, one in enumerate(wanted) if one not in wanted[:number])
 
 
 def _point_of(region: Region, recipe: Recipe) -> Point | None:

@@ -461,26 +461,26 @@ def test_a_family_in_office_is_a_point_of_the_space(played, recipe):
 def test_a_recipe_that_the_space_does_not_hold_is_tried_all_the_same(played, recipe):
     hold_office(played, complete_recipe(recipe))
     spec = read_spec(shop.generate(played.path.parents[1] / "study.yaml").region(POOLED).spec)
-    assert spec.first[0] == {"family": "incumbent"} and len(spec.first) == 6
+    assert spec.first[0] == {"family": "incumbent"} and len(spec.first) == 9
 
 
 def test_a_regions_own_recipe_is_tried_again_and_stays(played, monkeypatch):
     """Of its own customers it is no surer of its place than the group's; only what is surely better takes it."""
-    decide_own(played, "berg", 6)
+    decide_own(played, "berg", 3)
     shop.play_final(played.region("berg"), NodeName("berg", None))
-    recipe = history_of(played).settled[6].recipe
+    recipe = history_of(played).settled[3].recipe
     run = shop.generate(played.path.parents[1] / "study.yaml")
     source, spec = run.region(POOLED), read_spec(run.region(POOLED).spec)
-    assert spec.own == {"berg": recipe} and spec.first[-1] == history_of(played).proposals[6].point
+    assert spec.own == {"berg": recipe} and spec.first[2] == history_of(played).proposals[3].point
     shop.play_search(run)
-    place = source.trial(NodeName(POOLED, len(spec.first) - 1)) / "scores.npy"
-    values, (first, last) = np.load(source.trial(BLEND) / "scores.npy"), spec.rows["valid"]["berg"]
+    place = source.trial(NodeName(POOLED, 2)) / "scores.npy"
+    values, (first, last) = np.load(source.trial(NodeName(POOLED, 0)) / "scores.npy"), spec.rows["valid"]["berg"]
     values[0, 0, first:last] += np.resize([0.05, -0.055], last - first)
     np.save(place, values)
     monkeypatch.setattr("regiondag.champions.choose.Rule", partial(Rule, own_customers=20))
     prepare_final(source, FINAL)
     berg = read_decisions(source)["regions"]["berg"]
-    assert (berg["kind"], berg["trial"]) == ("own", len(spec.first) - 1) and berg["reason"].startswith("own, kept: t0")
+    assert (berg["kind"], berg["trial"]) == ("own", 2) and berg["reason"].startswith("own, kept: t0")
     assert shop.play_final(source, FINAL) and shop.play_final(run.region("berg"), NodeName("berg", None))
     assert history_of(run, "berg").final.recipe == recipe and not history_of(run, "berg").final.promoted
 
@@ -492,9 +492,9 @@ def test_a_blend_of_one_region_alone_is_tried_again(played, capsys):
     hold_office(played, Recipe("popularity", {"half_life": 10.0, "own": 0.5}), (POOLED, "avon"))
     run = shop.generate(played.path.parents[1] / "study.yaml")
     spec = read_spec(run.region(POOLED).spec)
-    assert spec.own == {"berg": blend} and spec.first[-1] == {"family": "incumbent", "region": "berg"}
-    shop.play_search(run, len(spec.first))
-    assert find_trial(spec, history_of(run), blend) == len(spec.first) - 1
+    assert spec.own == {"berg": blend} and spec.first[1] == {"family": "incumbent", "region": "berg"}
+    shop.play_search(run)
+    assert find_trial(spec, history_of(run), blend) == 1
     assert set(best_by_family(spec, history_of(run))) == {"popularity", "knn", "ease"}
     cli.main(["verify", str(run.path)])
     assert "in office" not in capsys.readouterr().out
