@@ -45,6 +45,7 @@ RUNS = [
     pytest.param("manager.throughput", str, marks=POOL, id="throughput"),
     pytest.param("manager.lanes", str, marks=POOL, id="lanes"),
     pytest.param("quality.study", str, marks=POOL, id="study"),
+    pytest.param("quality.nights", str, marks=POOL, id="nights"),
 ]
 
 
