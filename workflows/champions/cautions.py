@@ -116,6 +116,8 @@ def doubt_ranges(winner: str, values: Point, space: Space) -> list[Caution]:
         if isinstance(parameter, Options) or isinstance(value, bool | str | None) or parameter.low == parameter.high:
             continue
         end = _end(parameter, float(value))
+        if end == "upper" and parameter.name.endswith("half_life"):
+            continue  # nothing grows old any more
         if end is not None:
             text = (
                 f"{winner}: {parameter.name} = {value:g} is at the {end} end of its range "

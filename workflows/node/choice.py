@@ -68,10 +68,11 @@ def choose_for_all(folder: RegionFolder, spec: RegionSpec, history: History) -> 
         )
     check_fitted_until(spec.window, {f"t{trial:04d}": history.settled[trial].fitted_until for trial in names})
     again = incumbent_trial(spec, history)
-    own = {slug: find_trial(spec, history, recipe) for slug, recipe in spec.own.items()}
+    slugs = dict(zip(scores.regions, _rows(spec), strict=True))
+    own = {name: find_trial(spec, history, spec.own[slug]) for name, slug in slugs.items() if slug in spec.own}
     standing = Incumbent(
         None if again is None else names[again],
-        {slug: "of last night" if trial is None else names[trial] for slug, trial in own.items()},
+        {name: "of last night" if trial is None else names[trial] for name, trial in own.items()},
     )
     rule = Rule(min_customers=spec.min_customers)
     choice = choose(scores, choose_floor(scores, popular, standing.common, rule), standing, rule=rule)
@@ -82,7 +83,6 @@ def choose_for_all(folder: RegionFolder, spec: RegionSpec, history: History) -> 
         *doubt_ranges(choice.common.candidate, history.proposals[winner].point, spec.search.space),
         *doubt_incumbent(standing, scores, choice.floor),
     ]
-    slugs = dict(zip(scores.regions, _rows(spec), strict=True))
     decisions = _to_raw(choice, trials, slugs)
     write_decisions(folder, {**decisions, "cautions": [caution.text for caution in cautions]})
     return winner

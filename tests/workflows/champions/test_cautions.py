@@ -135,6 +135,7 @@ def test_a_winner_at_the_edge_of_its_range():
         "ease: half_life = 10.5 is at the lower end of its range (10 to 1000): widen it",
         "ease: width = 256 is at the upper end of its range (16 to 256): widen it",
     ]
+    assert doubt_ranges("ease", {**middle, "half_life": 1000}, space) == []  # what hardly grows old
 
 
 @pytest.mark.parametrize(
