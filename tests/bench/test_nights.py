@@ -10,7 +10,7 @@ import pytest
 from nnlib.contract import Recipe, recipe_from_json
 from nnlib.data.read_events import read_events
 from nnlib.families.fit import fit_recipe
-from nnlib.families.match_items import match_history
+from nnlib.prediction.match_items import match_history
 from nnlib.util.threads import map_in_turn
 from regiondag.champions.chance import estimate
 from regiondag.study.model import POOLED
@@ -20,7 +20,7 @@ from scripts.bench.quality.nights_served import (
     Served,
     Week,
     by_customer,
-    first_recipe,
+    first_recipes,
     read_week,
     serve,
     text_of,
@@ -96,7 +96,7 @@ def test_blends_share_their_members_and_are_what_they_are_alone(tmp_path):
     write_purchases(tmp_path / "table.csv")
     week = read_week(tmp_path / "table.csv", tmp_path / "data", 7)
     history = read_events(tmp_path / "data" / "down.final.nc")
-    members = tuple(recipe_from_json(text) for text in (BESTSELLERS, first_recipe("knn")))
+    members = tuple(recipe_from_json(text) for text in (BESTSELLERS, first_recipes("knn")[0]))
     blend, fits = Recipe("blend", {}, 1, members, (1.0, 0.5)), Fits(history)
     ours, alone = fits.model(blend), fit_recipe(blend, history)
     assert ours.fitted.members[1] is fits.model(members[1]).fitted and text_of(ours.recipe) == text_of(alone.recipe)

@@ -19,10 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
+from nnlib.contract import recipe_from_json
 from nnlib.util.days import day_of
 from regiondag.champions.chance import estimate
 from regiondag.run.layout import RunFolder
-from regiondag.study.families import FIRST, POPULARITY
+from regiondag.study.families import AGAIN, FIRST, POPULARITY, describe_recipe
 from regiondag.study.model import ALL, POOLED
 from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.common.processes import NotMeasuredError
@@ -35,7 +36,7 @@ from scripts.bench.quality.nights_served import (
     Values,
     Week,
     by_customer,
-    first_recipe,
+    first_recipes,
     measure_week,
     read_served,
     read_week,
@@ -69,7 +70,7 @@ class Sizes:
 
     countries: tuple[str, ...] = ()  # all
     nights: int = 9  # the first decides nothing: all ways begin with it
-    families: tuple[str, ...] = tuple(FIRST)
+    families: tuple[str, ...] = tuple(dict.fromkeys(family for family, _ in FIRST if family != AGAIN))
     study: str = ""  # more lines of study.yaml
 
 
@@ -153,7 +154,7 @@ class NightsBench(Bench[Sizes]):
 
     def _known(self, nights: Sequence[Night]) -> set[str]:
         """Return what is tried first, and what has served by the last of these nights."""
-        first = {first_recipe(family, n) for family in self.sizes.families for n in range(len(FIRST[family]))}
+        first = {text for family in self.sizes.families for text in first_recipes(family)}
         return first | {text for night in nights for text in night.served.models}
 
     def _ways(self, nights: Sequence[Night], values: Sequence[Mapping[str, Values]]) -> dict[str, Way]:
@@ -172,13 +173,9 @@ class NightsBench(Bench[Sizes]):
             f"{ORACLE}, of those known by then": lambda number, _: so_far[number],
             "bestsellers": always(BESTSELLERS),
             **{
-                f"popularity, half-life {point['half_life']:g} days": always(first_recipe(POPULARITY, n))
-                for n, point in enumerate(FIRST[POPULARITY])
-            },
-            **{
-                f"{family}, its first recipe": always(first_recipe(family))
+                describe_recipe(recipe_from_json(text)): always(text)
                 for family in self.sizes.families
-                if family != POPULARITY
+                for text in first_recipes(family)
             },
             "the first night's recipe, fitted anew": lambda _, region: first.recipe(region),
             "the first night's weights": lambda _, region: OLD + first.recipe(region),

@@ -22,11 +22,11 @@ from nnlib.data.read_events import read_events, read_window
 from nnlib.families.blend import Blend
 from nnlib.families.fit import RecipeModel, fit_recipe
 from nnlib.families.legal import complete_recipe
-from nnlib.families.match_items import in_order_of
 from nnlib.families.measure import measure
 from nnlib.families.model_file import read_recipe_model
 from nnlib.importing.regions import import_purchases
 from nnlib.importing.splits import Split
+from nnlib.prediction.match_items import in_order_of
 from nnlib.util import netcdf
 from nnlib.util.days import show_day
 from nnlib.util.threads import Each, workers
@@ -53,9 +53,9 @@ def text_of(recipe: Recipe) -> str:
 BESTSELLERS = text_of(EVER)
 
 
-def first_recipe(family: str, number: int = 0) -> str:
+def first_recipes(family: str) -> list[str]:
     """Return what is tried first of a family."""
-    return text_of(Recipe(family, FIRST[family][number]))
+    return [text_of(Recipe(name, point)) for name, point in FIRST if name == family]
 
 
 @dataclass(frozen=True)
