@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnlib.data.blockwise import choose_block_size
 from nnlib.data.events import Events, Window
@@ -24,6 +25,8 @@ K = 20  # of the NDCG that weights are found by, where nothing else is said
 GRID = (0.0, 0.25, 0.5, 1.0, 1.5)
 SWEEPS = 2
 BETTER = 1e-5  # by which a metric must rise for weights to change
+FOLDS = 5  # parts of the customers, each judged by weights that were found on the others
+LEAST_OF_FOLD = 4  # customers; with fewer in all, parts would say nothing
 MOST_BYTES = 2 << 30  # of standardized scores that are kept while weights are tried
 
 
@@ -55,6 +58,26 @@ def standardize(scores: Floats) -> Floats:
     return scores
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CrossFitted:
+    """Members with weights of each customer's own, to be asked about the customers of one window alone."""
+
+    members: tuple[Fitted, ...]
+    weights: Floats  # (customers of the window, members)
+
+    def scores(self, asked: Events, rows: Longs) -> Floats:
+        """Return float32 (len(rows), items)."""
+        total = np.zeros((len(rows), asked.bought.width), np.float32)
+        for member, weights in zip(self.members, self.weights[rows].T, strict=True):
+            if weights.any():
+                total += weights.astype(np.float32)[:, None] * standardize(member.scores(asked, rows))
+        return total
+
+    def arrays(self) -> Arrays:
+        """Raise NotImplementedError: it serves nobody."""
+        raise NotImplementedError("weights of a window's customers are no model")
+
+
 def find_weights(
     members: Sequence[Fitted],
     window: Window,
@@ -69,24 +92,30 @@ def find_weights(
     Where the members' scores of all customers take more than `most_bytes`, customers are drawn by `seed`.
     Raises NnlibError when no customer has a target.
     """
-    kept = _Standardized(members, window, _draw_customers(members, window, seed, most_bytes), k, each)
-    alone = [kept.measure(np.eye(len(members))[n]) for n in range(len(members))]
-    weights = np.eye(len(members))[int(np.argmax(alone))]
-    best = max(alone)
-    for _ in range(SWEEPS):
-        before = weights.copy()
-        for n in range(len(members)):
-            for value in GRID:
-                tried = weights.copy()
-                tried[n] = value
-                if value == weights[n] or not tried.any():
-                    continue
-                found = kept.measure(tried)
-                if found > best + BETTER:
-                    best, weights = found, tried
-        if np.array_equal(weights, before):
-            break
-    return tuple(map(float, weights))
+    return _Standardized(members, window, _draw_customers(members, window, seed, most_bytes), k, each).ascend()
+
+
+def cross_fit_weights(
+    members: Sequence[Fitted],
+    window: Window,
+    k: int = K,
+    seed: int = 1,
+    each: Each = map_in_turn,
+    most_bytes: int = MOST_BYTES,
+) -> tuple[tuple[float, ...], CrossFitted]:
+    """Return the same weights, and what says how good they are: each customer by weights that were found on others.
+
+    Measured on the customers on whom they were found, weights look better than they are; so those are dealt into
+    FOLDS parts by `seed`, and a part is asked by the weights of the others. All as `find_weights` has it.
+    """
+    customers = _draw_customers(members, window, seed, most_bytes)
+    kept = _Standardized(members, window, customers, k, each)
+    found = kept.ascend()
+    weights = np.tile(np.array(found, np.float32), (window.asked.customers, 1))
+    fold = np.random.default_rng(seed).permutation(len(customers)) % FOLDS
+    for number in range(FOLDS if len(customers) >= FOLDS * LEAST_OF_FOLD else 0):
+        weights[customers[fold == number]] = kept.ascend(fold != number)
+    return found, CrossFitted(tuple(members), weights)
 
 
 def _draw_customers(members: Sequence[Fitted], window: Window, seed: int, most_bytes: int) -> Longs:
@@ -106,15 +135,36 @@ class _Standardized:
     def __init__(self, members: Sequence[Fitted], window: Window, customers: Longs, k: int, each: Each) -> None:
         size = choose_block_size(window.asked.bought.width)
         self.blocks = [customers[low : low + size] for low in range(0, len(customers), size)]
-        self.window, self.k, self.each = window, k, each
+        self.window, self.k, self.each, self.members = window, k, each, len(members)
+        self.measured: dict[tuple[float, ...], Floats] = {}
 
         def block(n: int) -> list[Floats]:
             return [standardize(member.scores(window.asked, self.blocks[n])) for member in members]
 
         self.scores = list(each(block, range(len(self.blocks))))
 
-    def measure(self, weights: Floats) -> float:
-        """Return the mean NDCG@k of a blend."""
+    def ascend(self, some: NDArray[np.bool_] | slice = slice(None)) -> tuple[float, ...]:
+        """Return the best weights for `some` of the customers."""
+        alone = [float(self.measure(weights)[some].mean()) for weights in np.eye(self.members)]
+        weights = np.eye(self.members)[int(np.argmax(alone))]
+        best = max(alone)
+        for _ in range(SWEEPS):
+            before = weights.copy()
+            for n in range(self.members):
+                for value in GRID:
+                    tried = weights.copy()
+                    tried[n] = value
+                    if value == weights[n] or not tried.any():
+                        continue
+                    found = float(self.measure(tried)[some].mean())
+                    if found > best + BETTER:
+                        best, weights = found, tried
+            if np.array_equal(weights, before):
+                break
+        return tuple(map(float, weights))
+
+    def measure(self, weights: Floats) -> Floats:
+        """Return the NDCG@k (customers,) by a blend."""
 
         def block(n: int) -> Floats:
             rows = self.blocks[n]
@@ -126,4 +176,7 @@ class _Standardized:
             hits = hits_of(top(total, self.k, self.window.asked.unranked(rows))[0], wanted)
             return dict(values_at(hits, np.diff(wanted.indptr), [self.k]))[f"ndcg@{self.k}"]
 
-        return float(np.concatenate(list(self.each(block, range(len(self.blocks))))).mean())
+        key = tuple(map(float, weights))
+        if key not in self.measured:  # parts of the customers have most of their steps in common
+            self.measured[key] = np.concatenate(list(self.each(block, range(len(self.blocks)))))
+        return self.measured[key]

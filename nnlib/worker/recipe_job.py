@@ -22,7 +22,8 @@ from nnlib.data.events import Events, Window
 from nnlib.data.read_events import read_events, read_window
 from nnlib.data.sets import say_mixed_repeats
 from nnlib.errors import DataError, NnlibError
-from nnlib.families.blend import Blend, K, find_weights
+from nnlib.families.blend import Blend, K, cross_fit_weights
+from nnlib.families.family import Fitted
 from nnlib.families.fit import RecipeModel, fit_recipe, model_of
 from nnlib.families.measure import measure
 from nnlib.families.model_file import write_recipe_model
@@ -47,8 +48,8 @@ def run_recipe(trial: Trial, folder: Path, threads: int = 1) -> Result:
     with workers(threads) as each:
         window = _read_window(trial, folder)
         history = _history(folder, trial.train_files, window, held_out_file(trial))
-        model = _fit(trial.recipe, history, window, trial, each)
-        found = [_measure(model, window, trial, each)]
+        model, judged = _fit(trial.recipe, history, window, trial, each)
+        found = [_measure(judged, window, trial, each)]
         key, metrics = canonical_metric(trial.metric.name), means_of(found[0])
         result = Result(
             node=trial.node,
@@ -65,7 +66,7 @@ def run_recipe(trial: Trial, folder: Path, threads: int = 1) -> Result:
         )
         if trial.role is Role.FINAL:
             others = {name: fit_recipe(recipe, history) for name, recipe in sorted(trial.compare.items())}
-            found += [_measure(other, window, trial, each) for other in others.values()]
+            found += [_measure(other.fitted, window, trial, each) for other in others.values()]
             compared = {name: means_of(values) for name, values in zip(others, found[1:], strict=True)}
             result = replace(result, compared=compared, baseline=compared.get(BASELINE, {}))
             _write_models(trial, folder, model.recipe)
@@ -103,27 +104,32 @@ def _read_history(folder: Path, files: Sequence[str], key: str) -> Events:
     return read_events(folder / files[0])
 
 
-def _fit(recipe: Recipe, history: Events, window: Window, trial: Trial, each: Each) -> RecipeModel:
-    """Return the model of a recipe; a blend without weights gets those that are best on the window."""
+def _fit(recipe: Recipe, history: Events, window: Window, trial: Trial, each: Each) -> tuple[RecipeModel, Fitted]:
+    """Return the model of a recipe, and what it is judged by.
+
+    A blend without weights gets those that are best on the window, and is judged by such as were found on others than
+    the customer that is asked about: else it would win by the customers whom it was made for.
+    """
     if not recipe.members or recipe.weights:
-        return fit_recipe(recipe, history)
+        model = fit_recipe(recipe, history)
+        return model, model.fitted
     if trial.role is not Role.TUNE:
         raise NnlibError("trial.json: recipe: weights: none are not legal for the final training")
     members = [fit_recipe(member, history) for member in recipe.members]
     _, k = parse_metric(trial.metric.name)
     alone = [member.fitted for member in members]
-    weights = find_weights(alone, window, k or K, seed=recipe.seed, each=each)
+    weights, judged = cross_fit_weights(alone, window, k or K, seed=recipe.seed, each=each)
     kept = [(member, weight) for member, weight in zip(members, weights, strict=True) if weight]
     recipe = replace(
         recipe, members=tuple(member.recipe for member, _ in kept), weights=tuple(weight for _, weight in kept)
     )
     fitted = Blend(tuple(member.fitted for member, _ in kept), recipe.weights)
-    return model_of(recipe, history, fitted)
+    return model_of(recipe, history, fitted), judged
 
 
-def _measure(model: RecipeModel, window: Window, trial: Trial, each: Each) -> OfCustomers:
+def _measure(model: Fitted, window: Window, trial: Trial, each: Each) -> OfCustomers:
     names = dict.fromkeys((*SHOWN, *scored_metrics(trial.metric)))
-    return measure(model.fitted, window, tuple(names), each)
+    return measure(model, window, tuple(names), each)
 
 
 def _write_models(trial: Trial, folder: Path, recipe: Recipe) -> None:

@@ -34,6 +34,12 @@ _limits, _train, _job = Limits(), TrainSettings(), JobRequest()
 LIMITS: Keys = {
     "jobs": Key(_limits.jobs, whole(0, MOST_JOBS), "Jobs in the queue at a time, over all regions; 0: no limit."),
     "jobs_per_region": Key(_limits.jobs_per_region, whole(0, MOST_JOBS), "The same, of one region; 0: no limit."),
+    "trials": Key(
+        _limits.trials,
+        whole(0, MOST_JOBS),
+        "Trials of all searches together but for blends; they go where the expected gain times the customers is "
+        "largest; 0: no limit.",
+    ),
     "deadline": Key(_limits.deadline, OR_NEVER, "Time from the run's first trial on for all trials; 0: no limit."),
 }
 

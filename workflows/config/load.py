@@ -54,6 +54,10 @@ def _read_study(document: Document, problems: Problems, path: Path) -> Config:
     regions = _read_regions(study, path.parent, purchases, families)
     study.finish(STUDY)
     _refuse_equal_names(problems, regions)
+    least = sum(region.search.sizes[0] for region, _ in regions if region.search.sizes)
+    if 0 < limits.trials < least:
+        text = f"seen {limits.trials}, legal: 0, or at least {least}, the first rounds of all searches"
+        problems.add(("limits", "trials"), text)
     few = study.section("data").value("min_customers", DATA)
     return Config(name, path, tuple(region for region, _ in regions), limits, purchases, few)
 

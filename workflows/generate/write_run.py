@@ -237,7 +237,8 @@ class _Writer:
 def _first_points(region: Region, incumbent: Incumbent | None, own: Mapping[str, Recipe]) -> tuple[Point, ...]:
     """Return the points that the region's first trials take: its champion's, on the new data, comes before all others.
 
-    Those of single regions come next but for popularity, without which nothing could be compared.
+    Those of single regions come next but for popularity, without which nothing could be compared; then what the blend
+    in office is made of, so that tonight's may be made of it, too.
     """
     if region.served_by:
         return ()
@@ -249,7 +250,9 @@ def _first_points(region: Region, incumbent: Incumbent | None, own: Mapping[str,
         _point_of(region, own[slug]) or {FAMILY: INCUMBENT, REGION: slug}
         for slug in {json.dumps(asdict(recipe)): slug for slug, recipe in own.items()}.values()  # each recipe once
     ]
-    wanted = [*([] if point is None else [point]), *region.first[:1], *of_regions, *region.first[1:]]
+    recipe = recipe_of_champion(incumbent) if incumbent and region.search.of_families else None
+    members = [found for one in (recipe.members if recipe else ()) if (found := _point_of(region, one))]
+    wanted = [*([] if point is None else [point]), *region.first[:1], *of_regions, *members, *region.first[1:]]
     return tuple(one for number, one in enumerate(wanted) if one not in wanted[:number])
 
 

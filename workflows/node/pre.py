@@ -33,6 +33,7 @@ from regiondag.node.choice import choose_for_all, recipes_to_compare, serve_regi
 from regiondag.node.choice_alone import choose_alone
 from regiondag.node.init_model import start_from_model
 from regiondag.node.shared_trials import read_shared
+from regiondag.node.trial_budget import count_affordable, hold_budget
 from regiondag.run.history import History
 from regiondag.run.journal import Journal
 from regiondag.run.layout import (
@@ -88,7 +89,8 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         if node.number not in history.proposals:
             if state.complete and node.number != spec.search.blend:
                 return False
-            _propose(folder, spec, journal, history, node.number)
+            with hold_budget(folder, spec):
+                _propose(folder, spec, journal, history, node.number)
             history = journal.read()
         if node.number not in history.proposals:
             return False
@@ -114,6 +116,15 @@ def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: 
             journal.append("proposed", trial=number, point={FAMILY: BLEND})
         return
     numbers, before = _batch(spec, history, number)
+    new = [trial for trial in numbers if trial not in history.proposals]
+    refused = new[count_affordable(folder, spec, history, len(new)) :]
+    if number in refused:
+        if number not in history.declined:
+            reason = f"of {spec.most_trials} trials (limits.trials) none is left, or others gain more by them"
+            journal.append("declined", trial=number, reason=reason)
+            say(f"{NodeName(spec.slug, number)}: {reason}")
+        return
+    numbers = range(numbers.start, numbers.stop - len(refused))
     before = [trial for trial in before if is_of_space(history, trial)]
     told = observe_trials(history, spec.metric, before)
     shared = read_shared(folder, spec)
@@ -128,7 +139,8 @@ def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: 
         shared=shared,
     )
     seed = seed_of(spec.train.seed, spec.slug, number, "gain")
-    gain = expect_gain(spec.search, list(told.values()), asked, seed) if spec.search.stop == "noise" else None
+    wanted = spec.search.stop == "noise" or spec.most_trials
+    gain = expect_gain(spec.search, list(told.values()), asked, seed) if wanted else None
     best = history.best(spec.metric.minimize)
     if gain is not None and best is not None and best.stderr:
         journal.append("expected", trial=number, gain=gain, stderr=best.stderr)

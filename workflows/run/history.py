@@ -79,6 +79,7 @@ class History:
     repeated_final_seconds: float = 0.0  # the same of the final training
     stopped: dict[int | None, str] = field(default_factory=dict)  # nodes at which the region stopped, and why
     gains: dict[int, tuple[float, float]] = field(default_factory=dict)  # expected before a trial, and standard error
+    declined: dict[int, str] = field(default_factory=dict)  # trials that were not proposed for now, and why
     cancelled: set[int] = field(default_factory=set)
     reopened: set[int | None] = field(default_factory=set)  # and not settled since
 

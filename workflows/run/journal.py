@@ -135,6 +135,8 @@ class Journal:
                 history.won = _check_number(record["trial"]), _check_number(record["of"])
             elif event == "expected":
                 history.gains[_check_number(record["trial"])] = float(record["gain"]), float(record["stderr"])
+            elif event == "declined":
+                history.declined[_check_number(record["trial"])] = str(record["reason"])
             elif event == "stopped":
                 history.stopped[_check_trial(record["trial"])] = str(record["reason"])
             elif event == "resumed":

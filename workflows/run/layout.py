@@ -188,6 +188,11 @@ class RunFolder:
         return self.path / "machines.json"
 
     @property
+    def budget_lock(self) -> Path:
+        """Who holds it takes of the trials that all searches share."""
+        return self.path / "trials.lock"
+
+    @property
     def started(self) -> Path:
         """When the run's first trial was prepared."""
         return self.path / "started.json"
@@ -300,6 +305,7 @@ FILES = (
     RunFile("manager.log", "PRE, POST", "what they said, a line each"),
     RunFile("machines.json", "POST", "machines that failed jobs of this run and have not done better since"),
     RunFile("machines.lock", "POST", "empty; who holds it writes machines.json"),
+    RunFile("trials.lock", "PRE", "empty; who holds it proposes, where `limits.trials` is set"),
     RunFile("started.json", "PRE", "when the run's first trial was prepared, where `limits.deadline` is set"),
     RunFile(
         "report/summary.md", "report", "champions, their test metrics with intervals beside simpler models, reasons"

@@ -34,6 +34,7 @@ class RegionSpec:
     shape: tuple[str, ...] = ()  # hyperparameters that a model to start from has decided
     job: JobRequest = field(default_factory=JobRequest)
     deadline: int = 0  # of the study, see `Limits`
+    most_trials: int = 0  # of all searches together, see `Limits`
     served_by: str = ""  # slug of the region whose search is for this one, too
     regions: tuple[str, ...] = ()  # slugs of the regions that are served by this one
     min_customers: int = MIN_CUSTOMERS
@@ -71,6 +72,7 @@ def spec_of(
         shape=shape,
         job=region.job,
         deadline=config.limits.deadline if config else 0,
+        most_trials=config.limits.trials if config else 0,
         served_by=region.served_by,
         regions=served,
         min_customers=config.min_customers if config else MIN_CUSTOMERS,
@@ -96,6 +98,7 @@ def spec_to_json(spec: RegionSpec) -> str:
         "shape": spec.shape,
         "job": asdict(spec.job),
         "deadline": spec.deadline,
+        "most_trials": spec.most_trials,
         "served_by": spec.served_by,
         "regions": spec.regions,
         "min_customers": spec.min_customers,
@@ -126,6 +129,7 @@ def read_spec(path: Path) -> RegionSpec:
             shape=tuple(raw.get("shape", ())),
             job=JobRequest(**raw.get("job", {})),
             deadline=raw.get("deadline", 0),
+            most_trials=raw.get("most_trials", 0),
             served_by=raw.get("served_by", ""),
             regions=tuple(raw.get("regions", ())),
             min_customers=raw.get("min_customers", MIN_CUSTOMERS),

@@ -49,7 +49,7 @@ def why_not_needed(state: RegionState, history: History, number: int) -> str:
     """Return why a trial without job and outcome will have none, as PRE sees it; nothing where it is to come."""
     if state.expired:
         return "the study's deadline has passed"
-    return "" if number in history.proposals else state.complete
+    return "" if number in history.proposals else state.complete or history.declined.get(number, "")
 
 
 def check_not_hopeless(spec: RegionSpec, state: RegionState) -> None:

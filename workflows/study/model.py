@@ -119,6 +119,7 @@ class Limits:
 
     jobs: int = 0
     jobs_per_region: int = 0
+    trials: int = 0  # of all searches together
     deadline: int = 0  # in seconds
 
 

@@ -6,7 +6,7 @@ import pytest
 from nnlib.data.events import Window
 from nnlib.data.rows import from_rows
 from nnlib.errors import NnlibError
-from nnlib.families.blend import Blend, find_weights, standardize
+from nnlib.families.blend import FOLDS, Blend, cross_fit_weights, find_weights, standardize
 from nnlib.families.measure import measure
 from nnlib.util.threads import workers
 from tests.nnlib.families.made_up import drawn, events, window
@@ -75,6 +75,45 @@ def test_weights_of_noise_are_0_and_two_that_know_something_are_better_than_one(
         np.nanmean(measure(Blend(tuple(members), w), WINDOW, ["ndcg@20"])["ndcg@20"]) for w in ((0, 0, 1), weights)
     )
     assert both > alone + 0.01
+
+
+def value_of(model, among):
+    return np.nanmean(measure(model, among, ["ndcg@20"])["ndcg@20"])
+
+
+def test_each_customer_is_judged_by_weights_that_were_found_on_others():
+    members = [at_random(5), hint(6, 1.0), hint(7, 1.2)]
+    weights, judged = cross_fit_weights(members, WINDOW, seed=3)
+    assert weights == find_weights(members, WINDOW, seed=3)
+    asked = np.flatnonzero(np.diff(WINDOW.wanted.indptr))
+    part = np.random.default_rng(3).permutation(len(asked)) % FOLDS
+    assert np.bincount(part).min() > 40
+    for number in range(FOLDS):
+        others = asked[part != number]
+        without = Window(WINDOW.asked.take(others), WINDOW.wanted.take(others))
+        found = find_weights([Fixed(member.table[others]) for member in members], without)
+        assert (judged.weights[asked[part == number]] == np.array(found, np.float32)).all()
+    row = asked[[0]]
+    blend = Blend(tuple(members), tuple(judged.weights[row[0]]))
+    assert judged.scores(ASKED, row) == pytest.approx(blend.scores(ASKED, row), abs=1e-6)
+
+
+def test_what_fits_by_chance_alone_does_not_look_better_for_it():
+    members = [at_random(seed) for seed in range(6)]
+    few = np.arange(60)
+    among = Window(ASKED.take(few), WINDOW.wanted.take(few))
+    some = [Fixed(member.table[few]) for member in members]
+    weights, judged = cross_fit_weights(some, among)
+    best = max(value_of(member, among) for member in some)
+    assert value_of(Blend(tuple(some), weights), among) > best + 0.01
+    assert value_of(judged, among) < best
+
+
+def test_with_hardly_any_customers_nothing_is_dealt_out():
+    few = np.flatnonzero(np.diff(WINDOW.wanted.indptr))[:9]
+    among = Window(ASKED.take(few), WINDOW.wanted.take(few))
+    weights, judged = cross_fit_weights([Fixed(at_random(1).table[few]), Fixed(hint(2, 2.0).table[few])], among)
+    assert (judged.weights == np.array(weights)).all()
 
 
 def test_it_begins_with_the_best_and_stays_there_when_nothing_helps():
