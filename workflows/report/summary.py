@@ -13,7 +13,7 @@ from regiondag.run.journal import Journal
 from regiondag.run.layout import RegionFolder, RunFolder
 from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
-from regiondag.run.region_state import FINISHED, RegionOutcome, state_of
+from regiondag.run.region_state import FINISHED, RegionOutcome, RegionState, state_of
 from regiondag.run.sick_machines import SICK_AFTER, read_failures, select_sick
 from regiondag.study.families import describe_recipe
 from regiondag.study.space import Value
@@ -126,7 +126,7 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
         region=spec.name,
         slug=spec.slug,
         status=state.outcome,
-        reason=state.reason,
+        reason="; ".join(filter(None, (state.reason, _what_was_saved(spec, history, state)))),
         hyperparameters=champion or {},
         test=final.metrics if final else {},
         popularity=final.baseline if final else {},
@@ -140,6 +140,11 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
         compared=final.compared if final else {},
         recipe=describe_recipe(final.recipe) if final and final.recipe else "",
     )
+
+
+def _what_was_saved(spec: RegionSpec, history: History, state: RegionState) -> str:
+    """Return why a search ended before it had all its trials; nothing where it had them, or goes on."""
+    return state.complete if len(history.proposals) < spec.search.trials and history.final else ""
 
 
 def _champion(folder: RegionFolder) -> dict[str, Value] | None:

@@ -11,6 +11,7 @@ from regiondag.node import main as scripts
 from regiondag.node.post import settle_final
 from regiondag.node.pre import prepare_final
 from regiondag.report.summary import summarise
+from regiondag.run.journal import Journal
 from tests.workflows.generate.test_write_run import create
 from tests.workflows.node.test_pre_and_post import END, FINAL, finish, play_trials
 
@@ -58,3 +59,13 @@ def test_a_folder_with_somebody_elses_manifest_is_no_run(tmp_path, capsys, comma
     (tmp_path / "manifest.json").write_text(manifest)
     assert main([command, str(tmp_path)]) == 1
     assert "is not a run directory" in capsys.readouterr().err
+
+
+def test_what_a_search_saved_is_said(run, monkeypatch):
+    monkeypatch.setattr("regiondag.tuning.noise.LEAST", 2)
+    journal = Journal(run.region("germany").journal)
+    with journal.locked():
+        for trial in (2, 3):
+            journal.append("expected", trial=trial, gain=0.0001, stderr=0.01)
+    assert by_slug(run)["germany"].reason.endswith("its search ended after 2 of 4 trials: the next was expected to "
+        "gain 0.00010, and the standard error of a trial is 0.0100 (stop: noise)")  # fmt: skip
