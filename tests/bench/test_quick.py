@@ -35,7 +35,6 @@ RUNS = [
     pytest.param("cpu", lacks(TORCH_FOLDER), id="train_cpu"),
     pytest.param("tuner", lacks(OPTUNA_FOLDER), id="tuner"),
     pytest.param("sharing", str, id="sharing"),
-    pytest.param("retail", str, id="retail"),
     pytest.param("quality.rules", str, id="rules"),
     pytest.param("importing", lacks_pandas, id="importing"),
     pytest.param("report", str, marks=pytest.mark.browser, id="report"),

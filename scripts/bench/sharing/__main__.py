@@ -15,7 +15,7 @@ from itertools import product
 
 from nnlib.contract import slug_of
 from scripts.bench.common.harness import Bench, Row, main, number
-from scripts.bench.retail.data import read_shop
+from scripts.bench.quality.runs import read_purchases
 from scripts.bench.sharing.run import OFF
 from scripts.bench.sharing.runs import Key, Run, runs_in, stamp_of
 from scripts.bench.sharing.stats import BATCH, Curves, Scale, mean_regrets, mean_worths, needed, scales
@@ -35,6 +35,7 @@ TOGETHER = ("warm", "model", "model, winner: observed")
 BUDGETS = (8, 12, 16, 24, 32)
 GOAL = 16  # trials, for what a country alone has after 32
 SOME_CUSTOMERS = 10
+MIN_ITEMS = 10  # of a customer who counts
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,9 @@ class SharingBench(Bench[Sizes]):
         return "\n".join(lines)
 
     def _larger(self) -> set[str]:
-        counts = Counter(slug_of(str(region)) for region in read_shop().regions)
+        """Return the countries with some customers who have bought ten different things."""
+        items = Counter((row[0], row[1]) for row in {tuple(line[:3]) for line in read_purchases()[1:]})
+        counts = Counter(slug_of(region) for (region, _), count in items.items() if count >= MIN_ITEMS)
         return {slug for slug, count in counts.items() if count >= SOME_CUSTOMERS}
 
     def details(self, rows: Sequence[Row]) -> dict[str, object]:
