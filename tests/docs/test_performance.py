@@ -69,5 +69,5 @@ def test_the_readmes_figures_are_those_of_the_results_files():
     """Else: python -m docs._generate.performance."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     figures = render_figures(read_results())
-    assert len(figures.splitlines()) == 5
+    assert len(figures.splitlines()) == 6
     assert insert_figures(readme, figures) == readme
