@@ -27,7 +27,7 @@ SWEEPS = 2
 BETTER = 1e-5  # by which a metric must rise for weights to change
 FOLDS = 5  # parts of the customers, each judged by weights that were found on the others
 LEAST_OF_FOLD = 4  # customers; with fewer in all, parts would say nothing
-MOST_BYTES = 2 << 30  # of standardized scores that are kept while weights are tried
+MOST_BYTES = 1 << 29  # of standardized scores that are kept while weights are tried
 
 
 @dataclass(frozen=True, slots=True, eq=False)
