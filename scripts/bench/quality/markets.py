@@ -32,7 +32,7 @@ from scripts.bench.common.processes import NotMeasuredError
 from scripts.bench.manager.pools import pool_up
 from scripts.bench.quality.runs import SLOTS, SUITE, call, wait_for_run
 
-BENCH = "markets"
+RESULTS = "markets"
 POOL = "bench-markets"
 METRIC = "ndcg@10"
 MARKETS = ("ca", "de", "fr", "in", "jp", "mx", "uk")
@@ -162,7 +162,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             yield from rows_of(name, tested, alone)
 
         rows = measure_groups({name: partial(group, name) for name in PROTOCOLS}, arguments.only)
-    return finish(BENCH, rows, arguments)
+    return finish(RESULTS, rows, arguments)
 
 
 if __name__ == "__main__":
