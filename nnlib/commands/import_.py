@@ -25,8 +25,8 @@ COLUMNS = (("region", "region"), ("customer", "customer"), ("item", "item"), ("t
 USUAL = {
     "regions": (),
     "split": "time",
-    "test": 28,
-    "validate": 28,
+    "test": 0,
+    "validate": 0,
     "min_history": 5,
     "repeats": False,
     "seed": 0,
@@ -67,8 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time: windows of days (default); leave-one-out: each customer's last day with something new; "
         "column=NAME: a column says train, valid or test; random: by chance, which lets models see the future",
     )
-    purchases.add_argument("--test", type=_days, metavar="DAYS", help="the last days (default: 28d)")
-    purchases.add_argument("--validate", type=_days, metavar="DAYS", help="the days before these (default: 28d)")
+    purchases.add_argument(
+        "--test",
+        type=_days,
+        metavar="DAYS",
+        help="the last days (default: 28d, longer if few were asked, shorter if there are few days)",
+    )
+    purchases.add_argument("--validate", type=_days, metavar="DAYS", help="the days before these (default: as many)")
     purchases.add_argument(
         "--min-history", type=_count, metavar="N", help="ask customers with so many items before (default: 5)"
     )

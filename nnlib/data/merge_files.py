@@ -101,7 +101,7 @@ def find_as_of(files: Sequence[FileSlice]) -> int | None:
     if other is not None:
         raise DataError(
             f"{other.file}: is asked about day {other.as_of} (as_of), {files[0].file} about day {days[0]}; "
-            "legal: one day in all files; import them from one table"
+            "legal: one day in all files; import them from one table, or all with the same --test and --validate"
         )
     return days[0]
 

@@ -33,6 +33,7 @@ from nnlib.importing.splits import (
     hold_out_at_random,
     leave_last_out,
 )
+from nnlib.importing.windows import settle_windows
 from nnlib.util.arrays import Longs
 
 Mask = NDArray[np.bool_]
@@ -135,6 +136,7 @@ def build_history(purchases: Purchases, split: Split) -> PurchaseHistory:
     DataError when the windows leave no history.
     """
     first, last = _find_days(purchases.rows)
+    split = settle_windows(purchases, split, first, last)
     windows = find_windows(split, first, last)
     found = _join(list(sort_purchases(purchases, split, windows, first)))
     bought = Csr(offsets_of(found.counts), found.items, len(purchases.items))

@@ -82,7 +82,8 @@ class Purchase(NamedTuple):
 def read_purchases(path: Path, columns: Columns, report: Report = lambda _position, _rows: None) -> Iterator[Purchase]:
     """Yield what every line says; DataError names file and line.
 
-    The table is CSV (.csv) or TSV (.tsv), also gzipped (.gz), UTF-8, with a header. Times are ISO 8601.
+    The table is CSV (.csv) or TSV (.tsv), also gzipped (.gz), UTF-8, with a header. Times are ISO 8601,
+    or whole seconds or milliseconds since 1970, up to 2030.
     """
     line = 0
     try:
@@ -149,7 +150,7 @@ def count_lines_read(error: Exception) -> int:
 
 
 def day_of_time(text: str) -> int:
-    """Return the day of an ISO 8601 date or time, since 1970, UTC; without a zone it is taken for UTC."""
+    """Return the day of a date or time, since 1970, UTC; without a zone it is taken for UTC."""
     return parse_timestamp(text) // DAY
 
 
@@ -177,7 +178,7 @@ class Parser(NamedTuple):
 
 
 PARSERS = {
-    "time": Parser(day_of_time, "day", "ISO 8601 (2011-12-09)"),
+    "time": Parser(day_of_time, "day", "ISO 8601 (2011-12-09), or seconds or milliseconds since 1970"),
     "stage": Parser(stage_of, "stage", ", ".join(STAGES)),
     "quantity": Parser(quantity_of, "quantity", "a number"),
 }

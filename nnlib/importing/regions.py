@@ -31,6 +31,7 @@ from nnlib.importing.purchase_lines import Columns
 from nnlib.importing.purchases import load
 from nnlib.importing.side_tables import CUSTOMER, ITEM, REGION, customers_csv, items_csv, read_side_table
 from nnlib.importing.splits import TIME, Split
+from nnlib.importing.windows import ENOUGH, USUAL
 from nnlib.spec.json_section import nearest
 from nnlib.util.days import show_day
 from nnlib.util.files import sync, write_atomically
@@ -94,6 +95,8 @@ def import_purchases(
     as_of = history.windows if history.days is not None else None
     suspicions = _suspicions(history, rows)
     _print(described, suspicions, find_warnings(described, as_of, today, suspicions))
+    if said := _describe_windows(split, history):
+        print(said, file=sys.stderr)
     if not split.repeats and history.share_of_repeats > OFTEN:
         share = f"{history.share_of_repeats:.0%} of purchases in the windows are of items that the customer had"
         print(f"hint: {share}; with repeats: true (--repeats) they count as wanted", file=sys.stderr)
@@ -203,6 +206,18 @@ def _all_or_nothing(out: Path) -> Iterator[_Writing]:
         raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _describe_windows(wanted: Split, history: PurchaseHistory) -> str:
+    """Return why windows are not as long as usual, where nobody has said how long they are to be."""
+    days = history.split.test
+    if wanted.kind != TIME or wanted.test or wanted.validate or days == USUAL:
+        return ""
+    begin = f"{show_day(history.windows.valid)} (validation) and {show_day(history.windows.test)} (test)"
+    why = "as the table has few days only"
+    if days > USUAL:
+        why = f"as {USUAL} would ask fewer than {ENOUGH} customers; {USUAL} all the same: split: {{test: {USUAL}d}}"
+    return f"windows: {days} days from {begin}, {why}"
 
 
 def _explain_nobody(history: PurchaseHistory) -> str:

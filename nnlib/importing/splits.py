@@ -29,8 +29,8 @@ class Split:
     """What to divide by: one of the kinds above; of COLUMN the table itself says it."""
 
     kind: str = TIME
-    test: int = 28  # days of the window, up to the last day of the table
-    validate: int = 28  # days of the window before
+    test: int = 0  # days of the window, up to the last day of the table; 0: `settle_windows` says
+    validate: int = 0  # days of the window before, likewise
     min_history: int = 5  # items that a customer must have before a window to be asked in it
     repeats: bool = False  # whether items that a customer had before are targets as well
     seed: int = 0  # of the kind RANDOM
@@ -46,10 +46,10 @@ def find_windows(split: Split, first: int, last: int) -> AsOf:
         return AsOf(end, end, end)
     windows = AsOf(end - split.test - split.validate, end - split.test, end)
     if windows.valid <= first:
+        shorter = "take shorter ones (--validate 7d --test 7d), or " if max(split.test, split.validate) > 7 else ""
         raise DataError(
             f"the purchases are of {end - first} days ({show_day(first)} to {show_day(last)}), and windows of "
-            f"{split.validate} and {split.test} days leave no history before them; take shorter ones (--validate 7d "
-            "--test 7d), or --split leave-one-out"
+            f"{split.validate} and {split.test} days leave no history before them; {shorter}--split leave-one-out"
         )
     return windows
 

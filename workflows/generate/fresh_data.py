@@ -17,7 +17,7 @@ from regiondag.errors import ConfigError
 from regiondag.study.model import Purchases
 
 IMPORTED = ".imported.json"  # in the folder of the data sets: of what they were made
-VERSION = 2  # of what an import makes of a table
+VERSION = 3  # of what an import makes of a table
 DAY = 86_400
 OPTIONS = "in study.yaml its options are keys of data.split, --split is by, and of data.columns"
 

@@ -382,8 +382,9 @@ def test_blocks_give_what_lines_give(tmp_path, text, block, together):
 
 def test_a_day_is_that_of_utc(tmp_path):
     times = {"2011-01-02T00:50:00+01:00": 14975, "2011-01-01T23:45:00": 14975, "2011-01-02": 14976, "20110101": 14975}
+    times |= {"978300760": 11322, "1754788912": 20310, "1754788912345": 20310, "1899999999": 21990}  # since 1970
     times |= {"2011-01-01 00:00:00.000001": 14975, "1969-12-31T23:59:59": -1, "0001-01-01": -719162}
-    table = write_table(tmp_path / "p.csv", [("r", "1", f"i{n}", time) for n, time in enumerate(times)])
+    table = write_table(tmp_path / "p.csv", [("r", "1", f"i{n:02}", time) for n, time in enumerate(times)])
     assert [row[3] for row in gathered(load(table, Columns()))] == list(times.values())
     assert [row.day for row in read_purchases(table, Columns())] == list(times.values())
 
@@ -395,7 +396,13 @@ def test_a_day_is_that_of_utc(tmp_path):
         ("a,1,x,2011-01-01,test,many", "p.csv:3: quantity: 'many' is not legal, legal: a number"),
         ("a,1,x,2011-01-01,test,nan", "p.csv:3: quantity: 'nan' is not legal, legal: a number"),
         ("a,1,x,2011-01-01,test,1e39", "p.csv:3: quantity: '1e39' is not legal, legal: a number"),
-        ("a,1,x,,test,1", "p.csv:3: date: '' is not legal, legal: ISO 8601 (2011-12-09)"),
+        ("a,1,x,2011120918,test,1", "p.csv:3: date: '2011120918' is not legal"),
+        ("a,1,x,201112091859,test,1", "p.csv:3: date: '201112091859' is not legal"),
+        ("a,1,x,,test,1", "p.csv:3: date: '' is not legal, legal: ISO 8601 (2011-12-09), or seconds or milli"),
+        (
+            "a,1,x,12345,test,1",
+            "p.csv:3: date: '12345' is not legal, legal: ISO 8601 (2011-12-09), or seconds or milli",
+        ),
     ],
 )
 def test_values_that_are_none_are_named(tmp_path, row, words):

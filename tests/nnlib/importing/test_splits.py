@@ -129,12 +129,25 @@ def test_parts_of_nobody_do_not_stay_from_an_earlier_import(tmp_path, capsys):
 
 
 def test_windows_without_history_are_refused(tmp_path, capsys):
-    assert run(tmp_path, rows_of("a", "1", items(20))) == 4
+    assert run(tmp_path, rows_of("a", "1", items(20)), "--test", "28d") == 4
     error = capsys.readouterr().err
     assert "p.csv: the purchases are of 20 days (2011-01-01 to 2011-01-20), and windows of 28 and 28 days" in error
     assert run(tmp_path, rows_of("a", "1", items(20)), *SHORT, "--min-history", "15") == 0
     assert run(tmp_path, rows_of("a", "1", items(20)), *SHORT, "--min-history", "18") == 4
     assert "nobody can be asked: no customer has 18 items before 2011-01-15 or 2011-01-18" in capsys.readouterr().err
+
+
+def test_an_import_says_how_long_windows_are_and_why(tmp_path, capsys):
+    assert run(tmp_path, rows_of("a", "1", items(20))) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "windows: 3 days from 2011-01-15 (validation) and 2011-01-18 (test), as the table has few days only"
+    )
+    first = date(2010, 1, 1)
+    sparse = [("a", str(n), f"i{k}", str(first + timedelta(40 * k + n))) for n in range(40) for k in range(20)]
+    assert run(tmp_path, sparse) == 0
+    assert "windows: 56 days from " in capsys.readouterr().err
+    assert run(tmp_path, sparse, "--test", "28d") == 0
+    assert "windows" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -67,7 +67,7 @@ def test_another_split_is_imported(shop, data):
     "text",
     [
         STUDY.replace("shop.csv}", "shop.csv, min_customers: 3}"),
-        STUDY.replace("shop.csv}", "shop.csv, split: {test: 28d}}"),  # what it is anyhow
+        STUDY.replace("shop.csv}", "shop.csv, split: {by: time}}"),  # what it is anyhow
         STUDY.replace("rounds: 2", "rounds: 3"),
     ],
 )
