@@ -89,7 +89,7 @@ def restore(arrays: Arrays, hyperparameters: Mapping[str, Value], regions: tuple
 
 def bytes_needed(size: Size, hyperparameters: Mapping[str, Value]) -> int:  # noqa: ARG001
     """Return how much memory `fit` takes at most: two matrices of items by items, and a block of rows."""
-    return 8 * (size.items + SEASON) ** 2 + 160 * size.entries + (320 << 20)
+    return 8 * (size.items + SEASON) ** 2 + 160 * (size.entries + min(ENTRIES, MOST_DAYS * size.entries)) + (1 << 20)
 
 
 def season_of(days: Ints | Longs) -> Floats:

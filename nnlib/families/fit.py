@@ -81,16 +81,21 @@ def _fit(recipe: Recipe, history: Events) -> Fitted:
     return family_of(recipe.family).fit(history, recipe.hyperparameters, recipe.seed)
 
 
+def bytes_needed(recipe: Recipe, size: Size) -> list[int]:
+    """Return how much memory fitting a complete recipe takes at most beside its data, of a blend member by member."""
+    return [family_of(part.family).bytes_needed(size, part.hyperparameters) for part in recipe.members or (recipe,)]
+
+
 def _check_memory(recipe: Recipe, size: Size) -> None:
     """Raise MachineError when a model, or the members of a blend together, take more memory than is free."""
-    parts = recipe.members or (recipe,)
-    needed = [family_of(part.family).bytes_needed(size, part.hyperparameters) for part in parts]
-    free = available_bytes()
+    parts, needed, free = recipe.members or (recipe,), bytes_needed(recipe, size), available_bytes()
     if sum(needed) <= free:
         return
     family = parts[int(np.argmax(needed))].family
+    # As Python's own MemoryError is told of: a study then asks for more memory, and no machine counts as broken.
     raise MachineError(
-        f"{family} of {size.items} items and {size.customers} customers would take {show_bytes(max(needed))}"
+        f"out of memory: {family} of {size.items:,} items and {size.customers:,} customers would take "
+        + show_bytes(max(needed))
         + (f", with the other members {show_bytes(sum(needed))}" if len(parts) > 1 else "")
         + f", {show_bytes(free)} are free; take a larger machine"
         + (f", or {INSTEAD[family]}" if family in INSTEAD else ", or fewer items")

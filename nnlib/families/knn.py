@@ -62,7 +62,7 @@ def restore(arrays: Arrays, hyperparameters: Mapping[str, Value], regions: tuple
 def bytes_needed(size: Size, hyperparameters: Mapping[str, Value]) -> int:
     """Return how much memory `fit` takes at most: its neighbours three times, and a block of the Gram matrix."""
     kept = min(int(hyperparameters["k"]), size.items) * size.items
-    return 36 * kept + 60 * size.entries + 40 * max(ENTRIES, size.items)
+    return 36 * kept + 60 * size.entries + 40 * max(min(ENTRIES, size.items**2), size.items)
 
 
 def _refit_with(hyperparameters: Mapping[str, Value]) -> Callable[[Likeness, Learned, int], Likeness]:

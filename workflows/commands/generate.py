@@ -46,22 +46,22 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the study, then write the run directory."""
-    from regiondag.config.data_check import check_data, training_examples
-    from regiondag.config.load import load_config
+    from regiondag.config.data_check import training_examples
+    from regiondag.config.load_checked import load_checked
     from regiondag.generate.fresh_data import refresh_data
     from regiondag.run.champions import earlier_runs, select_networks
     from regiondag.study.init import choose_init, describe_init
 
     refresh_data(arguments.study)
-    asked = load_config(arguments.study)
-    examples = training_examples(asked, check_data(asked))
+    checked = load_checked(arguments.study)
+    asked, examples = checked.config, training_examples(checked.config, checked.summaries)
     slugs = [region.slug for region in asked.regions]
     earlier = earlier_runs(runs_folder(arguments), asked.name)
     incumbents = _choose_incumbents(arguments.champions, earlier, slugs)
     config = choose_init(asked, examples, select_networks(incumbents))
     created = make_run(config, arguments, earlier, incumbents)
     if not arguments.quiet:
-        for line in describe_init(asked, config):
+        for line in (*checked.notes, *describe_init(asked, config)):
             print(line, file=sys.stderr)
         say_what_is_next(created, again(arguments, "generate"))
     return 0

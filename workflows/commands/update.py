@@ -42,15 +42,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Make the run, or the job that makes one every night."""
     if arguments.cron is not None:
         return _write_job(arguments)
-    from regiondag.config.data_check import check_data, training_examples
-    from regiondag.config.load import load_config
+    from regiondag.config.data_check import training_examples
+    from regiondag.config.load_checked import load_checked
     from regiondag.generate.fresh_data import refresh_data
     from regiondag.run.champions import earlier_runs, find_incumbents, select_networks
     from regiondag.study.init import choose_init
 
     refresh_data(arguments.study)
-    config = load_config(arguments.study)
-    examples = training_examples(config, check_data(config))
+    checked = load_checked(arguments.study)
+    config, examples = checked.config, training_examples(checked.config, checked.summaries)
+    for note in () if arguments.quiet else checked.notes:
+        tell(note)
     runs = generate.runs_folder(arguments).resolve()
     pool = _pool(arguments, runs)
     earlier = earlier_runs(runs, config.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 HELP = "check a study and its data; writes nothing"
@@ -18,11 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the study and its data, and say what it amounts to."""
-    from regiondag.config.data_check import check_data
-    from regiondag.config.load import load_config
+    from regiondag.config.load_checked import load_checked
 
-    config = load_config(arguments.study)
-    files = check_data(config)
+    checked = load_checked(arguments.study)
+    config, files = checked.config, checked.summaries
+    for note in checked.notes:
+        print(note, file=sys.stderr)
     trials = sum(region.search.trials for region in config.regions)
     print(f"{arguments.study}: {len(config.regions)} regions, {trials} trials, {len(files)} data files: all good")
     return 0

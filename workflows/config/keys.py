@@ -224,8 +224,13 @@ REGION: Keys = {
 SPLIT: Keys = {
     "by": Key("time", choice(SPLITS), "What is held back: the last days, each customer's last items, and so on."),
     "column": Key("", TEXT, "The column that says train, valid or test; then `by` is column."),
-    "test": Key(28, values.DAYS, "The last days, whose purchases are tested on."),
-    "validate": Key(28, values.DAYS, "The days before these, which decide."),
+    "test": Key(
+        0,
+        values.DAYS,
+        "The last days, whose purchases are tested on; by default as many as `validate`, or 28 (fewer where there are "
+        "not 112), doubled until 200 customers are asked in both windows or hardly more would be.",
+    ),
+    "validate": Key(0, values.DAYS, "The days before these, which decide; by default as many as `test`."),
     "min_history": Key(5, whole(1, 1000), "Items that a customer must have before a window to be asked about it."),
     "repeats": Key(
         False,
@@ -264,8 +269,8 @@ STUDY: Keys = {
         (),
         values.FAMILY_NAMES,
         f"Kinds of model that a trial may be of: {', '.join(FAMILIES)}; by default all of them, `network` where there "
-        "is one, `days` unless the split is one for tables without dates, `again` where `data.split.repeats` is true; "
-        "where there is no `data` only `network`.",
+        "is one, `days` unless the split is one for tables without dates, `again` where `data.split.repeats` is true, "
+        "and none that may take more memory than a job has; where there is no `data` only `network`.",
     ),
     **NETWORK,
     **SECTIONS,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from nnlib.errors import DataError
@@ -17,14 +19,17 @@ from regiondag.util.schema import Layer, Problems, Section
 from regiondag.util.yaml_file import Document, KeyPath, load_yaml
 
 
-def load_config(path: Path) -> Config:
-    """Read study.yaml; ConfigError with every mistake: file, line, key path, value seen, what is legal."""
+def load_config(path: Path, too_large: Mapping[str, str] = MappingProxyType({})) -> Config:
+    """Read study.yaml; ConfigError with every mistake: file, line, key path, value seen, what is legal.
+
+    Families that are `too_large`, with the reason, are left out, and are a mistake where the file asks for them.
+    """
     document = load_yaml(path)
     if not isinstance(document.value, dict):
         kind = type(document.value).__name__
         raise ConfigError([f"{path}:1: a study is a mapping of keys to values, seen a {kind}"])
     problems = Problems(document)
-    config = _read_study(document, problems, path)
+    config = _read_study(document, problems, path, too_large)
     if problems.found:
         raise ConfigError(problems.texts())
     return config
@@ -45,12 +50,12 @@ def load_purchases(path: Path) -> Purchases | None:
     return found
 
 
-def _read_study(document: Document, problems: Problems, path: Path) -> Config:
+def _read_study(document: Document, problems: Problems, path: Path, too_large: Mapping[str, str]) -> Config:
     study = Section(problems, [Layer(document.value, ())])
     name = study.value("study", STUDY) or path.stem
     limits = sections.read_limits(study.section("limits"))
     purchases = read_purchases(study, path.parent)
-    families = sections.read_families(study, purchases)
+    families = sections.read_families(study, purchases, too_large)
     regions = _read_regions(study, path.parent, purchases, families)
     study.finish(STUDY)
     _refuse_equal_names(problems, regions)

@@ -85,6 +85,7 @@ class RegionReader:
         raw = {key: value for key, value in own.layers[0].value.items() if key in SECTIONS}
         section = Section(self.problems, [Layer(raw, (POOLED,)), *self.study.layers])
         pooled = self._region(ALL_REGIONS if self.together else POOLED, POOLED, {}, raw, section)
+        pooled = self._with_first(pooled, alone=len(regions) == 1)
         own.finish(SECTIONS)
         check_network(self.problems, self.shared, section, pooled)
         parts = PARTS if self.together else NEEDED
@@ -122,8 +123,13 @@ class RegionReader:
         if region.metric.minimize and region.search.of_families:
             text = "nothing but a network has a loss; with families: metric: ndcg@20"
             self.problems.add(section.where("minimize"), text)
-        first = first_points(self.families, region.search.space) if region.search.of_families else ()
-        return replace(region, first=first)
+        return self._with_first(region, alone=True)
+
+    def _with_first(self, region: Region, alone: bool) -> Region:
+        """Return a region with what is tried first; `alone`: fitted on one region's history."""
+        if not region.search.of_families:
+            return region
+        return replace(region, first=first_points(self.families, region.search.space, alone))
 
     def _check_pruning(self, section: Section, region: Region) -> None:
         """Trainings must be long enough for the way of pruning."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from nnlib.contract import Metric, TrainSettings
 from regiondag.config.keys import ACQUISITIONS, JOB, LIMITS, SEARCH, SECTIONS, STUDY, TRAIN
@@ -44,15 +46,21 @@ def read_job(section: Section) -> JobRequest:
     return job
 
 
-def read_families(study: Section, purchases: Purchases | None = None) -> tuple[str, ...]:
+def read_families(
+    study: Section, purchases: Purchases | None = None, too_large: Mapping[str, str] = MappingProxyType({})
+) -> tuple[str, ...]:
     """Read `families`: by default all that the data can be for, or the network alone where there is no table.
 
-    Popularity is among them wherever a choice is made for all regions together: the others have to beat it.
+    Those that are `too_large`, with the reason, are a mistake where they are asked for, and else left out. Popularity
+    is among them wherever a choice is made for all regions together: the others have to beat it.
     """
     network, alone = "network" in study, study.section("search").value("scope", SEARCH) != "all"
     families: tuple[str, ...] = study.value("families", STUDY)
     if NETWORK in families and not network:
         study.problems.add(study.where("families"), "network: there is no `network`, a file of DSSTNE's JSON; add one")
+    for family in families:
+        if family in too_large:
+            study.problems.add(study.where("families"), f"{family}: {too_large[family]}, or leave it out")
     if families:
         only = alone and set(families) == {NETWORK}
         return families if only or POPULARITY in families else (POPULARITY, *families)
@@ -60,6 +68,7 @@ def read_families(study: Section, purchases: Purchases | None = None) -> tuple[s
         return (NETWORK,) if alone else (POPULARITY, NETWORK)
     dated = purchases is None or purchases.split not in ("random", "column")  # which tables without dates have
     there = {NETWORK: network, DAYS: dated, AGAIN: purchases is not None and purchases.repeats}
+    there |= dict.fromkeys(too_large, False)
     return tuple(family for family in FAMILIES if there.get(family, True))
 
 

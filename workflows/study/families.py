@@ -3,8 +3,8 @@
 In study.yaml a hyperparameter has its family's name before its own, as in `ease_l2`; those of `SHARED` have one name
 for all families that have them, so that a search learns from each how fast the purchases of this shop grow old. The
 ranges are those in which good settings were found on several shops; what is tried first is what an expert would try at
-once: of each family the setting for a shop whose season matters, and the one for a shop whose purchases hardly grow
-old. Half-lives are in days.
+once, for a shop whose season matters, for one whose purchases hardly grow old, and for regions that differ. Half-lives
+are in days.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ USUAL: Mapping[str, Mapping[str, Value]] = {
 FAMILIES = (*SPACES, NETWORK, BLEND)
 _SEASON, _LASTING = {"fit_half_life": 40.0, "ask_half_life": 80.0}, {"fit_half_life": 10_000.0, "ask_half_life": 80.0}
 _PLAIN = USUAL["knn"]
-_REGIONAL: Mapping[str, Value] = {"own_weight": 10, "bias": 0.1, "bias_scale": "log"}  # where regions differ
+_REGIONAL: Mapping[str, Value] = {"own_weight": 10}  # where regions differ
 # Tried before anything is asked of the search, the likeliest first, as short searches try no more; popularity several
 # times, as all others must beat the best of it.
 FIRST: Sequence[tuple[str, Mapping[str, Value]]] = (
@@ -88,9 +88,8 @@ FIRST: Sequence[tuple[str, Mapping[str, Value]]] = (
     ("graph", {"item_exponent": 0.4, "low_pass": 0.1, "vectors": 64, **_SEASON}),
     ("ease", {"l2": 300.0, **_LASTING, **_PLAIN}),
     (POPULARITY, {"half_life": 40.0, "own": 0.5}),
-    ("ials", {"dims": 64, "alpha": 0.3, "l2": 0.003, **_SEASON}),
-    ("elsa", {"dims": 256, "epochs": 6, **_SEASON}),
-    ("knn", {"k": 100, "q": 0.35, **_LASTING, **_REGIONAL}),
+    ("knn", {"k": 100, "q": 0.35, **_LASTING, **_PLAIN, **_REGIONAL, "bias": 0.1, "bias_scale": "log"}),
+    ("ease", {"l2": 300.0, **_LASTING, **_PLAIN, **_REGIONAL}),
     (POPULARITY, {"half_life": 1000.0, "own": 1.0}),
     ("ials", {"dims": 64, "alpha": 0.3, "l2": 0.003, **_LASTING}),
     ("elsa", {"dims": 256, "epochs": 6, **_LASTING}),
@@ -144,10 +143,15 @@ def network_space(space: Space) -> Space:
     return tuple(replace(p, when=tuple(w for w in p.when if w != mine)) for p in space if mine in p.when)
 
 
-def first_points(families: Iterable[str], space: Space) -> tuple[Point, ...]:
-    """Return what is tried first: `FIRST`, each value moved into the range that the space has."""
+def first_points(families: Iterable[str], space: Space, alone: bool = False) -> tuple[Point, ...]:
+    """Return what is tried first: `FIRST`, each value moved into the range that the space has.
+
+    Of a region `alone`, whose history is no other's, no customers are its own more than others.
+    """
     wanted, known = set(families), {parameter.name: parameter for parameter in space}
-    points = (point_of(Recipe(family, point)) for family, point in FIRST if family in wanted)
+    points = [point_of(Recipe(family, point)) for family, point in FIRST if family in wanted]
+    if alone:
+        points = [{name: 1 if name == "own_weight" else value for name, value in p.items()} for p in points]
     found = [
         {name: _move_inside(known[name], value) for name, value in p.items()}
         for p in points

@@ -148,8 +148,8 @@ class Purchases:
     folder: Path  # where the regions' parts go
     split: str = "time"  # or leave-one-out, column, random
     column: str = ""  # that says the part, of split: column
-    test: int = 28
-    validate: int = 28
+    test: int = 0  # 0: 28, or as many as it takes to ask enough customers
+    validate: int = 0
     min_history: int = 5
     repeats: bool = False
     columns: Mapping[str, str] = field(default_factory=dict)  # region, customer, item, time -> the table's names

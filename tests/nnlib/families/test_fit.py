@@ -112,10 +112,11 @@ def test_too_little_memory_is_said_before_the_work_with_what_to_do(monkeypatch):
     monkeypatch.setattr(fit, "available_bytes", lambda: 1 << 20)
     monkeypatch.setattr(fit, "_fit", lambda *_: pytest.fail("began"))
     with pytest.raises(
-        MachineError, match=r"ease of 24 items .* 1.0 MiB are free; take a larger machine, or elsa, whose"
+        MachineError,
+        match=r"out of memory: ease of 24 items .* 1.0 MiB are free; take a larger machine, or elsa, whose",
     ):
         fit_recipe(Recipe("ease", {}, 1), HISTORY)
-    with pytest.raises(MachineError, match=r"ease of 24 items .* with the other members "):
+    with pytest.raises(MachineError, match=r"out of memory: ease of 24 items .* with the other members "):
         fit_recipe(BLEND, HISTORY)
     monkeypatch.setattr(fit, "available_bytes", lambda: 10)
     with pytest.raises(MachineError, match=r"popularity of 24 items .* or fewer items"):
