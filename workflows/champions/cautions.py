@@ -17,6 +17,7 @@ from regiondag.study.space import Integer, Point, Real, Space
 
 DRAWS, ALIKE = 200, 0.95  # windows of equal candidates that are drawn, and the share of them that lies closer together
 ALL = "all regions"
+SHARE = "popularity_own"
 EDGE = 0.02  # of a range, at either end
 # When the test disagrees with the validation window. The best of many candidates was lucky on validation, so its gain
 # falls a little on any test: of 17 alike within .01 in truth, 10 % fell by more than 95 % noise where 30 customers were
@@ -115,6 +116,8 @@ def doubt_ranges(winner: str, values: Point, space: Space) -> list[Caution]:
         value = values.get(parameter.name)
         if isinstance(parameter, Options) or isinstance(value, bool | str | None) or parameter.low == parameter.high:
             continue
+        if parameter.name == SHARE:
+            continue  # no wider range is legal
         end = _end(parameter, float(value))
         if end == "upper" and parameter.name.endswith("half_life"):
             continue  # nothing grows old any more

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -12,6 +13,7 @@ from regiondag.champions.scores import Array, Scores
 from regiondag.util.intervals import t95
 
 MANY = 5000  # customers from which on the mean is as good as normal, and draws would only cost time
+ALMOST = 1e-6  # of a variance
 NOTHING = 1e-12  # a part of the largest difference: what sums of floating-point numbers leave of 0
 
 
@@ -74,3 +76,43 @@ def probability_better(differences: Array, draws: int, seed: int) -> float:
     means = differences[random.integers(0, n, (draws, n), dtype=np.int32)].mean(axis=1)
     zero = np.abs(means) <= NOTHING * largest
     return float(((means > 0) & ~zero).mean() + zero.mean() / 2)
+
+
+def probability_of_best(groups: Iterable[Array], draws: int, seed: int) -> list[float]:
+    """Return for each group how sure it is that its best row has a mean above 0, though it is the best of them all.
+
+    A group is an array (candidates, customers) of paired differences. The best of many candidates in the luckiest of
+    many regions looks good where all are alike, so what is seen, in standard errors, is held against the largest of all
+    rows in all groups where each mean is 0 in truth (Romano and Wolf 2005, the first step).
+    """
+    random = np.random.Generator(np.random.PCG64(seed))
+    seen, largest = [], np.full(draws, -math.inf)
+    for group in groups:
+        rows = group[group.any(axis=1)]  # less what serves already
+        n = rows.shape[1]
+        if not len(rows) or n < 2:
+            seen.append(-math.inf)
+            continue
+        means = rows.mean(axis=1)
+        spread = np.maximum(rows.std(axis=1, ddof=1), NOTHING * np.abs(rows).max(axis=1))
+        seen.append(float((means / spread)[means.argmax()]) * math.sqrt(n))
+        largest = np.maximum(largest, _draw_largest((rows - means[:, None]) / spread[:, None], draws, random))
+    return [float((largest < one).mean()) for one in seen]
+
+
+def _draw_largest(rows: Array, draws: int, random: np.random.Generator) -> Array:
+    """Return (draws,): the largest mean of standardised rows (candidates, customers), in standard errors.
+
+    All rows have the same resample of customers, and each mean its resample's own spread (the bootstrap-t of Efron
+    1979): with many small gains and few large losses a normal limit would let chance through.
+    """
+    n = rows.shape[1]
+    if n > MANY:
+        root = np.linalg.cholesky(rows @ rows.T / (n - 1) + ALMOST * np.eye(len(rows)))  # candidates may be the same
+        return np.asarray((random.standard_normal((draws, len(root))) @ root.T).max(axis=1))
+    counts = random.multinomial(n, np.full(n, 1 / n), draws).astype(np.float64)
+    means = counts @ rows.T / n
+    variances = np.maximum(counts @ (rows**2).T / n - means**2, 0.0) / (n - 1)
+    return np.asarray(
+        np.divide(means, np.sqrt(variances), out=np.zeros_like(means), where=variances > NOTHING).max(axis=1)
+    )

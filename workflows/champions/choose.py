@@ -3,8 +3,10 @@
 The rule, d being a candidate's metric minus the floor's on the same customer:
 
 1. common choice g: the best mean D over all regions' customers, if P(D > 0) > .95; else the floor serves everywhere.
+   Of blends, which are fitted several times a night, only one that is better than all else by a two-hundredth.
 2. a region with n customers is served the floor where (n d + K D) / (n + K) < 0: its own mean, shrunk to all regions'.
-3. its own best replaces that only with n >= 100 and P > .99.
+3. its own best replaces that only with n >= 100, P > .99, and P* > .95, where P* knows that it is the best of many
+   candidates in the luckiest of many regions.
 4. with fewer than 10 customers there is no judging: the group's choice serves, whatever they say.
 5. what served last night goes only where tonight's best, or the floor, is better with P > .8; it need not win again.
 
@@ -14,13 +16,14 @@ docs/concepts/champions.md has the measurements behind it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from regiondag.champions.chance import estimate_gain, probability_better
+from regiondag.champions.chance import estimate_gain, probability_better, probability_of_best
 from regiondag.champions.scores import Array, Scores, best_of
 
 Kind = Literal["common", "floor", "own"]
@@ -32,7 +35,9 @@ class Rule:
 
     better_than_floor: float = 0.95
     own_better: float = 0.99
+    best_of_all: float = 0.95  # P*: not the luckiest candidate in the luckiest region
     change: float = 0.8  # of the recipe that served before
+    blend_worth: float = 0.005  # of the metric: what a blend has to be better by than all that are none
     own_customers: int = 100
     min_customers: int = 10  # with fewer a region is not judged
     shrink: float = 20.0  # K: how many customers of a region count as much as all other regions
@@ -78,19 +83,21 @@ def choose(
     incumbent: Incumbent | None = None,
     past: Sequence[Scores] = (),
     rule: Rule | None = None,
+    blends: Collection[str] = (),
 ) -> Choice:
     """Return what serves every region of `scores`, the validation window.
 
     `floor` is the candidate that everything has to beat (`choose_floor`). A candidate is compared where it has a metric
     of every customer that the floor has one of; so a region's own trials count there alone, and a broken one nowhere.
     `past` are earlier windows, latest first, on which the same recipes were judged; they are heard in rule 2 alone,
-    each counting half of the one after it. RegiondagError where the floor is no candidate.
+    each counting half of the one after it. `blends` are the candidates that are made of several. RegiondagError where
+    the floor is no candidate.
     """
-    judge = _Judge(scores, floor, incumbent or Incumbent(), past, rule or Rule())
+    judge = _Judge(scores, floor, incumbent or Incumbent(), past, rule or Rule(), frozenset(blends))
     common = judge.decide_common()
     weighed = judge.weigh(common.candidate)
     regions = {region: judge.decide(region, common, weighed[region], weighed[None]) for region in scores.regions}
-    return Choice(floor, common, regions)
+    return Choice(floor, common, regions | judge.prefer_own(regions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +119,11 @@ class _Judge:
     incumbent: Incumbent
     past: Sequence[Scores]
     rule: Rule
+    blends: frozenset[str]
 
     def decide_common(self) -> Decision:
         """Rule 1, and rule 5 of the group's recipe."""
-        n = int(np.isfinite(self.scores.of(self.floor)).sum())
+        n = self.customers()
         if n < self.rule.min_customers:
             return self.serve_floor(f"floor: too few customers to judge anything ({n})")
         best, standing = self.best(), self.incumbent.common or self.floor
@@ -142,8 +150,8 @@ class _Judge:
         return any(self.probability(other, standing) > self.rule.change for other in others)
 
     def decide(self, region: str, common: Decision, here: _Weighed, everywhere: _Weighed) -> Decision:
-        """Rules 2, 3 and 4, and rule 5 of a region's own recipe."""
-        rule, n = self.rule, int(np.isfinite(self.scores.of(self.floor, region)).sum())
+        """Rules 2 and 4."""
+        rule, n = self.rule, self.customers(region)
         if here.n < rule.min_customers:
             words = f"too few customers to judge ({n}): served by the group's choice"
             reason = words if n else "common choice: no customers to judge here"
@@ -153,7 +161,7 @@ class _Judge:
             decision = self.serve_floor("floor: nothing beat recent popularity over all regions", region)
         elif (here.total + rule.shrink * everywhere.mean) / (here.n + rule.shrink) < 0:
             decision = self.leave(region, common.candidate, n)
-        return self.prefer_own(region, decision) if n >= rule.own_customers else decision
+        return decision
 
     def leave(self, region: str, common: str, n: int) -> Decision:
         """Return the floor for a region; what served last night stays while the floor is not surely better here."""
@@ -164,11 +172,19 @@ class _Judge:
                 return self.decision(common, "common", text, region, 1 - change)
         return self.serve_floor(f"floor: nothing beat recent popularity here ({n} customers)", region)
 
-    def prefer_own(self, region: str, other: Decision) -> Decision:
+    def prefer_own(self, decisions: Mapping[str, Decision]) -> dict[str, Decision]:
+        """Return the decisions of large regions by rule 3, and by rule 5 of a region's own recipe."""
+        large = [region for region in decisions if self.customers(region) >= self.rule.own_customers]
+        gains = (self.gains_to(decisions[region].candidate, region) for region in large)
+        sure = probability_of_best(gains, self.rule.draws, self.rule.seed)
+        lucky = {region for region, one in zip(large, sure, strict=True) if one <= self.rule.best_of_all}
+        return {region: self.prefer_best(region, decisions[region], region in lucky) for region in large}
+
+    def prefer_best(self, region: str, other: Decision, lucky: bool) -> Decision:
         """Return a region's own choice where it is surely better than what would serve otherwise."""
         best, standing = self.best(region), self.incumbent.own.get(region)
         probability = self.probability(best, other.candidate, region)
-        if probability <= self.rule.own_better:
+        if lucky or probability <= self.rule.own_better:
             best = other.candidate
         if standing is not None and standing not in (best, other.candidate) and self.is_rival(standing, region):
             change = self.probability(best, standing, region)
@@ -196,12 +212,30 @@ class _Judge:
 
     def best(self, region: str | None = None) -> str:
         """Return the best of the candidates that can be compared; the floor where none is better than that."""
+        rivals, gains = self.compared(region)
+        means = gains.mean(axis=1)
+        plain = np.array([self.scores.candidates[row] not in self.blends for row in rivals])
+        if plain.any():
+            most = means[plain].max()
+            means[~plain & (means - most < self.rule.blend_worth * abs(most))] = -np.inf
+        floor = means[np.flatnonzero(rivals == self.scores.row(self.floor))[0]]
+        return self.scores.candidates[rivals[means.argmax()]] if means.max() > floor else self.floor
+
+    def customers(self, region: str | None = None) -> int:
+        """Return how many customers are judged."""
+        return int(np.isfinite(self.scores.of(self.floor, region)).sum())
+
+    def compared(self, region: str | None = None) -> tuple[NDArray[np.intp], Array]:
+        """Return the candidates that can be compared, and their metric (candidates, customers): more is better."""
         columns = slice(None) if region is None else self.scores.columns(region)
         judged = np.isfinite(self.scores.of(self.floor, region))
         rivals = self.scores.rivals(self.floor, columns)
-        means = self.scores.gains()[rivals, columns][:, judged].mean(axis=1)
-        floor = means[np.flatnonzero(rivals == self.scores.row(self.floor))[0]]
-        return self.scores.candidates[rivals[means.argmax()]] if means.max() > floor else self.floor
+        return rivals, self.scores.gains()[rivals, columns][:, judged]
+
+    def gains_to(self, candidate: str, region: str) -> Array:
+        """Return by how much each candidate is better in a region than one of them, customer by customer."""
+        rivals, gains = self.compared(region)
+        return np.asarray(gains - gains[rivals == self.scores.row(candidate)])
 
     def is_rival(self, candidate: str, region: str | None = None) -> bool:
         columns = slice(None) if region is None else self.scores.columns(region)

@@ -75,7 +75,8 @@ def choose_for_all(folder: RegionFolder, spec: RegionSpec, history: History) -> 
         {name: "of last night" if trial is None else names[trial] for name, trial in own.items()},
     )
     rule = Rule(min_customers=spec.min_customers)
-    choice = choose(scores, choose_floor(scores, popular, standing.common, rule), standing, rule=rule)
+    floor = choose_floor(scores, popular, standing.common, rule)
+    choice = choose(scores, floor, standing, rule=rule, blends=_find_blends(spec, history, trials))
     winner = trials[choice.common.candidate]
     cautions = [
         *doubt_customers(choice, rule),
@@ -86,6 +87,12 @@ def choose_for_all(folder: RegionFolder, spec: RegionSpec, history: History) -> 
     decisions = _to_raw(choice, trials, slugs)
     write_decisions(folder, {**decisions, "cautions": [caution.text for caution in cautions]})
     return winner
+
+
+def _find_blends(spec: RegionSpec, history: History, trials: Mapping[str, int]) -> list[str]:
+    """Return the names of the trials that fitted a blend."""
+    recipes = {name: recipe_of_trial(spec, history, trial) for name, trial in trials.items()}
+    return [name for name, recipe in recipes.items() if recipe is not None and recipe.members]
 
 
 def recipes_to_compare(folder: RegionFolder, spec: RegionSpec, history: History) -> dict[str, Recipe]:

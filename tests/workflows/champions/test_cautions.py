@@ -136,6 +136,7 @@ def test_a_winner_at_the_edge_of_its_range():
         "ease: width = 256 is at the upper end of its range (16 to 256): widen it",
     ]
     assert doubt_ranges("ease", {**middle, "half_life": 1000}, space) == []  # what hardly grows old
+    assert doubt_ranges("popularity", {"popularity_own": 0}, (Real("popularity_own", 0, 1),)) == []  # a share
 
 
 @pytest.mark.parametrize(

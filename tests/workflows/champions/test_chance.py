@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regiondag.champions.chance import MANY, estimate, estimate_gain, estimate_metric, probability_better
+from regiondag.champions.chance import (
+    MANY,
+    estimate,
+    estimate_gain,
+    estimate_metric,
+    probability_better,
+    probability_of_best,
+)
 from tests.workflows.champions.test_scores import NAN, scores
 
 VALUES = st.lists(st.floats(-1, 1, width=16), min_size=1, max_size=30)
@@ -71,3 +78,43 @@ def test_being_better_one_way_is_being_worse_the_other_way(values):
     found = probability_better(np.array(values), 200, 0)
     assert found + probability_better(-np.array(values), 200, 0) == pytest.approx(1)
     assert 0 <= found <= 1
+
+
+def rows(count, n, best):
+    """Candidates that are independent of one another, the first `best` standard errors above 0, the others on it."""
+    drawn = np.linalg.qr(np.random.default_rng(0).normal(size=(n, count + 1)) + np.eye(n, count + 1))[0].T[1:]
+    drawn = (drawn - drawn.mean(axis=1, keepdims=True)) / drawn.std(axis=1, ddof=1, keepdims=True)
+    drawn[0] += best / math.sqrt(n)
+    return drawn
+
+
+@pytest.mark.parametrize(("groups", "count"), [(1, 1), (1, 20), (8, 1), (8, 20)])
+def test_the_best_of_many_has_to_be_better_than_luck(groups, count):
+    # Of m that are independent and alike all lie below 3 standard errors with (.99865)^m: .999, .973, .989, .806.
+    given = [rows(count, 1000, best=3.0)] + [rows(count, 1000, best=0.0) for _ in range(groups - 1)]
+    found = probability_of_best(given, 4000, 0)
+    assert found[0] == pytest.approx(0.99865 ** (groups * count), abs=0.03)
+    assert all(one < 0.9 for one in found[1:])
+
+
+@pytest.mark.parametrize("n", [1000, MANY + 1])
+def test_candidates_that_are_the_same_count_once(n):
+    one = rows(1, n, best=2.0)
+    (alone,), (twice,) = (probability_of_best([of], 4000, 0) for of in (one, np.repeat(one, 9, axis=0)))
+    assert alone == pytest.approx(0.977, abs=0.01) and twice == pytest.approx(alone, abs=0.01)
+
+
+def test_many_small_gains_and_few_large_losses_are_no_proof():
+    """Of candidates that are alike in truth the best of 400 is surely better in one shop of twenty, at most."""
+    random = np.random.default_rng(1)
+    surely = 0
+    for shop in range(20):
+        alike = [np.where(random.random((40, 300)) < 0.1, -0.9, 0.1) for _ in range(10)]
+        surely += max(probability_of_best(alike, 500, shop)) > 0.95
+    assert surely <= 2  # normal means would let through a third
+
+
+def test_certain_bests():
+    constant, nothing = np.full((2, 5), 0.1), np.zeros((3, 5))
+    assert probability_of_best([constant, nothing, -constant], 100, 0) == [1, 0, 0]
+    assert probability_of_best([nothing], 100, 0) == [0] and probability_of_best([], 100, 0) == []

@@ -452,7 +452,7 @@ def test_a_family_in_office_is_a_point_of_the_space(played, recipe):
 def test_a_recipe_that_the_space_does_not_hold_is_tried_all_the_same(played, recipe):
     hold_office(played, complete_recipe(recipe))
     spec = read_spec(shop.generate(played.path.parents[1] / "study.yaml").region(POOLED).spec)
-    assert spec.first[0] == {"family": "incumbent"} and len(spec.first) == 9
+    assert spec.first[0] == {"family": "incumbent"} and len(spec.first) == 10
 
 
 def test_a_regions_own_recipe_is_tried_again_and_stays(played, monkeypatch):
@@ -472,7 +472,7 @@ def test_a_regions_own_recipe_is_tried_again_and_stays(played, monkeypatch):
     monkeypatch.setattr("regiondag.champions.choose.Rule", partial(Rule, own_customers=20))
     prepare_final(source, FINAL)
     berg = read_decisions(source)["regions"]["berg"]
-    assert (berg["kind"], berg["trial"]) == ("own", 2) and berg["reason"].startswith("own, kept: knn, k 100")
+    assert (berg["kind"], berg["trial"]) == ("own", 2) and berg["reason"].startswith("own, kept: ease, l2 300")
     assert shop.play_final(source, FINAL) and shop.play_final(run.region("berg"), NodeName("berg", None))
     assert history_of(run, "berg").final.recipe == recipe and not history_of(run, "berg").final.promoted
 
