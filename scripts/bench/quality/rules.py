@@ -17,7 +17,7 @@ from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.quality.rules_played import OURS, PAIRS, RULES, Outcome, Regions, play
 from scripts.bench.quality.rules_scores import Past
 from scripts.bench.quality.rules_shop import read_shop
-from scripts.bench.quality.rules_stores import make_store, serve_store
+from scripts.bench.quality.rules_stores import find_lucky, make_store, serve_store
 from scripts.bench.quality.rules_walk import (
     ALL,
     Night,
@@ -102,6 +102,16 @@ class RulesBench(Bench[Sizes]):
             name = f"regions of {self.sizes.stores} stores, items at random by popularity, which {what}: not popularity"
             yield Row(name, sum(kind != "floor" for kind in kinds), None, f"of {len(kinds)}", 0)
             self._tables[name] = {"reasons": sorted({store.choice.common.reason for store in served})}
+
+    def alike(self) -> Iterator[Row]:
+        """Candidates that are alike in truth: how many regions take the luckiest for their own?"""
+        for size in self.sizes.regions[-2:]:
+            drawn = [find_lucky(self._past.window(1), size, seed) for seed in range(self.sizes.shops)]
+            name = (
+                f"shops of {self.sizes.shops}, regions of {size} customers, candidates alike: with a choice of its own"
+            )
+            ours, plain = (sum(any(found) for found in way) for way in zip(*drawn, strict=True))
+            yield Row(f"{name} (peer: P > .99 as if each were the only one)", ours, plain, "")
 
     def walk(self) -> Iterator[Row]:
         """Eight weeks of nights: all recipes judged each night, or three that are proposed by chance."""

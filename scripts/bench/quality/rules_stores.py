@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from regiondag.champions.choose import Choice, choose
+from regiondag.champions.chance import probability_better
+from regiondag.champions.choose import Choice, Rule, choose
 from scripts.bench.quality.rules_played import by_region, floor_of
-from scripts.bench.quality.rules_scores import DAYS, score
+from scripts.bench.quality.rules_scores import DAYS, Scored, score
 from scripts.bench.quality.rules_shop import Shop, window
 
 SIZES = (500, 200, 100, 50, 30, 20)  # customers of each region
@@ -54,3 +55,21 @@ def serve_store(seed: int, drifts: bool) -> Served:
     choice = choose(scores, floor)
     gains = [later.of(one.candidate, region) - later.of(floor, region) for region, one in choice.regions.items()]
     return Served(choice, float(np.concatenate(gains).mean()))
+
+
+def find_lucky(scored: Scored, size: int, seed: int) -> tuple[list[bool], list[bool]]:
+    """Deal each customer's metrics to the candidates at random, so that all are alike, and customers to regions.
+
+    Return for each region whether `choose` gives it its own, and whether its best were better with P > .99 as if that
+    were the only candidate.
+    """
+    random = np.random.Generator(np.random.PCG64(seed))
+    dealt = replace(scored, ndcg=random.permuted(scored.ndcg, axis=0))
+    groups = random.integers(0, max(1, scored.ndcg.shape[1] // size), scored.ndcg.shape[1])
+    scores = by_region(dealt, groups)
+    floor = floor_of(scores)
+    choice, plain = choose(scores, floor), []
+    for region in scores.regions:
+        gains = scores.values[:, scores.columns(region)] - scores.of(choice.common.candidate, region)
+        plain.append(probability_better(gains[gains.mean(axis=1).argmax()], 1000, 0) > Rule().own_better)
+    return [one.kind == "own" for one in choice.regions.values()], plain
