@@ -138,7 +138,7 @@ def test_no_thread_is_left_even_of_a_request_that_hangs():
         ask(server, "/latest/meta-data/mac", timeout=0.2)
     started = time.monotonic()
     server.stop()
-    assert time.monotonic() - started < 30  # not the 60 of the request
+    assert time.monotonic() - started < 5
     assert threading.active_count() == before
 
 
