@@ -5,14 +5,17 @@ Scores per customer are made once (five minutes) and kept in .bench/rules.
 
 from __future__ import annotations
 
+import statistics
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
 import numpy as np
 
-from regiondag.champions.choose import Rule
+from regiondag.champions.choose import Rule, choose
+from regiondag.champions.scores import Scores
 from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.quality.rules_played import OURS, PAIRS, RULES, Outcome, Regions, play
 from scripts.bench.quality.rules_scores import Past
@@ -112,6 +115,20 @@ class RulesBench(Bench[Sizes]):
             )
             ours, plain = (sum(any(found) for found in way) for way in zip(*drawn, strict=True))
             yield Row(f"{name} (peer: P > .99 as if each were the only one)", ours, plain, "")
+
+    def seconds(self) -> Iterator[Row]:
+        """How long a choice takes: one large country and 41 small ones, a hundred candidates."""
+        counts = (1000, *[6] * 40, 8)
+        names = tuple(f"c{number}" for number in range(100))
+        values = np.random.default_rng(0).normal(0, 0.1, (len(names), sum(counts)))
+        scores = Scores(values, names, tuple(f"r{number}" for number in range(len(counts))), counts)
+        took = []
+        for _ in range(5):
+            begin = time.perf_counter()
+            choose(scores, names[0])
+            took.append(time.perf_counter() - begin)
+        name = f"a choice for {len(counts)} regions, {len(names)} candidates, {sum(counts):,} customers, median"
+        yield Row(name, statistics.median(took), None, "s")
 
     def walk(self) -> Iterator[Row]:
         """Eight weeks of nights: all recipes judged each night, or three that are proposed by chance."""
