@@ -1,0 +1,49 @@
+"""A study by what people call it: the folder with its study.yaml, or that file; and its runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from regiondag.errors import RegiondagError, UsageError
+from regiondag.run.champions import earlier_runs
+from regiondag.run.layout import STUDY_FILE, RunFolder
+from regiondag.util.yaml_file import load_yaml
+
+RUNS = "runs"  # beside study.yaml, unless --out says another place
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFolder:
+    """Where a study is written down, and where its runs lie."""
+
+    study: Path
+    runs: Path
+
+    @property
+    def name(self) -> str:
+        """What study.yaml calls the study; ConfigError where that cannot be read."""
+        raw = load_yaml(self.study).value
+        said = raw.get("study") if isinstance(raw, dict) else None
+        return said if isinstance(said, str) else self.study.stem
+
+    def list_runs(self) -> list[RunFolder]:
+        """Return its runs, the newest first."""
+        return earlier_runs(self.runs, self.name)
+
+    def newest_run(self) -> RunFolder:
+        """Return the run that was made last; RegiondagError where there is none."""
+        found = self.list_runs()
+        if not found:
+            raise RegiondagError(f"the study {self.name!r} has no run in {self.runs} yet; first: regiondag generate")
+        return found[0]
+
+
+def find_study(text: Path, runs: Path | None = None) -> StudyFolder:
+    """Return the study that is meant by a folder or by the path of its file; UsageError where there is none."""
+    path = text / STUDY_FILE if text.is_dir() else text
+    if path.is_file():
+        return StudyFolder(path, runs or path.parent / RUNS)
+    near = sorted(found.parent.name for found in Path().glob(f"*/{STUDY_FILE}"))
+    here = f"; studies here: {', '.join(near)}" if near else ""
+    raise UsageError(f"{text}: no study there; legal: a folder with a {STUDY_FILE}, or such a file{here}")
