@@ -86,6 +86,7 @@ THIRD_PARTY = {
     "classad2": "regiondag.condor.classads",
     "rich": "nnlib.util.terminal",
     "netCDF4": "nnlib.util.netcdf",
+    "duckdb": "nnlib.util.tables",
     "numba": "nnlib.compiled.compiler",
     "optuna": "regiondag.trials.optuna_export",
     "matplotlib": "regiondag.trials.plots",

@@ -31,13 +31,23 @@ USUAL = {
     "repeats": False,
     "seed": 0,
     "quantity_column": "",
+    "description_column": "",
+    "one_region": "",
+    "separator": "",
+    "encoding": "utf-8",
+    "dates": "",
+    "decimal": ".",
     "new_features": "drop",
     "type": "indicator",
 } | {f"{name}_column": column for name, column in COLUMNS}
+FORMAT = ("separator", "encoding", "dates", "decimal")
 OF_SPLIT = ("split", "test", "validate", "min_history", "repeats", "seed")
 OF_PURCHASES = (
     *(f"{name}_column" for name, _ in COLUMNS),
     "quantity_column",
+    "description_column",
+    "one_region",
+    *FORMAT,
     *OF_SPLIT,
     "regions",
     "items",
@@ -52,7 +62,7 @@ MOST_DAYS = 100_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("table", type=Path, metavar="INPUT", help=".csv or .tsv with a header, or text; also .gz")
+    parser.add_argument("table", type=Path, metavar="INPUT", help="a table, a folder of tables, or DSSTNE's text")
     parser.add_argument("--out", type=Path, required=True, metavar="PATH", help="folder or file for the data")
     parser.add_argument("--format", choices=(PURCHASES, DSSTNE), default=PURCHASES, help=f"default: {PURCHASES}")
     purchases = parser.add_argument_group("purchases")
@@ -60,6 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         purchases.add_argument(f"--{name}-column", metavar="NAME", help=f"default: {default}")
     purchases.add_argument("--regions", nargs="+", metavar="REGION", help="only these (default: all)")
     purchases.add_argument("--quantity-column", metavar="NAME", help="keep how many, or how much money (default: not)")
+    purchases.add_argument("--description-column", metavar="NAME", help="of what items are called (default: not)")
+    purchases.add_argument("--one-region", metavar="NAME", help="all rows are of this region; no column says it")
+    purchases.add_argument("--separator", metavar="TEXT", help="between fields (default: a comma, a tab in .tsv)")
+    purchases.add_argument("--encoding", metavar="NAME", help="of a text file, such as cp1252 (default: utf-8)")
+    purchases.add_argument("--dates", metavar="FORM", help="how times are written, as in strptime: %%d/%%m/%%Y")
+    purchases.add_argument("--decimal", choices=(".", ","), help="before the decimals of a quantity (default: .)")
     purchases.add_argument(
         "--split",
         type=_split,
@@ -163,18 +179,22 @@ def _purchases(arguments: argparse.Namespace) -> int:
     from nnlib.importing import regions
     from nnlib.importing.purchase_lines import Columns
     from nnlib.importing.splits import COLUMN, Split
+    from nnlib.importing.table_source import TableFormat
     from nnlib.util.days import day_of
 
     kind, _, column = arguments.split.partition("=")
     timed = kind in ("time", "leave-one-out")
     columns = Columns(
-        arguments.region_column,
+        "" if arguments.one_region else arguments.region_column,
         arguments.customer_column,
         arguments.item_column,
         arguments.time_column,
         column,
         arguments.quantity_column,
         timed,
+        arguments.description_column,
+        arguments.one_region,
+        TableFormat(**{name: getattr(arguments, name) for name in FORMAT}),
     )
     split = Split(
         COLUMN if column else kind,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,21 +15,24 @@ import numpy as np
 
 from nnlib.errors import DataError
 from nnlib.importing.splits import STAGES
+from nnlib.importing.table_source import TableFormat, open_text, separator_of
 from nnlib.importing.timestamps import DAY, parse_timestamp
 from nnlib.spec.json_section import nearest
 
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
 GZIPPED = b"\x1f\x8b"
 UNREADABLE = (csv.Error, UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error)
 LARGEST = float(np.finfo(np.float32).max)
-NAMED = ("region", "customer", "item")  # columns of names
+NEEDED = ("region", "customer", "item", "time")  # a purchase without one of them is left out
+ISO = "ISO 8601 (2011-12-09), or seconds or milliseconds since 1970; for others say how they are written: --dates"
+# What is legal in a column that is not text alone, and into which field of Purchase it goes.
+LEGAL = {"time": (ISO, "day"), "stage": (", ".join(STAGES), "stage"), "quantity": ("a number", "quantity")}
 
 Report = Callable[[int, int], None]  # bytes of the file that were read so far, rows so far
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which column of the table means what; of those that are empty there is none."""
+    """Which column of the table means what; of those that are empty there is none. And how its texts are read."""
 
     region: str = "region"
     customer: str = "customer"
@@ -38,11 +41,14 @@ class Columns:
     stage: str = ""  # holds train, valid or test
     quantity: str = ""
     time_needed: bool = True  # else there is no time where the table has no such column
+    description: str = ""  # of the item
+    one_region: str = ""  # name of the one that all are of, if `region` is empty
+    format: TableFormat = field(default_factory=TableFormat)
 
     def find(self, header: Sequence[str], path: Path) -> dict[str, int]:
         """Return where each column is, by what it means; DataError for all that are missing."""
         if not any(header):
-            legal = delimiter_of(path).join((self.region, self.customer, self.item, self.time))
+            legal = ",".join(name for name in (self.region, self.customer, self.item, self.time) if name)
             raise DataError(f"{path}:1: no header; legal: a first line such as {legal}")
         wanted = {meaning: getattr(self, meaning) for meaning in OPTIONS if getattr(self, meaning)}
         if not self.time_needed and self.time not in header:
@@ -65,6 +71,7 @@ OPTIONS = {
     "time": "--time-column, or without times take --split random or --split column=NAME",
     "stage": "--split column=NAME",
     "quantity": "--quantity-column",
+    "description": "--description-column",
 }
 
 
@@ -77,21 +84,25 @@ class Purchase(NamedTuple):
     day: int | None = None  # since 1970-01-01, UTC; None where the table has no such column, as below
     stage: int | None = None  # one of STAGES
     quantity: float | None = None
+    description: str = ""
 
 
-def read_purchases(path: Path, columns: Columns, report: Report = lambda _position, _rows: None) -> Iterator[Purchase]:
-    """Yield what every line says; DataError names file and line.
+def read_purchases(
+    path: Path, columns: Columns, left_out: Counter[str] | None = None, report: Report = lambda _position, _rows: None
+) -> Iterator[Purchase]:
+    """Yield what every line says of a CSV or TSV file; DataError names file, line and column.
 
-    The table is CSV (.csv) or TSV (.tsv), also gzipped (.gz), UTF-8, with a header. Times are ISO 8601,
-    or whole seconds or milliseconds since 1970, up to 2030.
+    Lines without a region, customer, item or time are counted in `left_out`, each by the first that it lacks.
     """
     line = 0
+    left_out = Counter() if left_out is None else left_out
     try:
-        with open_table(path) as file:
-            rows = csv.reader(file, delimiter=delimiter_of(path), strict=True)
+        with open_text(path, columns.format) as file:
+            rows = csv.reader(file, delimiter=separator_of(path, columns.format), strict=True)
             header = next(rows, [])
             line = rows.line_num
             places = columns.find(header, path)
+            needed = [name for name in NEEDED if name in places]
             parsed: dict[tuple[str, str], float] = {}  # few of the many dates differ
             for row in rows:
                 line = rows.line_num
@@ -99,33 +110,27 @@ def read_purchases(path: Path, columns: Columns, report: Report = lambda _positi
                     continue
                 if len(row) != len(header):
                     raise DataError(f"{path}:{line}: {len(row)} fields, the header has {len(header)}")
-                region, customer, item = (row[places[name]] for name in NAMED)
-                if not (region and customer and item):
-                    raise DataError(
-                        f"{path}:{line}: empty {columns.region}, {columns.customer}, {columns.item} in {row!r}"
-                    )
+                if missing := next((name for name in needed if not row[places[name]]), None):
+                    left_out[missing] += 1
+                    continue
                 values = {}
-                for meaning, parse in PARSERS.items():
+                for meaning, (_, into) in LEGAL.items():
                     if meaning not in places:
                         continue
                     text = row[places[meaning]]
                     if (meaning, text) not in parsed:
-                        parsed[meaning, text] = _parse(text, parse, f"{path}:{line}: {getattr(columns, meaning)}")
-                    values[parse.into] = parsed[meaning, text]
+                        parsed[meaning, text] = _parse(columns, meaning, text, f"{path}:{line}")
+                    values[into] = parsed[meaning, text]
                 if not line % 100_000:
                     report(0, line)
-                yield Purchase(region, customer, item, **values)  # type: ignore[arg-type]
+                region = row[places["region"]] if "region" in places else columns.one_region
+                told = row[places["description"]] if "description" in places else ""
+                customer, item = row[places["customer"]], row[places["item"]]
+                yield Purchase(region, customer, item, **values, description=told)  # type: ignore[arg-type]
     except UNREADABLE as error:
         raise DataError(
             f"{path}:{line + 1 + count_lines_read(error)}: cannot be read: {explain_unreadable(error)}"
         ) from error
-
-
-def open_table(path: Path) -> io.TextIOBase:
-    """Open a UTF-8 table, gzipped or not; reading it may raise any of UNREADABLE."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
 
 
 def explain_unreadable(error: Exception) -> str:
@@ -149,11 +154,6 @@ def count_lines_read(error: Exception) -> int:
     return error.object[: error.start].count(b"\n") if isinstance(error, UnicodeDecodeError) else 0
 
 
-def day_of_time(text: str) -> int:
-    """Return the day of a date or time, since 1970, UTC; without a zone it is taken for UTC."""
-    return parse_timestamp(text) // DAY
-
-
 def stage_of(text: str) -> int:
     """Return the stage of one of STAGES; ValueError for other words."""
     if text not in STAGES:
@@ -161,39 +161,33 @@ def stage_of(text: str) -> int:
     return STAGES[text]
 
 
-def quantity_of(text: str) -> float:
+def quantity_of(text: str, decimal: str = ".") -> float:
     """Return a number that float32 holds; ValueError for another text."""
-    value = float(text)
+    value = float(text if decimal == "." else text.replace(".", "").replace(decimal, "."))
     if not abs(value) <= LARGEST:
         raise ValueError(text)
     return value
 
 
-class Parser(NamedTuple):
-    """How a column's text is read, into which field of Purchase, and what is legal."""
-
-    of: Callable[[str], float]
-    into: str
-    legal: str
-
-
-PARSERS = {
-    "time": Parser(day_of_time, "day", "ISO 8601 (2011-12-09), or seconds or milliseconds since 1970"),
-    "stage": Parser(stage_of, "stage", ", ".join(STAGES)),
-    "quantity": Parser(quantity_of, "quantity", "a number"),
-}
+def describe_left_out(left_out: Mapping[str, int], columns: Columns) -> list[str]:
+    """Say of how many purchases what is missing, and that they are left out."""
+    why = {"customer": "nobody to recommend to", "item": "nothing was bought", "time": "nobody knows when"}
+    return [
+        f"left out: {count:,} rows without a {getattr(columns, name)}: {why.get(name, 'no region to belong to')}"
+        for name, count in left_out.items()
+    ]
 
 
-def _parse(text: str, parser: Parser, where: str) -> float:
+def explain_value(columns: Columns, meaning: str, text: str) -> str:
+    """Say that a value of a column is not legal, and what is."""
+    legal = f"{columns.format.dates} (data.format.dates)" if meaning == "time" and columns.format.dates else ""
+    return f"{getattr(columns, meaning)}: {text!r} is not legal, legal: {legal or LEGAL[meaning][0]}"
+
+
+def _parse(columns: Columns, meaning: str, text: str, where: str) -> float:
     try:
-        return parser.of(text)
+        if meaning == "time":
+            return parse_timestamp(text, columns.format.dates) // DAY
+        return stage_of(text) if meaning == "stage" else quantity_of(text, columns.format.decimal)
     except ValueError:
-        raise DataError(f"{where}: {text!r} is not legal, legal: {parser.legal}") from None
-
-
-def delimiter_of(path: Path) -> str:
-    """Return what is between the fields of a table of that name; DataError for another ending."""
-    suffix = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
-    if suffix.lower() not in DELIMITERS:
-        raise DataError(f"{path}: the name's ending is not legal, legal: .csv, .tsv, .csv.gz, .tsv.gz")
-    return DELIMITERS[suffix.lower()]
+        raise DataError(f"{where}: {explain_value(columns, meaning, text)}") from None

@@ -1,13 +1,16 @@
 """A table of purchases, read as numbers: customers by region and name, items by name, and the day of each purchase.
 
-Plain tables are read in blocks. Any other is read line by line, which tells what is wrong with it and where.
+DuckDB reads it, and finds the numbers. A text file that it cannot read is read line by line, which tells what is wrong
+with it and where, or reads it after all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,23 +18,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.data.rows import Floats, Ints
-from nnlib.importing.csv_blocks import NotPlainError, read_ahead, read_fields
+from nnlib.errors import DataError
 from nnlib.importing.purchase_lines import (
-    NAMED,
+    NEEDED,
+    UNREADABLE,
     Columns,
     Purchase,
     Report,
-    delimiter_of,
-    quantity_of,
+    explain_value,
     read_purchases,
-    stage_of,
 )
-from nnlib.importing.splits import Stages
-from nnlib.importing.string_ids import StringIds, TextValues
-from nnlib.importing.timestamps import DAY, Moments
+from nnlib.importing.splits import STAGES, Stages
+from nnlib.importing.table_source import Reading, find_source
+from nnlib.importing.timestamps import day_expression
 from nnlib.util.arrays import Longs
+from nnlib.util.tables import TableError, Tables, quote
 
 TOGETHER = 1 << 17  # purchases that are looked at together
+FETCHED = 1 << 21  # and that are taken from DuckDB at a time
+WRONG_DAY, WRONG_STAGE = 2**31 - 1, 255  # in place of what a text did not mean
 
 
 class PurchaseBlock(NamedTuple):
@@ -62,6 +67,18 @@ class PurchaseRows:
             if own is not None:
                 own[start : self.count] = column
 
+    @property
+    def has_stages(self) -> bool:
+        """Whether the table says the stages."""
+        return self._columns[3] is not None
+
+    def renumber(self, customers: Ints, items: Ints) -> None:
+        """Give customers and items other numbers: that of n is `customers[n]`, or `items[n]`."""
+        for column, numbers in zip(self._columns, (customers, items), strict=False):
+            for start in range(0, self.count, TOGETHER):
+                some = slice(start, min(start + TOGETHER, self.count))
+                column[some] = numbers[column[some]]
+
     def parts(self, use_up: bool = False) -> Iterator[PurchaseBlock]:
         """Yield some purchases after others; those that are used up take no memory."""
         for start in reversed(range(0, self.count, TOGETHER)):
@@ -80,30 +97,48 @@ class PurchaseRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Purchases:
-    """All purchases. Ranks are by number in the rows: of customers by region and name, of items by name."""
+    """All purchases. Their customers and items are numbers: of customers by region and name, of items by name."""
 
     regions: tuple[str, ...]  # in the order of their texts, as are customers of a region, and items
     customers: Sequence[str]
     first: Longs  # (regions + 1,): the first customer of each region
     items: Sequence[str]
-    customer_rank: Ints
-    item_rank: Ints
     rows: PurchaseRows
     timed: bool  # else all days are 0
+    descriptions: Sequence[str] = ()  # of the items, the one that most of their purchases have; empty: none is known
+    left_out: Mapping[str, int] = field(default_factory=dict)  # purchases without a region, customer, item or time
 
 
-def load(path: Path, columns: Columns, report: Report = lambda _position, _rows: None) -> Purchases:
-    """Read a table; DataError names file and line of the first thing that is wrong."""
-    try:
-        return _load_blocks(path, columns, report)
-    except NotPlainError:
-        return gather_purchases(read_purchases(path, columns, report))
+class _WrongValueError(Exception):
+    """A column holds what it may not."""
 
 
-def gather_purchases(lines: Iterable[Purchase]) -> Purchases:
+def load(path: Path, columns: Columns, scratch: Path, report: Report = lambda _position, _rows: None) -> Purchases:
+    """Read a table; DataError names the first thing that is wrong, of a text file with its line.
+
+    `scratch` is an empty folder, for what does not fit into memory.
+    """
+    source = find_source(path, columns.format)
+    with closing(Tables(scratch)) as tables:
+        try:
+            reading = Reading(source, tables, scratch)
+            try:
+                return _load(reading, columns, report)
+            except TableError as error:
+                raise _WrongValueError(reading.explain(error)) from error
+        except (_WrongValueError, *UNREADABLE) as error:
+            if not source.has_lines:
+                raise DataError(f"{path}: {error}") from error
+    left_out: Counter[str] = Counter()
+    lines = chain.from_iterable(read_purchases(file, columns, left_out, report) for file in source.files)
+    return gather_purchases(lines, left_out)
+
+
+def gather_purchases(lines: Iterable[Purchase], left_out: Mapping[str, int] | None = None) -> Purchases:
     """Return the purchases of lines as `read_purchases` gives them."""
     customers: dict[tuple[str, str], int] = {}
     items: dict[str, int] = {}
+    told: dict[str, Counter[str]] = {}
     rest = iter(lines)
     some = list(islice(rest, TOGETHER))
     first = some[0] if some else Purchase("", "", "")
@@ -113,89 +148,138 @@ def gather_purchases(lines: Iterable[Purchase]) -> Purchases:
         wanted = [items.setdefault(line.item, len(items)) for line in some]
         days, stages, quantities = ([line[n] or 0 for line in some] for n in (3, 4, 5))
         rows.add(*(np.array(column) for column in (numbers, wanted, days, stages, quantities)))
+        for line in some:
+            if line.description:
+                told.setdefault(line.item, Counter())[line.description] += 1
         some = list(islice(rest, TOGETHER))
-    return _rank(
-        rows,
-        first.day is not None,
-        np.arange(len(customers)),
-        list(customers),
-        np.arange(len(items)),
-        list(items),
-    )
+    rows.renumber(_ranks(list(customers)), _ranks(list(items)))
+    names = sorted(items)
+    most = {item: min(counts, key=lambda text: (-counts[text], text)) for item, counts in told.items()}
+    descriptions = [most.get(name, "") for name in names] if told else ()
+    return _name(sorted(customers), names, rows, first.day is not None, descriptions, dict(left_out or {}))
 
 
-def _load_blocks(path: Path, columns: Columns, report: Report) -> Purchases:
-    regions, customers, items = StringIds(), StringIds(), StringIds()
-    moments, stages = Moments(), TextValues(stage_of, np.uint8)
-    quantities = TextValues(quantity_of, np.float32)
-    rows = PurchaseRows(bool(columns.stage), bool(columns.quantity))
-    found: dict[str, int] = {}
-
-    def places(header: Sequence[str]) -> Sequence[int]:
-        found.update(columns.find(header, path))
-        return list(found.values())
-
-    for fields in read_ahead(read_fields(path, delimiter_of(path), places)):
-        if not np.all(fields.lengths[: len(NAMED)]):
-            raise NotPlainError  # an empty region, customer or item
-        at = {meaning: n for n, meaning in enumerate(found)}
-        texts = {meaning: (fields.words, fields.starts[n], fields.lengths[n]) for meaning, n in at.items()}
-        region = regions.numbers(*texts["region"])
-        customer = customers.numbers(*texts["customer"], region)
-        nothing = np.zeros(len(customer), np.uint8)
-        try:
-            rows.add(
-                customer,
-                items.numbers(*texts["item"]),
-                moments.of(fields, at["time"]) // DAY if "time" in at else nothing,
-                stages.of(*texts["stage"]) if "stage" in at else nothing,
-                quantities.of(*texts["quantity"]) if "quantity" in at else nothing,
-            )
-        except ValueError as error:
-            raise NotPlainError from error
-        report(fields.position, rows.count)
-    used = [np.zeros(texts.count, dtype=np.bool_) for texts in (customers, items)]
-    for part in rows.parts():
-        for column, numbers in zip(used, (part.customers, part.items), strict=True):
-            column[numbers] = True
-    used_customers, used_items = (np.flatnonzero(column).astype(np.int32) for column in used)
-    names, groups = customers.texts(used_customers)
-    known = np.unique(groups)
-    of_group = dict(zip(known.tolist(), regions.texts(known)[0], strict=True))
-    owners = list(zip([of_group[group] for group in groups.tolist()], names, strict=True))
-    return _rank(rows, "time" in found, used_customers, owners, used_items, items.texts(used_items)[0])
+def _ranks(texts: Sequence[Any]) -> Ints:
+    """Return the place of each text among all in order."""
+    ranks = np.zeros(len(texts), dtype=np.int32)
+    ranks[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts), dtype=np.int32)
+    return ranks
 
 
-def _rank(
+def _name(
+    customers: Sequence[tuple[str, str]],
+    items: Sequence[str],
     rows: PurchaseRows,
     timed: bool,
-    customer_numbers: NDArray[Any],
-    customers: Sequence[tuple[str, str]],
-    item_numbers: NDArray[Any],
-    items: Sequence[str],
+    descriptions: Sequence[str],
+    left_out: Mapping[str, int],
 ) -> Purchases:
-    """Return purchases with customers, as (region, name), and items in order."""
-    order = sorted(range(len(customers)), key=customers.__getitem__)
-    regions = [customers[n][0] for n in order]
-    names = tuple(dict.fromkeys(regions))
-    counts = dict.fromkeys(names, 0)
-    for region in regions:
-        counts[region] += 1
-    item_order = sorted(range(len(items)), key=items.__getitem__)
-    return Purchases(
-        names,
-        [customers[n][1] for n in order],
-        np.concatenate(([0], np.cumsum(list(counts.values()), dtype=np.int64))),
-        [items[n] for n in item_order],
-        _ranks(customer_numbers[order]),
-        _ranks(item_numbers[item_order]),
-        rows,
-        timed,
+    """Return purchases whose customers, as (region, name), and items are in order."""
+    counts = Counter(region for region, _ in customers)
+    first = np.concatenate(([0], np.cumsum(list(counts.values()), dtype=np.int64)))
+    names = [name for _, name in customers]
+    return Purchases(tuple(counts), names, first, items, rows, timed, descriptions, left_out)
+
+
+# --- by DuckDB ---------------------------------------------------------------------------------------------
+
+
+def _load(reading: Reading, columns: Columns, report: Report) -> Purchases:
+    tables, size = reading.tables, reading.source.size
+    places = columns.find(reading.header, reading.source.path)
+    wanted = {meaning: getattr(columns, meaning) for meaning in places}
+    timed = "time" in wanted
+    with tables.watched(lambda share: report(int(share * size), 0)):
+        tables.run(f"CREATE TABLE said AS {_select(reading, columns, wanted)}")
+    _check(reading, columns, wanted)
+    needed = [name for name in NEEDED if name in wanted] + ["region"] * ("region" not in wanted)
+    whole = " AND ".join(f"{name} IS NOT NULL" for name in needed)
+    tables.run(
+        "CREATE TABLE customers AS SELECT (row_number() OVER (ORDER BY region, customer) - 1)::INTEGER AS number, * "
+        f"FROM (SELECT DISTINCT region, customer FROM said WHERE {whole})"
     )
+    tables.run(
+        "CREATE TABLE items AS SELECT (row_number() OVER (ORDER BY item) - 1)::INTEGER AS number, * "
+        f"FROM (SELECT DISTINCT item FROM said WHERE {whole})"
+    )
+    amounts = "quantity" in wanted
+    others = ", ".join(name for name in ("stage", "quantity") if name in wanted)
+    tables.run(  # equal purchases in the order of their quantities, so that sums have the same bits every time
+        f"CREATE TABLE numbered AS SELECT customers.number AS customer, items.number AS item, "
+        f"{'time' if timed else '0'} AS day{', ' * bool(others)}{others} FROM said JOIN customers USING "
+        f"(region, customer) JOIN items USING (item) WHERE {whole}{' ORDER BY quantity' * amounts}"
+    )
+    rows = PurchaseRows("stage" in wanted, amounts)
+    [(count,)] = tables.run("SELECT count(*) FROM numbered")
+    for start in range(0, count, FETCHED):
+        block = tables.columns(f"SELECT * FROM numbered WHERE rowid BETWEEN {start} AND {start + FETCHED - 1}")
+        stages = block[3] if rows.has_stages else np.zeros(len(block[0]), np.uint8)
+        rows.add(*block[:3], stages, *block[-1:] * amounts)
+    people = tables.run("SELECT region, customer FROM customers ORDER BY number")
+    items = [item for (item,) in tables.run("SELECT item FROM items ORDER BY number")]
+    told = _descriptions(tables, whole) if "description" in wanted else ()
+    return _name([(region, name) for region, name in people], items, rows, timed, told, _left_out(tables, needed))
 
 
-def _ranks(numbers: NDArray[Any]) -> Ints:
-    """Return at each of `numbers` its place among them."""
-    ranks = np.zeros(int(numbers.max(initial=0)) + 1, dtype=np.int32)
-    ranks[numbers] = np.arange(len(numbers), dtype=np.int32)
-    return ranks
+def _select(reading: Reading, columns: Columns, wanted: Mapping[str, str]) -> str:
+    """Return the query of what each row says, with NULL for what it does not say."""
+    kinds = {meaning: reading.kinds[name] for meaning, name in wanted.items()}
+    texts = {meaning: _text(f"raw.{meaning}", kind) for meaning, kind in kinds.items()}
+    names = ("region", "customer", "item", "description")
+    found: dict[str, str] = {name: texts[name] for name in names if name in texts}
+    found.setdefault("region", quote(columns.one_region))
+    if "time" in kinds:
+        days = day_expression("raw.time", kinds["time"], columns.format.dates)
+        found["time"] = f"CASE WHEN {texts['time']} IS NOT NULL THEN coalesce({days}, {WRONG_DAY}) END::INTEGER"
+    if "stage" in kinds:
+        cases = " ".join(f"WHEN {quote(name)} THEN {stage}" for name, stage in STAGES.items())
+        found["stage"] = f"(CASE {texts['stage']} {cases} ELSE {WRONG_STAGE} END)::UTINYINT"
+    if "quantity" in kinds:
+        text, decimal = texts["quantity"], columns.format.decimal
+        if decimal != ".":
+            text = f"replace(replace({text}, '.', ''), {quote(decimal)}, '.')"
+        found["quantity"] = f"coalesce(try_cast(try_cast({text} AS DOUBLE) AS FLOAT), 'nan'::FLOAT)"
+    named = ", ".join(f"{expression} AS {meaning}" for meaning, expression in found.items())
+    return f"SELECT {named} FROM ({reading.select(wanted)}) raw"
+
+
+def _text(column: str, kind: str) -> str:
+    """Return SQL for the text of a column; whole numbers that are stored as fractions are whole all the same."""
+    text = f"{column}::VARCHAR"
+    if kind in ("DOUBLE", "FLOAT"):
+        whole = f"{column} = floor({column}) AND abs({column}) < 1e15"
+        text = f"CASE WHEN {whole} THEN {column}::BIGINT::VARCHAR ELSE {text} END"
+    return f"nullif({text}, '')"
+
+
+def _check(reading: Reading, columns: Columns, wanted: Mapping[str, str]) -> None:
+    """Raise _WrongValueError with the first value of a column that means nothing."""
+    wrong = {
+        "time": f"time = {WRONG_DAY}",
+        "stage": f"stage = {WRONG_STAGE}",
+        "quantity": "NOT isfinite(quantity)",
+    }
+    for meaning in wanted.keys() & wrong.keys():
+        found = reading.tables.run(f"SELECT rowid FROM said WHERE {wrong[meaning]} ORDER BY rowid LIMIT 1")
+        if found:
+            [(row,)] = found
+            one = reading.tables.run(f"SELECT {meaning}::VARCHAR FROM ({reading.select(wanted)}) LIMIT 1 OFFSET {row}")
+            raise _WrongValueError(f"row {row + 1}: {explain_value(columns, meaning, one[0][0] or '')}")
+
+
+def _left_out(tables: Tables, needed: Sequence[str]) -> dict[str, int]:
+    """Return how many rows lack something, each counted by the first that it lacks."""
+    cases = " ".join(f"WHEN {name} IS NULL THEN {quote(name)}" for name in NEEDED if name in needed)
+    rows = tables.run(f"SELECT CASE {cases} END AS lacks, count(*) FROM said GROUP BY lacks")
+    return {lacks: count for lacks, count in rows if lacks is not None}
+
+
+def _descriptions(tables: Tables, whole: str) -> list[str]:
+    """Return of each item what most of its purchases call it, of several the first in the order of texts."""
+    rows = tables.run(
+        f"SELECT coalesce(description, '') FROM items LEFT JOIN (SELECT item, description FROM said WHERE {whole} "
+        "AND description IS NOT NULL GROUP BY item, description "
+        "QUALIFY row_number() OVER (PARTITION BY item ORDER BY count(*) DESC, description) = 1) USING (item) "
+        "ORDER BY number"
+    )
+    return [text for (text,) in rows]

@@ -27,10 +27,20 @@ from nnlib.data.rows import Csr
 from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError
 from nnlib.importing.histories import PARTS, PurchaseHistory, build_history, check_slugs
-from nnlib.importing.purchase_lines import Columns
-from nnlib.importing.purchases import load
-from nnlib.importing.side_tables import CUSTOMER, ITEM, REGION, customers_csv, items_csv, read_side_table
+from nnlib.importing.purchase_lines import Columns, describe_left_out
+from nnlib.importing.purchases import Purchases, load
+from nnlib.importing.side_tables import (
+    CUSTOMER,
+    DESCRIPTION,
+    ITEM,
+    REGION,
+    SideTable,
+    customers_csv,
+    items_csv,
+    read_side_table,
+)
 from nnlib.importing.splits import TIME, Split
+from nnlib.importing.table_source import find_source
 from nnlib.importing.windows import ENOUGH, USUAL
 from nnlib.spec.json_section import nearest
 from nnlib.util.days import show_day
@@ -72,10 +82,13 @@ def import_purchases(
     table stay comparable. `today` is in days since 1970-01-01.
     """
     _check_paths(table, out, side)
-    with show_reading(table.stat().st_size, "rows") as report:
-        purchases = load(table, columns, report)
+    size = find_source(table, columns.format).size
+    with show_reading(size, "rows") as report, _scratch(out) as scratch:
+        purchases = load(table, columns, scratch, report)
     if not purchases.customers:
-        raise DataError(f"{table.name}: no line after the header; legal: one purchase a line")
+        raise DataError(f"{table.name}: {_explain_nothing(purchases)}")
+    for line in describe_left_out(purchases.left_out, columns):
+        print(line, file=sys.stderr)
     known = read_side_table(side.items, (ITEM,)) if side.items else None
     known_customers = read_side_table(side.customers, (REGION, CUSTOMER)) if side.customers else None
     rows = purchases.rows.count
@@ -89,7 +102,7 @@ def import_purchases(
     with _all_or_nothing(out) as writing:
         described = [_write_region(writing, history, region) for region in wanted]
         (writing.folder / NAMES_FILE).unlink()
-        write_atomically(writing.folder / ITEMS_FILE, items_csv(history.items, known))
+        write_atomically(writing.folder / ITEMS_FILE, items_csv(history.items, known or _told(purchases)))
         if known_customers:
             write_atomically(writing.folder / CUSTOMERS_FILE, customers_csv(_customers(history), known_customers))
     as_of = history.windows if history.days is not None else None
@@ -140,8 +153,6 @@ def _check_paths(table: Path, out: Path, side: SideFiles) -> None:
                 raise DataError(
                     f"{read}: would be replaced by the {name} of this import, legal for --out: a new folder"
                 )
-    if table.is_dir():
-        raise DataError(f"{table}: is a folder, legal: one table, .csv or .tsv, also .gz")
 
 
 def _choose(regions: Sequence[str], known: Sequence[str], table: Path) -> Sequence[str]:
@@ -165,6 +176,22 @@ class _Writing:
     stale: list[str] = field(default_factory=list)  # not written this time, and wrong beside what is
     replaced: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def _scratch(out: Path) -> Iterator[Path]:
+    """Give a folder beside `out` while the block runs; one that a killed import left is removed."""
+    folder = out.resolve().with_name(f".{out.resolve().name}.tables")
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        error.filename = str(out)
+        raise
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -229,6 +256,21 @@ def _explain_nobody(history: PurchaseHistory) -> str:
     else:
         text += " what is held out"
     return f"{text}; lower --min-history, or check --customer-column and --item-column"
+
+
+def _explain_nothing(purchases: Purchases) -> str:
+    if purchases.left_out:
+        lacking = ", ".join(f"{count:,} without {name}" for name, count in purchases.left_out.items())
+        return f"no purchase is whole: {lacking}; name the right columns"
+    return "no line after the header; legal: one purchase a line"
+
+
+def _told(purchases: Purchases) -> SideTable | None:
+    """Return the descriptions that the table itself has of its items."""
+    if not purchases.descriptions:
+        return None
+    told = zip(purchases.items, purchases.descriptions, strict=True)
+    return SideTable((DESCRIPTION,), {(item,): (text,) for item, text in told})
 
 
 def _customers(history: PurchaseHistory) -> Iterator[tuple[str, str]]:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnlib.errors import DataError
-from nnlib.importing.purchase_lines import UNREADABLE, count_lines_read, delimiter_of, explain_unreadable, open_table
+from nnlib.importing.purchase_lines import UNREADABLE, count_lines_read, explain_unreadable
+from nnlib.importing.table_source import TableFormat, open_text, separator_of
 
 ITEM, DESCRIPTION = "item", "description"
 REGION, CUSTOMER = "region", "customer"
+USUAL = TableFormat()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,8 @@ def read_side_table(path: Path, keys: Sequence[str]) -> SideTable:
     found: dict[tuple[str, ...], tuple[str, ...]] = {}
     line, legal = 0, f"a header with {', '.join(keys)}"
     try:
-        with open_table(path) as file:
-            rows = csv.reader(file, delimiter=delimiter_of(path))
+        with open_text(path, USUAL) as file:
+            rows = csv.reader(file, delimiter=separator_of(path, USUAL))
             header = next(rows, [])
             line = rows.line_num
             if not all(key in header for key in keys) or len(set(header)) < len(header):

@@ -110,13 +110,13 @@ def _keys(
     quantities = np.empty(rows.count, dtype=np.float32) if rows.has_quantities else None
     filled = 0
     for block in rows.parts(use_up=last):
-        customers = purchases.customer_rank[block.customers]
+        customers = block.customers
         mine = np.flatnonzero((customers >= low) & (customers < high)) if low or not last else slice(None)
         of_some: list[Any] = [column[mine] for column in block]
         block = PurchaseBlock(*of_some)
         stages = stages_of_days(block.days, windows) if split.kind == TIME else block.stages
         end = filled + len(block.customers)
-        keys[filled:end] = layout.pack(customers[mine] - low, purchases.item_rank[block.items], stages, block.days)
+        keys[filled:end] = layout.pack(customers[mine] - low, block.items, stages, block.days)
         if quantities is not None:
             quantities[filled:end] = block.quantities
         filled = end

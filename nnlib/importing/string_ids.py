@@ -6,11 +6,10 @@ by the number of its last node; nodes are found in a hash table with linear prob
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from nnlib.data.rows import Ints
 from nnlib.util.arrays import Longs
@@ -130,28 +129,6 @@ class StringIds:
             self._table[place[empty]] = nodes[empty]
             left = self._table[place] != nodes
             nodes, place = nodes[left], (place[left] + 1) & (len(self._table) - 1)
-
-
-class TextValues:
-    """What the texts of a column mean, each different one parsed once."""
-
-    def __init__(self, parse: Callable[[str], float], dtype: DTypeLike) -> None:
-        self._parse, self._texts = parse, StringIds()
-        self._values = np.zeros(0, dtype=dtype)
-        self._known = np.zeros(0, dtype=np.bool_)
-
-    def of(self, words: Words, starts: Longs, lengths: Longs) -> NDArray[Any]:
-        """Return the value of each text; whatever `parse` raises of one that means nothing."""
-        numbers = self._texts.numbers(words, starts, lengths)
-        if self._texts.count > len(self._values):
-            size = 2 * self._texts.count
-            known = np.zeros(size, dtype=np.bool_)
-            known[: len(self._known)] = self._known
-            self._values, self._known = _longer(self._values, size), known
-        new = np.unique(numbers[~self._known[numbers]])
-        self._values[new] = [self._parse(text) for text in self._texts.texts(new)[0]]
-        self._known[new] = True
-        return self._values[numbers]
 
 
 def _longer(values: NDArray[Any], size: int) -> NDArray[Any]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from nnlib.data.rows import Csr, Floats, Ints, offsets_of
 from nnlib.errors import DataError
-from nnlib.importing.csv_blocks import BYTE_ORDER_MARK, ROOM, Bytes, read_ahead
+from nnlib.importing.blocks import BYTE_ORDER_MARK, ROOM, Bytes, read_ahead
 from nnlib.importing.index_files import UNKNOWN, Labels
 from nnlib.importing.string_ids import WORD
 from nnlib.util.arrays import Longs

@@ -79,6 +79,6 @@ class _Asked:
 
     def _some(self, purchases: Purchases) -> Iterator[tuple[Ints, Ints, Ints]]:
         for block in purchases.rows.parts():
-            customers = purchases.customer_rank[block.customers]
+            customers = block.customers
             mine = customers % self.step == 0
-            yield customers[mine], purchases.item_rank[block.items[mine]], block.days[mine]
+            yield customers[mine], block.items[mine], block.days[mine]

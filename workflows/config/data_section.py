@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from regiondag.config.keys import COLUMNS, DATA, DATA_COLUMNS, SPLIT, STUDY, WORDS
+from regiondag.config.keys import COLUMNS, DATA, DATA_COLUMNS, FORMAT, SPLIT, STUDY, WORDS
 from regiondag.study.model import Purchases
 from regiondag.util.schema import Layer, Section
 
@@ -20,14 +20,16 @@ def read_purchases(study: Section, folder: Path) -> Purchases | None:
     table = section.value("purchases", DATA)
     if not table:
         section.problems.add(section.where("purchases"), f"missing, legal: {DATA['purchases'].about[:-1].lower()}")
-    split, columns = _read_split(section), section.section("columns")
+    split, columns, form = _read_split(section), section.section("columns"), section.section("format")
     values = {name: split.value(name, SPLIT) for name in SPLIT}
     if values["column"] and "by" not in split:
         values["by"] = "column"
     named = {name: columns.value(name, DATA_COLUMNS) for name in COLUMNS}
-    for below in (split, columns):
+    told = columns.value("description", DATA_COLUMNS)
+    written = {name: form.value(name, FORMAT) for name in FORMAT}
+    for below in (split, columns, form):
         below.finish()
-    where = section.value("folder", DATA)
+    where, region = section.value("folder", DATA), section.value("region", DATA)
     section.value("min_customers", DATA)
     section.finish()
     if values["by"] == "column" and not values["column"]:
@@ -39,7 +41,12 @@ def read_purchases(study: Section, folder: Path) -> Purchases | None:
             split.where("repeats"),
             f"is for windows, by: time or column, seen by: {values['by']}: there nothing is asked twice",
         )
-    return Purchases(folder / table, folder / where, values.pop("by"), **values, columns=named)
+    if region and "region" in columns:
+        section.problems.add(section.where("region"), "the column of the region is named, too; leave one out")
+    columns_of = {**named, "region": "" if region else named["region"], "description": told}
+    return Purchases(
+        folder / table, folder / where, values.pop("by"), **values, columns=columns_of, region=region, format=written
+    )
 
 
 def _read_split(section: Section) -> Section:

@@ -238,12 +238,30 @@ SPLIT: Keys = {
         "Whether what a customer had before counts as wanted when he buys it again; it is then recommended, too.",
     ),
 }
-DATA_COLUMNS: Keys = {name: Key(usual, TEXT, f"The column of the {name}.") for name, usual in COLUMNS.items()}
+DATA_COLUMNS: Keys = {
+    **{name: Key(usual, TEXT, f"The column of the {name}.") for name, usual in COLUMNS.items()},
+    "description": Key("", TEXT, "The column of the item's description, which recommendations show."),
+}
+FORMAT: Keys = {
+    "separator": Key("", TEXT, "Between the fields of a text file; by default a comma, a tab in .tsv and .txt."),
+    "encoding": Key("utf-8", TEXT, "Of a text file: utf-8, latin-1, cp1252 and so on."),
+    "dates": Key(
+        "", TEXT, "How times are written, as in strptime: '%d/%m/%Y'; by default ISO 8601, or seconds since 1970."
+    ),
+    "decimal": Key(".", choice((".", ",")), "What stands before the decimals of a number."),
+}
 DATA: Keys = {
-    "purchases": Key("", TEXT, "Path of the table: .csv or .tsv with a header, also gzipped, a purchase a line."),
+    "purchases": Key(
+        "",
+        TEXT,
+        "Path of the table, a purchase a line: .csv, .tsv or .txt with a header, also .gz or .zst, or .parquet; or a "
+        "folder of such files.",
+    ),
     "folder": Key("data", TEXT, "Where the regions' data sets go that are made of it."),
     "split": Key(None, word_or(WORDS, object_of(SPLIT)), "What is held back to judge by: a word, or these keys."),
     "columns": Key(None, section_of(object_of(DATA_COLUMNS)), "The table's names for its columns."),
+    "region": Key("", values.REGION_NAME, "Name of the one region, where the table has no column that says it."),
+    "format": Key(None, section_of(object_of(FORMAT)), "How the table's texts are to be read."),
     "min_customers": Key(
         MIN_CUSTOMERS,
         whole(1, 1_000_000),

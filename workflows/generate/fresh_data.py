@@ -17,7 +17,7 @@ from regiondag.errors import ConfigError
 from regiondag.study.model import Purchases
 
 IMPORTED = ".imported.json"  # in the folder of the data sets: of what they were made
-VERSION = 3  # of what an import makes of a table
+VERSION = 4  # of what an import makes of a table
 DAY = 86_400
 OPTIONS = "in study.yaml its options are keys of data.split, --split is by, and of data.columns"
 
@@ -41,10 +41,20 @@ def refresh_data(study: Path) -> None:
     from nnlib.importing.purchase_lines import Columns
     from nnlib.importing.regions import import_purchases
     from nnlib.importing.splits import Split
+    from nnlib.importing.table_source import TableFormat
 
     names = purchases.columns
     column = purchases.column
-    columns = Columns(names["region"], names["customer"], names["item"], names["time"], stage=column)
+    columns = Columns(
+        names["region"],
+        names["customer"],
+        names["item"],
+        names["time"],
+        stage=column,
+        description=names["description"],
+        one_region=purchases.region,
+        format=TableFormat(**purchases.format),
+    )
     split = Split(purchases.split, purchases.test, purchases.validate, purchases.min_history, purchases.repeats)
     try:
         with redirect_stdout(sys.stderr):  # standard output has the run's path alone
@@ -60,13 +70,20 @@ def refresh_data(study: Path) -> None:
 
 def _describe(purchases: Purchases) -> dict[str, Any]:
     try:
-        digest = sha256_of(purchases.table)
+        digest = _digest(purchases.table)
     except OSError as error:
         raise ConfigError(
-            [f"{purchases.table}: {error.strerror}; legal for data.purchases: a table, .csv or .tsv"]
+            [f"{purchases.table}: {error.strerror}; legal for data.purchases: a table, or a folder of such"]
         ) from error
     said = asdict(purchases)
     return {"version": VERSION, "sha256": digest} | {n: v for n, v in said.items() if n not in ("table", "folder")}
+
+
+def _digest(table: Path) -> str | list[list[str]]:
+    """Return what tells a table from the one that it was: the SHA-256 of the file, of a folder that of each."""
+    if not table.is_dir():
+        return sha256_of(table)
+    return [[file.name, sha256_of(file)] for file in sorted(table.iterdir()) if file.is_file()]
 
 
 def _read(record: Path) -> tuple[Any, set[str]]:

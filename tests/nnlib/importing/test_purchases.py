@@ -3,6 +3,9 @@ import errno
 import gzip
 import io
 import re
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -13,9 +16,8 @@ from nnlib import cli
 from nnlib.contract import SLUG_LENGTH, slug_of
 from nnlib.data.file import read_data, write_data
 from nnlib.errors import DataError
-from nnlib.importing import csv_blocks, purchases
+from nnlib.importing import purchases
 from nnlib.importing import regions as importer
-from nnlib.importing.csv_blocks import NotPlainError, read_fields
 from nnlib.importing.purchase_lines import Columns, count_lines_read, explain_unreadable, read_purchases
 from nnlib.importing.purchases import gather_purchases, load
 
@@ -37,6 +39,11 @@ def write_table(path, rows, header=("region", "customer", "item", "date")):
 
 def items(count, start=0):
     return [f"i{n:03}" for n in range(start, start + count)]
+
+
+def read(path, columns=None):
+    with TemporaryDirectory(dir=path.parent) as scratch:
+        return load(path, columns or Columns(), Path(scratch))
 
 
 def sets_of(folder, name, part):
@@ -76,7 +83,6 @@ def test_two_regions_of_one_slug(tmp_path, capsys):
         ("region,customer,item,date\n", "p.csv: no line after the header; legal: one purchase a line"),
         ("a,b\n1,2\n", "p.csv:1: no column 'region', there are: a, b; name the right one with --region-column"),
         ("region,customer,item,date\na,1,x,2011-01-01\na,1\n", "p.csv:3: 2 fields, the header has 4"),
-        ("region,customer,item,date\na,,x,2011-01-01\n", "p.csv:2: empty"),
         ("region,customer,item,date\na,1,x,01/02/2011\n", "p.csv:2: date: '01/02/2011' is not legal"),
         ('region,customer,item,date\na,1,"x,2011-01-01\n', "p.csv:"),
         (
@@ -115,7 +121,7 @@ HEADER = b"region,customer,item,date\n"
             gzip.compress(HEADER, mtime=0)[:-4],
             "p.csv.gz:2: cannot be read: it is gzipped and ends too early",
         ),
-        ("p.csv", None, "p.csv: is a folder, legal: one table"),
+        ("p.csv", None, "p.csv: no table in this folder, legal: files that end in .csv"),
     ],
 )
 def test_one_line_for_a_file_that_is_no_table(tmp_path, capsys, name, content, words):
@@ -141,8 +147,8 @@ def test_bad_gzip_ending_and_region(tmp_path, capsys):
     assert cli.main(["import", str(table), "--out", str(tmp_path / "o"), "--regions", "b", *SHORT]) == 4
     table.write_bytes(table.read_bytes()[:-20])
     assert cli.main(["import", str(table), "--out", str(tmp_path / "o")]) == 4
-    (tmp_path / "p.txt").write_text("x")
-    assert cli.main(["import", str(tmp_path / "p.txt"), "--out", str(tmp_path / "o")]) == 4
+    (tmp_path / "p.pdf").write_text("x")
+    assert cli.main(["import", str(tmp_path / "p.pdf"), "--out", str(tmp_path / "o")]) == 4
     assert cli.main(["import", str(tmp_path / "none.csv"), "--out", str(tmp_path / "o")]) == 4
     shown = capsys.readouterr().err.splitlines()
     assert len(shown) == 4
@@ -316,40 +322,36 @@ def tables(draw):
         "region,customer,item,date\ra,1,x,2011-01-01\r",
         "region,customer,item,date\na,1,x\0y,2011-01-01\n",
         f"region,customer,item,date\na,1,{'x' * 101_000},2011-01-01\n",
+        "region,customer,item,date\na,1,x,2011-01-01\r\na,1,y,2011-01-01\n",  # line breaks of two kinds
+        "region,customer,item,date\na,1,x,2011-W01-3\n",  # ISO 8601, but not to DuckDB
     ],
 )
-def test_what_is_not_plain_is_read_line_by_line(tmp_path, text):
+def test_what_is_not_plain_is_read_all_the_same(tmp_path, text):
     (tmp_path / "p.csv").write_bytes(text.encode())
-    with pytest.raises(NotPlainError):
-        list(read_fields(tmp_path / "p.csv", ",", lambda header: range(4)))
-    assert len(load(tmp_path / "p.csv", Columns()).customers) == 1
+    assert len(read(tmp_path / "p.csv").customers) == 1
 
 
-def test_the_first_bad_line_of_a_large_table_is_named(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(csv_blocks, "BLOCK", 100)
+def test_the_first_bad_line_of_a_table_is_named(tmp_path, capsys):
     rows = [*rows_of("a", "1", items(20)), ("a", "", "x", "2011-01-01"), ("a", "1", "x", "tomorrow")]
     path = write_table(tmp_path / "p.tsv.gz", rows)
     assert cli.main(["import", str(path), "--out", str(tmp_path / "out")]) == 4
-    assert "p.tsv.gz:22: empty region, customer, item in ['a', '', 'x', '2011-01-01']" in capsys.readouterr().err
+    assert "p.tsv.gz:23: date: 'tomorrow' is not legal" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["p.tsv.gz"]
 
 
-def test_blocks_made_ahead_keep_their_order_and_errors():
-    def count(until):
-        for n in range(until):
-            closed.append(n)
-            yield n
-        raise NotPlainError
-
-    closed = []
-    seen = []
-    with pytest.raises(NotPlainError):
-        seen.extend(csv_blocks.read_ahead(count(10)))
-    assert closed == list(range(10))
-    closed.clear()
-    some = csv_blocks.read_ahead(count(10**9))
-    assert [next(some) for _ in range(3)] == [0, 1, 2]
-    some.close()  # the thread ends with what it was asked for
-    assert len(closed) <= 3 + csv_blocks.AHEAD + 1
+def test_rows_that_lack_something_are_left_out_and_counted(tmp_path, capsys):
+    lacking = [("a", "", "x", "2011-01-01"), ("", "", "x", ""), ("a", "2", "", "2011-01-01"), ("a", "1", "x", "")]
+    path = write_table(tmp_path / "p.csv", [*rows_of("a", "1", items(20)), *lacking])
+    found = read(path)
+    assert found.rows.count == 20 and found.customers == ["1"] and len(found.items) == 20
+    assert found.left_out == {"region": 1, "customer": 1, "item": 1, "time": 1}
+    lines = Counter()
+    assert len(list(read_purchases(path, Columns(), lines))) == 20 and lines == found.left_out
+    assert cli.main(["import", str(path), "--out", str(tmp_path / "out"), *SHORT]) == 0
+    assert "left out: 1 rows without a customer: nobody to recommend to" in capsys.readouterr().err
+    write_table(path, lacking[:1])
+    assert cli.main(["import", str(path), "--out", str(tmp_path / "out"), *SHORT]) == 4
+    assert "p.csv: no purchase is whole: 1 without customer; name the right columns" in capsys.readouterr().err
 
 
 def gathered(found):
@@ -358,26 +360,24 @@ def gathered(found):
     return sorted(
         (regions[customer], found.customers[customer], found.items[item], int(day), int(stage), float(quantity))
         for block in found.rows.parts()
-        for customer, item, day, stage, quantity in zip(
-            found.customer_rank[block.customers], found.item_rank[block.items], *block[2:], strict=True
-        )
+        for customer, item, day, stage, quantity in zip(*block, strict=True)
     )
 
 
 @MANY
-@given(tables(), st.sampled_from([1, 7, 64, 1 << 20]), st.sampled_from([1, 5, 1 << 20]))
-def test_blocks_give_what_lines_give(tmp_path, text, block, together):
+@given(tables(), st.sampled_from([1, 5, 1 << 20]))
+def test_tables_give_what_their_lines_give(tmp_path, text, together):
     (tmp_path / "p.csv").write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_blocks, "BLOCK", block)
         patch.setattr(purchases, "TOGETHER", together)
+        patch.setattr(purchases, "FETCHED", together)
         try:
             expected = gathered(gather_purchases(read_purchases(tmp_path / "p.csv", WHOLE)))
         except DataError as error:
             with pytest.raises(DataError, match=f"^{re.escape(str(error))}$"):
-                load(tmp_path / "p.csv", WHOLE)
+                read(tmp_path / "p.csv", WHOLE)
             return
-        assert gathered(load(tmp_path / "p.csv", WHOLE)) == expected
+        assert gathered(read(tmp_path / "p.csv", WHOLE)) == expected
 
 
 def test_a_day_is_that_of_utc(tmp_path):
@@ -385,7 +385,7 @@ def test_a_day_is_that_of_utc(tmp_path):
     times |= {"978300760": 11322, "1754788912": 20310, "1754788912345": 20310, "1899999999": 21990}  # since 1970
     times |= {"2011-01-01 00:00:00.000001": 14975, "1969-12-31T23:59:59": -1, "0001-01-01": -719162}
     table = write_table(tmp_path / "p.csv", [("r", "1", f"i{n:02}", time) for n, time in enumerate(times)])
-    assert [row[3] for row in gathered(load(table, Columns()))] == list(times.values())
+    assert [row[3] for row in gathered(read(table))] == list(times.values())
     assert [row.day for row in read_purchases(table, Columns())] == list(times.values())
 
 
@@ -398,7 +398,6 @@ def test_a_day_is_that_of_utc(tmp_path):
         ("a,1,x,2011-01-01,test,1e39", "p.csv:3: quantity: '1e39' is not legal, legal: a number"),
         ("a,1,x,2011120918,test,1", "p.csv:3: date: '2011120918' is not legal"),
         ("a,1,x,201112091859,test,1", "p.csv:3: date: '201112091859' is not legal"),
-        ("a,1,x,,test,1", "p.csv:3: date: '' is not legal, legal: ISO 8601 (2011-12-09), or seconds or milli"),
         (
             "a,1,x,12345,test,1",
             "p.csv:3: date: '12345' is not legal, legal: ISO 8601 (2011-12-09), or seconds or milli",
@@ -408,27 +407,27 @@ def test_a_day_is_that_of_utc(tmp_path):
 def test_values_that_are_none_are_named(tmp_path, row, words):
     (tmp_path / "p.csv").write_text(f"region,customer,item,date,part,quantity\na,1,x,2011-01-01,train,2\n{row}\n")
     with pytest.raises(DataError, match=re.escape(words)):
-        load(tmp_path / "p.csv", WHOLE)
+        read(tmp_path / "p.csv", WHOLE)
 
 
 def test_a_column_of_times_may_be_missing_where_none_is_needed(tmp_path):
     (tmp_path / "p.csv").write_text("region,customer,item\na,1,x\n")
-    found = load(tmp_path / "p.csv", Columns(time_needed=False))
+    found = read(tmp_path / "p.csv", Columns(time_needed=False))
     assert (found.timed, found.rows.count) == (False, 1)
     with pytest.raises(
         DataError, match=r"no column 'date', .* or without times take --split random or --split column="
     ):
-        load(tmp_path / "p.csv", Columns())
+        read(tmp_path / "p.csv")
 
 
 def test_progress_is_told_every_hundred_thousand_lines(tmp_path):
     told = []
     path = write_table(tmp_path / "t.csv", rows_of("A", "c", items(20)))
-    assert len(list(read_purchases(path, Columns(), lambda *numbers: told.append(numbers)))) == 20
+    assert len(list(read_purchases(path, Columns(), report=lambda *numbers: told.append(numbers)))) == 20
     assert told == []
     breaks = "\n" * 99_998  # within one field: the first purchase ends with line 100,000
     path.write_text(f'region,customer,item,date\nA,"c{breaks}",i,2011-01-01\nA,c,i,2011-01-01\n')
-    assert len(list(read_purchases(path, Columns(), lambda *numbers: told.append(numbers)))) == 2
+    assert len(list(read_purchases(path, Columns(), report=lambda *numbers: told.append(numbers)))) == 2
     assert told == [(0, 100_000)]
 
 

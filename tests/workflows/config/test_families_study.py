@@ -141,7 +141,7 @@ def test_kinds_of_split(folder, split, kind, column):
          "2: data.split.min_history: seen 0, legal: a whole number from 1 to 1000"),
         (with_data("min_customers: 0"), "2: data.min_customers: seen 0, legal: a whole number from 1 to 1000000"),
         (with_data("columns: {city: x}"),
-         "2: data.columns.city: unknown key; did you mean 'item'? Legal keys: customer, item, region, time"),
+         "2: data.columns.city: unknown key; did you mean 'item'? Legal keys: customer, description, item, region, time"),
         (with_data("columns: {region: ''}"), "2: data.columns.region: seen '', legal: text on one line"),
         (STUDY.replace("[ease, knn, blend]", "[easy]"),
          "3: families: seen ['easy'] ('easy' is none; did you mean 'ease'?), legal: a list of some of "

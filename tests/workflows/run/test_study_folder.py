@@ -37,7 +37,7 @@ def test_runs_are_listed_from_the_newest_and_those_of_others_left_out(tmp_path):
 
 
 def test_a_study_without_a_run_says_what_makes_one(tmp_path):
-    with pytest.raises(RegiondagError, match="no run .* first: regiondag generate"):
+    with pytest.raises(RegiondagError, match=r"no run .* first: regiondag generate"):
         find_study(make_study(tmp_path / "shop")).newest_run()
 
 
