@@ -14,6 +14,7 @@ from typing import Protocol, cast
 
 from nnlib.util.os_errors import describe
 from nnlib.util.process import describe_missing_package, guard_streams, run_flushed
+from nnlib.util.terminal import Loudness, set_loudness
 from regiondag import __version__
 from regiondag.errors import RegiondagError
 
@@ -50,6 +51,7 @@ class Command(Protocol):
 
     HELP: str
     DESCRIPTION: str
+    EPILOG: str  # examples
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's arguments."""
@@ -75,12 +77,34 @@ def build_parser() -> argparse.ArgumentParser:
             name,
             help=command.HELP,
             description=command.DESCRIPTION,
+            epilog=command.EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
         command.add_arguments(subparser)
         subparser.set_defaults(run=command.run, refuse=subparser.error)
+    for leaf in list_leaves(parser):
+        _add_loudness(leaf)
     return parser
+
+
+def list_leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """Return the parsers of all commands and verbs that do something themselves."""
+    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not below:
+        return [parser]
+    return [leaf for action in below for child in action.choices.values() for leaf in list_leaves(child)]
+
+
+def _add_loudness(parser: argparse.ArgumentParser) -> None:
+    """Declare what every command takes: how much it says on stderr beside its data on stdout."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "-q", "--quiet", action="store_true", help="only data, warnings and errors: no progress, no hints"
+    )
+    group.add_argument(
+        "-v", "--verbose", action="store_true", help="also what is run on the way, and how long it takes"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -105,6 +129,7 @@ def _run(argv: list[str] | None) -> int:
     arguments, unknown = build_parser().parse_known_args(argv)
     if unknown:
         arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}")  # with its usage, not the usage of all
+    set_loudness(Loudness.QUIET if arguments.quiet else Loudness.VERBOSE if arguments.verbose else Loudness.USUAL)
     return int(arguments.run(arguments))
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
@@ -18,6 +19,33 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_LINES = 10
 WHOLE_WIDTH = 1_000_000  # of tables that go into a file or a pipe: nothing is folded
+
+
+class Loudness(IntEnum):
+    """How much a command says beside its data: --quiet, nothing of both, --verbose."""
+
+    QUIET = 0
+    USUAL = 1
+    VERBOSE = 2
+
+
+_loudness = Loudness.USUAL
+
+
+def set_loudness(loudness: Loudness) -> None:
+    """Say how much this process says from now on."""
+    global _loudness
+    _loudness = loudness
+
+
+def is_quiet() -> bool:
+    """Whether nothing is to be said but data, warnings and errors."""
+    return _loudness == Loudness.QUIET
+
+
+def is_verbose() -> bool:
+    """Whether it is to be said what is run on the way."""
+    return _loudness == Loudness.VERBOSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +125,9 @@ def show_reading(size: int, what: str, stream: TextIO | None = None) -> Iterator
     On a terminal it moves a bar; elsewhere it writes a line now and then, none at all when reading is quick.
     """
     stream, started = stream or sys.stderr, time.perf_counter()
+    if is_quiet():
+        yield lambda _position, _count: None
+        return
     if not stream.isatty():
         said = started
 
@@ -122,7 +153,7 @@ def show_reading(size: int, what: str, stream: TextIO | None = None) -> Iterator
 @contextmanager
 def show_progress(title: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar on stderr while the block runs, if that is a terminal; call what is given with (done, total)."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or is_quiet():
         yield lambda _done, _total: None
         return
     with _bar("text bar count left", sys.stderr, title, None) as update:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from math import inf, isfinite
 from typing import TypeVar
 
+from nnlib.util.terminal import is_quiet
+
 N = TypeVar("N", int, float)
 
 
@@ -43,5 +45,11 @@ def run_verb(arguments: argparse.Namespace) -> int:
 
 
 def tell(text: str) -> None:
-    """Say something to people, at once and on stderr: stdout is for data."""
+    """Say something to people, at once and on stderr, unless they want it quiet: stdout is for data."""
+    if not is_quiet():
+        print(text, file=sys.stderr, flush=True)
+
+
+def warn(text: str) -> None:
+    """Say on stderr what people need to know however quiet they want it."""
     print(text, file=sys.stderr, flush=True)

@@ -27,7 +27,6 @@ DRIVERS = ("none", "closed", "open")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their arguments."""
-    parser.epilog = EPILOG
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
     image = add_verb(verbs, "image", _image, "make the disk image, or find it in the cache, and print its folder")

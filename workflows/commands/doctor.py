@@ -10,6 +10,8 @@ from regiondag.errors import PreflightError
 HELP = "check a run directory against the pool before submitting"
 DESCRIPTION = """Dry-run every distinct submit file through HTCondor, let DAGMan's checker read the DAG where it exists,
 and match every kind of job against the pool's slots. Exit code 6 when something would not work."""
+EPILOG = """examples:
+  regiondag doctor runs/run-shop-20261124-033000"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

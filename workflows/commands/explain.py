@@ -12,6 +12,9 @@ DESCRIPTION = """Without a name: everything about a run that is not fine. With a
 with each trial that failed. With a node, such as germany_t0007 or germany_final: that one, whatever its state.
 It says which clause of a job's requirements no slot meets, what a hold means and which rule will end it, the last lines
 of a job that failed, what a node waits for, and what became of DAGMan. Without a pool it says what it cannot know."""
+EPILOG = """examples:
+  regiondag explain RUN
+  regiondag explain RUN germany_t0007"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

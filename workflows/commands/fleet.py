@@ -38,7 +38,6 @@ TIMEOUT = "2h"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their arguments."""
-    parser.epilog = EPILOG
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
     up = _add_verb(verbs, "up", _up, "make the launch templates and start as many workers as workers.min says")

@@ -20,6 +20,9 @@ HELP = "make data sets and a run directory: one DAG, submit files, data, code"
 DESCRIPTION = """Render a new run directory below --out and print its path. It holds everything the run needs;
 `condor_submit_dag RUN/study.dag` runs all regions, `condor_submit_dag RUN/regions/NAME/region.dag` one alone. Where
 study.yaml names a table of purchases, the regions' data sets are made of it first, if it has changed."""
+EPILOG = """examples:
+  regiondag generate study.yaml
+  regiondag submit $(regiondag generate --quiet study.yaml)"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +44,6 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--htcondor", metavar="VERSION", help="oldest HTCondor to render for (default: the running pool's, else 23.9)"
     )
-    parser.add_argument("--quiet", action="store_true", help="print the run directory's path and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -15,13 +15,14 @@ from regiondag.util.resources import resource_dir
 HELP = "write an example study"
 DESCRIPTION = """Write an example study into a new folder. Examples:
   retail   purchases of an online shop in 41 countries; a champion for each of them"""
+EPILOG = """examples:
+  regiondag init retail                                # the example, in ./retail"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("example", metavar="EXAMPLE", help="name of the example: retail")
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder to write; must not exist or be empty")
-    parser.add_argument("--quiet", action="store_true", help="print the study's path and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -32,7 +32,6 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their arguments."""
-    parser.epilog = EPILOG
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
     up = _add_verb(verbs, "up", _up, "start the pool and wait until it is ready")

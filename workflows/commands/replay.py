@@ -21,6 +21,8 @@ SciPy every bit must be equal (a running embedded pool's Python is taken where t
 Elsewhere losses within 0.5 % and ranking metrics within 0.01 pass. Trials that diverged must diverge again, and pruned
 ones be pruned. Nothing is written into the run directory. Exit code 0: the same; 1: different, or nothing to compare
 with."""
+EPILOG = """examples:
+  regiondag replay RUN"""
 MOST_LINES = 20  # of what is different in a model
 
 

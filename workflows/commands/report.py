@@ -17,6 +17,9 @@ HELP = "summarise a run: champions, how good they are for how many customers, an
 DESCRIPTION = """Write report/summary.md and report/summary.json from the regions' journals, print the table, and write
 report/index.html: one page for any browser, offline, with every region, slot, trial and failure. The DAG's last node
 does the same. Exit code 1 when a region has no champion (yet)."""
+EPILOG = """examples:
+  regiondag report RUN
+  regiondag report RUN --json | jq '.regions[].test'"""
 
 # The lines below the table say what serves, too, and summary.md has all of it.
 NARROW = Narrow(

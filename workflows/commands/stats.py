@@ -21,6 +21,8 @@ DESCRIPTION = """Per region and in total, from HTCondor's event logs and the jou
 what was lost to evictions and failures, time in the queue and in transfers, and the cost by a table of prices
 (--prices: your own). docs/guides/looking.md says what each column means. Last come the memory and disk to ask for next
 time."""
+EPILOG = """examples:
+  regiondag stats RUN"""
 
 HEADINGS = (
     *("region", "jobs", "tries", "GPU h", "slot h", "training h", "busy", "lost to eviction h", "lost to failures h"),

@@ -24,6 +24,10 @@ DESCRIPTION = """Per region: trials done, running, failed and held, the best met
 once there is a champion, what it reaches on the test window, with half of its 95 % interval and its number of
 customers, beside recent popularity on the same ones; and the expected end. Held jobs are listed with HTCondor's reason.
 Reads the journals, DAGMan's event log and the queue."""
+EPILOG = """examples:
+  regiondag status RUN
+  regiondag status RUN --watch
+  regiondag status RUN --json | jq '.regions[] | {region, done, failed}'"""
 
 JOBS = ("running", "idle", "failed", "held")
 BAR_WIDTH = 20

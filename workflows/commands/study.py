@@ -35,7 +35,6 @@ SORTS = ("trial", "value", "seconds")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their arguments."""
-    parser.epilog = EPILOG
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
 
     show = _add_verb(verbs, "show", _show, "list all trials")

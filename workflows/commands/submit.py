@@ -10,6 +10,9 @@ from regiondag.errors import RegiondagError
 HELP = "submit a run directory with condor_submit_dag"
 DESCRIPTION = """Run condor_submit_dag on the run's DAG: on this machine where HTCondor is installed, else inside the
 embedded pool. Submitting a run again after a failure runs only what is not done yet (DAGMan's rescue DAG)."""
+EPILOG = """examples:
+  regiondag submit RUN
+  regiondag submit RUN --region Germany"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

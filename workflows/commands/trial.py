@@ -27,7 +27,6 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their arguments."""
-    parser.epilog = EPILOG
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     cancel = _add_verb(verbs, "cancel", _cancel, "remove a trial's job for good; the trial counts as one that failed")
     cancel.description = (

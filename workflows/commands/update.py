@@ -27,6 +27,9 @@ changed. Nothing new: no run, exit code 0.
 
 With --cron nothing is run: a job that does `update --submit` at the times of a crontab line is written beside
 study.yaml, and its path printed. condor_submit starts it, condor_rm ends it."""
+EPILOG = """examples:
+  regiondag update study.yaml --submit                 # tonight, by hand
+  regiondag update study.yaml --cron "30 3 * * *"       # every night at half past three"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

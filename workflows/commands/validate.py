@@ -10,6 +10,8 @@ HELP = "check a study and its data; writes nothing"
 DESCRIPTION = (
     "Check study.yaml, the network and every data file. All mistakes are reported at once; nothing is written."
 )
+EPILOG = """examples:
+  regiondag validate study.yaml"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,6 +10,8 @@ HELP = "check a run directory against all of its checksums"
 DESCRIPTION = """Compare inputs, scripts, code, champions, models, results and checkpoints with the SHA-256 that
 manifest.json, region.json, metrics.json, the journals and the results have of them, and every outcome in a journal with
 its trial's files. Prints what is wrong and what to do about it, a line for each. Exit code 1 if anything is."""
+EPILOG = """examples:
+  regiondag verify RUN"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
