@@ -36,7 +36,7 @@ REGIONDAG = """
 """
 NNLIB = """
     contract
-    errors epoch_log
+    errors epoch_log progress
     util
     spec
     data
@@ -62,6 +62,7 @@ SHARED = (
     "contract",
     "errors",
     "epoch_log",
+    "progress",
     "util.files",
     "util.memory",
     "util.os_errors",
@@ -98,6 +99,7 @@ THIRD_PARTY = {
 NO_NUMPY = (
     "nnlib.contract",
     "nnlib.epoch_log",
+    "nnlib.progress",
     "nnlib.spec",
     "regiondag.study",
     "regiondag.run",

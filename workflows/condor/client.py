@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nnlib.progress import ATTRIBUTES as LIVE
 from regiondag.condor.classads import ClassAd, copy_ad
 from regiondag.condor.quoting import classad_string
 from regiondag.errors import PoolError
@@ -18,7 +19,7 @@ from regiondag.pool.status import JOB_STATUS
 
 OF_LOG = ["Iwd", "UserLog"]
 PROJECTION = ["DAGNodeName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "ClusterId", "ProcId", "RemoteHost"]
-PROJECTION += ["JobPrio", "NumJobStarts", "DAGManJobId", *OF_LOG]
+PROJECTION += ["JobPrio", "NumJobStarts", "DAGManJobId", *OF_LOG, *LIVE]
 LATER = 7 * 24 * 3600  # seconds after which a rule that waits for time to pass has done so
 DEMANDS = ["Requirements", "RequestGPUs", "RequestCpus", "RequestMemory", "RequestDisk"]
 
