@@ -14,7 +14,7 @@ from nnlib.engines import Backend, Probe
 from nnlib.errors import NnlibError
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
-from nnlib.util.threads import Each, workers
+from nnlib.util.threads import Each, map_in_turn, workers
 
 VARIABLE = "NNLIB_DEVICE"
 AUTO, CPU, GPU = "auto", "cpu", "gpu"
@@ -54,6 +54,11 @@ def open_device(device: str, threads: int) -> Iterator[tuple[Backend, Each]]:
 
         with Gpu.open(threads) as backend:
             yield backend, each
+
+
+def processors(each: Each = map_in_turn) -> Backend:
+    """Return what computes on this machine's processors, whatever else it has."""
+    return Cpu(each)
 
 
 def make_probe(network: Network, examples: Examples, seed: int = 1) -> Probe:

@@ -31,6 +31,7 @@ class Events:
     last: Ints | None = None  # (entries of bought,): day of the last purchase; None where only the first is known
     counts: Ints | None = None  # (entries of bought,): on how many days it was bought; None where that is not known
     repeats: bool = False  # whether what a customer has is ranked like anything else, as it may be bought again
+    since: Floats | None = None  # (customers,): the age that `aged_from_last` takes for 0, where not the last day's
 
     @property
     def customers(self) -> int:
@@ -54,11 +55,17 @@ class Events:
         The order of scores that are linear in a history does not change, and those of a customer who has not been there
         for a hundred half-lives do not vanish in rounding.
         """
-        ages, lengths = self.ages(), np.diff(self.bought.indptr)
+        lengths = np.diff(self.bought.indptr)
+        since = self.youngest() if self.since is None else self.since
+        return self._weighted(self.ages() - np.repeat(since, lengths), half_life)
+
+    def youngest(self) -> Floats:
+        """Return the age (customers,) of what each customer took last; 0 for one who has nothing."""
+        lengths, found = np.diff(self.bought.indptr), np.zeros(self.customers, np.float32)
         some = np.flatnonzero(lengths)
         if len(some):
-            ages -= np.repeat(np.minimum.reduceat(ages, self.bought.indptr[some]), lengths[some])
-        return self._weighted(ages, half_life)
+            found[some] = np.minimum.reduceat(self.ages(), self.bought.indptr[some])
+        return found
 
     def _weighted(self, ages: Floats, half_life: float) -> sparse.csr_array:
         values = np.ones(self.bought.nonzeros, np.float32)
@@ -70,7 +77,8 @@ class Events:
     def take(self, customers: Longs) -> Events:
         """Return some customers, in that order."""
         _, entries = entries_of(self.bought.indptr, customers)
-        taken = replace(self, bought=self.bought.take(customers), region=self.region[customers])
+        since = None if self.since is None else self.since[customers]
+        taken = replace(self, bought=self.bought.take(customers), region=self.region[customers], since=since)
         return taken.with_entries(self, entries)
 
     def with_entries(self, other: Events, entries: Longs) -> Events:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+from numpy.typing import NDArray
+
 from nnlib.data.blockwise import Lookup, run_in_order
 from nnlib.data.events import Events
 from nnlib.families.fit import RecipeModel
@@ -20,18 +23,22 @@ def rank_by_recipe(
     each: Each = map_in_turn,
     excluded: Lookup | None = None,
     factors: Lookup | None = None,
+    rankable: NDArray[np.bool_] | None = None,
 ) -> Iterator[Ranked]:
     """Yield the k best items of each customer, equal scores by number, a block after the other.
 
-    `asked` has the model's items. Those in a customer's row of `excluded` have no rank; scores of those in his row of
-    `factors` are multiplied by its values.
+    `asked` has the model's items. Those in a customer's row of `excluded` and those not `rankable` have no rank;
+    scores of those in his row of `factors` are multiplied by its values.
     """
+    unranked = None if rankable is None or rankable.all() else ~rankable
 
     def block(rows: Longs) -> Ranked:
         scores = model.scores(asked, rows)
         if factors is not None:
             listed = factors(rows)
             scores[entries_of(listed)] *= listed.values if listed.values is not None else 1
+        if unranked is not None:
+            scores[:, unranked] = -np.inf
         return make_ranked(*top(scores, k, excluded(rows) if excluded else None))
 
     return run_in_order(block, asked.customers, len(model.items), each)

@@ -65,7 +65,7 @@ def exclude_inputs(model: Model, ready: Prepared, output: int) -> Lookup | None:
 
     They are what a prediction leaves out. See `targets_are_inputs` for what measures one.
     """
-    n = _find_owned(model, ready, output)
+    n = find_owned(model, ready, output)
     if n is None:
         return None
     width = ready.network.spec.layers[output].units or 0
@@ -74,7 +74,7 @@ def exclude_inputs(model: Model, ready: Prepared, output: int) -> Lookup | None:
 
 def targets_are_inputs(model: Model, ready: Prepared, output: int) -> bool:
     """Whether the items of each example's own input are its targets, so that without them nothing can be measured."""
-    n, targets = _find_owned(model, ready, output), ready.examples.sets.get(output)
+    n, targets = find_owned(model, ready, output), ready.examples.sets.get(output)
     return n is not None and targets is not None and are_targets(ready.examples.sets[n], targets)
 
 
@@ -122,7 +122,8 @@ def same_rows(rows: Csr, samples: Numbered, features: Numbered) -> Lookup:
     return rows.take
 
 
-def _find_owned(model: Model, ready: Prepared, output: int) -> int | None:
+def find_owned(model: Model, ready: Prepared, output: int) -> int | None:
+    """Return the first sparse Input layer with the items of an Output layer, as the model has both; None without."""
     spec = model.network.spec
     units = {n: Units(layer.units or 0, model.features.get(n, ())) for n, layer in enumerate(spec.layers)}
     return find_owned_input(spec, ready.examples, units, output)
