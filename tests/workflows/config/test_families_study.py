@@ -25,6 +25,7 @@ VALIDATOR = jsonschema.Draft202012Validator(describe_study())
 ONCE = tuple(family for family in SPACES if family != "again")  # what is tried where buying again counts for nothing
 ALONE = "data: {purchases: shop.csv}\n"
 SPACE = "parallel: 4, space: "
+USUAL_FORMAT = {"separator": "", "encoding": "utf-8", "dates": "", "decimal": "."}
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,8 @@ def test_a_table_alone_is_a_study(folder):
     assert config.purchases == Purchases(
         folder / "shop.csv",
         folder / "data",
-        columns={"region": "region", "customer": "customer", "item": "item", "time": "date"},
+        columns={"region": "region", "customer": "customer", "item": "item", "time": "date", "description": ""},
+        format=USUAL_FORMAT,
     )
     pooled, *regions = config.regions
     assert [(one.name, one.slug, one.served_by) for one in regions] == [
@@ -99,7 +101,8 @@ def test_everything_that_may_be_said_of_a_table(folder):
         validate=7,
         min_history=3,
         repeats=True,
-        columns={"region": "country", "customer": "customer", "item": "item", "time": "bought"},
+        columns={"region": "country", "customer": "customer", "item": "item", "time": "bought", "description": ""},
+        format=USUAL_FORMAT,
     )
 
 
@@ -119,8 +122,8 @@ def test_kinds_of_split(folder, split, kind, column):
     ("text", "problem"),
     [
         (STUDY.replace("purchases: shop.csv", "folder: data"),
-         "2: data.purchases: missing, legal: path of the table: .csv or .tsv with a header, also gzipped, a purchase a "
-         "line"),
+         "2: data.purchases: missing, legal: path of the table, a purchase a line: .csv, .tsv or .txt with a header, "
+         "also .gz or .zst, or .parquet; or a folder of such files"),
         (with_data("split: {by: month}"),
          "2: data.split.by: seen 'month', legal: time, leave-one-out, random or column"),
         (with_data("split: {by: column}"),
@@ -141,7 +144,8 @@ def test_kinds_of_split(folder, split, kind, column):
          "2: data.split.min_history: seen 0, legal: a whole number from 1 to 1000"),
         (with_data("min_customers: 0"), "2: data.min_customers: seen 0, legal: a whole number from 1 to 1000000"),
         (with_data("columns: {city: x}"),
-         "2: data.columns.city: unknown key; did you mean 'item'? Legal keys: customer, description, item, region, time"),
+         "2: data.columns.city: unknown key; did you mean 'item'? Legal keys: customer, description, item, "
+         "region, time"),
         (with_data("columns: {region: ''}"), "2: data.columns.region: seen '', legal: text on one line"),
         (STUDY.replace("[ease, knn, blend]", "[easy]"),
          "3: families: seen ['easy'] ('easy' is none; did you mean 'ease'?), legal: a list of some of "
