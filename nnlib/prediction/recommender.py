@@ -29,7 +29,6 @@ from nnlib.ops.ranking import NO_ITEM
 from nnlib.prediction.answering import RECENT_POPULARITY, Answering, ByNetwork, ByRecipe, Limits, Mask
 from nnlib.prediction.because import find_reasons
 from nnlib.prediction.floor import Floor
-from nnlib.prediction.item_names import read_descriptions
 from nnlib.prediction.match_items import match_history
 from nnlib.prediction.predictor import Ranked, find_layer, prepare
 from nnlib.spec.json_section import show
@@ -198,11 +197,16 @@ def open_recommender(model: Path, data: Path, floor: Path | None = None, items: 
     answering, events = _open_family(model, data) if is_recipe_model(model) else _open_network(model, data)
     known = answering.items
     customers = _read_samples(data)
+    descriptions: dict[str, str] = {}
+    if items is not None:
+        from nnlib.prediction.item_names import read_descriptions  # with what imports tables, which no worker has
+
+        descriptions = read_descriptions(items, known)
     return Recommender(
         answering,
         Floor(floor, events, known),
         customers,
-        {} if items is None else read_descriptions(items, known),
+        descriptions,
         {name: n for n, name in enumerate(customers)},
         {name: n for n, name in enumerate(known)},
     )

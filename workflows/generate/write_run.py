@@ -21,6 +21,7 @@ from regiondag.condor.quoting import check_path, is_path
 from regiondag.condor.versions import Version, show_version
 from regiondag.errors import RegiondagError
 from regiondag.generate.bundle import archives_of, pack_manager, pack_worker
+from regiondag.generate.item_names import find_items
 from regiondag.generate.plan import Plan, build_plan
 from regiondag.generate.pooled_data import write_merged
 from regiondag.generate.provenance import read_commits, read_library_versions
@@ -123,6 +124,9 @@ class _Writer:
             self._note(script)
         shutil.copyfile(self.plan.config.file, self.part.path / layout.STUDY_FILE)
         self._note(layout.STUDY_FILE)
+        items = find_items(self.plan.config)
+        if items is not None:
+            self._copy(items, self.part.items)
         regions = self.plan.config.regions
         for done, region in enumerate(regions):
             progress(done, len(regions))

@@ -22,6 +22,7 @@ DAGMAN_CRASHED = 4  # exit code of a DAGMan that failed an assertion; our DAGs t
 STUDY_FILE = "study.yaml"
 PYTHON_FILE = "python"  # only where a DAG cannot name the Python of PRE and POST itself
 MANIFEST_FILE = "manifest.json"
+ITEMS_FILE = "items.csv"
 STUDY_DAG = "study.dag"
 REGION_DAG = "region.dag"
 NODES_DAG = "nodes.dag"
@@ -174,6 +175,11 @@ class RunFolder:
         return self.path / MANIFEST_FILE
 
     @property
+    def items(self) -> Path:
+        """What the items are called, where that is known."""
+        return self.path / ITEMS_FILE
+
+    @property
     def study_dag(self) -> Path:
         """The graph over all regions."""
         return self.path / STUDY_DAG
@@ -262,6 +268,7 @@ class RunFile:
 # Every file of a run, for people; a test compares it with what real runs hold.
 FILES = (
     RunFile("study.yaml", "generate", "the study as it was when the run was made"),
+    RunFile("items.csv", "generate", "the items and what they are called, where a table of the data says it"),
     RunFile("study.dag", "generate", "the graph of all regions; it includes regions/*/nodes.dag"),
     RunFile("dagman.config", "generate", "DAGMan's settings for this run"),
     RunFile("report.sub", "generate", "submit file of the graph's last node, which writes the report"),
