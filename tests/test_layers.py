@@ -92,6 +92,7 @@ THIRD_PARTY = {
     "optuna": "regiondag.trials.optuna_export",
     "matplotlib": "regiondag.trials.plots",
     "sklearn": "regiondag.trials.importance",
+    "argcomplete": "regiondag.util.completion",
     "boto3": "regiondag.util.aws",
     "botocore": "regiondag.util.aws",
 }
@@ -185,7 +186,8 @@ def test_a_folder_is_seen_at_a_glance(package):
     for folder in {path.parent for path in sources(package)}:
         modules = [path for path in folder.glob("*.py") if path.stem not in ("__init__", "__main__")]
         subpackages = [path for path in folder.iterdir() if (path / "__init__.py").exists()]
-        assert len(modules) <= (12 if folder == FOLDERS[package] else 18), folder
+        most = 32 if folder.name == "commands" else 18  # one subcommand, one file
+        assert len(modules) <= (12 if folder == FOLDERS[package] else most), folder
         assert len(subpackages) <= 25, folder
 
 

@@ -14,9 +14,11 @@ from typing import Protocol, cast
 
 from nnlib.util.os_errors import describe
 from nnlib.util.process import describe_missing_package, guard_streams, run_flushed
-from nnlib.util.terminal import Loudness, set_loudness
+from nnlib.util.terminal import Loudness, set_loudness, timed
 from regiondag import __version__
+from regiondag.commands._completers import COMPLETERS
 from regiondag.errors import RegiondagError
+from regiondag.util.completion import answer_shell
 
 COMMANDS = (
     "init",
@@ -36,6 +38,8 @@ COMMANDS = (
     "pool",
     "bake",
     "fleet",
+    "schema",
+    "completion",
 )
 
 INTERRUPTED = 130
@@ -82,7 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run, refuse=subparser.error)
+        subparser.set_defaults(run=command.run, refuse=subparser.error, subcommand=name)
     for leaf in list_leaves(parser):
         _add_loudness(leaf)
     return parser
@@ -126,11 +130,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(argv: list[str] | None) -> int:
-    arguments, unknown = build_parser().parse_known_args(argv)
+    parser = build_parser()
+    answer_shell(list_leaves(parser), parser, COMPLETERS)
+    arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}")  # with its usage, not the usage of all
     set_loudness(Loudness.QUIET if arguments.quiet else Loudness.VERBOSE if arguments.verbose else Loudness.USUAL)
-    return int(arguments.run(arguments))
+    with timed(f"in all: regiondag {arguments.subcommand}"):
+        return int(arguments.run(arguments))
 
 
 def _fail(code: int, text: str) -> int:

@@ -12,6 +12,7 @@ from docs._generate.contract import render_contract
 from docs._generate.errors import render_errors, render_exit_codes
 from docs._generate.families import render_families, render_recipe_models
 from docs._generate.files import render_files
+from docs._generate.json_output import render_json_output
 from docs._generate.markdown import relink
 from docs._generate.network import render_network
 from docs._generate.performance import benchmarks, read_results, render_performance
@@ -51,6 +52,7 @@ GENERATED: dict[str, Callable[..., str]] = {
     "regiondag-commands": lambda: render_commands(regiondag.cli.build_parser()),
     "nnlib-commands": lambda: render_commands(nnlib.cli.build_parser()),
     "exit-codes": render_exit_codes,
+    "json-output": render_json_output,
     "errors": render_errors,
     "families": render_families,
     "recipe-models": render_recipe_models,

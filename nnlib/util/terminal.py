@@ -48,6 +48,17 @@ def is_verbose() -> bool:
     return _loudness == Loudness.VERBOSE
 
 
+@contextmanager
+def timed(what: str) -> Iterator[None]:
+    """Say what is done in a block, and how long it took, to people who want to know: --verbose."""
+    started = time.perf_counter()
+    try:
+        yield
+    finally:
+        if is_verbose():
+            print(f"{time.perf_counter() - started:8.2f} s  {what}", file=sys.stderr, flush=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """What to call on the way: with each epoch at its end, and with (epoch, examples done, of how many) in it."""

@@ -25,7 +25,7 @@ def test_help_lists_every_command(capsys):
         main(["--help"])
     assert caught.value.code == 0
     shown = capsys.readouterr().out
-    assert all(re.search(rf"^    {command} ", shown, re.MULTILINE) for command in COMMANDS) and "exit codes" in shown
+    assert all(re.search(rf"^    {command}\b", shown, re.MULTILINE) for command in COMMANDS) and "exit codes" in shown
 
 
 @pytest.mark.parametrize(
@@ -203,13 +203,13 @@ def test_a_python_that_a_dag_cannot_name_is_started_by_the_run(study_file, tmp_p
 def test_what_is_no_run_directory_is_told_with_the_nearest(study_file, tmp_path, capsys, command):
     assert main([command, str(tmp_path / "nowhere")]) == 1
     assert f"{tmp_path}/nowhere: No such file or directory; check the name\n" in capsys.readouterr().err
-    assert main([command, str(tmp_path)]) == 1
+    assert main([command, str(tmp_path / "data")]) == 1
     assert "has no manifest.json; `regiondag generate study.yaml` makes one" in capsys.readouterr().err
+    assert main([command, str(tmp_path)]) == 1
+    assert f"the study 'tiny' has no run in {tmp_path}/runs yet; first: regiondag generate\n" in capsys.readouterr().err
     assert main(["generate", str(study_file), "--quiet"]) == 0
     run = capsys.readouterr().out.strip()
-    assert main([command, str(study_file)]) == 1
-    assert f"study.yaml is a file, not a run directory; the newest one near it: {run}\n" in capsys.readouterr().err
-    assert main([command, str(tmp_path)]) == 1
+    assert main([command, str(tmp_path / "runs")]) == 1
     assert f"has no manifest.json; the newest one near it: {run}\n" in capsys.readouterr().err
     Path(run, "manifest.json").write_text("{")
     assert main([command, run]) == 1

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from math import inf, isfinite
+from pathlib import Path
 from typing import TypeVar
 
 from nnlib.util.terminal import is_quiet
@@ -20,6 +21,13 @@ def add_verb(
     parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
     parser.set_defaults(verb=verb, refuse=parser.error)
     return parser
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Declare the run that a command is about, for `find_run`."""
+    parser.add_argument(
+        "run_directory", type=Path, metavar="RUN", help="a run directory; of a study (its folder or file) the newest"
+    )
 
 
 def number(kind: type[N], low: float = -inf, high: float = inf) -> Callable[[str], N]:

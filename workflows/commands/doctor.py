@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from regiondag.commands._verbs import add_run
 from regiondag.errors import PreflightError
 
 HELP = "check a run directory against the pool before submitting"
@@ -16,7 +16,7 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("run_directory", type=Path, metavar="RUN")
+    add_run(parser)
     parser.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
 
 
@@ -25,10 +25,10 @@ def run(arguments: argparse.Namespace) -> int:
     from regiondag.condor.preflight import check_run
     from regiondag.condor.submit import find_slash_tmp
     from regiondag.pool.pool import require_pool
-    from regiondag.run.layout import RunFolder
     from regiondag.run.manifest import read_manifest
+    from regiondag.run.study_folder import find_run
 
-    folder = RunFolder(arguments.run_directory.resolve())
+    folder = find_run(arguments.run_directory)
     manifest = read_manifest(folder)
     refused = find_slash_tmp(folder.path)
     if refused:  # before a pool is asked for: no pool would do

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from pathlib import Path
+
+from regiondag.commands._verbs import add_run
 
 HELP = "say why a run, a region or a node is idle, held, slow or failed"
 DESCRIPTION = """Without a name: everything about a run that is not fine. With a region's name or slug: that region,
@@ -19,7 +20,7 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("run_directory", type=Path, metavar="RUN")
+    add_run(parser)
     parser.add_argument("what", nargs="?", default="", metavar="REGION|NODE", help="a region or a node alone")
     parser.add_argument("--json", action="store_true", help="print a JSON list of explanations")
     parser.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
@@ -29,10 +30,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the explanations."""
     from regiondag.monitor.explain import explain
     from regiondag.pool.pool import find_pool
-    from regiondag.run.layout import RunFolder
+    from regiondag.run.study_folder import find_run
     from regiondag.util.text import make_printable
 
-    folder = RunFolder(arguments.run_directory.resolve())
+    folder = find_run(arguments.run_directory)
     found = explain(folder, find_pool(arguments.pool), arguments.what, arguments.pool)
     if arguments.json:
         print(json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regiondag.commands._verbs import tell
+from regiondag.commands._verbs import add_run, tell
 from regiondag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ MOST_LINES = 20  # of what is different in a model
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("run_directory", type=Path, metavar="RUN")
+    add_run(parser)
     parser.add_argument("region", metavar="REGION", help="its name, or its folder's")
     parser.add_argument("trial", metavar="TRIAL", help="a number, or final")
     parser.add_argument("--out", type=Path, metavar="DIR", help="an empty or new folder that keeps result and model")
@@ -40,11 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
     from regiondag.audit.compare import compare
     from regiondag.audit.replay import choose_python, find_case, folder_for, model_differences, train_again
     from regiondag.pool.pool import find_pool
-    from regiondag.run.layout import RunFolder
     from regiondag.run.lookup import find_region, find_trials
     from regiondag.run.manifest import read_manifest
+    from regiondag.run.study_folder import find_run
 
-    folder = RunFolder(arguments.run_directory.resolve())
+    folder = find_run(arguments.run_directory)
     manifest = read_manifest(folder)
     regions = manifest.regions
     slug = find_region(regions, arguments.region)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regiondag.commands._verbs import add_run
 from regiondag.util.terminal import Narrow, print_table
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ NARROW = Narrow(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("run_directory", type=Path, metavar="RUN")
+    add_run(parser)
     parser.add_argument("--json", action="store_true", help="print summary.json instead of the table")
     parser.add_argument(
         "--prices", type=Path, metavar="FILE", help="table of prices (default: the one that is built in)"
@@ -41,10 +42,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the report and print it."""
     from regiondag.report.markdown import headings, list_reasons, table
     from regiondag.report.write import write_report
-    from regiondag.run.layout import RunFolder
+    from regiondag.run.study_folder import find_run
     from regiondag.util.text import spell_out
 
-    folder = RunFolder(arguments.run_directory.resolve())
+    folder = find_run(arguments.run_directory)
     summary = write_report(folder)
     if arguments.json:
         print((folder.report / "summary.json").read_text(encoding="utf-8"), end="")

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regiondag.commands._verbs import add_run
 from regiondag.util.text import show_duration
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ CSV_COLUMNS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("run_directory", type=Path, metavar="RUN")
+    add_run(parser)
     parser.add_argument("--trials", action="store_true", help="one row for each node, too")
     parser.add_argument(
         "--prices", type=Path, metavar="FILE", help="table of prices (default: the one that is built in)"
@@ -53,9 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the run and print it."""
     from regiondag.accounting.prices import read_prices
     from regiondag.accounting.stats import read_stats
-    from regiondag.run.layout import RunFolder
+    from regiondag.run.study_folder import find_run
 
-    stats = read_stats(RunFolder(arguments.run_directory.resolve()), read_prices(arguments.prices))
+    stats = read_stats(find_run(arguments.run_directory), read_prices(arguments.prices))
     if arguments.csv:
         _write_csv(stats, arguments.csv)
     if arguments.json:

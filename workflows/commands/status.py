@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regiondag.commands._verbs import number
+from regiondag.commands._verbs import add_run, number
 from regiondag.errors import PoolError
 from regiondag.util.intervals import show_figure
 from regiondag.util.terminal import Narrow
@@ -37,7 +37,7 @@ NARROW = Narrow(("progress", "idle", "held", "running", "failed", "final", "expe
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("run_directory", type=Path, metavar="RUN")
+    add_run(parser)
     parser.add_argument("--watch", action="store_true", help="show it again and again until the DAG has ended")
     parser.add_argument(
         "--interval",
@@ -54,9 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Show the status once, or until the DAG has ended."""
     from regiondag.monitor.status import read_status
     from regiondag.pool.pool import find_pool, why_absent
-    from regiondag.run.layout import RunFolder
+    from regiondag.run.study_folder import find_run
 
-    folder = RunFolder(arguments.run_directory.resolve())
+    folder = find_run(arguments.run_directory)
     show = _choose_view(arguments)
     while True:
         pool = find_pool(arguments.pool)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regiondag.commands._verbs import add_verb, run_verb, tell
+from regiondag.commands._verbs import add_run, add_verb, run_verb, tell
 from regiondag.errors import PoolError, UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _add_verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, verb: object, text: str
 ) -> argparse.ArgumentParser:
     parser = add_verb(verbs, name, verb, text)
-    parser.add_argument("run_directory", type=Path, metavar="RUN")
+    add_run(parser)
     return parser
 
 
@@ -72,13 +72,13 @@ run = run_verb
 def _read(arguments: argparse.Namespace) -> tuple[RunFolder, RunTrials]:
     """Read the journals of the run, or of one region."""
     from regiondag.run.journal import Journal
-    from regiondag.run.layout import RunFolder
     from regiondag.run.lookup import find_region
     from regiondag.run.manifest import read_manifest
     from regiondag.run.region_spec import read_spec
+    from regiondag.run.study_folder import find_run
     from regiondag.trials.rows import RunTrials, trials_of
 
-    folder = RunFolder(arguments.run_directory.resolve())
+    folder = find_run(arguments.run_directory)
     manifest = read_manifest(folder)
     name = getattr(arguments, "region", None)
     slugs = list(manifest.regions) if name is None else [find_region(manifest.regions, name)]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from regiondag.commands._verbs import add_run
 from regiondag.errors import RegiondagError
 
 HELP = "submit a run directory with condor_submit_dag"
@@ -17,8 +17,8 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("run_directory", type=Path, metavar="RUN")
-    parser.add_argument("--region", metavar="NAME", help="submit one region alone")
+    add_run(parser)
+    parser.add_argument("--region", metavar="REGION", help="submit one region alone")
     parser.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
 
 
@@ -26,11 +26,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Submit; the exit code is condor_submit_dag's."""
     from regiondag.condor.submit import refuse_slash_tmp, submit_dag
     from regiondag.pool.pool import require_pool
-    from regiondag.run.layout import RunFolder
     from regiondag.run.lookup import find_region
     from regiondag.run.manifest import read_manifest
+    from regiondag.run.study_folder import find_run
 
-    folder = RunFolder(arguments.run_directory.resolve())
+    folder = find_run(arguments.run_directory)
     manifest = read_manifest(folder)
     if manifest.run != str(folder.path):
         raise RegiondagError(

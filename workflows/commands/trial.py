@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regiondag.commands._verbs import add_verb, number, run_verb, tell
+from regiondag.commands._verbs import add_run, add_verb, number, run_verb, tell
 from regiondag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def _add_verb(
     verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, verb: object, text: str
 ) -> argparse.ArgumentParser:
     parser = add_verb(verbs, name, verb, text)
-    parser.add_argument("run_directory", type=Path, metavar="RUN")
+    add_run(parser)
     parser.add_argument("region", metavar="REGION", help="its name, or its folder's")
     parser.add_argument("trials", nargs="*", metavar="TRIAL", help="7, 3-5 or final")
     parser.add_argument("--where", metavar="CONDITION", help="those for which this holds, as in `regiondag study show`")
@@ -96,17 +95,18 @@ def _choose_nodes(arguments: argparse.Namespace) -> tuple[RegionJobs, list[NodeN
     """Return the region's queue, and the nodes that are meant: those that are named and those that `--where` finds."""
     from regiondag.pool.pool import find_pool
     from regiondag.run.journal import Journal
-    from regiondag.run.layout import NodeName, RunFolder
+    from regiondag.run.layout import NodeName
     from regiondag.run.lookup import find_region, find_trials
     from regiondag.run.manifest import read_manifest
     from regiondag.run.region_spec import read_spec
+    from regiondag.run.study_folder import find_run
     from regiondag.trials.control import places_of, queue_of
     from regiondag.trials.query import parse_query
     from regiondag.trials.rows import trials_of
 
     if not arguments.trials and arguments.where is None:
         raise UsageError('no trial is named; give numbers, `final`, or --where "status == machine"')
-    folder = RunFolder(arguments.run_directory.resolve())
+    folder = find_run(arguments.run_directory)
     regions = read_manifest(folder).regions
     slug = find_region(regions, arguments.region)
     region = folder.region(slug)

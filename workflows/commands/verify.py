@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 import sys
 from pathlib import Path
+
+from regiondag.commands._verbs import add_run
 
 HELP = "check a run directory against all of its checksums"
 DESCRIPTION = """Compare inputs, scripts, code, champions, models, results and checkpoints with the SHA-256 that
@@ -16,20 +20,23 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("run_directory", type=Path, metavar="RUN")
+    add_run(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout: what was checked and found")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check and print."""
     from nnlib.util.terminal import show_progress
     from regiondag.audit.verify import verify
-    from regiondag.run.layout import RunFolder
+    from regiondag.run.study_folder import find_run
     from regiondag.util.text import spell_out
 
-    folder = RunFolder(arguments.run_directory.resolve())
+    folder = find_run(arguments.run_directory)
     with show_progress("verifying") as progress:
         found = verify(folder, progress, _check_checkpoint)
-    for finding in found.findings:
+    if arguments.json:
+        print(json.dumps(dataclasses.asdict(found), ensure_ascii=False))
+    for finding in () if arguments.json else found.findings:
         print(spell_out(f"{finding.path}: {finding.seen}. {finding.advice[:1].upper()}{finding.advice[1:]}"))
     told = f"{found.files} files and {found.outcomes} outcomes checked"
     wrong = len(found.findings)

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from nnlib.util.files import write_atomically
+from nnlib.util.terminal import timed
 from regiondag.errors import PoolError, UsageError
 from regiondag.pool.process import Process
 from regiondag.pool.rootfs import parse_version
@@ -61,7 +63,8 @@ class Pool:
 
     def run(self, argv: Sequence[str], cwd: Path | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run `argv` as `command` says and wait; `options` go to subprocess.run (output is text)."""
-        return subprocess.run(self.command(argv, cwd), text=True, check=options.pop("check", False), **options)
+        with timed(shlex.join(argv)):
+            return subprocess.run(self.command(argv, cwd), text=True, check=options.pop("check", False), **options)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A study by what people call it: the folder with its study.yaml, or that file; and its runs."""
+"""A study or a run by what people call it: a study's folder, its study.yaml, or a run directory."""
 
 from __future__ import annotations
 
@@ -47,3 +47,16 @@ def find_study(text: Path, runs: Path | None = None) -> StudyFolder:
     near = sorted(found.parent.name for found in Path().glob(f"*/{STUDY_FILE}"))
     here = f"; studies here: {', '.join(near)}" if near else ""
     raise UsageError(f"{text}: no study there; legal: a folder with a {STUDY_FILE}, or such a file{here}")
+
+
+def find_run(text: Path) -> RunFolder:
+    """Return the run that is meant by its directory, or the newest one of a study; RegiondagError where there is none.
+
+    What is neither is returned as it is: whoever reads its manifest says what is wrong with it.
+    """
+    run = RunFolder(text.resolve())
+    if run.manifest.exists():
+        return run
+    if text.is_file() or (text / STUDY_FILE).is_file():
+        return find_study(text).newest_run()
+    return run

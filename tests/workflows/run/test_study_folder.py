@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from regiondag.errors import RegiondagError, UsageError
-from regiondag.run.study_folder import find_study
+from regiondag.run.study_folder import find_run, find_study
 
 
 def make_study(folder: Path, name: str = "shop") -> Path:
@@ -46,3 +46,18 @@ def test_what_is_no_study_names_those_that_are_near(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"shp: no study there; .*; studies here: shop$"):
         find_study(Path("shp"))
+
+
+def test_a_run_is_meant_by_its_directory_and_by_its_study(tmp_path):
+    folder = make_study(tmp_path / "shop")
+    for name in ("run-shop-1", "run-shop-2"):
+        make_run(folder / "runs" / name, "shop")
+    newest = (folder / "runs" / "run-shop-2").resolve()
+    assert find_run(folder).path == find_run(folder / "study.yaml").path == newest
+    assert find_run(folder / "runs" / "run-shop-1").path == newest.with_name("run-shop-1")
+
+
+def test_what_is_neither_is_left_to_who_reads_its_manifest(tmp_path):
+    assert find_run(tmp_path / "nothing").path == tmp_path.resolve() / "nothing"
+    with pytest.raises(RegiondagError, match="no run in"):
+        find_run(make_study(tmp_path / "shop"))

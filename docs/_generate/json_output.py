@@ -1,0 +1,74 @@
+"""What `--json` prints, from the dataclasses that are printed."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from docs._generate.comments import comments_of
+from docs._generate.markdown import code, docstring, escape, table
+from regiondag.accounting.stats import RunStats
+from regiondag.audit.verify import Verified
+from regiondag.fleet.status import FleetStatus
+from regiondag.monitor.explain_queue import Explanation
+from regiondag.monitor.status import RunStatus
+from regiondag.pool.status import PoolStatus
+from regiondag.report.summary import Summary
+from regiondag.trials.rows import TrialRow
+
+# What each prints: an object of that class.
+OUTPUTS: dict[str, type] = {
+    "regiondag status": RunStatus,
+    "regiondag report": Summary,
+    "regiondag explain": Explanation,
+    "regiondag stats": RunStats,
+    "regiondag study show": TrialRow,
+    "regiondag verify": Verified,
+    "regiondag pool status": PoolStatus,
+    "regiondag fleet status": FleetStatus,
+}
+# Where it is not just that object.
+AROUND = {
+    "regiondag explain": "A list of such objects.",
+    "regiondag study show": "`study`, `run`, and `trials`: a list of such objects, each with `queued`: where its job "
+    "is, an object or null.",
+    "regiondag report": "Also `finished`, whether every region has its champion. The same stands in "
+    "`report/summary.json`.",
+}
+
+
+def render_json_output() -> str:
+    """Return a section for each command that takes `--json`, with the keys of all objects in it."""
+    parts = []
+    for command, owner in OUTPUTS.items():
+        parts += [f"## {code(f'{command} --json')}", AROUND.get(command, "One object.")]
+        for depth, one in enumerate(_classes(owner, set())):
+            parts += [] if depth == 0 else [f"### {code(one.__name__)} of {code(command)}"]
+            parts += [escape(docstring(one).split("\n\n")[0]), table(("key", "type", "meaning"), _rows(one))]
+    return "\n\n".join(parts)
+
+
+def _rows(owner: Any) -> list[tuple[str, str, str]]:
+    comments = comments_of(owner)
+    return [(code(f.name), code(f.type), escape(comments.get(f.name, ""))) for f in dataclasses.fields(owner)]
+
+
+def _classes(owner: Any, seen: set[type]) -> Iterator[Any]:
+    """Yield a dataclass and those that its fields hold, each once."""
+    seen.add(owner)
+    yield owner
+    for hint in typing.get_type_hints(owner).values():
+        for one in _dataclasses_in(hint):
+            if one not in seen:
+                yield from _classes(one, seen)
+
+
+def _dataclasses_in(hint: Any) -> Iterator[type]:
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        yield hint
+    elif isinstance(hint, types.UnionType) or typing.get_args(hint):
+        for part in typing.get_args(hint):
+            yield from _dataclasses_in(part)
