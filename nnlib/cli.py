@@ -22,7 +22,7 @@ from nnlib.util.process import describe_missing_package, guard_streams, run_flus
 
 GROUPS = {
     "train networks": ("train", "check-gradients"),
-    "use models": ("predict", "evaluate", "embed"),
+    "use models": ("predict", "recommend", "evaluate", "embed"),
     "data and model files": ("import", "merge", "inspect", "diff"),
 }
 EPILOG = """`nnlib COMMAND --help` has all of a command's options, with examples.
