@@ -24,6 +24,7 @@ REGIONDAG = """
     pool
     tuning champions
     config run
+    registry
     condor
     trials accounting audit
     report monitor
@@ -104,6 +105,7 @@ NO_NUMPY = (
     "nnlib.spec",
     "regiondag.study",
     "regiondag.run",
+    "regiondag.registry",
     "regiondag.condor.events",
 )
 # No file, clock, process or global state.

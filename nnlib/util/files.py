@@ -4,9 +4,9 @@ What is new is written beside its place, flushed to the disk, and renamed; then 
 name. A step that fails leaves what was there before, and nothing beside it; only a process that is killed leaves its
 part, which nobody reads.
 
-All that is to last is written by this module, but for: journals, which grow by a line at a time, and whose readers
-pass over a torn last one (`regiondag.run.journal`, `regiondag.bake.upload.journal`); finished files that are only
-moved (checkpoints, logs of a build); and the programs of the worker's image, which have no nnlib (`ami/`).
+Journals grow by lines, and their readers pass over a torn last one. All that is to last is written by this module, but
+for: the journal of an upload (`regiondag.bake.upload.journal`); finished files that are only moved (checkpoints, logs
+of a build); and the programs of the worker's image, which have no nnlib (`ami/`).
 """
 
 from __future__ import annotations
@@ -111,6 +111,32 @@ def _sync_all(folder: Path) -> None:
     with ThreadPoolExecutor(SYNCS) as threads:
         for _ in threads.map(sync, paths):
             pass
+
+
+def append_lines(path: Path, text: str) -> None:
+    """Add whole lines to a journal and wait until they are on the disk; what a crash tore off before is cut off."""
+    with path.open("ab") as file:
+        file.truncate(end_of_last_line(path))
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+        new = file.tell() == len(text.encode())
+    if new:
+        sync(path.parent)  # its name is on disk, too
+
+
+def end_of_last_line(path: Path, block: int = 1 << 16) -> int:
+    """Return the number of bytes up to and including the last line break, looked for from the end."""
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(end - block, 0)
+            file.seek(start)
+            found = file.read(end - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            end = start
+    return 0
 
 
 @contextmanager

@@ -30,6 +30,7 @@ MANAGER_CODE = (
     "regiondag.condor.quoting",
     "regiondag.errors",
     "regiondag.node",
+    "regiondag.registry",
     "regiondag.report",
     "regiondag.run",
     "regiondag.study",

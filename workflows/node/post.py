@@ -33,6 +33,7 @@ from nnlib.util.files import copy_atomically, write_atomically
 from regiondag.condor.events.job_log import is_host, read_job_log
 from regiondag.errors import GiveUpError, TryAgainError
 from regiondag.node.choice import judge_final
+from regiondag.registry.promote import promote_region
 from regiondag.run.history import CANCELLED, History, TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import JOB_LOG, START_FOLDER, NodeName, RegionFolder
@@ -74,6 +75,7 @@ def settle_final(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutc
     settled = _settle(folder, node, end, spec)
     if not settled.ok:
         raise GiveUpError(f"region {spec.name!r}: the final training failed: {settled.reason}")
+    promote_region(folder, spec)  # a crash before it is repaired by the next PRE or POST of this node
     return settled
 
 

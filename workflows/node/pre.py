@@ -34,6 +34,7 @@ from regiondag.node.choice_alone import choose_alone
 from regiondag.node.init_model import start_from_model
 from regiondag.node.shared_trials import read_shared
 from regiondag.node.trial_budget import count_affordable, hold_budget
+from regiondag.registry.promote import promote_region
 from regiondag.run.history import History
 from regiondag.run.journal import Journal
 from regiondag.run.layout import (
@@ -164,9 +165,17 @@ def _batch(spec: RegionSpec, history: History, number: int) -> tuple[range, list
 def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
     """Write trial.json of the final job: it tests the winner's recipe, and fits it on all days.
 
-    Returns False when the region has its champion already, unless a trial that was run again since is better.
+    Returns False when the region has its champion already, unless a trial that was run again since is better. Then
+    that is in the registry, too.
     """
     spec = read_spec(folder.spec)
+    ready = _prepare_final(folder, node, spec)
+    if not ready:
+        promote_region(folder, spec)
+    return ready
+
+
+def _prepare_final(folder: RegionFolder, node: NodeName, spec: RegionSpec) -> bool:
     journal = Journal(folder.journal)
     if spec.served_by:
         number = serve_region(folder, spec, journal)

@@ -15,7 +15,6 @@ and what was settled before is forgotten. Unknown events and keys are passed ove
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import Recipe, Status, check_figures, recipe_of
-from nnlib.util.files import locked, sync
+from nnlib.util.files import append_lines, locked
 from regiondag.errors import RegiondagError
 from regiondag.run.history import CANCELLED, Fault, History, Proposal, TrialOutcome
 from regiondag.study.families import POPULARITY
@@ -65,15 +64,7 @@ class Journal:
         """Add some lines and wait until they are on disk. Call it under `locked`."""
         records = ({"event": event, "time": round(time.time(), 3), **values} for event, values in events)
         lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records]
-        text = "".join(lines).encode()
-        with self.path.open("ab") as file:
-            file.truncate(_end_of_last_line(self.path))  # what a crash tore off is said again by the script run again
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            new = file.tell() == len(text)
-        if new:
-            sync(self.path.parent)  # its name is on disk, too
+        append_lines(self.path, "".join(lines))  # what a crash tore off is said again by the script run again
 
     def note_stop(self, trial: int | None, reason: str) -> None:
         """Note that the region stops at a node. Call it under `locked`."""
@@ -202,17 +193,3 @@ def _check_number(value: Any) -> int:
     if not isinstance(value, int):
         raise TypeError(f"seen {value!r}, legal: a whole number")
     return value
-
-
-def _end_of_last_line(path: Path, block: int = 1 << 16) -> int:
-    """Return the number of bytes up to and including the last line break, looked for from the end."""
-    with path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        while end > 0:
-            start = max(end - block, 0)
-            file.seek(start)
-            found = file.read(end - start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
-            end = start
-    return 0

@@ -40,6 +40,7 @@ PAGE_SHELL = "regiondag/page.html"  # in the archive of PRE and POST: the report
 PAGE_LIBRARY = "regiondag/plotly.min.js.gz"  # and what draws them
 
 _SLUG = "[a-z0-9]+(?:-[a-z0-9]+)*"
+SLUG = re.compile(_SLUG)
 _NODE = re.compile(rf"({_SLUG})_(?:t([0-9]{{4,5}})|(final))")
 
 

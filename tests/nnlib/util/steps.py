@@ -22,7 +22,7 @@ CALLS = ((Path, "write_bytes"), (shutil, "copyfile"), (os, "mkdir"), (os, "open"
 
 
 @contextlib.contextmanager
-def at_step(number: int, happen: Callable[[], None]) -> Iterator[list[str]]:
+def at_step(number: int, happen: Callable[[], None], more: tuple[tuple[object, str], ...] = ()) -> Iterator[list[str]]:
     """Let something happen before the step `number`, or half way through it if it writes; give the steps so far."""
     seen: list[str] = []
 
@@ -42,7 +42,7 @@ def at_step(number: int, happen: Callable[[], None]) -> Iterator[list[str]]:
         return step
 
     with contextlib.ExitStack() as stack:
-        for module, name in CALLS:
+        for module, name in (*CALLS, *more):
             stack.enter_context(patch.object(module, name, watch(name, getattr(module, name))))
         yield seen
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from nnlib.contract import sha256_of
-from nnlib.util.files import locked, replace_folder, write_atomically, write_once
+from nnlib.util.files import end_of_last_line, locked, replace_folder, write_atomically, write_once
 from tests.nnlib.util.steps import NEW, OLD, WAYS, at_step
 
 ROOT = Path(__file__).parents[3]
@@ -245,3 +245,11 @@ def test_a_lock_goes_with_the_process_that_holds_it(tmp_path):
         process.communicate()
     with locked(path, wait=False):
         assert path.exists()
+
+
+def test_the_end_of_the_last_line_is_found_however_long_lines_are(tmp_path):
+    path = tmp_path / "j"
+    for text in (b"", b"\n", b"abc", b"abc\n", b"a\n\nbcdefgh", b"\nabcdefghijk", b"abcd\nefgh\nijk", b"12345678\n"):
+        path.write_bytes(text)
+        for block in (1, 2, 3, 4, 5, 100):
+            assert end_of_last_line(path, block) == len(text) - len(text.rpartition(b"\n")[2])

@@ -53,7 +53,7 @@ def played_once(searched_once, tmp_path_factory):
 
 def copy(run, folder):
     """A copy of the study's folder, in which a run may go on."""
-    shutil.copytree(run.path.parents[1], folder, dirs_exist_ok=True)
+    shutil.copytree(run.path.parents[1], folder, symlinks=True, dirs_exist_ok=True)
     return RunFolder(folder / "runs" / run.path.name)
 
 

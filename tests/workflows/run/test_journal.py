@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nnlib.contract import Recipe
 from regiondag.errors import RegiondagError
 from regiondag.run.history import TrialOutcome
-from regiondag.run.journal import Journal, _end_of_last_line
+from regiondag.run.journal import Journal
 
 
 @pytest.fixture
@@ -370,11 +370,3 @@ def test_attempts_are_read_with_their_time_and_without_seconds_took_none(journal
     history = journal.read()
     assert (history.attempts, history.attempt_seconds) == (2, 2.5)
     assert history.faults_of(3) == [first] and history.faults_of(None) == [final] and history.faults_of(0) == []
-
-
-def test_the_end_of_the_last_line_is_found_however_long_lines_are(tmp_path):
-    path = tmp_path / "j"
-    for text in (b"", b"\n", b"abc", b"abc\n", b"a\n\nbcdefgh", b"\nabcdefghijk", b"abcd\nefgh\nijk", b"12345678\n"):
-        path.write_bytes(text)
-        for block in (1, 2, 3, 4, 5, 100):
-            assert _end_of_last_line(path, block) == len(text) - len(text.rpartition(b"\n")[2])

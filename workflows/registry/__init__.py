@@ -1,0 +1,1 @@
+"""The registry of champions: what served each region, and what serves it now."""
