@@ -53,6 +53,7 @@ from nnlib.worker.held_out import held_out_file
 from nnlib.worker.libraries import LIBRARIES
 from nnlib.worker.rivals import read_rivals, write_recipe
 from nnlib.worker.scores import BASELINE, FLOOR, OfCustomers, count_customers, means_of, stderr_of, write_scores
+from nnlib.worker.teller import Teller
 
 ALL_DAYS = ", on all days"  # ends the identity of the second training of a final job
 RESULT, SCORES = "result", "scores"  # what its checkpoints keep of the first
@@ -65,6 +66,7 @@ def run(
     stop: Stop | None = None,
     every: float = math.inf,
     device: str = "cpu",
+    teller: Teller | None = None,
 ) -> Result:
     """Train as `trial` says on the files in `folder`, write the log and the model there, return the result.
 
@@ -86,7 +88,7 @@ def run(
     with open_device(device, threads) as (backend, each):
         logged = len(read_epochs(folder / LOG_FILE))
         keeper = Checkpoints(folder, _identity(trial, spec, backend), stop, every, logged)
-        job = _Job(trial, folder, Validator(goal, spec, held_out, each), keeper, backend)
+        job = _Job(trial, folder, Validator(goal, spec, held_out, each), keeper, backend, teller or Teller())
         network, result = job.train_and_test(learned) if whole is None else job.train_twice(learned, whole)
         if trial.role is Role.FINAL:
             model = model_of(network, learned.sets, learned.region, learned.repeats)
@@ -104,10 +106,13 @@ class _Job:
     ruler: Validator
     keeper: Checkpoints
     backend: Backend
+    teller: Teller
 
     def train_and_test(self, learned: DataPart) -> tuple[Network, Result]:
         """Return a network and how good it is, for each customer in scores.npy."""
-        fit, start = self.fit(learned)
+        again = self.trial.role is Role.FINAL and bool(self.trial.all_files)
+        fit, start = self.fit(learned, epochs_after=self.trial.train.epochs * again)
+        self.teller.do("testing" if self.trial.role is Role.FINAL else "validating")
         result = _measure(self.trial, self.folder, fit, learned, self.ruler, self.backend)
         return fit.network, replace(result, init=start)
 
@@ -120,11 +125,12 @@ class _Job:
             self.keeper.go_over_to(again, _remember(result, self.folder))
         else:
             result = _recall(found, self.folder)
-        return self.fit(whole)[0].network, result
+        return self.fit(whole, "on all days")[0].network, result
 
-    def fit(self, learned: DataPart) -> tuple[loop.Fit, str]:
+    def fit(self, learned: DataPart, which: str = "", epochs_after: int = 0) -> tuple[loop.Fit, str]:
         """Train on some data; return also what was taken over from another model, in words."""
-        trial, ruler = self.trial, self.ruler
+        trial, ruler, teller = self.trial, self.ruler, self.teller
+        teller.begin(trial.train.epochs, read_epochs(self.folder / LOG_FILE), which, epochs_after)
         start = _start(trial, self.folder, ruler.spec, learned)
         with (
             show_training(trial.train.epochs, trial.metric.name) as screen,
@@ -134,6 +140,11 @@ class _Job:
             def report(epoch: Epoch) -> None:
                 add_to_log(epoch)
                 screen.epoch(epoch)
+                teller.epoch(epoch)
+
+            def on_batch(epoch: int, done: int, examples: int) -> None:
+                screen.batch(epoch, done, examples)
+                teller.batch(epoch, done, examples)
 
             fit = loop.fit(
                 start.network,
@@ -144,7 +155,7 @@ class _Job:
                 ruler.value if trial.role is Role.TUNE else None,
                 ruler.goal.minimize,
                 self.keeper,
-                screen.batch,
+                on_batch,
                 trial.rungs,
             )
         return fit, start.summary

@@ -48,6 +48,7 @@ from nnlib.util.files import write_atomically
 from nnlib.util.machine import code_digest, machine_facts
 from nnlib.util.process import select_heeded
 from nnlib.util.threads import take_over_blas
+from nnlib.worker.teller import Teller
 
 SIMULATED = "NNLIB_SIMULATED_GPUS"  # set by pools that offer GPUs which are not there
 
@@ -88,7 +89,10 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
     try:
         with _stopped_by_signals(stop):
             trial = trial_from_json(trial_file.read_text(encoding="utf-8"))
-            result = _run(trial, folder, stop, checkpoint_every, device)
+            teller = Teller()
+            teller.begin(0 if trial.recipe else trial.train.epochs, read_epochs(folder / LOG_FILE))
+            teller.do("starting")  # else the queue would go on saying what an earlier start of this job has said
+            result = _run(trial, folder, stop, checkpoint_every, device, teller)
     except BaseException as error:  # a bug and Ctrl-C too must leave a result behind
         code, reason = _judge(error)
         epochs = len(read_epochs(folder / LOG_FILE))
@@ -111,7 +115,7 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
     return int(code)
 
 
-def _run(trial: Trial, folder: Path, stop: Stop, checkpoint_every: float, device: str) -> Result:
+def _run(trial: Trial, folder: Path, stop: Stop, checkpoint_every: float, device: str, teller: Teller) -> Result:
     if trial.role is Role.FINAL:
         for name in (MODEL_FILE, FLOOR_FILE):
             (folder / name).write_bytes(b"")
@@ -121,7 +125,7 @@ def _run(trial: Trial, folder: Path, stop: Stop, checkpoint_every: float, device
         if trial.recipe is not None:
             from nnlib.worker.recipe_job import run_recipe
 
-            return run_recipe(trial, folder, threads)
+            return run_recipe(trial, folder, threads, teller)
         from nnlib.worker import job
     except ImportError as error:
         raise MachineError(f"{error}; install it on this machine") from error
@@ -131,7 +135,7 @@ def _run(trial: Trial, folder: Path, stop: Stop, checkpoint_every: float, device
             file=sys.stderr,
         )
         device = "cpu"
-    return job.run(trial, folder, threads, stop, checkpoint_every, device)
+    return job.run(trial, folder, threads, stop, checkpoint_every, device, teller)
 
 
 def _verify(digests: Mapping[str, str], folder: Path) -> None:

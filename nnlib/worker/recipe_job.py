@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from nnlib.contract import (
     FLOOR_FILE,
     MODEL_FILE,
@@ -32,11 +34,12 @@ from nnlib.util.threads import Each, workers
 from nnlib.worker.held_out import held_out_file
 from nnlib.worker.libraries import LIBRARIES
 from nnlib.worker.scores import BASELINE, FLOOR, OfCustomers, count_customers, means_of, stderr_of, write_scores
+from nnlib.worker.teller import Teller
 
 SHOWN = ("p@5", "p@10", "p@20", "recall@20", "ndcg@5", "ndcg@10", "ndcg@20", "mrr@20")
 
 
-def run_recipe(trial: Trial, folder: Path, threads: int = 1) -> Result:
+def run_recipe(trial: Trial, folder: Path, threads: int = 1, teller: Teller | None = None) -> Result:
     """Fit what `trial` says on the files in `folder`, measure it, and return the result.
 
     A trial to tune is measured on the validation part; the final one on the test part, beside the recipes of
@@ -45,11 +48,13 @@ def run_recipe(trial: Trial, folder: Path, threads: int = 1) -> Result:
     assert trial.recipe is not None, "the caller has made sure"
     if trial.metric.minimize:
         raise NnlibError(f"trial.json: metric.name: {trial.metric.name} is not legal for families, legal: ndcg@20")
+    teller = teller or Teller()
     with workers(threads) as each:
         window = _read_window(trial, folder)
         history = _history(folder, trial.train_files, window, held_out_file(trial))
+        teller.do(f"fitting {trial.recipe.family}")
         model, judged = _fit(trial.recipe, history, window, trial, each)
-        found = [_measure(judged, window, trial, each)]
+        found = [_measure(judged, window, trial, each, teller)]
         key, metrics = canonical_metric(trial.metric.name), means_of(found[0])
         result = Result(
             node=trial.node,
@@ -65,10 +70,12 @@ def run_recipe(trial: Trial, folder: Path, threads: int = 1) -> Result:
             versions=LIBRARIES,
         )
         if trial.role is Role.FINAL:
+            teller.do("fitting what it is compared with")
             others = {name: fit_recipe(recipe, history) for name, recipe in sorted(trial.compare.items())}
-            found += [_measure(other.fitted, window, trial, each) for other in others.values()]
+            found += [_measure(other.fitted, window, trial, each, teller) for other in others.values()]
             compared = {name: means_of(values) for name, values in zip(others, found[1:], strict=True)}
             result = replace(result, compared=compared, baseline=compared.get(BASELINE, {}))
+            teller.do(f"fitting {model.recipe.family} on all days")
             _write_models(trial, folder, model.recipe)
             result = replace(result, model=sha256_of(folder / MODEL_FILE), floor=sha256_of(folder / FLOOR_FILE))
     write_scores(folder / SCORES_FILE, found, trial.metric)
@@ -127,9 +134,10 @@ def _fit(recipe: Recipe, history: Events, window: Window, trial: Trial, each: Ea
     return model_of(recipe, history, fitted), judged
 
 
-def _measure(model: Fitted, window: Window, trial: Trial, each: Each) -> OfCustomers:
+def _measure(model: Fitted, window: Window, trial: Trial, each: Each, teller: Teller) -> OfCustomers:
     names = dict.fromkeys((*SHOWN, *scored_metrics(trial.metric)))
-    return measure(model, window, tuple(names), each)
+    watch = teller.count("asking customers:", int(np.count_nonzero(np.diff(window.wanted.indptr))))
+    return measure(model, window, tuple(names), each, watch)
 
 
 def _write_models(trial: Trial, folder: Path, recipe: Recipe) -> None:
