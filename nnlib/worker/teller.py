@@ -40,7 +40,7 @@ class Teller:
         """Say nothing yet. `clock` counts seconds, `now` is Unix time."""
         self._say, self._clock, self._now = say, clock, now
         self._state: dict[str, float | str | None] = {EPOCH: 0, EPOCHS: 0, DOING: ""}
-        self._state |= dict.fromkeys((LOSS, VALUE, CURVE, SECONDS_LEFT))
+        self._state |= dict.fromkeys((LOSS, VALUE, SECONDS_LEFT))
         self._told: dict[str, str] = {}  # what HTCondor knows; nothing yet of this start of the job
         self._last = -BETWEEN
         self._failures = 0 if say is not chirp.set_attributes or chirp.CONFIG in os.environ else MOST_FAILURES
@@ -60,7 +60,6 @@ class Teller:
             EPOCHS: epochs,
             LOSS: log[-1].loss if log else None,
             VALUE: values[-1] if values else None,
-            CURVE: pack_curve(values),
             SECONDS_LEFT: None,
             DOING: which[:LONGEST_DOING],
         }
@@ -88,7 +87,6 @@ class Teller:
         self._state |= {EPOCH: epoch.epoch, LOSS: epoch.loss, VALUE: epoch.value}
         now = self._clock()
         if now - self._last >= BETWEEN:
-            self._state[CURVE] = pack_curve(self._values)
             self._estimate(epoch.epoch, now)
             self._tell()
 
@@ -110,7 +108,7 @@ class Teller:
         if epochs < int(self._state[EPOCH] or 0):
             self._values = self._values[:epochs]
             value = self._values[-1] if self._values else None
-            self._state |= {EPOCH: epochs, LOSS: None, VALUE: value, CURVE: pack_curve(self._values)}
+            self._state |= {EPOCH: epochs, LOSS: None, VALUE: value}
 
     def _estimate(self, position: float, now: float) -> None:
         moved, left = position - self._first, float(self._state[EPOCHS] or 0) - position + self._epochs_after
@@ -121,7 +119,8 @@ class Teller:
         self._last = self._clock()
         if self._failures >= MOST_FAILURES:
             return
-        values = {name: literal(value) for name, value in self._state.items()} | {AT: literal(round(self._now(), 1))}
+        state = self._state | {CURVE: pack_curve(self._values), AT: round(self._now(), 1)}
+        values = {name: literal(value) for name, value in state.items()}
         changed = {name: value for name, value in values.items() if self._told.get(name) != value}
         if self._say(changed):
             self._told, self._failures = values, 0

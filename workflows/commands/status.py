@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from regiondag.commands._verbs import add_run, number
 from regiondag.errors import PoolError
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 HELP = "show where a run stands, region by region"
 DESCRIPTION = """Per region: trials done, running, failed and held, the best metric so far on the validation window, or,
 once there is a champion, what it reaches on the test window, with half of its 95 % interval and its number of
-customers, beside recent popularity on the same ones; and the expected end. Held jobs are listed with HTCondor's reason.
+customers, beside recent popularity on the same ones; and the expected end. Then what each running trial said last: its
+epoch, loss and metric, the time that is left at most, and how old that is. Held jobs are listed with HTCondor's reason.
 Reads the journals, DAGMan's event log and the queue."""
 EPILOG = """examples:
   regiondag status RUN
@@ -31,6 +32,7 @@ EPILOG = """examples:
 
 JOBS = ("running", "idle", "failed", "held")
 BAR_WIDTH = 20
+MOST_LIVE = 12  # trials shown on the way
 SHORTEST_NAME = 11  # of a region, to which it is folded
 NARROW = Narrow(("progress", "idle", "held", "running", "failed", "final", "expected end"), {"region": SHORTEST_NAME})
 
@@ -52,16 +54,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the status once, or until the DAG has ended."""
+    from regiondag.monitor.live import describe_intervals
     from regiondag.monitor.status import read_status
     from regiondag.pool.pool import find_pool, why_absent
     from regiondag.run.study_folder import find_run
 
     folder = find_run(arguments.run_directory)
-    show = _choose_view(arguments)
+    show, slow = _choose_view(arguments), None
     while True:
         pool = find_pool(arguments.pool)
         status = read_status(folder, pool, arguments.pool)
-        show(status)
+        if slow is None and pool is not None and any(region.running for region in status.regions):
+            slow = describe_intervals(pool)  # once: it runs a program of the pool
+        show(dataclasses.replace(status, note="; ".join(filter(None, (status.note, slow)))))
         if not arguments.watch or status.over:
             return 0
         if pool is None:
@@ -71,10 +76,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _choose_view(arguments: argparse.Namespace) -> Callable[[RunStatus], None]:
     if arguments.json:
-        return lambda status: print(json.dumps(dataclasses.asdict(status), ensure_ascii=False), flush=True)
+        return lambda status: print(json.dumps(_as_json(status), ensure_ascii=False), flush=True)
     if not arguments.watch:
         return _show_table
     return _redraw if sys.stdout.isatty() else _Lines().show
+
+
+def _as_json(status: RunStatus) -> dict[str, Any]:
+    """Return a status as JSON can hold it; trials by the names of their nodes, with how old their words are."""
+    now = time.time()
+    live = [dataclasses.asdict(one) | {"node": str(one.node), "age": one.age(now)} for one in status.live]
+    return dataclasses.asdict(status) | {"live": live}
 
 
 def _redraw(status: RunStatus) -> None:
@@ -118,9 +130,23 @@ def _show_table(status: RunStatus) -> None:
     for job in status.held:
         since = time.strftime("%H:%M", time.localtime(job.since))
         print(make_printable(f"held since {since}: {job.node} (job {job.job}): {job.hold_reason}"))
+    _show_live(status)
     if status.note:
         print(status.note, file=sys.stderr)
     sys.stdout.flush()
+
+
+def _show_live(status: RunStatus) -> None:
+    """Say what the running trials are doing; of many, some: the screen has to hold the regions, too."""
+    from regiondag.monitor.live import HEADINGS, NARROW, tabulate_live
+    from regiondag.util.terminal import print_table
+
+    if status.live:
+        some = status.live[:MOST_LIVE]
+        rows = tabulate_live(some, {region.slug: region.region for region in status.regions}, time.time())
+        print_table("running trials, as they said it last", HEADINGS, rows, NARROW, framed=False)
+    if len(status.live) > MOST_LIVE:
+        print(f"and {len(status.live) - MOST_LIVE} more: --json has all")
 
 
 def _dag(status: RunStatus) -> str:

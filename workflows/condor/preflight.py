@@ -13,6 +13,11 @@ from regiondag.pool.pool import Pool
 from regiondag.run.layout import FINAL_SUBMIT, NETWORK_FILE, TRAIN_SUBMIT, RunFolder
 from regiondag.util.text import list_some
 
+IO_PROXY = (
+    "caution: WantIOProxy is set, so a job can read and write your files on this machine and any attribute of its ad; "
+    "nothing here needs it: take it out of the submit file, or of SUBMIT_ATTRS in HTCondor's configuration"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -35,6 +40,8 @@ def check_run(pool: Pool, run: RunFolder, slugs: Sequence[str]) -> Iterator[Find
             yield Finding(subject, False, problem)
         else:
             yield _describe_match(subject, matching.match(ad, slots))
+            if "WantIOProxy" in ad and ad.eval("WantIOProxy") is True:
+                yield Finding(subject, True, IO_PROXY)
 
 
 def check_dag(pool: Pool, run: RunFolder) -> Iterator[Finding]:

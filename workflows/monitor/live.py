@@ -1,8 +1,10 @@
-"""What all running trials of a run are doing: one query of HTCondor's queue."""
+"""What all running trials of a run are doing: one query of HTCondor's queue, and how to show it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from regiondag.condor import client
 from regiondag.condor.classads import ClassAd
@@ -11,8 +13,15 @@ from regiondag.pool.pool import Pool
 from regiondag.run.layout import NodeName, RunFolder, dagman_log, parse_node
 from regiondag.run.live import Live, parse_live
 from regiondag.run.manifest import read_manifest
+from regiondag.util.terminal import Narrow
+from regiondag.util.text import show_duration
 
 RUNNING = 2  # JobStatus
+HEADINGS = ("trial", "doing", "loss", "metric", "left", "age")
+NARROW = Narrow(("loss",), {"trial": 11, "doing": 14})
+# From the worker to the manager, and there into the queue, each so often.
+INTERVALS = {"STARTER_UPDATE_INTERVAL": "on workers", "SHADOW_QUEUE_UPDATE_INTERVAL": "on the manager"}
+GOOD_INTERVAL, SLOW_INTERVAL = 10, 60  # seconds
 
 
 def read_live(pool: Pool, run: RunFolder) -> dict[NodeName, Live]:
@@ -36,3 +45,55 @@ def live_of(ads: Iterable[ClassAd]) -> dict[NodeName, Live]:
         if live is not None:
             found[node] = live
     return found
+
+
+def tabulate_live(live: Iterable[Live], names: Mapping[str, str], now: float) -> list[tuple[str, ...]]:
+    """Return a row in the columns of HEADINGS for each trial; `names` are those of regions by slug."""
+    return [
+        (
+            f"{names.get(one.node.slug, one.node.slug)} {one.node.label}",
+            describe_progress(one),
+            _figure(one.loss),
+            _figure(one.value),
+            "-" if one.seconds_left is None else show_duration(one.seconds_left),
+            show_duration(one.age(now)),
+        )
+        for one in live
+    ]
+
+
+def describe_progress(live: Live) -> str:
+    """Return what a trial is doing in a few words.
+
+    >>> describe_progress(Live(NodeName("germany", 7), 12, 30, None, None, (), None, 0.0))
+    'epoch 12 of 30'
+    """
+    epochs = f"epoch {live.epoch} of {live.epochs}" if live.epochs else ""
+    return ", ".join(filter(None, (epochs, live.doing))) or "-"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def describe_intervals(pool: Pool) -> str:
+    """Say that a pool lets what jobs say grow old, as this machine is configured; nothing of one that does not."""
+    try:
+        done = pool.run(["condor_config_val", *INTERVALS], cwd=Path("/"), capture_output=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return say_intervals(done.stdout.split())
+
+
+def say_intervals(words: Sequence[str]) -> str:
+    """Say which of the intervals, in seconds and in the order of INTERVALS, are slow.
+
+    >>> say_intervals(["300", "10"])
+    'ages up to 5 min are usual here: STARTER_UPDATE_INTERVAL = 300 on workers; 10 is quick enough'
+    """
+    if len(words) != len(INTERVALS) or not all(word.isdecimal() for word in words):
+        return ""
+    seconds = dict(zip(INTERVALS, map(int, words), strict=True))
+    slow = [f"{name} = {value} {INTERVALS[name]}" for name, value in seconds.items() if value > SLOW_INTERVAL]
+    age = show_duration(sum(seconds.values()))
+    return f"ages up to {age} are usual here: {', '.join(slow)}; {GOOD_INTERVAL} is quick enough" if slow else ""

@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 
 from nnlib.contract import ENDED_WELL
 from regiondag.condor import client
+from regiondag.condor.classads import ClassAd
 from regiondag.condor.events.dag_log import DagState, read_dag_log
 from regiondag.errors import PoolError
+from regiondag.monitor.live import live_of
 from regiondag.pool.pool import Pool, why_absent
 from regiondag.run.history import History, TrialOutcome
 from regiondag.run.journal import Journal
-from regiondag.run.layout import RegionFolder, RunFolder, dagman_log, parse_node
+from regiondag.run.layout import NodeName, RegionFolder, RunFolder, dagman_log, parse_node
+from regiondag.run.live import Live
 from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import read_spec
 from regiondag.run.region_state import state_of
@@ -67,6 +70,7 @@ class RunStatus:
     regions: tuple[RegionStatus, ...]
     held: tuple[client.QueuedJob, ...]
     note: str
+    live: tuple[Live, ...] = ()  # what running trials said last
 
     @property
     def over(self) -> bool:
@@ -81,9 +85,11 @@ def read_status(run: RunFolder, pool: Pool | None, pool_name: str | None = None)
     dags = _dags(run, slugs)
     note = "" if pool else f"what is in the queue is not known: {why_absent(pool_name)}"
     jobs: list[client.QueuedJob] = []
+    live: dict[NodeName, Live] = {}
     if pool is not None:
         try:
-            dags, jobs = _ask(pool, run, slugs, dags)
+            dags, ads = _ask(pool, run, slugs, dags)
+            jobs, live = client.jobs_of(ads), live_of(ads)
         except PoolError as error:
             note = f"running, idle and held jobs are unknown: {error}"
     latest = max(dags, key=lambda dag: dag.started or 0.0, default=None)
@@ -101,6 +107,7 @@ def read_status(run: RunFolder, pool: Pool | None, pool_name: str | None = None)
         ),
         held=tuple(job for job in jobs if job.status == "held"),
         note=note,
+        live=tuple(live[node] for node in sorted(live, key=str)),
     )
 
 
@@ -113,15 +120,15 @@ def _dags(run: RunFolder, slugs: Sequence[str]) -> list[DagState]:
 
 def _ask(
     pool: Pool, run: RunFolder, slugs: Sequence[str], dags: list[DagState]
-) -> tuple[list[DagState], list[client.QueuedJob]]:
-    """Return the same states, those of DAGMans that crashed as such, and the jobs of the others."""
+) -> tuple[list[DagState], list[ClassAd]]:
+    """Return the same states, those of DAGMans that crashed as such, and the ads of the others' jobs."""
     logs = {dag.cluster: dag.log for dag in dags if dag.ended is None}
     dagmans, ads = client.query_dags(pool, logs)
     gone = logs.keys() - {job.cluster for job in client.jobs_of(dagmans)}
     if gone:
         now = _dags(run, slugs)  # they may have ended since their logs were read
         dags = [replace(dag, status=CRASHED) if dag.ended is None and dag.cluster in gone else dag for dag in now]
-    return dags, client.jobs_of(ads)
+    return dags, ads
 
 
 def _count_jobs(jobs: Sequence[client.QueuedJob]) -> dict[str, Counter[str]]:

@@ -80,6 +80,7 @@ def test_seldom_and_only_what_has_changed():
         "ChirpEpoch": "2",
         "ChirpLoss": "0.5",
         "ChirpValue": "0.2",
+        "ChirpCurve": '"0.1,0.2"',
         "ChirpSecondsLeft": "3.5",
     }
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
 import pytest
 
+from regiondag.commands import status as command
+from regiondag.commands.status import MOST_LIVE
 from regiondag.condor import classads, client
-from regiondag.monitor.live import live_of, read_live
+from regiondag.monitor.live import describe_intervals, live_of, read_live, say_intervals, tabulate_live
+from regiondag.monitor.status import RunStatus
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import NodeName, dagman_file
+from regiondag.run.live import Live
 from tests.workflows.conftest import write_study
 from tests.workflows.generate.test_write_run import create
-from tests.workflows.monitor.test_status import STARTED, SUBMITTED
+from tests.workflows.monitor.test_status import BASE, STARTED, SUBMITTED, Terminal
 
 POOL = Pool("default", "installed", (25, 14, 0))
 
@@ -74,3 +84,74 @@ def test_one_query_for_all_jobs_of_a_run(tmp_path, monkeypatch):
     monkeypatch.setattr(client, "query_queue", query)
     assert [*read_live(POOL, run)] == [NodeName("germany", 1)]
     assert len(asked) == 1 and "ChirpCurve" in asked[0][1]
+
+
+# --- what people see ---------------------------------------------------------------------------------------
+
+NOW = 1_800_000_000.0
+TRAINING = Live(NodeName("united-kingdom", 7), 12, 30, 6.51234, 0.12345, (0.1, 0.12345), 754.0, NOW - 6)
+FAMILY = Live(NodeName("pooled", 3), 0, 0, None, None, (), None, NOW - 4, "asking customers: 512 of 1,119")
+AGAIN = replace(TRAINING, node=NodeName("united-kingdom", None), doing="on all days", value=None, curve=(), at=NOW + 60)
+REGIONS = {"united-kingdom": "United Kingdom", "pooled": "all regions"}
+
+
+def test_a_row_for_each_running_trial():
+    assert tabulate_live([TRAINING, FAMILY, AGAIN], REGIONS, NOW) == [
+        ("United Kingdom t0007", "epoch 12 of 30", "6.512", "0.1235", "13 min", "6 s"),
+        ("all regions t0003", "asking customers: 512 of 1,119", "-", "-", "-", "4 s"),
+        ("United Kingdom final", "epoch 12 of 30, on all days", "6.512", "-", "13 min", "0 s"),
+    ]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_no_line_is_wider_than_the_terminal_and_no_figure_is_cut(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout", Terminal())
+    many = [replace(TRAINING, node=NodeName("united-kingdom", n)) for n in range(MOST_LIVE - 2)]
+    regions = tuple(replace(BASE, region=name, slug=slug) for slug, name in REGIONS.items())
+    live = (FAMILY, AGAIN, *many, *many[:3])
+    command._show_live(RunStatus("tiny", "run", "running", None, 0.0, regions, (), "", live))
+    text = sys.stdout.getvalue()
+    assert max(map(len, text.splitlines())) <= columns
+    assert text.count("0.1235") == text.count("13 min") - 1 == MOST_LIVE - 2 and text.count("epoch 12 of 30") > 9
+    assert text.endswith("and 3 more: --json has all\n")
+
+
+def test_as_json(monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    status = RunStatus("tiny", "run", "running", None, 0.0, (BASE,), (), "", (TRAINING,))
+    [live] = json.loads(json.dumps(command._as_json(status)))["live"]
+    assert live == {
+        "node": "united-kingdom_t0007",
+        "epoch": 12,
+        "epochs": 30,
+        "loss": 6.51234,
+        "value": 0.12345,
+        "curve": [0.1, 0.12345],
+        "seconds_left": 754.0,
+        "at": NOW - 6,
+        "doing": "",
+        "age": 6.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["300", "900"], "ages up to 20 min are usual here: STARTER_UPDATE_INTERVAL = 300 on workers, SHADOW_"),
+        (["5", "900"], "ages up to 15 min are usual here: SHADOW_QUEUE_UPDATE_INTERVAL = 900 on the manager; 10 is"),
+        (["10", "10"], ""),
+        (["5"], ""),
+        (["300", "$(X)"], ""),
+    ],
+)
+def test_a_slow_pool_is_told_of(words, said):
+    assert say_intervals(words).startswith(said) and bool(say_intervals(words)) == bool(said)
+
+
+def test_a_pool_that_does_not_say_its_intervals_is_not_told_of(monkeypatch):
+    def hangs(*_words, **_options):
+        raise subprocess.TimeoutExpired("condor_config_val", 10)
+
+    monkeypatch.setattr(Pool, "run", hangs)
+    assert describe_intervals(POOL) == ""
