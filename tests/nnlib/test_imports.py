@@ -14,12 +14,13 @@ ONE_MODULE = {
     "numba": "compiler",
     "threadpoolctl": "threads",
     "cupy": "runtime",
+    "duckdb": "tables",
 }
 STANDARD_ONLY = (
     *("cli", "contract", "errors", "spec.json_section", "spec.layers", "spec.network", "spec.topology", "spec.types"),
     *("training.settings", "training.stop", "util.threads", "worker.main"),
 )
-NOTHING_HEAVY = 'assert not {"numpy", "scipy", "netCDF4", "rich", "numba", "cupy"} & set(sys.modules)'
+NOTHING_HEAVY = 'assert not {"numpy", "scipy", "netCDF4", "rich", "numba", "cupy", "duckdb"} & set(sys.modules)'
 
 
 def imported(path):
