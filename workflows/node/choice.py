@@ -40,11 +40,13 @@ from regiondag.run.trial_recipes import (
 from regiondag.study.families import FAMILY, NETWORK, POPULARITY
 
 if TYPE_CHECKING:
+    from regiondag.champions.chance import Estimate
     from regiondag.champions.choose import Choice, Decision
     from regiondag.champions.scores import Array, Scores
 
 FLOOR, OWN = "floor", "own"
 BESTSELLERS, SIMPLE = "bestsellers", "simple"  # what the final job tests beside the winner and the floor
+IN_OFFICE = "incumbent"  # and the recipe in office, fitted anew
 CHOSEN = "chosen"  # what is better than the floor elsewhere, or was the best of the trials, where the floor serves
 
 
@@ -95,8 +97,13 @@ def _find_blends(spec: RegionSpec, history: History, trials: Mapping[str, int]) 
     return [name for name, recipe in recipes.items() if recipe is not None and recipe.members]
 
 
-def recipes_to_compare(folder: RegionFolder, spec: RegionSpec, history: History) -> dict[str, Recipe]:
-    """Return what is tested beside the winner: bestsellers, the floor, and the best that is no blend or network."""
+def recipes_to_compare(
+    folder: RegionFolder, spec: RegionSpec, history: History, winner: int, before: Recipe | None
+) -> dict[str, Recipe]:
+    """Return what is tested beside the winner: bestsellers, the floor, and the best that is no blend or network.
+
+    So is the recipe in office, `before`, where it has to go; one that failed as a trial would fail the final job, too.
+    """
     if spec.metric.minimize:
         return {}  # nobody but a network has a loss
     floor = read_decisions(folder)["floor"]
@@ -105,7 +112,11 @@ def recipes_to_compare(folder: RegionFolder, spec: RegionSpec, history: History)
     best = best_by_family(spec, history)
     simple = next((trial for family, trial in best.items() if family != POPULARITY), floor)
     found = {name: recipe_of_trial(spec, history, trial) for name, trial in ((FLOOR, floor), (SIMPLE, simple))}
-    return {BESTSELLERS: EVER, **{name: recipe for name, recipe in found.items() if recipe is not None}}
+    known = {BESTSELLERS: EVER, **{name: recipe for name, recipe in found.items() if recipe is not None}}
+    tested = (recipe_of_trial(spec, history, winner), *known.values())
+    if before is None or before in tested or find_trial(spec, history, before) is None:
+        return known
+    return {**known, IN_OFFICE: before}
 
 
 def serve_region(folder: RegionFolder, spec: RegionSpec, journal: Journal) -> int | None:
@@ -132,7 +143,7 @@ def serve_region(folder: RegionFolder, spec: RegionSpec, journal: Journal) -> in
             return None
         if known.outcome(None):  # by what was chosen before
             journal.append("reopened", trial=None)
-        figures = _figures_of(source, theirs, history.final, spec.slug, decision["kind"])
+        figures = _figures_of(source, theirs, history.final, spec, decision["kind"])
         outcome = TrialOutcome(None, Status.OK, decision["reason"], **figures)
         outcome = replace(outcome, promoted=_is_new(spec.incumbent, outcome.recipe, history.final.promoted))
         link_or_copy(model, folder.champion_model)
@@ -163,7 +174,7 @@ def judge_final(folder: RegionFolder, spec: RegionSpec, final: TrialOutcome, his
         # Where the floor was no trial, the job has trained the best network all the same.
         kind = FLOOR if decision["kind"] == FLOOR and decisions["floor"] is None else ""
         theirs = read_spec(source.spec) if spec.served_by else spec
-        final = replace(final, **_figures_of(folder, theirs, final, spec.slug, kind))
+        final = replace(final, **_figures_of(folder, theirs, final, spec, kind))
         if not spec.served_by:
             doubts = doubt_test_of(folder, spec, history, decisions)
             doubts = list(dict.fromkeys([*doubts, *decisions["cautions"]]))  # this may run twice
@@ -215,13 +226,16 @@ def _is_served(folder: RegionFolder, history: History, sha256: str) -> bool:
     return history.outcome(None) is not None and facts is not None and facts.get("sha256") == sha256
 
 
-def _figures_of(source: RegionFolder, theirs: RegionSpec, final: TrialOutcome, slug: str, kind: str) -> dict[str, Any]:
+def _figures_of(
+    source: RegionFolder, theirs: RegionSpec, final: TrialOutcome, spec: RegionSpec, kind: str
+) -> dict[str, Any]:
     """Return how good what serves a region is for its own customers, by the test of the final job in `source`."""
     from regiondag.champions.chance import estimate
 
-    names = scored_metrics(theirs.metric)
+    names, slug = scored_metrics(theirs.metric), spec.slug
     customers = None if slug == theirs.slug else max((end for _, end in theirs.rows["test"].values()), default=0)
     trial, tested = read_test(source, 2 if kind == FLOOR else 1, len(names), customers)
+    tested = _with_incumbent(tested, {"": final.recipe, **trial.compare}, spec.incumbent)
     first, last = (0, None) if slug == theirs.slug else theirs.rows["test"].get(slug, (0, 0))
     found = {
         model: {name: estimate(values[n, first:last]) for n, name in enumerate(names)}
@@ -231,14 +245,29 @@ def _figures_of(source: RegionFolder, theirs: RegionSpec, final: TrialOutcome, s
     whole = {"": final.metrics, **final.compared, BESTSELLERS: final.baseline} if slug == theirs.slug else {}
     means = {model: {name: one.mean for name, one in of.items() if one.n} for model, of in found.items()} | whole
     others = {name: of for name, of in means.items() if name not in ("", BESTSELLERS)}
+    gains = {name: estimate((tested[serves] - tested[name])[0, first:last]) for name in others}
     return {
         "customers": found[serves][names[0]].n,
         "metrics": means[serves],
         "intervals": {name: (one.low, one.high) for name, one in found[serves].items() if one.n > 1},
+        "gains": {name: _to_gain(one) for name, one in gains.items() if one.n},
         "baseline": means[BESTSELLERS],
         "compared": {**others, CHOSEN: means[""]} if serves else others,
         "recipe": trial.compare[FLOOR] if serves else final.recipe,
     }
+
+
+def _with_incumbent(
+    tested: Mapping[str, Array], recipes: Mapping[str, Recipe | None], before: Recipe | None
+) -> dict[str, Array]:
+    """Return what was tested, and under IN_OFFICE what served a region `before`, which may be any of it."""
+    others = {model: values for model, values in tested.items() if model != IN_OFFICE}
+    known = [tested[model] for model in tested if before is not None and recipes.get(model) == before]
+    return {**others, IN_OFFICE: known[0]} if known else others
+
+
+def _to_gain(one: Estimate) -> list[float | None]:
+    return [one.mean, *(end if math.isfinite(end) else None for end in (one.low, one.high))]
 
 
 def _family(history: History, trial: int) -> str:

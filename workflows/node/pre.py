@@ -20,6 +20,7 @@ from nnlib.contract import (
     RESULT_FILE,
     SCORES_FILE,
     TRIAL_FILE,
+    Recipe,
     Role,
     Status,
     Trial,
@@ -189,13 +190,18 @@ def _prepare_final(folder: RegionFolder, node: NodeName, spec: RegionSpec) -> bo
             journal.append("reopened", trial=None)
             history = journal.read()
         winner = _find_winner(folder, spec, journal, history)
-    _write_trial(folder, node, _make_final(folder, spec, node, history, winner))
+    _write_trial(folder, node, _make_final(folder, spec, node, history, winner, spec.incumbent))
     _write_attempt(folder, node, spec, history)
     return True
 
 
-def _make_final(folder: RegionFolder, spec: RegionSpec, node: NodeName, history: History, winner: int) -> Trial:
-    """Return the job that tests a trial's recipe for its best number of epochs, and fits it and the floor to serve."""
+def _make_final(
+    folder: RegionFolder, spec: RegionSpec, node: NodeName, history: History, winner: int, before: Recipe | None
+) -> Trial:
+    """Return the job that tests a trial's recipe for its best number of epochs, and fits it and the floor to serve.
+
+    `before` is the recipe in office.
+    """
     learned = tuple(part for part in spec.final_parts if part != ALL)
     trial = _make_trial(spec, node, Role.FINAL, history, winner, learned)
     whole = [part for part in spec.final_parts if part == ALL] or (learned if trial.recipe else [])
@@ -204,7 +210,7 @@ def _make_final(folder: RegionFolder, spec: RegionSpec, node: NodeName, history:
         train=replace(trial.train, epochs=max(history.settled[winner].best_epoch, 1), stop_after=0),
         test_file=data_file("test"),
         all_files=tuple(map(data_file, whole)),
-        compare=recipes_to_compare(folder, spec, history),
+        compare=recipes_to_compare(folder, spec, history, winner, before),
         sha256={**trial.sha256, **_digests(spec, ["test", *whole])},
     )
 
@@ -213,7 +219,7 @@ def _prepare_own(folder: RegionFolder, spec: RegionSpec, node: NodeName, number:
     """Write trial.json of the job that fits a region's own choice of the trials, on the data of all regions."""
     journal, source = Journal(folder.journal), folder.run.region(spec.served_by)
     theirs, tried = read_spec(source.spec), Journal(source.journal).read()
-    trial = replace(_make_final(source, theirs, node, tried, number), region=spec.name)
+    trial = replace(_make_final(source, theirs, node, tried, number, spec.incumbent), region=spec.name)
     with journal.locked():
         history = journal.read()
         known = history.outcome(None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nnlib.contract import Recipe, Status
@@ -35,6 +35,7 @@ class TrialOutcome:
     stderr: float | None = None  # of `value`, by its customers
     customers: int = 0
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # of `metrics`, 95 %
+    gains: Mapping[str, Sequence[float | None]] = field(default_factory=dict)  # over `compared`: mean, 95 %, by pairs
     fitted_until: int | None = None  # see `nnlib.contract.Result`
     baseline: Mapping[str, float] = field(default_factory=dict)
     curve: tuple[float, ...] = ()  # the trial's metric after each epoch

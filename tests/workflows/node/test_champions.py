@@ -199,6 +199,8 @@ def test_a_regions_figures_are_those_of_its_own_customers(played_once):
         assert final.compared["floor"]["ndcg@5"] == pytest.approx(own[2], abs=1e-6)
         low, high = final.intervals["ndcg@5"]
         assert low < final.metrics["ndcg@5"] < high
+        gain, low, high = final.gains["floor"]  # of each customer over himself: narrower than both figures' intervals
+        assert gain == pytest.approx(own[0] - own[2], abs=1e-6) and low < gain < high
     assert history_of(played_once, "dale").final.metrics == {}  # nobody there is asked
 
 
@@ -344,7 +346,7 @@ def test_a_region_that_the_floor_serves(played):
     assert played.region("berg").champion_model.samefile(source.champion_floor)
     final = history_of(played, "berg").final
     assert final.recipe.family == "popularity" and final.reason == "floor: nothing beat it here"
-    assert final.metrics["ndcg@5"] == final.compared["floor"]["ndcg@5"]
+    assert final.metrics["ndcg@5"] == final.compared["floor"]["ndcg@5"] and final.gains["floor"] == [0.0, 0.0, 0.0]
 
 
 # --- what is damaged ---------------------------------------------------------------------------------------
@@ -412,6 +414,7 @@ def test_the_recipe_in_office_is_tried_first_and_kept(played):
     assert tried == ["incumbent", "popularity", *(member.family for member in recipe.members)]
     assert history.settled[0].recipe == recipe and history.settled[8].recipe.family == "blend"
     assert history.final.recipe == recipe and history.final.ok and not history.final.promoted
+    assert history.final.gains["incumbent"] == [0.0, 0.0, 0.0]  # itself
     assert read_decisions(run.region(POOLED))["common"]["reason"].startswith("common choice: kept, better than recent")
     assert champion_of(run, POOLED) is not None and recipe_of(facts_of(run, POOLED)["recipe"]) == recipe
 
@@ -426,6 +429,14 @@ def test_a_simple_recipe_in_office_stays_unless_another_one_is_surely_better(pla
     assert common["trial"] != 0 and "better than recent popularity with P > .999" in common["reason"]
     shop.play_final(run.region(POOLED), FINAL)
     assert history_of(run).final.promoted
+    before = json.loads((run.region(POOLED).trial(FINAL) / "trial.json").read_text())["compare"]["incumbent"]
+    assert before["hyperparameters"]["half_life"] == 1000.0  # it is tested beside what takes its place
+    final = history_of(run).final
+    gain, low, high = final.gains["incumbent"]
+    assert gain == pytest.approx(final.metrics["ndcg@5"] - final.compared["incumbent"]["ndcg@5"], abs=1e-6)
+    assert low < gain < high
+    assert prepare_final(run.region("berg"), NodeName("berg", None)) is False
+    assert set(history_of(run, "berg").final.gains) == {"floor", "simple", "incumbent"}
 
 
 @pytest.mark.parametrize(
