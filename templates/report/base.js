@@ -3,11 +3,24 @@
 
 const byId = id => document.getElementById(id);
 
+const parsed = new Promise(done => { // what stands behind this script is there then
+  if (document.readyState !== "loading") done();
+  else addEventListener("DOMContentLoaded", done);
+});
+
 async function unpacked(id) {
   const letters = atob(byId(id).textContent), bytes = new Uint8Array(letters.length);
   for (let at = 0; at < bytes.length; at++) bytes[at] = letters.charCodeAt(at);
   byId(id).textContent = "";
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+function drawn(tag, attributes = {}, ...children) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
 }
 
 function element(tag, properties = {}, ...children) {
@@ -23,7 +36,8 @@ const isNumber = value => typeof value === "number";
 const digits = (value, count) => value === null || value === undefined ? "" : value.toFixed(count);
 const short = value => value === null || value === undefined ? "" : isNumber(value) && !Number.isInteger(value) ? String(Number(value.toPrecision(4))) : String(value);
 const shortened = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text;
-const signed = value => value === null ? "" : (value > 0 ? "▲ +" : value < 0 ? "▼ −" : "") + Math.abs(value).toFixed(4);
+const signed = (value, count = 4) => value === null || value === undefined ? "" : (Math.abs(value) < 0.5 * 10 ** -count ? "±" : value > 0 ? "+" : "−") + Math.abs(value).toFixed(count);
+const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 const moment = seconds => new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC";
 
 function lasting(seconds) {

@@ -45,7 +45,7 @@ const isWide = (region, values) => region.minimize && values.length > 1 && Math.
 
 // One object a trial, of the columns that the page holds.
 function trialRows(region) {
-  const columns = region.trials;
+  const columns = details.trials[data.regions.indexOf(region)], {texts} = details;
   return columns.trial.map((trial, at) => ({
     trial, at, status: texts[columns.status[at]], value: columns.value[at], half: columns.half[at], customers: columns.customers[at], floor: columns.floor[at], bestEpoch: columns.best_epoch[at],
     seconds: columns.seconds[at], settled: columns.settled[at], machine: texts[columns.machine[at]],
@@ -99,7 +99,7 @@ function historyLayout(region, rows) {
 
 // --- learning curves --------------------------------------------------------------------------------------
 
-function curveTraces(region, rows, picked) {
+function curveTraces(region, rows, picked, live) {
   const one = (some, more) => ({
     mode: "lines", hovertemplate: "trial %{customdata}, epoch %{x}: %{y:.4g}<extra></extra>", connectgaps: false,
     x: some.flatMap(row => [...row.curve.map((_, epoch) => epoch + 1), null]), y: some.flatMap(row => [...row.curve, null]),
@@ -111,11 +111,13 @@ function curveTraces(region, rows, picked) {
   if (pruned.length) traces.push(one(pruned, {name: "pruned", line: {color: colour("grey"), width: 0.8, dash: "dot"}}));
   if (winner && winner.curve.length) traces.push(one([winner], {name: `winner, trial ${winner.trial}`, mode: "lines+markers", line: {color: colour("orange"), width: 2.5}, marker: {size: 4}}));
   if (picked && picked.curve.length) traces.push(one([picked], {name: `picked, trial ${picked.trial}`, line: {color: colour("ink"), width: 2, dash: "dash"}}));
-  return withCurve.length ? traces : null;
+  const running = live.map((one, at) => ({name: "running", legendgroup: "running", showlegend: !at, mode: "lines+markers", hovertemplate: `trial ${one.trial ?? "final"}, running: %{y:.4g}<extra></extra>`,
+    x: one.curve.map((_, point) => one.curve.length > 1 ? 1 + point * (Math.max(one.epoch, one.curve.length) - 1) / (one.curve.length - 1) : one.epoch), y: one.curve, line: {color: colour("green"), width: 2}, marker: {size: 4, symbol: "diamond"}}));
+  return withCurve.length || running.length ? [...traces, ...running] : null;
 }
 
-function curveLayout(region, rows) {
-  const values = rows.flatMap(row => row.curve).filter(isNumber);
+function curveLayout(region, rows, live) {
+  const values = [...rows, ...live].flatMap(row => row.curve).filter(isNumber);
   const [low, high] = values.reduce(([least, most], value) => [Math.min(least, value), Math.max(most, value)], [Infinity, -Infinity]);
   return {xaxis: {title: {text: "epoch"}}, yaxis: {title: {text: inert(region.metric)}, type: region.minimize && low > 0 && high / low > WIDE ? "log" : "linear"}};
 }
@@ -148,7 +150,8 @@ function rangeAxis(name, low, high, log) {
 function parallelAxes(region, rows) {
   const values = rows.map(row => row.value), varied = region.space.map((_, index) => index).filter(index => {
     const parameter = region.space[index];
-    return parameter.options ? parameter.options.length > 1 : parameter.high > parameter.low;
+    const some = 2 * rows.filter(row => row.point[index] !== null).length >= rows.length; // others are lines that pass by
+    return some && (parameter.options ? parameter.options.length > 1 : parameter.high > parameter.low);
   });
   const axes = varied.map(index => ({...axisOf(region.space[index]), of: row => row.point[index]}));
   const ends = [Math.min(...values), Math.max(...values)];

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import Metric, Status, TrainSettings
+from nnlib.contract import Metric, Recipe, Status, TrainSettings
 from regiondag.condor.events.attempts import Attempt, Hold, Leg, Span
 from regiondag.run.history import TrialOutcome
 from regiondag.run.journal import Journal
@@ -44,6 +44,8 @@ class Shape:
     epochs: int = 30
     slots: int = 64
     served: bool = False  # whether the search of the first region is for the last one, too
+    ends: str = "some fail"  # or "all fail", or "never": it is still going
+    nights: int = 1  # from the second one on there is a recipe in office
 
     def __str__(self) -> str:
         return f"{self.regions} regions x {self.trials} trials x {self.epochs} epochs"
@@ -70,13 +72,26 @@ def _write_region(run: RunFolder, number: int, slug: str, name: str, shape: Shap
     sizes = (PARALLEL,) * (shape.trials // PARALLEL) + (shape.trials % PARALLEL,) * bool(shape.trials % PARALLEL)
     search = Search("bayes", SPACE, sizes)
     metric = Metric("ndcg@20")
+    before = Recipe("popularity", {"half_life": 10.0}) if shape.nights > 1 else None
     spec = RegionSpec(
-        "made up", name, slug, metric, TrainSettings(), search, ("final",), {}, number, served_by=served_by
+        "made up",
+        name,
+        slug,
+        metric,
+        TrainSettings(),
+        search,
+        ("final",),
+        {},
+        number,
+        served_by=served_by,
+        incumbent=before,
     )
     folder.spec.write_text(spec_to_json(spec), encoding="utf-8")
     rng = random.Random(slug)
     with Journal(folder.journal).locked():
         Journal(folder.journal).append_all(_journal(rng, shape, number))
+    if shape.ends == "never":
+        return
     test = {metric: round(rng.uniform(0.03, 0.12), 6) for metric in METRICS}
     folder.champion_metrics.parent.mkdir()
     point = random_point(SPACE, number)
@@ -88,24 +103,34 @@ def _journal(rng: random.Random, shape: Shape, number: int) -> Iterator[tuple[st
         point = random_point(SPACE, 1000 * number + trial)
         yield "proposed", {"trial": trial, "point": point}
         yield "settled", asdict(_outcome(rng, shape.epochs, trial, point))
+    if shape.ends == "never":
+        return
     test = {metric: rng.uniform(0.03, 0.12) for metric in METRICS}
-    ok = number % 9 != 4
+    ok = number % 9 != 4 and shape.ends != "all fail"
+    customers = max(int(10 ** rng.uniform(0.5, 4.2)), 1)
+    compared = {
+        name: {metric: rng.uniform(low, 1.05) * value for metric, value in test.items()}
+        for name, low in (("floor", 0.6), ("simple", 0.8), *([("incumbent", 0.9)] if shape.nights > 1 else []))
+    }
     final = TrialOutcome(
         None,
         Status.OK if ok else Status.BAD_INPUT,
         "better than recent popularity with P = .973 (1,119 customers)" if ok else "data.test.nc: SHA-256 differs",
         metrics=test if ok else {},
         baseline={metric: 0.6 * value for metric, value in test.items()},
-        customers=1000 + number if ok else 0,
+        customers=customers if ok else 0,
         intervals={metric: (value - 0.01, value + 0.01) for metric, value in test.items()} if ok else {},
-        compared={
-            name: {metric: rng.uniform(low, 1.05) * value for metric, value in test.items()}
-            for name, low in (("floor", 0.8), ("simple", 0.9))
-        },
+        gains={name: _gain(test["ndcg@20"] - of["ndcg@20"], customers) for name, of in compared.items()} if ok else {},
+        compared=compared if ok else {},
         seconds=300.0,
         promoted=number % 3 > 0,
     )
     yield "settled", asdict(final)
+
+
+def _gain(difference: float, customers: int) -> tuple[float | None, ...]:
+    half = 0.3 / math.sqrt(customers)
+    return (difference, difference - half, difference + half) if customers > 1 else (difference, None, None)
 
 
 def _outcome(rng: random.Random, epochs: int, trial: int, point: dict[str, Any]) -> TrialOutcome:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from regiondag.commands._verbs import add_run
 from regiondag.util.terminal import Narrow, print_table
 
 if TYPE_CHECKING:
+    from regiondag.condor.events.attempts import Attempt
     from regiondag.report.summary import Summary
     from regiondag.run.layout import RunFolder
 
@@ -40,26 +43,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the report and print it."""
-    from regiondag.report.markdown import headings, list_reasons, table
+    from regiondag.condor.events.log import read_attempts
+    from regiondag.report.bill import read_bill
+    from regiondag.report.markdown import headings, list_reasons, say_headline, table
     from regiondag.report.write import write_report
     from regiondag.run.study_folder import find_run
     from regiondag.util.text import spell_out
 
     folder = find_run(arguments.run_directory)
-    summary = write_report(folder)
+    attempts = read_attempts(folder)
+    summary = write_report(folder, read_bill(attempts, arguments.prices, time.time()))
     if arguments.json:
         print((folder.report / "summary.json").read_text(encoding="utf-8"), end="")
     else:
         print_table(summary.study, headings(summary), table(summary), NARROW)
-        for text in (*(f"Caution: {text}" for text in summary.cautions), *list_reasons(summary)):
+        for text in (
+            *say_headline(summary),
+            *(f"Caution: {text}" for text in summary.cautions),
+            *list_reasons(summary),
+        ):
             print(spell_out(text))
         print(f"Models: {folder.path}/regions/*/champion/model.nc")
         print(f"Report: {folder.report}/summary.md")
-    _write_page(folder, summary, arguments)
+    _write_page(folder, summary, attempts, arguments)
     return 0 if summary.finished else 1
 
 
-def _write_page(folder: RunFolder, summary: Summary, arguments: argparse.Namespace) -> None:
+def _write_page(
+    folder: RunFolder, summary: Summary, attempts: Sequence[Attempt], arguments: argparse.Namespace
+) -> None:
     """Write the page and say where it is, or why there is none: the summary stands without it."""
     from regiondag.generate.bundle import archives_of
     from regiondag.report.page import NoPageError, shell_of, write_page
@@ -68,7 +80,7 @@ def _write_page(folder: RunFolder, summary: Summary, arguments: argparse.Namespa
     try:
         own = sorted(folder.path.glob("regiondag-*.pyz"))
         shell = shell_of(page_parts([*own, *archives_of(folder.path.parent)]))
-        page = write_page(folder, summary, shell, prices=arguments.prices)
+        page = write_page(folder, summary, shell, attempts=attempts)
     except NoPageError as error:
         print(f"The report has {error}", file=sys.stderr)
         return

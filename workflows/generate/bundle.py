@@ -21,6 +21,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip can hold
 # What PRE and POST import, by package or module: the rest of regiondag stays with the user.
 MANAGER_CODE = (
     "nnlib.contract",
+    "nnlib.progress",
     "nnlib.spec.checks",
     "nnlib.util.files",
     "nnlib.util.os_errors",

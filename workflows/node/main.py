@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,8 @@ from regiondag.run.layout import REPORT_NODE, SETTLED_BEFORE, RunFolder, parse_n
 from regiondag.run.manager_log import say
 
 if TYPE_CHECKING:
+    from regiondag.condor.events.attempts import Attempt
+    from regiondag.report.bill import Bill
     from regiondag.report.summary import Summary
 
 DAG_REMOVED = 4  # $DAG_STATUS while DAGMan obeys a condor_rm of itself
@@ -62,8 +66,9 @@ def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
         from regiondag.report.write import write_report
 
         dag_status, *slugs = numbers
-        summary = write_report(run)
-        say(_page(run, summary))
+        attempts, bill = _attempts(run)
+        summary = write_report(run, bill)
+        say(_page(run, summary, attempts))
         done = all(region.finished for region in summary.regions if not slugs or region.slug in slugs)
         return 0 if int(dag_status) == 0 and done else 1  # the last node's result is the DAG's own
     from regiondag.node.post import JobEnd, settle_final, settle_trial
@@ -77,12 +82,25 @@ def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
     return 0
 
 
-def _page(run: RunFolder, summary: Summary) -> str:
+def _attempts(run: RunFolder) -> tuple[list[Attempt], Bill]:
+    """Return what became of the run's jobs and what they took; the report stands without."""
+    from regiondag.condor.events.log import read_attempts
+    from regiondag.report.bill import Bill, read_bill
+
+    try:
+        attempts = read_attempts(run)
+        return attempts, read_bill(attempts, None, time.time())
+    except Exception:
+        say(f"the report has no costs: {_bug()}")
+        return [], Bill()
+
+
+def _page(run: RunFolder, summary: Summary, attempts: Sequence[Attempt]) -> str:
     """Write the report's page, and say what became of it: whatever goes wrong with it is no failure of the DAG."""
     try:
         from regiondag.report.page import read_packed_shell, write_page
 
-        return f"wrote {write_page(run, summary, read_packed_shell())}"
+        return f"wrote {write_page(run, summary, read_packed_shell(), attempts=attempts)}"
     except RegiondagError as error:
         return f"the report has {error}"
     except Exception:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from regiondag.report.headline import say_against, say_cost, say_counts
 from regiondag.report.summary import TEST_METRIC, RegionSummary, Summary
 
 COMPARED = {"floor": "recent popularity", "simple": "best simple"}  # as results call it, and the table
@@ -83,6 +84,7 @@ def to_markdown(summary: Summary) -> str:
         f"# {summary.study}",
         "",
         *([*(f"> **Caution:** {_cell(text)}" for text in summary.cautions), ""] if summary.cautions else []),
+        *_headline(summary),
         f"Run `{summary.run}`. Tuned by {summary.metric} on the validation part; tested once.",
         "",
         "| " + " | ".join(headings(summary)) + " |",
@@ -95,6 +97,18 @@ def to_markdown(summary: Summary) -> str:
     for title, items in (("Notes", notes), ("Pictures", pictures)):
         lines += ["", f"## {title}", "", *items] if items else []
     return "\n".join(lines) + "\n"
+
+
+def say_headline(summary: Summary) -> list[str]:
+    """Return what the run came to, a sentence each; the first says most."""
+    headline = summary.headline
+    told = (say_counts(headline), say_against(headline), headline.all_customers, say_cost(headline))
+    return [text for text in told if text]
+
+
+def _headline(summary: Summary) -> list[str]:
+    first, *more = map(_cell, say_headline(summary))
+    return [f"**{first}** {' '.join(more)}", ""]
 
 
 def _link(picture: str) -> str:

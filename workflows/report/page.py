@@ -12,19 +12,18 @@ from importlib.resources import files
 from pathlib import Path
 
 from nnlib.util.files import write_atomically
-from regiondag.accounting.prices import read_prices
 from regiondag.condor.events.attempts import Attempt
-from regiondag.condor.events.log import read_attempts
 from regiondag.errors import RegiondagError
-from regiondag.report.page_data import bill_of, page_data
+from regiondag.report.page_data import page_data
 from regiondag.report.summary import Summary
 from regiondag.run.journal import Journal
-from regiondag.run.layout import PAGE_LIBRARY, PAGE_SHELL, RunFolder
+from regiondag.run.layout import PAGE_LIBRARY, PAGE_SHELL, NodeName, RunFolder
+from regiondag.run.live import Live
 from regiondag.run.region_spec import read_spec
 from regiondag.trials.rows import trials_of
 
 # Stand in the shell where these go. Base64 holds nothing that could end the element they stand in.
-LIBRARY_PLACE, DATA_PLACE = "@@library@@", "@@data@@"
+LIBRARY_PLACE, DATA_PLACE, DETAILS_PLACE = "@@library@@", "@@data@@", "@@details@@"
 LEVEL = 6  # of gzip: the ninth takes twice as long and saves 2 %
 MISSING = (
     "no page: plotly was missing where the run was generated; there, `python -m pip install plotly` in regiondag's "
@@ -66,29 +65,35 @@ def write_page(
     summary: Summary,
     shell: Shell,
     *,
-    prices: Path | None = None,
-    attempts: Sequence[Attempt] | None = None,
+    attempts: Sequence[Attempt],
+    live: Mapping[NodeName, Live] | None = None,
+    refresh: float | None = None,
 ) -> Path:
-    """Write the page anew and return its path; `prices` is a table of prices other than the one that is built in.
+    """Write the page anew and return its path; `attempts` are what became of the run's jobs.
 
-    `attempts` are what became of the run's jobs, if it is known already; else the event logs are read.
+    `live` is what running trials said last. With `refresh`, a page that is open looks for a newer one after so many
+    seconds.
     """
     now = time.time()
-    tries = read_attempts(run) if attempts is None else attempts
     folders = [run.region(region.slug) for region in summary.regions]
     trials = [trials_of(read_spec(folder.spec), Journal(folder.journal).read()) for folder in folders]
-    data = page_data(summary, trials, tries, bill_of(tries, read_prices(prices), now), now)
+    first, details = page_data(summary, trials, attempts, now, live=live or {}, refresh=refresh)
     run.report.mkdir(exist_ok=True)
-    write_atomically(run.page, assemble(shell, data))
+    write_atomically(run.page, assemble(shell, first, details))
     return run.page
 
 
-def assemble(shell: Shell, data: Mapping[str, object]) -> str:
+def assemble(shell: Shell, first: Mapping[str, object], details: Mapping[str, object]) -> str:
     """Return the page as text: library and figures packed, so that no text of theirs is ever read as HTML."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    for place, packed in ((LIBRARY_PLACE, shell.library), (DATA_PLACE, gzip.compress(text.encode(), LEVEL, mtime=0))):
-        head, found, tail = shell.html.partition(place)
+    html = shell.html
+    parts = ((LIBRARY_PLACE, shell.library), (DATA_PLACE, _pack(first)), (DETAILS_PLACE, _pack(details)))
+    for place, packed in parts:
+        head, found, tail = html.partition(place)
         if not found:
             raise NoPageError(f"no page: its template lacks {place}")
-        shell = Shell(f"{head}{base64.b64encode(packed).decode()}{tail}", shell.library)
-    return shell.html
+        html = f"{head}{base64.b64encode(packed).decode()}{tail}"
+    return html
+
+
+def _pack(data: Mapping[str, object]) -> bytes:
+    return gzip.compress(json.dumps(data, separators=(",", ":"), allow_nan=False).encode(), LEVEL, mtime=0)

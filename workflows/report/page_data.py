@@ -7,16 +7,27 @@ rather than in objects, so that the packed page stays small and opens at once. `
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from regiondag.accounting.prices import PriceTable
-from regiondag.accounting.usage import EVICTED, Taken, sum_up, take
+from regiondag.accounting.usage import EVICTED
 from regiondag.condor.events.attempts import Attempt, last_machines
+from regiondag.report.bill import Bill
+from regiondag.report.headline import (
+    Verdict,
+    gains_of,
+    judge,
+    say_against,
+    say_cost,
+    show_hours,
+    word_for_stayed,
+)
 from regiondag.report.page_failures import group_failures
 from regiondag.report.page_packing import LONGEST_TEXT, Texts, round_value, tenths
 from regiondag.report.page_timeline import build_timeline
 from regiondag.report.summary import RegionSummary, Summary
 from regiondag.run.layout import NodeName
+from regiondag.run.live import Live
+from regiondag.run.region_state import RegionOutcome
 from regiondag.study.space import Choice, Parameter, Value
 from regiondag.trials.rows import RegionTrials
 from regiondag.util.intervals import half_width
@@ -26,63 +37,79 @@ CURVE_DIGITS = 4  # of learning curves: less than a pixel of any picture
 INTERVAL_DIGITS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """What a run took: hours, and each region's cost (None: unknown) by slug in a currency, empty if all is free.
-
-    Machines that do not say what they are cost nothing by the table that is built in.
-    """
-
-    currency: str = ""
-    regions: Mapping[str, float | None] = field(default_factory=dict)
-    cost: float | None = None  # of all regions, as far as it is known
-    gpu_hours: float | None = None
-    lost_hours: float | None = None  # on slots, to evictions and failures
-
-
-def bill_of(attempts: Sequence[Attempt], prices: PriceTable, now: float) -> Bill:
-    """Sum up what the tries of all jobs took and cost."""
-    if not attempts:
-        return Bill()
-    regions: dict[str, list[Taken]] = {}
-    taken = take(attempts, {}, prices, now)
-    for one in taken:
-        regions.setdefault(one.node.slug, []).append(one)
-    costs = {slug: sum_up(of_region, (), now).cost for slug, of_region in regions.items()}
-    total = sum_up(taken, (), now)
-    currency = "" if all(cost == 0 for cost in costs.values()) else prices.currency
-    known = [cost for cost in costs.values() if cost is not None]
-    lost = total.lost_to_eviction + total.lost_to_failure
-    return Bill(currency, costs, sum(known) if known else None, total.gpu_hours, lost)
-
-
 def page_data(
-    summary: Summary, trials: Sequence[RegionTrials], attempts: Sequence[Attempt], bill: Bill, made: float
-) -> dict[str, object]:
-    """Return all that the page shows; `made` is now, in Unix time. Regions stand in the order of the summary."""
-    texts = Texts()
+    summary: Summary,
+    trials: Sequence[RegionTrials],
+    attempts: Sequence[Attempt],
+    made: float,
+    *,
+    live: Mapping[NodeName, Live] = MappingProxyType({}),
+    refresh: float | None = None,
+) -> tuple[dict[str, object], dict[str, object]]:
+    """Return what the page shows at once, and what it unpacks when a detail is opened; `made` is now, in Unix time.
+
+    Regions stand in the order of the summary. `refresh`: seconds until the page looks for a newer one.
+    """
     places = {region.slug: place for place, region in enumerate(summary.regions)}
-    attempts = [attempt for attempt in attempts if attempt.node.slug in places]
-    machines = last_machines(attempts)
     names = {region.slug: region.region for region in summary.regions}
-    return {
+    attempts = [attempt for attempt in attempts if attempt.node.slug in places]
+    bill = summary.bill
+    first = {
         "study": summary.study,
         "run": summary.run,
         "metric": summary.metric,
         "made": round(made),
+        "refresh": refresh,
+        "ended": not any(region.status == RegionOutcome.UNFINISHED for region in summary.regions),
+        "headline": _headline(summary),
         "currency": bill.currency,
-        "cautions": [shorten(text, LONGEST_TEXT) for text in summary.cautions],
         "cost": round_value(bill.cost),
         "gpu_hours": round_value(bill.gpu_hours),
         "lost_hours": round_value(bill.lost_hours),
+        "evictions": sum(leg.ending in EVICTED for attempt in attempts for leg in attempt.legs) if attempts else None,
+        "live": [_live(one, places[node.slug]) for node, one in live.items() if node.slug in places],
         "regions": [
-            _region(row, region, names, machines, bill, texts)
+            _region(row, region, names, bill, summary.metric)
             for row, region in zip(summary.regions, trials, strict=True)
         ],
-        "evictions": sum(leg.ending in EVICTED for attempt in attempts for leg in attempt.legs),
+    }
+    texts, machines = Texts(), last_machines(attempts)
+    details: dict[str, object] = {
+        "trials": [_trials(region, machines, texts) for region in trials],
         "timeline": build_timeline(attempts, places, texts, made),
         "failures": group_failures(summary, trials, attempts, places, machines, texts),
         "texts": texts.all,
+    }
+    return first, details
+
+
+def _headline(summary: Summary) -> dict[str, object]:
+    headline = summary.headline
+    stayed = word_for_stayed(headline)
+    return {
+        "counts": [
+            [verdict, stayed if verdict == Verdict.STAYED else verdict, headline.counts.get(verdict, 0)]
+            for verdict in Verdict
+        ],
+        "sentences": [shorten(text, LONGEST_TEXT) for text in (say_against(headline), headline.all_customers) if text],
+        "took": say_cost(headline),
+        "hours": show_hours(headline.hours),
+        "needs": [[shorten(need.text, LONGEST_TEXT), list(need.regions)] for need in headline.needs],
+    }
+
+
+def _live(one: Live, place: int) -> dict[str, object]:
+    return {
+        "region": place,
+        "trial": one.node.number,
+        "epoch": one.epoch,
+        "epochs": one.epochs,
+        "loss": round_value(one.loss),
+        "value": round_value(one.value),
+        "curve": [round_value(value, CURVE_DIGITS) for value in one.curve],
+        "left": tenths(one.seconds_left),
+        "at": tenths(one.at),
+        "doing": one.doing,
     }
 
 
@@ -90,34 +117,38 @@ def page_data(
 
 
 def _region(
-    row: RegionSummary,
-    trials: RegionTrials,
-    names: Mapping[str, str],
-    machines: Mapping[NodeName, str],
-    bill: Bill,
-    texts: Texts,
+    row: RegionSummary, trials: RegionTrials, names: Mapping[str, str], bill: Bill, metric: str
 ) -> dict[str, object]:
     source = trials.spec.served_by
+    verdict, against = judge(row, metric)
     return {
         "name": row.region,
         "slug": row.slug,
         "status": row.status,
+        "verdict": verdict,
+        "against": against,
+        "whole": row.stands_for_all,
         "reason": shorten(row.reason, LONGEST_TEXT),
         "metric": trials.spec.metric.name,
         "minimize": trials.spec.metric.minimize,
         "serves": shorten(row.serves, LONGEST_TEXT),
+        "incumbent": shorten(row.incumbent, LONGEST_TEXT),
         "searched_by": names.get(source, source),
         "customers": row.customers,
         "test": _figures(row.test),
         "intervals": {name: [round_value(end) for end in ends] for name, ends in row.intervals.items()},
+        "gains": {
+            name: [*map(round_value, (gain.value, gain.low, gain.high)), gain.paired]
+            for name, gain in gains_of(row, metric).items()
+        },
         "floor": _figures(row.compared.get("floor", {})),
         "simple": _figures(row.compared.get("simple", {})),
         "bestsellers": _figures(row.popularity),
         "counts": dict(row.trials),
+        "proposed": len(trials.rows),
         "hours": round_value(row.hours),
         "cost": round_value(bill.regions.get(row.slug, 0.0)),  # of a region that no job has been run for
         "space": [_parameter(parameter) for parameter in trials.spec.search.space],
-        "trials": _trials(trials, machines, texts),
     }
 
 

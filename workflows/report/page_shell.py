@@ -63,7 +63,17 @@ def _find_packed_library(archives: Iterable[Path]) -> bytes | None:
     return None
 
 
-PAGE_SCRIPTS = ("base.js", "table.js", "plots.js", "timeline.js", "page.js")  # one after the other in one script
+PAGE_SCRIPTS = (
+    "base.js",
+    "verdicts.js",
+    "table.js",
+    "map.js",
+    "running.js",
+    "plots.js",
+    "region.js",
+    "timeline.js",
+    "page.js",
+)  # one after the other in one script
 
 
 def source_hash(script: bytes) -> str:

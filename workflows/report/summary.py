@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nnlib.contract import Status
 from regiondag.errors import RegiondagError
+from regiondag.report.bill import Bill
+from regiondag.report.headline import Headline, make_headline
 from regiondag.run.history import History
 from regiondag.run.journal import Journal
 from regiondag.run.layout import RegionFolder, RunFolder
@@ -16,6 +18,7 @@ from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import FINISHED, RegionOutcome, RegionState, state_of
 from regiondag.run.sick_machines import SICK_AFTER, read_failures, select_sick
 from regiondag.study.families import describe_recipe
+from regiondag.study.model import POOLED
 from regiondag.study.space import Value
 from regiondag.util.text import show_value
 
@@ -43,6 +46,10 @@ class RegionSummary:
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # of `test`, 95 %
     compared: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # what was tested beside it
     recipe: str = ""  # what serves, in words; nothing where it is a network
+    incumbent: str = ""  # the recipe that served before, in words; nothing where none did
+    gains: Mapping[str, Sequence[float | None]] = field(default_factory=dict)  # of the study's metric over `compared`
+    stands_for_all: bool = False  # it is no region of its own
+    pinned: bool = False  # no run takes its champion's place
     pictures: tuple[str, ...] = ()  # paths from the report's folder, of those that `regiondag study plot` drew
 
     @property
@@ -67,19 +74,26 @@ class Summary:
     regions: tuple[RegionSummary, ...] = field(default_factory=tuple)
     machines: tuple[str, ...] = ()  # those that failed too many jobs in a row, and how
     cautions: tuple[str, ...] = ()  # what to doubt about what was chosen for all regions
+    bill: Bill = field(default_factory=Bill)
 
     @property
     def finished(self) -> bool:
         """Whether every region has its champion."""
         return all(region.finished for region in self.regions)
 
+    @property
+    def headline(self) -> Headline:
+        """What it came to."""
+        return make_headline(self, self.bill)
 
-def summarise(run: RunFolder) -> Summary:
-    """Fold the journals of all regions into one summary."""
+
+def summarise(run: RunFolder, bill: Bill | None = None) -> Summary:
+    """Fold the journals of all regions into one summary; `bill` is what their jobs took."""
     manifest = read_manifest(run)
     rows = [_summary_of(run, slug, name) for slug, name in manifest.regions.items()]
     cautions = _cautions(run, manifest.regions)
-    return Summary(manifest.study, str(run.path), manifest.metric, tuple(rows), _sick_machines(run), cautions)
+    machines = _sick_machines(run)
+    return Summary(manifest.study, str(run.path), manifest.metric, tuple(rows), machines, cautions, bill or Bill())
 
 
 def _summary_of(run: RunFolder, slug: str, name: str) -> RegionSummary:
@@ -139,6 +153,9 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
         intervals=final.intervals if final else {},
         compared=final.compared if final else {},
         recipe=describe_recipe(final.recipe) if final and final.recipe else "",
+        incumbent=describe_recipe(spec.incumbent) if spec.incumbent else "",
+        gains=final.gains if final else {},
+        stands_for_all=bool(spec.regions) or spec.slug == POOLED,
     )
 
 

@@ -15,7 +15,8 @@ from nnlib.contract import Metric, TrainSettings
 from regiondag.accounting.prices import Price, PriceTable
 from regiondag.condor.events.attempts import Attempt, Leg, Span
 from regiondag.report import page_packing
-from regiondag.report.page_data import Bill, bill_of, page_data
+from regiondag.report.bill import Bill, bill_of
+from regiondag.report.page_data import page_data
 from regiondag.report.page_packing import Texts, round_value
 from regiondag.report.summary import RegionSummary, Summary
 from regiondag.run.history import Fault, History, Proposal, TrialOutcome
@@ -75,18 +76,24 @@ def trials(slug="germany"):
 
 
 def data(attempts=(), regions=None, bill=None):
-    summary = Summary("made up", "/runs/run-1", "ndcg@20", tuple(regions or [region()]))
-    return page_data(summary, [trials(row.slug) for row in summary.regions], attempts, bill or Bill(), NOW)
+    summary = Summary("made up", "/runs/run-1", "ndcg@20", tuple(regions or [region()]), bill=bill or Bill())
+    return shown(summary, [trials(row.slug) for row in summary.regions], attempts)
+
+
+def shown(summary, trials, attempts=(), **more):
+    """Return what the page shows at once and what it unpacks later, as one."""
+    first, details = page_data(summary, trials, attempts, NOW, **more)
+    return first | details
 
 
 def test_a_region_without_trials_and_a_run_without_regions_are_shown_too():
-    empty = page_data(Summary("made up", "/run", "p@10", ()), [], (), Bill(), NOW)
+    empty = shown(Summary("made up", "/run", "p@10", ()), [])
     assert (empty["regions"], empty["failures"], empty["timeline"]["rows"]) == ([], [], [])
 
 
 def test_trials_stand_in_columns_of_one_length():
-    [found] = data([attempt(leg(slot="slot1@gpu-7"))])["regions"]
-    columns = found["trials"]
+    all_of_it = data([attempt(leg(slot="slot1@gpu-7"))])
+    [found], [columns] = all_of_it["regions"], all_of_it["trials"]
     assert columns["trial"] == [0, 1, 2, 3]
     assert columns["value"] == [0.123457, None, 0.05, None]  # six digits
     assert columns["points"] == [[0.01, 0.0123457, 0.1, 0.0001], ["adam", None, "sgd", None]]
@@ -106,13 +113,13 @@ def test_a_figure_stands_with_what_it_rests_on_and_what_it_has_to_beat():
         compared={"floor": {"ndcg@20": 0.0712345678}, "simple": {"ndcg@20": 0.09}, "chosen": {"ndcg@20": 0.08}},
         recipe="graph, low_pass 0.1",
     )
-    [found] = data(regions=[judged])["regions"]
+    all_of_it = data(regions=[judged])
+    [found], [columns] = all_of_it["regions"], all_of_it["trials"]
     assert (found["customers"], found["serves"], found["searched_by"]) == (1248, "graph, low_pass 0.1", "")
     assert found["intervals"] == {"ndcg@20": [0.0912346, 0.108765]}
     assert [found[name] for name in ("test", "floor", "simple", "bestsellers")] == [
         {"ndcg@20": value} for value in (0.1, 0.0712346, 0.09, 0.05)
     ]
-    columns = found["trials"]
     assert columns["half"] == [pytest.approx(0.00981), None, None, None]  # 1.9621 * .005
     assert columns["customers"] == [1119, 0, 0, 0] and columns["floor"] == [0.07, None, None, None]
     assert data()["regions"][0]["serves"] == "rate 0.0123"  # of a network its hyperparameters
@@ -123,19 +130,20 @@ def test_who_is_searched_for_by_another_says_by_whom_and_cautions_stand_at_the_t
     served = replace(served, spec=replace(served.spec, served_by="germany"), rows=())
     rows = (region(), region("spain"))
     summary = Summary("made up", "/runs/run-1", "ndcg@20", rows, cautions=("few customers", "x" * 3000))
-    shown = page_data(summary, [trials(), served], (), Bill(), NOW)
-    assert [row["searched_by"] for row in shown["regions"]] == ["", "Germany"]
-    assert shown["cautions"][0] == "few customers" and len(shown["cautions"][1]) == 2000
+    found = shown(summary, [trials(), served])
+    assert [row["searched_by"] for row in found["regions"]] == ["", "Germany"]
+    needs = [text for text, _ in found["headline"]["needs"]]
+    assert needs[0] == "few customers" and len(needs[1]) == 2000
 
 
 def test_texts_are_kept_once():
     texts = Texts()
     assert [texts.number(text) for text in ("a", "", "b", "a")] == [1, 0, 2, 1]
     assert texts.all == ["", "a", "b"]
-    shown = data([attempt(leg(slot="slot1@gpu-7"))])
-    columns = shown["regions"][0]["trials"]
-    assert [shown["texts"][place] for place in columns["status"]] == ["ok", "diverged", "pruned", "running"]
-    assert shown["texts"][columns["machine"][0]] == "gpu-7"
+    found = data([attempt(leg(slot="slot1@gpu-7"))])
+    columns = found["trials"][0]
+    assert [found["texts"][place] for place in columns["status"]] == ["ok", "diverged", "pruned", "running"]
+    assert found["texts"][columns["machine"][0]] == "gpu-7"
 
 
 def test_everything_is_json_whatever_the_figures_are():

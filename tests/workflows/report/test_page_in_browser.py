@@ -17,7 +17,8 @@ from tests.support.browser import Page, chromium, find_chromium
 
 pytestmark = [pytest.mark.browser]
 
-READY = "document.documentElement && document.documentElement.dataset.drawn"
+READY = "document.documentElement && document.documentElement.dataset.ready"
+DRAWN = "document.documentElement.dataset.drawn"
 HOSTILE = (
     "</script><img src=x onerror=alert(1)>",
     "<b onmouseover=alert(2)>b</b> <a href='http://example.org'>a</a>",
@@ -36,11 +37,11 @@ PLOTS = {"slots", "history", "curves", "parallel"}
 def make(tmp_path_factory):
     """Make the page of a run that is made up, and return its path."""
 
-    def make_page(regions, trials, epochs, names=HOSTILE, attempts=True, served=False):
-        shape = made_up_run.Shape(regions, trials, epochs, slots=5, served=served)
+    def make_page(regions, trials, epochs, names=HOSTILE, attempts=True, live=None, refresh=None, **more):
+        shape = made_up_run.Shape(regions, trials, epochs, slots=5, **more)
         run = made_up_run.write_run(tmp_path_factory.mktemp("run") / "run-x", shape, names)
         tries = made_up_run.make_attempts(shape) if attempts else []
-        return write_page(run, write_report(run), shell_of(page_parts()), attempts=tries)
+        return write_page(run, write_report(run), shell_of(page_parts()), attempts=tries, live=live, refresh=refresh)
 
     return make_page
 
@@ -63,12 +64,23 @@ def page(browser, small):
     return shown(browser, small)
 
 
-def shown(browser, path, width=1400):
+def first_seen(browser, path, width=1400, height=900):
     for context in browser.contexts:
         context.close()
-    page = Page(browser, width)
+    page = Page(browser, width, height)
     page.tab.goto(path.as_uri())
     page.wait(READY)
+    return page
+
+
+def shown(browser, path, width=1400):
+    """A page of which every part has come into sight."""
+    page = first_seen(browser, path, width)
+    for part in ("region", "timeline", "failures"):
+        page.run(f"document.getElementById('{part}').scrollIntoView()")
+        page.wait(f"document.getElementById('{part}').dataset.drawn === ''")
+    page.wait(DRAWN)
+    page.run("scrollTo(0, 0)")
     return page
 
 
@@ -77,7 +89,14 @@ def texts(page, selector):
 
 
 def column(page, table, place):
-    return texts(page, f"#{table} tbody td:nth-child({place})")
+    """The texts of a column; 1 is the region's name, which heads its row."""
+    return texts(page, f"#{table} tbody tr > :nth-child({place})")
+
+
+def cells_of(page):
+    """The texts of all regions' rows."""
+    row = "e => [...e.children].map(c => c.textContent)"
+    return page.run(f"[...document.querySelectorAll('#overview tbody tr')].map({row})")
 
 
 def click(page, selector, text=None):
@@ -126,20 +145,21 @@ def test_the_network_is_closed_to_whatever_might_run(page):
 
 
 def test_names_are_text_wherever_they_stand(page):
-    assert column(page, "overview", 1)[: len(HOSTILE)] == list(HOSTILE)
+    assert set(HOSTILE) <= set(column(page, "overview", 1))
     for number, name in enumerate(HOSTILE):
         choose(page, "#pick", f"region-{number}")
         assert page.run("document.getElementById('region-title').textContent") == f"One region: {name}"
     assert page.run("document.querySelectorAll('main img, main a, td b, svg a, [onerror], [onmouseover]').length") == 0
-    assert page.run("document.scripts.length") == 4 and page.complaints == []
+    assert set(HOSTILE) <= set(texts(page, ".cell .name"))
+    assert page.run("document.scripts.length") == 5 and page.complaints == []
 
 
 def test_the_timeline_tells_its_stretches_to_the_keyboard(page):
     page.run("document.querySelector('#slots .plot').focus()")
     page.tab.keyboard.press("ArrowRight")
-    first = texts(page, ".readout")[0]
+    first = texts(page, "#slots .readout")[0]
     page.tab.keyboard.press("ArrowRight")
-    assert re.match(r"slot1_\d@gpu-0.example.org: [a-z ]+, ", first) and texts(page, ".readout")[0] != first
+    assert re.match(r"slot1_\d@gpu-0.example.org: [a-z ]+, ", first) and texts(page, "#slots .readout")[0] != first
     assert {"training", "transfer in", "transfer out"} <= set(texts(page, ".legend li"))
 
 
@@ -164,6 +184,7 @@ def test_regions_are_found_by_text_and_status(page):
     page.run("(e => { e.value = ''; e.dispatchEvent(new Event('input')); })(document.getElementById('find'))")
     choose(page, "#status", "failed")
     assert set(column(page, "overview", 2)) == {"✗ failed"}
+    assert texts(page, "#overview [role=status]") == ["1 row"]
 
 
 def test_another_metric_can_be_shown(page):
@@ -173,40 +194,46 @@ def test_another_metric_can_be_shown(page):
 
 
 def test_every_figure_stands_with_its_interval_its_customers_and_what_it_has_to_beat(page, small):
-    assert texts(page, "#overview th") == [
-        *("region", "status", "customers", "test ndcg@20", "95 %", "recent popularity", "over recent popularity"),
-        *("best simple", "bestsellers", "served by", "reason", "trials run", "failed", "pruned", "hours"),
+    few = texts(page, "#overview th[scope=col]")
+    assert few == [
+        *("region", "outcome", "customers", "test ndcg@20", "95 %", "over recent popularity", "95 % of it"),
+        "served by",
     ]
-    test = json.loads((small.parent / "summary.json").read_text())["regions"][0]["test"]["ndcg@20"]
-    cells = texts(page, "#overview tbody tr:first-child td")
-    assert cells[2:5] == ["1,000", f"{test:.4f}", f"{test - 0.01:.3f} to {test + 0.01:.3f}"]
-    assert all(cells[5:11]) and cells[11] == "24"
-    assert re.search(r"; best ndcg@20 0\.\d+ ± 0\.00\d\d \(trial \d+, 1,119 customers, recent pop", about(page))
-    assert texts(page, "#trials th")[3:6] == ["± 95 %", "customers", "recent popularity"]
-    click(page, "#overview thead button", "95 %")
-    shown = [text for text in column(page, "overview", TEST + 1) if text]
-    assert len(shown) == 8 and shown == sorted(shown, reverse=True)
-
-
-def test_cautions_stand_at_the_top_as_text(page):
-    assert texts(page, "#cautions li") == [f"Caution: {made_up_run.CAUTION}"]
-    assert page.run("document.querySelector('main').firstElementChild.id") == "cautions"
+    click(page, "#wide")
+    assert texts(page, "#overview th[scope=col]") == [
+        *("region", "outcome", "status", "customers", "test ndcg@20", "95 %", "over recent popularity", "95 % of it"),
+        *("over best simple", "95 % of it", "recent popularity", "best simple", "bestsellers", "served by", "reason"),
+        *("trials run", "failed", "pruned", "hours"),
+    ]
+    click(page, "#wide")
+    click(page, "#overview thead button", "region")
+    click(page, "#overview thead button", "customers")
+    [cells] = [cells for cells in cells_of(page) if cells[0] == HOSTILE[0]]
+    row = json.loads((small.parent / "summary.json").read_text())["regions"][0]
+    test, gain = row["test"]["ndcg@20"], row["gains"]["floor"]
+    show = lambda value: f"{value:+.4f}".replace("-", "−")  # noqa: E731
+    assert cells[2:7] == [
+        f"{row['customers']:,}",
+        f"{test:.4f}",
+        f"{test - 0.01:.4f} to {test + 0.01:.4f}",
+        show(gain["value"]),
+        f"{show(gain['low'])} to {show(gain['high'])}",
+    ]
+    assert re.search(r"; best ndcg@20 .* 0\.\d+ ± 0\.00\d\d \(trial \d+, 1,119 customers, recent pop", about(page))
+    assert texts(page, "#trials th[scope=col]")[3:6] == ["± 95 %", "customers", "recent popularity"]
+    served = texts(page, "#beside tr")
+    assert len(served) == 4 and served[0].startswith(f"served{test:.4f}") and "gain" in served[2]
 
 
 def test_a_region_that_is_searched_for_with_others_does_not_look_as_if_its_trials_had_failed(browser, make):
     page = shown(browser, make(3, 5, 3, ("all", "small", "served"), served=True))
-    assert texts(page, "#overview tbody tr:nth-child(3) td")[-4:] == ["-"] * 4
-    assert texts(page, "#overview tbody tr:nth-child(1) td")[-4] == "5"
+    click(page, "#wide")
+    rows = {cells[0]: cells[-4:] for cells in cells_of(page)}
+    assert rows["served"] == ["-"] * 4 and rows["all"][0] == "5"
     choose(page, "#pick", "region-2")
-    assert about(page).endswith("its trials are those of all") and page.complaints == []
-
-
-@pytest.mark.parametrize("width", [1366, 1440])
-def test_a_laptop_shows_figures_and_decision_without_scrolling(browser, small, width):
-    page = shown(browser, small, width)
-    right = "document.querySelector('#overview th:nth-child({})').getBoundingClientRect().right"
-    assert page.run(right.format(11)) <= page.run("document.querySelector('#overview .scroll').clientWidth") + 60
-    assert "reason" in texts(page, "#overview th")[10]
+    assert about(page).endswith("is that of all") and page.complaints == []
+    click(page, "#about button", "all")
+    assert page.run("document.getElementById('pick').value") == "region-0"
 
 
 def about(page):
@@ -231,9 +258,11 @@ def test_a_region_and_a_trial_are_picked(page):
 
 def test_the_csv_of_regions_is_quoted_and_safe_for_spreadsheets(page):
     text, [heads, *rows] = downloaded(page, "#overview .csv")
-    assert heads[:4] == ["region", "status", "customers", "test ndcg@20"] and text.endswith("\r\n")
+    assert heads[:5] == ["region", "outcome", "status", "customers", "test ndcg@20"] and text.endswith("\r\n")
     names = [row[0] for row in rows]
-    assert names[: len(HOSTILE)] == [*HOSTILE[:2], "'=1+1", '\'-say "hi", ok', *HOSTILE[4:6], "'+1", "'@a"]
+    assert sorted(name for name in names if not name.startswith("region ")) == sorted(
+        [*HOSTILE[:2], "'=1+1", '\'-say "hi", ok', *HOSTILE[4:6], "'+1", "'@a"]
+    )
     assert all(len(row) == len(heads) for row in rows)
     change = [row[heads.index("over recent popularity")] for row in rows]
     assert any(text.startswith("-") for text in change)  # a number stays a number
@@ -281,6 +310,9 @@ def test_a_narrow_screen_scrolls_tables_and_not_the_page(browser, small):
     heights = page.run(
         "[...document.querySelectorAll('.main-svg:first-child')].map(e => e.getBoundingClientRect().height)"
     )
+    assert (
+        page.run("Math.max(...[...document.querySelectorAll('.cell')].map(e => e.getBoundingClientRect().right))") < 400
+    )
     assert len(heights) == 4 and min(heights) > 100
     page.tab.set_viewport_size({"width": 900, "height": 900})
     page.wait("document.querySelector('#parallel .main-svg').getBoundingClientRect().width > 700")
@@ -305,9 +337,9 @@ def test_it_prints_in_light_colours_whatever_the_screen_has(page):
 def test_everything_can_be_reached_by_the_keyboard(page):
     unreachable = page.run(
         "[...document.querySelectorAll('main button, main summary, .scroll, .plot[role=application]')]"
-        ".filter(e => e.tabIndex < 0).length"
+        ".filter(e => e.tabIndex < 0 && !e.classList.contains('cell')).length"
     )
-    assert unreachable == 0
+    assert unreachable == 0 and page.run("document.querySelectorAll('.cell[tabindex=\"0\"]').length") == 1
     page.run("document.querySelector('#overview thead button').focus()")
     page.tab.keyboard.press("Enter")
     assert page.run("document.querySelector('#overview th').getAttribute('aria-sort')") == "ascending"
@@ -329,6 +361,7 @@ def test_a_run_of_8200_trials(browser, make):
     path = make(41, 200, 30)
     assert path.stat().st_size < 6 << 20
     page = shown(browser, path)
-    assert len(texts(page, "#overview tbody tr")) == 41 and len(texts(page, "#trials tbody tr")) == 200
+    assert len(texts(page, "#overview tbody tr")) == 41
+    assert page.run("document.querySelector('#trials table').ariaRowCount") == "201"
     assert set(page.run("[...document.querySelectorAll('.js-plotly-plot')].map(e => e.closest('figure').id)")) == PLOTS
     assert page.complaints == []
