@@ -75,6 +75,7 @@ SHARED = (
     "families.family",
     "families.fit",
     "families.legal",
+    "families.model_file",
     "importing",
 )
 SHARED += ("training.checkpoint",)
@@ -105,7 +106,9 @@ NO_NUMPY = (
     "nnlib.spec",
     "regiondag.study",
     "regiondag.run",
-    "regiondag.registry",
+    "regiondag.registry.read",
+    "regiondag.registry.promote",
+    "regiondag.registry.incumbents",
     "regiondag.condor.events",
 )
 # No file, clock, process or global state.

@@ -25,6 +25,7 @@ COMMANDS = (
     "validate",
     "generate",
     "update",
+    "champions",
     "doctor",
     "submit",
     "status",

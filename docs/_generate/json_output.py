@@ -16,6 +16,7 @@ from regiondag.fleet.status import FleetStatus
 from regiondag.monitor.explain_queue import Explanation
 from regiondag.monitor.status import RunStatus
 from regiondag.pool.status import PoolStatus
+from regiondag.registry.describe import ServedRegion, VersionFacts, VersionsCompared
 from regiondag.report.summary import Summary
 from regiondag.trials.rows import TrialRow
 
@@ -27,11 +28,15 @@ OUTPUTS: dict[str, type] = {
     "regiondag stats": RunStats,
     "regiondag study show": TrialRow,
     "regiondag verify": Verified,
+    "regiondag champions list": ServedRegion,
+    "regiondag champions show": VersionFacts,
+    "regiondag champions diff": VersionsCompared,
     "regiondag pool status": PoolStatus,
     "regiondag fleet status": FleetStatus,
 }
 # Where it is not just that object.
 AROUND = {
+    "regiondag champions list": "`study`, `registry` (its folder), and `regions`: a list of such objects.",
     "regiondag explain": "A list of such objects.",
     "regiondag study show": "`study`, `run`, and `trials`: a list of such objects, each with `queued`: where its job "
     "is, an object or null.",

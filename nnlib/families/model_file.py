@@ -67,6 +67,12 @@ def is_recipe_model(path: Path) -> bool:
         return RECIPE in file.attributes
 
 
+def read_fitted_until(path: Path) -> int | None:
+    """Return the first day that a model of a recipe has not seen; None of data without times, and of a network."""
+    with netcdf.File(path) as file:
+        return (integer(file, FITTED_UNTIL) or None) if RECIPE in file.attributes else None
+
+
 def read_recipe_model(path: Path) -> RecipeModel:
     """Read a model file; DataError says what is wrong with it, OSError when it cannot be opened at all."""
     with netcdf.File(path) as file:

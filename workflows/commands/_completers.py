@@ -49,6 +49,19 @@ def list_trials(_: str, before: argparse.Namespace) -> Iterator[str]:
     yield "final"
 
 
+def list_versions(_: str, before: argparse.Namespace) -> Iterator[str]:
+    """Yield the versions of the region that was named, the newest first; of all regions where none was."""
+    from regiondag.registry.read import open_registry, version_key
+    from regiondag.run.lookup import find_region
+    from regiondag.run.study_folder import find_study
+
+    study = find_study(Path(before.study), getattr(before, "out", None))
+    registry = open_registry(study.runs, study.name)
+    named = getattr(before, "region", None)
+    slugs = [find_region(registry.regions(), named)] if named else registry.slugs()
+    yield from sorted({name for slug in slugs for name in registry.names(slug)}, key=version_key, reverse=True)[:MOST]
+
+
 def list_nodes(prefix: str, before: argparse.Namespace) -> Iterator[str]:
     """Yield regions, and the nodes of one whose name was typed."""
     from regiondag.run.journal import Journal
@@ -83,4 +96,5 @@ COMPLETERS: Mapping[str, Completer] = {
     "REGION": list_regions,
     "REGION|NODE": list_nodes,
     "TRIAL": list_trials,
+    **dict.fromkeys(("VERSION", "OLD", "NEW"), list_versions),
 }

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regiondag.commands._verbs import warn
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -31,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--champions",
         metavar="RUN",
-        help="run directory whose champions have to be beaten, or `none` (default: the newest of each region in --out)",
+        help="run directory whose champions have to be beaten, or `none` (default: what serves each region, as "
+        "`regiondag champions list` says)",
     )
 
 
@@ -58,8 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     checked = load_checked(arguments.study)
     asked, examples = checked.config, training_examples(checked.config, checked.summaries)
     slugs = [region.slug for region in asked.regions]
-    earlier = earlier_runs(runs_folder(arguments), asked.name)
-    incumbents = _choose_incumbents(arguments.champions, earlier, slugs)
+    runs = runs_folder(arguments)
+    earlier = earlier_runs(runs, asked.name)
+    incumbents = _choose_incumbents(arguments.champions, runs, asked.name, earlier, slugs)
     config = choose_init(asked, examples, select_networks(incumbents))
     created = make_run(config, arguments, earlier, incumbents)
     if not arguments.quiet:
@@ -152,15 +156,18 @@ def _version(wanted: str | None, pool: Pool | None) -> tuple[int, int, int]:
     return version
 
 
-def _choose_incumbents(wanted: str | None, earlier: Sequence[RunFolder], slugs: list[str]) -> dict[str, Incumbent]:
-    from regiondag.run.champions import find_incumbents, incumbents_of
+def _choose_incumbents(
+    wanted: str | None, runs: Path, study: str, earlier: Sequence[RunFolder], slugs: list[str]
+) -> dict[str, Incumbent]:
+    from regiondag.registry.incumbents import find_in_office
+    from regiondag.run.champions import incumbents_of
     from regiondag.run.layout import RunFolder
     from regiondag.run.manifest import read_manifest
 
     if wanted == "none":
         return {}
     if wanted is None:
-        return find_incumbents(earlier, slugs)
+        return find_in_office(runs, study, slugs, earlier, warn)
     run = RunFolder(Path(wanted))
     if not run.path.is_dir():
         read_manifest(run)  # which says what is there instead

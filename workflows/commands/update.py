@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regiondag.commands import generate
-from regiondag.commands._verbs import tell
+from regiondag.commands._verbs import tell, warn
 from regiondag.errors import RegiondagError, UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     from regiondag.config.data_check import training_examples
     from regiondag.config.load_checked import load_checked
     from regiondag.generate.fresh_data import refresh_data
-    from regiondag.run.champions import earlier_runs, find_incumbents, select_networks
+    from regiondag.registry.incumbents import find_in_office
+    from regiondag.run.champions import earlier_runs, select_networks
     from regiondag.study.init import choose_init
 
     refresh_data(arguments.study)
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not earlier:
         tell(f"no earlier run of the study {config.name!r} in {runs}: this is the first")
     _check_ended(pool, earlier)
-    incumbents = find_incumbents(earlier, [region.slug for region in config.regions])
+    incumbents = find_in_office(runs, config.name, [region.slug for region in config.regions], earlier, warn)
     config = choose_init(config, examples, select_networks(incumbents))
     regions = config.regions if arguments.all else _new_regions(config, earlier)
     if not regions:

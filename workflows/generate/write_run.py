@@ -27,7 +27,7 @@ from regiondag.generate.pooled_data import write_merged
 from regiondag.generate.provenance import read_commits, read_library_versions
 from regiondag.generate.render import Renderer
 from regiondag.run import layout
-from regiondag.run.champions import Incumbent, hyperparameters_of, recipe_of_champion, serves_alone
+from regiondag.run.champions import Incumbent, hyperparameters_of, is_floor, recipe_of_champion
 from regiondag.run.layout import RunFolder
 from regiondag.run.region_spec import spec_of, spec_to_json
 from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, REGION, drop_repeated, point_of, recipe_at
@@ -171,10 +171,13 @@ class _Writer:
             folder.earlier.write_text(self.earlier[region.slug], encoding="utf-8")
 
     def _own_recipes(self, region: Region, common: Recipe | None) -> dict[str, Recipe]:
-        """Return the recipes that are in office in single regions that `region` serves."""
+        """Return the recipes that are in office in single regions that `region` serves.
+
+        Each is its own choice, or what was the common choice before: the region was rolled back to it, or is pinned.
+        """
         served = [one.slug for one in self.plan.config.regions if one.served_by == region.slug]
         known = {slug: self.incumbents[slug] for slug in served if slug in self.incumbents}
-        found = {slug: recipe_of_champion(one) for slug, one in known.items() if serves_alone(one)}
+        found = {slug: recipe_of_champion(one) for slug, one in known.items() if not is_floor(one)}
         return {slug: one for slug, one in found.items() if one and one != common and one.family != NETWORK}
 
     def _by_region(self, rows: Mapping[Path, tuple[int, int]]) -> dict[str, tuple[int, int]]:

@@ -65,15 +65,19 @@ class Champion:
 
         A file is read once in a process, and again only when it has changed.
         """
-        for path, digest in self.digests.items():
-            try:
-                seen = _digest_of(path)
-            except OSError as error:
-                raise RegiondagError(f"{path}: {error.strerror or error}; {self._advice}") from error
-            if seen != digest:
-                raise RegiondagError(
-                    f"{path}: damaged, its SHA-256 is {seen[:12]}... and not {digest[:12]}...; {self._advice}"
-                )
+        for path in self.digests:
+            self.check_file(path)
+
+    def check_file(self, path: Path) -> None:
+        """Do so for one of them."""
+        digest = self.digests[path]
+        try:
+            seen = _digest_of(path)
+        except OSError as error:
+            raise RegiondagError(f"{path}: {error.strerror or error}; {self._advice}") from error
+        if seen != digest:
+            text = f"damaged, its SHA-256 is {seen[:12]}... and not {digest[:12]}..."
+            raise RegiondagError(f"{path}: {text}; {self._advice}")
 
     @property
     def _advice(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from regiondag.report.headline import say_against, say_cost, say_counts
 from regiondag.report.summary import TEST_METRIC, RegionSummary, Summary
+from regiondag.util.text import escape_markdown
 
 COMPARED = {"floor": "recent popularity", "simple": "best simple"}  # as results call it, and the table
 
@@ -83,17 +84,19 @@ def to_markdown(summary: Summary) -> str:
     lines = [
         f"# {summary.study}",
         "",
-        *([*(f"> **Caution:** {_cell(text)}" for text in summary.cautions), ""] if summary.cautions else []),
+        *([*(f"> **Caution:** {escape_markdown(text)}" for text in summary.cautions), ""] if summary.cautions else []),
         *_headline(summary),
         f"Run `{summary.run}`. Tuned by {summary.metric} on the validation part; tested once.",
         "",
         "| " + " | ".join(headings(summary)) + " |",
         "|" + "---|" * len(headings(summary)),
     ]
-    lines += ["| " + " | ".join(map(_cell, row)) + " |" for row in table(summary)]
-    notes = [f"- {_cell(text)}" for text in list_reasons(summary)]
-    notes += [f"- {_cell(machine)}" for machine in summary.machines]
-    pictures = [f"- {_cell(r.region)}: {', '.join(map(_link, r.pictures))}" for r in summary.regions if r.pictures]
+    lines += ["| " + " | ".join(map(escape_markdown, row)) + " |" for row in table(summary)]
+    notes = [f"- {escape_markdown(text)}" for text in list_reasons(summary)]
+    notes += [f"- {escape_markdown(machine)}" for machine in summary.machines]
+    pictures = [
+        f"- {escape_markdown(r.region)}: {', '.join(map(_link, r.pictures))}" for r in summary.regions if r.pictures
+    ]
     for title, items in (("Notes", notes), ("Pictures", pictures)):
         lines += ["", f"## {title}", "", *items] if items else []
     return "\n".join(lines) + "\n"
@@ -107,7 +110,7 @@ def say_headline(summary: Summary) -> list[str]:
 
 
 def _headline(summary: Summary) -> list[str]:
-    first, *more = map(_cell, say_headline(summary))
+    first, *more = map(escape_markdown, say_headline(summary))
     return [f"**{first}** {' '.join(more)}", ""]
 
 
@@ -118,18 +121,3 @@ def _link(picture: str) -> str:
 
 def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
-
-
-def _cell(text: str) -> str:
-    """Keep free text from breaking out of its cell, or from becoming HTML, a link or a picture."""
-    for plain, safe in (
-        ("\\", "\\\\"),
-        ("|", "\\|"),
-        ("<", "&lt;"),
-        ("\n", " "),
-        ("`", "\\`"),
-        ("[", "\\["),
-        ("]", "\\]"),
-    ):
-        text = text.replace(plain, safe)
-    return text

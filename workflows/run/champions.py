@@ -60,9 +60,10 @@ def recipe_of_champion(incumbent: Incumbent) -> Recipe | None:
         return None
 
 
-def serves_alone(incumbent: Incumbent) -> bool:
-    """Whether a champion was made for its region, and not for all that one search serves."""
-    return "decision" not in json.loads(incumbent.metrics.read_text(encoding="utf-8"))
+def is_floor(incumbent: Incumbent) -> bool:
+    """Whether a region is served by recent popularity, as what was best for all was not for it."""
+    decision = json.loads(incumbent.metrics.read_text(encoding="utf-8")).get("decision")
+    return isinstance(decision, dict) and decision.get("kind") == "floor"
 
 
 def select_networks(incumbents: Mapping[str, Incumbent]) -> set[str]:

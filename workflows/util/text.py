@@ -74,3 +74,22 @@ def spell_out(text: str) -> str:
     'a\\\\x1b[2Jb'
     """
     return "".join(ascii(letter)[1:-1] if holds_control_character(letter) else letter for letter in text)
+
+
+def escape_markdown(text: str) -> str:
+    """Keep free text from breaking out of its cell, or from becoming HTML, a link or a picture.
+
+    >>> escape_markdown("a|b <c>")
+    'a\\\\|b &lt;c>'
+    """
+    for plain, safe in (
+        ("\\", "\\\\"),
+        ("|", "\\|"),
+        ("<", "&lt;"),
+        ("\n", " "),
+        ("`", "\\`"),
+        ("[", "\\["),
+        ("]", "\\]"),
+    ):
+        text = text.replace(plain, safe)
+    return text

@@ -1,0 +1,117 @@
+"""How good a champion is, and what it is, from its champion.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nnlib.contract import recipe_of
+from regiondag.registry.read import Champion
+from regiondag.study.families import describe_recipe
+from regiondag.util.text import show_value
+
+BESIDE = {"floor": "recent popularity", "simple": "best simple", "bestsellers": "bestsellers"}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A metric of the test window by what serves, beside what simpler models reach on the same customers."""
+
+    metric: str
+    value: float
+    low: float | None = None  # ends of the 95 % interval
+    high: float | None = None
+    floor: float | None = None  # by recent popularity
+    simple: float | None = None  # by the best that is no blend, network or popularity
+    bestsellers: float | None = None
+
+
+def recipe_in_words(champion: Champion) -> str:
+    """Return what serves, in words; a network by its hyperparameters."""
+    raw = champion.facts.get("recipe")
+    if raw is None:
+        values = texts_of(champion.facts.get("hyperparameters"))
+        return ", ".join(["network", *(f"{name} {value}" for name, value in values.items() if name != "family")])
+    try:
+        return describe_recipe(recipe_of(raw))
+    except ValueError as error:
+        return f"a recipe that cannot be read ({error})"
+
+
+def figures_of(champion: Champion) -> tuple[Figure, ...]:
+    """Return the test's metrics, the one that the study was tuned by first."""
+    facts = champion.facts
+    tested, intervals = numbers_of(facts.get("test")), facts.get("intervals")
+    compared = facts.get("compared")
+    others = {name: numbers_of(of) for name, of in compared.items()} if isinstance(compared, dict) else {}
+    popular = numbers_of(facts.get("popularity"))
+    first = metric_of(champion)
+    names = sorted(tested, key=lambda name: (name != first, name))
+    ends = intervals if isinstance(intervals, dict) else {}
+    return tuple(
+        Figure(
+            name,
+            tested[name],
+            *_ends(ends.get(name)),
+            floor=others.get("floor", {}).get(name),
+            simple=others.get("simple", {}).get(name),
+            bestsellers=popular.get(name),
+        )
+        for name in names
+    )
+
+
+def metric_of(champion: Champion) -> str:
+    """Return the metric by which the study was tuned."""
+    metric = champion.facts.get("metric")
+    return str(metric.get("name", "")) if isinstance(metric, dict) else ""
+
+
+def customers_of(champion: Champion) -> int:
+    """Return on how many customers a version was tested."""
+    found = champion.facts.get("customers")
+    return found if isinstance(found, int) else 0
+
+
+def half_of(figure: Figure) -> float | None:
+    """Return half of the 95 % interval, which Student's are symmetrical to the mean."""
+    return None if figure.low is None or figure.high is None else (figure.high - figure.low) / 2
+
+
+def show_interval(figure: Figure) -> str:
+    """Return the 95 % interval.
+
+    >>> show_interval(Figure("ndcg@20", 0.2, -0.01, 0.4)), show_interval(Figure("ndcg@20", 0.2))
+    ('0.000 to 0.400', '-')
+    """
+    if figure.low is None or figure.high is None:
+        return "-"
+    return f"{max(figure.low, 0):.3f} to {min(figure.high, 1):.3f}"
+
+
+def show_figure_in_full(figure: Figure) -> str:
+    """Return a figure with its interval.
+
+    >>> show_figure_in_full(Figure("ndcg@20", 0.2, 0.1, 0.3))
+    '0.2000 (0.100 to 0.300)'
+    """
+    interval = show_interval(figure)
+    return f"{figure.value:.4f}" + ("" if interval == "-" else f" ({interval})")
+
+
+def texts_of(raw: object) -> dict[str, str]:
+    """Return a mapping of champion.json as texts; none where it is no mapping."""
+    known = raw.items() if isinstance(raw, Mapping) else ()
+    return {str(key): show_value(value) for key, value in known if isinstance(value, str | int | float)}
+
+
+def numbers_of(raw: object) -> dict[str, float]:
+    """Return a mapping of champion.json as numbers; none where it is no mapping."""
+    known = raw.items() if isinstance(raw, Mapping) else ()
+    return {str(key): float(value) for key, value in known if isinstance(value, int | float)}
+
+
+def _ends(raw: object) -> tuple[float | None, float | None]:
+    if isinstance(raw, list | tuple) and len(raw) == 2 and all(isinstance(end, int | float) for end in raw):
+        return float(raw[0]), float(raw[1])
+    return None, None
