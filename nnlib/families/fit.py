@@ -21,7 +21,7 @@ SMALLER = "elsa, whose memory grows with the items and not with their square, or
 INSTEAD = {"ease": SMALLER, "days": SMALLER, "knn": "elsa"}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class RecipeModel:
     """A fitted model, what it was fitted by and on."""
 

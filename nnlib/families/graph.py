@@ -65,8 +65,8 @@ class Graph:
         return {**pack("normalised", self.normalised), "scale": self.scale, "vectors": self.vectors}
 
     def _blurred(self, history: sparse.csr_array) -> Floats:
-        """Return (items, b): both filters' sum. The first product stays sparse, as histories are short."""
-        linear = times(self.transposed, (self.normalised @ history.T).toarray())
+        """Return (items, b): both filters' sum. The first product goes by the histories' items, which are few."""
+        linear = times(self.transposed, np.ascontiguousarray((history @ self.transposed).toarray().T))
         spectrum = (history * self.scale[None]).tocsr() @ self.vectors
         back = np.divide(1, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0)
         weight = np.float32(self.hyperparameters["low_pass"])

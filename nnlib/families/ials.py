@@ -32,17 +32,27 @@ ROOM = 1 << 22  # floats of the largest array of a block
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """Factors f in the basis of the eigenvectors of alpha f^T f, in which what all rows have in common is diagonal."""
+
+    common: Floats  # (dims,), the eigenvalues
+    basis: Floats  # (dims, dims)
+    turned: Floats  # (n, dims)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Ials:
     """Fitted factors of the items; those of a customer are solved for when he is asked about."""
 
     items: Floats  # (items, dims), float32
     hyperparameters: Mapping[str, Value]
+    side: Side  # of the items: what one customer's question costs is mostly this
 
     def scores(self, asked: Events, rows: Longs) -> Floats:
         """Return float32 (len(rows), items)."""
         history = asked.take(rows).aged_from_last(float(self.hyperparameters["ask_half_life"]))
         with workers(1):
-            return half_step(history, self.items, self.hyperparameters) @ self.items.T
+            return solve(history, self.side, self.hyperparameters) @ self.items.T
 
     def arrays(self) -> Arrays:
         """Return the factors."""
@@ -60,12 +70,17 @@ def fit(history: Events, hyperparameters: Mapping[str, Value], seed: int) -> Ial
         for _ in range(int(hyperparameters["sweeps"])):
             customers = half_step(counts, items, hyperparameters)
             items = half_step(by_item, customers, hyperparameters)
-    return Ials(items, hyperparameters)
+    return _with_side(items, hyperparameters)
 
 
 def restore(arrays: Arrays, hyperparameters: Mapping[str, Value], regions: tuple[str, ...]) -> Ials:  # noqa: ARG001
     """Return the model that `arrays` was taken from; KeyError or ValueError when they are wrong."""
-    return Ials(take(arrays, "items", np.float32, None, int(hyperparameters["dims"])), hyperparameters)
+    return _with_side(take(arrays, "items", np.float32, None, int(hyperparameters["dims"])), hyperparameters)
+
+
+def _with_side(items: Floats, hyperparameters: Mapping[str, Value]) -> Ials:
+    with workers(1), np.errstate(over="ignore", invalid="ignore"):  # a score that is not finite is seen when asked
+        return Ials(items, hyperparameters, turn(items, hyperparameters))
 
 
 def bytes_needed(size: Size, hyperparameters: Mapping[str, Value]) -> int:
@@ -76,20 +91,30 @@ def bytes_needed(size: Size, hyperparameters: Mapping[str, Value]) -> int:
 
 
 def half_step(counts: sparse.csr_array, factors: Floats, hyperparameters: Mapping[str, Value]) -> Floats:
+    """Return what `solve` does by the other side's factors."""
+    return solve(counts, turn(factors, hyperparameters), hyperparameters)
+
+
+def turn(factors: Floats, hyperparameters: Mapping[str, Value]) -> Side:
+    """Return factors in the basis in which what all rows have in common is diagonal."""
+    common, basis = np.linalg.eigh(np.float32(hyperparameters["alpha"]) * (factors.T @ factors))
+    return Side(common, basis, factors @ basis)
+
+
+def solve(counts: sparse.csr_array, side: Side, hyperparameters: Mapping[str, Value]) -> Floats:
     """Return (rows, dims): for each row c of `counts` the x that is best against the other side's `factors` f, n rows.
 
     x minimises sum c_i (1 - x.f_i)^2 + alpha sum (x.f_i)^2 + l2 (sum c_i + alpha n)^nu |x|^2 (Rendle et al. 2021,
     equations 3 and 7). In the basis of the eigenvectors of alpha f^T f all but the first sum is diagonal.
     """
     alpha, l2, nu = (np.float32(hyperparameters[name]) for name in ("alpha", "l2", "nu"))
-    common, basis = np.linalg.eigh(alpha * (factors.T @ factors))
-    turned = factors @ basis
-    ridge = l2 * (counts.sum(axis=1) + alpha * np.float32(len(factors))) ** nu
-    solved = np.zeros((counts.shape[0], factors.shape[1]), np.float32)
-    for rows in _blocks(np.diff(counts.indptr), factors.shape[1]):
-        diagonal = np.maximum(common, 0) + ridge[rows, None]
-        solved[rows] = _solve(*_padded(counts, turned, rows), diagonal)
-    return np.asarray(solved @ basis.T)
+    n, dims = side.turned.shape
+    ridge = l2 * (counts.sum(axis=1) + alpha * np.float32(n)) ** nu
+    solved = np.zeros((counts.shape[0], dims), np.float32)
+    for rows in _blocks(np.diff(counts.indptr), dims):
+        diagonal = np.maximum(side.common, 0) + ridge[rows, None]
+        solved[rows] = _solve(*_padded(counts, side.turned, rows), diagonal)
+    return np.asarray(solved @ side.basis.T)
 
 
 def _blocks(lengths: Longs, dims: int) -> Iterator[Longs]:

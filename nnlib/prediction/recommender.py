@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from nnlib.data.read_events import read_events
 from nnlib.data.rows import Ints
 from nnlib.data.sources import open_files
 from nnlib.errors import NnlibError
+from nnlib.families.fit import RecipeModel
 from nnlib.families.model_file import is_recipe_model, read_recipe_model
 from nnlib.model.file import read_model
 from nnlib.ops.ranking import NO_ITEM
@@ -38,6 +40,7 @@ from nnlib.util.arrays import Longs
 from nnlib.util.threads import Each, map_in_turn
 
 SAMPLES = "samples"
+_MODELS: WeakValueDictionary[tuple[int, ...], RecipeModel] = WeakValueDictionary()  # by their files
 STRANGER = f"{RECENT_POPULARITY}: no such customer in the data"
 NOTHING_KNOWN = f"{RECENT_POPULARITY}: the model knows none of the customer's items"
 
@@ -196,7 +199,7 @@ def open_recommender(model: Path, data: Path, floor: Path | None = None, items: 
     """
     answering, events = _open_family(model, data) if is_recipe_model(model) else _open_network(model, data)
     known = answering.items
-    customers = _read_samples(data)
+    customers = read_samples(data)
     descriptions: dict[str, str] = {}
     if items is not None:
         from nnlib.prediction.item_names import read_descriptions  # with what imports tables, which no worker has
@@ -213,9 +216,22 @@ def open_recommender(model: Path, data: Path, floor: Path | None = None, items: 
 
 
 def _open_family(path: Path, data: Path) -> tuple[Answering[Any], Callable[[], Events]]:
-    model = read_recipe_model(path)
+    model = _read_shared(path)
     asked = match_history(read_events(data), model.items)
     return ByRecipe(model, asked), lambda: asked
+
+
+def _read_shared(path: Path) -> RecipeModel:
+    """Return the model of a file: of the regions that share one it is in memory once, while one needs it.
+
+    Files of models are replaced and never written into.
+    """
+    facts = path.stat()
+    file = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    model = _MODELS.get(file)
+    if model is None:
+        _MODELS[file] = model = read_recipe_model(path)
+    return model
 
 
 def _open_network(path: Path, data: Path) -> tuple[Answering[Any], Callable[[], Events]]:
@@ -226,7 +242,7 @@ def _open_network(path: Path, data: Path) -> tuple[Answering[Any], Callable[[], 
     return ByNetwork(model, ready, layer, names), lambda: match_history(read_events(data), names)
 
 
-def _read_samples(data: Path) -> tuple[str, ...]:
+def read_samples(data: Path) -> tuple[str, ...]:
     """Return the names of the customers, numbers where the file has none."""
     with netcdf.File(data) as file:
         if shape_of_names(file, SAMPLES):

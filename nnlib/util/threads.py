@@ -7,9 +7,11 @@ held to one thread, and whole pieces of fixed size go to threads of our own; res
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -54,12 +56,21 @@ def workers(count: int) -> Iterator[Each]:
 
 def _blas_on_one_thread() -> AbstractContextManager[object]:
     """Hold the BLAS that is loaded to one thread; workers without threadpoolctl have it from `take_over_blas`."""
+    controller = _find_blas(len(sys.modules))
+    return controller.limit(limits=1, user_api="blas") if controller else nullcontext()
+
+
+@lru_cache(maxsize=1)
+def _find_blas(modules: int) -> Any:  # noqa: ARG001
+    """Return what controls the libraries that are loaded, None where nothing does.
+
+    To look for them takes milliseconds, more than a question about one customer; no others come but with new modules.
+    """
     try:
-        from threadpoolctl import threadpool_limits
+        from threadpoolctl import ThreadpoolController
     except ImportError:
-        return nullcontext()
-    limits: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
-    return limits
+        return None
+    return ThreadpoolController()
 
 
 def take_over_blas() -> int:

@@ -281,3 +281,15 @@ def test_several_threads_may_ask(tmp_path):
 def test_every_family_is_asked_here():
     assert {recipe.family for recipe in RECIPES} == set(FAMILIES)
     assert all(family_of(name) for name in LINEAR)
+
+
+def test_regions_that_one_model_serves_have_it_in_memory_once(tmp_path):
+    region = opened(tmp_path)
+    other, third = tmp_path / "other.nc", tmp_path / "third.nc"
+    other.hardlink_to(tmp_path / "model.nc")
+    third.write_bytes(other.read_bytes())
+    data = tmp_path / "data.nc"
+    assert open_recommender(other, data).model.model is region.model.model
+    assert open_recommender(third, data).model.model is not region.model.model
+    write_recipe_model(tmp_path / "model.nc", fit_recipe(Recipe("ease", {}, 1), ASKED))
+    assert open_recommender(tmp_path / "model.nc", data).model.by == "ease"
