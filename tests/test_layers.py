@@ -30,6 +30,7 @@ REGIONDAG = """
     report monitor
     update fleet
     generate node
+    pipeline
     bake
     commands
     cli
@@ -64,6 +65,7 @@ SHARED = (
     "errors",
     "epoch_log",
     "progress",
+    "util.columns",
     "util.files",
     "util.memory",
     "util.os_errors",

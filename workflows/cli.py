@@ -22,6 +22,7 @@ from regiondag.util.completion import answer_shell
 
 COMMANDS = (
     "init",
+    "run",
     "validate",
     "generate",
     "update",
@@ -46,9 +47,10 @@ COMMANDS = (
 INTERRUPTED = 130
 BUG = 3
 
-EPILOG = """exit codes: 0 done, 1 failed for a reason that is printed, or (verify, replay) not as it was, 2 wrong
-arguments or study.yaml, 3 a bug (with its traceback), 5 no pool, 6 the run would not work on this pool, 7
-a worker image cannot be built or failed its test, 8 AWS refused or cannot be reached, 130 Ctrl-C"""
+EPILOG = """exit codes: 0 done, 1 failed for a reason that is printed, or (verify, replay) not as it was, or (run) a
+region has no champion, 2 wrong arguments or study.yaml, 3 a bug (with its traceback), 5 no pool, 6 the
+run would not work on this pool, 7 a worker image cannot be built or failed its test, 8 AWS refused or
+cannot be reached, 130 Ctrl-C"""
 
 
 class Command(Protocol):
@@ -137,8 +139,11 @@ def _run(argv: list[str] | None) -> int:
     if unknown:
         arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}")  # with its usage, not the usage of all
     set_loudness(Loudness.QUIET if arguments.quiet else Loudness.VERBOSE if arguments.verbose else Loudness.USUAL)
-    with timed(f"in all: regiondag {arguments.subcommand}"):
-        return int(arguments.run(arguments))
+    try:
+        with timed(f"in all: regiondag {arguments.subcommand}"):
+            return int(arguments.run(arguments))
+    finally:
+        set_loudness(Loudness.USUAL)  # it is of this call, and Python's users may make another
 
 
 def _fail(code: int, text: str) -> int:

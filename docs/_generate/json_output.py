@@ -15,6 +15,7 @@ from regiondag.audit.verify import Verified
 from regiondag.fleet.status import FleetStatus
 from regiondag.monitor.explain_queue import Explanation
 from regiondag.monitor.status import RunStatus
+from regiondag.pipeline.run_study import Outcome
 from regiondag.pool.status import PoolStatus
 from regiondag.registry.describe import ServedRegion, VersionFacts, VersionsCompared
 from regiondag.report.summary import Summary
@@ -22,6 +23,7 @@ from regiondag.trials.rows import TrialRow
 
 # What each prints: an object of that class.
 OUTPUTS: dict[str, type] = {
+    "regiondag run": Outcome,
     "regiondag status": RunStatus,
     "regiondag report": Summary,
     "regiondag explain": Explanation,

@@ -180,7 +180,7 @@ def _status(arguments: argparse.Namespace) -> int:
         print(status.as_json(seen))
         return 0
     if seen.rows:
-        print_table(f"fleet {seen.fleet} in {seen.region}", status.HEADINGS, status.table_rows(seen))
+        print_table(f"fleet {seen.fleet} in {seen.region}", status.HEADINGS, status.table_rows(seen), status.NARROW)
     print(status.show_total(seen))
     for one in seen.orphans:
         tell(f"{one} runs but has not joined the pool {seen.pool}; {scale.console(seen.region, one)}")

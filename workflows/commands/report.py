@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from regiondag.commands._verbs import add_run
 from regiondag.util.terminal import Narrow, print_table
@@ -45,10 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the report and print it."""
     from regiondag.condor.events.log import read_attempts
     from regiondag.report.bill import read_bill
-    from regiondag.report.markdown import headings, list_reasons, say_headline, table
     from regiondag.report.write import write_report
     from regiondag.run.study_folder import find_run
-    from regiondag.util.text import spell_out
 
     folder = find_run(arguments.run_directory)
     attempts = read_attempts(folder)
@@ -56,22 +54,24 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print((folder.report / "summary.json").read_text(encoding="utf-8"), end="")
     else:
-        print_table(summary.study, headings(summary), table(summary), NARROW)
-        for text in (
-            *say_headline(summary),
-            *(f"Caution: {text}" for text in summary.cautions),
-            *list_reasons(summary),
-        ):
-            print(spell_out(text))
-        print(f"Models: {folder.path}/regions/*/champion/model.nc")
-        print(f"Report: {folder.report}/summary.md")
-    _write_page(folder, summary, attempts, arguments)
+        show_summary(folder, summary)
+    write_and_say_page(folder, summary, attempts, sys.stderr if arguments.json else sys.stdout)
     return 0 if summary.finished else 1
 
 
-def _write_page(
-    folder: RunFolder, summary: Summary, attempts: Sequence[Attempt], arguments: argparse.Namespace
-) -> None:
+def show_summary(folder: RunFolder, summary: Summary) -> None:
+    """Print a summary that has been written: the table, why things are as they are, and where the files lie."""
+    from regiondag.report.markdown import headings, list_reasons, say_headline, table
+    from regiondag.util.text import spell_out
+
+    print_table(summary.study, headings(summary), table(summary), NARROW)
+    for text in (*say_headline(summary), *(f"Caution: {text}" for text in summary.cautions), *list_reasons(summary)):
+        print(spell_out(text))
+    print(f"Models: {folder.path}/regions/*/champion/model.nc")
+    print(f"Report: {folder.report}/summary.md")
+
+
+def write_and_say_page(folder: RunFolder, summary: Summary, attempts: Sequence[Attempt], stream: TextIO) -> None:
     """Write the page and say where it is, or why there is none: the summary stands without it."""
     from regiondag.generate.bundle import archives_of
     from regiondag.report.page import NoPageError, shell_of, write_page
@@ -84,4 +84,4 @@ def _write_page(
     except NoPageError as error:
         print(f"The report has {error}", file=sys.stderr)
         return
-    print(f"Page: {page}", file=sys.stderr if arguments.json else sys.stdout)
+    print(f"Page: {page}", file=stream)

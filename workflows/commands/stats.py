@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nnlib.util.columns import SHORTEST, Narrow
 from regiondag.commands._verbs import add_run
 from regiondag.util.text import show_duration
 
@@ -29,9 +30,21 @@ HEADINGS = (
     *("region", "jobs", "tries", "GPU h", "slot h", "training h", "busy", "lost to eviction h", "lost to failures h"),
     *("evictions", "holds", "wait", "wait 90 %", "transfers", "overhead", "cost", "a trial", "gained", "0.01 costs"),
 )
+# What a terminal has no room for goes in this order: what is mostly nothing, and what others say in other words.
+NARROW = Narrow(
+    (
+        *("0.01 costs", "gained", "overhead", "a trial", "holds", "transfers", "wait 90 %", "evictions", "slot h"),
+        *("tries", "lost to failures h", "lost to eviction h", "wait", "busy", "GPU h"),
+    ),
+    {"region": SHORTEST},
+)
 TRIAL_HEADINGS = (
     *("node", "tries", "starts", "evictions", "holds", "wait", "slot s", "training s", "transfers s"),
     *("lost to eviction s", "lost to failures s", "cost"),
+)
+NARROW_TRIALS = Narrow(
+    ("holds", "starts", "transfers s", "evictions", "lost to failures s", "lost to eviction s", "tries", "wait"),
+    {"node": SHORTEST},
 )
 CSV_COLUMNS = (
     *("region", "node", "tries", "starts", "evictions", "holds", "waited_s", "slot_s", "gpu_s", "training_s"),
@@ -84,10 +97,10 @@ def _show(stats: RunStats, *, trials: bool) -> None:
         print(f"{stats.study}: no job of it was ever in the queue; {suggest_submit(Path(stats.run))}")
         return
     rows = [_row(region.region, region.usage, region) for region in stats.regions if region.usage.trials]
-    print_table(stats.study, HEADINGS, [*rows, _row("total", stats.total)])
+    print_table(stats.study, HEADINGS, [*rows, _row("total", stats.total)], NARROW)
     if trials:
         taken = [one for region in stats.regions for one in region.trials]
-        print_long_table("jobs", TRIAL_HEADINGS, [_trial_row(one) for one in taken])
+        print_long_table("jobs", TRIAL_HEADINGS, [_trial_row(one) for one in taken], NARROW_TRIALS)
     for kind, hours in sorted(stats.machines.items(), key=lambda item: -item[1]):
         print(f"{hours:.2f} h on {kind}")
     _show_prices(stats)

@@ -12,12 +12,10 @@ from regiondag.commands._verbs import tell, warn
 from regiondag.errors import RegiondagError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from regiondag.pool.pool import Pool
-    from regiondag.run.champions import Incumbent
     from regiondag.run.layout import RunFolder
-    from regiondag.study.model import Config, Region
 
 HELP = "make the study's next run from new data; or every night: --cron"
 DESCRIPTION = """Make the next run of a study that has run before, and print its path: the regions whose data or network
@@ -45,39 +43,27 @@ def run(arguments: argparse.Namespace) -> int:
     """Make the run, or the job that makes one every night."""
     if arguments.cron is not None:
         return _write_job(arguments)
-    from regiondag.config.data_check import training_examples
-    from regiondag.config.load_checked import load_checked
-    from regiondag.generate.fresh_data import refresh_data
-    from regiondag.registry.incumbents import find_in_office
-    from regiondag.run.champions import earlier_runs, select_networks
-    from regiondag.study.init import choose_init
+    from regiondag.pipeline.make_run import plan_update, read_inputs, write_planned
 
-    refresh_data(arguments.study)
-    checked = load_checked(arguments.study)
-    config, examples = checked.config, training_examples(checked.config, checked.summaries)
-    for note in () if arguments.quiet else checked.notes:
+    inputs = read_inputs(generate.study_of(arguments))
+    for note in inputs.notes:
         tell(note)
-    runs = generate.runs_folder(arguments).resolve()
+    runs = inputs.study.runs.resolve()
     pool = _pool(arguments, runs)
-    earlier = earlier_runs(runs, config.name)
-    if not earlier:
-        tell(f"no earlier run of the study {config.name!r} in {runs}: this is the first")
-    _check_ended(pool, earlier)
-    incumbents = find_in_office(runs, config.name, [region.slug for region in config.regions], earlier, warn)
-    config = choose_init(config, examples, select_networks(incumbents))
-    regions = config.regions if arguments.all else _new_regions(config, earlier)
-    if not regions:
+    if not inputs.earlier:
+        tell(f"no earlier run of the study {inputs.config.name!r} in {runs}: this is the first")
+    _check_ended(pool, inputs.earlier)
+    planned = plan_update(inputs, tell, warn, whole=arguments.all)
+    if planned is None:
         tell("nothing new: no run made (--all makes one)")
         return 0
-    incumbents = {region.slug: incumbents[region.slug] for region in regions if region.slug in incumbents}
-    config = _for_update(config, regions, incumbents)
-    created = generate.make_run(config, arguments, earlier, incumbents, arguments.pool)
+    created = write_planned(inputs, planned, pool, arguments.htcondor)
+    generate.say_where(created)
     if arguments.submit and pool is not None:
         from regiondag.condor.submit import submit_dag
 
-        return submit_dag(pool, created, [region.slug for region in regions])
-    if not arguments.quiet:
-        generate.say_what_is_next(created, generate.again(arguments, "update"))
+        return submit_dag(pool, created, [region.slug for region in planned.config.regions])
+    generate.say_what_is_next(created, generate.again(arguments, "update"))
     return 0
 
 
@@ -106,32 +92,6 @@ def _check_ended(pool: Pool | None, earlier: Sequence[RunFolder]) -> None:
         tell(f"{run.path} was never submitted")
 
 
-def _new_regions(config: Config, earlier: Sequence[RunFolder]) -> tuple[Region, ...]:
-    """Return the regions that have something new, and those from which they start; say which are left out."""
-    from regiondag.update.changes import find_unchanged
-
-    unchanged = find_unchanged(config.regions, earlier)
-    new = {region.slug for region in config.regions if not region.merged} - set(unchanged)
-    if new and any(region.served_by for region in config.regions):
-        return config.regions  # what serves them is fitted on the data of all
-    sources = {region.init.source for region in config.regions if region.slug in new}
-    for region in config.regions:
-        if region.slug in unchanged and region.slug in sources:
-            tell(f"{region.name}: nothing new, but others start from its champion of this run")
-        elif region.slug in unchanged:
-            last = unchanged[region.slug]
-            tell(f"{region.name}: left out, its data and network are those of {last.path} (--all takes it)")
-    return tuple(region for region in config.regions if region.slug in new | sources)
-
-
-def _for_update(config: Config, regions: Sequence[Region], incumbents: Mapping[str, Incumbent]) -> Config:
-    """Leave the other regions out, and take `update` in place of `search` where there is a champion to start from."""
-    from dataclasses import replace
-
-    taken = (replace(r, search=r.update) if r.update and r.slug in incumbents else r for r in regions)
-    return replace(config, regions=tuple(taken))
-
-
 # --- every night -------------------------------------------------------------------------------------------
 
 
@@ -147,7 +107,7 @@ def _write_job(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(f"--cron: {error}") from error
     config = load_config(arguments.study)
-    runs = generate.runs_folder(arguments).resolve()
+    runs = generate.study_of(arguments).runs.resolve()
     refuse_slash_tmp(runs, f"{generate.again(arguments, 'update')} --cron {shlex.quote(arguments.cron)}")
     folder = nightly_folder(arguments.study, config.name)
     pool = find_pool(arguments.pool)

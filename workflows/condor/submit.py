@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -21,8 +22,12 @@ LEAVING = 60.0  # seconds a removed DAGMan gets to write its rescue file and go
 SLASH_TMP = "/tmp"  # noqa: S108
 
 
-def submit_dag(pool: Pool, run: RunFolder, slugs: Iterable[str], only: str | None = None) -> int:
+def submit_dag(
+    pool: Pool, run: RunFolder, slugs: Iterable[str], only: str | None = None, *, quietly: bool = False
+) -> int:
     """Run condor_submit_dag on the study's DAG, or on that of the region `only`; return its exit code.
+
+    `quietly`: what it prints is shown only where it fails.
 
     Never lets two DAGMans work on one node: refused while the same DAG, or another one with the same nodes, is in the
     queue.
@@ -46,7 +51,10 @@ def submit_dag(pool: Pool, run: RunFolder, slugs: Iterable[str], only: str | Non
     rescued = bool(list_rescue_files(dag))
     # -f overwrites condor_submit_dag's own files of the time before; PRE skips what the journals know
     again = ["-f"] if dagman_file(dag, "condor.sub").exists() and not rescued else []
-    return pool.run(["condor_submit_dag", *again, str(dag)], cwd=dag.parent).returncode
+    done = pool.run(["condor_submit_dag", *again, str(dag)], cwd=dag.parent, capture_output=quietly)
+    if quietly and done.returncode != 0:
+        print(done.stdout + done.stderr, end="", file=sys.stderr, flush=True)
+    return done.returncode
 
 
 def find_slash_tmp(path: Path, command: str = "regiondag generate study.yaml") -> str:

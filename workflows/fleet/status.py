@@ -7,12 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nnlib.util.columns import Narrow
 from regiondag.fleet.demand import Worker
 from regiondag.fleet.ec2 import Instance
 from regiondag.fleet.prices import Prices
 from regiondag.fleet.scale import has_not_joined
 
 HEADINGS = ("instance", "type", "bought", "zone", "state", "age", "GPUs claimed", "unclaimed", "jobs", "$/h")
+NARROW = Narrow(("zone", "bought", "unclaimed", "GPUs claimed", "age"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,21 +22,21 @@ DAY = 86_400
 OPTIONS = "in study.yaml its options are keys of data.split, --split is by, and of data.columns"
 
 
-def refresh_data(study: Path) -> None:
-    """Import the table that study.yaml names, unless that has been done; nothing where it names none.
+def refresh_data(study: Path) -> bool:
+    """Import the table that study.yaml names, unless that has been done, or it names none; return whether it was.
 
     Raises ConfigError for a table that cannot be read, with its line.
     """
     try:
         purchases = load_purchases(study)
     except ConfigError:
-        return  # `load_config` tells that with all other mistakes
+        return False  # `load_config` tells that with all other mistakes
     if purchases is None:
-        return
+        return False
     wanted, record = _describe(purchases), purchases.folder / IMPORTED
     (known, files), before = _read(record), _states_in(purchases.folder)
     if known == wanted and files <= before.keys():
-        return
+        return False
     from nnlib.errors import DataError
     from nnlib.importing.purchase_lines import Columns
     from nnlib.importing.regions import import_purchases
@@ -66,6 +66,7 @@ def refresh_data(study: Path) -> None:
     for name in files & before.keys() - set(written):  # of a region that is not in the table any more
         (purchases.folder / name).unlink(missing_ok=True)
     write_atomically(record, json.dumps({"of": wanted, "files": written}, indent=1) + "\n")
+    return True
 
 
 def _describe(purchases: Purchases) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from regiondag.pool.pool import (
     read_state,
     write_state,
 )
-from regiondag.pool.process import Process, children, look_up
+from regiondag.pool.process import Process, children, find_below, look_up
 from regiondag.pool.rootfs import RootImage, ensure_image, remove_old_images
 from regiondag.pool.rootfs_build import Tell, install_tools
 from regiondag.util.resources import resource_dir
@@ -65,14 +65,18 @@ def up(name: str | None, wishes: PoolWishes, tell: Tell, rebuild: bool = False) 
         if state and state.is_running:
             _tell_already_up(state, wishes, rebuild, tell)
             return pool_of(state)
-        if state and not state.stopped:
+        died = state is not None and not state.stopped
+        if state and died:
             tell(f"the pool {name!r} had died; starting it again with its queue")
             wishes = _as_before(state, wishes)
         install_tools(["bwrap", "nsenter", "unshare"])
         mode = sandbox.detect_mode()
         image = ensure_image(wishes.suite or DEFAULT_SUITE, tell, rebuild)
         remove_old_images(keep=[Path(other.image) for other in find_running_pools()])
-        return _start(name, mode, image, wishes, tell)
+        pool = _start(name, mode, image, wishes, tell)
+        if died:
+            _give_up_lost_jobs(name)
+        return pool
 
 
 def down(name: str | None, tell: Tell, purge: bool = False) -> None:
@@ -144,6 +148,16 @@ def _start(name: str, mode: sandbox.Mode, image: RootImage, wishes: PoolWishes, 
         write_state(dataclasses.replace(state, stopped=True, processes=()))
         raise
     return pool_of(state)
+
+
+def _give_up_lost_jobs(name: str) -> None:
+    """Let jobs that ran when the pool died run again at once.
+
+    They died with it, though HTCondor's shadows would look for them until their lease ends, ten minutes later.
+    """
+    state = read_state(name)
+    for shadow in find_below(state.processes[0].pid, "condor_shadow", "--reconnect") if state else ():
+        shadow.send(signal.SIGKILL)
 
 
 def _prepare_folder(folder: Path) -> None:

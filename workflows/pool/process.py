@@ -54,6 +54,17 @@ def children(pid: int) -> list[int]:
     return sorted(number for number in numbers if (stat := _stat(number)) and int(stat[1]) == pid)
 
 
+def find_below(pid: int, *words: str) -> list[Process]:
+    """Return the running children of `pid`, and theirs, whose command line has all of these words."""
+    found = []
+    for child in children(pid):
+        process = look_up(child)
+        if process and set(words) <= set(_command_line(child)):
+            found.append(process)
+        found += find_below(child, *words)
+    return found
+
+
 def read_boot_id() -> str:
     """Return what differs from boot to boot."""
     return (PROC / "sys/kernel/random/boot_id").read_text().strip()
@@ -69,6 +80,13 @@ def _stat(pid: int) -> list[str]:
     try:
         return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _command_line(pid: int) -> list[str]:
+    try:
+        return (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
         return []
 
 

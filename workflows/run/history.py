@@ -75,6 +75,7 @@ class History:
     settled_at: dict[int, float] = field(default_factory=dict)  # Unix time
     won: tuple[int, int] | None = None  # which trial's point the final training gets, and of how many outcomes
     final: TrialOutcome | None = None
+    final_at: float = 0.0  # Unix time
     faults: list[Fault] = field(default_factory=list)
     repeated_seconds: float = 0.0  # of trials' outcomes that a later one replaced
     repeated_final_seconds: float = 0.0  # the same of the final training
@@ -105,7 +106,7 @@ class History:
         if settled.trial is None:
             if self.final is None or not self.final.ok:
                 self.repeated_final_seconds += self.final.seconds if self.final else 0.0
-                self.final = settled
+                self.final, self.final_at = settled, when
         elif self.outcome(settled.trial) is None:
             before = self.settled.get(settled.trial)
             self.repeated_seconds += before.seconds if before else 0.0  # what is run again was trained for all the same

@@ -23,7 +23,7 @@ def find_unchanged(regions: Iterable[Region], earlier: Sequence[RunFolder]) -> d
     found = {}
     for region in regions:
         last = None if region.merged else _find_last_finished(region, earlier)
-        if last is not None and _is_unchanged(region, manifest(last).sha256):
+        if last is not None and is_unchanged(region, manifest(last).sha256):
             found[region.slug] = last
     return found
 
@@ -40,7 +40,7 @@ def _is_finished(run: RunFolder, slug: str) -> bool:
         return False
 
 
-def _is_unchanged(region: Region, digests: Mapping[str, str]) -> bool:
+def is_unchanged(region: Region, digests: Mapping[str, str]) -> bool:
     """Return whether the region's data and network, though not its other inputs, have the digests of a run."""
     sources = {data_file(part): file for part, file in region.data.items()}
     if region.network is not None:

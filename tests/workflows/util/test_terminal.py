@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
+from nnlib.util.columns import Narrow, fit_columns
 from regiondag.util import terminal
-from regiondag.util.terminal import Narrow, fit_columns, print_long_table, print_table
+from regiondag.util.terminal import print_long_table, print_table
 
 HEADINGS = ["region", "status", "p@10", "trials"]
 ROWS = [["Côte d'Ivoire", "done [red]", "0.5", "24/1/0"], ["日本", "waiting", "-", "0/0/0"]]
@@ -86,13 +87,15 @@ def test_text_is_folded_first_then_columns_go_in_their_order():
     assert sum(widths(101).values()) == 82
     assert list(widths(80)) == [0, 2, 3, 4, 5] and list(widths(60)) == [0, 2, 4, 5]
     assert widths(53) == {0: 6, 2: 6, 4: 20, 5: 8}
-    assert widths(20) == {0: 6, 2: 6, 4: 20, 5: 8}  # no figure is cut by us
+    assert widths(52) == {}  # no figure is cut
 
 
 def test_headings_are_folded_between_words_in_a_frame_alone():
     heads, cells = ["recent popularity"], [["0.102"]]
     assert fit_columns(heads, cells, Narrow(), 14) == {0: 10}
-    assert fit_columns(heads, cells, Narrow(), 14, framed=False) == {0: 17}
+    assert fit_columns(heads, cells, Narrow(), 17, framed=False) == {0: 17}
+    assert fit_columns(heads, cells, Narrow(), 16, framed=False) == {}
+    assert fit_columns(heads, cells, Narrow(), 5, framed=False, headed=False) == {0: 5}
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100, 160])
@@ -102,9 +105,36 @@ def test_figures_stay_whole_on_any_terminal(monkeypatch, columns):
     monkeypatch.setattr("sys.stdout", Terminal())
     print_table("a study", WIDE, CELLS, NARROW)
     text = re.sub(r"\x1b\[[0-9;]*m", "", sys.stdout.getvalue())
-    assert "0.147 ± .012 (1,119)" in text or columns == 40
-    assert max(map(len, text.splitlines()[1:-1])) <= columns
-    assert ("no room for: progress" in text) == (columns < 85)
+    assert "0.147 ± .012 (1,119)" in text
+    assert max(map(len, text.splitlines())) <= columns
+    assert ("no room for: progress" in text) == (53 <= columns < 85)
+
+
+def test_rows_stand_below_each_other_where_there_is_no_room_for_a_table(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("sys.stdout", Terminal())
+    print_table("a study", WIDE, CELLS, NARROW)
+    assert sys.stdout.getvalue().splitlines() == [
+        "a study",
+        "Germany",
+        "  progress: ####################",
+        "  done: 12/17",
+        "  failed: 0",
+        "  best ndcg@20: 0.147 ± .012 (1,119)",
+        "  note: some words of text",
+        "Côte d'Ivoire",
+        "  done: by all",
+        "  failed: 0",
+    ]
+
+
+def test_a_table_that_says_nothing_of_it_folds_text_alone(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setattr("sys.stdout", Terminal())
+    rows = [["n1", "some words that go on and on for longer", "0.123456789 to 0.987654321"]]
+    print_table("figures", ["node", "why", "interval"], rows)
+    text = sys.stdout.getvalue()
+    assert "0.123456789 to 0.987654321" in text and max(map(len, text.splitlines())) <= 50
 
 
 def test_a_long_table_cuts_text_and_no_figure(monkeypatch):
