@@ -31,7 +31,7 @@ REGIONDAG = """
     update fleet
     generate node
     pipeline
-    bake
+    bake recommend
     commands
     cli
     __main__
@@ -79,6 +79,9 @@ SHARED = (
     "families.legal",
     "families.model_file",
     "importing",
+    "prediction.recommended_file",
+    "prediction.recommender",
+    "util.parquet",
 )
 SHARED += ("training.checkpoint",)
 

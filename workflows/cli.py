@@ -31,6 +31,7 @@ COMMANDS = (
     "submit",
     "status",
     "report",
+    "recommend",
     "explain",
     "stats",
     "study",

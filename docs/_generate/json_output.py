@@ -17,6 +17,7 @@ from regiondag.monitor.explain_queue import Explanation
 from regiondag.monitor.status import RunStatus
 from regiondag.pipeline.run_study import Outcome
 from regiondag.pool.status import PoolStatus
+from regiondag.recommend.answers_file import AnswerFacts
 from regiondag.registry.describe import ServedRegion, VersionFacts, VersionsCompared
 from regiondag.report.summary import Summary
 from regiondag.trials.rows import TrialRow
@@ -26,6 +27,7 @@ OUTPUTS: dict[str, type] = {
     "regiondag run": Outcome,
     "regiondag status": RunStatus,
     "regiondag report": Summary,
+    "regiondag recommend": AnswerFacts,
     "regiondag explain": Explanation,
     "regiondag stats": RunStats,
     "regiondag study show": TrialRow,
@@ -39,6 +41,7 @@ OUTPUTS: dict[str, type] = {
 # Where it is not just that object.
 AROUND = {
     "regiondag champions list": "`study`, `registry` (its folder), and `regions`: a list of such objects.",
+    "regiondag recommend": "`study`, `k`, and `answers`: a list of such objects.",
     "regiondag explain": "A list of such objects.",
     "regiondag study show": "`study`, `run`, and `trials`: a list of such objects, each with `queued`: where its job "
     "is, an object or null.",
