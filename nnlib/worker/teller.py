@@ -23,7 +23,7 @@ from nnlib.progress import (
 )
 from nnlib.worker import chirp
 
-BETWEEN = 4.0  # seconds between two messages at least; HTCondor sends them on every ten at the most
+BETWEEN = 3.0  # seconds between two messages at least; HTCondor sends them on every ten at the most
 MOST_FAILURES = 3  # in a row, after which nothing is told any more
 Say = Callable[[Mapping[str, str]], bool]
 

@@ -27,10 +27,10 @@ POOL_CONFIG = "DEFAULT_USERLOG_FORMAT_OPTIONS = ISO_DATE, SUB_SECOND, UTC\n"
 
 
 @contextmanager
-def pool_up(name: str, suite: str, area: Path, gpus: int = 0, cpus: int = 0) -> Iterator[Pool]:
-    """Start an embedded pool, with so many slots of one core if need be, and remove it at the end."""
+def pool_up(name: str, suite: str, area: Path, gpus: int = 0, cpus: int = 0, more: str = "") -> Iterator[Pool]:
+    """Start an embedded pool, with so many slots of one core and `more` settings, and remove it at the end."""
     config = area / f"{name}.conf"
-    config.write_text(POOL_CONFIG + (f"NUM_CPUS = {cpus}\n" if cpus else ""), encoding="utf-8")
+    config.write_text(POOL_CONFIG + (f"NUM_CPUS = {cpus}\n" if cpus else "") + more, encoding="utf-8")
     up: list[str | Path] = [*REGIONDAG, "pool", "up", "--name", name, "--suite", suite, "--config", config]
     try:
         done = subprocess.run(
