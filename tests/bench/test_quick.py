@@ -42,6 +42,7 @@ RUNS = [
     pytest.param("manager.looking", str, id="looking"),
     pytest.param("manager.orchestration", str, marks=POOL, id="orchestration"),
     pytest.param("manager.throughput", str, marks=POOL, id="throughput"),
+    pytest.param("manager.live", str, marks=POOL, id="live"),
     pytest.param("manager.lanes", str, marks=POOL, id="lanes"),
     pytest.param("quality.study", str, marks=POOL, id="study"),
     pytest.param("quality.nights", str, marks=POOL, id="nights"),
