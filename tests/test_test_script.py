@@ -15,7 +15,8 @@ def copied(folder: Path, python: str) -> list[str | Path]:
     """Return the command of a copy of the script whose programs do nothing, but for Python."""
     shutil.copy(SCRIPT, folder / "test")
     (folder / "environment.sh").write_text(f"PATH={folder}:$PATH\n")
-    for name, text in {"python": python, "regiondag": "exit 0", "g++": "exit 0", "chromium": "exit 0"}.items():
+    (folder / "scripts").mkdir()
+    for name, text in {"python": python, "regiondag": "exit 0", "scripts/preflight": "exit 0"}.items():
         (folder / name).write_text(f"#!/bin/sh\n{text}\n")
         (folder / name).chmod(0o755)
     return ["sh", folder / "test"]

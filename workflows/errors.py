@@ -4,7 +4,7 @@ RegiondagError            1   something expected went wrong; the message says wh
 |-- UsageError            2   wrong arguments
 |-- ConfigError           2   study.yaml is wrong: all problems at once
 |-- PoolError             5   no pool, a dead one, or one that cannot be started here
-|-- PreflightError        6   the run would not match or not parse on this pool
+|-- PreflightError        6   the machine lacks something, or the run would not work on this pool
 |-- BakeError             7   a worker image that cannot be built, or that failed its test
 |-- AwsError              8   AWS refused, or cannot be reached
 |-- GiveUpError           4   PRE and POST scripts: the region cannot go on, no retry helps
@@ -57,9 +57,10 @@ class PoolError(RegiondagError):
 
 
 class PreflightError(RegiondagError):
-    """The run directory would not work on this pool: what is wrong is printed, a line that begins with BAD each.
+    """This machine, or the run directory on this pool, would not do: a line that begins with BAD for each thing.
 
-    Next: change `job` in study.yaml or the pool's slots, generate again, and ask `regiondag doctor RUN` again.
+    Next: the line that is printed brings what the machine lacks. Of a run: change `job` in study.yaml or the pool's
+    slots, generate again, and ask `regiondag doctor RUN` again.
     """
 
     exit_code = 6

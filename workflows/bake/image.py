@@ -19,13 +19,13 @@ from nnlib.util.files import replace_folder, sync
 from regiondag.bake.artifact import DiskImage, Manifest, read_disk_image, write_manifest
 from regiondag.bake.disk import TOOLS, make_disk
 from regiondag.errors import BakeError, PoolError
+from regiondag.pool.machine import require_machine
 from regiondag.pool.rootfs import IMAGE_FILE, find_unused, hold_build_lock, recipe_hash
 from regiondag.pool.rootfs_build import (
     Target,
     Tell,
     as_owner,
     catch_interrupts,
-    check_tools,
     fetch_wheels,
     install_tools,
     root_in,
@@ -101,7 +101,7 @@ def _remove_unused(keep: Path) -> None:
 
 
 def _bake(path: Path, wishes: ImageWishes, tell: Tell) -> None:
-    check_tools(cache_dir())
+    require_machine(["build"])
     install_tools(TOOLS)
     started = time.monotonic()
     log = path.with_name(f"{path.name}.log")

@@ -23,10 +23,15 @@ def add_verb(
     return parser
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
-    """Declare the run that a command is about, for `find_run`."""
+def add_run(parser: argparse.ArgumentParser, without: str = "") -> None:
+    """Declare the run that a command is about, for `find_run`; `without` says what is done where none is named."""
+    text = "a run directory; of a study (its folder or file) the newest"
     parser.add_argument(
-        "run_directory", type=Path, metavar="RUN", help="a run directory; of a study (its folder or file) the newest"
+        "run_directory",
+        type=Path,
+        metavar="RUN",
+        nargs="?" if without else None,
+        help=f"{text}; without it {without}" if without else text,
     )
 
 

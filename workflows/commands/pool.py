@@ -79,14 +79,19 @@ def _add_verb(
 
 def _up(arguments: argparse.Namespace) -> int:
     from regiondag.pool import lifecycle
+    from regiondag.pool.machine import check_machine
     from regiondag.pool.pool import find_installed_pool, find_pool
 
     wishes = _wishes(arguments)
-    nothing_asked = arguments.name is None and wishes == lifecycle.PoolWishes() and not arguments.rebuild
-    if nothing_asked and not find_pool(arguments.name or "default") and (installed := find_installed_pool()):
-        tell(f"HTCondor {show_version(installed.version)} is installed and running here; regiondag uses it")
-        tell("for an embedded pool beside it give it a name: regiondag pool up --name test")
-        return 0
+    if arguments.name is None and not find_pool("default") and (installed := find_installed_pool()):
+        version = show_version(installed.version)
+        if wishes == lifecycle.PoolWishes() and not arguments.rebuild:
+            tell(f"HTCondor {version} is installed and running here; regiondag uses it")
+            tell("for an embedded pool beside it give it a name: regiondag pool up --name test")
+            return 0
+        if check_machine(["pool"]).uses_installed:
+            tell(f"no user namespaces here: HTCondor {version}, which is installed, is used as it is")
+            return 0
     if wishes.simulated_gpus is None and Path("/dev/nvidia0").exists():
         tell("this machine's GPUs are not passed on: the embedded pool offers CPU slots only; see --simulate-gpus")
     pool = lifecycle.up(arguments.name, wishes, tell, arguments.rebuild)

@@ -15,6 +15,7 @@ from regiondag.condor.classads import ClassAd, copy_ad
 from regiondag.condor.quoting import classad_string
 from regiondag.errors import PoolError
 from regiondag.pool.pool import Pool
+from regiondag.pool.rootfs import parse_version
 from regiondag.pool.status import JOB_STATUS
 
 OF_LOG = ["Iwd", "UserLog"]
@@ -68,6 +69,11 @@ def bindings(pool: Pool | None) -> Any:
         ) from error
     if not known:
         htcondor2.reload_config()  # it was read when the bindings were first imported, perhaps for no pool at all
+    if pool is not None and pool.kind == "installed" and parse_version(htcondor2.version())[0] != pool.version[0]:
+        # Bindings of 25.14 and daemons of 23.9 do not agree on how a user of the same machine shows who he is. They are
+        # asked questions only; whoever answers may still insist on knowing.
+        for name in ("AUTHENTICATION", "ENCRYPTION", "INTEGRITY"):
+            htcondor2.param[f"SEC_CLIENT_{name}"] = "OPTIONAL"
     return htcondor2
 
 

@@ -18,6 +18,7 @@ from nnlib.util.files import locked
 from regiondag.errors import PoolError
 from regiondag.pool import sandbox
 from regiondag.pool.config import render_client_config, render_pool_config
+from regiondag.pool.machine import require_machine
 from regiondag.pool.pool import (
     ROOT,
     Pool,
@@ -30,8 +31,8 @@ from regiondag.pool.pool import (
     write_state,
 )
 from regiondag.pool.process import Process, children, find_below, look_up
-from regiondag.pool.rootfs import RootImage, ensure_image, remove_old_images
-from regiondag.pool.rootfs_build import Tell, install_tools
+from regiondag.pool.rootfs import RootImage, ensure_image, image_path, remove_old_images
+from regiondag.pool.rootfs_build import Tell
 from regiondag.util.resources import resource_dir
 from regiondag.util.user_dirs import make_dir
 
@@ -69,9 +70,11 @@ def up(name: str | None, wishes: PoolWishes, tell: Tell, rebuild: bool = False) 
         if state and died:
             tell(f"the pool {name!r} had died; starting it again with its queue")
             wishes = _as_before(state, wishes)
-        install_tools(["bwrap", "nsenter", "unshare"])
+        suite = wishes.suite or DEFAULT_SUITE
+        built = image_path(suite).is_dir() and not rebuild
+        require_machine(["sandbox"] if built else ["sandbox", "build"])
         mode = sandbox.detect_mode()
-        image = ensure_image(wishes.suite or DEFAULT_SUITE, tell, rebuild)
+        image = ensure_image(suite, tell, rebuild)
         remove_old_images(keep=[Path(other.image) for other in find_running_pools()])
         pool = _start(name, mode, image, wishes, tell)
         if died:

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from nnlib.util.files import locked, replace_folder
 from regiondag.errors import PoolError
-from regiondag.pool.rootfs_build import Tell, catch_interrupts, check_tools, fetch_wheels, root_in, run_mmdebstrap
+from regiondag.pool.machine import require_machine
+from regiondag.pool.rootfs_build import Tell, catch_interrupts, fetch_wheels, root_in, run_mmdebstrap
 from regiondag.pool.suites import SUITES
 from regiondag.util.resources import resource_dir
 from regiondag.util.user_dirs import cache_dir, make_dir
@@ -107,7 +108,7 @@ def parse_version(text: str) -> tuple[int, int, int]:
 
 
 def _build(path: Path, suite: str, tell: Tell) -> None:
-    check_tools(cache_dir())
+    require_machine(["build"])
     for stale in path.parent.glob(f".building-{suite}-*"):  # of builds that were killed, for we hold the lock
         _remove(stale)
     work = path.parent / f".building-{suite}-{os.getpid()}"

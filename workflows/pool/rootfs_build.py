@@ -6,7 +6,6 @@ As root mmdebstrap works as it is; an ordinary user needs a range of user number
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
 import re
 import shlex
@@ -230,23 +229,6 @@ def _report(line: str, step: Tell) -> None:
             step(found.expand(text))
 
 
-def check_tools(cache: Path) -> None:
-    """Make sure that mmdebstrap is there and may do its work."""
-    install_tools(["mmdebstrap", "tar"])
-    if os.geteuid() == 0:
-        return
-    user = getpass.getuser()
-    ranges = Path("/etc/subuid")
-    has_range = ranges.exists() and re.search(rf"^({re.escape(user)}|{os.getuid()}):", ranges.read_text(), re.M)
-    if not shutil.which("newuidmap") or not has_range:
-        raise PoolError(
-            "building the root folder as an ordinary user needs a range of user numbers; run once:\n"
-            "  sudo apt-get install -y uidmap\n"
-            f"  sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}\n"
-            f"or copy a {cache}/rootfs-* that somebody else has built"
-        )
-
-
 def search_path() -> str:
     """Return where programs are looked for: an ordinary user's PATH often lacks the folders of mkfs and its kin."""
     return f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -261,8 +243,6 @@ def install_tools(names: Iterable[str]) -> None:
     missing = sorted({PACKAGES.get(name, name) for name in names if not _is_there(name)})
     if not missing:
         return
-    if "mmdebstrap" in missing and not Path("/usr/share/keyrings/debian-archive-keyring.gpg").exists():
-        missing.append("debian-archive-keyring")  # Ubuntu does not bring Debian's keys
     argv = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise PoolError(f"this needs {', '.join(missing)}; install with:\n  sudo {shlex.join(argv)}")

@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from regiondag.errors import PoolError
 
@@ -52,20 +52,6 @@ VAR_FOLDERS = ("lib/condor/execute", "log/condor", "spool/condor", "tmp")
 
 # Of the host's environment these would make the root folder's programs look in folders that it does not have.
 UNSET = ("CONDOR_CONFIG", "LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONHOME", "PYTHONPATH", "TMPDIR", "VIRTUAL_ENV")
-
-
-class Setting(NamedTuple):
-    """Values of a kernel setting that forbid and allow user namespaces."""
-
-    bad: str
-    good: str
-
-
-BLOCKERS = {
-    "kernel.unprivileged_userns_clone": Setting(bad="0", good="1"),
-    "kernel.apparmor_restrict_unprivileged_userns": Setting(bad="1", good="0"),
-    "user.max_user_namespaces": Setting(bad="0", good="10000"),
-}
 
 
 @dataclass(frozen=True)
@@ -195,25 +181,11 @@ def detect_mode(environ: Mapping[str, str] = os.environ) -> Mode:
             problems[mode] = _try(mode)
             if not problems[mode]:
                 return mode
-    raise PoolError(explain_refusal(problems, _blocking_settings(), os.geteuid() == 0))
-
-
-def explain_refusal(problems: Mapping[str, str], blocking: Mapping[str, str], root: bool) -> str:
-    """Return the message for a host on which no mode works."""
-    lines = ["this machine refuses the namespaces that the embedded pool runs in:"]
-    lines += [f"  {mode}: {problem}" for mode, problem in problems.items()]
-    lines += [
-        f"  {name} = {value} forbids them; allow them with: sysctl -w {name}={BLOCKERS[name].good}"
-        for name, value in blocking.items()
-    ]
-    lines.append(
-        "in a container, start it with --privileged, or with --cap-add SYS_ADMIN --security-opt seccomp=unconfined "
-        "--security-opt apparmor=unconfined"
+    lines = [f"{mode}: {problem}" for mode, problem in problems.items()]
+    raise PoolError(
+        "\n  ".join(["this machine refuses the namespaces that the embedded pool runs in:", *lines])
+        + "\nwhat can be done: regiondag doctor"
     )
-    if not root:
-        lines.append("as root a chroot is enough: try again with sudo")
-    lines.append("with HTCondor installed on this machine no sandbox is needed: `regiondag pool up` then uses that")
-    return "\n".join(lines)
 
 
 def _try(mode: Mode) -> str:
@@ -243,12 +215,3 @@ def _try(mode: Mode) -> str:
         return f"{tool} is not installed"
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stderr.strip() or f"{tool} exits with {done.returncode}"
-
-
-def _blocking_settings() -> dict[str, str]:
-    found = {}
-    for name, setting in BLOCKERS.items():
-        path = Path("/proc/sys", *name.split("."))
-        if path.exists() and path.read_text().strip() == setting.bad:
-            found[name] = setting.bad
-    return found

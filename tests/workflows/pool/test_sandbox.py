@@ -94,20 +94,6 @@ def test_an_unknown_mode_is_refused():
         sandbox.detect_mode({"REGIONDAG_SANDBOX": "docker"})
 
 
-def test_refusal_names_cause_and_cure():
-    text = sandbox.explain_refusal(
-        {"bwrap": "setting up uid map: Permission denied", "chroot": "needs root"},
-        {"kernel.apparmor_restrict_unprivileged_userns": "1", "user.max_user_namespaces": "0"},
-        root=False,
-    )
-    assert "bwrap: setting up uid map: Permission denied" in text
-    assert "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0" in text
-    assert "sysctl -w user.max_user_namespaces=10000" in text
-    assert "--privileged" in text
-    assert "sudo" in text
-    assert "sudo" not in sandbox.explain_refusal({"bwrap": "no"}, {}, root=True)
-
-
 def test_a_missing_bwrap_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PoolError, match="bwrap: bwrap is not installed"):
