@@ -37,14 +37,16 @@ function whisker(gain, limit) {
 
 function mapTile(region, group, limit) {
   const gain = gainOf(region, map.against), name = element("span", {className: "name", textContent: region.name});
-  const inside = [element("span", {className: "sign", textContent: VERDICTS[group].sign}), name];
+  const inside = [element("span", {className: "sign", textContent: VERDICTS[group].sign, ariaHidden: "true"}), name];
   if (gain) inside.push(element("span", {className: "figures"}, element("b", {textContent: signed(gain.value)}), element("span", {className: "of", textContent: plural(region.customers, "customer")})), whisker(gain, limit));
   else if (group === "failed") inside.push(element("span", {className: "of why", textContent: shortened(region.reason, 90)}));
   return element("button", {type: "button", className: `cell ${gain || group === "failed" ? "tile" : "chip"}`}, ...inside);
 }
 
 function mapCell(region, group) {
-  return element("button", {type: "button", className: "cell sign", textContent: VERDICTS[group].sign});
+  const cell = element("button", {type: "button", className: "cell"});
+  cell.dataset.sign = VERDICTS[group].sign;
+  return cell;
 }
 
 function fillMap() {
@@ -61,7 +63,7 @@ function fillMap() {
     const cells = some.map(region => {
       const cell = many ? mapCell(region, group) : mapTile(region, group, limit);
       cell.classList.add(`is-${group.replace(" ", "-")}`);
-      cell.setAttribute("aria-label", wordsOf(region));
+      if (many) cell.setAttribute("aria-label", wordsOf(region)); // a tile says it itself
       cell.title = wordsOf(region);
       cell.dataset.at = map.cells.length;
       cell.tabIndex = -1;

@@ -34,7 +34,7 @@ function overviewColumns(metric) {
     {title: "region", get: region => region.name, node: region => regionLink(region.name, region)},
     {title: "outcome", get: outcome}, {title: "status", more: true, get: region => region.status},
     figure("customers", region => region.customers || (region.serves && !Object.keys(region.test).length ? 0 : null), value => value?.toLocaleString("en") ?? ""), figure(`test ${metric}`, region => region.test[metric]),
-    {title: "95 %", number: true, by: region => region.intervals[metric]?.[0] ?? null, get: region => interval(region, metric)},
+    {title: "95 %", number: true, screen: known.length > 2, by: region => region.intervals[metric]?.[0] ?? null, get: region => interval(region, metric)},
     ...known.flatMap((against, at) => gain(words[against], against, at > 0 && against !== "incumbent")),
     figure("recent popularity", region => region.floor[metric], undefined, true), figure("best simple", region => region.simple[metric], undefined, true), figure("bestsellers", region => region.bestsellers[metric], undefined, true),
     {title: "served by", long: true, get: region => region.serves}, {title: "reason", long: true, more: true, get: region => region.reason},

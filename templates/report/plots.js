@@ -5,8 +5,7 @@ const WIDE = 50; // from here on losses are drawn on a log scale
 const MOST_LABELS = 12; // options that are named at an axis
 const BUCKETS = 6; // shades of the parallel coordinates
 
-const CONFIG = {displaylogo: false, showTips: false, doubleClick: "reset",
-  modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"]};
+const CONFIG = {displayModeBar: false, showTips: false, doubleClick: "reset"};
 
 function layoutOf(more) {
   const axis = {gridcolor: colour("grid"), linecolor: colour("line"), zeroline: false, ticks: "outside",
@@ -19,7 +18,6 @@ function layoutOf(more) {
     hoverlabel: {align: "left", bgcolor: colour("paper"), bordercolor: colour("grey"), font: {color: colour("ink")}},
     legend: {orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: {size: 11}},
     dragmode: innerWidth < 600 ? false : "zoom", // where a finger has to scroll
-    modebar: {bgcolor: "rgba(0,0,0,0)", color: colour("grey"), activecolor: colour("ink")},
     ...more, xaxis: {...axis, ...more.xaxis}, yaxis: {...axis, ...more.yaxis},
   };
 }
@@ -34,7 +32,7 @@ function frame(figure, title, name, rows) {
     caption.textContent = text;
     plot.setAttribute("aria-label", `${title}: ${text}`);
     plot.hidden = !traces;
-    if (traces) Plotly.react(plot, traces, {...layoutOf(layout), width: plot.clientWidth}, {...CONFIG, displayModeBar: innerWidth < 600 ? false : "hover"});
+    if (traces) Plotly.react(plot, traces, {...layoutOf(layout), width: plot.clientWidth}, CONFIG);
     else Plotly.purge(plot);
     return plot;
   };

@@ -68,9 +68,9 @@ function trialColumns(region) {
     ...(picked.rows.some(row => row.customers) ? [number("± 95 %", row => row.half, row => digits(row.half, 4)), number("customers", row => row.customers || null, row => row.customers ? row.customers.toLocaleString("en") : ""), number("recent popularity", row => row.floor, row => digits(row.floor, 4))] : []),
     ...region.space.map((parameter, index) => ({title: parameter.name, number: !parameter.options, get: row => row.point[index], show: row => short(row.point[index])})),
     number("epochs", row => row.curve.length || null), number("best epoch", row => row.bestEpoch || null), number("seconds", row => row.seconds, row => digits(row.seconds, 1)),
-    {title: "settled", get: row => row.settled ? moment(row.settled) : ""},
-    {title: "machine", get: row => row.machine}, {title: "reason", long: true, get: row => row.reason},
-  ].filter(column => !column.number || ["trial", region.metric].includes(column.title) || picked.rows.some(row => isNumber(column.get(row))));
+    {title: "settled", screen: true, get: row => row.settled ? moment(row.settled) : ""},
+    {title: "machine", screen: true, get: row => row.machine}, {title: "reason", long: true, get: row => row.reason},
+  ].filter(column => column.title !== "reason" || picked.rows.some(row => row.reason)).filter(column => !column.number || ["trial", region.metric].includes(column.title) || picked.rows.some(row => isNumber(column.get(row))));
 }
 
 function fillTrials() {

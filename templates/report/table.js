@@ -1,6 +1,6 @@
 // A table that sorts by its headings. A column: {title, get(row), show(row)?, number?, long?, node(row)?, more?}; `get` is
 // what is sorted by and what the CSV holds, `show` the text in the cell, `node` an element in its place; those with `more`
-// are shown when all are asked for. Of many rows only those in sight are in the document, all of one height.
+// are shown when all are asked for, those with `screen` are not printed. Of many rows only those in sight are in the document, all of one height.
 
 const MANY_ROWS = 120; // from here on
 const ROW = 29; // pixels of each then
@@ -33,10 +33,11 @@ function makeTable(place, {name, title, columns, rows, picked = () => false, sor
     }).map(([, row]) => row);
   }
 
+  const classOf = column => [column.number ? "number" : column.long ? "long" : "", column.screen ? "screen" : ""].join(" ").trim();
   const textOf = (column, row) => String((column.show ?? column.get)(row) ?? "");
 
   function cell(column, row, at) {
-    const made = element(at ? "td" : "th", {className: column.number ? "number" : column.long ? "long" : ""});
+    const made = element(at ? "td" : "th", {className: classOf(column)});
     if (!at) made.scope = "row";
     if (column.node) made.append(column.node(row));
     else made.textContent = textOf(column, row);
@@ -57,7 +58,7 @@ function makeTable(place, {name, title, columns, rows, picked = () => false, sor
     shown = columns.filter(column => wide || !column.more);
     listed = sorted();
     head.replaceChildren(...shown.map(column => {
-      const made = element("th", {scope: "col", className: column.number ? "number" : ""}, element("button", {type: "button", textContent: column.title, onclick: () => turn(column)}));
+      const made = element("th", {scope: "col", className: classOf(column)}, element("button", {type: "button", textContent: column.title, onclick: () => turn(column)}));
       if (sort?.title === column.title) made.setAttribute("aria-sort", sort.way);
       return made;
     }));

@@ -53,10 +53,23 @@ class Page:
         return self.tab.evaluate(script)
 
     def wait(self, script: str, seconds: float = 30) -> Any:
-        """Return the value of an expression once it is true; the library's own way needs what the page forbids."""
+        """Return the value of an expression once it is true, also of a page that reloads itself meanwhile.
+
+        The library's own way needs what the page forbids.
+        """
         deadline = time.monotonic() + seconds
-        while not (value := self.run(script)):
+        while not (value := self._try(script)):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{script} did not come true in {seconds:.0f} s; {self.complaints}")
             self.tab.wait_for_timeout(20)
         return value
+
+    def _try(self, script: str) -> Any:
+        from playwright.sync_api import Error
+
+        try:
+            return self.run(script)
+        except Error as error:
+            if "context was destroyed" not in str(error):
+                raise
+            return None
