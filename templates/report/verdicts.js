@@ -21,7 +21,7 @@ function groupOf(region, against) {
   return isNumber(gain.low) && gain.low > 0 ? "better" : isNumber(gain.high) && gain.high < 0 ? "worse" : "stayed";
 }
 
-const ends = gain => isNumber(gain?.low) && isNumber(gain?.high) ? `${signed(gain.low)} to ${signed(gain.high)}` : "";
+const ends = gain => isNumber(gain?.low) && isNumber(gain?.high) && (gain.low || gain.high) ? `${signed(gain.low)} to ${signed(gain.high)}` : "";
 const sayGain = gain => gain ? `${signed(gain.value)}${ends(gain) ? ` (95 %: ${ends(gain)})` : ""}` : "not measured";
 const outcome = region => `${VERDICTS[region.verdict].sign} ${region.verdict === "stayed" ? region.against === "incumbent" ? "stayed" : "too close to tell" : region.verdict}`;
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nnlib.contract import Status
 from regiondag.errors import RegiondagError
+from regiondag.registry.read import Registry, open_registry
 from regiondag.report.bill import Bill
 from regiondag.report.headline import Headline, make_headline
 from regiondag.run.history import History
@@ -91,6 +92,8 @@ def summarise(run: RunFolder, bill: Bill | None = None) -> Summary:
     """Fold the journals of all regions into one summary; `bill` is what their jobs took."""
     manifest = read_manifest(run)
     rows = [_summary_of(run, slug, name) for slug, name in manifest.regions.items()]
+    registry = open_registry(run.path.parent, manifest.study)
+    rows = [replace(row, pinned=_is_pinned(registry, row.slug)) for row in rows]
     cautions = _cautions(run, manifest.regions)
     machines = _sick_machines(run)
     return Summary(manifest.study, str(run.path), manifest.metric, tuple(rows), machines, cautions, bill or Bill())
@@ -105,6 +108,13 @@ def _summary_of(run: RunFolder, slug: str, name: str) -> RegionSummary:
         return RegionSummary(
             name, slug, RegionOutcome.FAILED, str(error), {}, {}, {}, None, NO_TRIALS, 0.0, "", pictures=pictures
         )
+
+
+def _is_pinned(registry: Registry, slug: str) -> bool:
+    try:
+        return registry.is_pinned(slug)
+    except RegiondagError:  # whoever promotes says what is wrong
+        return False
 
 
 def _sick_machines(run: RunFolder) -> tuple[str, ...]:

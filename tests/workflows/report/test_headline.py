@@ -13,7 +13,7 @@ from regiondag.report import headline as module
 from regiondag.report.bill import Bill
 from regiondag.report.headline import Verdict, judge, say_against, say_cost, say_counts, say_needs
 from regiondag.report.markdown import say_headline
-from regiondag.report.summary import Summary
+from regiondag.report.summary import Summary, summarise
 from tests.support import made_up_run
 from tests.workflows.report.test_page_data import region
 
@@ -117,6 +117,15 @@ def test_terminal_markdown_and_json_agree(tmp_path, capsys):
         if row["verdict"] == "better":
             assert row["against"] == "incumbent" and row["gains"]["incumbent"]["low"] > 0
     assert {need["text"] for need in raw["headline"]["needs"]} >= {"2 regions failed", made_up_run.CAUTION}
+
+
+def test_pinned_champions_are_told(tmp_path):
+    run = made_up_run.write_run(tmp_path / "run-x", made_up_run.Shape(2, 2, 2))
+    folder = tmp_path / "champions" / "made up" / "region-1"
+    folder.mkdir(parents=True)
+    (folder / "pinned").symlink_to("20261124-033000")
+    needs = say_needs(summarise(run).headline)
+    assert "1 champion pinned, so that no run takes its place: region 1" in needs
 
 
 def test_a_pool_of_all_that_fails_needs_a_person_too():
