@@ -27,6 +27,7 @@ COMMANDS = (
     "generate",
     "update",
     "champions",
+    "clean",
     "doctor",
     "submit",
     "status",

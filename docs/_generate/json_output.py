@@ -21,6 +21,7 @@ from regiondag.recommend.answers_file import AnswerFacts
 from regiondag.registry.describe import ServedRegion, VersionFacts, VersionsCompared
 from regiondag.report.summary import Summary
 from regiondag.trials.rows import TrialRow
+from regiondag.update.old_runs import CleanPlan
 
 # What each prints: an object of that class.
 OUTPUTS: dict[str, type] = {
@@ -32,6 +33,7 @@ OUTPUTS: dict[str, type] = {
     "regiondag stats": RunStats,
     "regiondag study show": TrialRow,
     "regiondag verify": Verified,
+    "regiondag clean": CleanPlan,
     "regiondag champions list": ServedRegion,
     "regiondag champions show": VersionFacts,
     "regiondag champions diff": VersionsCompared,

@@ -167,9 +167,14 @@ def _point(link: Path, target: str) -> None:
     sync(link.parent)
 
 
+def aside_of(path: Path) -> Path:
+    """Return where a folder lies while it is removed."""
+    return path.with_name(f".{path.name}.removed")
+
+
 def remove_folder(path: Path) -> None:
     """Remove a folder that at no time looks whole without being it; one that was left half way goes, too."""
-    aside = path.with_name(f".{path.name}.removed")
+    aside = aside_of(path)
     if path.is_dir() and not path.is_symlink():
         if aside.exists():
             shutil.rmtree(aside)

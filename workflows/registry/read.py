@@ -19,12 +19,23 @@ from typing import Any
 
 from nnlib.contract import FLOOR_FILE, MODEL_FILE, sha256_of
 from regiondag.errors import RegiondagError
-from regiondag.run.layout import SLUG
+from regiondag.run.layout import SLUG, RunFile
 
 REGISTRIES = "champions"  # beside the runs; a folder a study
 CHAMPION_FILE = "champion.json"
 REGISTRY_JOURNAL = "journal.jsonl"
 CURRENT, CURRENT_PINNED = "current", "pinned"  # links to a version; `pinned` is there while no run may move `current`
+
+# Every file of a study's registry, for people; a test compares it with what is there.
+FILES = (
+    RunFile("journal.jsonl", "POST, champions", "what was promoted, rolled back, pinned and removed, by whom and when"),
+    RunFile("journal.lock", "POST, champions", "empty; who holds it moves links"),
+    RunFile("*/current", "POST, champions", "a link to the version that serves the region"),
+    RunFile("*/pinned", "champions", "a link to the same, while no run may move it"),
+    RunFile("*/*/champion.json", "POST", "recipe, figures, data, where and by whom it was made"),
+    RunFile("*/*/model.nc", "POST", "the model"),
+    RunFile("*/*/floor.nc", "POST", "recent popularity, fitted on the same days"),
+)
 
 _VERSION = re.compile(r"([0-9]{8}-[0-9]{6})(?:-([0-9]{1,4}))?")
 _DIGESTS: dict[tuple[int, ...], str] = {}

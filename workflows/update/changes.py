@@ -30,10 +30,11 @@ def find_unchanged(regions: Iterable[Region], earlier: Sequence[RunFolder]) -> d
 
 def _find_last_finished(region: Region, earlier: Sequence[RunFolder]) -> RunFolder | None:
     """Return the newest of the runs in which the region came to its end with a champion."""
-    return next((run for run in earlier if _is_finished(run, region.slug)), None)
+    return next((run for run in earlier if is_finished(run, region.slug)), None)
 
 
-def _is_finished(run: RunFolder, slug: str) -> bool:
+def is_finished(run: RunFolder, slug: str) -> bool:
+    """Return whether a region came to its end in a run."""
     try:
         return Journal(run.region(slug).journal).read_outcomes().outcome(None) is not None
     except RegiondagError:  # a journal that somebody edited: the region is trained again

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from regiondag.errors import RegiondagError
 from regiondag.registry.journal import fold, read_last_step, read_steps
 from regiondag.registry.promote import find_previous, pin, promote_region, remove_version, roll_back, unpin
-from regiondag.registry.read import version_key
+from regiondag.registry.read import FILES, version_key
 from regiondag.run.layout import RunFolder
 from tests.nnlib.util.steps import at_step
 from tests.workflows.registry.registered import NIGHTS, place_champion, promote, registry_of, serving, spec_of
@@ -158,6 +158,15 @@ def test_what_serves_or_is_pinned_is_not_removed(tmp_path):
         remove_version(registry, "berg", NIGHTS[1])
     remove_version(registry, "berg", NIGHTS[0])
     assert names(runs / "champions/shop/berg") == [NIGHTS[1], "current"]
+
+
+def test_every_file_is_in_the_list_of_files(tmp_path):
+    promote(tmp_path, NIGHTS[0])
+    pin(registry_of(tmp_path), "berg")
+    root = registry_of(tmp_path).path
+    found = {path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir() or path.is_symlink()}
+    listed = {one.path.replace("*/*", f"berg/{NIGHTS[0]}").replace("*", "berg") for one in FILES}
+    assert found == listed
 
 
 # --- crashes -----------------------------------------------------------------------------------------------
