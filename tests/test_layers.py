@@ -32,6 +32,7 @@ REGIONDAG = """
     generate node
     pipeline
     bake recommend
+    serve
     commands
     cli
     __main__
@@ -71,6 +72,7 @@ SHARED = (
     "util.os_errors",
     "util.process",
     "util.terminal",
+    "util.threads",
     "spec",
     "data.file",
     "data.merge",
@@ -100,6 +102,8 @@ THIRD_PARTY = {
     "matplotlib": "regiondag.trials.plots",
     "sklearn": "regiondag.trials.importance",
     "argcomplete": "regiondag.util.completion",
+    "starlette": "regiondag.serve.app",
+    "uvicorn": "regiondag.serve.http_server",
     "boto3": "regiondag.util.aws",
     "botocore": "regiondag.util.aws",
 }

@@ -34,6 +34,7 @@ COMMANDS = (
     "report",
     "recommend",
     "explain",
+    "serve",
     "stats",
     "study",
     "trial",
