@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 project = "regiondag"
 release = version = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
 exclude_patterns = ["_generate"]
 html_theme = "furo"
 html_title = f"regiondag {version}"
 html_show_copyright = False
 
+nb_execution_mode = "off"  # a test runs notebooks; pages show what they printed then
 myst_heading_anchors = 4  # the links to headings are those that GitHub makes
 default_role = "code"  # docstrings write code between single backticks
 autodoc_member_order = "bysource"

@@ -32,7 +32,7 @@ REGIONDAG = """
     generate node
     pipeline
     bake recommend
-    serve
+    api
     commands
     cli
     __main__
@@ -72,7 +72,6 @@ SHARED = (
     "util.os_errors",
     "util.process",
     "util.terminal",
-    "util.threads",
     "spec",
     "data.file",
     "data.merge",
@@ -102,8 +101,8 @@ THIRD_PARTY = {
     "matplotlib": "regiondag.trials.plots",
     "sklearn": "regiondag.trials.importance",
     "argcomplete": "regiondag.util.completion",
-    "starlette": "regiondag.serve.app",
-    "uvicorn": "regiondag.serve.http_server",
+    "pyarrow": "regiondag.util.frames",
+    "polars": "regiondag.util.frames",
     "boto3": "regiondag.util.aws",
     "botocore": "regiondag.util.aws",
 }

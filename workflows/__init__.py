@@ -1,3 +1,27 @@
-"""regiondag: one tuned, trained and tested model per region, as an ordinary HTCondor DAG."""
+"""regiondag: one tuned, trained and tested model per region, as an ordinary HTCondor DAG.
+
+import regiondag
+run = regiondag.Study.load("shop").run()
+run.champion("North").recommend("N001")
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regiondag.api.champion import Champion
+    from regiondag.api.run import Run
+    from regiondag.api.study import Study
 
 __version__ = "0.1.0"
+__all__ = ["Champion", "Run", "Study", "__version__"]
+
+_HOMES = {"Champion": "champion", "Run": "run", "Study": "study"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for only then: the command starts without it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'regiondag' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"regiondag.api.{_HOMES[name]}"), name)

@@ -34,7 +34,6 @@ COMMANDS = (
     "report",
     "recommend",
     "explain",
-    "serve",
     "stats",
     "study",
     "trial",

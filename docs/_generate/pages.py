@@ -12,7 +12,6 @@ from docs._generate.contract import render_contract
 from docs._generate.errors import render_errors, render_exit_codes
 from docs._generate.families import render_families, render_recipe_models
 from docs._generate.files import render_files, render_registry_files
-from docs._generate.http import render_http
 from docs._generate.json_output import render_json_output
 from docs._generate.markdown import relink
 from docs._generate.network import render_network
@@ -38,7 +37,8 @@ REPOSITORY_PAGES = {
 
 def render_toctree(section: str, *first: str) -> str:
     """Return the table of contents of a folder of pages: those named first, then all others by name."""
-    names = {path.stem for path in (DOCS / section).glob("*.md")} - {"index"}
+    pages = (path for kind in ("*.md", "*.ipynb") for path in (DOCS / section).glob(kind))
+    names = {path.stem for path in pages} - {"index"}
     ordered = [*(name for name in first if name in names), *sorted(names - set(first))]
     return "\n".join(("```{toctree}", ":maxdepth: 1", "", *ordered, "```"))
 
@@ -59,7 +59,6 @@ GENERATED: dict[str, Callable[..., str]] = {
     "recipe-models": render_recipe_models,
     "files": render_files,
     "registry-files": render_registry_files,
-    "http": render_http,
     "contract": render_contract,
     "network": render_network,
     "study": lambda: render_study_reference(describe_study()),

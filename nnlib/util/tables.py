@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,12 @@ LOOK_EVERY = 0.25  # seconds between two looks at how far a statement is
 SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
-    "enable_progress_bar": "true",  # without it nothing is known of how far a statement is
-    "enable_progress_bar_print": "false",
     "TimeZone": "UTC",
 }
+
+
+# Without the first nothing is known of how far a statement is.
+PROGRESS = {"enable_progress_bar": "true", "enable_progress_bar_print": "false"}
 
 
 class TableError(Exception):
@@ -41,6 +43,9 @@ class Tables:
         )
         for name, value in SETTINGS.items():
             self._connection.execute(f"SET {name} = {quote(value)}")
+        with suppress(duckdb.InvalidInputException):  # in a notebook, where it lacks what would draw the bar
+            for name, value in PROGRESS.items():
+                self._connection.execute(f"SET {name} = {quote(value)}")
 
     def run(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Execute a statement and return its rows; TableError where DuckDB refuses."""

@@ -71,20 +71,11 @@ run = run_verb
 
 def _read(arguments: argparse.Namespace) -> tuple[RunFolder, RunTrials]:
     """Read the journals of the run, or of one region."""
-    from regiondag.run.journal import Journal
-    from regiondag.run.lookup import find_region
-    from regiondag.run.manifest import read_manifest
-    from regiondag.run.region_spec import read_spec
     from regiondag.run.study_folder import find_run
-    from regiondag.trials.rows import RunTrials, trials_of
+    from regiondag.trials.read import read_trials
 
     folder = find_run(arguments.run_directory)
-    manifest = read_manifest(folder)
-    name = getattr(arguments, "region", None)
-    slugs = list(manifest.regions) if name is None else [find_region(manifest.regions, name)]
-    regions = (folder.region(slug) for slug in slugs)
-    read = tuple(trials_of(read_spec(region.spec), Journal(region.journal).read()) for region in regions)
-    return folder, RunTrials(manifest.study, Path(manifest.run).name, read)
+    return folder, read_trials(folder, getattr(arguments, "region", None))
 
 
 def _show(arguments: argparse.Namespace) -> int:

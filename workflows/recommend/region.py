@@ -71,8 +71,11 @@ class Served:
                 f"the region {slug!r} of the study {self.study!r} has no champion yet; `regiondag status` says how far "
                 "its run is, and `regiondag champions list` what is there"
             )
-        data = self.find_data(slug)
-        return Sources(champion, data, self._items)
+        return self.sources_of(champion)
+
+    def sources_of(self, champion: Champion) -> Sources:
+        """Return the same of a version of a champion, be it the current one or not."""
+        return Sources(champion, self.find_data(champion.slug), self._items)
 
     def find_data(self, slug: str) -> Path:
         """Return the newest data file with the histories of a region's customers."""
@@ -88,10 +91,13 @@ class Served:
 
     def open(self, slug: str) -> Recommender:
         """Return what recommends in a region; RegiondagError says what is missing or damaged."""
+        return self.open_sources(self.find(slug))
+
+    def open_sources(self, found: Sources) -> Recommender:
+        """Return what recommends by these files."""
         from nnlib.errors import NnlibError
         from nnlib.prediction.recommender import open_recommender
 
-        found = self.find(slug)
         try:
             return open_recommender(found.champion.model, found.data, found.champion.floor, found.items)
         except NnlibError as error:

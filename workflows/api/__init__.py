@@ -1,0 +1,1 @@
+"""What `import regiondag` gives: studies, runs and champions, which the commands work on, too."""

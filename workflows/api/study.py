@@ -1,0 +1,98 @@
+"""A study, from its folder: run it, look at its runs, ask what serves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regiondag.api.champion import Champion
+from regiondag.api.run import Run
+from regiondag.errors import RegiondagError
+from regiondag.run.layout import RunFolder
+from regiondag.run.lookup import find_region
+from regiondag.run.study_folder import StudyFolder, find_study
+
+Say = Callable[[str], None]
+LOOK_EVERY = 2.0  # seconds, while `run` waits
+
+
+@dataclass(frozen=True)
+class Study:
+    """A folder with a study.yaml, and its runs."""
+
+    folder: StudyFolder
+
+    @classmethod
+    def load(cls, path: str | Path, runs: str | Path | None = None) -> Study:
+        """Return the study in a folder, or of a study.yaml; `runs`: where its runs go, if not beside it.
+
+        UsageError where there is none. What is wrong with study.yaml is said when it is run, or by `validate`.
+        """
+        found = find_study(Path(path), None if runs is None else Path(runs))
+        return cls(StudyFolder(found.study, found.runs.resolve()))
+
+    def __repr__(self) -> str:
+        """Say which one it is."""
+        return f"<Study {self.name!r} in {self.folder.study.parent}>"
+
+    @property
+    def name(self) -> str:
+        """What study.yaml calls it."""
+        return self.folder.name
+
+    def validate(self) -> list[str]:
+        """Read study.yaml and all data; return what is worth knowing. ConfigError has every mistake with its line."""
+        from regiondag.config.load_checked import load_checked
+
+        return list(load_checked(self.folder.study).notes)
+
+    def run(self, *, detach: bool = False, new: bool = False, pool: str | None = None, say: Say = print) -> Run:
+        """Do all that is left to do, as `regiondag run` does, and return the run.
+
+        `detach`: do not wait for its end. `new`: make a new run even where nothing is new. `say` is called with each
+        step and with what has happened on the way. Raises the error of the step that failed; called again it goes on
+        from there. Regions without a champion are no error: `run.report()` says why.
+        """
+        from regiondag.pipeline.run_study import Outlet, Wishes, run_study
+
+        call = f"Study.load({str(self.folder.study.parent)!r}).run()"
+        outlet = Outlet(lambda step, text: say(f"{step}: {text}"), say, say, lambda _run, _status: LOOK_EVERY)
+        outcome = run_study(self.folder, Wishes(pool, anew=new, detach=detach, call=call), outlet)
+        return Run(RunFolder(Path(outcome.run)), pool)
+
+    def runs(self) -> list[Run]:
+        """Return its runs, the newest first."""
+        return [Run(folder) for folder in self.folder.list_runs()]
+
+    def newest_run(self) -> Run:
+        """Return the run that was made last; RegiondagError where there is none."""
+        return Run(self.folder.newest_run())
+
+    def champion(self, region: str) -> Champion:
+        """Return what serves a region now; RegiondagError where nothing does."""
+        from regiondag.recommend.region import Served
+
+        served = Served(self.folder.runs, self.name)
+        slug = find_region(served.regions, region)
+        current = served.registry.current(slug)
+        if current is None:
+            raise RegiondagError(f"nothing serves the region {region!r} yet")
+        return Champion(current, served)
+
+    def champions(self, library: str = "pandas") -> Any:
+        """Return what serves each region as a DataFrame: version, run, when, recipe and test metrics."""
+        from regiondag.recommend.region import Served
+        from regiondag.util.frames import make_frame
+
+        served = Served(self.folder.runs, self.name)
+        found = [one for slug in served.registry.regions() if (one := served.registry.current(slug))]
+        known = ("region", "version", "run", "promoted", "pinned", "recipe")
+        rows = []
+        for one in found:
+            champion = Champion(one, served)
+            about = {name: getattr(one, name) for name in known[:-1]}
+            rows.append({**about, "recipe": champion.recipe, **champion.metrics})
+        metrics = dict.fromkeys(name for row in rows for name in row if name not in known)
+        return make_frame(rows, [*known, *metrics], library)

@@ -1,1 +1,0 @@
-"""The HTTP service: recommendations of all regions' champions."""
