@@ -37,10 +37,12 @@ def _folder(path: Path) -> int:
     import sys
 
     from nnlib.inspection.folder import describe_folder
+    from nnlib.util.columns import print_folded
     from nnlib.util.days import day_of
+    from nnlib.util.terminal import width_of
 
-    table, warnings = describe_folder(path, day_of(datetime.datetime.now(datetime.UTC).date()))
+    table, warnings = describe_folder(path, day_of(datetime.datetime.now(datetime.UTC).date()), width_of(sys.stdout))
     print(table)
     for line in warnings:
-        print(f"warning: {line}", file=sys.stderr)
+        print_folded(f"warning: {line}", sys.stderr)
     return 0

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.data.rows import Csr, Ints
+from nnlib.util.columns import SHORTEST, Narrow
 from nnlib.util.days import show_day
 
 FEW = 30  # customers, of whom a mean says little
@@ -16,6 +17,8 @@ LISTED = 5  # regions in a warning
 MOSTLY = 0.5
 LARGE = 0.1  # share of all purchases that one customer rarely has, where there are FEW others
 COPIES = 0.05  # share of rows like another: tills and baskets of two make some, a table that was read twice makes many
+# What a narrow terminal has no room for goes in this order.
+NARROW = Narrow(("files", "density", "entries", "items", "from", "repeats", "to"), {"region": SHORTEST})
 HEADINGS = ("region", "from", "to", "customers", "items", "entries", "density", "repeats", "valid", "test", "cold")
 
 

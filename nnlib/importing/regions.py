@@ -17,6 +17,7 @@ from nnlib.data.file import Begun, begin_data, write_data
 from nnlib.data.overview import (
     FEW,
     HEADINGS,
+    NARROW,
     RegionOverview,
     Suspicions,
     describe_region,
@@ -43,9 +44,10 @@ from nnlib.importing.splits import TIME, Split
 from nnlib.importing.table_source import find_source
 from nnlib.importing.windows import ENOUGH, USUAL
 from nnlib.spec.json_section import nearest
+from nnlib.util.columns import format_fitted, print_folded
 from nnlib.util.days import show_day
 from nnlib.util.files import sync, write_atomically
-from nnlib.util.terminal import format_table, show_reading
+from nnlib.util.terminal import show_reading, width_of
 
 ITEMS_FILE, CUSTOMERS_FILE = "items.csv", "customers.csv"
 OFTEN = 0.3  # share of purchases of what a customer had, from which on buying again may be the business
@@ -109,14 +111,14 @@ def import_purchases(
     suspicions = _suspicions(history, rows)
     _print(described, suspicions, find_warnings(described, as_of, today, suspicions))
     if said := _describe_windows(split, history):
-        print(said, file=sys.stderr)
+        print_folded(said, sys.stderr)
     if not split.repeats and history.share_of_repeats > OFTEN:
         share = f"{history.share_of_repeats:.0%} of purchases in the windows are of items that the customer had"
-        print(f"hint: {share}; with repeats: true (--repeats) they count as wanted", file=sys.stderr)
+        print_folded(f"hint: {share}; with repeats: true (--repeats) they count as wanted", sys.stderr)
     for what, names in (("replaced", writing.replaced), ("removed", writing.removed)):
         if names:
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            print(f"{what} in {out}: {', '.join(names[:SHOWN])}{more}", file=sys.stderr)
+            print_folded(f"{what} in {out}: {', '.join(names[:SHOWN])}{more}", sys.stderr)
     return 0
 
 
@@ -136,11 +138,12 @@ def _write_region(writing: _Writing, history: PurchaseHistory, region: str) -> R
 
 def _print(regions: Sequence[RegionOverview], suspicions: Suspicions, warnings: Sequence[str]) -> None:
     cells = [(*table_row(one), f"{slug_of(one.region)}.*.nc") for one in regions]
-    print(format_table((*HEADINGS, "files"), cells, [False, *(True,) * (len(HEADINGS) - 1), False]))
+    right = [False, *(True,) * (len(HEADINGS) - 1), False]
+    print(format_fitted((*HEADINGS, "files"), cells, right, NARROW, width_of(sys.stdout)))
     if suspicions.copies and not any(line.startswith(suspicions.copies) for line in warnings):
-        print(suspicions.copies)
+        print_folded(suspicions.copies)
     for line in warnings:
-        print(f"warning: {line}", file=sys.stderr)
+        print_folded(f"warning: {line}", sys.stderr)
 
 
 def _check_paths(table: Path, out: Path, side: SideFiles) -> None:

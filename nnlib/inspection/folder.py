@@ -10,6 +10,7 @@ import numpy as np
 from nnlib.data.overview import (
     FEW,
     HEADINGS,
+    NARROW,
     AsOf,
     RegionOverview,
     Suspicions,
@@ -20,13 +21,16 @@ from nnlib.data.overview import (
 from nnlib.data.read_events import read_events, read_window
 from nnlib.data.rows import Ints
 from nnlib.errors import DataError
-from nnlib.util.terminal import format_table
+from nnlib.util.columns import format_fitted
+from nnlib.util.terminal import WHOLE_WIDTH
 
 WHOLE = ".all.nc"
 
 
-def describe_folder(folder: Path, today: int) -> tuple[str, list[str]]:
+def describe_folder(folder: Path, today: int, room: int = WHOLE_WIDTH) -> tuple[str, list[str]]:
     """Return a table of the regions of a folder that `nnlib import` wrote, and warnings; `today` since 1970-01-01.
+
+    The table is not wider than `room`.
 
     A region's parts are those that begin with the name of its part `all`. DataError when there is none, or when parts
     are of different items.
@@ -42,7 +46,8 @@ def describe_folder(folder: Path, today: int) -> tuple[str, list[str]]:
     regions = [one for one, _ in found]
     as_of = next((days for _, days in found if days is not None), None)
     cells = [table_row(one) for one in regions]
-    table = format_table(HEADINGS, cells, [False, *(True,) * (len(HEADINGS) - 1)])
+    right = [False, *(True,) * (len(HEADINGS) - 1)]
+    table = format_fitted(HEADINGS, cells, right, NARROW, room)
     return table, find_warnings(regions, as_of, today, _suspicions(regions))
 
 

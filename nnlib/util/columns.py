@@ -1,4 +1,4 @@
-"""What becomes of a table on a terminal that is narrower than it, so that no figure is cut. Pure.
+"""What becomes of a table on a terminal that is narrower than it, so that no figure is cut.
 
 Columns of text are folded first, then columns go in the order that the table says, and where the rest still has no room
 the rows stand one below the other, a line for each cell.
@@ -6,11 +6,12 @@ the rows stand one below the other, a line for each cell.
 
 from __future__ import annotations
 
-import textwrap
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TextIO
 
-from nnlib.util.terminal import measure
+from nnlib.util.terminal import format_table, measure, width_of
 
 SHORTEST = 11  # characters to which a column of text is folded
 
@@ -23,7 +24,7 @@ class Narrow:
     fold: Mapping[str, int] = field(default_factory=dict)  # columns of text, each with how narrow it may become
 
 
-def fold_text(headings: Sequence[str], columns: Sequence[Sequence[str]]) -> Narrow:
+def usual_narrow(headings: Sequence[str], columns: Sequence[Sequence[str]]) -> Narrow:
     """Return what may be folded of a table that says nothing of it: columns in which no cell begins like a figure."""
     texts = [not any(cell[:1].isdigit() or cell[:2] in ("-.", "+.", ".") for cell in cells) for cells in columns]
     return Narrow(fold={heading: SHORTEST for heading, text in zip(headings, texts, strict=True) if text})
@@ -67,11 +68,48 @@ def fit_columns(
 def stack_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> Iterator[str]:
     """Yield each row as its first cell and, below it, a line for each other one that says something."""
     for first, *cells in rows:
-        yield from textwrap.wrap(first, room) or [""]
+        yield from fold_text(first, room)
         for heading, cell in zip(headings[1:], cells, strict=True):
             if cell not in ("", "-"):
-                text = textwrap.wrap(f"{heading}: {cell}", max(20, room - 2), subsequent_indent="  ")
-                yield from (f"  {line}" for line in text)
+                yield from fold_text(f"  {heading}: {cell}", room, "    ")
+
+
+def format_fitted(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], narrow: Narrow, room: int
+) -> str:
+    """Return rows under their headings as plain text that is not wider than `room`; the last line names what is not."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(headings)
+    widths = fit_columns(headings, columns, narrow, room, framed=False)
+    if not widths:
+        return "\n".join(stack_rows(headings, rows, room))
+    cells = [[cut_text(row[n], width) for n, width in widths.items()] for row in rows]
+    text = format_table([headings[n] for n in widths], cells, [right[n] for n in widths])
+    left_out = [heading for n, heading in enumerate(headings) if n not in widths]
+    return "\n".join([text, *fold_text(f"no room for: {', '.join(left_out)}", room)]) if left_out else text
+
+
+def fold_text(text: str, room: int, indent: str = "") -> list[str]:
+    """Return a text in lines of at most `room` columns, folded between words; `indent` begins all but the first.
+
+    A longer word, such as a path, stays whole.
+
+    >>> fold_text("one two three", 8, "  ")
+    ['one two', '  three']
+    """
+    lines, line = [], ""
+    for number, word in enumerate(text.split(" ")):
+        longer = f"{line} {word}" if number else word
+        if measure(longer) > room and line.strip():
+            lines.append(line)
+            longer = indent + word
+        line = longer
+    return [*lines, line]
+
+
+def print_folded(text: str, stream: TextIO | None = None, indent: str = "  ") -> None:
+    """Print a text for people, on a terminal as `fold_text` has it."""
+    stream = stream or sys.stdout
+    print("\n".join(fold_text(text, width_of(stream), indent)), file=stream, flush=True)
 
 
 def cut_text(text: str, width: int) -> str:

@@ -5,6 +5,7 @@ Rich is imported where it is used: most commands, and trainings on a worker, sho
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from nnlib.epoch_log import Epoch
 
 SECONDS_BETWEEN_LINES = 10
+USUAL_WIDTH = 80
 WHOLE_WIDTH = 1_000_000  # of tables that go into a file or a pipe: nothing is folded
 
 
@@ -232,9 +234,15 @@ def measure(text: str) -> int:
 
 def width_of(stream: TextIO) -> int:
     """Return how wide what `stream` goes to is; a file or a pipe is wider than any table."""
-    from rich.console import Console
-
-    return Console(file=stream).width if stream.isatty() else WHOLE_WIDTH
+    if not stream.isatty():
+        return WHOLE_WIDTH
+    wanted = os.environ.get("COLUMNS", "")
+    if wanted.isdigit() and int(wanted):
+        return int(wanted)
+    try:  # of this stream: another one may be the terminal that rich asks
+        return os.get_terminal_size(stream.fileno()).columns or USUAL_WIDTH
+    except OSError:
+        return USUAL_WIDTH
 
 
 def print_ruled(
@@ -266,7 +274,7 @@ def print_ruled(
     for row in rows:
         table.add_row(*map(Text, row))
     # Without a height rich takes some pipes for terminals of 80 columns (FORCE_COLOR and TERM=dumb, as in CI).
-    width, height = (None, None) if stream.isatty() else (WHOLE_WIDTH, 1)
+    width, height = width_of(stream), None if stream.isatty() else 1
     console = Console(file=stream, width=width, height=height)
     with console.capture() as text:  # rich would end the process where its reader has gone
         console.print(table)

@@ -51,11 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _show(findings: Iterable[Finding], as_json: bool, found: Readiness | None = None) -> bool:
     """Print findings as they come, or as one object; return whether all are good."""
+    from nnlib.util.columns import print_folded
+
     seen = []
     for finding in findings:
         seen.append(finding)
         if not as_json:
-            print(f"{finding.state:<4} {finding.subject}: {finding.text}", flush=True)
+            print_folded(f"{finding.state:<4} {finding.subject}: {finding.text}", indent="     ")
     good = all(finding.state != "BAD" for finding in seen)
     if as_json:
         advice = {"line": found.line if found else "", "options": found.options if found else ""}

@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the explanations."""
+    from nnlib.util.columns import print_folded
     from regiondag.monitor.explain import explain
     from regiondag.pool.pool import find_pool
     from regiondag.run.study_folder import find_run
@@ -39,11 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False))
         return 0
     for one in found:
-        print(make_printable(f"{one.subject} [{one.state}] {one.why}", " "))
+        print_folded(make_printable(f"{one.subject} [{one.state}] {one.why}", " "))
         for line in one.details:
-            print(f"    {make_printable(line, ' ')}")
+            print_folded(f"    {make_printable(line, ' ')}", indent="      ")
         if one.advice:
-            print(f"  -> {make_printable(one.advice, ' ')}")
+            print_folded(f"  -> {make_printable(one.advice, ' ')}", indent="     ")
     if not found:
         print("Everything is fine: no job is held or idle, none has failed, and DAGMan is at work or done.")
     return 0

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from nnlib.util.columns import Narrow, print_folded
 from regiondag.commands._verbs import add_run, number, tell
 from regiondag.errors import PoolError, RegiondagError
-from regiondag.util.terminal import Narrow, print_table
+from regiondag.util.terminal import print_table
 
 if TYPE_CHECKING:
     from regiondag.condor.events.attempts import Attempt
@@ -31,7 +32,7 @@ EPILOG = """examples:
 
 # The lines below the table say what serves, too, and summary.md has all of it.
 NARROW = Narrow(
-    ("hours", "trials run/failed/pruned", "bestsellers", "served by", "champion", "best simple"),
+    ("hours", "trials run/failed/pruned", "bestsellers", "served by", "champion", "best simple", "95 %"),
     {"region": 11, "served by": 20, "champion": 20},
 )
 
@@ -112,7 +113,7 @@ def show_summary(folder: RunFolder, summary: Summary) -> None:
 
     print_table(summary.study, headings(summary), table(summary), NARROW)
     for text in (*say_headline(summary), *(f"Caution: {text}" for text in summary.cautions), *list_reasons(summary)):
-        print(spell_out(text))
+        print_folded(spell_out(text))
     print(f"Models: {folder.path}/regions/*/champion/model.nc")
     print(f"Report: {folder.report}/summary.md")
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnlib.util.columns import SHORTEST, Narrow
+from nnlib.util.columns import SHORTEST, Narrow, print_folded
 from regiondag.commands._verbs import add_run
 from regiondag.util.text import show_duration
 
@@ -94,7 +94,7 @@ def _show(stats: RunStats, *, trials: bool) -> None:
     from regiondag.util.terminal import print_long_table, print_table
 
     if not stats.total.trials:
-        print(f"{stats.study}: no job of it was ever in the queue; {suggest_submit(Path(stats.run))}")
+        print_folded(f"{stats.study}: no job of it was ever in the queue; {suggest_submit(Path(stats.run))}")
         return
     rows = [_row(region.region, region.usage, region) for region in stats.regions if region.usage.trials]
     print_table(stats.study, HEADINGS, [*rows, _row("total", stats.total)], NARROW)
@@ -102,16 +102,16 @@ def _show(stats: RunStats, *, trials: bool) -> None:
         taken = [one for region in stats.regions for one in region.trials]
         print_long_table("jobs", TRIAL_HEADINGS, [_trial_row(one) for one in taken], NARROW_TRIALS)
     for kind, hours in sorted(stats.machines.items(), key=lambda item: -item[1]):
-        print(f"{hours:.2f} h on {kind}")
+        print_folded(f"{hours:.2f} h on {kind}")
     _show_prices(stats)
     _show_sizes(stats)
 
 
 def _show_prices(stats: RunStats) -> None:
     prices = stats.prices
-    print(f"Prices in {prices.currency}: {prices.source} ({prices.date}); --prices FILE for your own")
+    print_folded(f"Prices in {prices.currency}: {prices.source} ({prices.date}); --prices FILE for your own")
     if stats.unpriced:
-        print(f"no price of {', '.join(stats.unpriced)}: what ran there makes the cost unknown", file=sys.stderr)
+        print_folded(f"no price of {', '.join(stats.unpriced)}: what ran there makes the cost unknown", sys.stderr)
 
 
 def _show_sizes(stats: RunStats) -> None:

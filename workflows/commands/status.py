@@ -34,7 +34,9 @@ JOBS = ("running", "idle", "failed", "held")
 BAR_WIDTH = 20
 MOST_LIVE = 12  # trials shown on the way
 SHORTEST_NAME = 11  # of a region, to which it is folded
-NARROW = Narrow(("progress", "idle", "held", "running", "failed", "final", "expected end"), {"region": SHORTEST_NAME})
+NARROW = Narrow(
+    ("progress", "idle", "held", "running", "failed", "final", "expected end", "done"), {"region": SHORTEST_NAME}
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,6 +124,7 @@ def _line(status: RunStatus) -> str:
 
 
 def _show_table(status: RunStatus) -> None:
+    from nnlib.util.columns import print_folded
     from regiondag.util.terminal import print_table
     from regiondag.util.text import make_printable
 
@@ -129,7 +132,7 @@ def _show_table(status: RunStatus) -> None:
     print_table(f"{status.study}: {_dag(status)}", _headings(status), rows, NARROW)
     for job in status.held:
         since = time.strftime("%H:%M", time.localtime(job.since))
-        print(make_printable(f"held since {since}: {job.node} (job {job.job}): {job.hold_reason}"))
+        print_folded(make_printable(f"held since {since}: {job.node} (job {job.job}): {job.hold_reason}"))
     _show_live(status)
     if status.note:
         print(status.note, file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from regiondag.report.headline import say_against, say_cost, say_counts
 from regiondag.report.summary import TEST_METRIC, RegionSummary, Summary
+from regiondag.util.intervals import FEW
 from regiondag.util.text import escape_markdown
 
 COMPARED = {"floor": "recent popularity", "simple": "best simple"}  # as results call it, and the table
@@ -66,7 +67,7 @@ def _row_beside(region: RegionSummary, metric: str, others: list[str]) -> list[s
         region.region,
         str(region.customers),
         _figure(region.test.get(metric)),
-        "-" if low is None or high is None else f"{max(low, 0):.3f} to {min(high, 1):.3f}",
+        "-" if low is None or high is None or region.customers < FEW else f"{max(low, 0):.3f} to {min(high, 1):.3f}",
         *(_figure(region.compared.get(name, {}).get(metric)) for name in others),
         _figure(region.popularity.get(metric)),
         region.serves if region.finished else region.status,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import NormalDist
 
 Z95 = NormalDist().inv_cdf(0.975)
+FEW = 5  # customers
 FEW_T95 = (12.706, 4.303, 3.182, 2.776)  # Student's t at 97.5 % with 1, 2, 3, 4 degrees of freedom
 
 
@@ -37,10 +38,15 @@ def half_width(stderr: float | None, count: int) -> float | None:
 def show_figure(value: float | None, half: float | None = None, customers: int = 0) -> str:
     """Return a mean with half of its interval and of how many customers it is.
 
+    Of fewer than five Student's interval is often wider than all that a metric can be, so their number alone stands
+    there.
+
     >>> show_figure(0.1473, 0.01234, 1119), show_figure(0.2, None, 1), show_figure(None)
     ('0.147 ± .012 (1,119)', '0.200 (1)', '-')
+    >>> show_figure(0.119, 1.516, 2), show_figure(0.119, 0.2, 5)
+    ('0.119 (2)', '0.119 ± .200 (5)')
     """
     if value is None:
         return "-"
-    interval = "" if half is None else f" ± {f'{half:.3f}'.removeprefix('0')}"
+    interval = "" if half is None or 0 < customers < FEW else f" ± {f'{half:.3f}'.removeprefix('0')}"
     return f"{value:.3f}{interval}" + f" ({customers:,})" * (customers > 0)

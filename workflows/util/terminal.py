@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from nnlib.util.columns import Narrow as Narrow
-from nnlib.util.columns import cut_text, fit_columns, fold_text, stack_rows
+from nnlib.util.columns import cut_text, fit_columns, print_folded, stack_rows, usual_narrow
 from nnlib.util.terminal import format_table, print_ruled, width_of
 
 MANY_ROWS = 400  # a frame takes 2.5 ms a row
@@ -25,10 +25,11 @@ def print_table(
     """
     columns = list(zip(*rows, strict=True)) or [()] * len(headings)
     room = width_of(sys.stdout)
-    widths = fit_columns(headings, columns, narrow or fold_text(headings, columns), room, framed)
+    widths = fit_columns(headings, columns, narrow or usual_narrow(headings, columns), room, framed)
     heads = [headings[n] for n in widths]
     if not widths:
-        print("\n".join([title, *stack_rows(headings, rows, room)]))
+        print_folded(title)
+        print("\n".join(stack_rows(headings, rows, room)))
         return
     if framed:
         figures = [columns[n] != () and all(_is_figure(cell) for cell in columns[n]) for n in widths]
@@ -36,10 +37,11 @@ def print_table(
         print_ruled(heads, cells, figures, sys.stdout, title, list(widths.values()))
     else:
         cells = [[cut_text(row[n], width) for n, width in widths.items()] for row in rows]
-        print(title, format_table(heads, cells, [False] * len(heads)), sep="\n")
+        print_folded(title)
+        print(format_table(heads, cells, [False] * len(heads)))
     left_out = [heading for n, heading in enumerate(headings) if n not in widths]
     if left_out:
-        print(f"no room for: {', '.join(left_out)}")
+        print_folded(f"no room for: {', '.join(left_out)}")
 
 
 def print_long_table(

@@ -24,6 +24,6 @@ def test_half_of_an_interval():
 
 def test_a_figure_stands_with_its_interval_and_its_customers():
     assert show_figure(0.15242, 0.00931, 1248) == "0.152 ± .009 (1,248)"
-    assert show_figure(0.1186, 1.5069, 2) == "0.119 ± 1.507 (2)"
+    assert show_figure(0.1186, 1.5069, 2) == "0.119 (2)"
     assert show_figure(7.25) == "7.250"  # a loss has neither
     assert doctest.testmod(intervals).failed == 0
