@@ -18,8 +18,8 @@ from nnlib.util.arrays import Longs
 from nnlib.util.parquet import Chosen, write_parquet
 from nnlib.util.threads import Each, map_in_turn
 
-# What each row says: `rank` counts from 1, `by` is what answered, in words.
-COLUMNS = ("region", "customer", "rank", "item", "score", "by")
+# What each row says: `rank` counts from 1, `answered_by` is the model in words (SQL has the word `by` for itself).
+COLUMNS = ("region", "customer", "rank", "item", "score", "answered_by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def write_recommended(
                 "rank": (place + 1).astype(np.int32),
                 "item": Chosen(recommender.items, item[there]),
                 "score": score[there],
-                "by": Chosen([recommender.model.by, NOTHING_KNOWN], floor[owner].astype(np.int8)),
+                "answered_by": Chosen([recommender.model.by, NOTHING_KNOWN], floor[owner].astype(np.int8)),
             }
         )
     return Written(len(rows), int(floor.sum()), len(owner), sha256_of(path))

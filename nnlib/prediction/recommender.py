@@ -242,6 +242,13 @@ def _open_network(path: Path, data: Path) -> tuple[Answering[Any], Callable[[], 
     return ByNetwork(model, ready, layer, names), lambda: match_history(read_events(data), names)
 
 
+def measure_data(data: Path) -> tuple[int, int]:
+    """Return how many customers a data file has, and how many items."""
+    with netcdf.File(data) as file:
+        header = read_headers(file)[0]
+        return header.examples, header.width
+
+
 def read_samples(data: Path) -> tuple[str, ...]:
     """Return the names of the customers, numbers where the file has none."""
     with netcdf.File(data) as file:

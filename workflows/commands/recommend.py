@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 HELP = "recommend items to one customer, to some, or to all"
 DESCRIPTION = """The best items for customers by the champion of their region, with names where a table says them. A
-customer is looked up in all regions unless one is named; who is in none gets what is popular lately, which is said."""
+customer is looked up in all regions unless one is named; who is in none gets what is popular lately, which is said.
+--all writes Parquet files below STUDY/recommendations, on all cores of this machine or, with --submit, as jobs of the
+pool; the same command again writes what is missing. manifest.json comes last: with it, all is there."""
 EPILOG = """examples:
   regiondag recommend STUDY --customer 12583
   regiondag recommend STUDY --region Germany --customer 12583 --because
   regiondag recommend STUDY --customers ids.txt --never 22423 --out best.csv
-  regiondag recommend STUDY --all --out everybody.parquet"""
+  regiondag recommend STUDY --all --submit --watch"""
 
 REASONS = 2  # items that --because names
 NARROW = Narrow(("because", "score"), {"name": 12, "because": 12, "item": 6})
@@ -39,8 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     who.add_argument("--customers", type=Path, metavar="FILE", help="ids, one a line")
     who.add_argument("--all", action="store_true", help="all customers of all regions, or of one")
     _add_wish(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables; with --all: what is there")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write .csv, .json, .jsonl or .parquet instead")
+    everybody = parser.add_argument_group("with --all")
+    everybody.add_argument("--submit", action="store_true", help="as jobs of the pool instead of here")
+    everybody.add_argument("--watch", action="store_true", help="with --submit: wait, and say how far the jobs are")
+    everybody.add_argument("--status", action="store_true", help="only say where the newest batch stands")
+    everybody.add_argument(
+        "--chunk", type=number(int, 1, 10**9), metavar="N", help="customers a file (default: some minutes of work)"
+    )
+    everybody.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
 
 
 def _add_wish(parser: argparse.ArgumentParser) -> None:
@@ -76,8 +86,12 @@ def run(arguments: argparse.Namespace) -> int:
     wish = Wish(arguments.k, owned, only, _read_items(arguments.never or ()), arguments.because)
     served = Served(study.runs.resolve(), study.name)
     slugs = find_slugs(served, arguments.region)
-    if arguments.all:
+    if arguments.all and arguments.out is not None:
         return _write(arguments, served, ask_everybody(served, slugs, wish))
+    if arguments.all:
+        from regiondag.commands._recommend_all import recommend_all
+
+        return recommend_all(arguments, study, served, slugs, wish)
     customers = arguments.customer or _read_ids(arguments.customers)
     told = ask_customers(served, slugs, list(dict.fromkeys(customers)), wish)
     if arguments.out is not None:
@@ -101,8 +115,16 @@ def _check(arguments: argparse.Namespace) -> None:
         check_ending(arguments.out)
         if arguments.json:
             arguments.refuse("--json and --out say two places; legal: one of them")
-    if arguments.all and arguments.out is None:
-        arguments.refuse("--all needs --out FILE")
+        for option in ("submit", "watch", "status", "chunk"):
+            if getattr(arguments, option):
+                arguments.refuse(f"--{option} is for files of the study's own, legal with --out: none")
+    for option in ("submit", "watch", "status", "chunk", "pool"):
+        if getattr(arguments, option) and not arguments.all:
+            arguments.refuse(f"--{option} is for --all")
+    if arguments.watch and not (arguments.submit or arguments.status):
+        arguments.refuse("--watch waits for jobs: it is for --submit or --status")
+    if arguments.all and arguments.because and arguments.out is None:
+        arguments.refuse("--because with --all needs --out FILE: the study's own files have no reasons")
 
 
 def _write(arguments: argparse.Namespace, served: Served, told: Iterable[Told]) -> int:

@@ -45,6 +45,18 @@ MANAGER_CODE = (
     "regiondag.util.yaml_file",
 )
 
+# What PRE and POST of recommendations for all customers import.
+RECOMMEND_CODE = (
+    "nnlib.contract",
+    "nnlib.util.files",
+    "nnlib.util.os_errors",
+    "regiondag.errors",
+    "regiondag.recommend.batch",
+    "regiondag.recommend.node",
+    "regiondag.run.layout",
+    "regiondag.run.manager_log",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Archive:
@@ -65,10 +77,17 @@ def pack_manager(earlier: Iterable[Path] = ()) -> Archive:
     return _archive("regiondag", "regiondag.node.main", sources | page_parts(earlier), compiled)
 
 
-def list_manager_files() -> dict[str, Path]:
-    """Return the files of MANAGER_CODE by their names in the archive, and what makes packages of their folders."""
+def pack_recommend() -> Archive:
+    """Pack what PRE and POST of recommendations for all customers run: the standard library has to do."""
+    sources = {name: path.read_bytes() for name, path in list_manager_files(RECOMMEND_CODE).items()}
+    compiled = {f"{name}c": _compile(name, source) for name, source in sources.items() if name.endswith(".py")}
+    return _archive("regiondag", "regiondag.recommend.node", sources, compiled)
+
+
+def list_manager_files(code: Iterable[str] = MANAGER_CODE) -> dict[str, Path]:
+    """Return the files of `code` by their names in the archive, and what makes packages of their folders."""
     found: dict[str, Path] = {}
-    for name in MANAGER_CODE:
+    for name in code:
         package, *inside = name.split(".")
         top = Path(str(files(package)))
         place = top.joinpath(*inside)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nnlib.prediction.recommender import Answer
 
 ENDINGS = (".csv", ".json", ".jsonl", ".parquet")
-COLUMNS = ("region", "customer", "known", "rank", "item", "name", "score", "because", "by", "version")
+COLUMNS = ("region", "customer", "known", "rank", "item", "name", "score", "because", "answered_by", "version")
 
 
 @dataclass(frozen=True, slots=True)

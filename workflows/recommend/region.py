@@ -112,14 +112,6 @@ class Served:
         return next((run.items for run in self._runs if run.items.is_file()), None)
 
 
-def open_region(runs: Path, study: str, slug: str) -> Recommender:
-    """Return what recommends in a region of a study, whose runs lie in `runs`: its current champion.
-
-    RegiondagError where there is none, or where something of it is missing or damaged.
-    """
-    return Served(runs, study).open(slug)
-
-
 def _newer(run: RunFolder, copy: Path) -> Path:
     """Return the file that a run's data were copied from if it was made anew since, else the copy."""
     source = read_manifest(run).sources.get(str(copy.relative_to(run.path)))
