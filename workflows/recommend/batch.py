@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -158,8 +158,7 @@ class BatchFolder:
         """Read the plan; RegiondagError when it is damaged."""
         path = self.work / PLAN_FILE
         try:
-            raw = json.loads(path.read_text(encoding="utf-8"))
-            return plan_of(raw)
+            return plan_of(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RegiondagError(f"{path}: damaged ({error}); begin anew: remove {self.path}") from error
 
@@ -232,8 +231,9 @@ class BatchFolder:
         write_atomically(self.manifest, json.dumps(facts, ensure_ascii=False, indent=1) + "\n")
 
 
-def plan_of(raw: Mapping[str, Any]) -> BatchPlan:
+def plan_of(text: str) -> BatchPlan:
     """Return the plan that JSON holds; KeyError, TypeError or ValueError where it is none."""
+    raw: Any = json.loads(text)
     regions = tuple(RegionBatch(**region) for region in raw["regions"])
     if any(one.chunk < 1 or one.customers < 0 for one in regions):
         raise ValueError("a chunk without customers")
