@@ -53,9 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export.add_argument("--version", metavar="VERSION", help="by default the one that serves")
     export.add_argument(
         "--format",
-        choices=("netcdf", "card"),
+        choices=("netcdf", "onnx", "card"),
         default="netcdf",
-        help="the model with its card, or the card alone",
+        help="the model as it is, or as an ONNX graph where it is one, each with its card; or the card alone",
     )
 
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Literal
 
 from nnlib.contract import FLOOR_FILE, MODEL_FILE, sha256_of
 from nnlib.util.files import appearing
-from regiondag.errors import UsageError
+from nnlib.util.process import install_line
+from regiondag.errors import RegiondagError, UsageError
 from regiondag.registry.card import write_card
 from regiondag.registry.read import CHAMPION_FILE, Champion
 
 CARD_FILE, SUMS_FILE = "README.md", "SHA256SUMS"
+ONNX_FILE, ITEMS_FILE = "model.onnx", "items.json"
 USAGE = {
     "netcdf": f"`nnlib predict {MODEL_FILE} DATA` asks it, `nnlib inspect {MODEL_FILE}` says what it holds.",
     "card": "The model itself is not in this folder.",
 }
 
-Format = Literal["netcdf", "card"]
+Format = Literal["netcdf", "onnx", "card"]
 
 
 def export_champion(champion: Champion, folder: Path, kind: Format) -> Path:
@@ -30,14 +33,41 @@ def export_champion(champion: Champion, folder: Path, kind: Format) -> Path:
         if kind == "netcdf":
             for path in (*champion.digests, champion.folder / CHAMPION_FILE):
                 shutil.copyfile(path, part / path.name)
+        usage = _write_graph(champion, part) if kind == "onnx" else USAGE[kind]
         digests = {path.name: sha256_of(path) for path in sorted(part.iterdir())}
-        (part / CARD_FILE).write_text(
-            write_card(champion, digests or _digests_of(champion), USAGE[kind]), encoding="utf-8"
-        )
+        (part / CARD_FILE).write_text(write_card(champion, digests or _digests_of(champion), usage), encoding="utf-8")
         if digests:
             sums = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
             (part / SUMS_FILE).write_text(sums, encoding="ascii")
     return folder / CARD_FILE
+
+
+def _write_graph(champion: Champion, part: Path) -> str:
+    """Write the model as an ONNX graph, and the items in its order; return how it is asked."""
+    from nnlib.errors import NnlibError
+    from nnlib.prediction.onnx_graph import write_onnx
+
+    try:
+        facts = write_onnx(champion.model, champion.region, part / ONNX_FILE)
+    except ModuleNotFoundError as error:
+        if error.name != "onnx":
+            raise
+        raise RegiondagError(f"--format onnx needs onnx; to install it: {install_line('onnx')}") from None
+    except NnlibError as error:
+        raise RegiondagError(f"{champion.region}: {error}; --format netcdf exports any model") from error
+    (part / ITEMS_FILE).write_text(json.dumps(facts.items, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
+    shutil.copyfile(champion.folder / CHAMPION_FILE, part / CHAMPION_FILE)
+    weights = {
+        name: "1 for what he has"
+        if half_life is None
+        else f"2^(-age / {half_life:g}) for what he has, the age in days from his last purchase"
+        for name, half_life in facts.half_lives.items()
+    }
+    inputs = "; ".join(f"`{name}`: {words}, else 0" for name, words in weights.items())
+    return (
+        f"`{ONNX_FILE}` gives a score of every item of `{ITEMS_FILE}`, in that order, for each customer, a row of "
+        f"float32 an input. {inputs}. Leave out of the list what he has, unless it may be recommended again."
+    )
 
 
 def _digests_of(champion: Champion) -> dict[str, str]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 
+import numpy as np
 import pytest
 
 from nnlib.contract import Recipe, recipe_of
+from nnlib.data.events import Events
+from nnlib.data.rows import from_rows
+from nnlib.families.model_file import read_recipe_model
 from regiondag.cli import main
 from regiondag.registry.incumbents import find_in_office
 from regiondag.registry.promote import roll_back
@@ -82,3 +87,28 @@ def test_a_region_that_was_rolled_back_tries_its_recipe_again_though_all_others_
     run = RunFolder(night.path.parent / capsys.readouterr().out.strip().rpartition("/")[2])
     spec = read_spec(run.region(POOLED).spec)
     assert spec.own == {"berg": other} and spec.incumbent == recipe_of(registry.current(POOLED).facts["recipe"])
+
+
+def test_a_champion_as_onnx_scores_what_ours_does(night, tmp_path, capsys):
+    runtime = pytest.importorskip("onnxruntime")
+    study, champion = night.path.parents[1], open_registry(night.path.parent, "shop").current("avon")
+    assert main(["champions", "export", str(study), "Avon", "--to", str(tmp_path / "avon"), "--format", "onnx"]) == 0
+    assert {path.name for path in (tmp_path / "avon").iterdir()} == {
+        *("README.md", "SHA256SUMS", "champion.json", "items.json", "model.onnx")
+    }
+    model, session = read_recipe_model(champion.model), runtime.InferenceSession(str(tmp_path / "avon/model.onnx"))
+    assert json.loads((tmp_path / "avon/items.json").read_text()) == list(model.items)
+    width = len(model.items)
+    asked = Events(from_rows([[0, 2], [5]], width), model.items, np.zeros(2, np.int32), ("Avon",))
+    histories = asked.aged_from_last(1.0).toarray()
+    [scores] = session.run(["scores"], {one.name: histories for one in session.get_inputs()})
+    np.testing.assert_allclose(scores, model.scores(asked, np.arange(2)), rtol=1e-3, atol=1e-4)
+    assert "2^(-age / 80)" in (tmp_path / "avon/README.md").read_text()
+
+
+def test_without_onnx_it_is_said_what_to_install(night, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    study = night.path.parents[1]
+    assert main(["champions", "export", str(study), "Avon", "--to", str(tmp_path / "avon"), "--format", "onnx"]) == 1
+    said = capsys.readouterr().err
+    assert "--format onnx needs onnx; to install it: " in said and "[onnx]" in said and not (tmp_path / "avon").exists()
