@@ -186,7 +186,8 @@ async function start() {
   fillOverview();
   fillRunning();
   pickRegion(data.regions.find(region => region.slug === state?.region) ?? data.regions.find(region => region.proposed) ?? data.regions[0]);
-  document.querySelector("main").hidden = false;
+  for (const part of document.querySelectorAll("header, main")) part.hidden = false;
+  if (state) takeScroll(state);
   tell("");
   for (const name of state?.opened ?? []) if (OPENERS[name]) await open(name); // as high as it was
   if (state?.trial !== null && state?.trial !== undefined && details) pickTrial(state.trial);

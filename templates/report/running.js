@@ -65,6 +65,11 @@ function takeFields(state) { // before the tables are made
   paused = Boolean(state.paused);
 }
 
+function takeScroll(state) { // before anything is painted: a page that jumps is no page to read
+  document.body.style.minHeight = `${state.scroll + innerHeight}px`;
+  scrollTo({top: state.scroll, behavior: "instant"});
+}
+
 function takePlace(state) { // when all is there
   for (const id of state.open ?? []) if (byId(id)) byId(id).open = true;
   if (picked.overview) Object.assign(picked.overview.scroll, {scrollTop: state.inner, scrollLeft: state.across});
@@ -73,6 +78,7 @@ function takePlace(state) { // when all is there
   else focused?.focus({preventScroll: true});
   if (state.caret && focused?.setSelectionRange) focused.setSelectionRange(...state.caret);
   scrollTo({top: state.scroll, behavior: "instant"});
+  document.body.style.minHeight = "";
   if (state.made !== data.made && state.counts !== countsText()) byId("said").textContent = `New figures: ${countsText()}.`;
 }
 
