@@ -189,7 +189,7 @@ function parallelLayout(axes, rows, narrow) {
   const labels = axes.flatMap((axis, index) => [...axis.labels, ...(rows.some(row => axis.of(row) === null) ? [[ABSENT, "absent"]] : [])]
     .map(([y, text]) => ({x: index, y, text: inert(shortened(text, 14)), showarrow: false, xanchor: "left", xshift: 3, font: {size: 10}, bgcolor: colour("paper"), opacity: 0.85, borderpad: 1})));
   return {
-    height: 380, margin: {l: 20, r: 60, t: 44, b: narrow ? 90 : 60, autoexpand: false}, annotations: labels,
+    height: 380, margin: {l: 48, r: 60, t: 44, b: narrow ? 90 : 60, autoexpand: false}, annotations: labels,
     shapes: axes.map((_, index) => ({type: "line", x0: index, x1: index, y0: 0, y1: 1, layer: "below", line: {color: colour("grey"), width: 1}})),
     xaxis: {tickvals: [...axes.keys()], ticktext: axes.map(axis => inert(shortened(axis.name, narrow ? 14 : 24))), showgrid: false, range: [-0.15, axes.length - 1 + 0.35], ticks: "", fixedrange: true},
     yaxis: {visible: false, range: [someAbsent ? ABSENT - 0.06 : -0.06, 1.06], fixedrange: true},
