@@ -133,9 +133,10 @@ class FreshMachine:
     def copy_in(self, source: Path, target: str) -> None:
         """Copy a folder or a file to a path of the machine; it is the ordinary user's."""
         place = self.root / target.lstrip("/")
+        new = [folder for folder in (place, *place.parents) if not folder.exists()]
         place.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["cp", "--recursive", "--preserve=mode,timestamps", source, place], check=True)
-        subprocess.run(["chown", "--recursive", f"{UID}:{UID}", place], check=True)
+        subprocess.run(["chown", "--recursive", f"{UID}:{UID}", new[-1] if new else place], check=True)
 
     def run(
         self, script: str, user: str = USER, settings: Mapping[str, str] | None = None, seconds: float = 900

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = _look_at_machine(arguments.pool)
         good = _show(found.findings, arguments.json, found)
         if not good:
-            raise PreflightError(f"this machine lacks what regiondag needs; {found.advice()}")
+            raise PreflightError(f"this machine lacks something; see the lines marked BAD\n{found.advice()}".rstrip())
         return 0
     folder = find_run(arguments.run_directory)
     if not _show(_look_at_run(folder, arguments.pool), arguments.json):
