@@ -29,7 +29,7 @@ REGIONDAG = """
     trials accounting audit
     report monitor
     update fleet
-    generate node
+    generate node newstudy
     pipeline
     bake recommend
     api

@@ -15,6 +15,7 @@ from regiondag.audit.verify import Verified
 from regiondag.fleet.status import FleetStatus
 from regiondag.monitor.explain_queue import Explanation
 from regiondag.monitor.status import RunStatus
+from regiondag.newstudy.describe import TableFacts
 from regiondag.pipeline.run_study import Outcome
 from regiondag.pool.status import PoolStatus
 from regiondag.recommend.answers_file import AnswerFacts
@@ -25,6 +26,7 @@ from regiondag.update.old_runs import CleanPlan
 
 # What each prints: an object of that class.
 OUTPUTS: dict[str, type] = {
+    "regiondag init": TableFacts,
     "regiondag run": Outcome,
     "regiondag status": RunStatus,
     "regiondag report": Summary,
@@ -42,6 +44,7 @@ OUTPUTS: dict[str, type] = {
 }
 # Where it is not just that object.
 AROUND = {
+    "regiondag init": "With `--data`; one object, in place of the path of study.yaml.",
     "regiondag champions list": "`study`, `registry` (its folder), and `regions`: a list of such objects.",
     "regiondag recommend": "`study`, `k`, and `answers`: a list of such objects.",
     "regiondag explain": "A list of such objects.",

@@ -32,6 +32,7 @@ USUAL = {
     "seed": 0,
     "quantity_column": "",
     "description_column": "",
+    "amount_column": "",
     "one_region": "",
     "separator": "",
     "encoding": "utf-8",
@@ -46,6 +47,7 @@ OF_PURCHASES = (
     *(f"{name}_column" for name, _ in COLUMNS),
     "quantity_column",
     "description_column",
+    "amount_column",
     "one_region",
     *FORMAT,
     *OF_SPLIT,
@@ -71,6 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     purchases.add_argument("--regions", nargs="+", metavar="REGION", help="only these (default: all)")
     purchases.add_argument("--quantity-column", metavar="NAME", help="keep how many, or how much money (default: not)")
     purchases.add_argument("--description-column", metavar="NAME", help="of what items are called (default: not)")
+    purchases.add_argument("--amount-column", metavar="NAME", help="leave out where it is 0 or below: what came back")
     purchases.add_argument("--one-region", metavar="NAME", help="all rows are of this region; no column says it")
     purchases.add_argument("--separator", metavar="TEXT", help="between fields (default: a comma, a tab in .tsv)")
     purchases.add_argument("--encoding", metavar="NAME", help="of a text file, such as cp1252 (default: utf-8)")
@@ -195,6 +198,7 @@ def _purchases(arguments: argparse.Namespace) -> int:
         arguments.description_column,
         arguments.one_region,
         TableFormat(**{name: getattr(arguments, name) for name in FORMAT}),
+        arguments.amount_column,
     )
     split = Split(
         COLUMN if column else kind,

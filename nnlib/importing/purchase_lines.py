@@ -25,7 +25,12 @@ LARGEST = float(np.finfo(np.float32).max)
 NEEDED = ("region", "customer", "item", "time")  # a purchase without one of them is left out
 ISO = "ISO 8601 (2011-12-09), or seconds or milliseconds since 1970; for others say how they are written: --dates"
 # What is legal in a column that is not text alone, and into which field of Purchase it goes.
-LEGAL = {"time": (ISO, "day"), "stage": (", ".join(STAGES), "stage"), "quantity": ("a number", "quantity")}
+LEGAL = {
+    "time": (ISO, "day"),
+    "stage": (", ".join(STAGES), "stage"),
+    "quantity": ("a number", "quantity"),
+    "amount": ("a number", "amount"),
+}
 
 Report = Callable[[int, int], None]  # bytes of the file that were read so far, rows so far
 
@@ -44,6 +49,7 @@ class Columns:
     description: str = ""  # of the item
     one_region: str = ""  # name of the one that all are of, if `region` is empty
     format: TableFormat = field(default_factory=TableFormat)
+    amount: str = ""  # a number: where it is 0 or below, the row is a return or was cancelled
 
     def find(self, header: Sequence[str], path: Path) -> dict[str, int]:
         """Return where each column is, by what it means; DataError for all that are missing."""
@@ -52,12 +58,17 @@ class Columns:
             raise DataError(f"{path}:1: no header; legal: a first line such as {legal}")
         wanted = {meaning: getattr(self, meaning) for meaning in OPTIONS if getattr(self, meaning)}
         if not self.time_needed and self.time not in header:
-            del wanted["time"]
+            wanted.pop("time", None)
         problems = [
             f"{path}:1: no column {name!r}, there are: {', '.join(header) or 'none'}; "
             f"name the right one with {OPTIONS[meaning]}{nearest(name, header)}"
             for meaning, name in wanted.items()
             if name not in header
+        ]
+        problems += [
+            f"{path}:1: {header.count(name)} columns are called {name!r}; give each a name of its own"
+            for name in wanted.values()
+            if header.count(name) > 1
         ]
         if problems:
             raise DataError("\n".join(problems))
@@ -72,6 +83,7 @@ OPTIONS = {
     "stage": "--split column=NAME",
     "quantity": "--quantity-column",
     "description": "--description-column",
+    "amount": "--amount-column",
 }
 
 
@@ -115,14 +127,17 @@ def read_purchases(
                     continue
                 values = {}
                 for meaning, (_, into) in LEGAL.items():
-                    if meaning not in places:
+                    text = row[places[meaning]] if meaning in places else ""
+                    if meaning not in places or (meaning == "amount" and not text):
                         continue
-                    text = row[places[meaning]]
                     if (meaning, text) not in parsed:
                         parsed[meaning, text] = _parse(columns, meaning, text, f"{path}:{line}")
                     values[into] = parsed[meaning, text]
                 if not line % 100_000:
                     report(0, line)
+                if values.pop("amount", 1) <= 0:
+                    left_out["amount"] += 1
+                    continue
                 region = row[places["region"]] if "region" in places else columns.one_region
                 told = row[places["description"]] if "description" in places else ""
                 customer, item = row[places["customer"]], row[places["item"]]
@@ -171,9 +186,16 @@ def quantity_of(text: str, decimal: str = ".") -> float:
 
 def describe_left_out(left_out: Mapping[str, int], columns: Columns) -> list[str]:
     """Say of how many purchases what is missing, and that they are left out."""
+    return [f"left out: {line}" for line in explain_left_out(left_out, columns)]
+
+
+def explain_left_out(left_out: Mapping[str, int], columns: Columns) -> list[str]:
+    """Say how many rows lack what, or are returns, and why that leaves them out."""
     why = {"customer": "nobody to recommend to", "item": "nothing was bought", "time": "nobody knows when"}
     return [
-        f"left out: {count:,} rows without a {getattr(columns, name)}: {why.get(name, 'no region to belong to')}"
+        f"{count:,} rows whose {columns.amount} is 0 or below: returned or cancelled"
+        if name == "amount"
+        else f"{count:,} rows without a {getattr(columns, name)}: {why.get(name, 'no region to belong to')}"
         for name, count in left_out.items()
     ]
 

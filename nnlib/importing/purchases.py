@@ -19,24 +19,15 @@ from numpy.typing import NDArray
 
 from nnlib.data.rows import Floats, Ints
 from nnlib.errors import DataError
-from nnlib.importing.purchase_lines import (
-    NEEDED,
-    UNREADABLE,
-    Columns,
-    Purchase,
-    Report,
-    explain_value,
-    read_purchases,
-)
-from nnlib.importing.splits import STAGES, Stages
+from nnlib.importing.purchase_lines import UNREADABLE, Columns, Purchase, Report, read_purchases
+from nnlib.importing.purchase_query import PurchaseQuery, WrongValueError
+from nnlib.importing.splits import Stages
 from nnlib.importing.table_source import Reading, find_source
-from nnlib.importing.timestamps import day_expression
 from nnlib.util.arrays import Longs
-from nnlib.util.tables import TableError, Tables, quote
+from nnlib.util.tables import TableError, Tables
 
 TOGETHER = 1 << 17  # purchases that are looked at together
 FETCHED = 1 << 21  # and that are taken from DuckDB at a time
-WRONG_DAY, WRONG_STAGE = 2**31 - 1, 255  # in place of what a text did not mean
 
 
 class PurchaseBlock(NamedTuple):
@@ -109,10 +100,6 @@ class Purchases:
     left_out: Mapping[str, int] = field(default_factory=dict)  # purchases without a region, customer, item or time
 
 
-class _WrongValueError(Exception):
-    """A column holds what it may not."""
-
-
 def load(path: Path, columns: Columns, scratch: Path, report: Report = lambda _position, _rows: None) -> Purchases:
     """Read a table; DataError names the first thing that is wrong, of a text file with its line.
 
@@ -125,10 +112,10 @@ def load(path: Path, columns: Columns, scratch: Path, report: Report = lambda _p
             try:
                 return _load(reading, columns, report)
             except TableError as error:
-                raise _WrongValueError(reading.explain(error)) from error
-        except (_WrongValueError, *UNREADABLE) as error:
+                raise WrongValueError(f"{path}: {reading.explain(error)}") from error
+        except (WrongValueError, *UNREADABLE) as error:
             if not source.has_lines:
-                raise DataError(f"{path}: {error}") from error
+                raise DataError(str(error)) from error
     left_out: Counter[str] = Counter()
     lines = chain.from_iterable(read_purchases(file, columns, left_out, report) for file in source.files)
     return gather_purchases(lines, left_out)
@@ -185,101 +172,22 @@ def _name(
 
 
 def _load(reading: Reading, columns: Columns, report: Report) -> Purchases:
-    tables, size = reading.tables, reading.source.size
-    places = columns.find(reading.header, reading.source.path)
-    wanted = {meaning: getattr(columns, meaning) for meaning in places}
-    timed = "time" in wanted
-    with tables.watched(lambda share: report(int(share * size), 0)):
-        tables.run(f"CREATE TABLE said AS {_select(reading, columns, wanted)}")
-    _check(reading, columns, wanted)
-    needed = [name for name in NEEDED if name in wanted] + ["region"] * ("region" not in wanted)
-    whole = " AND ".join(f"{name} IS NOT NULL" for name in needed)
-    tables.run(
-        "CREATE TABLE customers AS SELECT (row_number() OVER (ORDER BY region, customer) - 1)::INTEGER AS number, * "
-        f"FROM (SELECT DISTINCT region, customer FROM said WHERE {whole})"
-    )
-    tables.run(
-        "CREATE TABLE items AS SELECT (row_number() OVER (ORDER BY item) - 1)::INTEGER AS number, * "
-        f"FROM (SELECT DISTINCT item FROM said WHERE {whole})"
-    )
-    amounts = "quantity" in wanted
-    others = ", ".join(name for name in ("stage", "quantity") if name in wanted)
-    tables.run(  # equal purchases in the order of their quantities, so that sums have the same bits every time
-        f"CREATE TABLE numbered AS SELECT customers.number AS customer, items.number AS item, "
-        f"{'time' if timed else '0'} AS day{', ' * bool(others)}{others} FROM said JOIN customers USING "
-        f"(region, customer) JOIN items USING (item) WHERE {whole}{' ORDER BY quantity' * amounts}"
-    )
-    rows = PurchaseRows("stage" in wanted, amounts)
+    tables, half = reading.tables, reading.source.size / 2
+    query = PurchaseQuery(reading, columns)
+    with tables.watched(lambda share: report(int(share * half), 0)):
+        query.count()
+    counted = query.counted()
+    if counted.wrong:
+        raise WrongValueError(query.find_wrong() if not reading.source.has_lines else "")
+    with tables.watched(lambda share: report(int((1 + share) * half), counted.rows)):
+        query.number()
+    rows = PurchaseRows("stage" in query.wanted, "quantity" in query.wanted)
     [(count,)] = tables.run("SELECT count(*) FROM numbered")
     for start in range(0, count, FETCHED):
         block = tables.columns(f"SELECT * FROM numbered WHERE rowid BETWEEN {start} AND {start + FETCHED - 1}")
         stages = block[3] if rows.has_stages else np.zeros(len(block[0]), np.uint8)
-        rows.add(*block[:3], stages, *block[-1:] * amounts)
+        rows.add(*block[:3], stages, *block[-1:] * rows.has_quantities)
     people = tables.run("SELECT region, customer FROM customers ORDER BY number")
     items = [item for (item,) in tables.run("SELECT item FROM items ORDER BY number")]
-    told = _descriptions(tables, whole) if "description" in wanted else ()
-    return _name([(region, name) for region, name in people], items, rows, timed, told, _left_out(tables, needed))
-
-
-def _select(reading: Reading, columns: Columns, wanted: Mapping[str, str]) -> str:
-    """Return the query of what each row says, with NULL for what it does not say."""
-    kinds = {meaning: reading.kinds[name] for meaning, name in wanted.items()}
-    texts = {meaning: _text(f"raw.{meaning}", kind) for meaning, kind in kinds.items()}
-    names = ("region", "customer", "item", "description")
-    found: dict[str, str] = {name: texts[name] for name in names if name in texts}
-    found.setdefault("region", quote(columns.one_region))
-    if "time" in kinds:
-        days = day_expression("raw.time", kinds["time"], columns.format.dates)
-        found["time"] = f"CASE WHEN {texts['time']} IS NOT NULL THEN coalesce({days}, {WRONG_DAY}) END::INTEGER"
-    if "stage" in kinds:
-        cases = " ".join(f"WHEN {quote(name)} THEN {stage}" for name, stage in STAGES.items())
-        found["stage"] = f"(CASE {texts['stage']} {cases} ELSE {WRONG_STAGE} END)::UTINYINT"
-    if "quantity" in kinds:
-        text, decimal = texts["quantity"], columns.format.decimal
-        if decimal != ".":
-            text = f"replace(replace({text}, '.', ''), {quote(decimal)}, '.')"
-        found["quantity"] = f"coalesce(try_cast(try_cast({text} AS DOUBLE) AS FLOAT), 'nan'::FLOAT)"
-    named = ", ".join(f"{expression} AS {meaning}" for meaning, expression in found.items())
-    return f"SELECT {named} FROM ({reading.select(wanted)}) raw"
-
-
-def _text(column: str, kind: str) -> str:
-    """Return SQL for the text of a column; whole numbers that are stored as fractions are whole all the same."""
-    text = f"{column}::VARCHAR"
-    if kind in ("DOUBLE", "FLOAT"):
-        whole = f"{column} = floor({column}) AND abs({column}) < 1e15"
-        text = f"CASE WHEN {whole} THEN {column}::BIGINT::VARCHAR ELSE {text} END"
-    return f"nullif({text}, '')"
-
-
-def _check(reading: Reading, columns: Columns, wanted: Mapping[str, str]) -> None:
-    """Raise _WrongValueError with the first value of a column that means nothing."""
-    wrong = {
-        "time": f"time = {WRONG_DAY}",
-        "stage": f"stage = {WRONG_STAGE}",
-        "quantity": "NOT isfinite(quantity)",
-    }
-    for meaning in wanted.keys() & wrong.keys():
-        found = reading.tables.run(f"SELECT rowid FROM said WHERE {wrong[meaning]} ORDER BY rowid LIMIT 1")
-        if found:
-            [(row,)] = found
-            one = reading.tables.run(f"SELECT {meaning}::VARCHAR FROM ({reading.select(wanted)}) LIMIT 1 OFFSET {row}")
-            raise _WrongValueError(f"row {row + 1}: {explain_value(columns, meaning, one[0][0] or '')}")
-
-
-def _left_out(tables: Tables, needed: Sequence[str]) -> dict[str, int]:
-    """Return how many rows lack something, each counted by the first that it lacks."""
-    cases = " ".join(f"WHEN {name} IS NULL THEN {quote(name)}" for name in NEEDED if name in needed)
-    rows = tables.run(f"SELECT CASE {cases} END AS lacks, count(*) FROM said GROUP BY lacks")
-    return {lacks: count for lacks, count in rows if lacks is not None}
-
-
-def _descriptions(tables: Tables, whole: str) -> list[str]:
-    """Return of each item what most of its purchases call it, of several the first in the order of texts."""
-    rows = tables.run(
-        f"SELECT coalesce(description, '') FROM items LEFT JOIN (SELECT item, description FROM said WHERE {whole} "
-        "AND description IS NOT NULL GROUP BY item, description "
-        "QUALIFY row_number() OVER (PARTITION BY item ORDER BY count(*) DESC, description) = 1) USING (item) "
-        "ORDER BY number"
-    )
-    return [text for (text,) in rows]
+    told = query.describe_items() if "description" in query.wanted else ()
+    return _name([(region, name) for region, name in people], items, rows, query.timed, told, counted.left_out)

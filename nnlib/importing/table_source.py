@@ -101,10 +101,8 @@ class Reading:
         for file, name in self._names.items():
             name.symlink_to(file.resolve())
         if source.parquet:
-            names = ", ".join(quote(str(name)) for name in self._names.values())
-            self._parquet = f"read_parquet([{names}], union_by_name = true)"
             try:
-                self.kinds = tables.describe(self._parquet)
+                self.kinds = tables.describe(self._read_parquet(source.files))
             except TableError as error:
                 raise DataError(f"{source.path}: {self.explain(error)}") from error
             self.header = tuple(self.kinds)
@@ -115,6 +113,11 @@ class Reading:
         if not _is_utf8(source.format):
             self._recode(scratch)
 
+    @property
+    def whole(self) -> str:
+        """All rows of Parquet files, as FROM has it."""
+        return self._read_parquet(self.source.files)
+
     def explain(self, error: TableError) -> str:
         """Return what DuckDB says, with the files' own names."""
         text = str(error)
@@ -122,17 +125,23 @@ class Reading:
             text = text.replace(str(name), str(file))
         return text
 
-    def select(self, wanted: Mapping[str, str]) -> str:
-        """Return the query of the columns `wanted` (what each means: its name), all rows of all files."""
+    def select(self, wanted: Mapping[str, str], files: Sequence[Path] = ()) -> str:
+        """Return the query of the columns `wanted` (what each means: its name), all rows of all files, or of some."""
         if self.source.parquet:
             columns = ", ".join(f"{quote_name(name)} AS {quote_name(meaning)}" for meaning, name in wanted.items())
-            return f"SELECT {columns} FROM {self._parquet}"
+            return f"SELECT {columns} FROM {self._read_parquet(files or self.source.files)}"
         by_header: dict[tuple[str, ...], list[Path]] = {}
         for file, header in self._headers.items():
+            if files and file not in files:
+                continue
             by_header.setdefault((separator_of(file, self.source.format), *header), []).append(file)
         return " UNION ALL ".join(
             self._select_text(separator, header, files, wanted) for (separator, *header), files in by_header.items()
         )
+
+    def _read_parquet(self, files: Sequence[Path]) -> str:
+        names = ", ".join(quote(str(self._names[file])) for file in files)
+        return f"read_parquet([{names}], union_by_name = true)"
 
     def _select_text(
         self, separator: str, header: Sequence[str], files: Sequence[Path], wanted: Mapping[str, str]

@@ -43,7 +43,9 @@ def day_expression(column: str, kind: str, form: str = "") -> str:
         return _days(f"{column}::TIMESTAMP")
     text = f"(({column})::VARCHAR)"
     if form:
-        return _days(f"try_strptime({text}, {quote(form)})::TIMESTAMP")
+        moment = f"try_strptime({text}, {quote(form)})::TIMESTAMP"
+        # DuckDB takes 25 for a year in full, the year 25; strptime does not.
+        return _days(f"CASE WHEN year({moment}) > 999 THEN {moment} END" if "%Y" in form else moment)
     since = " ".join(
         f"WHEN length({text}) = {digits} AND try_cast({text} AS BIGINT) * {unit} < {LAST} AND {text}[1] BETWEEN '0' "
         f"AND '9' THEN make_timestamp(try_cast({text} AS BIGINT) * {unit})"

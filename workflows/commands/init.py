@@ -1,48 +1,95 @@
-"""`regiondag init EXAMPLE DIR`: write an example study to start from."""
+"""`regiondag init`: write a study to start from, an example or that of a table of purchases."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import shutil
 import sys
+import tempfile
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nnlib.util.files import appearing
-from regiondag.errors import UsageError
+from regiondag.commands._verbs import tell
+from regiondag.errors import RegiondagError, UsageError
 from regiondag.util.resources import resource_dir
 
-HELP = "write an example study"
-DESCRIPTION = """Write an example study into a new folder. Examples:
+if TYPE_CHECKING:
+    from nnlib.importing.sniffing.ambiguous import AmbiguousError
+    from nnlib.importing.sniffing.look import Look, Wishes
+
+HELP = "write a study: an example, or that of your own table"
+DESCRIPTION = """Write a study into a new folder: an example, or with --data that of a table of purchases.
+
+The table is a CSV, TSV or Parquet file (.gz, .zst), or a folder of such. Its columns, separator, encoding and dates are
+guessed where you do not name them, and shown with what the table holds and what will be left out, before anything is
+written. Where it can be meant in several ways you are asked, or without a terminal told the options. Examples:
   retail   purchases of an online shop in 41 countries; a champion for each of them"""
 EPILOG = """examples:
-  regiondag init retail                                # the example, in ./retail"""
+  regiondag init retail example                        # the example, in ./example
+  regiondag init --data sales.csv shop                 # all is guessed, and shown
+  regiondag init --data sales.csv --region store --customer client --item sku --time when shop
+  regiondag init --data sales.csv --dry-run shop       # look only"""
+COLUMNS = ("region", "customer", "item", "time", "description", "quantity")
+FORMAT = ("separator", "encoding", "dates", "decimal")
+ASKED = 3  # times that an answer may be none of those offered
+DAY = 86_400
+SHARE = 0.8  # of this machine's memory that a job may have
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("example", metavar="EXAMPLE", help="name of the example: retail")
-    parser.add_argument("folder", type=Path, metavar="DIR", help="folder to write; must not exist or be empty")
+    parser.usage = "regiondag init EXAMPLE DIR\n       regiondag init --data PATH [--region COLUMN] [...] DIR"
+    parser.add_argument("example", metavar="EXAMPLE", help="name of the example: retail; not with --data")
+    parser.add_argument(
+        "folder", type=Path, nargs="?", metavar="DIR", help="folder to write; must not exist or be empty"
+    )
+    table = parser.add_argument_group("a table of your own")
+    table.add_argument("--data", type=Path, metavar="PATH", help="a table, or a folder of tables")
+    for name in COLUMNS:
+        about = f"its column of the {name}" if name != "quantity" else "its column of how many: 0 and below came back"
+        table.add_argument(f"--{name}", metavar="COLUMN", help=f"{about} (default: guessed)")
+    table.add_argument("--one-region", action="store_true", help="all is one region, whatever columns there are")
+    table.add_argument("--separator", metavar="TEXT", help="between fields (default: guessed)")
+    table.add_argument("--encoding", metavar="NAME", help="such as utf-8, cp1252, utf-16 (default: guessed)")
+    table.add_argument("--dates", metavar="FORM", help="how times are written, as in strptime: %%d/%%m/%%Y")
+    table.add_argument("--decimal", choices=(".", ","), help="before the decimals of a quantity (default: guessed)")
+    table.add_argument("--count", action="store_true", help="count all rows of a large table, not those of a sample")
+    table.add_argument("--dry-run", action="store_true", help="look only, write nothing")
+    table.add_argument("--json", action="store_true", help="print what was seen as one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Copy the example."""
+    """Write the study."""
+    if arguments.data is not None:
+        return _of_table(arguments)
+    for name in (*COLUMNS, *FORMAT, "one_region", "count", "dry_run", "json"):
+        if getattr(arguments, name):
+            arguments.refuse(f"--{name.replace('_', '-')}: only with --data PATH")
     examples = sorted(path.name for path in resource_dir("examples").iterdir() if path.is_dir())
     if arguments.example not in examples:
-        raise UsageError(f"there is no example {arguments.example!r}; there is: {', '.join(examples)}")
+        hint = "; for a table of your own: --data PATH" if arguments.folder is None else ""
+        raise UsageError(f"there is no example {arguments.example!r}; there is: {', '.join(examples)}{hint}")
+    if arguments.folder is None:
+        arguments.refuse("the following arguments are required: DIR")
     folder: Path = arguments.folder
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} exists and is not an empty folder; name another one")
+    _check_free(folder)
     _copy(resource_dir("examples") / arguments.example, folder)
     print(folder / "study.yaml")
-    if not arguments.quiet:
-        print(
-            f"""Next:
+    tell(
+        f"""Next:
   cd {shlex.quote(str(folder))}
-  regiondag generate study.yaml{_elsewhere(folder)}     # makes data sets and a run, and says how to submit it""",
-            file=sys.stderr,
-        )
+  regiondag generate study.yaml{_elsewhere(folder)}     # makes data sets and a run, and says how to submit it"""
+    )
     return 0
+
+
+def _check_free(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists and is not an empty folder; name another one")
 
 
 def _elsewhere(folder: Path) -> str:
@@ -62,3 +109,93 @@ def _copy(example: Path, folder: Path) -> None:
     with appearing(folder) as part:
         for file in sorted(example.iterdir()):
             shutil.copyfile(file, part / file.name)
+
+
+# --- a table of one's own ----------------------------------------------------------------------------------
+
+
+def _of_table(arguments: argparse.Namespace) -> int:
+    import os
+    import time
+
+    from nnlib.errors import DataError
+    from nnlib.util.terminal import width_of
+    from regiondag.newstudy.describe import describe_look, facts_of
+    from regiondag.newstudy.write import find_path, name_study, quote_yaml, write_study
+
+    if arguments.folder is not None:
+        arguments.refuse("with --data there is one argument: the folder to write")
+    folder = Path(arguments.example)
+    _check_free(folder)
+    quote_yaml(find_path(arguments.data, folder))
+    try:
+        look = _look(arguments, name_study(folder))
+    except DataError as error:
+        raise RegiondagError(str(error)) from error
+    today = int(time.time() // DAY)
+    width = min(width_of(sys.stderr), 80 if not sys.stderr.isatty() else 1000)
+    tell(describe_look(look, today, width))
+    if arguments.json:
+        print(json.dumps(asdict(facts_of(look, today)), ensure_ascii=False))
+    if arguments.dry_run:
+        return 0
+    machine = int(SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    study = write_study(folder, look, machine)
+    if not arguments.json:
+        print(study)
+    tell(f"\nNext:\n  regiondag generate {shlex.quote(str(study))}{_elsewhere(folder)}")
+    return 0
+
+
+def _look(arguments: argparse.Namespace, name: str) -> Look:
+    """Look at the table, and ask on a terminal what cannot be told."""
+    from nnlib.importing.sniffing.ambiguous import AmbiguousError
+    from nnlib.importing.sniffing.look import Wishes
+
+    columns = {meaning: getattr(arguments, meaning) for meaning in COLUMNS if getattr(arguments, meaning) is not None}
+    if arguments.one_region and "region" in columns:
+        arguments.refuse("--one-region: not with --region")
+    if arguments.one_region:
+        columns["region"] = ""
+    form = {key: getattr(arguments, key) or "" for key in FORMAT}
+    wishes = Wishes(columns, name, **form, whole=arguments.count)
+    while True:
+        try:
+            return _look_once(arguments.data, wishes)
+        except AmbiguousError as error:
+            if not (sys.stdin.isatty() and sys.stderr.isatty()) or arguments.quiet:
+                raise
+            wishes = _ask(error, wishes)
+
+
+def _look_once(table: Path, wishes: Wishes) -> Look:
+    from nnlib.importing.sniffing.look import look_at
+    from nnlib.importing.table_source import TableFormat, find_source
+    from nnlib.util.terminal import show_reading
+
+    size = find_source(table, TableFormat(encoding=wishes.encoding or "utf-8")).size
+    with (
+        tempfile.TemporaryDirectory(prefix="regiondag-") as scratch,
+        show_reading(size, "rows") as report,
+    ):
+        return look_at(table, wishes, Path(scratch), report)
+
+
+def _ask(error: AmbiguousError, wishes: Wishes) -> Wishes:
+    """Return the wishes with the answer that a person gives."""
+    from regiondag.util.text import make_printable
+
+    print(make_printable(error.question), file=sys.stderr)
+    for n, (value, means) in enumerate(error.answers, 1):
+        print(f"  {n}  {make_printable(value)}   {make_printable(means)}", file=sys.stderr)
+    for _ in range(ASKED):
+        print(f"Which, 1 to {len(error.answers)}? ", end="", file=sys.stderr, flush=True)
+        said = sys.stdin.readline()
+        if not said:
+            break
+        if said.strip().isdecimal() and 1 <= int(said) <= len(error.answers):
+            value = error.answers[int(said) - 1][0]
+            if error.wish in FORMAT:
+                return replace(wishes, **{error.wish: value})  # type: ignore[arg-type]
+            return replace(wishes, columns={**wishes.columns, error.wish: value})
+    raise error

@@ -25,7 +25,7 @@ def read_purchases(study: Section, folder: Path) -> Purchases | None:
     if values["column"] and "by" not in split:
         values["by"] = "column"
     named = {name: columns.value(name, DATA_COLUMNS) for name in COLUMNS}
-    told = columns.value("description", DATA_COLUMNS)
+    told = {name: columns.value(name, DATA_COLUMNS) for name in ("description", "quantity")}
     written = {name: form.value(name, FORMAT) for name in FORMAT}
     for below in (split, columns, form):
         below.finish()
@@ -43,7 +43,7 @@ def read_purchases(study: Section, folder: Path) -> Purchases | None:
         )
     if region and "region" in columns:
         section.problems.add(section.where("region"), "the column of the region is named, too; leave one out")
-    columns_of = {**named, "region": "" if region else named["region"], "description": told}
+    columns_of = {**named, "region": "" if region else named["region"], **told}
     return Purchases(
         folder / table, folder / where, values.pop("by"), **values, columns=columns_of, region=region, format=written
     )

@@ -95,7 +95,9 @@ JOB: Keys = {
     ),
     "retries": Key(_job.retries, whole(0, 100), "How often a job is run again after a fault of the machine."),
     "requirements": Key(
-        _job.requirements, values.REQUIREMENTS, "What a machine must be, beside having the resources above."
+        _job.requirements,
+        values.REQUIREMENTS,
+        "What a machine must be, beside having the resources above; with `gpus: 0` by default anything.",
     ),
 }
 
@@ -241,6 +243,7 @@ SPLIT: Keys = {
 DATA_COLUMNS: Keys = {
     **{name: Key(usual, TEXT, f"The column of the {name}.") for name, usual in COLUMNS.items()},
     "description": Key("", TEXT, "The column of the item's description, which recommendations show."),
+    "quantity": Key("", TEXT, "The column of how many; rows where that is 0 or below came back, and are left out."),
 }
 FORMAT: Keys = {
     "separator": Key("", TEXT, "Between the fields of a text file; by default a comma, a tab in .tsv and .txt."),

@@ -41,7 +41,7 @@ def find_large(regions: Sequence[Region], summaries: Mapping[Path, DataSummary])
             family: max(_bytes(one, size) for one in points) for family, points in _first_by_family(region).items()
         }
         most = {family: _bytes(_largest(region.search.space, family), size) for family in first}
-        blend = sum(first.values()) - (len(first) - 1) * _before(size)
+        blend = sum(first.values()) - (len(first) - 1) * before(size)
         large = {family: count for family, count in most.items() if count > _most(region)}
         if region.search.blends and len(first) > 1 and blend > _most(region):
             large["a blend of all families"] = blend
@@ -84,10 +84,10 @@ def _largest(space: Space, family: str) -> Point:
 
 def _bytes(point: Point, size: Size) -> int:
     [needed] = bytes_needed(complete_recipe(recipe_at(point, 0)), size)
-    return _before(size) + needed
+    return before(size) + needed
 
 
-def _before(size: Size) -> int:
+def before(size: Size) -> int:
     """Return what a job takes before it fits anything."""
     return PYTHON + ENTRY * size.entries
 

@@ -43,6 +43,8 @@ def read_job(section: Section) -> JobRequest:
     if job.memory_max is not None and job.memory_max <= job.memory:
         section.problems.add(section.where("memory_max"), "is not larger than `memory`")
         job = replace(job, memory_max=None)
+    if not job.gpus and "requirements" not in section:
+        job = replace(job, requirements="true")  # else it would wait for a machine with a GPU that it does not want
     return job
 
 

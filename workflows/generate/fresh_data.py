@@ -17,7 +17,7 @@ from regiondag.errors import ConfigError
 from regiondag.study.model import Purchases
 
 IMPORTED = ".imported.json"  # in the folder of the data sets: of what they were made
-VERSION = 4  # of what an import makes of a table
+VERSION = 5  # of what an import makes of a table
 DAY = 86_400
 OPTIONS = "in study.yaml its options are keys of data.split, --split is by, and of data.columns"
 
@@ -51,9 +51,11 @@ def refresh_data(study: Path) -> bool:
         names["item"],
         names["time"],
         stage=column,
+        time_needed=purchases.split in ("time", "leave-one-out"),
         description=names["description"],
         one_region=purchases.region,
         format=TableFormat(**purchases.format),
+        amount=names["quantity"],
     )
     split = Split(purchases.split, purchases.test, purchases.validate, purchases.min_history, purchases.repeats)
     try:

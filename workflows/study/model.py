@@ -152,7 +152,9 @@ class Purchases:
     validate: int = 0
     min_history: int = 5
     repeats: bool = False
-    columns: Mapping[str, str] = field(default_factory=dict)  # region, customer, item, time, description -> its names
+    columns: Mapping[str, str] = field(
+        default_factory=dict
+    )  # region, customer, item, time, description, quantity -> its names
     region: str = ""  # name of the one that all are of, where no column says it
     format: Mapping[str, str] = field(default_factory=dict)  # separator, encoding, dates, decimal
 

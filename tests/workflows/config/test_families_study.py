@@ -66,7 +66,14 @@ def test_a_table_alone_is_a_study(folder):
     assert config.purchases == Purchases(
         folder / "shop.csv",
         folder / "data",
-        columns={"region": "region", "customer": "customer", "item": "item", "time": "date", "description": ""},
+        columns={
+            "region": "region",
+            "customer": "customer",
+            "item": "item",
+            "time": "date",
+            "description": "",
+            "quantity": "",
+        },
         format=USUAL_FORMAT,
     )
     pooled, *regions = config.regions
@@ -101,7 +108,14 @@ def test_everything_that_may_be_said_of_a_table(folder):
         validate=7,
         min_history=3,
         repeats=True,
-        columns={"region": "country", "customer": "customer", "item": "item", "time": "bought", "description": ""},
+        columns={
+            "region": "country",
+            "customer": "customer",
+            "item": "item",
+            "time": "bought",
+            "description": "",
+            "quantity": "",
+        },
         format=USUAL_FORMAT,
     )
 
@@ -144,8 +158,8 @@ def test_kinds_of_split(folder, split, kind, column):
          "2: data.split.min_history: seen 0, legal: a whole number from 1 to 1000"),
         (with_data("min_customers: 0"), "2: data.min_customers: seen 0, legal: a whole number from 1 to 1000000"),
         (with_data("columns: {city: x}"),
-         "2: data.columns.city: unknown key; did you mean 'item'? Legal keys: customer, description, item, "
-         "region, time"),
+         "2: data.columns.city: unknown key; did you mean 'quantity'? Legal keys: customer, description, "
+         "item, quantity, region, time"),
         (with_data("columns: {region: ''}"), "2: data.columns.region: seen '', legal: text on one line"),
         (STUDY.replace("[ease, knn, blend]", "[easy]"),
          "3: families: seen ['easy'] ('easy' is none; did you mean 'ease'?), legal: a list of some of "
