@@ -16,11 +16,12 @@ from regiondag.condor.events.attempts import Attempt
 from regiondag.errors import RegiondagError
 from regiondag.report.page_data import page_data
 from regiondag.report.summary import Summary
+from regiondag.run.history import History
 from regiondag.run.journal import Journal
-from regiondag.run.layout import PAGE_LIBRARY, PAGE_SHELL, NodeName, RunFolder
+from regiondag.run.layout import PAGE_LIBRARY, PAGE_SHELL, NodeName, RegionFolder, RunFolder
 from regiondag.run.live import Live
 from regiondag.run.region_spec import read_spec
-from regiondag.trials.rows import trials_of
+from regiondag.trials.rows import RegionTrials, trials_of
 
 # Stand in the shell where these go. Base64 holds nothing that could end the element they stand in.
 LIBRARY_PLACE, DATA_PLACE, DETAILS_PLACE = "@@library@@", "@@data@@", "@@details@@"
@@ -75,12 +76,21 @@ def write_page(
     seconds.
     """
     now = time.time()
-    folders = [run.region(region.slug) for region in summary.regions]
-    trials = [trials_of(read_spec(folder.spec), Journal(folder.journal).read()) for folder in folders]
+    trials = [_read_trials(run.region(region.slug)) for region in summary.regions]
     first, details = page_data(summary, trials, attempts, now, live=live or {}, refresh=refresh)
     run.report.mkdir(exist_ok=True)
     write_atomically(run.page, assemble(shell, first, details))
     return run.page
+
+
+def _read_trials(folder: RegionFolder) -> RegionTrials:
+    """Return a region's trials; none of a damaged journal, of which the summary says what is wrong."""
+    spec = read_spec(folder.spec)
+    try:
+        history = Journal(folder.journal).read()
+    except RegiondagError:
+        history = History()
+    return trials_of(spec, history)
 
 
 def assemble(shell: Shell, first: Mapping[str, object], details: Mapping[str, object]) -> str:

@@ -93,6 +93,16 @@ def test_generate_says_that_there_will_be_no_page(study_file, tmp_path, monkeypa
     assert ("plotly is missing here" in capsys.readouterr().err) is missing
 
 
+def test_a_damaged_journal_hides_no_other_region_of_the_page(run):
+    run.region("united-kingdom").journal.write_text("what?\n")
+    done = final_node(run)
+    assert f"wrote {run.page}" in done.stdout
+    shown = unpacked(run.page)
+    assert shown["regions"][0]["verdict"] == "failed" and "not a line" in shown["regions"][0]["reason"]
+    assert shown["headline"]["needs"][0] == ["1 region failed", ["United Kingdom"]]
+    assert shown["trials"][0]["trial"] == [] and shown["trials"][1]["value"][0] == 0.25
+
+
 def test_a_page_that_fails_changes_nothing_of_the_dag(run):
     (run.path / "report" / "index.html").mkdir(parents=True)  # cannot be replaced by a file
     done = final_node(run)
