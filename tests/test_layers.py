@@ -28,6 +28,7 @@ REGIONDAG = """
     condor
     trials accounting audit
     report monitor
+    notify
     update fleet
     generate node newstudy
     pipeline

@@ -33,6 +33,7 @@ COMMANDS = (
     "status",
     "report",
     "recommend",
+    "notify",
     "explain",
     "stats",
     "study",

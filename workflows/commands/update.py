@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     generate.add_common_arguments(parser)
     parser.add_argument("--all", action="store_true", help="take regions, too, whose data and network did not change")
     parser.add_argument("--submit", action="store_true", help="submit the run with condor_submit_dag")
+    # The nightly job calls us with its times and its study's name, which study.yaml may not be able to say tonight.
+    parser.add_argument("--night", nargs=2, metavar=("STUDY", "TIMES"), help=argparse.SUPPRESS)
     parser.add_argument("--cron", metavar="TIMES", help='write a job for these times: five fields, "30 3 * * *"')
     parser.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
 
@@ -43,6 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Make the run, or the job that makes one every night."""
     if arguments.cron is not None:
         return _write_job(arguments)
+    return _update(arguments) if arguments.night is None else _run_night(arguments)
+
+
+def _update(arguments: argparse.Namespace) -> int:
     from regiondag.pipeline.make_run import plan_update, read_inputs, write_planned
 
     inputs = read_inputs(generate.study_of(arguments))
@@ -95,12 +102,30 @@ def _check_ended(pool: Pool | None, earlier: Sequence[RunFolder]) -> None:
 # --- every night -------------------------------------------------------------------------------------------
 
 
+def _run_night(arguments: argparse.Namespace) -> int:
+    """Update as the nightly job does: a night without a run is told to whom study.yaml names."""
+    from functools import partial
+
+    from regiondag.config.load import load_notify
+    from regiondag.run.champions import earlier_runs
+    from regiondag.update.nightly import nightly_folder
+    from regiondag.update.nights import find_settings, run_night
+
+    runs = generate.study_of(arguments).runs.resolve()
+    name, times = arguments.night
+    folder = nightly_folder(arguments.study, name)
+    last = next(iter(earlier_runs(runs, name)), None)
+    find = partial(find_settings, lambda: load_notify(arguments.study), last)
+    return run_night(folder.nights, times, name, find, last, lambda: _update(arguments), tell)
+
+
 def _write_job(arguments: argparse.Namespace) -> int:
     from regiondag.condor.submit import find_unfinished_job, refuse_slash_tmp
     from regiondag.config.load import load_config
     from regiondag.pool.pool import find_pool
     from regiondag.update.crontab import cron_commands
     from regiondag.update.nightly import job_environment, nightly_folder, write_nightly
+    from regiondag.update.nights import Nights, write_nights
 
     try:
         schedule = cron_commands(arguments.cron)
@@ -115,9 +140,11 @@ def _write_job(arguments: argparse.Namespace) -> int:
     if job is not None:
         raise RegiondagError(f"job {job} of {folder.submit_file} is still in the queue; first: condor_rm {job}")
     words = [str(arguments.study.resolve()), "--submit", "--out", str(runs)] + ["--all"] * arguments.all
+    words += ["--night", config.name, arguments.cron]
     words += ["--htcondor", arguments.htcondor] if arguments.htcondor else []
     embedded = pool is not None and pool.kind == "embedded"
     write_nightly(folder, config.name, schedule, words, job_environment(embedded=embedded))
+    write_nights(folder.nights, Nights(arguments.cron, time.time(), int(time.localtime().tm_gmtoff)))
     print(folder.submit_file)
     if not arguments.quiet:
         within = f"regiondag pool exec{f' --name {arguments.pool}' if arguments.pool else ''} -- " if embedded else ""

@@ -9,6 +9,7 @@ from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, Metric, TrainSettings
 from nnlib.contract import SCHEDULES as RATE_SCHEDULES
 from nnlib.spec.checks import BOOLEAN, Check, Schema, instance, real, whole
 from regiondag.config import values
+from regiondag.config.notify_section import NOTIFY
 from regiondag.study.families import FAMILIES
 from regiondag.study.model import GIVE_UP_AFTER, MAX_TRIALS, MIN_CUSTOMERS, POOLED, JobRequest, Limits
 from regiondag.tuning.methods import METHODS
@@ -302,6 +303,7 @@ STUDY: Keys = {
         "What is different for the model of all regions together.",
     ),
     "limits": Key(None, section_of(object_of(LIMITS)), "Bounds of the whole study."),
+    "notify": Key(None, section_of(object_of(NOTIFY)), "Whom to tell how runs end."),
 }
 
 

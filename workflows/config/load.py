@@ -12,9 +12,11 @@ from nnlib.errors import DataError
 from regiondag.config import sections
 from regiondag.config.data_section import list_imported, read_purchases
 from regiondag.config.keys import DATA, FILES, STUDY
+from regiondag.config.notify_section import read_notify
 from regiondag.config.region_reader import Raw, RegionReader, strip_part
 from regiondag.errors import ConfigError
 from regiondag.study.model import Config, Purchases, Region
+from regiondag.study.notify import Notify
 from regiondag.util.schema import Layer, Problems, Section
 from regiondag.util.yaml_file import Document, KeyPath, load_yaml
 
@@ -50,10 +52,23 @@ def load_purchases(path: Path) -> Purchases | None:
     return found
 
 
+def load_notify(path: Path) -> Notify:
+    """Read whom study.yaml wants to be told how runs end, whatever else stands there; ConfigError for that section."""
+    document = load_yaml(path)
+    if not isinstance(document.value, dict):
+        return Notify()
+    problems = Problems(document)
+    found = read_notify(Section(problems, [Layer(document.value, ())]).section("notify"), path.parent)
+    if problems.found:
+        raise ConfigError(problems.texts())
+    return found
+
+
 def _read_study(document: Document, problems: Problems, path: Path, too_large: Mapping[str, str]) -> Config:
     study = Section(problems, [Layer(document.value, ())])
     name = study.value("study", STUDY) or path.stem
     limits = sections.read_limits(study.section("limits"))
+    notify = read_notify(study.section("notify"), path.parent)
     purchases = read_purchases(study, path.parent)
     families = sections.read_families(study, purchases, too_large)
     regions = _read_regions(study, path.parent, purchases, families)
@@ -64,7 +79,7 @@ def _read_study(document: Document, problems: Problems, path: Path, too_large: M
         text = f"seen {limits.trials}, legal: 0, or at least {least}, the first rounds of all searches"
         problems.add(("limits", "trials"), text)
     few = study.section("data").value("min_customers", DATA)
-    return Config(name, path, tuple(region for region, _ in regions), limits, purchases, few)
+    return Config(name, path, tuple(region for region, _ in regions), limits, purchases, few, notify)
 
 
 def _read_regions(

@@ -31,6 +31,7 @@ MANAGER_CODE = (
     "regiondag.condor.quoting",
     "regiondag.errors",
     "regiondag.node",
+    "regiondag.notify",
     "regiondag.registry.journal",
     "regiondag.registry.promote",
     "regiondag.registry.read",

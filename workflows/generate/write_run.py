@@ -15,7 +15,7 @@ from typing import Any
 
 from nnlib.contract import Recipe, sha256_of
 from nnlib.spec.network import read_json
-from nnlib.util.files import appearing
+from nnlib.util.files import appearing, write_atomically
 from nnlib.util.os_errors import describe
 from regiondag.condor.quoting import check_path, is_path
 from regiondag.condor.versions import Version, show_version
@@ -33,6 +33,7 @@ from regiondag.run.region_spec import spec_of, spec_to_json
 from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, REGION, drop_repeated, point_of, recipe_at
 from regiondag.study.init import ASKED
 from regiondag.study.model import Config, Region
+from regiondag.study.notify import notify_to_json
 from regiondag.study.space import Choice, Point
 from regiondag.tuning.champion_point import fit_champion_point
 from regiondag.tuning.fixed_shape import find_shaping
@@ -124,6 +125,8 @@ class _Writer:
             self._note(script)
         shutil.copyfile(self.plan.config.file, self.part.path / layout.STUDY_FILE)
         self._note(layout.STUDY_FILE)
+        if self.plan.config.notify.channels:
+            write_atomically(self.part.notify, notify_to_json(self.plan.config.notify))
         items = find_items(self.plan.config)
         if items is not None:
             self._copy(items, self.part.items)

@@ -11,6 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +71,9 @@ def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
         summary = write_report(run, bill)
         say(_page(run, summary, attempts))
         done = all(region.finished for region in summary.regions if not slugs or region.slug in slugs)
-        return 0 if int(dag_status) == 0 and done else 1  # the last node's result is the DAG's own
+        good = int(dag_status) == 0 and done
+        _tell_end(run, summary, slugs, good)
+        return 0 if good else 1  # the last node's result is the DAG's own
     from regiondag.node.post import JobEnd, settle_final, settle_trial
 
     node = parse_node(name)
@@ -105,6 +108,20 @@ def _page(run: RunFolder, summary: Summary, attempts: Sequence[Attempt]) -> str:
         return f"the report has {error}"
     except Exception:
         return f"the report has no page: {_bug()}"
+
+
+def _tell_end(run: RunFolder, summary: Summary, slugs: Sequence[str], good: bool) -> None:
+    """Tell whom study.yaml names; whatever goes wrong with it is no failure of the DAG."""
+    try:
+        from regiondag.notify.deliver import tell_end
+
+        own = tuple(region for region in summary.regions if not slugs or region.slug in slugs)
+        for line in tell_end(run, replace(summary, regions=own), good, time.time()):
+            say(line)
+    except RegiondagError as error:
+        say(f"notify: {error}")
+    except Exception:
+        say(f"notify: {_bug()}")
 
 
 def _bug() -> str:

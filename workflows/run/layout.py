@@ -205,6 +205,16 @@ class RunFolder:
         return self.path / "started.json"
 
     @property
+    def notify(self) -> Path:
+        """Whom to tell how the run ends; there only where somebody is."""
+        return self.path / "notify.json"
+
+    @property
+    def notified(self) -> Path:
+        """What has been told, and what did not arrive."""
+        return self.path / "notified.json"
+
+    @property
     def report(self) -> Path:
         """Folder of the summary."""
         return self.path / "report"
@@ -315,6 +325,9 @@ FILES = (
     RunFile("machines.lock", "POST", "empty; who holds it writes machines.json"),
     RunFile("trials.lock", "PRE", "empty; who holds it proposes, where `limits.trials` is set"),
     RunFile("started.json", "PRE", "when the run's first trial was prepared, where `limits.deadline` is set"),
+    RunFile("notify.json", "generate", "whom to tell how the run ends, where study.yaml says it; no secrets"),
+    RunFile("notified.json", "POST", "which messages arrived by which way, and which did not"),
+    RunFile("notified.lock", "POST", "empty; who holds it tells"),
     RunFile(
         "report/summary.md", "report", "champions, their test metrics with intervals beside simpler models, reasons"
     ),

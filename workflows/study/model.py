@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nnlib.contract import Metric, TrainSettings
 from regiondag.study.families import FAMILY
+from regiondag.study.notify import Notify
 from regiondag.study.space import Point, Space
 
 MAX_TRIALS = 99_999  # of one region
@@ -202,3 +203,4 @@ class Config:
     limits: Limits
     purchases: Purchases | None = None  # None: the regions' data are files made before
     min_customers: int = MIN_CUSTOMERS
+    notify: Notify = field(default_factory=Notify)

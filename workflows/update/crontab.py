@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 EXAMPLE = '"30 3 * * *" is 03:30 every night, "0 4 * * 1-5" is 04:00 from Monday to Friday'
 SHORT = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}  # months without a 31st: their days, at most
@@ -51,6 +52,26 @@ def cron_commands(text: str) -> dict[str, str]:
     elif not _has_a_date(times["cron_day_of_month"], times["cron_month"]):
         raise ValueError(f"{text!r}: no month of these has such a day; legal: a date that exists, {EXAMPLE}")
     return {command: _shown(numbers) for command, numbers in times.items()}
+
+
+def list_times(text: str, after: datetime, until: datetime) -> list[datetime]:
+    """Return the times of a crontab line after one moment, up to another; a day has to fit as a date and as a weekday.
+
+    >>> list_times("30 3 * * *", datetime(2026, 11, 22, 3, 30), datetime(2026, 11, 24, 3, 0))
+    [datetime.datetime(2026, 11, 23, 3, 30)]
+    """
+    words = cron_commands(text)
+    minutes, hours, days, months, weekdays = (_of(words[field.command], field) for field in FIELDS)
+    found, day = [], after.replace(hour=0, minute=0, second=0, microsecond=0)
+    while day <= until:
+        if day.day in days and day.month in months and day.isoweekday() % 7 in weekdays:
+            found += [day.replace(hour=hour, minute=minute) for hour in sorted(hours) for minute in sorted(minutes)]
+        day += timedelta(days=1)
+    return [when for when in found if after < when <= until]
+
+
+def _of(shown: str, field: _Field) -> set[int]:
+    return set(range(field.low, field.high + 1)) if shown == "*" else set(map(int, shown.split(",")))
 
 
 def _numbers(field: _Field, word: str) -> set[int] | None:

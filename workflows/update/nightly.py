@@ -37,6 +37,11 @@ class NightlyFolder:
         return self.path / "update.log"
 
     @property
+    def nights(self) -> Path:
+        """Since when all nights are told of."""
+        return self.path / "nights.json"
+
+    @property
     def event_log(self) -> Path:
         """HTCondor's log of the job."""
         return self.path / "job.log"

@@ -221,14 +221,15 @@ def test_a_job_for_every_night(run_area, capsys):
     captured = capsys.readouterr()
     path = captured.out.strip()
     assert path == f"{run_area}/nightly-tiny/nightly.sub" and f"condor_submit {path}" in captured.err
-    assert set(snapshot(run_area)) - set(before) == {"nightly-tiny/nightly.sub"}
+    assert set(snapshot(run_area)) - set(before) == {"nightly-tiny/nightly.sub", "nightly-tiny/nights.json"}
     commands = commands_of(path)
     assert commands["universe"] == "local" and commands["on_exit_remove"] == "false"
     assert [commands[f"cron_{name}"] for name in ("minute", "hour", "day_of_month", "month", "day_of_week")] == [
         "30", "3", "*", "*", "1,2,3,4,5",
     ]  # fmt: skip
     words = shlex.split(commands["arguments"].strip('"'))
-    assert words[-7:] == [str(study), "--submit", "--out", f"{run_area}/runs", "--all", "--htcondor", "23.9"]
+    night = ["--night", "tiny", "30 3 * * 1-5"]
+    assert words[-10:] == [str(study), "--submit", "--out", f"{run_area}/runs", "--all", *night, "--htcondor", "23.9"]
     assert all(Path(word).is_absolute() for word in words[:5])
     assert (run_area / "nightly-tiny" / "nightly.sub").read_text().endswith("\nqueue\n")
 
