@@ -135,11 +135,16 @@ def _down(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
+    from nnlib.util.columns import print_folded
     from regiondag.pool.pool import require_pool
     from regiondag.pool.status import as_json, as_text, look
 
     status = look(require_pool(arguments.name))
-    print(as_json(status) if arguments.json else as_text(status))
+    if arguments.json:
+        print(as_json(status))
+        return 0
+    for line in as_text(status).splitlines():
+        print_folded(line, indent="    ")
     return 0
 
 

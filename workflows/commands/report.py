@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from nnlib.util.columns import Narrow, print_folded
 from regiondag.commands._verbs import add_run, number, tell
 from regiondag.errors import PoolError, RegiondagError
-from regiondag.util.terminal import print_table
+from regiondag.util.terminal import near_path, print_table
 
 if TYPE_CHECKING:
     from regiondag.condor.events.attempts import Attempt
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         show_summary(folder, summary)
     if page is not None:
-        print(f"Page: {page}", file=sys.stderr if arguments.json else sys.stdout)
+        _say_page(page, sys.stderr if arguments.json else sys.stdout)
     return 0 if summary.finished else 1
 
 
@@ -114,15 +114,19 @@ def show_summary(folder: RunFolder, summary: Summary) -> None:
     print_table(summary.study, headings(summary), table(summary), NARROW)
     for text in (*say_headline(summary), *(f"Caution: {text}" for text in summary.cautions), *list_reasons(summary)):
         print_folded(spell_out(text))
-    print(f"Models: {folder.path}/regions/*/champion/model.nc")
-    print(f"Report: {folder.report}/summary.md")
+    print(f"Models: {near_path(folder.path, sys.stdout)}/regions/*/champion/model.nc")
+    print(f"Report: {near_path(folder.report, sys.stdout)}/summary.md")
 
 
 def write_and_say_page(folder: RunFolder, summary: Summary, attempts: Sequence[Attempt], stream: TextIO) -> None:
     """Write the page and say where it is."""
     page = _write_page(folder, summary, attempts, {}, None)
     if page is not None:
-        print(f"Page: {page}", file=stream)
+        _say_page(page, stream)
+
+
+def _say_page(page: Path, stream: TextIO) -> None:
+    print(f"Page: {near_path(page, stream)}", file=stream)
 
 
 def _write_page(

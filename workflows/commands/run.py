@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nnlib.util.columns import print_folded
 from nnlib.util.terminal import is_quiet
 from regiondag.commands._verbs import number, tell, warn
 from regiondag.commands.report import show_summary, write_and_say_page
@@ -111,7 +112,7 @@ def _say_how_to_look(run: RunFolder, wishes: Wishes) -> None:
         tell(f"{run.path.name} has ended; its report: {wishes.call}")
         return
     tell(
-        f"""{run.path.name} goes on by itself. To see it again, and its report:
+        f"""The run goes on by itself. To see it again, and its report:
   {wishes.call}
 To stop it, until `regiondag run` goes on with it:
   {stop_line(dagmans, wishes.pool)}"""
@@ -135,7 +136,8 @@ class _Screen:
         """Say what came of a step."""
         self.leave()
         self.run = None
-        tell(f"==> {name}: {text}")
+        if not is_quiet():
+            print_folded(f"==> {name}: {text}", sys.stderr, indent="    ")
 
     def leave(self) -> None:
         """Let the last picture stand."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
 
 from nnlib.util.columns import Narrow as Narrow
 from nnlib.util.columns import cut_text, fit_columns, print_folded, stack_rows, usual_narrow
@@ -49,6 +52,12 @@ def print_long_table(
 ) -> None:
     """Print a table of any length: without a frame, and without folding, where it has many rows."""
     print_table(title, headings, rows, narrow, framed=len(rows) <= MANY_ROWS)
+
+
+def near_path(path: Path, stream: TextIO) -> str:
+    """Return a path for people, on a terminal from the current folder where it lies below that: it may be copied."""
+    here = os.path.relpath(path)
+    return here if stream.isatty() and not here.startswith("..") else str(path)
 
 
 def _is_figure(cell: str) -> bool:

@@ -11,7 +11,10 @@ import pytest
 import nnlib.cli
 import regiondag.cli
 from nnlib.util.terminal import measure
+from regiondag.fleet.status import HEADINGS, NARROW, FleetStatus, InstanceRow, table_rows
+from regiondag.pool.status import PoolSlot, PoolStatus
 from regiondag.run.layout import RunFolder
+from regiondag.util.terminal import print_table
 from tests.support.made_up_run import Shape, make_attempts, write_logs, write_run
 from tests.support.pty_terminal import see
 from tests.workflows import shop
@@ -88,3 +91,29 @@ def test_the_champions(families, columns):
     lines = see(columns, partial(regiondag.cli.main, ["champions", "list", str(study)]))
     check(lines, columns)
     assert any("Avon" in line for line in lines)
+
+
+SLOT = PoolSlot("slot1@gpu-worker-17.some-department.example.org", True, 3, 64, 515000, 8, True)
+POOL = PoolStatus("default", "embedded", "23.9.6", "127.0.0.1:34939", 1.79e9, 8, (SLOT,) * 2, {"idle": 3, "running": 1})
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_pool(columns, monkeypatch):
+    monkeypatch.setattr("regiondag.pool.pool.require_pool", lambda name: None)
+    monkeypatch.setattr("regiondag.pool.status.look", lambda pool: POOL)
+    lines = see(columns, partial(regiondag.cli.main, ["pool", "status"]))
+    check(lines, columns)
+    assert "64 CPUs, 515000 MB, 8 simulated GPUs, 3 claims" in " ".join(" ".join(lines).split())
+
+
+INSTANCE = InstanceRow(
+    "i-0123456789abcdef0", "g5.12xlarge", "on-demand", "eu-central-1a", "never joined", 90000, 4, 0, 4, 7.1
+)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_fleet(columns):
+    rows = table_rows(FleetStatus("night", "eu-central-1", "default", (INSTANCE,) * 3, ()))
+    lines = see(columns, lambda: print_table("fleet night in eu-central-1", HEADINGS, rows, NARROW))
+    check(lines, columns)
+    assert sum("i-0123456789abcdef0" in line for line in lines) == 3 and "7.1000" in "\n".join(lines)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import random
+import re
 
 import pytest
 
+from regiondag.monitor.watch_view import Watched, draw
 from regiondag.util.redraw import Redraw, can_redraw, height_of
+from tests.workflows.monitor.test_watch_view import NOW, random_region, status
 
 
 class Terminal(io.StringIO):
@@ -43,3 +47,43 @@ def test_what_is_no_terminal_or_a_dumb_one_is_not_drawn_on(terminal, monkeypatch
     monkeypatch.setenv("TERM", "dumb")
     assert not can_redraw(terminal)
     assert height_of(terminal) == 24
+
+
+def screen_of(text: str, columns: int) -> list[str]:
+    """Play what a terminal does: fold what is wider, go up, go to the line's begin, clear what is below."""
+    rows, row, column = [""], 0, 0
+    for part in re.split(r"(\x1b\[\d*[A-Z]|\n|\r)", text):
+        if part.endswith("A") and part.startswith("\x1b"):
+            row -= int(part[2:-1])
+        elif part == "\x1b[J":
+            rows = [*rows[:row], rows[row][:column]]
+        elif part == "\r":
+            column = 0
+        elif part == "\n":
+            row, column = row + 1, 0
+        else:
+            for letter in part:
+                if column == columns:
+                    row, column = row + 1, 0
+                rows += [""] * (row + 1 - len(rows))
+                rows[row] = rows[row][:column].ljust(column) + letter + rows[row][column + 1 :]
+                column += 1
+        rows += [""] * (row + 1 - len(rows))
+    return rows
+
+
+@pytest.mark.parametrize("columns", [30, 60, 80, 120, 200])
+def test_a_watched_run_leaves_nothing_of_the_pictures_before(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    terminal, rng = Terminal(), random.Random(columns)
+    terminal.write("==> watch\n")
+    redraw, lines = Redraw(terminal), []
+    for look in range(8):
+        now = status(*(random_region(rng, number) for number in range(rng.choice((2, 5, 300)))))
+        watched = Watched()
+        watched.look(now, NOW + look)
+        lines = draw(now, watched, NOW + look, columns, 24)
+        redraw.show(lines)
+    shown = [line.rstrip() for line in screen_of(terminal.getvalue(), columns)]
+    assert shown[:-1] == ["==> watch", *(line.rstrip() for line in lines)] and shown[-1] == ""
