@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from nnlib.util.terminal import is_quiet
 from regiondag.commands._verbs import add_run
 from regiondag.errors import RegiondagError
 
@@ -38,4 +39,4 @@ def run(arguments: argparse.Namespace) -> int:
         )
     refuse_slash_tmp(folder.path)  # before a pool is asked for: no pool would do
     only = None if arguments.region is None else find_region(manifest.regions, arguments.region)
-    return submit_dag(require_pool(arguments.pool), folder, manifest.regions, only)
+    return submit_dag(require_pool(arguments.pool), folder, manifest.regions, only, quietly=is_quiet())

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nnlib.util.terminal import is_quiet
 from regiondag.commands import generate
 from regiondag.commands._verbs import tell, warn
 from regiondag.errors import RegiondagError, UsageError
@@ -69,7 +70,7 @@ def _update(arguments: argparse.Namespace) -> int:
     if arguments.submit and pool is not None:
         from regiondag.condor.submit import submit_dag
 
-        return submit_dag(pool, created, [region.slug for region in planned.config.regions])
+        return submit_dag(pool, created, [one.slug for one in planned.config.regions], quietly=is_quiet())
     generate.say_what_is_next(created, generate.again(arguments, "update"))
     return 0
 
