@@ -18,7 +18,7 @@ from regiondag.registry.figures import (
     texts_of,
 )
 from regiondag.registry.journal import Past, fold, read_steps
-from regiondag.registry.read import CHAMPION_FILE, CURRENT, Champion, Registry, read_link
+from regiondag.registry.read import CHAMPION_FILE, CURRENT, Champion, Registry, try_link
 from regiondag.util.text import show_value
 
 EPOCH = datetime.date(1970, 1, 1)
@@ -117,7 +117,7 @@ def _served(registry: Registry, slug: str, name: str, past: Past) -> ServedRegio
     return ServedRegion(
         region=name,
         slug=slug,
-        version=champion.version if champion else read_link(registry.path / slug / CURRENT),
+        version=champion.version if champion else try_link(registry.path / slug / CURRENT),
         since=past.since or (champion.promoted if champion else 0.0),
         by=past.by,
         event=past.event,
@@ -176,7 +176,10 @@ def _fitted_until(champion: Champion) -> object:
 
 
 def _date(day: object) -> str | None:
-    return (EPOCH + datetime.timedelta(days=day)).isoformat() if isinstance(day, int) else None
+    try:
+        return (EPOCH + datetime.timedelta(days=day)).isoformat() if isinstance(day, int) else None
+    except OverflowError:
+        return None
 
 
 def compare_versions(old: Champion, new: Champion) -> VersionsCompared:

@@ -10,6 +10,7 @@ from regiondag.registry.read import Champion
 from regiondag.study.families import describe_recipe
 from regiondag.util.text import show_value
 
+LARGEST = 1e9  # beyond it a figure is none; nor is one that is not finite
 BESIDE = {"floor": "recent popularity", "simple": "best simple", "bestsellers": "bestsellers"}
 
 
@@ -108,10 +109,14 @@ def texts_of(raw: object) -> dict[str, str]:
 def numbers_of(raw: object) -> dict[str, float]:
     """Return a mapping of champion.json as numbers; none where it is no mapping."""
     known = raw.items() if isinstance(raw, Mapping) else ()
-    return {str(key): float(value) for key, value in known if isinstance(value, int | float)}
+    return {str(key): float(value) for key, value in known if _is_number(value)}
 
 
 def _ends(raw: object) -> tuple[float | None, float | None]:
-    if isinstance(raw, list | tuple) and len(raw) == 2 and all(isinstance(end, int | float) for end in raw):
+    if isinstance(raw, list | tuple) and len(raw) == 2 and all(map(_is_number, raw)):
         return float(raw[0]), float(raw[1])
     return None, None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) < LARGEST

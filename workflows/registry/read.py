@@ -157,12 +157,12 @@ class Registry:
             raise RegiondagError(f"{folder}: there is no such version; {_advise(folder.parent)}")
         try:
             return _read(folder, pinned=read_link(folder.parent / CURRENT_PINNED) == name)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise RegiondagError(f"{folder}: damaged ({error}); {_advise(folder.parent)}") from error
 
     def is_pinned(self, slug: str) -> bool:
         """Whether no run may move `current`."""
-        return read_link(self.path / slug / CURRENT_PINNED) is not None
+        return try_link(self.path / slug / CURRENT_PINNED) is not None
 
     def try_version(self, slug: str, name: str) -> Champion | None:
         """Return one version; None where it is not there or not whole."""
@@ -173,7 +173,7 @@ class Registry:
 
     def _named_by(self, slug: str) -> Champion | None:
         """Return a version that says how the region is called: what serves, or else the newest that can be read."""
-        target = read_link(self.path / slug / CURRENT)
+        target = try_link(self.path / slug / CURRENT)
         names = [target] if target else []
         return next((one for name in [*names, *self.names(slug)] if (one := self.try_version(slug, name))), None)
 
@@ -200,7 +200,18 @@ def read_link(link: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RegiondagError(f"{link}: {error.strerror}; it is to be a link to a version") from error
+        raise RegiondagError(
+            f"{link}: no link to a version ({error.strerror}), as after a copy that followed links; remove it, "
+            f"{_advise(link.parent)}"
+        ) from error
+
+
+def try_link(link: Path) -> str | None:
+    """Return the same, and None where something else stands there."""
+    try:
+        return read_link(link)
+    except RegiondagError:
+        return None
 
 
 def _list_versions(folder: Path) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from regiondag.registry.describe import ServedRegion, VersionFacts, VersionsCompared, run_of
-from regiondag.registry.figures import BESIDE, Figure, half_of, show_figure_in_full
+from regiondag.registry.figures import BESIDE, LARGEST, Figure, half_of, show_figure_in_full
 from regiondag.registry.read import Champion, Registry
 from regiondag.util.intervals import show_figure
 from regiondag.util.terminal import Narrow, print_table
@@ -117,4 +117,4 @@ def _cells(*values: str | None) -> Iterator[str]:
 
 def show_time(when: float) -> str:
     """Return a time for people."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(when)) if when else "-"
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(when)) if 0 < when < LARGEST * 10 else "-"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -36,13 +37,13 @@ Progress = Callable[[int, int], None]
 
 def plan_clean(study: StudyFolder, registry: Registry, rule: Rule, pool: Pool | None) -> CleanPlan:
     """Say what goes and what stays; nothing is changed."""
-    runs = study.list_runs()
-    found = [(RUN, *one) for one in plan_runs(runs, registry, rule, time.time(), lambda run: say_progress(pool, run))]
+    runs, now = study.list_runs(), time.time()
+    found = [(RUN, *one) for one in plan_runs(runs, registry, rule, now, lambda run: say_progress(pool, run))]
     found += [
         (RUN, path, "its manifest.json cannot be read, so nothing is known of it") for path in _find_torn(study, runs)
     ]
     found += [(VERSION, *one) for one in plan_versions(registry, rule)]
-    found += [(LEFTOVER, path, "") for path in find_leftovers(study.runs, study.name, registry)]
+    found += [(LEFTOVER, path, "") for path in find_leftovers(study.runs, study.name, registry, now)]
     sizes, frees = measure_items([path for _, path, why in found if not why])
     items = [OldItem(str(path), kind, sizes.get(path, 0), not why, why) for kind, path, why in found]
     return CleanPlan(study.name, str(study.runs), removed=False, frees=frees, items=tuple(items))
@@ -92,7 +93,7 @@ def _remove(item: OldItem, registry: Registry, pool: Pool | None) -> str:
         if item.kind == VERSION:
             remove_version(registry, path.parent.name, path.name)
         elif item.kind == LEFTOVER:
-            remove_folder(path.with_name(path.name.removeprefix(".").removesuffix(".removed")))
+            shutil.rmtree(path)
         elif busy := say_progress(pool, RunFolder(path)):  # it may have been submitted since
             return busy
         else:

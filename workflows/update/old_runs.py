@@ -110,11 +110,14 @@ def plan_versions(registry: Registry, rule: Rule) -> Iterator[tuple[Path, str]]:
             yield registry.path / slug / name, reasons.get(name, "") or newest
 
 
-def find_leftovers(runs: Path, study: str, registry: Registry) -> list[Path]:
-    """Return what is left of removals that were cut off."""
-    places = [registry.path / slug for slug in registry.slugs()]
-    found = [path for place in places for path in place.glob(aside_of(Path("*")).name)]
-    return [*sorted(runs.glob(aside_of(Path(f"run-{study}-*")).name)), *sorted(found)]
+def find_leftovers(runs: Path, study: str, registry: Registry, now: float) -> list[Path]:
+    """Return what is left of removals that were cut off, and of runs and versions that were a day ago."""
+    places = {runs: f"run-{study}-*", **{registry.path / slug: "*" for slug in registry.slugs()}}
+    found = []
+    for place, names in places.items():
+        parts = (path for path in place.glob(f".{names}.part") if now - path.lstat().st_mtime > DAY)
+        found += [*place.glob(aside_of(Path(names)).name), *parts]
+    return sorted(path for path in found if path.is_dir() and not path.is_symlink())
 
 
 def measure_items(paths: Collection[Path]) -> tuple[dict[Path, int], int]:

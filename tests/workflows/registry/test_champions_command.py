@@ -8,6 +8,8 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from nnlib.contract import sha256_of
 from regiondag.cli import main
@@ -185,3 +187,37 @@ def test_names_stay_text_in_a_card(runs, tmp_path):
     )
     card = write_card(hostile, {"model.nc": "0"}, "")
     assert "<script" not in card and "\n# z" not in card and "\\u0060" in card and "[x](" not in card
+
+
+def test_a_registry_that_was_copied_with_its_links_followed(call, runs):
+    current = runs / "champions/shop/berg/current"
+    target = current.resolve()
+    current.unlink()
+    shutil.copytree(target, current)
+    code, out, err = call("list")
+    assert code == 1 and "Tal" in out and f"{current}: no link to a version" in err and "remove it, next:" in err
+    shutil.rmtree(current)
+    assert call("rollback", "berg", "--to", NIGHTS[2])[0] == 0
+    assert call("list")[0] == 0
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
+FACTS = (
+    *("metric", "test", "intervals", "compared", "customers", "recipe", "fitted_until", "inputs", "decision", "data"),
+    *("popularity", "promoted", "by", "floor", "machine", "hyperparameters", "pooled", "bytes", "region"),
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from(FACTS), JSON, min_size=1, max_size=4))
+def test_whatever_stands_in_champion_json_nothing_is_a_bug(call, runs, facts):
+    path = runs / "champions/shop/berg" / NIGHTS[2] / "champion.json"
+    whole = path.read_text()
+    try:
+        path.write_text(json.dumps(json.loads(whole) | facts))
+        for words in (("list",), ("show", "berg"), ("show", "berg", "--json"), ("diff", "berg", NIGHTS[1], NIGHTS[2])):
+            code, _, err = call(*words)
+            assert code in (0, 1) and "Traceback" not in err
+    finally:
+        path.write_text(whole)

@@ -239,6 +239,22 @@ def test_killed_before_any_step_it_was_not_done_or_is_done_by_the_next(tmp_path,
     assert step >= 3 and state(runs) == after
 
 
+def test_regions_that_end_at_the_same_time_are_all_promoted(tmp_path):
+    slugs = [f"region-{n}" for n in range(6)]
+    for slug in slugs:
+        place_champion(tmp_path, NIGHTS[0], slug)
+    program = "import sys; from tests.workflows.registry.test_promote import promote_again as f; f(*sys.argv[1:])"
+    words = [[sys.executable, "-c", program, tmp_path, slug] for slug in slugs * 2]
+    for process in [subprocess.Popen(one, cwd=ROOT) for one in words]:
+        assert process.wait() == 0
+    assert all(serving(tmp_path, slug) == NIGHTS[0] for slug in slugs)
+    assert sorted(events(tmp_path), key=str) == [("promoted", {slug: NIGHTS[0]}) for slug in slugs]
+
+
+def promote_again(runs: str, slug: str) -> None:
+    promote_region(RunFolder(Path(runs) / f"run-shop-{NIGHTS[0]}").region(slug), spec_of(slug))
+
+
 @pytest.mark.parametrize("cut", range(1, 100, 7))
 def test_a_torn_line_was_not_said(tmp_path, cut):
     promote(tmp_path, NIGHTS[0])

@@ -192,6 +192,16 @@ def test_what_cannot_be_removed_is_named_and_the_rest_goes_on(study, capsys):
     assert nights_of(study) == DAYS[5:] and not list(runs.glob(".run-*"))
 
 
+def test_what_a_killed_generate_has_left_goes_after_a_day(study):
+    old, new = study / "runs/.run-shop-20260101-000000.7.part", study / "runs/.run-shop-20260101-000000.8.part"
+    for part in (old, new):
+        part.mkdir()
+        (part / "file").touch()
+    os.utime(old, (0, 0))
+    assert call(study, "--keep", "100", "--yes") == 0
+    assert new.exists() and not old.exists()
+
+
 def test_old_versions_go_but_for_what_serves_served_before_or_is_pinned(study):
     registry = registry_of(study)
     roll_back(registry, {"berg": DAYS[3]})
