@@ -33,7 +33,7 @@ REGIONDAG = """
     generate node newstudy
     pipeline
     bake recommend
-    api
+    api serve
     commands
     cli
     __main__
@@ -73,6 +73,7 @@ SHARED = (
     "util.os_errors",
     "util.process",
     "util.terminal",
+    "util.threads",
     "spec",
     "data.file",
     "data.merge",
@@ -106,6 +107,8 @@ THIRD_PARTY = {
     "argcomplete": "regiondag.util.completion",
     "pyarrow": "regiondag.util.frames",
     "polars": "regiondag.util.frames",
+    "starlette": "regiondag.serve.app",
+    "uvicorn": "regiondag.serve.http_server",
     "boto3": "regiondag.util.aws",
     "botocore": "regiondag.util.aws",
 }

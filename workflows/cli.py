@@ -35,6 +35,7 @@ COMMANDS = (
     "recommend",
     "notify",
     "explain",
+    "serve",
     "stats",
     "study",
     "trial",

@@ -12,6 +12,7 @@ from docs._generate.contract import render_contract
 from docs._generate.errors import render_errors, render_exit_codes
 from docs._generate.families import render_families, render_recipe_models
 from docs._generate.files import render_files, render_registry_files
+from docs._generate.http import render_http
 from docs._generate.json_output import render_json_output
 from docs._generate.markdown import relink
 from docs._generate.network import render_network
@@ -59,6 +60,7 @@ GENERATED: dict[str, Callable[..., str]] = {
     "recipe-models": render_recipe_models,
     "files": render_files,
     "registry-files": render_registry_files,
+    "http": render_http,
     "contract": render_contract,
     "network": render_network,
     "study": lambda: render_study_reference(describe_study()),

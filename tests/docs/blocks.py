@@ -111,6 +111,7 @@ def own_commands(script: str) -> Iterator[list[str]]:
             words = []
         elif word in REDIRECTIONS:
             skip = True
+            words = words[:-1] if words[-1:] == ["2"] else words  # the stream that goes there
         else:
             words.append(word)
 

@@ -1,0 +1,1 @@
+"""The HTTP service: recommendations of all regions' champions."""
