@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,6 +23,11 @@ def lacks_pandas() -> str:
     return "" if found else "pandas and PyArrow are missing: pip install '.[bench]'"
 
 
+def lacks_services() -> str:
+    found = all(map(importlib.util.find_spec, ("fastapi", "implicit"))) and shutil.which("wrk")
+    return "" if found else "FastAPI, implicit or wrk are missing: pip install '.[bench]'; apt-get install wrk"
+
+
 def lacks(folder: Path) -> Callable[[], str]:
     return lambda: "" if folder.is_dir() else f"the peer's environment is missing, the benchmark makes it: {folder}"
 
@@ -37,6 +43,7 @@ RUNS = [
     pytest.param("sharing", str, id="sharing"),
     pytest.param("quality.rules", str, id="rules"),
     pytest.param("importing", lacks_pandas, id="importing"),
+    pytest.param("serve", lacks_services, id="serve"),
     pytest.param("report", str, marks=pytest.mark.browser, id="report"),
     pytest.param("bake --only size", lacks_image, id="bake"),
     pytest.param("manager.looking", str, id="looking"),
