@@ -66,7 +66,10 @@ class Graph:
 
     def _blurred(self, history: sparse.csr_array) -> Floats:
         """Return (items, b): both filters' sum. The first product goes by the histories' items, which are few."""
-        linear = times(self.transposed, np.ascontiguousarray((history @ self.transposed).toarray().T))
+        kind = self.transposed.indices.dtype  # else SciPy turns all of its indices into the histories' kind
+        few = (history.data, history.indices.astype(kind), history.indptr.astype(kind))
+        met = sparse.csr_array(few, history.shape) @ self.transposed
+        linear = times(self.transposed, np.ascontiguousarray(met.toarray().T))
         spectrum = (history * self.scale[None]).tocsr() @ self.vectors
         back = np.divide(1, self.scale, out=np.zeros_like(self.scale), where=self.scale > 0)
         weight = np.float32(self.hyperparameters["low_pass"])

@@ -104,7 +104,7 @@ class Recommender:
         for ranked, by_floor in self.rank(rows[known], limits):
             for n, alone in enumerate(by_floor):
                 at = int(next(place))
-                people = None if alone else self.model.people(rows[at : at + 1])
+                people = self.model.people(rows[at : at + 1]) if because and not alone else None
                 by = self._by(NOTHING_KNOWN) if alone else self.model.by
                 answers[at] = self._answer(customers[at], True, by, ranked, n, people, because)
         if len(known) < len(rows):

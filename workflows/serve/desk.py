@@ -18,6 +18,7 @@ from regiondag.serve.messages import Answered, Wishes
 from regiondag.serve.store import Serving
 
 MOST_TOGETHER = 32  # customers; a region that is asked for more lets the others have their turn between
+MOST_REASONED = 4  # the same, where each item's reasons are wanted: a customer is asked about once for each that he has
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,11 @@ class Question:
     serving: Serving
     wishes: Wishes
     history: tuple[str, ...] = ()  # of somebody unknown
+
+    @property
+    def most(self) -> int:
+        """How many customers go together."""
+        return MOST_REASONED if self.wishes.because else MOST_TOGETHER
 
 
 Waiting = tuple[Sequence[str], "asyncio.Future[list[Answered]]"]  # customers
@@ -42,7 +48,7 @@ class Desk:
 
     async def ask(self, question: Question, customers: Sequence[str] = (HISTORY,)) -> list[Answered]:
         """Return the answers, in the order of the customers."""
-        parts = [customers[low : low + MOST_TOGETHER] for low in range(0, len(customers), MOST_TOGETHER)]
+        parts = [customers[low : low + question.most] for low in range(0, len(customers), question.most)]
         found = await asyncio.gather(*(self._put(question, part) for part in parts))
         return [one for answers in found for one in answers]
 
@@ -62,7 +68,7 @@ class Desk:
             del self._waiting[question]
             taken: list[Waiting] = []
             count = 0
-            while waiting and count + len(waiting[0][0]) <= MOST_TOGETHER:
+            while waiting and count + len(waiting[0][0]) <= question.most:
                 one = waiting.popleft()
                 if not one[1].done():  # else nobody waits for it any more
                     taken.append(one)

@@ -35,7 +35,7 @@ class Sizes:
     """All sizes and numbers of repeats."""
 
     connections: tuple[int, ...] = (1, 8, 32)
-    seconds: float = 8
+    seconds: float = 5
     repeats: int = 3
     customers: int = 100_000  # of the larger region
     items: int = 20_000

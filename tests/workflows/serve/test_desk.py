@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from regiondag.serve import desk as desk_module
-from regiondag.serve.desk import MOST_TOGETHER, Desk, Question
+from regiondag.serve.desk import MOST_REASONED, MOST_TOGETHER, Desk, Question
 from regiondag.serve.messages import Wishes
 
 
@@ -32,8 +32,8 @@ def fake(monkeypatch):
     monkeypatch.setattr(desk_module, "_answer", answer)
 
 
-def question(serving, k=10):
-    return Question(serving, Wishes(k=k))
+def question(serving, k=10, because=0):
+    return Question(serving, Wishes(k=k, because=because))
 
 
 async def started(desk, *asked):
@@ -68,6 +68,16 @@ def test_many_customers_let_others_have_their_turn():
     names, sizes, answers = asyncio.run(run())
     assert sizes == [MOST_TOGETHER] * 3 + [1]
     assert answers == [[(name, 10) for name in names], [("x", 10)]]
+
+
+def test_questions_with_reasons_are_longer_and_go_in_smaller_parts():
+    async def run():
+        serving, desk = Asked(), Desk()
+        serving.gate.set()
+        await desk.ask(question(serving, because=1), [str(n) for n in range(2 * MOST_REASONED + 1)])
+        return [len(call) for call in serving.calls]
+
+    assert asyncio.run(run()) == [MOST_REASONED, MOST_REASONED, 1]
 
 
 def test_an_error_is_of_those_who_asked_together_alone():
