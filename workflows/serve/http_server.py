@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -20,14 +22,16 @@ IDLE_SECONDS = 30  # until a connection without a request is closed
 DRAIN_SECONDS = 35  # for requests in flight, when the service ends
 UNREAD_SECONDS = 30  # until a connection is dropped whose client does not read
 MOST_CONNECTIONS = 2000
+OTHER_FILES = 200  # that are open besides: models while they are read, libraries, pipes
 BACKLOG = 2048
 
 
 class BoundedProtocol(HttpToolsProtocol):
     """A connection whose headers have to come soon and to be small; how long idle ones may stay is uvicorn's part."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    def __init__(self, *arguments: Any, most: int, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self._most = most  # connections
         self._heading = False  # a request's headers have begun and not ended
         self._head_bytes = 0
         self._late: asyncio.TimerHandle | None = None
@@ -35,7 +39,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin; a client that says nothing gets no more time than one that says half of its headers."""
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > self._most:
             self._refuse(503, "too many connections")
             return
         self._late = self.loop.call_later(HEAD_SECONDS, self._time_out)
@@ -113,7 +117,7 @@ class HttpServer:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # `Guard` tells what is of interest
         config = uvicorn.Config(
             app,
-            http=BoundedProtocol,
+            http=cast(Any, partial(BoundedProtocol, most=_allow_connections())),
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -134,6 +138,16 @@ class HttpServer:
     def stop(self) -> None:
         """Let `run` end."""
         self._server.should_exit = True
+
+
+def _allow_connections() -> int:
+    """Return how many connections there may be, by the files that this process may open; it takes what it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_CONNECTIONS + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, min(MOST_CONNECTIONS, soft - OTHER_FILES))
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -107,8 +107,9 @@ class Store:
 
     def find(self, text: str, study: str = "") -> list[Region]:
         """Return the regions of that name or slug, of one study or of all."""
-        some = [one for one in list(self.regions.values()) if study in ("", one.place.study)]
-        return [one for one in some if one.slug == text] or [one for one in some if one.name == text]
+        studies = [study] if study else [place.study for place in self._places]
+        by_slug = [found for name in studies if (found := self.regions.get((name, text)))]
+        return by_slug or [one for one in self.regions.values() if one.name == text and one.place.study in studies]
 
     def want(self, region: Region) -> Future[Serving]:
         """Have a region loaded that is not; the result is NotLoadedError where it cannot be."""

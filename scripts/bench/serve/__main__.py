@@ -88,10 +88,7 @@ class Serve(Bench[Sizes]):
             sides = {"ours": ours, "peer": theirs}
             most = 0.0
             for connections in self.sizes.connections:
-                found = {
-                    side: [self._ask(url, region, connections, n) for n in range(self.sizes.repeats)]
-                    for side, url in sides.items()
-                }
+                found = self._in_turn(sides, region, connections)
                 rates = {side: median(one.rate for one in loads) for side, loads in found.items()}
                 most = max(most, rates["ours"])
                 what = f"{name}, {connections} connection{'s' * (connections > 1)}"
@@ -106,18 +103,22 @@ class Serve(Bench[Sizes]):
     def _half(self, name: str, sides: dict[str, str], region: Region, most: float) -> Iterator[Row]:
         """Both sides at half of the rate that ours can do, by requests that come at random."""
         pause = 1e3 * MANY / (most / 2)
-        found = {
-            side: [self._ask(url, region, MANY, n, pause) for n in range(self.sizes.repeats)]
-            for side, url in sides.items()
-        }
+        found = self._in_turn(sides, region, MANY, pause)
         rate = median(one.rate for one in found["ours"])
         for quantile, goal in (("p50", None), ("p99", MOST_P99)):
             values = {side: median(getattr(one, quantile) for one in loads) for side, loads in found.items()}
             note = f"{rate:.0f} requests a second; the peer did {median(one.rate for one in found['peer']):.0f}"
             yield Row(f"{name}, half of the load: {quantile}", values["ours"], values["peer"], "ms", goal, note)
 
-    def _ask(self, url: str, region: Region, connections: int, seed: int, pause: float = 0.0) -> Load:
-        return ask(url, region.customers, connections, self.sizes.seconds, pause, seed + 1)
+    def _in_turn(
+        self, sides: dict[str, str], region: Region, connections: int, pause: float = 0.0
+    ) -> dict[str, list[Load]]:
+        """Ask each side once, then each again: what else the machine does meets both."""
+        found: dict[str, list[Load]] = {side: [] for side in sides}
+        for seed in range(1, self.sizes.repeats + 1):
+            for side, url in sides.items():
+                found[side].append(ask(url, region.customers, connections, self.sizes.seconds, pause, seed))
+        return found
 
 
 @contextmanager

@@ -36,6 +36,11 @@ def test_a_study_that_is_none_and_a_missing_file_of_tokens(tmp_path, capsys):
     assert code == 1 and "none" in text
 
 
+def test_studies_of_one_name_cannot_be_told_apart(tmp_path, capsys):
+    code, text = said(capsys, write_study(tmp_path / "one"), write_study(tmp_path / "other"))
+    assert code == 2 and "several of these studies are called 'shop'; legal: studies of different names" in text
+
+
 @pytest.mark.parametrize(
     ("option", "value", "legal"),
     [

@@ -246,6 +246,15 @@ def test_connections_are_bounded(monkeypatch):
         server.end()
 
 
+def test_there_are_fewer_connections_where_fewer_files_may_be_open(monkeypatch):
+    limits = [(1024, 1200)]
+    monkeypatch.setattr(http_server.resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(http_server.resource, "setrlimit", lambda _, new: limits.append(new))
+    assert http_server._allow_connections() == 1000 and limits[-1] == (1200, 1200)
+    limits.append((1024, 1 << 20))
+    assert http_server._allow_connections() == 2000 and limits[-1] == (2200, 1 << 20)
+
+
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
     shop = make_shop(tmp_path_factory.mktemp("guarded"), "berg")
