@@ -30,6 +30,9 @@ EPILOG = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("study", type=Path, metavar="STUDY", help="a study's folder, or its study.yaml")
+    parser.add_argument(
+        "--out", type=Path, metavar="RUNS", help="where its runs lie (default: runs/ beside study.yaml)"
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--test", action="store_true", help="send a test message")
     what.add_argument("--missed", action="store_true", help="tell of times at which no nightly update began")
@@ -41,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     from regiondag.config.load import load_notify
     from regiondag.run.study_folder import find_study
 
-    study = find_study(arguments.study)
+    study = find_study(arguments.study, arguments.out)
     settings = load_notify(study.study)
     if arguments.missed:
         return _ask(study, settings, arguments.json)
