@@ -150,7 +150,9 @@ def show_reading(size: int, what: str, stream: TextIO | None = None) -> Iterator
             if now - said >= SECONDS_BETWEEN_LINES:
                 said = now
                 part = f", {position / size:.0%}" if position else ""
-                print(f"{count:,} {what}{part}, {count / (now - started):,.0f}/s", file=stream, flush=True)
+                speed = f", {count / (now - started):,.0f}/s"
+                # How many there are is not known while they are read at once.
+                print(f"{count:,} {what}{part}{speed}" if count else f"{what}{part}", file=stream, flush=True)
 
         yield report
         return
@@ -158,7 +160,7 @@ def show_reading(size: int, what: str, stream: TextIO | None = None) -> Iterator
 
         def move(position: int, count: int) -> None:
             speed = count / max(time.perf_counter() - started, 1e-9)
-            update(completed=position, description=f"{count:,} {what}, {speed:,.0f}/s")
+            update(completed=position, description=f"{count:,} {what}, {speed:,.0f}/s" if count else what)
 
         yield move
 

@@ -143,7 +143,7 @@ def _of_table(arguments: argparse.Namespace) -> int:
     study = write_study(folder, look, machine)
     if not arguments.json:
         print(study)
-    tell(f"\nNext:\n  regiondag generate {shlex.quote(str(study))}{_elsewhere(folder)}")
+    tell(f"\nNext:\n  regiondag run {shlex.quote(str(folder))}{_elsewhere(folder)}")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from scripts.bench.common.processes import Measured, NotMeasuredError, measure, 
 
 BENCH = "importing"
 NEEDED = ("pandas", "pyarrow")
+GROUPING = ("duckdb", "polars")
 # Where the table that is printed has customers, pairs, and who is asked to validate and to test: names have blanks.
 COUNTED = (-9, -7, -4, -3)
 
@@ -53,6 +55,48 @@ class Importing(Bench[Sizes]):
         )
         yield Row(name, ours.seconds, peer.seconds, "s", goal=peer.seconds / 2, note=note)
         yield Row(f"{name}: peak memory", ours.peak_mb, peer.peak_mb, "MB", goal=peer.peak_mb / 2)
+
+    def looks(self) -> Iterator[Row]:
+        """What init counts of a whole table, beside DuckDB and polars that read and group it and do no more."""
+        if importlib.util.find_spec("polars") is None:
+            raise NotMeasuredError("the peer needs polars: pip install '.[bench]'")
+        table, packed = self.area / "looked.csv", self.area / "looked.parquet"
+        measure(module("importing.peer", "generate", table, str(self.sizes.rows)))
+        measure(module("importing.peer", "parquet", table, packed))
+        for file in (table, packed):
+            yield from self._compare(file)
+
+    def _compare(self, file: Path) -> Iterator[Row]:
+        look: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "regiondag",
+            "init",
+            "--data",
+            file,
+            "--count",
+            "--dry-run",
+            "--json",
+            "-q",
+        ]
+        sides: dict[str, list[str | Path]] = {"ours": [*look, self.area / "study"]}
+        sides |= {peer: module("importing.peer", peer, file, "-") for peer in GROUPING}
+        runs: dict[str, list[Measured]] = {name: [] for name in sides}
+        for _ in range(self.sizes.repeats):
+            for name, argv in sides.items():
+                runs[name].append(measure(argv, timeout=self.sizes.limit))
+        found = {name: middle(measured) for name, measured in runs.items()}
+        seen = json.loads(found["ours"].output)
+        counts = [seen["rows"], seen["customers"], seen["items"]]
+        for peer in GROUPING:
+            if counts != [int(word) for word in found[peer].output.split()]:
+                raise NotMeasuredError(f"the results differ: {counts}, {peer}'s {found[peer].output.strip()}")
+        name = f"look at {self.sizes.rows:,} purchases, {file.suffix[1:]}"
+        for peer in GROUPING:
+            ours, other = found["ours"], found[peer]
+            note = "ours also guesses the form, and checks every date and row"
+            yield Row(f"{name}, {peer}", ours.seconds, other.seconds, "s", note=note)
+            yield Row(f"{name}, {peer}: peak memory", ours.peak_mb, other.peak_mb, "MB")
 
     def _run(self, argv: list[str | Path]) -> Measured:
         out = self.area / "out"

@@ -1,6 +1,7 @@
 """The peer of `nnlib import`, and its input, each for a process of its own.
 
-`generate TABLE ROWS` writes purchases; `pandas TABLE FOLDER` makes the same matrices of them with pandas and SciPy.
+`generate TABLE ROWS` writes purchases; `pandas TABLE FOLDER` makes the same matrices of them with pandas and SciPy;
+`parquet TABLE FILE` writes them as Parquet; `duckdb TABLE -` and `polars TABLE -` read and group them, and do no more.
 """
 
 from __future__ import annotations
@@ -103,11 +104,55 @@ def _save(folder: Path, region: str, part: Any, row: Any, size: tuple[int, int])
     return asked
 
 
+def as_parquet(table: Path, file: Path) -> None:
+    """Write the same table as Parquet, with dates as dates."""
+    import duckdb
+
+    types = "{'region': 'VARCHAR', 'customer': 'VARCHAR', 'item': 'VARCHAR', 'date': 'DATE'}"
+    source = f"read_csv('{table}', auto_detect = false, header = true, delim = ',', columns = {types})"
+    duckdb.execute(f"COPY (FROM {source}) TO '{file}' (FORMAT parquet)")
+
+
+def group_with_duckdb(table: Path) -> list[int]:
+    """Return how many rows, customers and items a table has, as DuckDB groups it."""
+    import duckdb
+
+    duckdb.execute("SET preserve_insertion_order = false")
+    read = duckdb.read_csv(str(table)) if table.suffix == ".csv" else duckdb.read_parquet(str(table))
+    groups = read.aggregate("region, customer, count(*) AS rows, min(date), max(date)").fetchnumpy()
+    items = read.aggregate("item, count(*)").fetchnumpy()
+    return [int(groups["rows"].sum()), len(groups["customer"]), len(items["item"])]
+
+
+def group_with_polars(table: Path) -> list[int]:
+    """Return the same, as polars groups it, streaming."""
+    import polars as pl
+
+    texts = dict.fromkeys(("region", "customer", "item"), pl.String)
+    scan = (
+        pl.scan_csv(table, schema_overrides=texts, try_parse_dates=True)
+        if table.suffix == ".csv"
+        else pl.scan_parquet(table)
+    )
+    of_customer = (pl.len().alias("rows"), pl.col("date").min().alias("first"), pl.col("date").max().alias("last"))
+    groups, items = pl.collect_all(
+        [scan.group_by("region", "customer").agg(*of_customer), scan.group_by("item").len()], engine="streaming"
+    )
+    return [int(groups["rows"].sum()), len(groups), len(items)]
+
+
+GROUPING = {"duckdb": group_with_duckdb, "polars": group_with_polars}
+
+
 def main() -> int:
     """Do what the command line says."""
     what, table, argument = sys.argv[1:]
     if what == "generate":
         generate(Path(table), int(argument))
+    elif what == "parquet":
+        as_parquet(Path(table), Path(argument))
+    elif what in GROUPING:
+        print(*GROUPING[what](Path(table)))
     else:
         Path(argument).mkdir(parents=True, exist_ok=True)
         print(*with_pandas(Path(table), Path(argument)))

@@ -25,7 +25,7 @@ def test_a_study_of_a_table(folder, capsys):
     assert main(["init", "--data", "sales.csv", "shop"]) == 0
     printed = capsys.readouterr()
     assert printed.out == "shop/study.yaml\n"
-    assert "sales.csv: 60 rows" in printed.err and "regiondag generate shop/study.yaml" in printed.err
+    assert "sales.csv: 60 rows" in printed.err and "regiondag run shop" in printed.err
     assert max(map(len, printed.err.splitlines()[:-1])) <= 80
     assert main(["init", "--data", "sales.csv", "shop"]) == 2
     assert "shop exists and is not an empty folder" in capsys.readouterr().err
