@@ -19,8 +19,8 @@ from scripts.bench.common.processes import REPOSITORY
 
 
 def lacks_pandas() -> str:
-    found = all(map(importlib.util.find_spec, ("pandas", "pyarrow")))
-    return "" if found else "pandas and PyArrow are missing: pip install '.[bench]'"
+    found = all(map(importlib.util.find_spec, ("pandas", "pyarrow", "polars")))
+    return "" if found else "pandas, PyArrow or polars is missing: pip install '.[bench]'"
 
 
 def lacks_services() -> str:

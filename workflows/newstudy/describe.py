@@ -176,12 +176,10 @@ def _doubt_days(counted: Counted, today: int, timed: bool) -> Iterator[str]:
 
 
 def _doubt_counts(look: Look) -> Iterator[str]:
-    counted = look.counted
-    if counted.purchases < FEW_ROWS * counted.customers:
-        each = counted.purchases / counted.customers
-        why = "in a sample each has fewer than in all" if look.sampled else "is it an order's number?"
-        yield f"a customer has {each:.1f} rows on average: {why}"
-    if counted.items > 0.5 * counted.purchases:
+    counted, whole = look.counted, not look.sampled  # in a sample each has fewer rows than in all
+    if whole and counted.purchases < FEW_ROWS * counted.customers:
+        yield f"a customer has {counted.purchases / counted.customers:.1f} rows on average: is it an order's number?"
+    if whole and counted.items > 0.5 * counted.purchases:
         yield "most items were bought once: is it a number of the row's?"
     if sum(counted.left_out.values()) > MUCH * counted.rows:
         share = sum(counted.left_out.values()) / counted.rows
