@@ -85,6 +85,10 @@ def test_ranges(reader, key, low, high, below, beyond):
 
 
 def test_memory_after_running_out_of_it():
+    none = JobRequest(gpus=0, requirements="true")  # what needs no GPU does not wait for a machine that has one
+    assert read(read_job, "gpus: 0") == (none, [])
+    said = JobRequest(gpus=0, requirements="HasBig")
+    assert read(read_job, "{gpus: 0, requirements: HasBig}") == (said, [])
     assert read(read_job, "{memory: 1GB, memory_max: 2GB}") == (JobRequest(memory=1 << 30, memory_max=2 << 30), [])
     for most in ("1GB", "512MB"):
         job, told = read(read_job, f"{{memory: 1GB, memory_max: {most}}}")
