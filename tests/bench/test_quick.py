@@ -16,6 +16,7 @@ from docs._generate.performance import benchmarks
 from regiondag.bake.image import ImageWishes, image_path
 from scripts.bench.common.environments import OPTUNA_FOLDER, TORCH_FOLDER
 from scripts.bench.common.processes import REPOSITORY
+from tests.support.fresh_machine import why_not
 
 
 def lacks_pandas() -> str:
@@ -46,6 +47,7 @@ RUNS = [
     pytest.param("serve", lacks_services, id="serve"),
     pytest.param("report", str, marks=pytest.mark.browser, id="report"),
     pytest.param("bake --only size", lacks_image, id="bake"),
+    pytest.param("first_hour --only look", why_not, id="first_hour"),
     pytest.param("manager.looking", str, id="looking"),
     pytest.param("manager.orchestration", str, marks=POOL, id="orchestration"),
     pytest.param("manager.throughput", str, marks=POOL, id="throughput"),

@@ -83,14 +83,8 @@ def walk(machine: FreshMachine, wheel: Path, table: Path, say: Callable[[str], o
         do("paste the line", line)
         do("install", f"python3 -m venv env && pip install --quiet ./{wheel.name}")
         do("look again", "regiondag doctor")
-        columns = "--region store --customer client --item product --time when"
-        if "--data" in do("help", "regiondag init --help"):
-            do("init", f"regiondag init --data sales.csv {columns} --description name shop")
-        else:
-            given = "columns: {region: store, customer: client, item: product, description: name, time: when}"
-            data = "data: {purchases: ../sales.csv, " + given + "}"
-            job = "job: {gpus: 1, cpus: 1, memory: 2GB, disk: 1GB}"
-            do("init", f"mkdir shop && printf '%s\\n' 'study: shop' '{data}' '{job}' >shop/study.yaml")
+        columns = "--region store --customer client --item product --time when --description name"
+        do("init", f"regiondag init --data sales.csv {columns} shop")
         do("run", "regiondag run shop")
         do("recommend", "regiondag recommend shop --region North --customer N001")
     finally:
