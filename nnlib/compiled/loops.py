@@ -17,5 +17,13 @@ from nnlib.compiled.replay import (
     replay_sgd,
 )
 from nnlib.compiled.rules import adadelta, adagrad, adam, adamw, momentum, nesterov, rmsprop, sgd
-from nnlib.compiled.sparse import gated_below, gated_gradient, gather, input_gradient, to_columns, transpose
+from nnlib.compiled.sparse import (
+    gated_below,
+    gated_gradient,
+    gather,
+    input_gradient,
+    multiply_sparse,
+    to_columns,
+    transpose,
+)
 from nnlib.compiled.top import top

@@ -18,7 +18,7 @@ from nnlib.data.events import Events
 from nnlib.data.rows import Ints, offsets_of
 from nnlib.families.family import Arrays, Size, Value
 from nnlib.families.packing import pack, unpack
-from nnlib.families.products import ENTRIES, product_blocks, weigh_rows
+from nnlib.families.products import ENTRIES, product_blocks, times_sparse, weigh_rows
 from nnlib.families.regional import DEFAULTS as REGIONAL
 from nnlib.families.regional import Learned, Likeness, Regional, fit_regional, restore_regional
 from nnlib.util.arrays import Floats
@@ -34,7 +34,7 @@ class Neighbours:
 
     def scores(self, taken: sparse.csr_array) -> Floats:
         """Return how like an item is to those of histories, summed, float32 (b, items)."""
-        return np.asarray((taken @ self.matrix).toarray())
+        return times_sparse(taken, self.matrix)
 
     def arrays(self) -> Arrays:
         """Return the matrix."""

@@ -22,6 +22,15 @@ def times(x: sparse.csr_array, matrix: Floats) -> Floats:
     return out
 
 
+def times_sparse(x: sparse.csr_array, y: sparse.csr_array) -> Floats:
+    """Return x (b, n) times a sparse y (n, m), dense and new memory; the same bits with and without compiled loops."""
+    if LOOPS is None:
+        return np.asarray((x @ y).toarray())
+    out = np.zeros((x.shape[0], y.shape[1]), np.float32)
+    LOOPS.multiply_sparse(x.indptr, x.indices, x.data, y.indptr, y.indices, y.data, out)
+    return out
+
+
 def gram(counts: sparse.csr_array) -> Floats:
     """Return the dense Gram matrix (items, items) of counts (customers, items): counts^T counts."""
     items = counts.shape[1]

@@ -91,9 +91,12 @@ class Regional:
         out = np.empty((len(rows), self.width), np.float32)
         for region, places in split_by_region(asked, rows, self.regions):
             taken = asked.take(rows[places]).aged_from_last(float(self.hyperparameters["ask_half_life"]))
-            out[places] = self._likeness_of(region).scores(taken)
+            found = self._likeness_of(region).scores(taken)
             if self.popular is not None:
-                out[places] += self._bias(self.popular, region)
+                found += self._bias(self.popular, region)
+            if len(places) == len(rows):
+                return found
+            out[places] = found
         return out
 
     def arrays(self) -> Arrays:

@@ -16,14 +16,21 @@ from scripts.bench.common.processes import NotMeasuredError
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regiondag"
 TORCH_FOLDER, OPTUNA_FOLDER = CACHE / "bench-torch", CACHE / "bench-optuna"
-TORCH, OPTUNA = "2.13.0", "5.0.0"
+IMPLICIT_FOLDER = CACHE / "bench-implicit"
+TORCH, OPTUNA, IMPLICIT = "2.13.0", "5.0.0", "0.7.3"
 SHARED = ("numpy", "scipy", "scikit-learn")  # in the same versions there, so that the problems are the same
 
 
 @cache
 def torch_python() -> Path:
     """Return a Python that has PyTorch."""
-    return _made(TORCH_FOLDER, {"torch": TORCH}, ("numpy",))
+    return _made(TORCH_FOLDER, {"torch": TORCH, "scipy": metadata.version("scipy")}, ("numpy",))
+
+
+@cache
+def implicit_python() -> Path:
+    """Return a Python that has implicit."""
+    return _made(IMPLICIT_FOLDER, {"implicit": IMPLICIT}, ("numpy", "scipy"))
 
 
 @cache

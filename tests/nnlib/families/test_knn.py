@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from nnlib.families import knn, products
+from nnlib.families.products import times_sparse
 from tests.nnlib.families.made_up import dense, drawn, events, everybody, from_last
 
 HISTORY = drawn()
@@ -65,3 +67,13 @@ def test_many_items_take_no_matrix_of_items_by_items():
     assert found.shape == (2, 1_000_000)
     assert np.flatnonzero(found[0]).tolist() == [0, 5, 999_999]
     assert knn.bytes_needed(knn.Size(10**6, 10**6, 10**7), knn.DEFAULTS) < 8 << 30
+
+
+@pytest.mark.usefixtures("backend")
+def test_a_product_of_sparse_matrices_has_the_bits_of_scipys():
+    random = np.random.default_rng(4)
+    x, y = (
+        sparse.random_array(shape, density=0.2, rng=random, dtype=np.float32).tocsr() for shape in ((30, 40), (40, 50))
+    )
+    assert times_sparse(x, y).tobytes() == (x @ y).toarray().tobytes()
+    assert times_sparse(x[:0], y).shape == (0, 50)
