@@ -86,6 +86,7 @@ SHARED = (
     "prediction.recommended_file",
     "prediction.recommender",
     "util.parquet",
+    "util.threads",
 )
 SHARED += ("training.checkpoint",)
 

@@ -14,7 +14,7 @@ import pytest
 
 from docs._generate.performance import benchmarks
 from regiondag.bake.image import ImageWishes, image_path
-from scripts.bench.common.environments import OPTUNA_FOLDER, TORCH_FOLDER
+from scripts.bench.common.environments import IMPLICIT_FOLDER, OPTUNA_FOLDER, TORCH_FOLDER
 from scripts.bench.common.processes import REPOSITORY
 from tests.support.fresh_machine import why_not
 
@@ -45,6 +45,7 @@ RUNS = [
     pytest.param("quality.rules", str, id="rules"),
     pytest.param("importing", lacks_pandas, id="importing"),
     pytest.param("serve", lacks_services, id="serve"),
+    pytest.param("recommend", lacks(IMPLICIT_FOLDER), id="recommend"),
     pytest.param("report", str, marks=pytest.mark.browser, id="report"),
     pytest.param("bake --only size", lacks_image, id="bake"),
     pytest.param("first_hour --only look", why_not, id="first_hour"),
