@@ -58,5 +58,5 @@ def find_run(text: Path) -> RunFolder:
     if run.manifest.exists():
         return run
     if text.is_file() or (text / STUDY_FILE).is_file():
-        return find_study(text).newest_run()
+        return find_study(text.resolve()).newest_run()
     return run

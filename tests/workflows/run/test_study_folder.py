@@ -61,3 +61,11 @@ def test_what_is_neither_is_left_to_who_reads_its_manifest(tmp_path):
     assert find_run(tmp_path / "nothing").path == tmp_path.resolve() / "nothing"
     with pytest.raises(RegiondagError, match="no run in"):
         find_run(make_study(tmp_path / "shop"))
+
+
+def test_a_study_that_is_named_from_where_it_lies_has_runs_with_whole_paths(tmp_path, monkeypatch):
+    """HTCondor's programs are started in another folder."""
+    made = make_study(tmp_path / "shop") / "runs/run-shop-1"
+    make_run(made, "shop")
+    monkeypatch.chdir(tmp_path)
+    assert find_run(Path("shop")).path == made.resolve()
