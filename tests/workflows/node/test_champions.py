@@ -18,11 +18,13 @@ from regiondag.errors import GiveUpError, RegiondagError
 from regiondag.node.choice import doubt_test_of, read_decisions, read_scores, read_trial_scores
 from regiondag.node.post import JobEnd, settle_final, settle_trial
 from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.registry.read import CHAMPION_FILE, open_registry
 from regiondag.report.markdown import to_markdown
 from regiondag.report.summary import summarise
 from regiondag.run.champions import champion_of
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RunFolder
+from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import read_spec
 from regiondag.run.trial_recipes import best_by_family, find_trial, incumbent_trial, recipe_of_trial
 from regiondag.study.families import FIRST, describe_recipe
@@ -492,7 +494,7 @@ def test_a_blend_of_one_region_alone_is_tried_again(played, capsys):
     decide_own(played, "berg", 8)
     shop.play_final(played.region("berg"), NodeName("berg", None))
     blend = recipe_of(facts_of(played, "berg")["recipe"])
-    hold_office(played, Recipe("popularity", {"half_life": 10.0, "own": 0.5}), (POOLED, "avon"))
+    hold_office(played, Recipe("popularity", {"half_life": 10.0, "own": 0.5}), (POOLED, "avon", "cove", "dale"))
     run = shop.generate(played.path.parents[1] / "study.yaml")
     spec = read_spec(run.region(POOLED).spec)
     assert spec.own == {"berg": blend} and spec.first[1] == {"family": "incumbent", "region": "berg"}
@@ -504,10 +506,13 @@ def test_a_blend_of_one_region_alone_is_tried_again(played, capsys):
 
 
 def hold_office(run, recipe, slugs=(POOLED, *SLUGS)):
-    """Have a recipe in office in a run that has ended."""
+    """Have a recipe in office in a run that has ended, and in the registry beside it."""
+    registry = open_registry(run.path.parent, read_manifest(run).study)
     for slug in slugs:
-        path = run.region(slug).champion_metrics
-        path.write_text(json.dumps(facts_of(run, slug) | {"recipe": recipe_to_raw(recipe)}))
+        champion = registry.current(slug)
+        known = [champion.folder / CHAMPION_FILE] if champion else []
+        for path in (run.region(slug).champion_metrics, *known):
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"recipe": recipe_to_raw(recipe)}))
 
 
 def recipe_to_raw(recipe):
