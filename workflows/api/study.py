@@ -9,12 +9,14 @@ from typing import Any
 
 from regiondag.api.champion import Champion
 from regiondag.api.run import Run
-from regiondag.errors import RegiondagError
+from regiondag.errors import RegiondagError, UsageError
 from regiondag.run.layout import RunFolder
 from regiondag.run.lookup import find_region
 from regiondag.run.study_folder import StudyFolder, find_study
 
 Say = Callable[[str], None]
+COLUMNS = ("region", "customer", "item", "time", "description", "quantity")
+FORMAT = ("separator", "encoding", "dates", "decimal")
 LOOK_EVERY = 2.0  # seconds, while `run` waits
 
 
@@ -32,6 +34,32 @@ class Study:
         """
         found = find_study(Path(path), None if runs is None else Path(runs))
         return cls(StudyFolder(found.study, found.runs.resolve()))
+
+    @classmethod
+    def create(cls, folder: str | Path, data: str | Path, **wishes: str) -> Study:
+        """Look at a table, write its study into a new folder, as `regiondag init --data` does, and return that.
+
+        `wishes` name columns (`region`, `customer`, `item`, `time`, `description`, `quantity`), `one_region`, or how
+        texts are to be read (`separator`, `encoding`, `dates`, `decimal`); what they leave open is guessed. UsageError
+        for a folder that is not free or another word, DataError for what is wrong with the table or cannot be told.
+        """
+        from nnlib.importing.sniffing.look import Wishes
+        from regiondag.newstudy.look import find_memory, look_at_table
+        from regiondag.newstudy.write import name_study, write_study
+
+        place, table = Path(folder), Path(data)
+        legal = (*COLUMNS, *FORMAT, "one_region")
+        if unknown := sorted(wishes.keys() - set(legal)):
+            raise UsageError(f"{unknown[0]!r} says nothing of a table, legal: {', '.join(legal)}")
+        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+            raise UsageError(f"{place} exists and is not an empty folder; name another one")
+        columns = {meaning: wishes[meaning] for meaning in COLUMNS if meaning in wishes}
+        if "one_region" in wishes:
+            columns["region"] = ""
+        form = {key: wishes[key] for key in FORMAT if key in wishes}
+        look = look_at_table(table, Wishes(columns, wishes.get("one_region") or name_study(place), **form))
+        write_study(place, look, find_memory())
+        return cls.load(place)
 
     def __repr__(self) -> str:
         """Say which one it is."""

@@ -7,7 +7,6 @@ import json
 import shlex
 import shutil
 import sys
-import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +36,6 @@ COLUMNS = ("region", "customer", "item", "time", "description", "quantity")
 FORMAT = ("separator", "encoding", "dates", "decimal")
 ASKED = 3  # times that an answer may be none of those offered
 DAY = 86_400
-SHARE = 0.8  # of this machine's memory that a job may have
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,12 +113,12 @@ def _copy(example: Path, folder: Path) -> None:
 
 
 def _of_table(arguments: argparse.Namespace) -> int:
-    import os
     import time
 
     from nnlib.errors import DataError
     from nnlib.util.terminal import width_of
     from regiondag.newstudy.describe import describe_look, facts_of
+    from regiondag.newstudy.look import find_memory
     from regiondag.newstudy.write import find_path, name_study, quote_yaml, write_study
 
     if arguments.folder is not None:
@@ -139,8 +137,7 @@ def _of_table(arguments: argparse.Namespace) -> int:
         print(json.dumps(asdict(facts_of(look, today)), ensure_ascii=False))
     if arguments.dry_run:
         return 0
-    machine = int(SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    study = write_study(folder, look, machine)
+    study = write_study(folder, look, find_memory())
     if not arguments.json:
         print(study)
     tell(f"\nNext:\n  regiondag run {shlex.quote(str(folder))}{_elsewhere(folder)}")
@@ -151,6 +148,7 @@ def _look(arguments: argparse.Namespace, name: str) -> Look:
     """Look at the table, and ask on a terminal what cannot be told."""
     from nnlib.importing.sniffing.ambiguous import AmbiguousError
     from nnlib.importing.sniffing.look import Wishes
+    from regiondag.newstudy.look import look_at_table
 
     columns = {meaning: getattr(arguments, meaning) for meaning in COLUMNS if getattr(arguments, meaning) is not None}
     if arguments.one_region and "region" in columns:
@@ -161,24 +159,11 @@ def _look(arguments: argparse.Namespace, name: str) -> Look:
     wishes = Wishes(columns, name, **form, whole=arguments.count)
     while True:
         try:
-            return _look_once(arguments.data, wishes)
+            return look_at_table(arguments.data, wishes)
         except AmbiguousError as error:
             if not (sys.stdin.isatty() and sys.stderr.isatty()) or arguments.quiet:
                 raise
             wishes = _ask(error, wishes)
-
-
-def _look_once(table: Path, wishes: Wishes) -> Look:
-    from nnlib.importing.sniffing.look import look_at
-    from nnlib.importing.table_source import TableFormat, find_source
-    from nnlib.util.terminal import show_reading
-
-    size = find_source(table, TableFormat(encoding=wishes.encoding or "utf-8")).size
-    with (
-        tempfile.TemporaryDirectory(prefix="regiondag-") as scratch,
-        show_reading(size, "rows") as report,
-    ):
-        return look_at(table, wishes, Path(scratch), report)
 
 
 def _ask(error: AmbiguousError, wishes: Wishes) -> Wishes:
