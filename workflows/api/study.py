@@ -56,8 +56,9 @@ class Study:
         columns = {meaning: wishes[meaning] for meaning in COLUMNS if meaning in wishes}
         if "one_region" in wishes:
             columns["region"] = ""
-        form = {key: wishes[key] for key in FORMAT if key in wishes}
-        look = look_at_table(table, Wishes(columns, wishes.get("one_region") or name_study(place), **form))
+        named = wishes.get("one_region") or name_study(place)
+        separator, encoding, dates, decimal = (wishes.get(key, "") for key in FORMAT)
+        look = look_at_table(table, Wishes(columns, named, separator, encoding, dates, decimal))
         write_study(place, look, find_memory())
         return cls.load(place)
 

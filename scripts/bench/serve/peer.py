@@ -39,7 +39,6 @@ def make_app(kind: str, model_file: Path, data: Path) -> FastAPI:
     best_of = _by_implicit(model, bought) if kind == "implicit" else by_numpy
 
     # No threads: FastAPI's are slower.
-    @app.get("/v1/regions/bench/customers/{customer}/recommendations")
     async def recommendations(customer: str, k: int = 10) -> dict[str, Any]:
         if customer not in rows:
             raise HTTPException(404)
@@ -47,10 +46,11 @@ def make_app(kind: str, model_file: Path, data: Path) -> FastAPI:
         listed = zip(items.tolist(), scores.tolist(), strict=True)
         return {"customer": customer, "items": [{"item": model.items[item], "score": score} for item, score in listed]}
 
-    @app.get("/readyz")
     async def ready() -> dict[str, bool]:
         return {"ready": True}
 
+    app.get("/v1/regions/bench/customers/{customer}/recommendations")(recommendations)
+    app.get("/readyz")(ready)
     return app
 
 
