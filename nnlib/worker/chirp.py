@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-CONFIG = "_CONDOR_CHIRP_CONFIG"  # names a file that holds host, port and a password
+CHIRP_CONFIG = "_CONDOR_CHIRP_CONFIG"  # names a file that holds host, port and a password
 PATIENCE = 1.0  # seconds for all of a call; it takes milliseconds
 TAKEN, LONGEST_ANSWER = b"0\n", 64
 
@@ -22,7 +22,7 @@ def set_attributes(values: Mapping[str, str]) -> bool:
     """Set attributes to expressions, which HTCondor sends on with its next update. Return whether it took them all."""
     end = time.monotonic() + PATIENCE
     try:
-        host, port, password = Path(os.environ[CONFIG]).read_text(encoding="ascii").split()
+        host, port, password = Path(os.environ[CHIRP_CONFIG]).read_text(encoding="ascii").split()
         lines = [f"cookie {password}", *(f"set_job_attr_delayed {n} {_escape(v)}" for n, v in values.items())]
         with socket.create_connection((host, int(port)), timeout=PATIENCE) as link, link.makefile("rb") as answers:
             for line in lines:

@@ -43,7 +43,7 @@ class Teller:
         self._state |= dict.fromkeys((LOSS, VALUE, SECONDS_LEFT))
         self._told: dict[str, str] = {}  # what HTCondor knows; nothing yet of this start of the job
         self._last = -BETWEEN
-        self._failures = 0 if say is not chirp.set_attributes or chirp.CONFIG in os.environ else MOST_FAILURES
+        self._failures = 0 if say is not chirp.set_attributes or chirp.CHIRP_CONFIG in os.environ else MOST_FAILURES
         self._values: list[float] = []
         self._first = self._started = 0.0  # where this start of the job took the training up, and when
         self._epochs_after = 0

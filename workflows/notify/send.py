@@ -13,7 +13,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from email.message import EmailMessage
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -112,11 +112,11 @@ def _post(settings: Notify, message: Message) -> str:
     return text
 
 
-def read_secret(place: str) -> str:
+def read_secret(place: str, variables: Mapping[str, str] = os.environ) -> str:
     """Return what is kept in a variable or a file of one line; what is neither is returned as it is."""
     kind, _, name = place.partition(":")
     if kind == "env":
-        value = os.environ.get(name, "")
+        value = variables.get(name, "")
         if not value:
             raise NotSentError(
                 f"the variable {name} is not set here; DAGMan's scripts have no variables of yours: keep it in a file"

@@ -37,7 +37,7 @@ def starter(tmp_path, monkeypatch, answer=lambda _line: b"0\n"):
         thread.start()
         config = tmp_path / "chirp.config"
         config.write_text(f"127.0.0.1 {server.getsockname()[1]} secret\n")
-        monkeypatch.setenv(chirp.CONFIG, str(config))
+        monkeypatch.setenv(chirp.CHIRP_CONFIG, str(config))
         yield lines
         server.shutdown(socket.SHUT_RDWR)
         thread.join(10)
@@ -86,12 +86,12 @@ def test_nobody_answers(tmp_path, monkeypatch):
     "text", [None, "", "127.0.0.1", "127.0.0.1 1 secret", "127.0.0.1 x secret", "a b c d", "é 1 x"]
 )
 def test_no_socket(text, tmp_path, monkeypatch):
-    monkeypatch.setenv(chirp.CONFIG, str(tmp_path / "config"))
+    monkeypatch.setenv(chirp.CHIRP_CONFIG, str(tmp_path / "config"))
     if text is not None:
         (tmp_path / "config").write_text(text)
     assert not chirp.set_attributes({"ChirpEpoch": "3"})
 
 
 def test_a_job_that_htcondor_does_not_run(monkeypatch):
-    monkeypatch.delenv(chirp.CONFIG, raising=False)
+    monkeypatch.delenv(chirp.CHIRP_CONFIG, raising=False)
     assert not chirp.set_attributes({"ChirpEpoch": "3"})

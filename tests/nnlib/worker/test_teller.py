@@ -127,7 +127,7 @@ def test_who_is_not_heard_falls_silent(capsys):
 
 
 def test_without_htcondor_nothing_is_said_at_all(monkeypatch, capsys):
-    monkeypatch.delenv(chirp.CONFIG, raising=False)
+    monkeypatch.delenv(chirp.CHIRP_CONFIG, raising=False)
     monkeypatch.setattr(chirp, "set_attributes", pytest.fail)
     Teller().do("testing")
     assert capsys.readouterr().err == ""
