@@ -15,12 +15,13 @@ ONE_MODULE = {
     "threadpoolctl": "threads",
     "cupy": "runtime",
     "duckdb": "tables",
+    "onnx": "onnx_graph",
 }
 STANDARD_ONLY = (
     *("cli", "contract", "errors", "spec.json_section", "spec.layers", "spec.network", "spec.topology", "spec.types"),
     *("training.settings", "training.stop", "util.threads", "worker.main"),
 )
-NOTHING_HEAVY = 'assert not {"numpy", "scipy", "netCDF4", "rich", "numba", "cupy", "duckdb"} & set(sys.modules)'
+NOTHING_HEAVY = 'assert not {"numpy", "scipy", "netCDF4", "rich", "numba", "cupy", "duckdb", "onnx"} & set(sys.modules)'
 
 
 def imported(path):
