@@ -112,6 +112,7 @@ THIRD_PARTY = {
     "uvicorn": "regiondag.serve.http_server",
     "boto3": "regiondag.util.aws",
     "botocore": "regiondag.util.aws",
+    "sqlalchemy": "regiondag.util.databases",
 }
 # Start-up paths and the manager's archive, which has the standard library alone until a model is fitted.
 NO_NUMPY = (

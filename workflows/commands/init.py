@@ -19,20 +19,24 @@ from regiondag.util.resources import resource_dir
 if TYPE_CHECKING:
     from nnlib.importing.sniffing.ambiguous import AmbiguousError
     from nnlib.importing.sniffing.look import Look, Wishes
+    from regiondag.study.database import Database
 
 HELP = "write a study: an example, or that of your own table"
 DESCRIPTION = """Write a study into a new folder: an example, or with --data that of a table of purchases.
 
-The table is a CSV, TSV or Parquet file (.gz, .zst), or a folder of such. Its columns, separator, encoding and dates are
-guessed where you do not name them, and shown with what the table holds and what will be left out, before anything is
-written. Where it can be meant in several ways you are asked, or without a terminal told the options. Examples:
+The table is a CSV, TSV or Parquet file (.gz, .zst), a folder of such, or one of a database. Its columns, separator,
+encoding and dates are guessed where you do not name them, and shown with what the table holds and what will be left
+out, before anything is written. Where it can be meant in several ways you are asked, or without a terminal told the
+options. Examples:
   retail   purchases of an online shop in 41 countries; a champion for each of them"""
 EPILOG = """examples:
   regiondag init retail example                        # the example, in ./example
   regiondag init --data sales.csv shop                 # all is guessed, and shown
   regiondag init --data sales.csv --region store --customer client --item sku --time when shop
-  regiondag init --data sales.csv --dry-run shop       # look only"""
+  regiondag init --data sales.csv --dry-run shop       # look only
+  regiondag init --data postgresql://me@db.example.org/shop --table sales --password env:SHOP_PASSWORD shop"""
 COLUMNS = ("region", "customer", "item", "time", "description", "quantity")
+OF_DATABASE = ("table", "query", "password")
 FORMAT = ("separator", "encoding", "dates", "decimal")
 ASKED = 3  # times that an answer may be none of those offered
 DAY = 86_400
@@ -46,7 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folder", type=Path, nargs="?", metavar="DIR", help="folder to write; must not exist or be empty"
     )
     table = parser.add_argument_group("a table of your own")
-    table.add_argument("--data", type=Path, metavar="PATH", help="a table, or a folder of tables")
+    table.add_argument(
+        "--data", metavar="PATH", help="a table, a folder of tables, or the URL of a database, without a password"
+    )
+    table.add_argument("--table", metavar="NAME", help="of a database: its table of purchases")
+    table.add_argument("--query", metavar="SELECT", help="of a database: what finds the purchases there")
+    table.add_argument("--password", metavar="PLACE", help="of a database: env:NAME or file:PATH, where it is kept")
     for name in COLUMNS:
         about = f"its column of the {name}" if name != "quantity" else "its column of how many: 0 and below came back"
         table.add_argument(f"--{name}", metavar="COLUMN", help=f"{about} (default: guessed)")
@@ -64,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the study."""
     if arguments.data is not None:
         return _of_table(arguments)
-    for name in (*COLUMNS, *FORMAT, "one_region", "count", "dry_run", "json"):
+    for name in (*COLUMNS, *FORMAT, *OF_DATABASE, "one_region", "count", "dry_run", "json"):
         if getattr(arguments, name):
             arguments.refuse(f"--{name.replace('_', '-')}: only with --data PATH")
     examples = sorted(path.name for path in resource_dir("examples").iterdir() if path.is_dir())
@@ -119,15 +128,17 @@ def _of_table(arguments: argparse.Namespace) -> int:
     from nnlib.util.terminal import width_of
     from regiondag.newstudy.describe import describe_look, facts_of
     from regiondag.newstudy.look import find_memory
-    from regiondag.newstudy.write import find_path, name_study, quote_yaml, write_study
+    from regiondag.newstudy.write import find_path, quote_yaml, write_study
 
     if arguments.folder is not None:
         arguments.refuse("with --data there is one argument: the folder to write")
     folder = Path(arguments.example)
     _check_free(folder)
-    quote_yaml(find_path(arguments.data, folder))
+    database = _database(arguments)
+    if database is None:
+        quote_yaml(find_path(Path(arguments.data), folder))
     try:
-        look = _look(arguments, name_study(folder))
+        look = _look_into(database, arguments, folder) if database else _look(arguments, Path(arguments.data), folder)
     except DataError as error:
         raise RegiondagError(str(error)) from error
     today = int(time.time() // DAY)
@@ -137,19 +148,60 @@ def _of_table(arguments: argparse.Namespace) -> int:
         print(json.dumps(asdict(facts_of(look, today)), ensure_ascii=False))
     if arguments.dry_run:
         return 0
-    study = write_study(folder, look, find_memory())
+    study = write_study(folder, look, find_memory(), database)
     if not arguments.json:
         print(study)
     tell(f"\nNext:\n  regiondag run {shlex.quote(str(folder))}{_elsewhere(folder)}")
     return 0
 
 
-def _look(arguments: argparse.Namespace, name: str) -> Look:
+def _database(arguments: argparse.Namespace) -> Database | None:
+    """Return the database that is named in the place of a file; UsageError, which shows no password."""
+    from regiondag.config.notify_section import read_place, settle_place
+    from regiondag.study.database import LEGAL_QUERY, Database, check_query, check_url, resolve_url
+
+    if "://" not in arguments.data:
+        for name in OF_DATABASE:
+            if getattr(arguments, name) is not None:
+                arguments.refuse(f"--{name}: only with --data URL, that of a database")
+        return None
+    if (arguments.table is None) == (arguments.query is None):
+        arguments.refuse("of a database one of --table and --query is needed")
+    try:
+        url = resolve_url(check_url(arguments.data), Path.cwd())
+    except ValueError as error:
+        raise UsageError(f"--data: {error}") from None
+    try:
+        place = settle_place(read_place(arguments.password), Path.cwd()) if arguments.password is not None else ""
+    except ValueError:
+        raise UsageError("--password: is no place, legal: env:NAME or file:PATH, where the password is kept") from None
+    try:
+        query = check_query(arguments.query) if arguments.query is not None else ""
+    except ValueError as error:
+        raise UsageError(f"--query: {error}, legal: {LEGAL_QUERY}") from None
+    return Database(url, arguments.table or "", query, place)
+
+
+def _look_into(database: Database, arguments: argparse.Namespace, folder: Path) -> Look:
+    """Read all rows of a database, and look at them."""
+    from nnlib.importing.sniffing.text_form import Guess
+    from regiondag.generate.database_rows import fetch
+
+    with tempfile.TemporaryDirectory(prefix="regiondag-") as scratch, fetch(database, Path(scratch) / "of") as found:
+        look = _look(arguments, found.file, folder)
+        none = Guess("", "it is a database")
+        source = replace(look.source, path=Path(database.name))
+        return replace(look, source=source, encoding=none, separator=none)
+
+
+def _look(arguments: argparse.Namespace, table: Path, folder: Path) -> Look:
     """Look at the table, and ask on a terminal what cannot be told."""
     from nnlib.importing.sniffing.ambiguous import AmbiguousError
     from nnlib.importing.sniffing.look import Wishes
     from regiondag.newstudy.look import look_at_table
+    from regiondag.newstudy.write import name_study
 
+    name = name_study(folder)
     columns = {meaning: getattr(arguments, meaning) for meaning in COLUMNS if getattr(arguments, meaning) is not None}
     if arguments.one_region and "region" in columns:
         arguments.refuse("--one-region: not with --region")
@@ -159,7 +211,7 @@ def _look(arguments: argparse.Namespace, name: str) -> Look:
     wishes = Wishes(columns, name, **form, whole=arguments.count)
     while True:
         try:
-            return look_at_table(arguments.data, wishes)
+            return look_at_table(table, wishes)
         except AmbiguousError as error:
             if not (sys.stdin.isatty() and sys.stderr.isatty()) or arguments.quiet:
                 raise

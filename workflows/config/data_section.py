@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from regiondag.config.database_section import read_database
 from regiondag.config.keys import COLUMNS, DATA, DATA_COLUMNS, FORMAT, SPLIT, STUDY, WORDS
+from regiondag.study.database import Database
 from regiondag.study.model import Purchases
 from regiondag.util.schema import Layer, Section
 
@@ -17,9 +19,7 @@ def read_purchases(study: Section, folder: Path) -> Purchases | None:
         return None
     study.value("data", STUDY)
     section = study.section("data")
-    table = section.value("purchases", DATA)
-    if not table:
-        section.problems.add(section.where("purchases"), f"missing, legal: {DATA['purchases'].about[:-1].lower()}")
+    table = _read_table(section, folder)
     split, columns, form = _read_split(section), section.section("columns"), section.section("format")
     values = {name: split.value(name, SPLIT) for name in SPLIT}
     if values["column"] and "by" not in split:
@@ -45,8 +45,21 @@ def read_purchases(study: Section, folder: Path) -> Purchases | None:
         section.problems.add(section.where("region"), "the column of the region is named, too; leave one out")
     columns_of = {**named, "region": "" if region else named["region"], **told}
     return Purchases(
-        folder / table, folder / where, values.pop("by"), **values, columns=columns_of, region=region, format=written
+        table, folder / where, values.pop("by"), **values, columns=columns_of, region=region, format=written
     )
+
+
+def _read_table(section: Section, folder: Path) -> Path | Database:
+    path: str = section.value("purchases", DATA)
+    section.value("database", DATA)
+    if "database" not in section:
+        if not path:
+            legal = f"{DATA['purchases'].about[:-1].lower()}; or `database`"
+            section.problems.add(section.where("purchases"), f"missing, legal: {legal}")
+        return folder / path
+    if "purchases" in section:
+        section.problems.add(section.where("purchases"), "stands beside `database`; leave one out")
+    return read_database(section.section("database"), folder) or folder
 
 
 def _read_split(section: Section) -> Section:

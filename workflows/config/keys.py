@@ -9,6 +9,7 @@ from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, Metric, TrainSettings
 from nnlib.contract import SCHEDULES as RATE_SCHEDULES
 from nnlib.spec.checks import BOOLEAN, Check, Schema, instance, real, whole
 from regiondag.config import values
+from regiondag.config.database_section import DATABASE_SCHEMA
 from regiondag.config.notify_section import NOTIFY
 from regiondag.study.families import FAMILIES
 from regiondag.study.model import GIVE_UP_AFTER, MAX_TRIALS, MIN_CUSTOMERS, POOLED, JobRequest, Limits
@@ -261,6 +262,7 @@ DATA: Keys = {
         "Path of the table, a purchase a line: .csv, .tsv or .txt with a header, also .gz or .zst, or .parquet; or a "
         "folder of such files.",
     ),
+    "database": Key(None, section_of(DATABASE_SCHEMA), "The table in a database, in the place of `purchases`."),
     "folder": Key("data", TEXT, "Where the regions' data sets go that are made of it."),
     "split": Key(None, word_or(WORDS, object_of(SPLIT)), "What is held back to judge by: a word, or these keys."),
     "columns": Key(None, section_of(object_of(DATA_COLUMNS)), "The table's names for its columns."),
@@ -272,6 +274,7 @@ DATA: Keys = {
         "A region with fewer customers in validation is not judged by itself: the choice of all serves it.",
     ),
 }
+_DATA: Schema = {**object_of(DATA), "oneOf": [{"required": ["purchases"]}, {"required": ["database"]}]}
 FILES: Keys = {"from": Key("", TEXT, "Pattern of data files, such as data/*.nc: one region per data set.")}
 REGIONS: Schema = {
     "anyOf": [
@@ -286,7 +289,7 @@ STUDY: Keys = {
         instance((dict, list), "a list of {name, data}, or {from: data/*.nc}", REGIONS),
         "The regions; each may override keys of the study.",
     ),
-    "data": Key(None, section_of(object_of(DATA, ["purchases"])), "The table that all data come from."),
+    "data": Key(None, section_of(_DATA), "The table that all data come from."),
     "families": Key(
         (),
         values.FAMILY_NAMES,

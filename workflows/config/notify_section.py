@@ -24,14 +24,15 @@ def _command(value: Any) -> tuple[str, ...]:
 def _webhook(value: Any) -> str:
     text = TEXT.of(value)
     if text.startswith(PLACES):
-        return _place(text)
+        return read_place(text)
     url = check_url(text)
     if any(host in url for host in SECRET_HOSTS) or "?" in url:
         raise ValueError("such an URL is a secret: put it into a file that only you can read, and name that: file:PATH")
     return url
 
 
-def _place(value: Any) -> str:
+def read_place(value: Any) -> str:
+    """Return where a secret is kept; ValueError for what is no place."""
     text = TEXT.of(value)
     if not re.fullmatch(PLACE_PATTERN, text):
         raise ValueError
@@ -44,7 +45,7 @@ def _headers(value: Any) -> dict[str, str]:
     for name in value:
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9-]{1,60}", name):
             raise ValueError(f"{name!r} is no name of a header")
-    return {name: _place(text) for name, text in value.items()}
+    return {name: read_place(text) for name, text in value.items()}
 
 
 def _email(value: Any) -> tuple[str, ...]:
@@ -70,7 +71,7 @@ def _budget(value: Any) -> float:
 
 
 _TEXTS: Schema = {"type": "array", "items": TEXT.schema, "minItems": 1, "maxItems": MOST}
-_PLACE: Schema = {"type": "string", "pattern": f"^{PLACE_PATTERN}$"}
+PLACE: Schema = {"type": "string", "pattern": f"^{PLACE_PATTERN}$"}
 _ADDRESS: Schema = {"type": "string", "pattern": f"^{ADDRESS}$"}
 NOTIFY: Keys = {
     "command": Key(
@@ -92,7 +93,7 @@ NOTIFY: Keys = {
         Check(
             _headers,
             "names of headers, each with env:NAME or file:PATH",
-            {"type": "object", "additionalProperties": _PLACE, "maxProperties": MOST},
+            {"type": "object", "additionalProperties": PLACE, "maxProperties": MOST},
         ),
         "What the webhook gets beside it; each value is kept in a file of one line, or in a variable.",
     ),
@@ -128,12 +129,13 @@ def read_notify(section: Section, folder: Path) -> Notify:
     if values["command"] and "/" in values["command"][0]:
         program, *arguments = values["command"]
         values["command"] = (_absolute(program, folder), *arguments)
-    values["webhook"] = _settle(values["webhook"], folder)
-    values["headers"] = {name: _settle(place, folder) for name, place in values["headers"].items()}
+    values["webhook"] = settle_place(values["webhook"], folder)
+    values["headers"] = {name: settle_place(place, folder) for name, place in values["headers"].items()}
     return Notify(**values)
 
 
-def _settle(place: str, folder: Path) -> str:
+def settle_place(place: str, folder: Path) -> str:
+    """Return the place with the path of a file, which was relative to `folder`, from the root on."""
     return f"file:{_absolute(place.removeprefix('file:'), folder)}" if place.startswith("file:") else place
 
 

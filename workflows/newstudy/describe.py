@@ -104,6 +104,8 @@ def facts_of(look: Look, today: int) -> TableFacts:
 def _describe_file(look: Look) -> str:
     files = f" in {len(look.source.files)} files" if len(look.source.files) > 1 else ""
     about = "about " * bool(look.sampled)
+    if not (look.encoding.value or look.source.parquet):
+        return f"{make_printable(str(look.source.path))}: {look.about:,} rows of a database"
     text = f"{make_printable(str(look.source.path))}: {about}{look.about:,} rows{files}, {show_bytes(look.source.size)}"
     if look.source.parquet:
         return f"{text}, Parquet"

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from nnlib.families.family import Size
@@ -17,6 +18,7 @@ from regiondag.config.keys import COLUMNS, describe_study
 from regiondag.config.memory_check import before
 from regiondag.errors import UsageError
 from regiondag.run.layout import STUDY_FILE
+from regiondag.study.database import Database, path_of, with_path
 from regiondag.study.families import FIRST, recipe_at
 from regiondag.util.text import holds_control_character
 
@@ -37,12 +39,13 @@ def name_study(folder: Path) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", folder.resolve().name).strip("-")[:60] or "study"
 
 
-def write_study(folder: Path, look: Look, machine: int) -> Path:
+def write_study(folder: Path, look: Look, machine: int, database: Database | None = None) -> Path:
     """Write study.yaml and its schema so that `folder` appears whole or not at all; return the file's path.
 
     `machine` is the memory in bytes that a job may have at most.
     """
-    text = compose_study(name_study(folder), find_path(look.source.path, folder), look, machine)
+    table = _name_database(database, folder) if database else _name_file(find_path(look.source.path, folder))
+    text = compose_study(name_study(folder), table, look, machine)
     with appearing(folder) as part:
         (part / SCHEMA.parent).mkdir()
         write_atomically(part / SCHEMA, json.dumps(describe_study(), indent=1) + "\n")
@@ -56,11 +59,10 @@ def find_path(table: Path, folder: Path) -> str:
     return os.path.relpath(table, folder) if table.is_relative_to(folder.parent) else str(table)
 
 
-def compose_study(name: str, table: str, look: Look, machine: int) -> str:
-    """Return the text of study.yaml."""
+def compose_study(name: str, table: Sequence[tuple[str, str]], look: Look, machine: int) -> str:
+    """Return the text of study.yaml; `table` is the lines that name it, each with a comment."""
     columns = look.columns
-    lines = [(f"study: {name}", "what runs and champions are called by"), ("data:", "")]
-    lines.append((f"  purchases: {quote_yaml(table)}", "stays where it is; each run looks whether it has changed"))
+    lines = [(f"study: {name}", "what runs and champions are called by"), ("data:", ""), *table]
     if not columns.region:
         lines.append((f"  region: {quote_yaml(columns.one_region)}", "no column says it, so all are of one"))
     meanings = ("region", "customer", "item", "time", "description", "quantity")
@@ -79,6 +81,26 @@ def compose_study(name: str, table: str, look: Look, machine: int) -> str:
     lines.append(("# search: {rounds: 2}", "for a first look: fewer trials than usual"))
     schema = f"# yaml-language-server: $schema={SCHEMA.as_posix()}"
     return "\n".join([schema, *(_with_comment(*line) for line in lines)]) + "\n"
+
+
+def _name_file(path: str) -> list[tuple[str, str]]:
+    return [(f"  purchases: {quote_yaml(path)}", "stays where it is; each run looks whether it has changed")]
+
+
+def _name_database(database: Database, folder: Path) -> list[tuple[str, str]]:
+    file, place = path_of(database.url), database.password
+    said = {
+        "url": database.url if file is None else with_path(database.url, find_path(file, folder)),
+        "table": database.table,
+        "query": database.query,
+        "password": f"file:{find_path(Path(place[5:]), folder)}" if place.startswith("file:") else place,
+    }
+    lines = [
+        f"    {key}: {json.dumps(value) if key == 'query' else quote_yaml(value)}"
+        for key, value in said.items()
+        if value
+    ]
+    return [("  database:", "is only read; each run looks whether its rows have changed"), *((x, "") for x in lines)]
 
 
 def quote_yaml(text: str) -> str:

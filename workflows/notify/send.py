@@ -24,13 +24,14 @@ from urllib.parse import urlsplit
 from regiondag.errors import RegiondagError
 from regiondag.notify.message import Message
 from regiondag.study.notify import Notify, check_url
+from regiondag.util import secrets
 from regiondag.util.text import make_printable
 
 PATIENCE = 10.0  # seconds of a try
 TRIES, WAIT = 3, 2.0  # seconds between the first two; twice as long before the third
 LONGEST_ANSWER = 4096  # bytes that are read of what comes back
 LONGEST_SAID = 200  # characters that are shown of it
-SHORTEST_SECRET, LONGEST_SECRET = 6, 4096
+SHORTEST_SECRET = 6
 AGAIN = (408, 425, 429)  # answers after which it is tried again, as after all from 500 on
 MAIL_PROGRAMS = "/usr/sbin:/usr/lib:/usr/bin:/bin"
 
@@ -114,24 +115,11 @@ def _post(settings: Notify, message: Message) -> str:
 
 def read_secret(place: str, variables: Mapping[str, str] = os.environ) -> str:
     """Return what is kept in a variable or a file of one line; what is neither is returned as it is."""
-    kind, _, name = place.partition(":")
-    if kind == "env":
-        value = variables.get(name, "")
-        if not value:
-            raise NotSentError(
-                f"the variable {name} is not set here; DAGMan's scripts have no variables of yours: keep it in a file"
-            )
-    elif kind == "file":
-        try:
-            with Path(name).open("rb") as file:
-                value = file.read(LONGEST_SECRET).decode("latin-1").strip()
-        except OSError as error:
-            raise NotSentError(f"{name}: {error.strerror or error}") from error
-    else:
-        return place
-    if not value.isprintable() or not value:
-        raise NotSentError(f"{name}: not one line of text")
-    return value
+    try:
+        return secrets.read_secret(place, variables)
+    except secrets.NoSecretError as error:
+        hint = "; DAGMan's scripts have no variables of yours: keep it in a file" * place.startswith("env:")
+        raise NotSentError(f"{error}{hint}") from error
 
 
 # --- programs ----------------------------------------------------------------------------------------------

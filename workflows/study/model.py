@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from nnlib.contract import Metric, TrainSettings
+from regiondag.study.database import Database
 from regiondag.study.families import FAMILY
 from regiondag.study.notify import Notify
 from regiondag.study.space import Point, Space
@@ -145,7 +146,7 @@ class Init:
 class Purchases:
     """The table that a study's data come from, and how it is split. Windows in days."""
 
-    table: Path
+    table: Path | Database
     folder: Path  # where the regions' parts go
     split: str = "time"  # or leave-one-out, column, random
     column: str = ""  # that says the part, of split: column
