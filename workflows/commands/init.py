@@ -190,7 +190,7 @@ def _look_into(database: Database, arguments: argparse.Namespace, folder: Path) 
     with tempfile.TemporaryDirectory(prefix="regiondag-") as scratch, fetch(database, Path(scratch) / "of") as found:
         look = _look(arguments, found.file, folder)
         none = Guess("", "it is a database")
-        source = replace(look.source, path=Path(database.name))
+        source = replace(look.source, path=Path(database.name), files=())
         return replace(look, source=source, encoding=none, separator=none)
 
 

@@ -28,12 +28,12 @@ class TableFacts:
     """What a table of purchases holds, and what it was taken for."""
 
     table: str  # its path
-    bytes: int  # of all its files
+    bytes: int  # of all its files; 0: a database, as are 0 files
     files: int
     columns: Mapping[str, str]  # by what they mean: region, customer, item, time, description, quantity
     why: Mapping[str, str]  # likewise: why it was taken for that
     unused: tuple[str, ...]  # columns that mean nothing to a study
-    encoding: str  # empty: Parquet, as is the separator
+    encoding: str  # empty: Parquet or a database, as is the separator
     separator: str
     dates: str  # form of the times as strptime has it; empty: ISO 8601, or seconds since 1970
     decimal: str  # what stands before the decimals
