@@ -7,6 +7,7 @@ import json
 import shlex
 import shutil
 import sys
+import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -42,6 +42,7 @@ MANAGER_CODE = (
     "regiondag.tuning",
     "regiondag.util.intervals",
     "regiondag.util.schema",
+    "regiondag.util.secrets",
     "regiondag.util.text",
     "regiondag.util.yaml_file",
 )

@@ -26,7 +26,7 @@ SCHEMA = Path(".regiondag") / "study.schema.json"
 GB = 1 << 30
 A_PURCHASE = 200  # bytes of disk in a job: the data sets of all parts, and what is made of them
 MARGIN = 1.25
-WORDS = frozenset(["true", "false", "null", "yes", "no", "on", "off", "y", "n", "~"])
+WORDS = frozenset(["true", "false", "null", "yes", "no", "on", "off", "y", "n", "~", ".nan", ".inf"])
 COMMENTED = 44  # where comments begin, if there is room
 
 
@@ -44,7 +44,7 @@ def write_study(folder: Path, look: Look, machine: int, database: Database | Non
 
     `machine` is the memory in bytes that a job may have at most.
     """
-    table = _name_database(database, folder) if database else _name_file(find_path(look.source.path, folder))
+    table = name_database(database, folder) if database else name_file(find_path(look.source.path, folder))
     text = compose_study(name_study(folder), table, look, machine)
     with appearing(folder) as part:
         (part / SCHEMA.parent).mkdir()
@@ -83,11 +83,13 @@ def compose_study(name: str, table: Sequence[tuple[str, str]], look: Look, machi
     return "\n".join([schema, *(_with_comment(*line) for line in lines)]) + "\n"
 
 
-def _name_file(path: str) -> list[tuple[str, str]]:
+def name_file(path: str) -> list[tuple[str, str]]:
+    """Return the line that names a file as the table, with a comment."""
     return [(f"  purchases: {quote_yaml(path)}", "stays where it is; each run looks whether it has changed")]
 
 
-def _name_database(database: Database, folder: Path) -> list[tuple[str, str]]:
+def name_database(database: Database, folder: Path) -> list[tuple[str, str]]:
+    """Return the lines that name a database in the study of `folder`."""
     file, place = path_of(database.url), database.password
     said = {
         "url": database.url if file is None else with_path(database.url, find_path(file, folder)),

@@ -137,7 +137,7 @@ def test_kinds_of_split(folder, split, kind, column):
     [
         (STUDY.replace("purchases: shop.csv", "folder: data"),
          "2: data.purchases: missing, legal: path of the table, a purchase a line: .csv, .tsv or .txt with a header, "
-         "also .gz or .zst, or .parquet; or a folder of such files"),
+         "also .gz or .zst, or .parquet; or a folder of such files; or `database`"),
         (with_data("split: {by: month}"),
          "2: data.split.by: seen 'month', legal: time, leave-one-out, random or column"),
         (with_data("split: {by: column}"),

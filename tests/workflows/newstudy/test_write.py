@@ -14,7 +14,7 @@ from regiondag.config.keys import describe_study
 from regiondag.config.load import load_purchases
 from regiondag.errors import UsageError
 from regiondag.newstudy.describe import describe_look, find_doubts
-from regiondag.newstudy.write import SCHEMA, compose_study, find_path, name_study, quote_yaml, write_study
+from regiondag.newstudy.write import SCHEMA, compose_study, find_path, name_file, name_study, quote_yaml, write_study
 from regiondag.util.yaml_file import parse_yaml
 
 TODAY = 20_500
@@ -106,7 +106,7 @@ def test_one_region_and_no_times(tmp_path):
     (tmp_path / "p.csv").write_text("user,item\n" + "".join(f"u{n % 9},i{n % 5}\n" for n in range(60)))
     (tmp_path / "scratch").mkdir()
     look = look_at(tmp_path / "p.csv", Wishes(one_region="my-shop"), tmp_path / "scratch")
-    study = yaml.safe_load(compose_study("my-shop", "../p.csv", look, 8 * GB))
+    study = yaml.safe_load(compose_study("my-shop", name_file("../p.csv"), look, 8 * GB))
     assert study["data"] == {
         "purchases": "../p.csv", "region": "my-shop", "columns": {"customer": "user"}, "split": "random",
     }  # fmt: skip
