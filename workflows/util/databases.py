@@ -6,7 +6,7 @@ import importlib.util
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from regiondag.util.text import list_some, make_printable
 
 PATIENCE = 10  # seconds to connect, and for a lock of SQLite
 BLOCK = 10_000  # rows in memory at a time
+STREAM = {"stream_results": True, "max_row_buffer": BLOCK, "sqlite_raw_colnames": True}  # names with a point, too
 SHOWN = 12  # tables
 LONGEST = 500  # of what a driver says
 # Of a dialect the drivers that are taken before its usual one, if they are there: the module, and what pip calls it.
@@ -58,7 +59,7 @@ class Rows:
 
 @contextmanager
 def open_rows(url: str, *, table: str = "", query: str = "", password: str = "") -> Iterator[Rows]:
-    """Connect and give the rows of a table, or those of a query, in a transaction that is rolled back.
+    """Connect and give the rows of a table, or those of a query, in a transaction that is never committed.
 
     DataError says what the database refuses. `query` must be one that reads, see `regiondag.study.database`.
     """
@@ -69,10 +70,10 @@ def open_rows(url: str, *, table: str = "", query: str = "", password: str = "")
     try:
         engine = _make_engine(url, password)
         try:
-            with engine.connect() as connection:
+            with engine.connect() as connection, ExitStack() as results:
                 _make_read_only(connection)
-                yield _rows_of_query(connection, query) if query else _rows_of_table(connection, table, sqlalchemy)
-                connection.rollback()
+                execute = _Execute(connection, results)
+                yield _rows_of_query(execute, query) if query else _rows_of_table(execute, table, sqlalchemy)
         finally:
             engine.dispose()
     except SQLAlchemyError as error:
@@ -160,10 +161,25 @@ def _make_read_only(connection: Any) -> None:
         connection.rollback()
 
 
-def _rows_of_query(connection: Any, query: str) -> Rows:
-    # Without parameters, so that % and : mean what they mean in SQL.
-    options = {"stream_results": True, "max_row_buffer": BLOCK, "no_parameters": True}
-    result = connection.execution_options(**options).exec_driver_sql(query)
+@dataclass(frozen=True, slots=True)
+class _Execute:
+    """Executes statements, whose results are closed in time: a cursor of the server is not left to chance."""
+
+    connection: Any
+    results: ExitStack
+
+    def __call__(self, statement: Any) -> Any:
+        self.connection.execution_options(**STREAM)
+        return self.results.enter_context(self.connection.execute(statement))
+
+    def as_it_is(self, query: str) -> Any:
+        """Execute a text without parameters, so that % and : mean what they mean in SQL."""
+        self.connection.execution_options(**STREAM, no_parameters=True)
+        return self.results.enter_context(self.connection.exec_driver_sql(query))
+
+
+def _rows_of_query(execute: _Execute, query: str) -> Rows:
+    result = execute.as_it_is(query)
     if not result.returns_rows:
         raise DataError("the query returns no rows; legal: one SELECT")
     header = tuple(map(str, result.keys()))
@@ -176,16 +192,15 @@ def _rows_of_query(connection: Any, query: str) -> Rows:
     return Rows(header, read)
 
 
-def _rows_of_table(connection: Any, name: str, sqlalchemy: Any) -> Rows:
-    inspector = sqlalchemy.inspect(connection)
-    table, schema = _find_table(inspector, name)
-    header = tuple(str(column["name"]) for column in inspector.get_columns(table, schema=schema))
+def _rows_of_table(execute: _Execute, name: str, sqlalchemy: Any) -> Rows:
+    table, schema = _find_table(sqlalchemy.inspect(execute.connection), name)
+    source = sqlalchemy.table(table, schema=schema)
+    nothing = sqlalchemy.select(sqlalchemy.literal_column("*")).select_from(source).where(sqlalchemy.false())
+    header = tuple(map(str, execute(nothing).keys()))
 
     def read(wanted: Sequence[str]) -> Iterator[Sequence[Sequence[Any]]]:
         chosen = [sqlalchemy.column(name) for name in wanted]
-        statement = sqlalchemy.select(*chosen).select_from(sqlalchemy.table(table, schema=schema))
-        result = connection.execution_options(stream_results=True, max_row_buffer=BLOCK).execute(statement)
-        yield from result.partitions(BLOCK)
+        yield from execute(sqlalchemy.select(*chosen).select_from(source)).partitions(BLOCK)
 
     return Rows(header, read)
 

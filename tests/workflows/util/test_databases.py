@@ -47,6 +47,11 @@ def test_a_query_without_parameters(shop):
     assert header == ("c", "colon") and blocks[0][:2] == [(":x", "c10"), (":x", "c12")]
 
 
+def test_names_with_a_point(shop):
+    header, blocks = read(shop, query='SELECT customer AS "a.b", item AS "c.b" FROM sales LIMIT 1')
+    assert header == ("a.b", "c.b") and blocks == [[("c0", 0)]]
+
+
 def test_a_view_and_a_schema(shop, tmp_path):
     run(tmp_path / "shop.db", ("CREATE VIEW few AS SELECT * FROM sales LIMIT 3",))
     assert len(read(shop, table="few")[1][0]) == 3
@@ -118,3 +123,14 @@ def test_names_of_tables_and_columns_are_quoted(tmp_path_factory, table, columns
         return  # SQLite's lower case knows ASCII alone, Python's more
     header, blocks = read(f"sqlite:///{path}", columns[::-1], table=table)
     assert header == tuple(columns) and blocks == [[(value,) * len(columns)]]
+
+
+def test_a_file_of_duckdb(tmp_path):
+    pytest.importorskip("duckdb_engine")
+    import duckdb
+
+    with closing(duckdb.connect(str(tmp_path / "x.duckdb"))) as connection:
+        connection.execute("CREATE TABLE sales AS SELECT 'c' || i AS customer, i AS item FROM range(3) t(i)")
+    assert read(f"duckdb:///{tmp_path}/x.duckdb", table="sales") == (
+        ("customer", "item"), [[("c0", 0), ("c1", 1), ("c2", 2)]],
+    )  # fmt: skip
