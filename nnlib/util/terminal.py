@@ -133,7 +133,7 @@ def show_count(total: int, what: str, stream: TextIO | None = None) -> Iterator[
 
 @contextmanager
 def show_reading(size: int, what: str, stream: TextIO | None = None) -> Iterator[Callable[[int, int], None]]:
-    """Give a function to call with the bytes read of `size` and the `what` found in them, both so far.
+    """Give a function to call with the bytes read of `size`, 0: unknown, and the `what` found in them, both so far.
 
     On a terminal it moves a bar; elsewhere it writes a line now and then, none at all when reading is quick.
     """
@@ -156,7 +156,7 @@ def show_reading(size: int, what: str, stream: TextIO | None = None) -> Iterator
 
         yield report
         return
-    with _bar("bar share text left", stream, "", size) as update:
+    with _bar("bar share text left" if size else "text", stream, "", size or None) as update:
 
         def move(position: int, count: int) -> None:
             speed = count / max(time.perf_counter() - started, 1e-9)
