@@ -47,6 +47,8 @@ class Study:
         from regiondag.newstudy.look import find_memory, look_at_table
         from regiondag.newstudy.write import name_study, write_study
 
+        if "://" in str(data):
+            raise UsageError("data: a database is named by `regiondag init --data URL`, and its study then loaded")
         place, table = Path(folder), Path(data)
         legal = (*COLUMNS, *FORMAT, "one_region")
         if unknown := sorted(wishes.keys() - set(legal)):

@@ -70,7 +70,7 @@ def open_rows(url: str, *, table: str = "", query: str = "", password: str = "")
     try:
         engine = _make_engine(url, password)
         try:
-            with engine.connect() as connection, ExitStack() as results:
+            with _connect(engine, password) as connection, ExitStack() as results:
                 _make_read_only(connection)
                 execute = _Execute(connection, results)
                 yield _rows_of_query(execute, query) if query else _rows_of_table(execute, table, sqlalchemy)
@@ -93,7 +93,10 @@ def _make_engine(url: str, password: str) -> Any:
     from sqlalchemy.exc import NoSuchModuleError
     from sqlalchemy.pool import NullPool
 
-    made = make_url(url)
+    try:
+        made = make_url(url)
+    except ValueError as error:  # a port that is none
+        raise DataError(f"the URL is not legal ({error}), legal: dialect://user@host:port/database") from None
     dialect, driver = made.get_backend_name(), made.drivername.partition("+")[2]
     if not driver and dialect in CHOSEN:
         there = next((module for module in DRIVERS[dialect] if _is_there(module)), None)
@@ -120,6 +123,14 @@ def _make_engine(url: str, password: str) -> Any:
     if engine.dialect.is_async:
         raise DataError(f"the driver {made.drivername} is an asynchronous one; name another, or none")
     return engine
+
+
+def _connect(engine: Any, password: str) -> Any:
+    """Connect; drivers have many ways to refuse an option that the URL gives them."""
+    try:
+        return engine.connect()
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the driver does not take what the URL says: {_hide(str(error), password)}") from None
 
 
 def _is_there(module: str) -> bool:
@@ -225,10 +236,15 @@ def _explain(error: Exception, password: str) -> str:
     said = str(getattr(error, "orig", None) or error)
     lines = [line.strip() for line in said.splitlines() if line.strip() and not set(line.strip()) <= {"^"}]
     text = "; ".join(line for line in lines if not line.startswith("(Background on this error"))
+    text = _hide(text, password)
+    return f"{text or type(error).__name__}{_advise(error, text, password)}"
+
+
+def _hide(text: str, password: str) -> str:
+    """Return what a driver says without the password, and so that a terminal can show it."""
     for secret in {password, quote(password, safe=""), repr(password)[1:-1]} - {""}:
         text = text.replace(secret, "***")
-    text = make_printable(text[:LONGEST])
-    return f"{text or type(error).__name__}{_advise(error, text, password)}"
+    return make_printable(text[:LONGEST])
 
 
 def _advise(error: Exception, text: str, password: str) -> str:

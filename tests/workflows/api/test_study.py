@@ -32,6 +32,9 @@ def test_what_is_wrong_is_said(table, tmp_path):
         regiondag.Study.create(tmp_path / "shop", table, colour="red")
     with pytest.raises(DataError, match="no column 'city'"):
         regiondag.Study.create(tmp_path / "shop", table, region="city")
+    with pytest.raises(UsageError, match="regiondag init --data URL") as caught:
+        regiondag.Study.create(tmp_path / "shop", "postgresql://me:geheim@host/shop")
+    assert "geheim" not in str(caught.value)
     assert not (tmp_path / "shop").exists()
     with pytest.raises(UsageError, match="no study there"):
         regiondag.Study.load(tmp_path / "nothing")

@@ -3,6 +3,7 @@
 import importlib.util
 import sqlite3
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -81,6 +82,18 @@ def test_refusals(shop, what, said):
     with pytest.raises(DataError) as caught:
         read(shop, **what)
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_urls_that_no_driver_takes(monkeypatch):
+    with pytest.raises(DataError, match=r"the URL is not legal .*'abc'.*user@host:port"):
+        read("postgresql://host:abc/shop", table="t")
+
+    def refuse(**_):
+        raise TypeError("unexpected keyword 'foo' beside geheim")
+
+    monkeypatch.setattr(databases, "_make_engine", lambda url, password: SimpleNamespace(connect=refuse, dispose=int))
+    with pytest.raises(DataError, match=r"does not take what the URL says: .*'foo' beside \*\*\*$"):
+        read("mysql://host/shop?foo=bar", table="t", password="geheim")  # noqa: S106
 
 
 def test_a_file_that_is_no_database(tmp_path):
