@@ -477,8 +477,8 @@ def test_inspect(nnlib, model):
 
 
 def test_a_command_that_does_not_exist(nnlib):
-    code, _, err = nnlib("recommend")
-    assert (code, "invalid choice: 'recommend'" in err) == (2, True)
+    code, _, err = nnlib("advise")
+    assert (code, "invalid choice: 'advise'" in err) == (2, True)
 
 
 def test_a_bug_is_reported_as_one(nnlib, monkeypatch):

@@ -55,7 +55,10 @@ def find_run(text: Path) -> RunFolder:
     What is neither is returned as it is: whoever reads its manifest says what is wrong with it.
     """
     run = RunFolder(text.resolve())
-    if run.manifest.exists():
+    try:
+        if run.manifest.exists():
+            return run
+    except PermissionError:  # which whoever reads it says better
         return run
     if text.is_file() or (text / STUDY_FILE).is_file():
         return find_study(text.resolve()).newest_run()
