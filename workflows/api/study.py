@@ -12,11 +12,9 @@ from regiondag.api.run import Run
 from regiondag.errors import RegiondagError, UsageError
 from regiondag.run.layout import RunFolder
 from regiondag.run.lookup import find_region
-from regiondag.run.study_folder import StudyFolder, find_study
+from regiondag.run.study_folder import StudyFolder, check_free, find_study
 
 Say = Callable[[str], None]
-COLUMNS = ("region", "customer", "item", "time", "description", "quantity")
-FORMAT = ("separator", "encoding", "dates", "decimal")
 LOOK_EVERY = 2.0  # seconds, while `run` waits
 
 
@@ -44,18 +42,18 @@ class Study:
         for a folder that is not free or another word, DataError for what is wrong with the table or cannot be told.
         """
         from nnlib.importing.sniffing.look import Wishes
+        from regiondag.config.keys import DATA_COLUMNS, FORMAT
         from regiondag.newstudy.look import find_memory, look_at_table
         from regiondag.newstudy.write import name_study, write_study
 
         if "://" in str(data):
             raise UsageError("data: a database is named by `regiondag init --data URL`, and its study then loaded")
         place, table = Path(folder), Path(data)
-        legal = (*COLUMNS, *FORMAT, "one_region")
+        legal = (*DATA_COLUMNS, *FORMAT, "one_region")
         if unknown := sorted(wishes.keys() - set(legal)):
             raise UsageError(f"{unknown[0]!r} says nothing of a table, legal: {', '.join(legal)}")
-        if place.exists() and (not place.is_dir() or any(place.iterdir())):
-            raise UsageError(f"{place} exists and is not an empty folder; name another one")
-        columns = {meaning: wishes[meaning] for meaning in COLUMNS if meaning in wishes}
+        check_free(place)
+        columns = {meaning: wishes[meaning] for meaning in DATA_COLUMNS if meaning in wishes}
         if "one_region" in wishes:
             columns["region"] = ""
         named = wishes.get("one_region") or name_study(place)

@@ -72,6 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the study."""
+    from regiondag.run.study_folder import check_free
+
     if arguments.data is not None:
         return _of_table(arguments)
     for name in (*COLUMNS, *FORMAT, *OF_DATABASE, "one_region", "count", "dry_run", "json"):
@@ -84,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.folder is None:
         arguments.refuse("the following arguments are required: DIR")
     folder: Path = arguments.folder
-    _check_free(folder)
+    check_free(folder)
     _copy(resource_dir("examples") / arguments.example, folder)
     print(folder / "study.yaml")
     tell(
@@ -93,11 +95,6 @@ def run(arguments: argparse.Namespace) -> int:
   regiondag generate study.yaml{_elsewhere(folder)}     # makes data sets and a run, and says how to submit it"""
     )
     return 0
-
-
-def _check_free(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} exists and is not an empty folder; name another one")
 
 
 def _elsewhere(folder: Path) -> str:
@@ -130,11 +127,12 @@ def _of_table(arguments: argparse.Namespace) -> int:
     from regiondag.newstudy.describe import describe_look, facts_of
     from regiondag.newstudy.look import find_memory
     from regiondag.newstudy.write import find_path, quote_yaml, write_study
+    from regiondag.run.study_folder import check_free
 
     if arguments.folder is not None:
         arguments.refuse("with --data there is one argument: the folder to write")
     folder = Path(arguments.example)
-    _check_free(folder)
+    check_free(folder)
     database = _database(arguments)
     if database is None:
         quote_yaml(find_path(Path(arguments.data), folder))

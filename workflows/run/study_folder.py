@@ -39,6 +39,12 @@ class StudyFolder:
         return found[0]
 
 
+def check_free(folder: Path) -> None:
+    """Raise UsageError for a folder in which no new study can be written: one that holds something."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists and is not an empty folder; name another one")
+
+
 def find_study(text: Path, runs: Path | None = None) -> StudyFolder:
     """Return the study that is meant by a folder or by the path of its file; UsageError where there is none."""
     path = text / STUDY_FILE if text.is_dir() else text
