@@ -25,7 +25,8 @@ from nnlib.util.files import replacing
 VERSION = str(netCDF4.__version__)
 ROOM = 1 << 20  # bytes that a file may take beyond its values
 LOCK = threading.RLock()  # the library underneath is not made for threads, whatever file they read
-ABANDONED: deque[Any] = deque()  # open files that nobody has any more
+HANDLES: dict[tuple[int, int], _Handle] = {}  # what the library has open for reading, by device and inode
+ABANDONED: deque[_Handle] = deque()  # of open files that nobody has any more
 STRING_BYTES = 16  # of each string in a file, beside its text
 MOST_PACKED = {"zlib": 1100, "szip": 100_000, "zstd": 100_000, "bzip2": 1_000_000, "blosc": 100_000}  # values per byte
 
@@ -57,6 +58,15 @@ class VariableShape:
     dtype: np.dtype[Any] | None
 
 
+@dataclass(slots=True, eq=False)
+class _Handle:
+    """A file that the library has open once, however many read it."""
+
+    key: tuple[int, int]
+    dataset: Any
+    users: int = 0
+
+
 Put = Callable[[str, int, NDArray[Any] | tuple[str, ...]], None]  # variable, first row, values of the rows from there
 
 
@@ -80,8 +90,30 @@ def _library() -> Iterator[None]:
     with LOCK:
         while ABANDONED:
             with suppress(RuntimeError, OSError, IndexError):
-                ABANDONED.popleft().close()
+                _let_go(ABANDONED.popleft())
         yield
+
+
+def _take_handle(path: Path, status: os.stat_result) -> _Handle:
+    """Return the one handle of a file.
+
+    A second one of the library's would crash: of a variable of texts it keeps which handle first read it, also after
+    that is closed (HDF5's issue 5359).
+    """
+    key = (status.st_dev, status.st_ino)
+    if key not in HANDLES:
+        dataset = netCDF4.Dataset(str(path), "r")
+        dataset.set_auto_maskandscale(False)
+        HANDLES[key] = _Handle(key, dataset)
+    HANDLES[key].users += 1
+    return HANDLES[key]
+
+
+def _let_go(handle: _Handle) -> None:
+    handle.users -= 1
+    if not handle.users:
+        del HANDLES[handle.key]
+        handle.dataset.close()
 
 
 class File:
@@ -90,18 +122,23 @@ class File:
     def __init__(self, path: Path) -> None:
         """Open `path`; DataError when it is not NetCDF or torn, OSError when it cannot be opened at all."""
         with path.open("rb") as raw:  # the system's own error for a missing or unreadable file
-            size = os.fstat(raw.fileno()).st_size
+            status = os.fstat(raw.fileno())
         self.path = path
         with _library(), _readable(path):
-            self._file = netCDF4.Dataset(str(path), "r")
-            self._abandoned = weakref.finalize(self, ABANDONED.append, self._file)
+            self._handle = _take_handle(path, status)
+            self._abandoned = weakref.finalize(self, ABANDONED.append, self._handle)
             self._abandoned.atexit = False
-            self._file.set_auto_maskandscale(False)
-            self.attributes: Mapping[str, Attribute] = {
-                name: self._file.getncattr(name) for name in self._file.ncattrs()
-            }
-            self.dimensions = {name: len(dimension) for name, dimension in self._file.dimensions.items()}
-            self.variables = {name: self._shape(name, v, size) for name, v in self._file.variables.items()}
+            self._file = self._handle.dataset
+            try:
+                self._describe(status.st_size)
+            except BaseException:  # whoever catches it keeps this object, and the file would stay open
+                self.close()
+                raise
+
+    def _describe(self, size: int) -> None:
+        self.attributes: Mapping[str, Attribute] = {name: self._file.getncattr(name) for name in self._file.ncattrs()}
+        self.dimensions = {name: len(dimension) for name, dimension in self._file.dimensions.items()}
+        self.variables = {name: self._shape(name, v, size) for name, v in self._file.variables.items()}
 
     def values(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
         """Return the values from `start` to before `stop` of a variable of one dimension that is not of strings."""
@@ -127,8 +164,8 @@ class File:
     def close(self) -> None:
         """Let go of the file; it cannot be read any more."""
         with _library(), _readable(self.path):
-            self._abandoned.detach()
-            self._file.close()
+            if self._abandoned.detach():  # None when it is closed already
+                _let_go(self._handle)
 
     def __enter__(self) -> File:
         return self

@@ -245,4 +245,4 @@ def test_files_that_nobody_has_any_more_are_closed_by_the_next_who_reads(tmp_pat
     [abandoned] = netcdf.ABANDONED
     read_data(tmp_path / "a.nc")
     assert not netcdf.ABANDONED
-    assert not abandoned.isopen()
+    assert not abandoned.dataset.isopen()

@@ -133,3 +133,37 @@ def test_a_text_that_netcdf_would_cut_is_refused(tmp_path, region, texts):
     ):
         put("names", 0, texts)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_open_once_however_many_read_it(tmp_path):
+    """Opened twice, the first closed, opened again: HDF5 crashed of a variable of texts."""
+    path = tmp_path / "a.nc"
+    netcdf.write(path, netcdf.Content({}, {"names": netcdf.Variable("row", ("one", "two"))}))
+    before = set(netcdf.HANDLES)
+    first = netcdf.File(path)
+    second = netcdf.File(path)
+    [key] = set(netcdf.HANDLES) - before
+    first.close()
+    first.close()  # once is enough
+    with netcdf.File(path) as third:
+        assert third.strings("names") == second.strings("names") == ("one", "two")
+    netcdf.write(path, netcdf.Content({}, {"names": netcdf.Variable("row", ("three",))}))
+    with netcdf.File(path) as other:  # what takes its place is another file
+        assert other.strings("names") == ("three",)
+        assert second.strings("names") == ("one", "two")
+    second.close()
+    assert set(netcdf.HANDLES) == before and key not in netcdf.HANDLES
+
+
+def test_a_file_that_cannot_be_described_is_not_left_open(tmp_path, monkeypatch):
+    path = tmp_path / "a.nc"
+    netcdf.write(path, netcdf.Content({}, {"numbers": netcdf.Variable("row", np.arange(3))}))
+    before = set(netcdf.HANDLES)
+
+    def refuse(*_):
+        raise RuntimeError("damaged")
+
+    monkeypatch.setattr(netcdf.File, "_shape", refuse)
+    with pytest.raises(DataError, match="damaged") as caught:
+        netcdf.File(path)
+    assert set(netcdf.HANDLES) == before, caught
