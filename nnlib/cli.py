@@ -19,6 +19,7 @@ from nnlib.errors import MachineError, NnlibError
 from nnlib.spec.json_section import SpecError
 from nnlib.util.os_errors import describe
 from nnlib.util.process import describe_missing_package, guard_streams, run_flushed
+from nnlib.util.terminal import add_loudness, loud_as, timed
 
 GROUPS = {
     "train networks": ("train", "check-gradients"),
@@ -70,7 +71,8 @@ def build_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run, refuse=subparser.error)
+        add_loudness(subparser)
+        subparser.set_defaults(run=command.run, refuse=subparser.error, subcommand=name)
     return parser
 
 
@@ -99,7 +101,8 @@ def _run(argv: list[str] | None) -> int:
     arguments, unknown = build_parser().parse_known_args(argv)
     if unknown:
         arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}")  # with its usage, not the usage of all
-    return int(arguments.run(arguments))
+    with loud_as(arguments), timed(f"in all: nnlib {arguments.subcommand}"):
+        return int(arguments.run(arguments))
 
 
 def _fail(code: int, text: str) -> int:

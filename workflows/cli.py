@@ -14,7 +14,7 @@ from typing import Protocol, cast
 
 from nnlib.util.os_errors import describe
 from nnlib.util.process import describe_missing_package, guard_streams, run_flushed
-from nnlib.util.terminal import Loudness, set_loudness, timed
+from nnlib.util.terminal import add_loudness, loud_as, timed
 from regiondag import __version__
 from regiondag.commands._completers import COMPLETERS
 from regiondag.errors import RegiondagError
@@ -95,7 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
         command.add_arguments(subparser)
         subparser.set_defaults(run=command.run, refuse=subparser.error, subcommand=name)
     for leaf in list_leaves(parser):
-        _add_loudness(leaf)
+        add_loudness(leaf)
     return parser
 
 
@@ -105,17 +105,6 @@ def list_leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser
     if not below:
         return [parser]
     return [leaf for action in below for child in action.choices.values() for leaf in list_leaves(child)]
-
-
-def _add_loudness(parser: argparse.ArgumentParser) -> None:
-    """Declare what every command takes: how much it says on stderr beside its data on stdout."""
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "-q", "--quiet", action="store_true", help="only data, warnings and errors: no progress, no hints"
-    )
-    group.add_argument(
-        "-v", "--verbose", action="store_true", help="also what is run on the way, and how long it takes"
-    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -142,12 +131,8 @@ def _run(argv: list[str] | None) -> int:
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}")  # with its usage, not the usage of all
-    set_loudness(Loudness.QUIET if arguments.quiet else Loudness.VERBOSE if arguments.verbose else Loudness.USUAL)
-    try:
-        with timed(f"in all: regiondag {arguments.subcommand}"):
-            return int(arguments.run(arguments))
-    finally:
-        set_loudness(Loudness.USUAL)  # it is of this call, and Python's users may make another
+    with loud_as(arguments), timed(f"in all: regiondag {arguments.subcommand}"):
+        return int(arguments.run(arguments))
 
 
 def _fail(code: int, text: str) -> int:

@@ -19,6 +19,7 @@ from regiondag.newstudy.describe import TableFacts
 from regiondag.pipeline.run_study import Outcome
 from regiondag.pool.status import PoolStatus
 from regiondag.recommend.answers_file import AnswerFacts
+from regiondag.recommend.jobs import BatchStatus
 from regiondag.registry.describe import ServedRegion, VersionFacts, VersionsCompared
 from regiondag.report.summary import Summary
 from regiondag.trials.rows import TrialRow
@@ -31,6 +32,7 @@ OUTPUTS: dict[str, type] = {
     "regiondag status": RunStatus,
     "regiondag report": Summary,
     "regiondag recommend": AnswerFacts,
+    "regiondag recommend --all": BatchStatus,
     "regiondag explain": Explanation,
     "regiondag stats": RunStats,
     "regiondag study show": TrialRow,
@@ -47,6 +49,7 @@ AROUND = {
     "regiondag init": "With `--data`; one object, in place of the path of study.yaml.",
     "regiondag champions list": "`study`, `registry` (its folder), and `regions`: a list of such objects.",
     "regiondag recommend": "`study`, `k`, and `answers`: a list of such objects.",
+    "regiondag recommend --all": "What is there of the newest batch.",
     "regiondag explain": "A list of such objects.",
     "regiondag study show": "`study`, `run`, and `trials`: a list of such objects, each with `queued`: where its job "
     "is, an object or null.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from nnlib.model.file import Model, read_model
 from nnlib.prediction.exclusion import Numbered, exclude_by_file, exclude_inputs, targets_are_inputs
 from nnlib.prediction.predictor import Prepared, prepare
 from nnlib.spec.json_section import show
+from nnlib.util import terminal
 
 INPUT, NONE = "input", "none"
 
@@ -63,8 +63,8 @@ class Used:
 
 
 def tell(text: str) -> None:
-    """Tell a person something on stderr."""
-    print(f"nnlib: {text}", file=sys.stderr)
+    """Tell a person something on stderr, unless it is to be quiet."""
+    terminal.tell(f"nnlib: {text}")
 
 
 def tell_mixed(exclude: str | None, model: bool, data: bool) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from nnlib.commands._arguments import check_out
+from nnlib.util.terminal import tell
 
 HELP = "put data files together, units by their names"
 DESCRIPTION = """Put the examples of data files into one file, one file after the other.
@@ -39,7 +39,5 @@ def run(arguments: argparse.Namespace) -> int:
 
     merged = merge(arguments.data, arguments.out, arguments.units_of)
     sizes = ", ".join(f"{one.empty.name} {one.empty.width:,} units" for one in merged)
-    print(
-        f"{arguments.out}: {merged[0].examples[-1]:,} examples of {len(arguments.data)} files; {sizes}", file=sys.stderr
-    )
+    tell(f"{arguments.out}: {merged[0].examples[-1]:,} examples of {len(arguments.data)} files; {sizes}")
     return 0

@@ -82,7 +82,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--checkpoint-every", type=seconds, metavar="TIME", help="such as 90s, 5m or 2h (default: 5m)")
     add_threads(run)
     add_device(run)
-    run.add_argument("--verbose", action="store_true", help="say how every layer is computed")
     run.add_argument("--trial", type=Path, metavar="FILE", help="run the job of trial.json; its inputs lie beside it")
 
 
@@ -101,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_trial(arguments: argparse.Namespace) -> int:
-    ours = ("trial", "checkpoint_every", "device", "run", "refuse")
+    ours = ("trial", "checkpoint_every", "device", "quiet", "verbose", "run", "refuse", "subcommand")
     others = [name for name, value in vars(arguments).items() if value and name not in ours]
     if others:
         arguments.refuse(f"--trial says all of {others[0]}; legal beside it: --checkpoint-every and --device")
@@ -126,7 +125,7 @@ def _train(arguments: argparse.Namespace) -> int:
     from nnlib.training import fit
     from nnlib.training.stop import Stop
     from nnlib.training.validation import DataPart
-    from nnlib.util.terminal import show_training
+    from nnlib.util.terminal import is_verbose, show_training, tell
 
     names = [field.name for field in dataclasses.fields(TrainSettings)]
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
@@ -139,8 +138,8 @@ def _train(arguments: argparse.Namespace) -> int:
     init = read_init(arguments.init) if arguments.init else None
     task = fit.task_of(spec, learned, held_out, settings, metric, "option ", arguments.device or AUTO, init)
     if init is not None:
-        print(f"starts from {arguments.init}: {task.start}", file=sys.stderr)
-    if arguments.verbose:
+        tell(f"starts from {arguments.init}: {task.start}")
+    if is_verbose():
         print(describe_compute_plan(task.network, task.examples, threads, backend_of(task.device)), file=sys.stderr)
     stop, every = Stop(), arguments.checkpoint_every or fit.SAVE_EVERY
     signals = (signal.SIGINT, signal.SIGTERM) if arguments.checkpoint else ()
@@ -158,5 +157,5 @@ def _train(arguments: argparse.Namespace) -> int:
     write_model(arguments.out, model_of(found.network, learned.sets, learned.region, learned.repeats))
     fit.forget_checkpoints(keeper)
     best = f", the best epoch is {found.best_epoch}" if held_out else ""
-    print(f"{arguments.out}: {found.network.parameters} parameters after {found.epochs} epochs{best}", file=sys.stderr)
+    tell(f"{arguments.out}: {found.network.parameters} parameters after {found.epochs} epochs{best}")
     return int(Exit.OK)

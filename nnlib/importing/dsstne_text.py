@@ -19,7 +19,7 @@ from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError
 from nnlib.importing.index_files import Labels, read_index, write_index
 from nnlib.importing.text_examples import TextExamples, read_examples
-from nnlib.util.terminal import show_reading
+from nnlib.util.terminal import show_reading, tell
 
 CREATE, DROP = "create", "drop"
 INDICATOR, ANALOG = "indicator", "analog"
@@ -121,6 +121,6 @@ def _tell(out: Path, rows: Csr, examples: TextExamples, padded: int, more: int) 
     if examples.dropped:
         print(f"{examples.dropped} entries dropped, their features are not in the index", file=sys.stderr)
     if padded:
-        print(f"{padded} samples of the index are not in the input: their rows are empty", file=sys.stderr)
+        tell(f"{padded} samples of the index are not in the input: their rows are empty")
     if more:
         print(f"{more} samples are new in the index: make files that go with this one again", file=sys.stderr)

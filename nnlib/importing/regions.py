@@ -47,7 +47,7 @@ from nnlib.spec.json_section import nearest
 from nnlib.util.columns import format_fitted, print_folded
 from nnlib.util.days import show_day
 from nnlib.util.files import sync, write_atomically
-from nnlib.util.terminal import show_reading, width_of
+from nnlib.util.terminal import is_quiet, show_reading, width_of
 
 ITEMS_FILE, CUSTOMERS_FILE = "items.csv", "customers.csv"
 OFTEN = 0.3  # share of purchases of what a customer had, from which on buying again may be the business
@@ -110,6 +110,8 @@ def import_purchases(
     as_of = history.windows if history.days is not None else None
     suspicions = _suspicions(history, rows)
     _print(described, suspicions, find_warnings(described, as_of, today, suspicions))
+    if is_quiet():
+        return 0
     if said := _describe_windows(split, history):
         print_folded(said, sys.stderr)
     if not split.repeats and history.share_of_repeats > OFTEN:

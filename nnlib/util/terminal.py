@@ -16,6 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
+    import argparse
+
     from nnlib.epoch_log import Epoch
 
 SECONDS_BETWEEN_LINES = 10
@@ -50,6 +52,33 @@ def is_verbose() -> bool:
     return _loudness == Loudness.VERBOSE
 
 
+def add_loudness(parser: argparse.ArgumentParser) -> None:
+    """Declare what every command takes: how much it says on stderr beside its data on stdout."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "-q", "--quiet", action="store_true", help="only data, warnings and errors: no progress, no hints"
+    )
+    group.add_argument(
+        "-v", "--verbose", action="store_true", help="also what is run on the way, and how long it takes"
+    )
+
+
+@contextmanager
+def loud_as(arguments: argparse.Namespace) -> Iterator[None]:
+    """Say as much as `add_loudness` was told in a block: Python's users may make another call after it."""
+    set_loudness(Loudness.QUIET if arguments.quiet else Loudness.VERBOSE if arguments.verbose else Loudness.USUAL)
+    try:
+        yield
+    finally:
+        set_loudness(Loudness.USUAL)
+
+
+def tell(text: str) -> None:
+    """Say something to people, at once and on stderr, unless they want it quiet: stdout is for data."""
+    if not is_quiet():
+        print(text, file=sys.stderr, flush=True)
+
+
 @contextmanager
 def timed(what: str) -> Iterator[None]:
     """Say what is done in a block, and how long it took, to people who want to know: --verbose."""
@@ -74,6 +103,9 @@ def show_training(epochs: int, metric: str, stream: TextIO | None = None) -> Ite
     """Show a training: a bar with the speed on a terminal, else a line for each epoch and now and then between."""
     stream = stream or sys.stderr
     started = said = time.perf_counter()
+    if is_quiet():
+        yield Shown(lambda _: None, lambda *_: None)
+        return
     if not stream.isatty():
 
         def line(epoch: int, done: int, examples: int) -> None:
@@ -114,6 +146,9 @@ def describe_epoch(epoch: Epoch, epochs: int, metric: str) -> str:
 def show_count(total: int, what: str, stream: TextIO | None = None) -> Iterator[Callable[[int], None]]:
     """Give a function to call with how many more are done: a bar with the speed on a terminal, else a last line."""
     stream, started = stream or sys.stderr, time.perf_counter()
+    if is_quiet():
+        yield lambda _: None
+        return
     if stream.isatty():
         with _bar("text bar count left", stream, what, total) as update:
             done = 0

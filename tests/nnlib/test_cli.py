@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -272,6 +273,23 @@ def test_predict_netcdf(nnlib, model):
         assert [f"item{i}" for i in items[n][some]] == [item for item, _ in pairs]
         np.testing.assert_allclose(scores[n][some], [score for _, score in pairs], rtol=1e-7)
         assert np.isneginf(scores[n][~some]).all()
+
+
+def test_every_command_can_be_quiet_and_verbose(nnlib, model):
+    before = model.read_bytes()
+    assert nnlib(f"{TRAIN} --quiet") == (0, "", "")
+    assert model.read_bytes() == before
+    code, out, err = nnlib("predict model.nc valid.nc -k 2 --exclude none -q")
+    assert (code, err) == (0, "") and len(lines_of(out)) == 60
+    code, quiet, _ = nnlib("predict model.nc broken.nc -q")
+    assert code == 4 and not quiet
+    code, _, err = nnlib("evaluate model.nc valid.nc --verbose")
+    assert code == 0 and re.search(r"\d\.\d\d s  in all: nnlib evaluate", err)
+    for names in cli.GROUPS.values():
+        for name in names:
+            text = nnlib(f"{name} --help")[1]
+            assert "-q, --quiet" in text and "-v, --verbose" in text
+    assert nnlib(f"{TRAIN} -q -v")[0] == 2
 
 
 def test_data_that_stay_in_their_file(nnlib, model, monkeypatch):

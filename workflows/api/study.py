@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +39,22 @@ class Study:
         """Look at a table, write its study into a new folder, as `regiondag init --data` does, and return that.
 
         `wishes` name columns (`region`, `customer`, `item`, `time`, `description`, `quantity`), `one_region`, or how
-        texts are to be read (`separator`, `encoding`, `dates`, `decimal`); what they leave open is guessed. UsageError
-        for a folder that is not free or another word, DataError for what is wrong with the table or cannot be told.
+        texts are to be read (`separator`, `encoding`, `dates`, `decimal`); what they leave open is guessed. `data` may
+        be the URL of a database, with `table` or `query`, and where its password is kept: `password="env:NAME"`.
+        UsageError for a folder that is not free or another word, DataError for what is wrong with the table or cannot
+        be told.
         """
         from nnlib.importing.sniffing.look import Wishes
         from regiondag.config.keys import DATA_COLUMNS, FORMAT
+        from regiondag.newstudy.database import look_at_database, name_database
         from regiondag.newstudy.look import find_memory, look_at_table
         from regiondag.newstudy.write import name_study, write_study
 
+        place = Path(folder)
+        database = None
         if "://" in str(data):
-            raise UsageError("data: a database is named by `regiondag init --data URL`, and its study then loaded")
-        place, table = Path(folder), Path(data)
+            table, query, password = (wishes.pop(name, None) for name in ("table", "query", "password"))
+            database = name_database(str(data), table, query, password)
         legal = (*DATA_COLUMNS, *FORMAT, "one_region")
         if unknown := sorted(wishes.keys() - set(legal)):
             raise UsageError(f"{unknown[0]!r} says nothing of a table, legal: {', '.join(legal)}")
@@ -58,8 +64,10 @@ class Study:
             columns["region"] = ""
         named = wishes.get("one_region") or name_study(place)
         separator, encoding, dates, decimal = (wishes.get(key, "") for key in FORMAT)
-        look = look_at_table(table, Wishes(columns, named, separator, encoding, dates, decimal))
-        write_study(place, look, find_memory())
+        wanted = Wishes(columns, named, separator, encoding, dates, decimal)
+        look_at_file = partial(look_at_table, wishes=wanted)
+        look = look_at_database(database, look_at_file) if database else look_at_file(Path(data))
+        write_study(place, look, find_memory(), database)
         return cls.load(place)
 
     def __repr__(self) -> str:

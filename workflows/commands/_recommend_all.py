@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from regiondag.commands._verbs import tell
+from nnlib.util.terminal import tell
 from regiondag.errors import RegiondagError
 
 if TYPE_CHECKING:

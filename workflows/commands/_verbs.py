@@ -9,8 +9,6 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import TypeVar
 
-from nnlib.util.terminal import is_quiet
-
 N = TypeVar("N", int, float)
 
 
@@ -55,12 +53,6 @@ def number(kind: type[N], low: float = -inf, high: float = inf) -> Callable[[str
 def run_verb(arguments: argparse.Namespace) -> int:
     """Run the chosen verb."""
     return int(arguments.verb(arguments))
-
-
-def tell(text: str) -> None:
-    """Say something to people, at once and on stderr, unless they want it quiet: stdout is for data."""
-    if not is_quiet():
-        print(text, file=sys.stderr, flush=True)
 
 
 def warn(text: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from regiondag.commands._verbs import add_verb, number, run_verb, tell
+from nnlib.util.terminal import tell
+from regiondag.commands._verbs import add_verb, number, run_verb
 from regiondag.errors import UsageError
 from regiondag.pool.suites import SUITES
 

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regiondag.commands._verbs import add_verb, run_verb, tell, warn
+from nnlib.util.terminal import tell
+from regiondag.commands._verbs import add_verb, run_verb, warn
 from regiondag.errors import RegiondagError, UsageError
 
 if TYPE_CHECKING:

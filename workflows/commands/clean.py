@@ -7,7 +7,8 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regiondag.commands._verbs import number, tell, warn
+from nnlib.util.terminal import tell
+from regiondag.commands._verbs import number, warn
 
 if TYPE_CHECKING:
     from regiondag.update.old_runs import CleanPlan

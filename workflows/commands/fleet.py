@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regiondag.commands._verbs import add_verb, number, run_verb, tell
+from nnlib.util.terminal import tell
+from regiondag.commands._verbs import add_verb, number, run_verb
 from regiondag.errors import UsageError
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regiondag.commands._verbs import tell, warn
+from nnlib.util.terminal import tell
+from regiondag.commands._verbs import warn
 
 if TYPE_CHECKING:
     from regiondag.run.layout import RunFolder

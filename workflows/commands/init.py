@@ -7,13 +7,12 @@ import json
 import shlex
 import shutil
 import sys
-import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nnlib.util.files import appearing
-from regiondag.commands._verbs import tell
+from nnlib.util.terminal import tell
 from regiondag.errors import RegiondagError, UsageError
 from regiondag.util.resources import resource_dir
 
@@ -91,8 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(folder / "study.yaml")
     tell(
         f"""Next:
-  cd {shlex.quote(str(folder))}
-  regiondag generate study.yaml{_elsewhere(folder)}     # makes data sets and a run, and says how to submit it"""
+  regiondag run {shlex.quote(str(folder))}{_elsewhere(folder)}     # or step by step, from: regiondag generate"""
     )
     return 0
 
@@ -137,7 +135,7 @@ def _of_table(arguments: argparse.Namespace) -> int:
     if database is None:
         quote_yaml(find_path(Path(arguments.data), folder))
     try:
-        look = _look_into(database, arguments, folder) if database else _look(arguments, Path(arguments.data), folder)
+        look = _look_into(database, arguments, folder)
     except DataError as error:
         raise RegiondagError(str(error)) from error
     today = int(time.time() // DAY)
@@ -155,42 +153,23 @@ def _of_table(arguments: argparse.Namespace) -> int:
 
 
 def _database(arguments: argparse.Namespace) -> Database | None:
-    """Return the database that is named in the place of a file; UsageError, which shows no password."""
-    from regiondag.config.notify_section import read_place, settle_place
-    from regiondag.study.database import LEGAL_QUERY, Database, check_query, check_url, resolve_url
-
+    """Return the database that is named in the place of a file."""
     if "://" not in arguments.data:
         for name in OF_DATABASE:
             if getattr(arguments, name) is not None:
                 arguments.refuse(f"--{name}: only with --data URL, that of a database")
         return None
-    if (arguments.table is None) == (arguments.query is None):
-        arguments.refuse("of a database one of --table and --query is needed")
-    try:
-        url = resolve_url(check_url(arguments.data), Path.cwd())
-    except ValueError as error:
-        raise UsageError(f"--data: {error}") from None
-    try:
-        place = settle_place(read_place(arguments.password), Path.cwd()) if arguments.password is not None else ""
-    except ValueError:
-        raise UsageError("--password: is no place, legal: env:NAME or file:PATH, where the password is kept") from None
-    try:
-        query = check_query(arguments.query) if arguments.query is not None else ""
-    except ValueError as error:
-        raise UsageError(f"--query: {error}, legal: {LEGAL_QUERY}") from None
-    return Database(url, arguments.table or "", query, place)
+    from regiondag.newstudy.database import name_database
+
+    return name_database(arguments.data, arguments.table, arguments.query, arguments.password, mark="--")
 
 
-def _look_into(database: Database, arguments: argparse.Namespace, folder: Path) -> Look:
-    """Read all rows of a database, and look at them."""
-    from nnlib.importing.sniffing.text_form import Guess
-    from regiondag.generate.database_rows import fetch
+def _look_into(database: Database | None, arguments: argparse.Namespace, folder: Path) -> Look:
+    if database is None:
+        return _look(arguments, Path(arguments.data), folder)
+    from regiondag.newstudy.database import look_at_database
 
-    with tempfile.TemporaryDirectory(prefix="regiondag-") as scratch, fetch(database, Path(scratch) / "of") as found:
-        look = _look(arguments, found.file, folder)
-        none = Guess("", "it is a database")
-        source = replace(look.source, path=Path(database.name), files=())
-        return replace(look, source=source, encoding=none, separator=none)
+    return look_at_database(database, lambda file: _look(arguments, file, folder))
 
 
 def _look(arguments: argparse.Namespace, table: Path, folder: Path) -> Look:

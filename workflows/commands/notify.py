@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regiondag.commands._verbs import tell, warn
+from nnlib.util.terminal import tell
+from regiondag.commands._verbs import warn
 from regiondag.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nnlib.util.os_errors import reason_of
-from regiondag.commands._verbs import add_verb, number, run_verb, tell
+from nnlib.util.terminal import tell
+from regiondag.commands._verbs import add_verb, number, run_verb
 from regiondag.condor.versions import show_version
 from regiondag.errors import PoolError, UsageError
 from regiondag.pool.suites import SUITES

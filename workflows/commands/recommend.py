@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regiondag.commands._verbs import number, tell
+from nnlib.util.terminal import tell
+from regiondag.commands._verbs import number
 from regiondag.errors import UsageError
 from regiondag.util.terminal import Narrow
 
@@ -35,6 +36,7 @@ NARROW = Narrow(("because", "score"), {"name": 12, "because": 12, "item": 6})
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("study", type=Path, metavar="STUDY", help="a study's folder, or its file")
+    parser.add_argument("--runs", type=Path, metavar="FOLDER", help="where runs lie (default: runs/ beside study.yaml)")
     parser.add_argument("--region", metavar="NAME", help="one region (default: wherever the customer is)")
     who = parser.add_mutually_exclusive_group(required=True)
     who.add_argument("--customer", action="append", metavar="ID", help="may come several times")
@@ -80,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     from regiondag.recommend.region import Served
     from regiondag.run.study_folder import find_study
 
-    study = find_study(arguments.study)
+    study = find_study(arguments.study, arguments.runs)
     owned = True if arguments.owned else False if arguments.exclude else None
     only = None if arguments.only is None else _read_items(arguments.only)
     wish = Wish(arguments.k, owned, only, _read_items(arguments.never or ()), arguments.because)

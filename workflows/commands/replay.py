@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regiondag.commands._verbs import add_run, tell
+from nnlib.util.terminal import tell
+from regiondag.commands._verbs import add_run
 from regiondag.errors import UsageError
 
 if TYPE_CHECKING:

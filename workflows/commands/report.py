@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from nnlib.util.columns import Narrow, print_folded
-from regiondag.commands._verbs import add_run, number, tell
+from nnlib.util.terminal import tell
+from regiondag.commands._verbs import add_run, number
 from regiondag.errors import PoolError, RegiondagError
 from regiondag.util.terminal import near_path, print_table
 

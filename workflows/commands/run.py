@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nnlib.util.columns import print_folded
-from nnlib.util.terminal import is_quiet
-from regiondag.commands._verbs import number, tell, warn
+from nnlib.util.terminal import is_quiet, tell
+from regiondag.commands._verbs import number, warn
 from regiondag.commands.report import show_summary, write_and_say_page
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from regiondag.commands._verbs import number, tell, warn
+from nnlib.util.terminal import tell
+from regiondag.commands._verbs import number, warn
 
 HELP = "answer requests for recommendations over HTTP"
 DESCRIPTION = """Serves the champions that are in office of all regions, as JSON described by

@@ -135,7 +135,7 @@ def _show_table(status: RunStatus) -> None:
         print_folded(make_printable(f"held since {since}: {job.node} (job {job.job}): {job.hold_reason}"))
     _show_live(status)
     if status.note:
-        print(status.note, file=sys.stderr)
+        print_folded(status.note, sys.stderr)
     sys.stdout.flush()
 
 

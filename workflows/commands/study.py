@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regiondag.commands._verbs import add_run, add_verb, run_verb, tell
+from nnlib.util.terminal import tell
+from regiondag.commands._verbs import add_run, add_verb, run_verb
 from regiondag.errors import PoolError, UsageError
 
 if TYPE_CHECKING:

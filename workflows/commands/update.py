@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnlib.util.terminal import is_quiet
+from nnlib.util.terminal import is_quiet, tell
 from regiondag.commands import generate
-from regiondag.commands._verbs import tell, warn
+from regiondag.commands._verbs import warn
 from regiondag.errors import RegiondagError, UsageError
 
 if TYPE_CHECKING:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from nnlib.util.columns import fold_text
+from nnlib.util.terminal import width_of
 from regiondag.registry.describe import ServedRegion, VersionFacts, VersionsCompared, run_of
 from regiondag.registry.figures import BESIDE, LARGEST, Figure, half_of, show_figure_in_full
 from regiondag.registry.read import Champion, Registry
@@ -68,6 +71,7 @@ def version_in_words(registry: Registry, facts: VersionFacts, champion: Champion
     state = "serves" if facts.serves else "does not serve"
     lines = [f"{facts.region}, {facts.version}: {state}{', pinned' if facts.pinned else ''}"]
     run = run_of(registry, champion)
+    room = width_of(sys.stdout)
     table = [
         ("run", f"{facts.run}{'' if run else ' (removed)'}"),
         ("since", f"{show_time(facts.promoted)}, by {facts.by}"),
@@ -84,7 +88,9 @@ def version_in_words(registry: Registry, facts: VersionFacts, champion: Champion
         *facts.made.items(),
     ]
     width = max(len(name) for name, _ in table)
-    return "\n".join([*lines, *(f"  {name:<{width}}  {spell_out(text)}" for name, text in table)])
+    for name, text in table:
+        lines += fold_text(f"  {name:<{width}}  {spell_out(text)}", room, " " * 4)
+    return "\n".join(lines)
 
 
 def _figure_in_words(figure: Figure) -> str:

@@ -26,7 +26,7 @@ def find_region(regions: Mapping[str, str], text: str) -> str:
     if slug is None:
         near = _near(regions, text)
         hint = f"; {near}" if near else "."
-        raise UsageError(f"no region {text!r} in this run{hint} There are: {', '.join(regions.values())}")
+        raise UsageError(f"no region {text!r}{hint} There are: {', '.join(regions.values())}")
     return slug
 
 

@@ -26,10 +26,11 @@ class Sizes:
 
     rows: int = 20_000_000
     repeats: int = 3
+    many: int = 100_000_000  # once
     limit: float = 600  # seconds, of one side
 
 
-QUICK = Sizes(rows=1_000_000, repeats=1, limit=60)
+QUICK = Sizes(rows=1_000_000, repeats=1, many=2_000_000, limit=60)
 
 
 class Importing(Bench[Sizes]):
@@ -60,13 +61,31 @@ class Importing(Bench[Sizes]):
         """What init counts of a whole table, beside DuckDB and polars that read and group it and do no more."""
         if importlib.util.find_spec("polars") is None:
             raise NotMeasuredError("the peer needs polars: pip install '.[bench]'")
-        table, packed = self.area / "looked.csv", self.area / "looked.parquet"
-        measure(module("importing.peer", "generate", table, str(self.sizes.rows)))
-        measure(module("importing.peer", "parquet", table, packed))
-        for file in (table, packed):
-            yield from self._compare(file)
+        for file in self._write(self.sizes.rows):
+            yield from self._compare(file, self.sizes.rows, self.sizes.repeats)
 
-    def _compare(self, file: Path) -> Iterator[Row]:
+    def many(self) -> Iterator[Row]:
+        """The same of many more rows, and the import of them beside a peer that reads and groups them."""
+        if importlib.util.find_spec("polars") is None:
+            raise NotMeasuredError("the peer needs polars: pip install '.[bench]'")
+        table, packed = self._write(self.sizes.many)
+        for file in (table, packed):
+            yield from self._compare(file, self.sizes.many, 1)
+        ours = self._run([sys.executable, "-m", "nnlib", "import", table, "--out"])
+        peer = measure(module("importing.peer", "duckdb", table, "-"), timeout=self.sizes.limit)
+        name = f"import of {self.sizes.many:,} purchases"
+        note = "peer: DuckDB reads and groups them, and writes nothing"
+        yield Row(name, ours.seconds, peer.seconds, "s", note=note)
+        yield Row(f"{name}: peak memory", ours.peak_mb, peer.peak_mb, "MB")
+
+    def _write(self, rows: int) -> tuple[Path, Path]:
+        """Return a table of purchases as CSV and as Parquet; it takes the place of the one before."""
+        table, packed = self.area / "looked.csv", self.area / "looked.parquet"
+        measure(module("importing.peer", "generate", table, str(rows)))
+        measure(module("importing.peer", "parquet", table, packed))
+        return table, packed
+
+    def _compare(self, file: Path, rows: int, repeats: int) -> Iterator[Row]:
         look: list[str | Path] = [
             sys.executable,
             "-m",
@@ -82,7 +101,7 @@ class Importing(Bench[Sizes]):
         sides: dict[str, list[str | Path]] = {"ours": [*look, self.area / "study"]}
         sides |= {peer: module("importing.peer", peer, file, "-") for peer in GROUPING}
         runs: dict[str, list[Measured]] = {name: [] for name in sides}
-        for _ in range(self.sizes.repeats):
+        for _ in range(repeats):
             for name, argv in sides.items():
                 runs[name].append(measure(argv, timeout=self.sizes.limit))
         found = {name: middle(measured) for name, measured in runs.items()}
@@ -91,7 +110,7 @@ class Importing(Bench[Sizes]):
         for peer in GROUPING:
             if counts != [int(word) for word in found[peer].output.split()]:
                 raise NotMeasuredError(f"the results differ: {counts}, {peer}'s {found[peer].output.strip()}")
-        name = f"look at {self.sizes.rows:,} purchases, {file.suffix[1:]}"
+        name = f"look at {rows:,} purchases, {file.suffix[1:]}"
         for peer in GROUPING:
             ours, other = found["ours"], found[peer]
             note = "ours also guesses the form, and checks every date and row"

@@ -117,7 +117,7 @@ def test_a_torn_journal_is_read_up_to_the_tear(run, capsys):
     ("argv", "code", "words"),
     [
         (["show", "{run}", "Germani"], 2, ["no region 'Germani'", "did you mean 'Germany'", "United Kingdom"]),
-        (["show", "{run}", "Atlantis"], 2, ["no region 'Atlantis' in this run. There are: United Kingdom, Germany"]),
+        (["show", "{run}", "Atlantis"], 2, ["no region 'Atlantis'. There are: United Kingdom, Germany"]),
         (["show", "{run}/regions"], 1, ["is not a run directory"]),
         (["export", "{run}"], 2, ["--optuna URL|FILE", "--csv FILE"]),
         (["export", "{run}", "--csv", "/nowhere/x.csv"], 1, ["/nowhere/x.csv"]),

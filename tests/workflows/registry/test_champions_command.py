@@ -52,6 +52,13 @@ def test_the_list_has_a_row_a_region(call):
     assert one["figure"]["floor"] == 0.15 and one["since"] > 1.7e9 and one["versions"] == 3
 
 
+def test_show_fits_a_terminal(call, monkeypatch):
+    monkeypatch.setattr("regiondag.registry.tables.width_of", lambda _: 80)
+    lines = call("show", "berg")[1].splitlines()
+    paths = [line for line in lines if "/" in line and " " not in line.strip()]  # a word that stays whole
+    assert max(len(line) for line in lines if line not in paths) <= 80
+
+
 def test_show_has_everything(call, runs):
     code, out, _ = call("show", "berg")
     assert code == 0 and f"Berg, {NIGHTS[2]}: serves" in out
