@@ -61,7 +61,8 @@ def ask(
     if pending:
         process.believe(encoding.features(encoding.coordinates(pending)) * encoding.weights)
     points: list[dict[str, Value]] = []
-    for number in range(n):
+    first = len(history) + len(pending)  # counted from here, lanes that ask for one point at a time take turns, too
+    for number in range(first, first + n):
         turn = PORTFOLIO[number % len(PORTFOLIO)]
         criterion: Criterion = Improvement(process, best, cost)
         if turn.beta is not None and cost is None:  # a bound has no price

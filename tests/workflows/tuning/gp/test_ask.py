@@ -95,6 +95,19 @@ def test_a_batch_takes_its_criteria_in_turn(monkeypatch):
     assert len({id(a["random"]) for a in looked.asked}) == 1  # one stream of chance
 
 
+def test_lanes_that_ask_for_one_point_at_a_time_take_turns_too(monkeypatch):
+    looked = Looked(monkeypatch, [o.point for o in tried(8, 50)])
+    pending = [o.point for o in tried(3, 20)]  # what three other lanes try
+    for done in range(5, 9):
+        ask.ask(DOMAIN, tried(done), pending, 1, 1)
+    assert [(type(a["criterion"]), a["reach"]) for a in looked.asked] == [
+        (Improvement, 1.0),
+        (Bound, 1.0),
+        (Improvement, 0.3),
+        (Bound, 1.0),
+    ]
+
+
 def test_what_was_tried_is_pending_or_chosen_is_taken_and_believed(monkeypatch):
     points, pending = [o.point for o in tried(3, 50)], [o.point for o in tried(2, 20)]
     looked = Looked(monkeypatch, points)
