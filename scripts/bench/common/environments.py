@@ -7,7 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +19,7 @@ TORCH_FOLDER, OPTUNA_FOLDER = CACHE / "bench-torch", CACHE / "bench-optuna"
 IMPLICIT_FOLDER = CACHE / "bench-implicit"
 TORCH, OPTUNA, IMPLICIT = "2.13.0", "5.0.0", "0.7.3"
 SHARED = ("numpy", "scipy", "scikit-learn")  # in the same versions there, so that the problems are the same
+OF_PROBLEMS = ("onnxruntime", "coco-experiment")  # these, too, where they are installed here
 
 
 @cache
@@ -38,8 +39,17 @@ def optuna_python() -> Path:
     """Return a Python that has Optuna; it borrows PyTorch from the other environment."""
     torch_python()
     theirs = sysconfig.get_path("purelib", "venv", {"base": str(TORCH_FOLDER)})
-    pins = {"optuna": OPTUNA, "torch": TORCH, **{name: metadata.version(name) for name in SHARED}}
+    pins = {
+        "optuna": OPTUNA,
+        "torch": TORCH,
+        **{name: metadata.version(name) for name in (*SHARED, *_found(OF_PROBLEMS))},
+    }
     return _made(OPTUNA_FOLDER, pins, (), theirs)
+
+
+def _found(names: Iterable[str]) -> list[str]:
+    here = {distribution.name for distribution in metadata.distributions()}
+    return [name for name in names if name in here]
 
 
 def _made(folder: Path, pins: Mapping[str, str], others: tuple[str, ...], more: str = "") -> Path:

@@ -16,9 +16,9 @@ from pathlib import Path
 from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.common.processes import ONE_THREAD, measure, module
 from scripts.bench.tuner.peers import BUDGETS, GP_SAMPLER, METHODS, OURS, RANDOM, SKOPT, TPE
-from scripts.bench.tuner.problems import problems
+from scripts.bench.tuner.problems import names, problem
 from scripts.bench.tuner.runs import Key, Run, runs_in, version
-from scripts.bench.tuner.stats import Comparison, compare, published
+from scripts.bench.tuner.stats import Comparison, compare, published, scales
 
 BENCH = "tuner"
 PEERS = {GP_SAMPLER: "Optuna's GPSampler", TPE: "Optuna's TPE", SKOPT: "scikit-optimize", RANDOM: "random"}
@@ -30,7 +30,7 @@ PROPOSALS = 8  # of a round
 class Sizes:
     """All sizes and numbers of repeats."""
 
-    problems: tuple[str, ...] = tuple(problems())
+    problems: tuple[str, ...] = names()
     methods: tuple[str, ...] = tuple(METHODS)
     seeds: int = 10
     cpu_problems: tuple[str, ...] = ("branin2", "hart6", "nn8")
@@ -52,9 +52,10 @@ class TunerBench(Bench[Sizes]):
         sizes = self.sizes  # every problem and seed of a method before the next method
         keys = [Key(p, m, s) for m, s, p in product(sizes.methods, range(sizes.seeds), sizes.problems)]
         self.runs = runs_in(self.area).fill_all(keys)
+        measured = scales(self.runs)
         for peer, budget in product(PEERS, BUDGETS):
             if peer in sizes.methods:
-                yield from _regret_rows(compare(self._of(OURS), self._of(peer), budget), peer, budget)
+                yield from _regret_rows(compare(self._of(OURS), self._of(peer), budget, measured), peer, budget)
 
     def _of(self, method: str) -> list[Run]:
         return [run for run in self.runs if run.key.method == method]
@@ -93,14 +94,14 @@ class TunerBench(Bench[Sizes]):
 
     def details(self, rows: Sequence[Row]) -> dict[str, object]:
         """Return what is kept besides the rows: every run."""
-        known = {name: problems()[name] for name in self.sizes.problems}
+        known = [problem(name) for name in self.sizes.problems]
         seeds = range(self.sizes.seeds)
         return {
             "tuners": {method: version(method) for method in self.sizes.methods},
-            "problems": {name: {"optimum": p.optimum, "floor": p.floor} for name, p in known.items()},
+            "problems": {p.name: {"source": p.source, "kinds": sorted(p.kinds), "optimum": p.optimum} for p in known},
             "notes": {row.workload: row.note for row in rows if row.note},
             "seeds": list(seeds),
-            "regrets": published(self.runs, seeds),
+            "regrets": published(self.runs, seeds, scales(self.runs)),
         }
 
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from scripts.bench.tuner.peers import OURS, Skopt
-from scripts.bench.tuner.problems import Point, Problem, problems
+from scripts.bench.tuner.problem import Point, Problem
+from scripts.bench.tuner.problems import problem as find_problem
 
 PROBLEM = "nn8"  # eight parameters of all kinds
 
@@ -21,7 +22,7 @@ def main() -> None:
     """Propose after random trials, and count everything since the process began but the making of the trials."""
     method, region = sys.argv[1], int(sys.argv[2])
     trials, proposals, neighbours = (int(word) for word in sys.argv[3:6])
-    problem = problems()[PROBLEM]
+    problem = find_problem(PROBLEM)
     begun = time.process_time()
     points, values = tried(problem, region, trials)
     others = [tried(problem, region + number, trials) for number in range(1, neighbours + 1)]

@@ -9,7 +9,7 @@ from regiondag.study.space import Choice, Integer, Real
 from regiondag.tuning.propose import propose
 from regiondag.tuning.sharing import Neighbour, Observation, Shared
 from scripts.bench.tuner.peers import BATCH, BUDGETS
-from scripts.bench.tuner.problems import Parameter, Point, Problem, Value
+from scripts.bench.tuner.problem import Parameter, Point, Problem, Value
 
 __all__ = ["Neighbour", "Observation", "Ours", "Shared", "propose", "search"]  # all that others need of workflows
 
@@ -38,7 +38,7 @@ def search(space: Sequence[Parameter], rounds: int, batch: int, share: str = "of
 
 def _parameter(parameter: Parameter) -> Choice | Integer | Real:
     if parameter.options:
-        return Choice(parameter.name, parameter.options)
+        return Choice(parameter.name, parameter.options, parameter.when)
     if parameter.whole:
-        return Integer(parameter.name, int(parameter.low), int(parameter.high), log=parameter.log)
-    return Real(parameter.name, parameter.low, parameter.high, log=parameter.log)
+        return Integer(parameter.name, int(parameter.low), int(parameter.high), log=parameter.log, when=parameter.when)
+    return Real(parameter.name, parameter.low, parameter.high, log=parameter.log, when=parameter.when)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from scripts.bench.tuner.problems import Parameter, Point, Problem, Value
+from scripts.bench.tuner.problem import Parameter, Point, Problem, Value
 
 BATCH = 4
 BUDGETS = (28, 60)  # evaluations after which a tuner must name its best point

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from scripts.bench.tuner.peers import BATCH, BUDGETS, METHODS, Tuner
-from scripts.bench.tuner.problems import Point, Problem, problems
+from scripts.bench.tuner.problem import Point, Problem
+from scripts.bench.tuner.problems import problem as find_problem
 
 
 def main() -> None:
     """Run what the command line says."""
     name, method, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    problem = problems()[name]
+    problem = find_problem(name)
     found = run(problem, METHODS[method](problem, seed), seed)
     print(json.dumps({"problem": name, "method": method, "seed": seed, **found}))
 
@@ -30,11 +31,12 @@ def run(problem: Problem, tuner: Tuner, seed: int) -> dict[str, Any]:
         begin = time.process_time()
         asked = tuner.ask(BATCH)
         seconds += time.process_time() - begin
-        found = [problem.observe(point, seed, len(points) + index) for index, point in enumerate(asked)]
+        tried = [problem.without_absent(point) for point in asked]  # not every tuner knows of conditions
+        found = [problem.observe(point, seed, len(points) + index) for index, point in enumerate(tried)]
         begin = time.process_time()
         tuner.tell(asked, found)
         seconds += time.process_time() - begin
-        points += asked
+        points += tried
         values += found
         if len(values) in BUDGETS:
             best[str(len(values))] = problem.true(points[_least(values)])

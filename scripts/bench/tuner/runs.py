@@ -15,7 +15,7 @@ from scripts.bench.common.environments import OPTUNA, optuna_python
 from scripts.bench.common.kept_runs import KeptRuns, digest_of
 from scripts.bench.common.processes import ONE_THREAD, measure, module
 from scripts.bench.tuner.peers import OPTUNAS, OURS, SKOPT
-from scripts.bench.tuner.problems import problems
+from scripts.bench.tuner.problems import problem
 
 OUR_SOURCES = ("workflows/tuning/**/*.py", "workflows/study/space.py", "workflows/study/constraints.py")
 TIME_LIMIT = 1800  # seconds for a run
@@ -63,8 +63,8 @@ def _stamp(key: Key) -> str:
 
 
 @cache
-def _fingerprint(problem: str) -> str:
-    return problems()[problem].fingerprint()
+def _fingerprint(name: str) -> str:
+    return problem(name).fingerprint()
 
 
 @cache

@@ -1,14 +1,15 @@
-"""Two real trainings on scikit-learn's data; every trial has a seed of its own, the mean of 20 is the truth."""
+"""Two real, noisy trainings on scikit-learn's data; every trial has a seed of its own, the mean of 20 is the truth."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import numpy as np
+
+from scripts.bench.tuner.problem import Parameter, Point, Problem
 
 SEEDS = range(101, 121)  # of the trainings whose mean is a point's true value
 DIGITS_BEST = 0.1205  # the best values known
@@ -17,7 +18,22 @@ DIGITS_ROWS = 400
 EPOCHS = 15
 DIVERGED = 10.0  # the loss that a training reports when its numbers are no numbers any more
 
-Point = Mapping[str, Any]
+DIGITS = (
+    Parameter("rate", 1e-4, 1.0, log=True),
+    Parameter("decay", 1e-6, 1.0, log=True),
+    Parameter("units", 8, 256, log=True, whole=True),
+    Parameter("dropout", 0.0, 0.8),
+    Parameter("batch", 8, 128, log=True, whole=True),
+    Parameter("scale", 0.1, 4.0, log=True),
+)
+DIABETES = (
+    Parameter("rate", 0.005, 0.5, log=True),
+    Parameter("trees", 10, 300, log=True, whole=True),
+    Parameter("depth", 1, 8, whole=True),
+    Parameter("rows", 0.3, 1.0),
+    Parameter("columns", 0.1, 1.0),
+    Parameter("leaf", 1, 64, log=True, whole=True),
+)
 
 
 def digits(point: Point) -> float:
@@ -50,7 +66,8 @@ def digits_trial(point: Point, seed: int) -> float:
     chance = np.random.default_rng(seed)
     units = int(point["units"])
     weights = [
-        chance.standard_normal(shape) * point["scale"] * math.sqrt(2 / shape[0]) for shape in ((64, units), (units, 10))
+        chance.standard_normal(shape) * float(point["scale"]) * math.sqrt(2 / shape[0])
+        for shape in ((64, units), (units, 10))
     ]
     state = [*weights, np.zeros(units), np.zeros(10)]
     adam = Adam(float(point["rate"]), float(point["decay"]))
@@ -132,3 +149,22 @@ def diabetes_trial(point: Point, seed: int) -> float:
         warnings.simplefilter("ignore")
         error = model.fit(inputs, values).predict(others) - outcomes
     return float((error**2).mean() / outcomes.var())
+
+
+PROBLEMS = {
+    problem.name: problem
+    for problem in (
+        Problem("mlp_digits", "sklearn", DIGITS, digits, DIGITS_BEST, trial=digits_trial),
+        Problem("gbm_diab", "sklearn", DIABETES, diabetes, DIABETES_BEST, trial=diabetes_trial),
+    )
+}
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of the problems."""
+    return tuple(PROBLEMS)
+
+
+def make(name: str) -> Problem:
+    """Return a problem."""
+    return PROBLEMS[name]

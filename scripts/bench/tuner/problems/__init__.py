@@ -1,0 +1,33 @@
+"""The problems of tuner.py by name, from all sources; nothing heavy is imported before one of them is asked for."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+
+from scripts.bench.tuner.problem import Problem
+from scripts.bench.tuner.problems import functions, trainings
+
+# Each has `names()`, which is cheap and leaves out what lacks its data, and `make(name)`.
+SOURCES = (functions, trainings)
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of all problems that this machine has the data of."""
+    return tuple(name for source in SOURCES for name in source.names())
+
+
+@cache
+def problem(name: str) -> Problem:
+    """Return a problem; it is made when it is asked for first."""
+    for source in SOURCES:
+        if name in source.names():
+            found: Problem = source.make(name)
+            return found
+    raise ValueError(f"no problem is called {name}; there are {', '.join(names())}")
+
+
+def is_held_out(name: str) -> bool:
+    """Return whether a problem belongs to the half that is looked at only for the last figure."""
+    return hashlib.sha256(name.encode()).digest()[-1] % 2 == 1
