@@ -40,7 +40,7 @@ def lacks_image() -> str:
 POOL = pytest.mark.condor
 RUNS = [
     pytest.param("cpu", lacks(TORCH_FOLDER), id="train_cpu"),
-    pytest.param("tuner", lacks(OPTUNA_FOLDER), id="tuner"),
+    pytest.param("tuner", lacks(OPTUNA_FOLDER), id="tuner_public"),
     pytest.param("sharing", str, id="sharing"),
     pytest.param("quality.rules", str, id="rules"),
     pytest.param("importing", lacks_pandas, id="importing"),

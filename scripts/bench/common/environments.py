@@ -7,7 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -17,9 +17,9 @@ from scripts.bench.common.processes import NotMeasuredError
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regiondag"
 TORCH_FOLDER, OPTUNA_FOLDER = CACHE / "bench-torch", CACHE / "bench-optuna"
 IMPLICIT_FOLDER = CACHE / "bench-implicit"
+SMAC_FOLDER, HEBO_FOLDER, AX_FOLDER = CACHE / "bench-smac", CACHE / "bench-hebo", CACHE / "bench-ax"
 TORCH, OPTUNA, IMPLICIT = "2.13.0", "5.0.0", "0.7.3"
-SHARED = ("numpy", "scipy", "scikit-learn")  # in the same versions there, so that the problems are the same
-OF_PROBLEMS = ("onnxruntime", "coco-experiment")  # these, too, where they are installed here
+CMAES, SMAC, CONFIGSPACE, HEBO, AX, BOTORCH = "0.13.1", "2.4.1", "1.2.2", "0.3.6", "1.3.1", "0.18.1"
 
 
 @cache
@@ -36,20 +36,33 @@ def implicit_python() -> Path:
 
 @cache
 def optuna_python() -> Path:
-    """Return a Python that has Optuna; it borrows PyTorch from the other environment."""
+    """Return a Python that has Optuna and what its samplers need."""
+    return _made_with_torch(OPTUNA_FOLDER, {"optuna": OPTUNA, "cmaes": CMAES, "scipy": metadata.version("scipy")})
+
+
+@cache
+def smac_python() -> Path:
+    """Return a Python that has SMAC3."""
+    return _made(SMAC_FOLDER, {"smac": SMAC, "ConfigSpace": CONFIGSPACE}, ())
+
+
+@cache
+def hebo_python() -> Path:
+    """Return a Python that has HEBO."""
+    return _made_with_torch(HEBO_FOLDER, {"HEBO": HEBO})
+
+
+@cache
+def ax_python() -> Path:
+    """Return a Python that has Ax and BoTorch."""
+    return _made_with_torch(AX_FOLDER, {"ax-platform": AX, "botorch": BOTORCH})
+
+
+def _made_with_torch(folder: Path, pins: Mapping[str, str]) -> Path:
+    """Return a Python that borrows PyTorch from its environment."""
     torch_python()
     theirs = sysconfig.get_path("purelib", "venv", {"base": str(TORCH_FOLDER)})
-    pins = {
-        "optuna": OPTUNA,
-        "torch": TORCH,
-        **{name: metadata.version(name) for name in (*SHARED, *_found(OF_PROBLEMS))},
-    }
-    return _made(OPTUNA_FOLDER, pins, (), theirs)
-
-
-def _found(names: Iterable[str]) -> list[str]:
-    here = {distribution.name for distribution in metadata.distributions()}
-    return [name for name in names if name in here]
+    return _made(folder, {**pins, "torch": TORCH}, ("numpy",), theirs)
 
 
 def _made(folder: Path, pins: Mapping[str, str], others: tuple[str, ...], more: str = "") -> Path:

@@ -16,13 +16,13 @@ Run = TypeVar("Run")
 
 
 class KeptRuns(Generic[Key, Run]):
-    """Runs in files; one that was made with another stamp than it would be now does not count."""
+    """Runs in files; one that was made with another stamp than it would be now, or that `read` refuses, is no run."""
 
     def __init__(
         self,
         file_of: Callable[[Key], Path],
         stamp_of: Callable[[Key], str],
-        read: Callable[[Key, Mapping[str, Any]], Run],
+        read: Callable[[Key, Mapping[str, Any]], Run | None],
         make: Callable[[Key], Mapping[str, Any]],
     ) -> None:
         self._file_of, self._stamp_of, self._read, self._make = file_of, stamp_of, read, make
@@ -63,9 +63,9 @@ class KeptRuns(Generic[Key, Run]):
         return "done"
 
 
-def digest_of(patterns: Sequence[str]) -> str:
-    """Return a short digest of the repository's files that match."""
-    files = sorted({file for pattern in patterns for file in REPOSITORY.glob(pattern)})
+def digest_of(patterns: Sequence[str], root: Path = REPOSITORY) -> str:
+    """Return a short digest of the files of a checkout that match."""
+    files = sorted({file for pattern in patterns for file in root.glob(pattern)})
     return digest(file.read_bytes() for file in files)
 
 

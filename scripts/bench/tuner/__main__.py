@@ -1,28 +1,34 @@
 """How good our default tuner is beside others, and what it costs the manager.
 
-Runs are kept in .bench/tuner, and the next call goes on from there.
+Runs are kept where `compare` keeps them, and the next call goes on from there. All sizes can be made smaller; the
+results say which they were.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from scripts.bench.common.harness import Bench, Row, main
+from scripts.bench.common import harness
+from scripts.bench.common.harness import Bench, Row
 from scripts.bench.common.processes import ONE_THREAD, measure, module
-from scripts.bench.tuner.peers import BUDGETS, GP_SAMPLER, METHODS, OURS, RANDOM, SKOPT, TPE
-from scripts.bench.tuner.problems import names, problem
-from scripts.bench.tuner.runs import Key, Run, runs_in, version
-from scripts.bench.tuner.stats import Comparison, compare, published, scales
+from scripts.bench.tuner.compare import choose, count_looks, note_look, runs_of
+from scripts.bench.tuner.methods import GP_SAMPLER, OURS, RANDOM, SKOPT, TPE, methods
+from scripts.bench.tuner.problems import problem
+from scripts.bench.tuner.report import classes, groups_of, standings, values_of
+from scripts.bench.tuner.runs import Key, Run
+from scripts.bench.tuner.stats import Ground, compare, ground, mean_ranks, worse_than
+from scripts.bench.tuner.tuners.face import BUDGETS, MODES, ROUNDS
 
-BENCH = "tuner"
-PEERS = {GP_SAMPLER: "Optuna's GPSampler", TPE: "Optuna's TPE", SKOPT: "scikit-optimize", RANDOM: "random"}
-GOALS = {GP_SAMPLER: 0.8, TPE: 0.4, SKOPT: 0.4}
+BENCH = "tuner_public"
+RATIO_GOALS = {(TPE, 60): 0.5}  # of regrets; at 28 the interval is to lie below 1
+RANKED = (28, 60)  # after which ours is to have the best mean rank
 PROPOSALS = 8  # of a round
 
 
@@ -30,46 +36,68 @@ PROPOSALS = 8  # of a round
 class Sizes:
     """All sizes and numbers of repeats."""
 
-    problems: tuple[str, ...] = names()
-    methods: tuple[str, ...] = tuple(METHODS)
-    seeds: int = 10
+    methods: tuple[str, ...] = tuple(methods())
+    modes: tuple[str, ...] = MODES
+    budget: int = BUDGETS[-1]
+    seeds: int = 20
+    problems: tuple[str, ...] | None = None  # else all of the half
+    held_out: bool = False
     cpu_problems: tuple[str, ...] = ("branin2", "hart6", "nn8")
     regions: int = 41
     skopt_regions: int = 3
     trials: int = 200
 
 
-QUICK = Sizes(("branin2",), (OURS, TPE, RANDOM), 1, ("branin2",), regions=2, skopt_regions=1, trials=40)
+QUICK = Sizes(
+    methods=(OURS, TPE, RANDOM),
+    modes=(ROUNDS,),
+    budget=BUDGETS[0],
+    seeds=1,
+    cpu_problems=("branin2",),
+    regions=2,
+    skopt_regions=1,
+    trials=40,
+)
 
 
 class TunerBench(Bench[Sizes]):
     """The rows."""
 
-    runs: Sequence[Run] = ()
+    def __init__(self, area: Path, sizes: Sizes) -> None:
+        super().__init__(area, sizes)
+        self.runs: Sequence[Run] = ()
+        self.grounds: dict[tuple[str, int], Ground] = {}
 
     def regret(self) -> Iterator[Row]:
-        """Make the runs that are missing; then two rows for each peer and budget."""
-        sizes = self.sizes  # every problem and seed of a method before the next method
-        keys = [Key(p, m, s) for m, s, p in product(sizes.methods, range(sizes.seeds), sizes.problems)]
-        self.runs = runs_in(self.area).fill_all(keys)
-        measured = scales(self.runs)
-        for peer, budget in product(PEERS, BUDGETS):
-            if peer in sizes.methods:
-                yield from _regret_rows(compare(self._of(OURS), self._of(peer), budget, measured), peer, budget)
-
-    def _of(self, method: str) -> list[Run]:
-        return [run for run in self.runs if run.key.method == method]
+        """Make the runs that are missing; then some rows for each mode and budget."""
+        sizes = self.sizes
+        chosen = choose(sizes.problems, None, None, held_out=sizes.held_out)
+        if sizes.held_out:
+            note_look(f"{', '.join(sizes.modes)}, {sizes.budget} trials, {sizes.seeds} seeds: the benchmark")
+        seeds = range(sizes.seeds)
+        orders = product(sizes.modes, seeds, sizes.methods, chosen)
+        keys = [Key(name, method, mode, seed, sizes.budget) for mode, seed, method, name in orders]
+        self.runs = runs_of(keys, methods(), self.area)
+        for mode in sizes.modes:
+            values = values_of(run for run in self.runs if run.key.mode == mode)
+            optima = {name: problem(name).optimum for name in values}
+            for budget in (budget for budget in BUDGETS if budget <= sizes.budget):
+                self.grounds[mode, budget] = found = ground(values, optima, budget, RANDOM)
+                yield from _rows(found, f"{mode}, {budget} trials", budget)
 
     def cpu(self) -> Iterator[Row]:
-        """What a run costs, by runs made anew and in turn: kept ones may be from a busier hour."""
+        """What a run costs, by runs made anew: kept ones may be from a busier hour."""
         sizes = self.sizes
+        keys = [Key(p, m, ROUNDS, 0, sizes.budget) for p, m in product(sizes.cpu_problems, sizes.methods)]
         with tempfile.TemporaryDirectory() as scratch:
-            runs = runs_in(Path(scratch)).fill([Key(p, m, 0) for p, m in product(sizes.cpu_problems, sizes.methods)])
-        seconds = {m: statistics.fmean(run.seconds for run in runs if run.key.method == m) for m in sizes.methods}
-        for peer in (GP_SAMPLER, TPE, SKOPT):
-            if peer in seconds:
-                name = f"CPU of {BUDGETS[-1]} evaluations, mean of {', '.join(sizes.cpu_problems)}: {PEERS[peer]}"
-                yield Row(name, seconds[OURS], seconds[peer], "s")
+            runs = runs_of(keys, methods(), Path(scratch))
+        seconds = {
+            method: statistics.fmean(run.seconds for run in runs if run.key.method == method)
+            for method in dict.fromkeys(run.key.method for run in runs)
+        }
+        for peer in (method for method in seconds if method not in (OURS, RANDOM)):
+            where = f"mean of {', '.join(sizes.cpu_problems)}: {methods()[peer].title}"
+            yield Row(f"CPU of {sizes.budget} trials, {where}", seconds[OURS], seconds[peer], "s")
 
     def cost(self) -> Iterator[Row]:
         """The manager's part of a round, every region's proposals in a process of their own."""
@@ -93,31 +121,96 @@ class TunerBench(Bench[Sizes]):
         return float(found.output), found.peak_mb
 
     def details(self, rows: Sequence[Row]) -> dict[str, object]:
-        """Return what is kept besides the rows: every run."""
-        known = [problem(name) for name in self.sizes.problems]
-        seeds = range(self.sizes.seeds)
+        """Return what is kept besides the rows: the sizes, how everyone stands, and every regret without floors."""
+        known = dict.fromkeys(run.key.problem for run in self.runs)
+        groups = groups_of({n: problem(n).kinds for n in known}, {n: problem(n).source for n in known})
         return {
-            "tuners": {method: version(method) for method in self.sizes.methods},
-            "problems": {p.name: {"source": p.source, "kinds": sorted(p.kinds), "optimum": p.optimum} for p in known},
+            "half": "held out" if self.sizes.held_out else "for development",
+            "looks_at_held_out": count_looks(),
+            "seeds": self.sizes.seeds,
+            "tuners": {method: methods()[method].version for method in dict.fromkeys(r.key.method for r in self.runs)},
+            "problems": {
+                name: {"source": p.source, "kinds": sorted(p.kinds), "optimum": p.optimum}
+                for name, p in ((name, problem(name)) for name in known)
+            },
             "notes": {row.workload: row.note for row in rows if row.note},
-            "seeds": list(seeds),
-            "regrets": published(self.runs, seeds, scales(self.runs)),
+            "tables": {f"{mode}, {budget}": _tables(found, groups) for (mode, budget), found in self.grounds.items()},
+            "regrets": {f"{mode}, {budget}": _published(found) for (mode, budget), found in self.grounds.items()},
         }
 
 
-def _regret_rows(found: Comparison, peer: str, budget: int) -> Iterator[Row]:
-    name = f"{PEERS[peer]}, {budget} evaluations"
-    note = (
-        f"90 % of the ratio: {found.interval[0]:.2f} to {found.interval[1]:.2f}; with floors ten times as high "
-        f"{found.coarser:.2f}\n" + ", ".join(f"{problem} {ratio:.2f}" for problem, ratio in found.by_problem.items())
-    )
-    yield Row(
-        f"regret as a part of the peer's ({found.pairs} pairs): {name}", found.ratio, 1.0, "", GOALS.get(peer), note
-    )
-    limit = found.losses + 1 if peer == GP_SAMPLER else None
-    wins = f"pairs won, lost as peer ({found.ties} ties): {name}"
-    yield Row(wins, found.wins, found.losses, "", limit, higher=True)
+def _rows(found: Ground, where: str, budget: int) -> Iterator[Row]:
+    """Give the rows of one mode and budget."""
+    goal = budget in RANKED
+    yield _rank_row(found, f"mean rank of {len(found.tuners)} tuners: {where}", goal=goal)
+    for peer in (tuner for tuner in found.tuners if tuner != OURS):
+        beside = compare(found, OURS, peer)
+        if beside is None:
+            continue
+        title, (fine, coarse) = f"{methods()[peer].title}, {where}", beside.ratios
+        note = (
+            f"90 % of the ratio: {fine.low:.2f} to {fine.high:.2f}; with floors ten times as high {coarse.value:.2f} "
+        )
+        note += f"({coarse.low:.2f} to {coarse.high:.2f}); claim: {beside.claim}; worst: {beside.worst[0]} "
+        note += f"{beside.worst[1]:.2f}"
+        limit = RATIO_GOALS.get((peer, budget))
+        yield Row(f"regret as a part of the peer's: {title}", fine.value, 1.0, "", limit, note)
+        if peer == TPE:
+            upper = max(ratio.high for ratio in beside.ratios)
+            yield Row(f"the same, upper end of its interval: {title}", upper, None, "", 1 if goal else None)
+        yield Row(f"pairs won, lost as peer ({beside.ties} ties): {title}", beside.wins, beside.losses, "", higher=True)
+    worse = {tuner: worse_than(found, tuner, RANDOM) for tuner in (OURS, TPE) if tuner in found.tuners}
+    name = f"problems surely worse than by random search (peer: Optuna's TPE): {where}"
+    theirs = len(worse[TPE]) if TPE in worse else None
+    yield Row(name, len(worse[OURS]), theirs, "", 0 if goal else None, ", ".join(worse[OURS]))
+    categories = found.only([name for name in found.regrets if "categories" in problem(name).kinds])
+    if categories.regrets:
+        yield _rank_row(categories, f"mean rank on problems with categories: {where}", goal=goal)
+
+
+def _rank_row(found: Ground, name: str, *, goal: bool) -> Row:
+    """Return a row with our mean rank beside the best of the others."""
+    ranks = {tuner: rank for tuner, (rank, _) in mean_ranks(found, found.tuners).items()}
+    note = ", ".join(f"{tuner} {rank:.2f}" for tuner, rank in sorted(ranks.items(), key=lambda item: item[1]))
+    best = min((rank for tuner, rank in ranks.items() if tuner != OURS), default=None)
+    return Row(name, ranks.get(OURS), best, "", 1 if goal else None, note, goal_is_ratio=goal)
+
+
+def _tables(found: Ground, groups: dict[str, list[str]]) -> dict[str, object]:
+    peers = [peer for peer in (TPE, GP_SAMPLER) if peer in found.tuners]
+    return {
+        "standings": standings(found, found.tuners, peers, RANDOM),
+        **{f"classes beside {peer}": classes(found, found.tuners, peer, groups) for peer in peers},
+    }
+
+
+def _published(found: Ground) -> dict[str, dict[str, list[float]]]:
+    """Return all regrets as they are, by problem and tuner, in the order of the seeds."""
+    return {
+        name: {tuner: [float(f"{seeds[seed]:.4g}") for seed in sorted(seeds)] for tuner, seeds in regrets.items()}
+        for name, regrets in found.regrets.items()
+    }
+
+
+def sizes_of(argv: Sequence[str]) -> tuple[Sizes, list[str]]:
+    """Return the sizes that a command line asks for, and the words that all benchmarks have."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--methods", type=lambda text: tuple(text.split(",")))
+    parser.add_argument("--modes", type=lambda text: tuple(text.split(",")))
+    parser.add_argument("--budget", type=int, choices=BUDGETS)
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--held-out", action="store_true")
+    asked, rest = parser.parse_known_args(argv)
+    given = {name: value for name, value in vars(asked).items() if value is not None}
+    found = replace(Sizes(), **given)
+    return replace(found, methods=tuple(dict.fromkeys((OURS, *found.methods, RANDOM)))), rest
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure what the command line asks for."""
+    sizes, rest = sizes_of(argv)
+    return harness.main(BENCH, TunerBench, sizes, QUICK, kept=True, argv=rest)
 
 
 if __name__ == "__main__":
-    sys.exit(main(BENCH, TunerBench, Sizes(), QUICK, kept=True))
+    sys.exit(main(sys.argv[1:]))

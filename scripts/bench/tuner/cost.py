@@ -11,34 +11,37 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scripts.bench.tuner.peers import OURS, Skopt
 from scripts.bench.tuner.problem import Point, Problem
-from scripts.bench.tuner.problems import problem as find_problem
+from scripts.bench.tuner.problems import problem as problem_called
+from scripts.bench.tuner.tuners.face import Task
 
 PROBLEM = "nn8"  # eight parameters of all kinds
+OURS = "bayes"
 
 
 def main() -> None:
     """Propose after random trials, and count everything since the process began but the making of the trials."""
     method, region = sys.argv[1], int(sys.argv[2])
     trials, proposals, neighbours = (int(word) for word in sys.argv[3:6])
-    problem = find_problem(PROBLEM)
+    problem = problem_called(PROBLEM)
     begun = time.process_time()
     points, values = tried(problem, region, trials)
     others = [tried(problem, region + number, trials) for number in range(1, neighbours + 1)]
     making = time.process_time() - begun
     if method == OURS:
-        from scripts.bench.tuner.ours import Neighbour, Observation, Shared, propose, search
+        from scripts.bench.tuner.tuners.ours import Neighbour, Observation, Shared, propose, search
 
         def told(points: Sequence[Point], values: Sequence[float]) -> list[Observation]:
             return [Observation(point, value) for point, value in zip(points, values, strict=True)]
 
-        rounds = search(problem.space, 2 * trials // proposals, proposals, "model" if others else "off")
+        rounds = search(problem.space, 2 * trials // proposals, proposals, share="model" if others else "off")
         shared = Shared(region, tuple(Neighbour(str(number), told(*other)) for number, other in enumerate(others)))
         asked = propose(rounds, told(points, values), (), proposals, region, shared)
     else:
-        tuner = Skopt(problem, region)
-        tuner.tell(points, values)
+        from scripts.bench.tuner.tuners.skopt_side import Skopt
+
+        tuner = Skopt(Task(problem.space, region))
+        tuner.know(points, values)
         asked = tuner.ask(proposals)
     if len(asked) != proposals:
         raise SystemExit(f"{len(asked)} proposals instead of {proposals}")

@@ -1,51 +1,38 @@
-"""One run of one tuner on one problem, in a process of its own: `run PROBLEM METHOD SEED`; prints JSON."""
+"""One run of one tuner on one problem, in rounds or in lanes."""
 
 from __future__ import annotations
 
-import json
-import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
-from scripts.bench.tuner.peers import BATCH, BUDGETS, METHODS, Tuner
 from scripts.bench.tuner.problem import Point, Problem
-from scripts.bench.tuner.problems import problem as find_problem
+from scripts.bench.tuner.tuners.face import BATCH, BUDGETS, ROUNDS, Tuner
 
 
-def main() -> None:
-    """Run what the command line says."""
-    name, method, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    problem = find_problem(name)
-    found = run(problem, METHODS[method](problem, seed), seed)
-    print(json.dumps({"problem": name, "method": method, "seed": seed, **found}))
+def run(problem: Problem, tuner: Tuner, mode: str, seed: int, trials: int) -> dict[str, Any]:
+    """Try so many points; `best` has the true value of the point with the least observed value after each budget.
 
-
-def run(problem: Problem, tuner: Tuner, seed: int) -> dict[str, Any]:
-    """Evaluate batches until the last budget; the clock runs only while the tuner works."""
+    In rounds four points are asked for when the four before have ended. In lanes four workers end in turn, so that
+    each point is asked for with all values but those of the three that still run.
+    """
+    if trials % BATCH:
+        raise ValueError(f"{trials} trials: a run ends with a whole batch of {BATCH}")
+    at_once = BATCH if mode == ROUNDS else 1
     points: list[Point] = []
     values: list[float] = []
-    best: dict[str, float] = {}
-    seconds = 0.0
-    while len(values) < BUDGETS[-1]:
-        begin = time.process_time()
-        asked = tuner.ask(BATCH)
-        seconds += time.process_time() - begin
-        tried = [problem.without_absent(point) for point in asked]  # not every tuner knows of conditions
-        found = [problem.observe(point, seed, len(points) + index) for index, point in enumerate(tried)]
-        begin = time.process_time()
-        tuner.tell(asked, found)
-        seconds += time.process_time() - begin
-        points += tried
-        values += found
-        if len(values) in BUDGETS:
-            best[str(len(values))] = problem.true(points[_least(values)])
-    return {"values": values, "points": points, "best": best, "seconds": round(seconds, 4)}
+    while len(values) < trials:
+        while len(points) - len(values) < BATCH and len(points) < trials:
+            points += [problem.without_absent(point) for point in tuner.ask(at_once)]
+        ended = range(len(values), len(values) + at_once)
+        found = {number: problem.observe(points[number], seed, number) for number in ended}
+        tuner.tell(found)
+        values += found.values()
+    return {"points": points, "values": values, "best": best_after(problem, points, values)}
 
 
-def _least(values: Sequence[float]) -> int:
-    return min(range(len(values)), key=values.__getitem__)
-
-
-if __name__ == "__main__":
-    main()
+def best_after(problem: Problem, points: Sequence[Point], values: Sequence[float]) -> dict[int, float]:
+    """Return the true value of the reported point after each budget that was reached, and at the end."""
+    marks = sorted({budget for budget in BUDGETS if budget < len(values)} | {len(values)})
+    winners = {mark: min(range(mark), key=values.__getitem__) for mark in marks}
+    true = {winner: problem.true(points[winner]) for winner in set(winners.values())}
+    return {mark: true[winner] for mark, winner in winners.items()}

@@ -1,114 +1,190 @@
-"""From runs to figures: regrets, pairs of the same problem and seed, their geometric mean, wins and losses."""
+"""From true values to figures: regrets, their ratios with intervals, wins and losses, ranks. Pure.
+
+A regret is a reported point's true value less the optimum; where nobody knows that, less the best true value of all
+runs of all tuners. Ratios are geometric means of (regret + floor) / (the peer's + floor) over pairs of the same problem
+and seed; the floor is a part of the median regret that random search has on the problem after 28 trials. On losses that
+move in steps the smallest floor exaggerates, so everything is said with two: what they disagree on is no claim.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from scripts.bench.tuner.peers import BUDGETS, RANDOM
-from scripts.bench.tuner.problems import problem
-from scripts.bench.tuner.runs import Run
-
+FLOORS = (1e-3, 1e-2)  # parts of random search's regret
+FIRST_BUDGET = 28  # after which random search says what is much on a problem
 RESAMPLES = 2000
-SAME = 1 + 1e-9  # regrets that differ by less are a tie
-FLOOR = 1e-3  # of the median regret that random search leaves after the first budget
-TINY = 1e-12  # where it leaves none
+INTERVAL = (0.05, 0.95)
+SURELY = 0.01  # a tuner is worse than random on a problem if that is so in all but this part of the resamples
+SAME = 1e-6  # logarithms of ratios that are closer to 0 are ties
+
+Seeds = Mapping[int, float]  # by seed
+Values = Mapping[str, Mapping[int, Seeds]]  # true values on one problem, by tuner and budget
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What all tuners did on some problems by one budget: regrets by problem, tuner and seed, and what is much."""
+
+    regrets: Mapping[str, Mapping[str, Seeds]]
+    scales: Mapping[str, float]
+
+    @property
+    def tuners(self) -> list[str]:
+        """All tuners."""
+        return list(dict.fromkeys(tuner for found in self.regrets.values() for tuner in found))
+
+    def only(self, problems: Collection[str]) -> Ground:
+        """Return the part of some problems."""
+        return Ground({name: found for name, found in self.regrets.items() if name in problems}, self.scales)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A tuner's regret as a part of a peer's, with one floor."""
+
+    value: float
+    low: float
+    high: float  # of an interval of 90 %: problems are drawn anew, and seeds within
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Ours against a peer over pairs of runs; a ratio below one means that our regret is smaller."""
+    """One tuner beside a peer, over pairs of runs of the same problem and seed."""
 
     pairs: int
-    ratio: float
-    interval: tuple[float, float]  # 90 %, by drawing pairs anew
-    coarser: float  # the ratio with floors ten times as high
+    ratios: tuple[Ratio, ...]  # one for each floor
     wins: int
     losses: int
-    by_problem: dict[str, float]
+    by_problem: Mapping[str, float]  # with the smallest floor
 
     @property
     def ties(self) -> int:
-        """Pairs with the same regret, or both below the floor."""
+        """Pairs with the same regret."""
         return self.pairs - self.wins - self.losses
 
+    @property
+    def claim(self) -> str:
+        """What may be said: less or more regret, surely where every interval leaves out 1; none where floors differ."""
+        if all(ratio.value < 1 for ratio in self.ratios):
+            return "surely less" if all(ratio.high < 1 for ratio in self.ratios) else "less"
+        if all(ratio.value > 1 for ratio in self.ratios):
+            return "surely more" if all(ratio.low > 1 for ratio in self.ratios) else "more"
+        return "none"
 
-@dataclass(frozen=True)
-class Scale:
-    """What the regrets of a problem are measured from, and the least that counts."""
-
-    optimum: float
-    floor: float
-
-    def regret(self, run: Run, budget: int, floors: float = 1.0) -> float:
-        """Return by how much a run's reported point is worse than the optimum, the floor at the least."""
-        return max(run.best[budget] - self.optimum, self.floor * floors)
-
-
-def scales(runs: Sequence[Run]) -> dict[str, Scale]:
-    """Return the scale of every problem: the optimum, else the best value of all runs, and what random search left."""
-    found = {}
-    for name in dict.fromkeys(run.key.problem for run in runs):
-        mine = [run for run in runs if run.key.problem == name]
-        known = problem(name).optimum
-        optimum = min(min(run.best.values()) for run in mine) if known is None else known
-        left = [run.best[BUDGETS[0]] - optimum for run in mine if run.key.method == RANDOM]
-        found[name] = Scale(optimum, max(FLOOR * statistics.median(left), TINY))
-    return found
+    @property
+    def worst(self) -> tuple[str, float]:
+        """The problem with the largest ratio."""
+        return max(self.by_problem.items(), key=lambda item: item[1])
 
 
-def compare(ours: Iterable[Run], peer: Iterable[Run], budget: int, scales: Mapping[str, Scale]) -> Comparison:
-    """Compare runs of the same problem and seed; both report the point with the least observed value."""
-    pairs = _pairs(ours, peer)
-    logs = _logs(pairs, budget, scales)
-    names = [run.key.problem for run, _ in pairs]
-    means = np.random.default_rng(0).choice(logs, (RESAMPLES, len(logs))).mean(1)
-    low, high = np.exp(np.quantile(means, (0.05, 0.95)))
+def ground(values: Mapping[str, Values], optima: Mapping[str, float | None], budget: int, random: str) -> Ground:
+    """Return the regrets after a budget; problems that random search solves in half of its runs tell nothing."""
+    regrets: dict[str, dict[str, Seeds]] = {}
+    scales: dict[str, float] = {}
+    for name, found in values.items():
+        best = best_known(found, optima[name])
+        scale = statistics.median(value - best for value in found[random][FIRST_BUDGET].values())
+        if scale > 0:
+            regrets[name] = {
+                tuner: {seed: max(value - best, 0.0) for seed, value in by_budget[budget].items()}
+                for tuner, by_budget in found.items()
+                if budget in by_budget
+            }
+            scales[name] = scale
+    return Ground(regrets, scales)
+
+
+def best_known(values: Values, optimum: float | None) -> float:
+    """Return the optimum, or the best true value of any run, whatever its budget."""
+    if optimum is not None:
+        return optimum
+    return min(value for budgets in values.values() for seeds in budgets.values() for value in seeds.values())
+
+
+def compare(found: Ground, tuner: str, peer: str) -> Comparison | None:
+    """Compare two tuners; None where they have no pair of runs."""
+    by_floor = [log_ratios(found, tuner, peer, floor) for floor in FLOORS]
+    finest = by_floor[0]
+    if not finest:
+        return None
+    logs = np.concatenate(list(finest.values()))
     return Comparison(
-        pairs=len(pairs),
-        ratio=math.exp(statistics.fmean(logs)),
-        interval=(float(low), float(high)),
-        coarser=math.exp(statistics.fmean(_logs(pairs, budget, scales, 10.0))),
-        wins=sum(log < -math.log(SAME) for log in logs),
-        losses=sum(log > math.log(SAME) for log in logs),
-        by_problem={
-            name: math.exp(statistics.fmean(log for log, other in zip(logs, names, strict=True) if other == name))
-            for name in dict.fromkeys(names)
-        },
+        pairs=len(logs),
+        ratios=tuple(_ratio(list(logs_of.values())) for logs_of in by_floor),
+        wins=int((logs < -SAME).sum()),
+        losses=int((logs > SAME).sum()),
+        by_problem={name: math.exp(values.mean()) for name, values in finest.items()},
     )
 
 
-def _pairs(ours: Iterable[Run], peer: Iterable[Run]) -> list[tuple[Run, Run]]:
-    others = {(run.key.problem, run.key.seed): run for run in peer}
-    found = ((run, others.get((run.key.problem, run.key.seed))) for run in ours)
-    return [(run, other) for run, other in found if other]
+def log_ratios(found: Ground, tuner: str, peer: str, floor: float) -> dict[str, np.ndarray]:
+    """Return the logarithms of the ratios of all pairs, by problem."""
+    logs: dict[str, np.ndarray] = {}
+    for name, regrets in found.regrets.items():
+        ours, theirs = regrets.get(tuner, {}), regrets.get(peer, {})
+        least = floor * found.scales[name]
+        pairs = [math.log((ours[seed] + least) / (theirs[seed] + least)) for seed in ours if seed in theirs]
+        if pairs:
+            logs[name] = np.array(pairs)
+    return logs
 
 
-def _logs(
-    pairs: Sequence[tuple[Run, Run]], budget: int, scales: Mapping[str, Scale], floors: float = 1.0
-) -> list[float]:
-    found = []
-    for run, other in pairs:
-        scale = scales[run.key.problem]
-        found.append(math.log(scale.regret(run, budget, floors) / scale.regret(other, budget, floors)))
-    return found
+def _ratio(groups: Sequence[np.ndarray]) -> Ratio:
+    means = resample(groups)
+    low, high = np.exp(np.quantile(means, INTERVAL))
+    return Ratio(math.exp(statistics.fmean(group.mean() for group in groups)), float(low), float(high))
 
 
-def published(
-    runs: Sequence[Run], seeds: Iterable[int], scales: Mapping[str, Scale]
-) -> dict[str, dict[str, dict[str, list[float | None]]]]:
-    """Return all regrets as they are, without floors: by problem, method and budget, one for each seed."""
-    by_key = {(run.key.problem, run.key.method, run.key.seed): run.best for run in runs}
-    found: dict[str, dict[str, dict[str, list[float | None]]]] = {}
-    for name, method in dict.fromkeys((run.key.problem, run.key.method) for run in runs):
-        bests = [by_key.get((name, method, seed)) for seed in seeds]
-        optimum = scales[name].optimum
-        found.setdefault(name, {})[method] = {
-            f"best {budget}": [None if best is None else float(f"{best[budget] - optimum:.4g}") for best in bests]
-            for budget in BUDGETS
-        }
-    return found
+def resample(groups: Sequence[np.ndarray], resamples: int = RESAMPLES) -> np.ndarray:
+    """Return means of means: groups are drawn anew, and of each that is drawn its members."""
+    chance = np.random.default_rng(0)
+    sizes = np.array([len(group) for group in groups])
+    padded = np.zeros((len(groups), sizes.max()))
+    for row, group in zip(padded, groups, strict=True):
+        row[: len(group)] = group
+    drawn = chance.integers(len(groups), size=(resamples, len(groups)))
+    members = (chance.random((*drawn.shape, sizes.max())) * sizes[drawn][..., None]).astype(int)
+    there = np.arange(sizes.max()) < sizes[drawn][..., None]
+    means = (padded[drawn[..., None], members] * there).sum(2) / sizes[drawn]
+    return np.asarray(means.mean(1))
+
+
+def worse_than(found: Ground, tuner: str, peer: str) -> list[str]:
+    """Return the problems on which a tuner is surely worse than a peer, by seeds drawn anew, with the coarser floor."""
+    logs = log_ratios(found, tuner, peer, FLOORS[-1])
+    return [name for name, values in logs.items() if np.quantile(resample([values]), SURELY) > 0]
+
+
+def mean_ranks(found: Ground, tuners: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Return each tuner's mean rank among all: of its median regret on a problem, and of its regret in each run.
+
+    Only problems and seeds on which every one of them ran count. Equal regrets share the mean of their ranks.
+    """
+    medians, pairs = [], []
+    for regrets in found.regrets.values():
+        seeds = set.intersection(*(set(regrets.get(tuner, {})) for tuner in tuners))
+        if seeds:
+            runs = [ranks([regrets[tuner][seed] for tuner in tuners]) for seed in sorted(seeds)]
+            medians.append(ranks([statistics.median(regrets[tuner][seed] for seed in seeds) for tuner in tuners]))
+            pairs.append(np.mean(runs, axis=0))
+    if not medians:
+        return {}
+    means = zip(np.mean(medians, axis=0), np.mean(pairs, axis=0), strict=True)
+    return {tuner: (float(median), float(pair)) for tuner, (median, pair) in zip(tuners, means, strict=True)}
+
+
+def ranks(values: Iterable[float]) -> np.ndarray:
+    """Return ranks from 1, equal values sharing the mean of theirs.
+
+    >>> ranks([3.0, 1.0, 3.0]).tolist()
+    [2.5, 1.0, 2.5]
+    """
+    found = np.array(list(values))
+    below = (found[:, None] > found).sum(1)
+    same = (found[:, None] == found).sum(1)
+    return np.asarray(below + (same + 1) / 2)

@@ -1,0 +1,149 @@
+"""Tuners side by side on problems, from runs that are kept; those that are missing are made first.
+
+    python -m scripts.bench.tuner.compare --methods bayes,tpe --seeds 6 --budget 60 --only-kinds categories
+    python -m scripts.bench.tuner.compare --ours trial=../another/checkout --against bayes,tpe
+
+The second compares our method as another checkout's code has it, by the name `trial`. Two such commands may run at the
+same time. Half of the problems are only looked at with --held-out, and every look is noted in looks.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from scripts.bench.common.harness import WORK, columns
+from scripts.bench.tuner.methods import OURS, RANDOM, TPE, Method, methods, ours
+from scripts.bench.tuner.problems import is_held_out, names, problem
+from scripts.bench.tuner.report import Cells, classes, groups_of, medians, standings, values_of
+from scripts.bench.tuner.runs import Key, Run, Runs
+from scripts.bench.tuner.stats import FIRST_BUDGET, ground
+from scripts.bench.tuner.tuners.face import BUDGETS, MODES, ROUNDS
+
+KEPT = WORK / "tuner_public"  # the benchmark's, too
+LOOKS = Path(__file__).with_name("looks.txt")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Make what is missing and print the tables."""
+    asked = options(argv)
+    known = {**methods(), **dict(asked.ours)}
+    tuners = list(dict.fromkeys([*asked.methods, *dict(asked.ours), RANDOM]))  # random says what is much on a problem
+    if unknown := set(tuners) - set(known):
+        raise SystemExit(f"no tuner is called {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    chosen = choose(asked.problems, asked.only_kinds, asked.only_source, held_out=asked.held_out)
+    if not chosen:
+        raise SystemExit(f"no problem is left; there are {', '.join(names())}")
+    if asked.held_out:
+        note_look(f"{asked.mode}, {asked.budget} trials, {asked.seeds} seeds: {', '.join(tuners)}")
+    keys = [Key(p, t, asked.mode, s, asked.budget) for s in range(asked.seeds) for t in tuners for p in chosen]
+    runs = runs_of(keys, known, asked.kept, make=not asked.no_runs)
+    show(runs, asked.mode, asked.budget, tuners, asked.against, markdown=asked.markdown)
+    return 0
+
+
+def options(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--methods", type=_words, default=[OURS, TPE], metavar="NAME,..", help=", ".join(methods()))
+    parser.add_argument("--ours", type=_ours, action="append", default=[], metavar="NAME=CHECKOUT")
+    parser.add_argument("--against", type=_words, default=[TPE], metavar="NAME,..", help="whose regret is the measure")
+    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--budget", type=int, choices=BUDGETS, default=BUDGETS[1], help="trials of a run")
+    parser.add_argument("--mode", choices=MODES, default=ROUNDS)
+    parser.add_argument("--problems", type=_words, metavar="NAME,..", help="only these of the half that is chosen")
+    parser.add_argument("--only-kinds", type=_words, metavar="KIND,..", help="problems that have all of these")
+    parser.add_argument("--only-source", metavar="SOURCE")
+    parser.add_argument("--held-out", action="store_true", help="the other half of the problems; the look is noted")
+    parser.add_argument("--no-runs", action="store_true", help="only what is kept already")
+    parser.add_argument("--kept", type=Path, default=KEPT, metavar="FOLDER", help=f"of the runs; else {KEPT}")
+    parser.add_argument("--markdown", action="store_true")
+    return parser.parse_args(argv)
+
+
+def _words(text: str) -> list[str]:
+    return text.split(",")
+
+
+def _ours(text: str) -> tuple[str, Method]:
+    name, _, checkout = text.partition("=")
+    if not (name and checkout and (Path(checkout) / "workflows/tuning").is_dir()) or name in methods():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=CHECKOUT with a new name and a checkout of the project")
+    return name, ours(name, Path(checkout))
+
+
+def choose(
+    only: Collection[str] | None, kinds: Collection[str] | None, source: str | None, *, held_out: bool
+) -> list[str]:
+    """Return the names of the problems of one half that fit."""
+    return [
+        name
+        for name in names()
+        if is_held_out(name) == held_out
+        and (only is None or name in only)
+        and (kinds is None or set(kinds) <= problem(name).kinds)
+        and (source is None or problem(name).source == source)
+    ]
+
+
+def runs_of(keys: Sequence[Key], known: dict[str, Method], folder: Path, *, make: bool = True) -> list[Run]:
+    """Return the runs that are kept, after those that were missing were made."""
+    with Runs(folder, known) as runs:
+        if make:
+            return runs.kept.fill(keys)
+        return [run for key in keys if (run := runs.kept.find(key)) is not None]
+
+
+def note_look(what: str) -> None:
+    """Add a line to the looks at the held-out problems."""
+    with LOOKS.open("a", encoding="utf-8") as file:
+        file.write(f"{time.strftime('%Y-%m-%d')} {what}\n")
+
+
+def count_looks() -> int:
+    """Return how often the held-out problems were looked at."""
+    return len(LOOKS.read_text(encoding="utf-8").splitlines()) if LOOKS.exists() else 0
+
+
+def show(
+    runs: Sequence[Run], mode: str, budget: int, tuners: Sequence[str], against: Sequence[str], *, markdown: bool
+) -> None:
+    """Print the tables of each budget up to one."""
+    values = values_of(runs)
+    values = {name: found for name, found in values.items() if RANDOM in found and FIRST_BUDGET in found[RANDOM]}
+    if not values:
+        raise SystemExit(f"no run is kept of {budget} trials in {mode}; without --no-runs they are made")
+    there = [tuner for tuner in tuners if any(tuner in found for found in values.values())]
+    optima = {name: problem(name).optimum for name in values}
+    groups = groups_of({n: problem(n).kinds for n in values}, {n: problem(n).source for n in values})
+    text = as_markdown if markdown else columns
+    for mark in sorted({*(b for b in BUDGETS if b < budget), budget}):
+        found = ground(values, optima, mark, RANDOM)
+        seeds = max(len(s) for regrets in found.regrets.values() for s in regrets.values())
+        easy = sorted(set(values) - set(found.regrets))
+        print(f"\n{mode}, {mark} trials, {len(found.regrets)} problems, {seeds} seeds", end="")
+        print(f"; solved by random search: {', '.join(easy)}" if easy else "", end="\n\n")
+        print(text(standings(found, there, [peer for peer in against if peer in there], RANDOM)))
+        for peer in against:
+            if peer in there:
+                print("", text(classes(found, there, peer, groups)), sep="\n")
+    print("\nMedian regrets, as parts of random search's after 28 trials\n", text(medians(found, there)), sep="\n")
+
+
+def as_markdown(cells: Cells) -> str:
+    """Return cells as a table of Markdown.
+
+    >>> as_markdown([["tuner", "rank"], ["tpe", "2.00"]])
+    '| tuner | rank |\\n|---|---|\\n| tpe | 2.00 |'
+    """
+    head, *lines = (f"| {' | '.join(line)} |" for line in cells)
+    return "\n".join([head, "|" + "---|" * len(cells[0]), *lines])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""SMAC3's facade for hyperparameters: a random forest, asked and told, with conditions by ConfigSpace."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ConfigSpace import (
+    AndConjunction,
+    Categorical,
+    ConfigurationSpace,
+    Float,
+    InCondition,
+    Integer,
+    OrdinalHyperparameter,
+)
+from smac import HyperparameterOptimizationFacade, Scenario
+from smac.runhistory.dataclasses import TrialValue
+
+from scripts.bench.tuner.problem import Parameter, Value
+from scripts.bench.tuner.tuners.face import BATCH, ROUNDS, Task, plain
+
+
+class Smac:
+    """Every configuration is tried once, and the forest is fitted anew for each batch."""
+
+    def __init__(self, task: Task) -> None:
+        self._folder = tempfile.TemporaryDirectory()  # it writes its history
+        facade = HyperparameterOptimizationFacade
+        scenario = Scenario(
+            _configurations(task),
+            deterministic=True,
+            n_trials=task.trials,
+            seed=task.seed,
+            output_directory=Path(self._folder.name),
+        )
+        self._smac = facade(
+            scenario,
+            lambda config, seed=0: 0.0,  # noqa: ARG005 -- it is never called, but must be there
+            intensifier=facade.get_intensifier(scenario, max_config_calls=1),
+            config_selector=facade.get_config_selector(scenario, retrain_after=BATCH if task.mode == ROUNDS else 1),
+            logging_level=False,
+            overwrite=True,
+        )
+        self._asked: list[Any] = []
+
+    def ask(self, n: int) -> list[dict[str, Value]]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            asked = [self._smac.ask() for _ in range(n)]
+        self._asked += asked
+        return [{name: plain(value) for name, value in dict(info.config).items()} for info in asked]
+
+    def tell(self, values: Mapping[int, float]) -> None:
+        for number, value in values.items():
+            self._smac.tell(self._asked[number], TrialValue(cost=value))
+
+
+def _configurations(task: Task) -> Any:
+    space = ConfigurationSpace(seed=task.seed)
+    made = {parameter.name: _hyperparameter(parameter) for parameter in task.space}
+    space.add(list(made.values()))
+    for parameter in task.space:
+        conditions = [InCondition(made[parameter.name], made[name], list(found)) for name, found in parameter.when]
+        if conditions:
+            space.add(conditions[0] if len(conditions) == 1 else AndConjunction(*conditions))
+    return space
+
+
+def _hyperparameter(parameter: Parameter) -> Any:
+    if parameter.ordered:
+        return OrdinalHyperparameter(parameter.name, list(parameter.options))
+    if parameter.options:
+        return Categorical(parameter.name, list(parameter.options))
+    if parameter.whole:
+        return Integer(parameter.name, (int(parameter.low), int(parameter.high)), log=parameter.log)
+    return Float(parameter.name, (parameter.low, parameter.high), log=parameter.log)
+
+
+make = Smac
