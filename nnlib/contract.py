@@ -8,10 +8,12 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import math
 import numbers
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -327,6 +329,9 @@ def check_figures(raw: Mapping[str, Any]) -> None:
         figures += metrics.values()
     for ends in raw.get("intervals", {}).values():
         figures += ends
+    with suppress(OverflowError):  # of a whole number that is too large
+        if set(map(type, figures)) <= {float, int} and all(map(math.isfinite, figures)):
+            return
     for figure in figures:
         if type(figure) not in (float, int) or not abs(figure) <= sys.float_info.max:  # a bool is neither
             raise ValueError(f"seen {figure!r:.40}, legal: a finite number")

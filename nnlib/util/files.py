@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -35,13 +34,19 @@ def link_or_copy(source: Path, target: Path) -> None:
         try:
             os.link(source, part)
         except OSError:
-            shutil.copyfile(source, part)
+            _copy(source, part)
 
 
 def copy_atomically(source: Path, path: Path) -> None:
     """Copy a file in the same way."""
     with replacing(path) as part:
-        shutil.copyfile(source, part)
+        _copy(source, part)
+
+
+def _copy(source: Path, path: Path) -> None:
+    from shutil import copyfile  # scripts that copy nothing start faster without
+
+    copyfile(source, path)
 
 
 def write_once(path: Path, content: str | bytes) -> None:
@@ -83,7 +88,9 @@ def appearing(path: Path, mode: int = 0o777) -> Iterator[Path]:
         part.replace(path)
         sync(path.parent)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        from shutil import rmtree  # most users of this module start faster without
+
+        rmtree(part, ignore_errors=True)
 
 
 def replace_folder(path: Path, new: Path, aside: Path) -> None:

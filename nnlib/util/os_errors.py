@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-from difflib import get_close_matches
 from pathlib import Path
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -71,6 +70,8 @@ def _near(path: Path) -> list[str]:
     except OSError:
         return []
     parts = [name for name in names if name.startswith(f"{path.stem}.") and name.endswith(path.suffix)]
+    from difflib import get_close_matches  # most users of this module start faster without
+
     found = (parts or get_close_matches(path.name, names, MOST_NAMED))[:MOST_NAMED]
     return [str(path.with_name(name)) for name in found]
 

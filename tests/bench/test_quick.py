@@ -50,6 +50,7 @@ RUNS = [
     pytest.param("bake --only size", lacks_image, id="bake"),
     pytest.param("first_hour --only look", why_not, id="first_hour"),
     pytest.param("manager.looking", str, id="looking"),
+    pytest.param("manager.proposing", str, id="proposing"),
     pytest.param("manager.orchestration", str, marks=POOL, id="orchestration"),
     pytest.param("manager.throughput", str, marks=POOL, id="throughput"),
     pytest.param("manager.live", str, marks=POOL, id="live"),

@@ -20,7 +20,8 @@ from regiondag.config.load import load_config
 from regiondag.generate.fresh_data import refresh_data
 from regiondag.generate.write_run import create_run
 from regiondag.node.post import JobEnd, settle_final, settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.run.champions import earlier_runs, find_incumbents
 from regiondag.run.layout import START_FOLDER, NodeName, RegionFolder, RunFolder
 from regiondag.run.region_spec import read_spec

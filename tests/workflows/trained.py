@@ -10,7 +10,8 @@ from pathlib import Path
 
 from nnlib.contract import trial_from_json
 from regiondag.node.post import JobEnd, settle_final, settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.generate.test_write_run import create

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnlib.contract import INIT_FILE, MODEL_FILE, Recipe, sha256_of
 from nnlib.util.files import link_or_copy, write_atomically
 from regiondag.errors import GiveUpError, TryAgainError
-from regiondag.run.champions import Incumbent, champion_of, recipe_of_champion
 from regiondag.run.layout import NodeName, RegionFolder
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.study.families import NETWORK
@@ -23,6 +22,9 @@ from regiondag.study.space import Value, seed_of
 from regiondag.tuning.champion_point import fit_champion_point
 from regiondag.tuning.domain import domain_of
 from regiondag.tuning.fixed_shape import fix_values
+
+if TYPE_CHECKING:
+    from regiondag.run.champions import Incumbent
 
 
 def start_from_model(folder: RegionFolder, spec: RegionSpec) -> RegionSpec:
@@ -65,6 +67,8 @@ def _take(folder: RegionFolder, spec: RegionSpec) -> None:
 
 
 def _find_source(folder: RegionFolder, spec: RegionSpec) -> Incumbent:
+    from regiondag.run.champions import Incumbent, champion_of, recipe_of_champion
+
     if not spec.init.source:
         return Incumbent(folder.incumbent_model, folder.incumbent_metrics, spec.sha256[folder.incumbent_model.name])
     run = folder.run

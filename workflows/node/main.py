@@ -45,11 +45,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _pre(run: RunFolder, name: str) -> int:
-    from regiondag.node.pre import prepare_final, prepare_trial
     from regiondag.run.journal import Journal
 
     node = parse_node(name)
-    folder, prepare = run.region(node.slug), prepare_final if node.number is None else prepare_trial
+    if node.number is None:
+        from regiondag.node.pre_final import prepare_final as prepare
+    else:
+        from regiondag.node.pre import prepare_trial as prepare
+    folder = run.region(node.slug)
     journal = Journal(folder.journal)
     try:
         ready = prepare(folder, node)

@@ -7,7 +7,6 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 Value = bool | int | float | str
@@ -104,6 +103,8 @@ def level(parameter: Parameter, index: int) -> Value:
         return parameter.options[index]
     if isinstance(parameter, Integer):
         return parameter.low + index * (parameter.step or 1)
+    from decimal import Decimal  # most scripts start faster without
+
     step = parameter.step or 0.0
     digits = max(-int(Decimal(repr(number)).normalize().as_tuple().exponent) for number in (parameter.low, step))
     return round(parameter.low + index * step, max(digits, 0))  # 3 * 0.1 is 0.3 here, not 0.30000000000000004

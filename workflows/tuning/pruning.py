@@ -6,7 +6,6 @@ with it after each epoch and ends itself, so that no process has to watch (see `
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 
 Curve = Sequence[float]  # a trial's metric after each epoch
@@ -39,10 +38,12 @@ def make_rungs(kind: str, curves: Sequence[Curve], epochs: int, minimize: bool) 
 
 
 def _median(curves: Sequence[Curve], epochs: int) -> Iterator[Rung]:
+    from statistics import median  # most scripts start faster without
+
     for epoch in range(FIRST_EPOCH, epochs):
         reached = [curve[epoch - 1] for curve in curves if len(curve) >= epoch]
         if len(reached) >= FEWEST_CURVES:
-            yield epoch, statistics.median(reached)
+            yield epoch, median(reached)
 
 
 def _asha(curves: Sequence[Curve], epochs: int) -> Iterator[Rung]:

@@ -7,14 +7,16 @@ region's own block, because nothing is known of the similarity before the region
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from regiondag.study.space import Point
 
 SHARING = ("off", "warm", "model")  # what `share` may be, each with all before it
 MOST_BLOCKS = 4096  # regions whose blocks lie side by side
 START_LEAST, START_MOST = 2, 8
+EACH = 24  # trials of one neighbour that a model is told at the most: its best ones and its first ones, half and half
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,17 @@ def rank_key(history: Sequence[Observation], index: int) -> tuple[bool, float, i
 
 def select_best_and_first(history: Sequence[Observation], most: int) -> list[Observation]:
     """Return `most` trials at the most: the best ones, and the first ones, which are spread over the space."""
-    best = sorted(range(len(history)), key=lambda index: rank_key(history, index))[: most // 2]
-    first = [index for index in range(len(history)) if index not in best][: most - len(best)]
-    return [history[index] for index in sorted([*best, *first])]
+    return [history[index] for index in find_best_and_first([o.loss for o in history], most, lambda _: True)]
+
+
+def find_best_and_first(losses: Sequence[float | None], most: int, fits: Callable[[int], bool]) -> list[int]:
+    """Return the same as numbers in order, of those trials that fit, looking at no more of them than need be."""
+    values = [loss or 0.0 for loss in losses]
+    ended = sorted((index for index, loss in enumerate(losses) if loss is not None), key=values.__getitem__)
+    failed = (index for index, loss in enumerate(losses) if loss is None)
+    best = set(islice(filter(fits, chain(ended, failed)), most // 2))
+    first = islice((index for index in range(len(losses)) if index not in best and fits(index)), most - len(best))
+    return sorted({*best, *first})
 
 
 def count_first_trials(parallel: int) -> int:

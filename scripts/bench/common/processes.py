@@ -24,11 +24,12 @@ class NotMeasuredError(Exception):
 
 @dataclass(frozen=True)
 class Measured:
-    """One process: how long it took, and the most memory that it or one of its children had."""
+    """One process: how long it took, the most memory that it or one of its children had, and what it printed."""
 
     seconds: float
     peak_mb: float
     output: str
+    cpu_seconds: float = 0.0  # of itself and its children
 
 
 def module(name: str, *words: str | Path, python: str | Path = sys.executable) -> list[str | Path]:
@@ -70,7 +71,7 @@ def measure(
         raise NotMeasuredError(f"{_name(argv)} was stopped: it took too long")
     if process.returncode not in codes:
         raise NotMeasuredError(f"{_name(argv)} ended with {process.returncode}: {texts[1][-300:].strip()}")
-    return Measured(seconds, usage.ru_maxrss / 1024, texts[0])
+    return Measured(seconds, usage.ru_maxrss / 1024, texts[0], usage.ru_utime + usage.ru_stime)
 
 
 def _text(file: IO[bytes]) -> str:
@@ -93,8 +94,8 @@ def in_turn(sides: Mapping[str, Callable[[], float]], repeats: int) -> dict[str,
 
 def middle(runs: Sequence[Measured]) -> Measured:
     """Return the median seconds of runs, the most memory of any, and what the last one printed."""
-    seconds = statistics.median(run.seconds for run in runs)
-    return Measured(seconds, max(run.peak_mb for run in runs), runs[-1].output)
+    seconds, cpu = (statistics.median(getattr(run, name) for run in runs) for name in ("seconds", "cpu_seconds"))
+    return Measured(seconds, max(run.peak_mb for run in runs), runs[-1].output, cpu)
 
 
 def measure_in_turn(

@@ -123,7 +123,7 @@ def watched(source, name, *others, **more):
     return real(source, name, *others, **more)
 builtins.compile = watched
 sys.path.insert(0, sys.argv[1])
-import regiondag.node.main, regiondag.node.post, regiondag.node.pre
+import regiondag.node.main, regiondag.node.post, regiondag.node.pre, regiondag.node.pre_final
 print(sum(name.endswith("node/main.py") for name in compiled), regiondag.node.main.__file__)
 """
     done = subprocess.run([sys.executable, "-I", "-c", code, tmp_path / archive.name], capture_output=True, text=True,

@@ -17,7 +17,8 @@ from regiondag.champions.choose import Rule
 from regiondag.errors import GiveUpError, RegiondagError
 from regiondag.node.choice import doubt_test_of, read_decisions, read_scores, read_trial_scores
 from regiondag.node.post import JobEnd, settle_final, settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.registry.read import CHAMPION_FILE, open_registry
 from regiondag.report.markdown import to_markdown
 from regiondag.report.summary import summarise

@@ -11,7 +11,8 @@ from nnlib.contract import Recipe, sha256_of
 from regiondag.errors import RegiondagError
 from regiondag.node.choice import read_decisions
 from regiondag.node.post import JobEnd, settle_final, settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.report.summary import summarise
 from regiondag.run.champions import earlier_runs, find_incumbents, select_networks
 from regiondag.run.layout import NodeName

@@ -9,7 +9,8 @@ import pytest
 from nnlib.contract import sha256_of
 from regiondag.errors import GiveUpError, TryAgainError
 from regiondag.node.post import settle_final, settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.report.summary import summarise
 from regiondag.run.champions import earlier_runs, find_incumbents
 from regiondag.run.journal import Journal

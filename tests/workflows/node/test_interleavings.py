@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from nnlib.contract import ContractError, Result, Status, result_from_json, result_to_json
 from regiondag.errors import GiveUpError, RegiondagError, TryAgainError
-from regiondag.node import pre
+from regiondag.node import trial_files
 from regiondag.node.post import REMOVED, JobEnd, settle_final, settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.run.history import OPEN
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder
@@ -151,7 +152,7 @@ def spec(tmp_path_factory):
     raw["search"] |= {"method": "random", "sizes": [2, 2]}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
-        patch.setattr(pre, "query_machines", lambda **_: [])
+        patch.setattr(trial_files, "query_machines", lambda **_: [])
         yield json.dumps(raw)
 
 

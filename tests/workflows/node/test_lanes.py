@@ -8,7 +8,8 @@ from nnlib.contract import Result, Status, result_to_json
 from regiondag.errors import TryAgainError
 from regiondag.monitor.status import read_status
 from regiondag.node.post import JobEnd, settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RunFolder
 from regiondag.run.region_state import seconds_spent

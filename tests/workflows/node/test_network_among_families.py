@@ -15,7 +15,8 @@ from nnlib.families.model_file import read_recipe_model
 from nnlib.model.file import read_model
 from regiondag.node.choice import read_decisions
 from regiondag.node.post import settle_final, settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.report.summary import summarise
 from regiondag.run.champions import earlier_runs, find_incumbents
 from regiondag.run.journal import Journal

@@ -9,7 +9,8 @@ import pytest
 from nnlib.contract import Result, Role, Status, result_to_json, sha256_of, trial_from_json
 from regiondag.errors import GiveUpError, TryAgainError
 from regiondag.node.post import JobEnd, settle_final, settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.report.markdown import to_markdown
 from regiondag.report.summary import summarise
 from regiondag.report.write import write_report
@@ -170,11 +171,11 @@ def test_the_winner_is_trained_for_its_best_epochs_and_tested(folder):
 
 def test_the_winner_is_chosen_once_for_the_same_outcomes(folder, run, monkeypatch):
     play_trials(folder, [0.1, 0.4, 0.3, 0.2])
-    monkeypatch.setattr("regiondag.node.pre.rank_trials", lambda search, history, seed, shared: [2, 1, 0, 3])
+    monkeypatch.setattr("regiondag.node.pre_final.rank_trials", lambda search, history, seed, shared: [2, 1, 0, 3])
     prepare_final(folder, FINAL)
     first = (folder.trial(FINAL) / "trial.json").read_bytes(), folder.journal.read_bytes()
     # other regions know more by the time of the second try
-    monkeypatch.setattr("regiondag.node.pre.rank_trials", lambda search, history, seed, shared: [3, 2, 1, 0])
+    monkeypatch.setattr("regiondag.node.pre_final.rank_trials", lambda search, history, seed, shared: [3, 2, 1, 0])
     prepare_final(folder, FINAL)
     assert ((folder.trial(FINAL) / "trial.json").read_bytes(), folder.journal.read_bytes()) == first
     assert trial_of(folder, FINAL).hyperparameters == trial_of(folder, NodeName("germany", 2)).hyperparameters

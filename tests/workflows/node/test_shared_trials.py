@@ -11,7 +11,8 @@ from nnlib.contract import Metric
 from regiondag.cli import main
 from regiondag.errors import RegiondagError
 from regiondag.node.post import JobEnd, settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.node.shared_trials import read_shared
 from regiondag.run.earlier_trials import MOST, RUNS, find_earlier, read_earlier
 from regiondag.run.journal import Journal
@@ -158,7 +159,7 @@ def test_in_a_study_that_shares_the_model_of_all_regions_names_the_winner(study,
         seen.append(([o.loss for o in history], [n.name for n in shared.neighbours]))
         return rank_trials(search, history, seed, shared)
 
-    monkeypatch.setattr("regiondag.node.pre.rank_trials", spy)
+    monkeypatch.setattr("regiondag.node.pre_final.rank_trials", spy)
     assert prepare_final(run.region("germany"), NodeName("germany", None))
     assert seen == [([-0.3, -0.5, -0.4, -0.1], ["united-kingdom"])]
     winner, of = Journal(run.region("germany").journal).read().won

@@ -12,7 +12,8 @@ from nnlib.contract import Result, Status, result_to_json
 from regiondag.errors import GiveUpError, TryAgainError
 from regiondag.node import main as scripts
 from regiondag.node.post import JobEnd, settle_final, settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.report.markdown import to_markdown
 from regiondag.report.summary import summarise
 from regiondag.run.journal import Journal

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from regiondag.config.load import load_config
 from regiondag.errors import ConfigError
 from regiondag.node.post import settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.node.trial_budget import UNKNOWN, Claim, claim_of, share_out
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName

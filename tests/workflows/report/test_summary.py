@@ -9,7 +9,7 @@ import pytest
 from regiondag.cli import main
 from regiondag.node import main as scripts
 from regiondag.node.post import settle_final
-from regiondag.node.pre import prepare_final
+from regiondag.node.pre_final import prepare_final
 from regiondag.report.summary import summarise
 from regiondag.run.journal import Journal
 from tests.workflows.generate.test_write_run import create

@@ -10,9 +10,10 @@ import pytest
 
 from nnlib.contract import Result, Status, result_to_json
 from regiondag.errors import TryAgainError
-from regiondag.node import pre
+from regiondag.node import pre, trial_files
 from regiondag.node.post import JobEnd, settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.report.markdown import to_markdown
 from regiondag.report.summary import summarise
 from regiondag.run import sick_machines
@@ -47,7 +48,7 @@ def pool_of(monkeypatch):
     """Play the collector of a pool of these machines."""
 
     def play(*names):
-        monkeypatch.setattr(pre, "query_machines", lambda gpus: list(names))
+        monkeypatch.setattr(trial_files, "query_machines", lambda gpus: list(names))
 
     play("bad", "good")
     return play

@@ -9,7 +9,8 @@ import pytest
 from regiondag.cli import main
 from regiondag.condor.submit import list_rescue_files, reopen_in_rescue_files
 from regiondag.node.post import JobEnd, settle_final, settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName
 from regiondag.trials.control import NO_TRIAL, RegionJobs, cancel

@@ -13,7 +13,8 @@ import pytest
 from nnlib.contract import Recipe
 from regiondag.cli import main
 from regiondag.node.post import JobEnd, settle_final, settle_trial
-from regiondag.node.pre import prepare_final, prepare_trial
+from regiondag.node.pre import prepare_trial
+from regiondag.node.pre_final import prepare_final
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import NodeName, RunFolder
 from regiondag.run.region_spec import read_spec

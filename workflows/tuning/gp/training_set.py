@@ -12,11 +12,10 @@ from regiondag.tuning.domain import Domain
 from regiondag.tuning.encoding import Array, Encoding
 from regiondag.tuning.gp.process import NOISE_CENTRE, Observed
 from regiondag.tuning.gp.similarity import estimate_noises, estimate_similarities
-from regiondag.tuning.sharing import Neighbour, Observation, rank_key, select_best_and_first
+from regiondag.tuning.sharing import EACH, Neighbour, Observation, rank_key, select_best_and_first
 
 MOST = 400  # observations the model is fitted to: the best ones and the latest ones, half and half
 OTHERS, OTHERS_LEAST = 240, 40  # less one's own, but at least so many: observations of others
-EACH = 24  # of them, from one neighbour: its best ones and its first ones, half and half
 LARGEST = 1e300  # losses beyond are as bad
 SIMILAR = 0.15  # what is less alike is left out
 

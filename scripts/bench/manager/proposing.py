@@ -1,0 +1,167 @@
+"""What a PRE script costs the manager: its whole process, as DAGMan runs it, in a study of 41 regions.
+
+CPU seconds, not wall time: a busy manager's wall time is many times that.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+from nnlib.contract import Status
+from regiondag.run.history import TrialOutcome
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName, RegionFolder, RunFolder
+from regiondag.run.region_spec import read_spec
+from regiondag.study.space import Space, random_point, seed_of
+from regiondag.tuning.encoding import Array, Encoding
+from regiondag.tuning.sharing import SHARING
+from scripts.bench.common.harness import Bench, Row, main
+from scripts.bench.common.processes import Measured, NotMeasuredError, measure
+from scripts.bench.manager.studies import Shape, generate, slugs_of, write_study
+from tests.support.made_up_study import METRICS
+
+BENCH = "proposing"
+PARALLEL = 4
+SPACE = """\
+  stop: {stop}
+  share: {share}
+  space:
+    l2: {{real: [1e-8, 1e-2], log: true}}
+    l1: {{real: [1e-8, 1e-2], log: true}}
+    momentum: {{real: [0.5, 0.99]}}
+    warmup: {{real: [0, 2]}}
+    optimizer: {{choice: [adam, rmsprop, adagrad]}}
+    schedule: {{choice: [constant, cosine]}}
+"""
+EPOCHS = 20  # on each trial's curve
+NOISE, SPREAD = 0.01, 0.1  # of the metric; of the regions' best points
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """All sizes and numbers of repeats."""
+
+    regions: int = 41
+    goals: dict[int, float] = field(default_factory=lambda: {12: 0.1, 100: 0.4, 1000: 0.4})  # CPU seconds, by trials
+    repeats: int = 5
+
+
+QUICK = Sizes(regions=4, goals={12: 0.1, 40: 0.4}, repeats=1)
+
+
+class Proposing(Bench[Sizes]):
+    """The rows."""
+
+    peak_mb = 0.0  # of all that was measured
+
+    def floor(self) -> Iterator[Row]:
+        """What a process costs that does nothing, for scale."""
+        for code in ("pass", "import numpy"):
+            runs = [measure([sys.executable, "-c", code]) for _ in range(self.sizes.repeats)]
+            yield Row(f"for scale: python -c '{code}', CPU", _middle(runs), None, "s")
+
+    def rounds(self) -> Iterator[Row]:
+        """The first script of a round, which proposes for all of it."""
+        yield from self._rows("rounds")
+
+    def lanes(self) -> Iterator[Row]:
+        """A lane's script, which proposes one trial."""
+        yield from self._rows("lanes")
+
+    def noise(self) -> Iterator[Row]:
+        """The usual `stop: noise`, which also asks what is left to gain."""
+        yield from self._rows("rounds", shares=("off",), stop="noise")
+
+    def memory(self) -> Iterator[Row]:
+        """The most memory of all of them."""
+        yield Row("peak memory of a script, the largest of all", self.peak_mb or None, None, "MB", 500)
+
+    def _rows(self, schedule: str, shares: tuple[str, ...] = SHARING, stop: str = "none") -> Iterator[Row]:
+        points = PARALLEL if schedule == "rounds" else 1
+        for share in shares:
+            run = self._run(schedule, share, stop)
+            for trials, goal in self.sizes.goals.items():
+                for number, slug in enumerate(slugs_of(run)):
+                    fill(run.region(slug), trials, number)
+                runs = [propose(run, trials, points) for _ in range(self.sizes.repeats)]
+                self.peak_mb = max(self.peak_mb, *(one.peak_mb for one in runs))
+                asked = f"{schedule}, {points} point{'s' * (points > 1)} after {trials:,} trials in each region"
+                yield Row(f"{asked}, share: {share}, stop: {stop}: CPU", _middle(runs), None, "s", goal)
+
+    def _run(self, schedule: str, share: str, stop: str) -> RunFolder:
+        name = f"{schedule}-{share}-{stop}"
+        shape = Shape(self.sizes.regions, max(self.sizes.goals) // PARALLEL + 8, PARALLEL)
+        study = write_study(self.area / name, name, shape, schedule=schedule)
+        text = study.read_text(encoding="utf-8")
+        study.write_text(text.replace("  space:\n", SPACE.format(share=share, stop=stop)), encoding="utf-8")
+        return generate(study, "25.14")
+
+
+def propose(run: RunFolder, trials: int, points: int) -> Measured:
+    """Run PRE of a region's next trial as DAGMan does, and take back what it noted."""
+    folder = run.region("region-0")
+    before = folder.journal.read_bytes()
+    [code] = run.path.glob("regiondag-*.pyz")
+    node = NodeName("region-0", trials)
+    found = measure(["sh", run.path / "pre.sh", sys.executable, code.name, str(node), "0"])
+    asked = len(Journal(folder.journal).read().proposals) - trials
+    folder.journal.write_bytes(before)
+    if asked != points:
+        raise NotMeasuredError(f"{run.path}: {asked} proposals instead of {points}; see its manager.log")
+    return found
+
+
+def fill(folder: RegionFolder, trials: int, number: int) -> None:
+    """Write a journal as long as a real one's: random points, of which those near the region's best one are good."""
+    space = read_spec(folder.spec).search.space
+    points = [random_point(space, seed_of("cost", number, trial)) for trial in range(trials)]
+    values = worth(space, points, number)
+    events: list[tuple[str, dict[str, object]]] = []
+    for first in range(0, trials, PARALLEL):
+        together = range(first, min(first + PARALLEL, trials))
+        events += [("proposed", {"trial": trial, "point": points[trial]}) for trial in together]
+        events += [("settled", asdict(outcome(trial, float(values[trial])))) for trial in together]
+    folder.journal.unlink(missing_ok=True)
+    Journal(folder.journal).append_all(events)
+
+
+def worth(space: Space, points: list[dict[str, bool | int | float | str]], number: int) -> Array:
+    """Return the metric of each point: a hill whose top lies elsewhere in each region, and noise."""
+    chance = np.random.default_rng([number, 7])
+    rows = Encoding(space).coordinates(points)
+    top = 0.6 + SPREAD * chance.standard_normal(len(space))
+    return np.asarray(np.exp(-((rows - top) ** 2).sum(axis=1)) + NOISE * chance.standard_normal(len(rows)))
+
+
+def outcome(trial: int, value: float) -> TrialOutcome:
+    """Return how a trial of a network ended, with all that its journal says of it."""
+    metrics = {name: value / (place + 1) for place, name in enumerate(METRICS)}
+    return TrialOutcome(
+        trial,
+        Status.OK,
+        value=value,
+        metrics=metrics,
+        stderr=NOISE,
+        customers=1000,
+        baseline=metrics,
+        curve=tuple(value * (epoch + 1) / EPOCHS for epoch in range(EPOCHS)),
+        best_epoch=EPOCHS,
+        seconds=60.0 + trial % 7,
+        result=f"{seed_of(trial):064x}",
+        host="slot1_1@worker-1.example.org",
+        job=f"{1000 + trial}.0",
+        compared={"floor": metrics},
+    )
+
+
+def _middle(runs: list[Measured]) -> float:
+    return statistics.median(run.cpu_seconds for run in runs)
+
+
+if __name__ == "__main__":
+    sys.exit(main(BENCH, Proposing, Sizes(), QUICK))

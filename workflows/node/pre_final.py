@@ -1,0 +1,139 @@
+"""PRE of a region's last node: choose what is trained for good and write its trial.json. May run twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nnlib.contract import MODEL_FILE, TRIAL_FILE, Recipe, Role, Trial, sha256_of, trial_to_json
+from regiondag.errors import GiveUpError
+from regiondag.node.choice import choose_for_all, recipes_to_compare, serve_region
+from regiondag.node.choice_alone import choose_alone
+from regiondag.node.init_model import start_from_model
+from regiondag.node.shared_trials import read_shared
+from regiondag.node.trial_files import digests_of, make_trial, write_attempt, write_trial
+from regiondag.registry.promote import promote_region
+from regiondag.run.history import History
+from regiondag.run.journal import Journal
+from regiondag.run.layout import NodeName, RegionFolder, data_file
+from regiondag.run.observations import observe_trials
+from regiondag.run.region_spec import RegionSpec, read_spec
+from regiondag.study.model import ALL
+from regiondag.study.space import seed_of
+from regiondag.tuning.propose import rank_trials
+
+
+def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
+    """Write trial.json of the final job: it tests the winner's recipe, and fits it on all days.
+
+    Returns False when the region has its champion already, unless a trial that was run again since is better. Then
+    that is in the registry, too.
+    """
+    spec = read_spec(folder.spec)
+    ready = _prepare_final(folder, node, spec)
+    if not ready:
+        promote_region(folder, spec)
+    return ready
+
+
+def _prepare_final(folder: RegionFolder, node: NodeName, spec: RegionSpec) -> bool:
+    journal = Journal(folder.journal)
+    if spec.served_by:
+        number = serve_region(folder, spec, journal)
+        return number is not None and _prepare_own(folder, spec, node, number)
+    with journal.locked():
+        history = journal.read()
+        spec = start_from_model(folder, spec)
+        if history.outcome(None):
+            if _is_up_to_date(folder, spec, history):
+                return False
+            journal.append("reopened", trial=None)
+            history = journal.read()
+        winner = _find_winner(folder, spec, journal, history)
+    write_trial(folder, node, _make_final(folder, spec, node, history, winner, spec.incumbent))
+    write_attempt(folder, node, spec, history)
+    return True
+
+
+def _make_final(
+    folder: RegionFolder, spec: RegionSpec, node: NodeName, history: History, winner: int, before: Recipe | None
+) -> Trial:
+    """Return the job that tests a trial's recipe for its best number of epochs, and fits it and the floor to serve.
+
+    `before` is the recipe in office.
+    """
+    learned = tuple(part for part in spec.final_parts if part != ALL)
+    trial = make_trial(spec, node, Role.FINAL, history, winner, learned)
+    whole = [part for part in spec.final_parts if part == ALL] or (learned if trial.recipe else [])
+    return replace(
+        trial,
+        train=replace(trial.train, epochs=max(history.settled[winner].best_epoch, 1), stop_after=0),
+        test_file=data_file("test"),
+        all_files=tuple(map(data_file, whole)),
+        compare=recipes_to_compare(folder, spec, history, winner, before),
+        sha256={**trial.sha256, **digests_of(spec, ["test", *whole])},
+    )
+
+
+def _prepare_own(folder: RegionFolder, spec: RegionSpec, node: NodeName, number: int) -> bool:
+    """Write trial.json of the job that fits a region's own choice of the trials, on the data of all regions."""
+    journal, source = Journal(folder.journal), folder.run.region(spec.served_by)
+    theirs, tried = read_spec(source.spec), Journal(source.journal).read()
+    trial = replace(_make_final(source, theirs, node, tried, number, spec.incumbent), region=spec.name)
+    with journal.locked():
+        history = journal.read()
+        known = history.outcome(None)
+        if known and _serves_already(folder, node, trial):
+            return False
+        if known:  # of what was chosen before
+            journal.append("reopened", trial=None)
+            history = journal.read()
+    write_trial(folder, node, trial)
+    write_attempt(folder, node, spec, history)
+    return True
+
+
+def _serves_already(folder: RegionFolder, node: NodeName, trial: Trial) -> bool:
+    """Return whether the region's champion is what this very job has made."""
+    place = folder.trial(node)
+    try:
+        same = (place / TRIAL_FILE).read_text(encoding="utf-8") == trial_to_json(trial)
+        made = same and sha256_of(place / MODEL_FILE) == sha256_of(folder.champion_model)
+        return made and folder.champion_metrics.exists()
+    except FileNotFoundError:
+        return False
+
+
+def _find_winner(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History) -> int:
+    """Return the winning trial, and note it: what other regions know by then must not change it in a second try."""
+    won, of = history.won or (None, 0)
+    if won in history.settled and of == history.ended and folder.decisions.exists():
+        return won
+    winner = _choose(folder, spec, history)
+    journal.append("won", trial=winner, of=history.ended)
+    return winner
+
+
+def _is_up_to_date(folder: RegionFolder, spec: RegionSpec, history: History) -> bool:
+    """Return whether the region's champion is there, and made of the trial that wins by all that is known now."""
+    if not (folder.champion_model.exists() and folder.champion_metrics.exists()):
+        return False
+    won = history.won
+    return won is not None and (won[1] == history.ended or won[0] == _choose(folder, spec, history))
+
+
+def _choose(folder: RegionFolder, spec: RegionSpec, history: History) -> int:
+    """Return the trial whose hyperparameters the final training gets; GiveUpError where none has succeeded."""
+    if spec.regions:
+        return choose_for_all(folder, spec, history)
+    told = observe_trials(history, spec.metric, sorted(history.proposals))
+    shared = read_shared(folder, spec)
+    seed = seed_of(spec.train.seed, spec.slug, "winner")
+    trials = list(told)
+    order = (trials[number] for number in rank_trials(spec.search, list(told.values()), seed, shared))
+    winner = next((trial for trial in order if history.settled[trial].ok), None)  # pruned ones have not been to the end
+    if winner is None:
+        reasons = sorted({f"{s.status}: {s.reason}" for s in history.settled.values()})[:3] or ["none has ended"]
+        raise GiveUpError(
+            f"region {spec.name!r}: no trial succeeded, so there is nothing to train; {'; '.join(reasons)}"
+        )
+    return choose_alone(folder, spec, history, winner)

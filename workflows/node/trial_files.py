@@ -1,0 +1,122 @@
+"""What PRE leaves for a node's job: its trial.json, what its next try asks for, and empty files to be given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from nnlib.contract import (
+    CHECKPOINT_FILE,
+    FLOOR_FILE,
+    INIT_FILE,
+    LOG_FILE,
+    MODEL_FILE,
+    RESULT_FILE,
+    SCORES_FILE,
+    TRIAL_FILE,
+    Role,
+    Trial,
+    trial_to_json,
+)
+from nnlib.util.files import write_atomically
+from regiondag.condor.quoting import classad_string
+from regiondag.run.history import History
+from regiondag.run.layout import ATTEMPT_SUBMIT, NETWORK_FILE, START_FOLDER, NodeName, RegionFolder, data_file
+from regiondag.run.manager_log import say
+from regiondag.run.region_spec import RegionSpec
+from regiondag.run.sick_machines import choose_avoided, leave_some, query_machines, read_failures
+from regiondag.run.trial_recipes import recipe_of_trial
+from regiondag.study.families import FAMILY, network_space
+from regiondag.study.job_rules import OUT_OF_MEMORY, memory_after, memory_steps
+from regiondag.study.model import TRAIN_SETTINGS
+from regiondag.study.space import Value, with_defaults
+
+
+def make_trial(
+    spec: RegionSpec, node: NodeName, role: Role, history: History, number: int, parts: tuple[str, ...]
+) -> Trial:
+    """Return the job of a trial, or the one that trains what the trial `number` has found."""
+    recipe = recipe_of_trial(spec, history, number)
+    point: Mapping[str, Value] = {} if recipe else history.proposals[number].point
+    point = {name: value for name, value in point.items() if name != FAMILY}
+    network = {} if recipe else {NETWORK_FILE: spec.sha256[NETWORK_FILE]}
+    settings = {name: value for name, value in point.items() if name in TRAIN_SETTINGS}
+    init = {} if spec.init.random else {INIT_FILE: spec.sha256[INIT_FILE]}
+    placeholders = {} if recipe else with_defaults(network_space(spec.search.space), point)
+    others = {name: value for name, value in placeholders.items() if name not in TRAIN_SETTINGS}
+    return Trial(
+        node=str(node),
+        region=spec.name,
+        number=-1 if node.number is None else node.number,
+        role=role,
+        network="" if recipe else NETWORK_FILE,
+        recipe=recipe,
+        hyperparameters=others,
+        train=replace(spec.train, **settings),  # type: ignore[arg-type]  # checked when study.yaml was read
+        metric=spec.metric,
+        train_files=tuple(data_file(part) for part in parts),
+        init=None if spec.init.random else INIT_FILE,
+        sha256={**network, **digests_of(spec, [*parts, *_valid(role)]), **init},
+    )
+
+
+def _valid(role: Role) -> list[str]:
+    return ["valid"] if role is Role.TUNE else []
+
+
+def digests_of(spec: RegionSpec, parts: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 that the data files of some parts must have."""
+    return {file: spec.sha256[file] for file in map(data_file, parts)}
+
+
+def write_attempt(
+    folder: RegionFolder, node: NodeName, spec: RegionSpec, history: History, ends: float | None = None
+) -> None:
+    """Write what the next try of a node asks for: more memory if that ran out, other machines than those that failed.
+
+    DAGMan's next try is a new job, which knows nothing of the last one.
+    """
+    faults = history.faults_of(node.number)
+    memory = memory_after(spec.job, sum(fault.reason.startswith(OUT_OF_MEMORY) for fault in faults))
+    avoided = choose_avoided(read_failures(folder.run), faults, time.time())
+    if avoided:
+        avoided = dict(leave_some(avoided, query_machines(gpus=bool(spec.job.gpus))))
+        if avoided:
+            say(f"{node}: not on {', '.join(avoided)}, where jobs of this run failed")
+    clauses = [f"(TARGET.Machine =!= {classad_string(host)} || time() > {int(when)})" for host, when in avoided.items()]
+    lines = [
+        f"memory = {memory >> 20}",
+        f"avoid = {''.join(f'&& {clause} ' for clause in clauses)}",
+    ]
+    if spec.job.memory_max:
+        lines.append(f"larger_memory = {', '.join(str(size >> 20) for size in memory_steps(spec.job, memory))}")
+    if ends is not None:
+        lines.append(f"idle_until = {int(ends)}")
+    write_atomically(folder.trial(node) / ATTEMPT_SUBMIT, "".join(f"{line.rstrip()}\n" for line in lines))
+
+
+def write_trial(folder: RegionFolder, node: NodeName, trial: Trial) -> None:
+    """Write trial.json, and make the folder what a job of this node finds before its first try or its next one."""
+    place = folder.trial(node)
+    start = place / START_FOLDER
+    start.mkdir(parents=True, exist_ok=True)
+    checkpoint = place / CHECKPOINT_FILE
+    if checkpoint.exists() and checkpoint.stat().st_size:
+        _move_log_and_checkpoint(place, start)
+    for name in (RESULT_FILE, LOG_FILE, SCORES_FILE, MODEL_FILE, FLOOR_FILE):  # of an attempt before this one
+        (place / name).unlink(missing_ok=True)
+    # What a job brings back it is given: stopped before its first line, it would hold for a file that is not there.
+    # HTCondor removes what it fails to bring back whole, so these lie where it never writes.
+    final = [] if node.number is not None else [MODEL_FILE, FLOOR_FILE]
+    for name in (RESULT_FILE, LOG_FILE, CHECKPOINT_FILE, SCORES_FILE, *final):
+        (start / name).touch()
+    write_atomically(place / TRIAL_FILE, trial_to_json(trial))
+
+
+def _move_log_and_checkpoint(place: Path, start: Path) -> None:
+    """Let the next job go on from there; the checkpoint last, as a crash between the two is repeated."""
+    log = place / LOG_FILE
+    write_atomically(start / LOG_FILE, log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
+    (place / CHECKPOINT_FILE).replace(start / CHECKPOINT_FILE)
