@@ -9,6 +9,7 @@ import pytest
 
 from scripts.bench.tuner import problems
 from scripts.bench.tuner.problem import Parameter, Problem
+from scripts.bench.tuner.problems import bbob, mixed
 
 SVM = Problem(
     "svm",
@@ -77,7 +78,6 @@ def test_a_problem_is_found_by_its_name():
 
 def test_about_half_of_the_problems_are_held_out():
     assert 4500 < sum(problems.is_held_out(f"problem{number}") for number in range(10000)) < 5500
-    assert problems.is_held_out("branin2") == problems.is_held_out("branin2")
 
 
 @pytest.mark.parametrize("name", problems.names())
@@ -102,9 +102,57 @@ def test_points_of_every_problem(name):
         ("branin2", (math.pi, 2.275)),
         ("hart6", (0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573)),
         ("rosen4", (1, 1, 1, 1)),
+        ("func2c", ("camel", "camel", -0.0898 / 2, 0.7126 / 2)),
+        ("func3c", ("camel", "camel", "5 camel", 0.0898 / 2, -0.7126 / 2)),
     ],
 )
 def test_published_optima(name, point):
     problem = problems.problem(name)
     values = {parameter.name: value for parameter, value in zip(problem.space, point, strict=True)}
     assert problem.true(values) == pytest.approx(problem.optimum, abs=1e-6)
+
+
+def test_published_values_of_cocabo_s_functions():
+    assert problems.problem("func2c").optimum == pytest.approx(-0.2063, abs=1e-4)
+    assert problems.problem("func3c").optimum == pytest.approx(-0.7221, abs=1e-4)
+    at_one = {"first": "rosenbrock", "second": "beale again", "x": 0.5, "y": 0.5}  # (1, 1), as all is doubled
+    assert problems.problem("func2c").true(at_one) == pytest.approx((1.5**2 + 2.25**2 + 2.625**2) / 50)
+
+
+def test_optima_of_coco_are_at_the_points_that_it_says():
+    if not bbob.names():
+        pytest.skip("the package cocoex is missing: pip install '.[bench]'")
+    at = {
+        "bbob-f1-2": (0.2528, -1.1568),
+        "bbob-f16-3": (1.8328, -2.1424, -1.2688),
+        "bbob-mixint-f3-5": (0, 3, 6, 9, 2.2992),
+    }
+    for name, point in at.items():
+        problem = problems.problem(name)
+        values = {parameter.name: value for parameter, value in zip(problem.space, point, strict=True)}
+        assert problem.true(values) == pytest.approx(problem.optimum, abs=1e-6)
+    spaces = [problems.problem(name).space for name in ("bbob-f1-2", "bbob-mixint-f3-5")]
+    assert [(p.low, p.high, p.whole) for p in spaces[0]] == [(-5, 5, False)] * 2
+    assert [(p.high, p.whole) for p in spaces[1]] == [(1, True), (3, True), (7, True), (15, True), (5, False)]
+
+
+def test_contamination_and_pests_cost_what_is_done_and_what_is_left():
+    contamination, pest = problems.problem("contamination"), problems.problem("pest")
+    nothing = {parameter.name: "leave" for parameter in contamination.space}
+    everything = dict.fromkeys(nothing, "prevent")
+    # A stage that is always within the limit gives back .05, one that never is costs .95.
+    assert mixed.STAGES * 0.05 * -1 < contamination.true(nothing) < mixed.STAGES * 0.95
+    assert mixed.STAGES * 0.9 < contamination.true(everything) < mixed.STAGES
+    cheap = dict.fromkeys(nothing, "second")  # at all stages: .8 less 30 %, and it works for most of them
+    price = mixed.STAGES * 0.8 * 0.7
+    assert price < pest.true(cheap) < price + 5
+    assert pest.true(dict.fromkeys(nothing, "none")) > 20
+
+
+def test_there_are_problems_of_every_kind():
+    found = [problems.problem(name) for name in problems.names()]
+    assert len(found) >= 30
+    assert sum("categories" in problem.kinds for problem in found) >= 15
+    assert sum("conditions" in problem.kinds for problem in found) >= 8
+    held_out = sum(problems.is_held_out(problem.name) for problem in found)
+    assert 0.3 < held_out / len(found) < 0.7

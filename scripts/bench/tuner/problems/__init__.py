@@ -6,10 +6,10 @@ import hashlib
 from functools import cache
 
 from scripts.bench.tuner.problem import Problem
-from scripts.bench.tuner.problems import functions, trainings
+from scripts.bench.tuner.problems import bayesmark, bbob, functions, learners, mixed, trainings, yahpo
 
 # Each has `names()`, which is cheap and leaves out what lacks its data, and `make(name)`.
-SOURCES = (functions, trainings)
+SOURCES = (functions, trainings, mixed, bbob, yahpo, bayesmark, learners)
 
 
 @cache
