@@ -60,6 +60,9 @@ function pickTrial(number) {
   drawRegion();
 }
 
+// By what a column of a hyperparameter is sorted: ordered options as they stand.
+const orderOf = (parameter, value) => parameter.ordered && value !== null ? parameter.options.indexOf(value) : value;
+
 function trialColumns(region) {
   const number = (title, get, show) => ({title, number: true, get, show});
   return [
@@ -67,7 +70,7 @@ function trialColumns(region) {
     {title: "status", get: row => row.status, show: row => row.status + (row.won ? " ★ won" : "")},
     number(region.metric, row => row.value, row => digits(row.value, 4)),
     ...(picked.rows.some(row => row.customers) ? [number("± 95 %", row => row.half, row => digits(row.half, 4)), number("customers", row => row.customers || null, row => row.customers ? row.customers.toLocaleString("en") : ""), number("recent popularity", row => row.floor, row => digits(row.floor, 4))] : []),
-    ...region.space.map((parameter, index) => ({title: parameter.name, number: !parameter.options, get: row => row.point[index], show: row => short(row.point[index])})),
+    ...region.space.map((parameter, index) => ({title: parameter.name, number: !parameter.options, by: row => orderOf(parameter, row.point[index]), get: row => row.point[index], show: row => short(row.point[index])})),
     number("epochs", row => row.curve.length || null), number("best epoch", row => row.bestEpoch || null), number("seconds", row => row.seconds, row => digits(row.seconds, 1)),
     {title: "settled", screen: true, get: row => row.settled ? moment(row.settled) : ""},
     {title: "machine", screen: true, get: row => row.machine}, {title: "reason", long: true, get: row => row.reason},

@@ -13,7 +13,7 @@ from regiondag.champions.chance import MANY, estimate_gain
 from regiondag.champions.choose import Choice, Decision, Incumbent, Rule
 from regiondag.champions.scores import Scores
 from regiondag.study.space import Choice as Options
-from regiondag.study.space import Integer, Point, Real, Space
+from regiondag.study.space import Integer, Point, Real, Space, Value
 
 DRAWS, ALIKE = 200, 0.95  # windows of equal candidates that are drawn, and the share of them that lies closer together
 ALL = "all regions"
@@ -114,7 +114,10 @@ def doubt_ranges(winner: str, values: Point, space: Space) -> list[Caution]:
     found = []
     for parameter in space:
         value = values.get(parameter.name)
-        if isinstance(parameter, Options) or isinstance(value, bool | str | None) or parameter.low == parameter.high:
+        if isinstance(parameter, Options):
+            found += _doubt_options(winner, parameter, value)
+            continue
+        if isinstance(value, bool | str | None) or parameter.low == parameter.high:
             continue
         if parameter.name == SHARE:
             continue  # no wider range is legal
@@ -128,6 +131,18 @@ def doubt_ranges(winner: str, values: Point, space: Space) -> list[Caution]:
             )
             found.append(Caution("edge", text))
     return found
+
+
+def _doubt_options(winner: str, parameter: Options, value: Value | None) -> list[Caution]:
+    """Return whether a winner has the first or the last of ordered numbers."""
+    options = parameter.options
+    numbers = parameter.ordered and not any(isinstance(option, bool | str) for option in options)
+    if not numbers or len(options) < 3 or value not in (options[0], options[-1]):
+        return []
+    end = "first" if value == options[0] else "last"
+    listed = ", ".join(map(str, options))
+    text = f"{winner}: {parameter.name} = {value} is the {end} of its options ({listed}): add some beyond"
+    return [Caution("edge", text)]
 
 
 def _end(parameter: Real | Integer, value: float) -> str | None:

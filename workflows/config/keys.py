@@ -126,7 +126,11 @@ def _range(kind: str, what: str) -> Keys:
 
 
 REAL, INT = _range("real", "real numbers"), _range("int", "whole numbers")
-CHOICE: Keys = {"choice": Key((), values.OPTIONS, "The values, as they are."), **_CONDITION}
+CHOICE: Keys = {
+    "choice": Key((), values.OPTIONS, "The values, as they are."),
+    "ordered": Key(False, BOOLEAN, "Whether they stand in an order, so that those next to each other are alike."),
+    **_CONDITION,
+}
 SPACE: Schema = {
     "type": "object",
     "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},

@@ -123,8 +123,12 @@ def _read_parameter(space: Section, name: str) -> Parameter | None:
 
 
 def _read_choice(section: Section, name: str) -> Choice | None:
-    options = section.value("choice", CHOICE)
-    return Choice(name, options) if options else None
+    options, ordered = section.value("choice", CHOICE), section.value("ordered", CHOICE)
+    numbers = [option for option in options if not isinstance(option, bool | str)]
+    if ordered and len(numbers) == len(options) and numbers not in (sorted(numbers), sorted(numbers, reverse=True)):
+        text = f"seen {numbers}, legal with `ordered: true`: numbers that rise or fall, such as {sorted(numbers)}"
+        section.problems.add(section.where("choice"), text)
+    return Choice(name, options, ordered=ordered) if options else None
 
 
 def _read_range(section: Section, name: str, kind: str) -> Real | Integer | None:

@@ -154,7 +154,8 @@ def _region(
 
 def _parameter(parameter: Parameter) -> dict[str, object]:
     if isinstance(parameter, Choice):
-        return {"name": parameter.name, "options": [_value(option) for option in parameter.options]}
+        options = [_value(option) for option in parameter.options]
+        return {"name": parameter.name, "options": options} | ({"ordered": True} if parameter.ordered else {})
     return {"name": parameter.name, "low": parameter.low, "high": parameter.high, "log": parameter.log}
 
 

@@ -48,12 +48,16 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of some values; one value alone is a fixed hyperparameter."""
+    """One of some values; one value alone is a fixed hyperparameter.
+
+    Where they are `ordered` they are steps of one scale, as they stand: those next to each other are alike.
+    """
 
     name: str
     options: tuple[Value, ...]
     when: When = ()
     default: Value | None = None
+    ordered: bool = False
 
 
 Parameter = Real | Integer | Choice
@@ -64,7 +68,7 @@ def parameter_to_json(parameter: Parameter) -> dict[str, object]:
     """Return what `parameter_from_json` reads back."""
     more = {"when": [[name, list(values)] for name, values in parameter.when], "default": parameter.default}
     if isinstance(parameter, Choice):
-        return {"name": parameter.name, "choice": list(parameter.options), **more}
+        return {"name": parameter.name, "choice": list(parameter.options), "ordered": parameter.ordered, **more}
     kind = "real" if isinstance(parameter, Real) else "int"
     bounds = [parameter.low, parameter.high]
     scale = {"log": parameter.log, "points": parameter.points, "step": parameter.step}
@@ -75,7 +79,8 @@ def parameter_from_json(raw: Mapping[str, Any]) -> Parameter:
     """Read what `parameter_to_json` wrote."""
     when = tuple((name, tuple(values)) for name, values in raw["when"])
     if "choice" in raw:
-        return Choice(raw["name"], tuple(raw["choice"]), when, raw["default"])
+        ordered = raw.get("ordered", False)  # older runs do not say
+        return Choice(raw["name"], tuple(raw["choice"]), when, raw["default"], ordered)
     more = (raw["log"], raw["points"], raw["step"], when, raw["default"])
     if "real" in raw:
         low, high = raw["real"]

@@ -18,9 +18,9 @@ def measure_importance(trials: RegionTrials, seed: int = 0) -> dict[str, float] 
     """Return each hyperparameter's share of what explains the successful trials' values; the shares add up to 1.
 
     Mean decrease in impurity of an ExtraTrees forest with a fixed seed, fitted to the ranks of the values, so that
-    neither a log scale nor one very bad trial decides. Hyperparameters enter on their own (log) scale, options one by
-    one. Such shares are relative: noise is shared out as well, so small ones mean nothing; and what made trials fail
-    does not show. None when there are too few trials, or all are alike.
+    neither a log scale nor one very bad trial decides. Hyperparameters enter on their own (log) scale, options without
+    an order one by one. Such shares are relative: noise is shared out as well, so small ones mean nothing; and what
+    made trials fail does not show. None when there are too few trials, or all are alike.
     """
     rows = [row for row in trials.rows if row.ok]
     varied = varied_parameters(trials, rows)
@@ -74,7 +74,7 @@ def place_on_scale(parameter: Parameter, value: Value | None) -> float | None:
 
 def _columns(parameter: Parameter, rows: Sequence[TrialRow]) -> list[list[float]]:
     values = [row.hyperparameters.get(parameter.name) for row in rows]
-    if isinstance(parameter, Choice):
+    if isinstance(parameter, Choice) and not parameter.ordered:
         return [[float(_identity(v) == _identity(option)) for v in values] for option in parameter.options]
     positions = (place_on_scale(parameter, value) for value in values)
     return [[ABSENT if where is None else where for where in positions]]

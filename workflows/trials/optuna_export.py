@@ -252,7 +252,7 @@ def _freeze(trials: RunTrials, region: RegionTrials, row: TrialRow) -> FrozenTri
 def _distribution(parameter: Parameter) -> BaseDistribution:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    if isinstance(parameter, Choice):
+    if isinstance(parameter, Choice):  # Optuna knows no order of options, and shows them as they stand
         return CategoricalDistribution([_choice(parameter, option) for option in parameter.options])
     step = None if parameter.log else parameter.step  # Optuna knows no steps on a log scale
     if isinstance(parameter, Real):

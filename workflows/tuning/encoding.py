@@ -1,8 +1,10 @@
 """Points as rows of numbers for the model, as scikit-optimize's transforms have them: normalised, logarithms, one-hot.
 
-A row of *coordinates* has one number for each parameter: its place in [0, 1] on its (log) scale, or the index of a
-choice. *Features* are what the kernel sees: a choice becomes one column for each option (one alone for two options).
-Inactive parameters stand at one fixed place in both, so that no difference between them counts.
+A row of *coordinates* has one number for each parameter: its place in [0, 1] on its (log) scale, in equal steps where
+options are ordered, or the index of a choice. *Features* are what the kernel sees, of the values that exist nearest to
+the coordinates: so the model is flat between two whole numbers or steps, as the objective is (Garrido-Merchan and
+Hernandez-Lobato 2020), and nothing is gained by polishing there. A choice becomes one column for each option (one alone
+for two options). Inactive parameters stand at one fixed place, so that no difference between them counts.
 """
 
 from __future__ import annotations
@@ -14,7 +16,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from regiondag.study.space import Choice, Integer, Parameter, Point, Space, Value, level, list_levels, without_inactive
+from regiondag.study.space import (
+    Choice,
+    Integer,
+    Parameter,
+    Point,
+    Real,
+    Space,
+    Value,
+    level,
+    list_levels,
+    without_inactive,
+)
 
 Array = NDArray[np.float64]
 
@@ -40,10 +53,7 @@ class Encoding:
 
     def snap(self, rows: Array) -> Array:
         """Return the nearest coordinates that exist: whole numbers and steps, inactive ones at their fixed place."""
-        rows = rows.copy()
-        for number, parameter in enumerate(self.space):
-            rows[:, number] = _snap(parameter, rows[:, number])
-        return np.where(self.active(rows), rows, self._fixed)
+        return self._snap(rows)[0]
 
     def active(self, rows: Array) -> NDArray[np.bool_]:
         """Return which parameter is active in which row."""
@@ -64,13 +74,13 @@ class Encoding:
         return np.stack([of(parameter) for parameter in self.space], axis=1)
 
     def features(self, rows: Array) -> Array:
-        """Return the kernel's view of snapped coordinates."""
-        active = self.active(rows)
+        """Return the kernel's view of coordinates: two rows that come to the same values have the same features."""
+        rows, active = self._snap(rows)
         columns = []
         for number, parameter in enumerate(self.space):
             column = rows[:, number]
-            if not isinstance(parameter, Choice):
-                columns.append(column[:, None])
+            if not isinstance(parameter, Choice) or parameter.ordered:
+                columns.append(column[:, None][:, : _width(parameter)])
                 continue
             hot = column[:, None] == np.arange(len(parameter.options))
             if len(parameter.options) <= 2:
@@ -109,24 +119,36 @@ class Encoding:
     @property
     def choices(self) -> NDArray[np.bool_]:
         """Which parameters have no order."""
-        return np.array([isinstance(parameter, Choice) for parameter in self.space])
+        return np.array([isinstance(parameter, Choice) and not parameter.ordered for parameter in self.space])
 
-    @property
-    def _fixed(self) -> Array:
-        return np.array([0.0 if isinstance(parameter, Choice) else INACTIVE for parameter in self.space])
+    def _snap(self, rows: Array) -> tuple[Array, NDArray[np.bool_]]:
+        rows = np.stack([_snap(parameter, rows[:, number]) for number, parameter in enumerate(self.space)], axis=1)
+        active = self.active(rows)
+        return np.where(active, rows, [_inactive(parameter) for parameter in self.space]), active
 
 
 def _width(parameter: Parameter) -> int:
     if not isinstance(parameter, Choice):
         return 1
-    return len(parameter.options) if len(parameter.options) > 2 else len(parameter.options) - 1
+    if parameter.ordered or len(parameter.options) <= 2:
+        return min(len(parameter.options) - 1, 1)
+    return len(parameter.options)
+
+
+def _inactive(parameter: Parameter) -> float:
+    return 0.0 if isinstance(parameter, Choice) and not parameter.ordered else INACTIVE
+
+
+def _last(choice: Choice) -> int:
+    """Return by what the number of an option is divided: ordered ones lie between 0 and 1, others 1 apart."""
+    return max(len(choice.options) - 1, 1) if choice.ordered else 1
 
 
 def _coordinate(parameter: Parameter, value: Value | None) -> float:
-    if isinstance(parameter, Choice):
-        return 0.0 if value is None else float(index_of(parameter, value))
     if value is None:
-        return INACTIVE
+        return _inactive(parameter)
+    if isinstance(parameter, Choice):
+        return index_of(parameter, value) / _last(parameter)
     number = float(value)
     if parameter.log:
         return math.log(number / parameter.low) / math.log(parameter.high / parameter.low)
@@ -143,10 +165,10 @@ def index_of(choice: Choice, value: Value) -> int:
 
 def _value(parameter: Parameter, unit: float) -> Value:
     if isinstance(parameter, Choice):
-        return parameter.options[round(unit)]
+        return parameter.options[round(unit * _last(parameter))]
     unit = min(max(unit, 0.0), 1.0)
     low, high = parameter.low, parameter.high
-    if parameter.step is not None:
+    if _has_equal_steps(parameter):
         return level(parameter, round(unit * ((list_levels(parameter) or 1) - 1)))
     value = low * (high / low) ** unit if parameter.log else low + unit * (high - low)
     if isinstance(parameter, Integer):
@@ -157,14 +179,16 @@ def _value(parameter: Parameter, unit: float) -> Value:
 
 def _snap(parameter: Parameter, column: Array) -> Array:
     if isinstance(parameter, Choice):
-        return np.clip(np.rint(column), 0, len(parameter.options) - 1)
+        return np.clip(np.rint(column * _last(parameter)), 0, len(parameter.options) - 1) / _last(parameter)
     column = np.clip(column, 0.0, 1.0)
-    low, high = parameter.low, parameter.high
-    if parameter.step is not None:
+    if _has_equal_steps(parameter):
         last = (list_levels(parameter) or 1) - 1
         return np.asarray(np.rint(column * last) / last)
     if not isinstance(parameter, Integer):
         return column
-    if parameter.log:
-        return np.asarray(np.log(np.rint(low * (high / low) ** column) / low) / math.log(high / low))
-    return np.asarray(np.rint(column * (high - low)) / (high - low))
+    low, high = parameter.low, parameter.high
+    return np.asarray(np.log(np.rint(low * (high / low) ** column) / low) / math.log(high / low))
+
+
+def _has_equal_steps(parameter: Real | Integer) -> bool:
+    return parameter.step is not None or (isinstance(parameter, Integer) and not parameter.log)

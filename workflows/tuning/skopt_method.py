@@ -64,7 +64,7 @@ def _dimension(parameter: Parameter) -> Any:
     from skopt.space import Real as RealDimension
 
     if isinstance(parameter, Choice):
-        return Categorical(_labels(parameter))
+        return Integer(0, len(parameter.options) - 1) if parameter.ordered else Categorical(_labels(parameter))
     if parameter.step is not None:
         return Integer(0, (list_levels(parameter) or 1) - 1)  # the number of the step
     prior = "log-uniform" if parameter.log else "uniform"
@@ -73,8 +73,13 @@ def _dimension(parameter: Parameter) -> Any:
 
 
 def _labels(parameter: Choice) -> list[Value]:
-    """Return the options, or their numbers where some are one to scikit-optimize, as 1, 1.0 and true are."""
+    """Return the options, or their numbers where some are one to scikit-optimize, as 1, 1.0 and true are.
+
+    Of ordered ones it is told the numbers, too, as of steps.
+    """
     options = parameter.options
+    if parameter.ordered:
+        return list(range(len(options)))
     return list(options) if len(set(options)) == len(options) else [str(number) for number in range(len(options))]
 
 

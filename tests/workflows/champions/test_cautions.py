@@ -139,6 +139,21 @@ def test_a_winner_at_the_edge_of_its_range():
     assert doubt_ranges("popularity", {"popularity_own": 0}, (Real("popularity_own", 0, 1),)) == []  # a share
 
 
+def test_a_winner_at_the_end_of_its_options():
+    space = (
+        Options("batch", (16, 32, 64), ordered=True),
+        Options("size", ("small", "large", "huge"), ordered=True),
+        Options("two", (1, 2), ordered=True),
+        Options("kind", (1, 2, 3)),
+    )
+    point = {"batch": 16, "size": "huge", "two": 2, "kind": 3}
+    assert [one.text for one in doubt_ranges("net", point, space)] == [
+        "net: batch = 16 is the first of its options (16, 32, 64): add some beyond"
+    ]
+    assert "is the last of" in doubt_ranges("net", {**point, "batch": 64}, space)[0].text
+    assert doubt_ranges("net", {**point, "batch": 32}, space) == doubt_ranges("net", {}, space) == []
+
+
 @pytest.mark.parametrize(
     ("incumbent", "said"),
     [

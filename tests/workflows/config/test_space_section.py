@@ -24,6 +24,12 @@ def read(text: str):
         ("a: 3", Choice("a", (3,))),
         ("a: word", Choice("a", ("word",))),
         ("a: {choice: [1, true, 0.5, w]}", Choice("a", (1, True, 0.5, "w"))),
+        ("a: {choice: [16, 32, 64], ordered: true}", Choice("a", (16, 32, 64), ordered=True)),
+        ("a: {choice: [0.5, 0.25, 0], ordered: true}", Choice("a", (0.5, 0.25, 0), ordered=True)),
+        ("a: {choice: [small, medium, large], ordered: true}", Choice("a", ("small", "medium", "large"), ordered=True)),
+        ("a: {choice: [off, 3, 1], ordered: true}", Choice("a", ("off", 3, 1), ordered=True)),
+        ("a: {choice: [3, 1, 2], ordered: false}", Choice("a", (3, 1, 2))),
+        ("a: {choice: [5], ordered: true}", Choice("a", (5,), ordered=True)),
         ("a: {real: [0, 1]}", Real("a", 0.0, 1.0)),
         ("a: {real: [0.1, 1], log: true, points: 5}", Real("a", 0.1, 1.0, True, 5)),
         ("a: {real: [0, 0.9], step: 0.1}", Real("a", 0.0, 0.9, step=0.1)),
@@ -76,6 +82,11 @@ def test_parameters(text, parameter):
         ("a: {choice: [.nan]}", "a list of different"),
         ("a: {choice: 3}", "a list of different"),
         ("a: {choice: [1], step: 2}", "unknown key"),
+        ("a: {choice: [3, 1, 2], ordered: true}", "x.a.choice: seen [3, 1, 2], legal with `ordered: true`: numbers"),
+        ("a: {choice: [3, 1, 2], ordered: true}", "that rise or fall, such as [1, 2, 3]"),
+        ("a: {choice: [1, 2], ordered: ascending}", "ordered: seen 'ascending', legal: true or false"),
+        ("a: {int: [1, 2], ordered: true}", "unknown key"),
+        ("a: {ordered: [1, 2]}", "legal: {real: [low, high]}"),
     ],
 )
 def test_mistakes(text, words):
@@ -144,10 +155,16 @@ def test_conditions_that_go_round():
 SPACE = (Integer("a", 1, 4), Integer("b", 1, 4))
 
 
-def constraints(*texts: str):
+def constraints(*texts: str, space=SPACE):
     document = parse_yaml(f"x: {{constraints: {list(texts)!r}}}", "s.yaml")
     section = Section(Problems(document), [Layer(document.value["x"], ("x",))])
-    return read_constraints(section, SPACE), section.problems.texts()
+    return read_constraints(section, space), section.problems.texts()
+
+
+def test_the_order_of_options_says_nothing_to_constraints():
+    space = (Choice("size", ("small", "medium", "large"), ordered=True), Choice("batch", (16, 32, 64), ordered=True))
+    assert constraints("batch >= 32 or size in ('small', 'medium')", space=space)[1] == []
+    assert "not supported between" in constraints("size < batch", space=space)[1][0]
 
 
 def test_constraints():

@@ -16,7 +16,7 @@ from regiondag.accounting.prices import Price, PriceTable
 from regiondag.condor.events.attempts import Attempt, Leg, Span
 from regiondag.report import page_packing
 from regiondag.report.bill import Bill, bill_of
-from regiondag.report.page_data import page_data
+from regiondag.report.page_data import _parameter, page_data
 from regiondag.report.page_packing import Texts, round_value
 from regiondag.report.summary import RegionSummary, Summary
 from regiondag.run.history import Fault, History, Proposal, TrialOutcome
@@ -104,6 +104,7 @@ def test_trials_stand_in_columns_of_one_length():
         {"name": "rate", "low": 1e-4, "high": 0.1, "log": True},
         {"name": "optimizer", "options": ["adam", "sgd"]},
     ]
+    assert _parameter(Choice("size", ("small", "large"), ordered=True))["ordered"] is True
 
 
 def test_a_figure_stands_with_what_it_rests_on_and_what_it_has_to_beat():

@@ -30,7 +30,8 @@ from regiondag.study.space import (
 names = st.text("abc_", min_size=1)
 reals = st.tuples(st.floats(1e-6, 1.0), st.floats(1.1, 1e6), st.booleans()).map(lambda t: Real("x", *t))
 integers = st.tuples(st.integers(1, 50), st.integers(51, 9999), st.booleans()).map(lambda t: Integer("n", *t))
-choices = st.lists(st.integers() | st.text() | st.booleans(), min_size=1).map(lambda v: Choice("c", tuple(v)))
+options = st.lists(st.integers() | st.text() | st.booleans(), min_size=1)
+choices = st.builds(lambda values, ordered: Choice("c", tuple(values), ordered=ordered), options, st.booleans())
 steps = st.builds(lambda n, low: Real("s", low, low + n * 0.25, step=0.25), st.integers(1, 9), st.integers(-3, 3))
 conditional = st.builds(lambda p: replace(p, when=(("c", (1, "x")),), default=3), reals | choices)
 parameters = reals | integers | choices | steps | conditional
@@ -39,6 +40,11 @@ parameters = reals | integers | choices | steps | conditional
 @given(parameters)
 def test_json_round_trip(parameter):
     assert parameter_from_json(json.loads(json.dumps(parameter_to_json(parameter)))) == parameter
+
+
+def test_choices_of_older_runs_have_no_order():
+    raw = {"name": "c", "choice": [1, 2], "when": [], "default": None}
+    assert parameter_from_json(raw) == Choice("c", (1, 2)) and not Choice("c", (1, 2)).ordered
 
 
 @given(parameters, st.floats(0, 1))

@@ -70,6 +70,15 @@ def test_every_region_becomes_a_study(target):
     assert failed.user_attrs["trial"] == "run-tiny-1/regions/slug/trials/0001"
 
 
+def test_ordered_options_stay_in_their_order(tmp_path):
+    space = (Choice("size", ("small", "medium", "large"), ordered=True),)
+    points = [{"size": size} for size in ("large", "small")]
+    write(run_of(region_trials([0.5, 0.25], space=space, points=points)), tmp_path / "trials.db")
+    [first, _] = load(str(tmp_path / "trials.db"), "tiny/Germany").trials
+    assert first.params == {"size": "large"}
+    assert first.distributions["size"].choices == ("small", "medium", "large")
+
+
 def test_exporting_again_adds_only_what_is_new(target):
     write(run_of(region_trials([0.5, None])), target)
     assert write(run_of(region_trials([0.5, None])), target) == Exported(0, 0, 2)

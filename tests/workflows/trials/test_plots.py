@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import sys
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from nnlib.util.process import install_line
 from regiondag.cli import main
 from regiondag.study.space import Choice, Integer, Real
-from regiondag.trials.importance import measure_importance, place_on_scale
+from regiondag.trials.importance import _columns, measure_importance, place_on_scale
 from regiondag.trials.plots import draw_region
 from tests.workflows.commands.test_study import HOSTILE_NAMES, settle
 from tests.workflows.conftest import STUDY, write_study
@@ -107,6 +108,18 @@ def test_the_forest_finds_what_matters():
     assert shares["noise"] < 0.2 and shares == measure_importance(region_trials(values, space=SEARCHED, points=points))
     halves = [1.0 if point["kind"] == "b" else 0.0 for point in points]
     assert measure_importance(region_trials(halves, space=SEARCHED, points=points))["kind"] > 0.8
+
+
+def test_ordered_options_are_one_scale_to_the_forest():
+    sizes = ("tiny", "small", "medium", "large", "huge")
+    space = (Choice("size", sizes, ordered=True), Real("noise", 0.0, 1.0))
+    points = [{"size": sizes[number % 5], "noise": number * 7 % 40 / 40} for number in range(40)]
+    trials = region_trials([number % 5 * 1.0 for number in range(40)], space=space, points=points)
+    assert _columns(space[0], trials.rows[:5]) == [[0.0, 0.25, 0.5, 0.75, 1.0]]
+    assert _columns(replace(space[0], ordered=False), trials.rows[:2]) == [
+        [float(n == k) for n in (0, 1)] for k in range(5)
+    ]
+    assert measure_importance(trials)["size"] > 0.9
 
 
 @pytest.mark.parametrize("outcomes", [[0.1, 0.2, 0.3], ["diverged"] * 20, [0.5] * 20, []])

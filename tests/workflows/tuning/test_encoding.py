@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from regiondag.study.space import Choice, Integer, Real, random_point
 from regiondag.tuning.encoding import INACTIVE, Encoding, index_of
+from regiondag.tuning.gp.process import GaussianProcess, Observed
 
 SPACE = (
     Real("a", -3.0, 7.5),
@@ -162,6 +165,83 @@ def test_reals_are_rounded_to_six_digits_of_their_range_or_of_themselves():
     assert encoding.point(np.array([0.1234567, 0.0, 0.0]))["x"] == 0.123457
     small = Encoding((Real("x", 2.0, 2.004),)).point(np.array([0.123456789]))["x"]
     assert small == 2.000493827
+
+
+def test_ordered_options_are_equal_steps_of_one_column():
+    space = (
+        Choice("size", ("small", "medium", "large"), ordered=True),
+        Choice("batch", (128, 64, 32, 16, 8), when=(("size", ("small", "large")),), ordered=True),
+        Choice("one", (5,), ordered=True),
+        Real("x", 0.0, 1.0, when=(("batch", (32,)),)),
+    )
+    encoding = Encoding(space)
+    points = [
+        {"size": "small", "batch": 64, "one": 5},
+        {"size": "medium", "one": 5},
+        {"size": "large", "batch": 32, "one": 5, "x": 0.25},
+    ]
+    rows = encoding.coordinates(points)
+    assert rows.tolist() == [[0, 0.25, 0, 0.5], [0.5, 0.5, 0, 0.5], [1, 0.5, 0, 0.25]]
+    assert encoding.features(rows).tolist() == [[0, 0.25, 0.5], [0.5, 0.5, 0.5], [1, 0.5, 0.25]]
+    assert [encoding.point(row) for row in rows] == points
+    assert encoding.groups.tolist() == [0, 1, 2] and encoding.columns.tolist() == [0, 1, 2, 2]
+    assert encoding.weights.tolist() == [1, 1, 1] and encoding.counts.tolist() == [3, 5, 1, np.inf]
+    assert encoding.choices.tolist() == [False] * 4 and encoding.smooth.tolist() == [False] * 3 + [True]
+    assert encoding.snap(np.array([[0.7, 0.4, 0.6, 0.9], [0.8, 0.4, 0.6, 0.9]])).tolist() == [
+        [0.5, INACTIVE, 0, INACTIVE],
+        [1, 0.5, 0, 0.9],
+    ]
+
+
+def test_an_order_makes_the_ends_of_three_options_the_least_alike():
+    options = ("small", "medium", "large")
+    for ordered, apart in ((True, [0.5, 1.0]), (False, [1.0, 1.0])):
+        encoding = Encoding((Choice("size", options, ordered=ordered),))
+        seen = encoding.features(encoding.coordinates({"size": size} for size in options)) * encoding.weights
+        assert [np.linalg.norm(seen[0] - other) for other in seen[1:]] == pytest.approx(apart)
+
+
+stepped = st.one_of(
+    st.builds(lambda low, n, log: Integer("p", low, low + n, log=log), *[st.integers(1, 60)] * 2, st.booleans()),
+    st.builds(lambda low, n, step: Integer("p", low, low + n * step, step=step), *[st.integers(1, 60)] * 3),
+    st.builds(lambda low, n: Real("p", low / 10, (low + n) / 10, step=0.1), st.integers(-9, 9), st.integers(1, 30)),
+    st.builds(lambda n: Choice("p", tuple(range(n)), ordered=True), st.integers(2, 9)),
+)
+
+
+@given(stepped, st.floats(0, 1), st.floats(0, 1))
+def test_coordinates_of_one_value_have_the_same_features_and_others_have_not(parameter, one, other):
+    encoding = Encoding((parameter, Real("x", 0.0, 1.0)))
+    rows = np.array([[one, 0.25], [other, 0.25]])
+    points = [encoding.point(row) for row in rows]
+    seen = encoding.features(rows)
+    assert (points[0] == points[1]) == (seen[0] == seen[1]).all()
+    assert (seen == encoding.features(encoding.coordinates(points))).all()
+    assert (seen == encoding.features(encoding.snap(rows))).all()
+
+
+@given(st.integers(0, 2), st.floats(0, 1), st.integers(0, 1), st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+def test_what_is_inactive_is_not_seen(kind, x, flag, n, else_x, else_n):
+    encoding = Encoding(CONDITIONAL)
+    rows = np.array(
+        [[kind, x, flag, n, 0], [kind, x if kind else else_x, flag, n if flag and kind == 1 else else_n, 0]]
+    )
+    assert encoding.point(rows[0]) == encoding.point(rows[1])
+    assert (encoding.features(rows)[0] == encoding.features(rows)[1]).all()
+
+
+@pytest.mark.parametrize(
+    "space", [(Integer("n", 1, 5), Real("s", 0.0, 1.0, step=0.25)), (Integer("n", 3, 20, log=True),)]
+)
+def test_the_model_is_flat_within_a_step(space):
+    encoding = Encoding(space)
+    random = np.random.default_rng(0)
+    told = encoding.features(random.random((9, len(space)))) * encoding.weights
+    process = GaussianProcess(Observed(told, random.standard_normal(9), encoding.groups), np.zeros((1, len(space) + 2)))
+    middle = encoding.snap(random.random((40, len(space))))
+    near = np.clip(middle + random.uniform(-0.004, 0.004, middle.shape), 0, 1)
+    for there, also in zip(*(process.predict(encoding.features(rows)) for rows in (middle, near)), strict=True):
+        assert (there == also).all()
 
 
 @pytest.mark.parametrize("log", [False, True])

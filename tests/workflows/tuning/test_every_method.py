@@ -117,6 +117,38 @@ def test_options_that_are_equal_but_not_the_same_are_told_apart(method):
     assert sum(type(o.point["a"]) is float for o in history[4:]) >= len(history[4:]) // 2
 
 
+ORDERED = (Choice("size", ("small", "medium", "large"), ordered=True), Choice("batch", (64, 32, 16), ordered=True))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_ordered_options_are_proposed_as_they_stand(method):
+    space = (*ORDERED, Real("x", 0.0, 1.0))
+    history = run(method, few(method), 4, space=space, objective=lambda p: p["batch"] + p["x"])
+    assert {o.point["size"] for o in history} == {"small", "medium", "large"}
+    assert {o.point["batch"] for o in history} == {64, 32, 16} and type(history[-1].point["batch"]) is int
+
+
+def test_a_grid_of_ordered_options_goes_through_them_as_they_stand():
+    points = propose(Search("grid", ORDERED, (9,)), [], [], 9, 0)
+    assert [tuple(point.values()) for point in points][:4] == [
+        ("small", 64),
+        ("small", 32),
+        ("small", 16),
+        ("medium", 64),
+    ]
+
+
+def test_the_model_learns_from_neighbours_in_an_order():
+    words = tuple(f"{'aeiou'[n * 7 % 5]}{n}" for n in range(40))
+
+    def best(ordered):
+        space = (Choice("word", words, ordered=ordered),)
+        found = run("bayes", 16, 4, space=space, objective=lambda p: (words.index(p["word"]) - 26.0) ** 2)
+        return min(observation.loss for observation in found)
+
+    assert best(True) == 0.0 < best(False)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_small_spaces_are_searched_without_repeats_to_their_end(method):
     space = (Choice("a", (1, 2)), Integer("b", 1, 3), Choice("c", (True, 1), when=(("a", (2,)),)))

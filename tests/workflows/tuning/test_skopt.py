@@ -25,9 +25,10 @@ SPACE = (
     Choice("kind", ("a", "b", "c")),
     Real("drop", 0.0, 1.0, step=0.25, when=(("kind", ("b",)),)),
     Choice("equal", (1, True, 1.0, "1")),
+    Choice("size", ("small", "medium", "large"), ordered=True),
 )
-POINT = {"x": 1.5, "rate": 0.01, "n": 3, "one": 5, "kind": "b", "drop": 0.75, "equal": True}
-OTHER = {"x": 0.5, "rate": 0.1, "n": 9, "one": 5, "kind": "a", "equal": 1.0}
+POINT = {"x": 1.5, "rate": 0.01, "n": 3, "one": 5, "kind": "b", "drop": 0.75, "equal": True, "size": "medium"}
+OTHER = {"x": 0.5, "rate": 0.1, "n": 9, "one": 5, "kind": "a", "equal": 1.0, "size": "large"}
 
 
 @dataclass
@@ -77,6 +78,7 @@ def test_the_space_is_told_without_what_is_fixed(play):
         ("choice", ["a", "b", "c"]),
         ("integer", 0, 4, "uniform"),  # the number of the step
         ("choice", ["0", "1", "2", "3"]),  # options that are one to scikit-optimize
+        ("integer", 0, 2, "uniform"),  # the number of an ordered option
     ]
     assert play.made["random_state"] == 7 and play.made["n_initial_points"] == 1
     assert play.made["acq_optimizer_kwargs"] == {"n_points": 10_000} and play.made["space_constraint"] is None
@@ -86,7 +88,7 @@ def test_the_space_is_told_without_what_is_fixed(play):
 def test_failures_are_the_worst_and_pending_trials_the_best(play):
     history = [Observation(POINT, 3.0), Observation(OTHER, None), Observation(OTHER, -1.0), Observation(POINT, 2.0)]
     skopt_method.ask(domain(), history, [OTHER, POINT], 1, 1)
-    full, low = [1.5, 0.01, 3, "b", 3, "1"], [0.5, 0.1, 9, "a", 0, "2"]  # what is inactive is at its first value
+    full, low = [1.5, 0.01, 3, "b", 3, "1", 1], [0.5, 0.1, 9, "a", 0, "2", 2]  # what is inactive is at its first value
     assert play.told == ([full, low, low, full, low, full], [3.0, 3.0, -1.0, 2.0, -1.0, -1.0])
 
 
@@ -99,15 +101,15 @@ def test_losses_are_kept_where_they_can_be_squared(play):
 
 def test_answers_are_points_of_plain_values(play):
     play.rows = [
-        [np.float64(1.5), np.float64(0.01), np.int64(3), np.str_("b"), np.int64(3), np.str_("1")],
-        [0.4, 0.2, 9, "a", 4, "2"],
-        [2.1, 1e-5, 9, "c", 4, "3"],
+        [np.float64(1.5), np.float64(0.01), np.int64(3), np.str_("b"), np.int64(3), np.str_("1"), np.int64(1)],
+        [0.4, 0.2, 9, "a", 4, "2", 2],
+        [2.1, 1e-5, 9, "c", 4, "3", 0],
     ]
     points = skopt_method.ask(domain(), [Observation(POINT, 1.0)], [], 3, 1)
     assert points[0] == POINT and list(points[0]) == [p.name for p in SPACE]
-    assert [type(value) for value in points[0].values()] == [float, float, int, int, str, float, bool]
+    assert [type(value) for value in points[0].values()] == [float, float, int, int, str, float, bool, str]
     assert points[1] == OTHER and type(points[1]["equal"]) is float  # rounding may lead beyond an end
-    assert points[2] == {"x": 2.0, "rate": 1e-4, "n": 9, "one": 5, "kind": "c", "equal": "1"}
+    assert points[2] == {"x": 2.0, "rate": 1e-4, "n": 9, "one": 5, "kind": "c", "equal": "1", "size": "small"}
     with pytest.raises(ValueError):
         play.rows = [[1.5, 0.01]]
         skopt_method.ask(domain(), [Observation(POINT, 1.0)], [], 1, 1)
@@ -117,7 +119,7 @@ def test_what_is_illegal_is_left_out_of_its_candidates(play):
     constrained = domain("n < 5")
     skopt_method.ask(constrained, [Observation(POINT, 1.0)], [], 1, 1)
     holds = play.made["space_constraint"]
-    assert holds([1.5, 0.01, 3, "b", 3, "1"]) and not holds([1.5, 0.01, 5, "b", 3, "1"])
+    assert holds([1.5, 0.01, 3, "b", 3, "1", 0]) and not holds([1.5, 0.01, 5, "b", 3, "1", 0])
     plane = (Real("x", 0.0, 1.0), Real("y", 0.0, 1.0))
     for text, least, most in (
         ("x < 0.5", 4200, 5800),
