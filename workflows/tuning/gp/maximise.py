@@ -34,25 +34,22 @@ class Maximiser:
 
     def best(self, anchors: Array, reach: float, taken: set[str]) -> dict[str, Value] | None:
         """Return the best legal point that is not `taken`, looking everywhere (reach 1) or around the anchors only."""
-        rows = self._candidates(anchors, reach)
-        order = np.argsort(-self._value(rows), kind="stable")
-        rows = self._legal(rows[order], REFINED, taken)
-        if not len(rows):
+        for wide in dict.fromkeys((reach, 1.0)):  # all around the anchors may be taken
+            rows = self._legal(self._ranked(self._candidates(anchors, wide)), REFINED, taken)
+            if len(rows):
+                break
+        else:
             return self.domain.random(seed_of(int(self.random.integers(2**62))), taken)
         for spread, count in ROUNDS:
-            rows = self._refine(rows, spread, count)
-        ended = np.concatenate([self._polish(rows), rows])
-        order = np.argsort(-self._value(ended), kind="stable")
-        found = self._legal(ended[order], 1, taken)
-        if len(found):
-            return self.encoding.point(found[0])
-        rows = self._legal(self._candidates(anchors, 1.0), 1, taken)
-        if len(rows):
-            return self.encoding.point(rows[0])
-        return self.domain.random(seed_of(int(self.random.integers(2**62))), taken)
+            rows = self._refine(rows, spread, count, taken)
+        ended = self._ranked(np.concatenate([self._polish(rows), rows]))
+        return self.encoding.point(self._legal(ended, 1, taken)[0])
 
     def _value(self, rows: Array) -> Array:
         return self.criterion.value(self.encoding.features(rows) * self.encoding.weights)
+
+    def _ranked(self, rows: Array) -> Array:
+        return np.asarray(rows[np.argsort(-self._value(rows), kind="stable")])
 
     def _candidates(self, anchors: Array, reach: float) -> Array:
         parts = [self.others]
@@ -84,16 +81,13 @@ class Maximiser:
         new = np.where(encoding.choices, np.where(changed, options, rows), numbers)
         return np.where(moved, new, rows)
 
-    def _refine(self, rows: Array, spread: float, count: int) -> Array:
-        """Return the best of each row and its neighbours."""
+    def _refine(self, rows: Array, spread: float, count: int, taken: set[str]) -> Array:
+        """Return the best new and legal one of each row, which is, and its neighbours."""
         near = self.encoding.snap(self._mutate(np.repeat(rows, count, axis=0), spread))
         near = np.concatenate([rows[:, None], near.reshape(len(rows), count, rows.shape[1])], axis=1)
-        flat = near.reshape(len(rows) * (count + 1), rows.shape[1])
-        values = self._value(flat).reshape(len(rows), count + 1)
-        if self.domain.constraints:
-            holds = [self.domain.holds(self.encoding.point(row)) for row in flat]
-            values = np.where(np.array(holds).reshape(values.shape), values, -np.inf)
-        return np.asarray(near[np.arange(len(rows)), values.argmax(axis=1)])
+        values = self._value(near.reshape(len(rows) * (count + 1), rows.shape[1])).reshape(len(rows), count + 1)
+        order = np.argsort(-values, axis=1, kind="stable")
+        return np.concatenate([self._legal(some[best], 1, taken) for some, best in zip(near, order, strict=True)])
 
     def _polish(self, rows: Array) -> Array:
         """Follow the gradient in the coordinates that are real numbers; the others stay."""

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from regiondag.study.model import Search as Study
-from regiondag.study.space import Choice, Integer, Real
+from regiondag.study.space import Choice, Integer, Real, grid_point
 from regiondag.tuning.domain import domain_of, identity_of
 from regiondag.tuning.encoding import INACTIVE, Encoding
-from regiondag.tuning.gp import maximise as module
 from regiondag.tuning.gp.maximise import Maximiser
 
 MIXED = (
@@ -161,7 +160,7 @@ def test_refining_keeps_what_is_best_around_each_row():
     criterion = Peak([0.8, 0.1])
     rows = np.array([[0.2, 0.2], [0.79, 0.11], [0.8, 0.1]])
     for count in (1, 25, 400):
-        refined = search(PLANE, criterion)._refine(rows, 0.1, count)
+        refined = search(PLANE, criterion)._refine(rows, 0.1, count, set())
         assert refined.shape == rows.shape and (criterion.value(refined) >= criterion.value(rows)).all()
         assert criterion.asked[0].shape == (3 * (count + 1), 2)
         criterion.asked.clear()
@@ -172,7 +171,7 @@ def test_refining_keeps_what_is_best_around_each_row():
 
 def test_refining_never_ends_at_what_breaks_a_constraint():
     rows = np.array([[0.2, 0.2], [0.48, 0.5]])
-    refined = search(PLANE, Peak([0.9, 0.9]), "x + y <= 1")._refine(rows, 0.1, 400)
+    refined = search(PLANE, Peak([0.9, 0.9]), "x + y <= 1")._refine(rows, 0.1, 400, set())
     assert (refined.sum(axis=1) <= 1).all() and (refined.sum(axis=1) > rows.sum(axis=1)).all()
 
 
@@ -218,22 +217,53 @@ def test_where_no_candidate_is_legal_chance_goes_on():
     assert one.best(anchor, 0.0, {*taken, identity_of({"kind": "b", "n": 4})}) is None
 
 
-@pytest.mark.parametrize("left", [1, 0])
-def test_what_the_closer_look_cannot_use_is_looked_for_everywhere_and_then_by_chance(monkeypatch, left):
-    asked = []
-    one = search(PLANE, Peak([0.5, 0.5]))
-    rows = iter([np.full((1, 2), 0.4), np.zeros((0, 2)), np.full((left, 2), 0.7)])
-    monkeypatch.setattr(Maximiser, "_legal", lambda self, rows_, count, taken: asked.append(count) or next(rows))
+STEPS = (Integer("n", 0, 20), Choice("size", tuple(range(8)), ordered=True), Choice("kind", ("a", "b")))
+
+
+def test_of_a_space_of_steps_the_best_new_point_is_found_each_time():
+    criterion = peak_at(STEPS, {"n": 7, "size": 5, "kind": "a"}, weights=[1.0, 1.3, 0.1])
+    encoding = Encoding(STEPS)
+    every = [grid_point(STEPS, index) for index in range(336)]
+    values = criterion.value(encoding.features(encoding.coordinates(every)))
+    best = [every[number] for number in np.argsort(-values, kind="stable")]
+    taken = {identity_of(point) for point in best[:40]}
+    anchors = encoding.coordinates(best[:4])  # where the model has been told that it is good
+    for number in range(40, 50):
+        found = search(STEPS, criterion, seed=number).best(anchors, 1.0, taken)
+        assert criterion.value(encoding.features(encoding.coordinates([found]))) == pytest.approx(
+            criterion.value(encoding.features(encoding.coordinates([best[number]])))
+        )
+        taken.add(identity_of(found))
+
+
+def test_refining_never_ends_at_what_is_taken():
+    criterion = peak_at(STEPS, {"n": 7, "size": 5, "kind": "a"})
+    taken = {identity_of({"n": 7, "size": 5, "kind": kind}) for kind in "ab"}
+    rows = row_of(STEPS, {"n": 6, "size": 4, "kind": "b"})
+    refined = search(STEPS, criterion)._refine(rows, 0.1, 400, taken)
+    assert Encoding(STEPS).point(refined[0]) == {"n": 6, "size": 5, "kind": "a"}
+
+
+def test_ordered_options_move_to_those_next_to_them_and_others_to_any():
+    space = (Choice("size", tuple(range(21)), ordered=True), Choice("kind", tuple(range(21))))
+    one = search(space, None)
+    moved = one.encoding.snap(one._mutate(np.tile([0.5, 10.0], (2000, 1)), 0.05))
+    assert np.abs(moved[:, 0] - 0.5).max() <= 0.25 and len(np.unique(moved[:, 0])) > 3
+    assert len(np.unique(moved[:, 1])) == 21
+
+
+def test_where_all_around_the_anchors_is_taken_it_looks_everywhere():
+    criterion = peak_at(STEPS, {"n": 0, "size": 0, "kind": "a"})
+    near = [grid_point(STEPS, index) for index in range(336)]
+    taken = {identity_of(point) for point in near if point["n"] < 12}
     reaches = []
+    one = search(STEPS, criterion)
     candidates = Maximiser._candidates
-    monkeypatch.setattr(
-        Maximiser, "_candidates", lambda self, anchors, reach: reaches.append(reach) or candidates(self, anchors, reach)
-    )
-    drawn = []
-    monkeypatch.setattr(module.Domain, "random", lambda self, seed, taken: drawn.append(seed) or {"x": 0.1, "y": 0.2})
-    found = one.best(np.full((1, 2), 0.4), 0.3, {"taken"})
-    assert asked == [6, 1, 1] and reaches == [0.3, 1.0]
-    assert found == ({"x": 0.7, "y": 0.7} if left else {"x": 0.1, "y": 0.2}) and len(drawn) == 1 - left
+    look = lambda self, anchors, reach: reaches.append(reach) or candidates(self, anchors, reach)  # noqa: E731
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Maximiser, "_candidates", look)
+        found = one.best(row_of(STEPS, near[0]), 0.1, taken)
+    assert found == {"n": 12, "size": 0, "kind": "a"} and reaches == [0.1, 1.0]
 
 
 def test_what_is_refined_is_the_best_of_the_candidates(monkeypatch):
@@ -244,7 +274,7 @@ def test_what_is_refined_is_the_best_of_the_candidates(monkeypatch):
     )
     criterion = Peak([0.3, 0.6])
     search(PLANE, criterion).best(np.full((2, 2), 0.5), 1.0, set())
-    (rows, first), (_, second) = refined
+    (rows, (*first, _)), (_, (*second, _)) = refined
     values = np.sort(criterion.value(criterion.asked[0]))[::-1]
     assert criterion.value(rows) == pytest.approx(values[:6]) and len(rows) == 6  # the best of all candidates
-    assert (first, second) == ((0.1, 25), (0.03, 25))
+    assert (first, second) == ([0.1, 25], [0.03, 25])
