@@ -154,5 +154,6 @@ def test_there_are_problems_of_every_kind():
     assert len(found) >= 30
     assert sum("categories" in problem.kinds for problem in found) >= 15
     assert sum("conditions" in problem.kinds for problem in found) >= 8
+    assert sum(any(parameter.ordered for parameter in problem.space) for problem in found) >= 2
     held_out = sum(problems.is_held_out(problem.name) for problem in found)
     assert 0.3 < held_out / len(found) < 0.7

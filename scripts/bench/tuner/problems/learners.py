@@ -42,7 +42,7 @@ PERCEPTRON = (
     Parameter("alpha", 1e-6, 10, log=True),
     Parameter("solver", options=("lbfgs", "sgd", "adam")),
     Parameter("learning_rate_init", 1e-4, 1, log=True, when=_if("solver", "sgd", "adam")),
-    Parameter("batch_size", 8, 64, log=True, whole=True, when=_if("solver", "sgd", "adam")),
+    Parameter("batch_size", options=(8, 16, 32, 64), ordered=True, when=_if("solver", "sgd", "adam")),
     Parameter("momentum", 0, 0.99, when=_if("solver", "sgd")),
     Parameter("learning_rate", options=("constant", "invscaling", "adaptive"), when=_if("solver", "sgd")),
     Parameter("power_t", 0.1, 0.9, when=_if("learning_rate", "invscaling")),
@@ -60,7 +60,7 @@ BOOSTING = (
 )
 PIPELINE = (
     Parameter("scaler", options=("none", "standard", "range", "robust", "quantiles")),
-    Parameter("quantiles", 5, 100, log=True, whole=True, when=_if("scaler", "quantiles")),
+    Parameter("quantiles", options=(5, 10, 20, 50, 100), ordered=True, when=_if("scaler", "quantiles")),
     Parameter("shape", options=("uniform", "normal"), when=_if("scaler", "quantiles")),
     Parameter("model", options=("logistic", "neighbours", "tree", "bayes", "discriminant")),
     Parameter("C", 1e-3, 1e3, log=True, when=_if("model", "logistic")),
