@@ -23,6 +23,7 @@ from regiondag.recommend.jobs import BatchStatus
 from regiondag.registry.describe import ServedRegion, VersionFacts, VersionsCompared
 from regiondag.report.summary import Summary
 from regiondag.trials.rows import TrialRow
+from regiondag.trials.why import Why
 from regiondag.update.old_runs import CleanPlan
 
 # What each prints: an object of that class.
@@ -36,6 +37,7 @@ OUTPUTS: dict[str, type] = {
     "regiondag explain": Explanation,
     "regiondag stats": RunStats,
     "regiondag study show": TrialRow,
+    "regiondag study show --why": Why,
     "regiondag verify": Verified,
     "regiondag clean": CleanPlan,
     "regiondag champions list": ServedRegion,
@@ -53,6 +55,7 @@ AROUND = {
     "regiondag explain": "A list of such objects.",
     "regiondag study show": "`study`, `run`, and `trials`: a list of such objects, each with `queued`: where its job "
     "is, an object or null.",
+    "regiondag study show --why": "A list of such objects.",
     "regiondag report": "Also `finished`, whether every region has its champion. The same stands in "
     "`report/summary.json`.",
 }

@@ -11,9 +11,12 @@ from regiondag.commands._verbs import add_run, add_verb, run_verb
 from regiondag.errors import PoolError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from regiondag.run.layout import RunFolder
     from regiondag.trials.query import Places
     from regiondag.trials.rows import RunTrials
+    from regiondag.trials.why import Why
 
 HELP = "show a run's trials, draw them, or export them to Optuna or CSV"
 
@@ -28,6 +31,7 @@ EPILOG = """examples:
   regiondag study show RUN Germany --sort value
   regiondag study show RUN --failed
   regiondag study show RUN --where "optimizer == adam and value > 0.1"
+  regiondag study show RUN Germany --why 17
   regiondag study plot RUN
   regiondag study export RUN --optuna trials.log && optuna-dashboard trials.log"""
 
@@ -43,6 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--sort", choices=SORTS, default="trial", help="the best value or the longest first")
     show.add_argument("--failed", action="store_true", help="only trials that failed, with their reasons")
     show.add_argument("--where", metavar="CONDITION", help=WHERE)
+    show.add_argument(
+        "--why", metavar="TRIAL", help="why this trial: where its values came from, what was expected, what came"
+    )
     show.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
     show.add_argument("--json", action="store_true", help="one JSON object on stdout, with every metric")
 
@@ -80,6 +87,8 @@ def _read(arguments: argparse.Namespace) -> tuple[RunFolder, RunTrials]:
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    if arguments.why is not None:
+        return _show_why(arguments)
     from regiondag.trials.query import headings_with_places, parse_query, with_places
     from regiondag.trials.table import list_headings, sort_rows, summary_line, to_json, to_rows, when_narrow
     from regiondag.util.terminal import print_long_table
@@ -100,6 +109,58 @@ def _show(arguments: argparse.Namespace) -> int:
     else:
         print(summary_line(trials))
     return 0
+
+
+def _show_why(arguments: argparse.Namespace) -> int:
+    import dataclasses
+    import json
+
+    from nnlib.util.columns import print_folded
+    from regiondag.run.study_folder import find_run
+    from regiondag.trials.why import say_why, tabulate_why
+    from regiondag.util.terminal import print_table
+
+    if arguments.failed or arguments.where is not None or arguments.sort != "trial":
+        raise UsageError("--why tells of the trials that it names; --failed, --where and --sort choose from a list")
+    found = list(_explain(find_run(arguments.run_directory), arguments.region, arguments.why))
+    if arguments.json:
+        print(json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False))
+        return 0
+    for why in found:
+        first, *more = say_why(why)
+        print_table(first, *tabulate_why(why))
+        for line in more:
+            print_folded(line)
+    return 0
+
+
+def _explain(folder: RunFolder, region: str | None, trials: str) -> Iterator[Why]:
+    from regiondag.node.known_then import read_known_then
+    from regiondag.run.journal import Journal
+    from regiondag.run.lookup import find_region, find_region_or_node, find_trials
+    from regiondag.run.manifest import read_manifest
+    from regiondag.trials.why import explain_choice
+
+    regions = read_manifest(folder).regions
+    if region is not None:
+        slug = find_region(regions, region)
+    elif len(regions) == 1:
+        [slug] = regions
+    else:
+        slug, node = find_region_or_node(folder, regions, trials)
+        if node is None:
+            raise UsageError(f"--why {trials}: a trial is named by its node, such as {slug}_t0007, or REGION before it")
+    place = folder.region(slug)
+    history = Journal(place.journal).read()
+    for number in find_trials(regions, slug, [trials]):
+        if number is None:
+            won = f"; here {history.won[0]}" if history.won else ""
+            raise UsageError(f"the final training has the values of the trial that won{won}; ask why that one")
+        then = read_known_then(place, number)
+        if then is None:
+            proposed = ", ".join(map(str, sorted(history.proposals))) or "none yet"
+            raise UsageError(f"trial {number} of {regions[slug]} was not proposed; those that were: {proposed}")
+        yield explain_choice(then.spec, then.history, then.request, history, number)
 
 
 def _places(folder: RunFolder, slugs: list[str], pool: str | None) -> Places:

@@ -18,12 +18,12 @@ from regiondag.run.history import History
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder, data_file
 from regiondag.run.manager_log import say
-from regiondag.run.observations import observe_trials
+from regiondag.run.proposal import batch_of, make_request
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.run.region_state import check_not_hopeless, state_of
 from regiondag.run.start_time import note_start
-from regiondag.run.trial_recipes import best_by_family, is_of_space
-from regiondag.study.families import BLEND, FAMILY, INCUMBENT
+from regiondag.run.trial_recipes import best_by_family
+from regiondag.study.families import BLEND, FAMILY
 from regiondag.study.space import seed_of
 from regiondag.tuning.propose import expect_gain, propose
 from regiondag.tuning.pruning import make_rungs
@@ -85,7 +85,7 @@ def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: 
         if len(best_by_family(spec, history)) > 1:
             journal.append("proposed", trial=number, point={FAMILY: BLEND})
         return
-    numbers, before = _batch(spec, history, number)
+    numbers, before = batch_of(spec, history, number)
     new = [trial for trial in numbers if trial not in history.proposals]
     refused = new[count_affordable(folder, spec, history, len(new)) :]
     if number in refused:
@@ -95,22 +95,19 @@ def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: 
             say(f"{NodeName(spec.slug, number)}: {reason}")
         return
     numbers = range(numbers.start, numbers.stop - len(refused))
-    before = [trial for trial in before if is_of_space(history, trial)]
-    told = observe_trials(history, spec.metric, before)
-    shared = read_shared(folder, spec)
-    given = spec.first[numbers.start : numbers.stop]
-    pending = [history.proposals[trial].point for trial in before if trial not in told]
+    request = make_request(spec, history, numbers, before, read_shared(folder, spec))
+    told = list(request.told.values())
     asked = propose(
         spec.search,
-        history=list(told.values()),
-        pending=[*pending, *(point for point in given if point.get(FAMILY) != INCUMBENT)],
-        n=len(numbers) - len(given),
-        seed=seed_of(spec.train.seed, spec.slug if shared is None else spec.study),
-        shared=shared,
+        history=told,
+        pending=request.pending,
+        n=request.asked,
+        seed=request.seed,
+        shared=request.shared,
     )
     seed = seed_of(spec.train.seed, spec.slug, number, "gain")
     wanted = spec.search.stop == "noise" or spec.most_trials
-    gain = expect_gain(spec.search, list(told.values()), asked, seed) if wanted else None
+    gain = expect_gain(spec.search, told, asked, seed) if wanted else None
     best = history.best(spec.metric.minimize)
     if gain is not None and best is not None and best.stderr:
         journal.append("expected", trial=number, gain=gain, stderr=best.stderr)
@@ -119,14 +116,6 @@ def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: 
             return
     journal.append_all(
         ("proposed", {"trial": trial, "point": point})
-        for trial, point in zip(numbers, [*given, *asked], strict=False)  # a small space may be exhausted
+        for trial, point in zip(numbers, [*request.given, *asked], strict=False)  # a small space may be exhausted
         if trial not in history.proposals
     )
-
-
-def _batch(spec: RegionSpec, history: History, number: int) -> tuple[range, list[int]]:
-    """Return the trials that are proposed together with one, and those that were proposed before them."""
-    if spec.search.schedule == "lanes":
-        return range(number, number + 1), sorted(history.proposals)
-    together = spec.search.trials_of_round(number)
-    return together, [n for n in sorted(history.proposals) if n < together.start]

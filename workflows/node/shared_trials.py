@@ -21,15 +21,15 @@ from regiondag.tuning.sharing import EACH, Neighbour, Shared
 MOST = 64  # neighbours whose journals are read; of more regions a sample, another one for each region
 
 
-def read_shared(folder: RegionFolder, spec: RegionSpec) -> Shared | None:
-    """Return what a region may learn from others; None when it shares nothing."""
+def read_shared(folder: RegionFolder, spec: RegionSpec, until: float | None = None) -> Shared | None:
+    """Return what a region may learn from others, or might at some time; None when it shares nothing."""
     if spec.search.share == "off":
         return None
-    found = [neighbour for neighbour in (*read_earlier(folder), *_siblings(folder, spec)) if neighbour.history]
+    found = [one for one in (*read_earlier(folder), *_siblings(folder, spec, until)) if one.history]
     return Shared(spec.position, tuple(found))
 
 
-def _siblings(folder: RegionFolder, spec: RegionSpec) -> Iterator[Neighbour]:
+def _siblings(folder: RegionFolder, spec: RegionSpec, until: float | None) -> Iterator[Neighbour]:
     fits = domain_of(spec.search).has
     others = [path for path in sorted(folder.path.parent.iterdir()) if path.name != spec.slug and path.is_dir()]
     others = sorted(others, key=lambda path: seed_of(spec.slug, path.name))[:MOST]
@@ -39,7 +39,7 @@ def _siblings(folder: RegionFolder, spec: RegionSpec) -> Iterator[Neighbour]:
         try:
             sibling = read_spec(other.spec)
             if sibling.metric == spec.metric and sibling.search.share != "off":
-                values = Journal(other.journal).read_values()
+                values = Journal(other.journal).read_values(until)
                 yield Neighbour(sibling.slug, observe_best_and_first(values, spec.metric, EACH, fits))
         except RegiondagError:
             continue  # its own scripts say what is wrong with it

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -128,6 +128,26 @@ class Journal:
             self._fold(history, number, line)
         history.folded = before + len(lines), size + text.rfind(b"\n") + 1
 
+    def read_before(self, trial: int, others: Container[int] = ()) -> tuple[History, list[int], float]:
+        """Fold the journal as it was when a trial was proposed.
+
+        Return also which of `others` were proposed in the same breath, itself among them, and when; nothing and 0 for a
+        trial that was not proposed: then all of the journal is before it.
+        """
+        lines = list(_parse_all(self._lines()))
+        proposed = [_proposed(line) for line in lines]
+        at = proposed.index(trial) if trial in proposed else len(lines)
+        first = end = at
+        while first > 0 and proposed[first - 1] is not None and proposed[first - 1] in others:
+            first -= 1
+        while end < len(lines) and (end == at or (proposed[end] is not None and proposed[end] in others)):
+            end += 1
+        history = History()
+        for number, line in enumerate(lines[:first], start=1):
+            self._fold(history, number, line)
+        together = [number for number in proposed[first:end] if number is not None]
+        return history, together, _time_of(lines[at]) if at < len(lines) else 0.0
+
     def read_outcomes(self) -> History:
         """Fold the journal without proposals, and of trials without metrics and reasons, the final one in full.
 
@@ -143,14 +163,16 @@ class Journal:
                 self._fold(history, number, line)
         return history
 
-    def read_values(self) -> Values:
+    def read_values(self, until: float | None = None) -> Values:
         """Fold the journal as far as points and values go, in a twentieth of the time.
 
         Of the others' journals PRE needs no more, and there may be forty of them. What a line says after the value is
-        not looked at; lines that are not as `append` writes them are parsed.
+        not looked at; lines that are not as `append` writes them are parsed. With `until` (Unix time) as it was then.
         """
         values = Values()
         for number, line in enumerate(self._lines(), start=1):
+            if until is not None and _time_of(line) > until:
+                continue
             if ended := _VALUE.match(line):
                 trial, status, value = ended.groups()
                 if status in _STATUSES and line.endswith(b"}"):
@@ -252,6 +274,28 @@ def _parse_all(lines: list[bytes]) -> Sequence[bytes | dict[str, Any]]:
         return lines
     whole = len(records) == len(lines) and all(line[:1] + line[-1:] == b"{}" for line in lines)
     return records if whole else lines
+
+
+def _time_of(line: bytes | dict[str, Any]) -> float:
+    """Return when a line was written; 0 where it does not say."""
+    when = _record_of(line).get("time", 0.0)
+    return float(when) if isinstance(when, int | float) else 0.0
+
+
+def _proposed(line: bytes | dict[str, Any]) -> int | None:
+    """Return the trial that a line proposes; None where it proposes none."""
+    record = _record_of(line)
+    trial = record.get("trial") if record.get("event") == "proposed" else None
+    return trial if isinstance(trial, int) else None
+
+
+def _record_of(line: bytes | dict[str, Any]) -> dict[str, Any]:
+    """Return a line as a record; an empty one for what is none, of which `Journal` says so when it is folded."""
+    try:
+        record = json.loads(line) if isinstance(line, bytes) else line
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _drop_unknown(kind: type[Any], record: dict[str, Any]) -> dict[str, Any]:

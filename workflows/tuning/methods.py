@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from regiondag.study.space import Point, Value
+from regiondag.study.space import Point
 from regiondag.tuning.domain import Domain, UnitSequence
+from regiondag.tuning.proposed import Proposed, Source
 from regiondag.tuning.sharing import SHARING, Neighbour, Observation
 from regiondag.tuning.sobol import sobol_point
 
@@ -32,24 +33,25 @@ class Method:
     """How points are found: along a sequence, then by a model; without the two by chance."""
 
     sequence: UnitSequence | None = None
-    ask: Callable[[Question], list[dict[str, Value]]] | None = None  # None: no trial depends on another one's outcome
+    ask: Callable[[Question], list[Proposed]] | None = None  # None: no trial depends on another one's outcome
     sharing: tuple[str, ...] = SHARING[:1]  # what `share` may be
 
 
-def _ask_skopt(asked: Question) -> list[dict[str, Value]]:
+def _ask_skopt(asked: Question) -> list[Proposed]:
     from regiondag.tuning import skopt_method
 
-    return skopt_method.ask(asked.domain, asked.history, asked.pending, asked.n, asked.seed)
+    points = skopt_method.ask(asked.domain, asked.history, asked.pending, asked.n, asked.seed)
+    return [Proposed(point, Source.MODEL, "what scikit-optimize proposes by its defaults") for point in points]
 
 
-def _ask_gaussian_process(asked: Question) -> list[dict[str, Value]]:
+def _ask_gaussian_process(asked: Question) -> list[Proposed]:
     from threadpoolctl import threadpool_limits
 
     from regiondag.tuning.gp import ask
 
     # One thread: the sums are the same on any number of cores, and PRE scripts of many regions run side by side.
     with threadpool_limits(1):
-        return ask.ask(
+        return ask.ask_with_reasons(
             asked.domain, asked.history, asked.pending, asked.n, asked.seed, asked.per_second, asked.neighbours
         )
 

@@ -6,12 +6,17 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from regiondag.study.model import Search
 from regiondag.study.space import Point, Value, seed_of
 from regiondag.tuning.domain import Domain, UnitSequence, domain_of, identity_of
 from regiondag.tuning.methods import METHODS, Method, Question
-from regiondag.tuning.sharing import Observation, Shared, index_in_sequence, is_from_block
+from regiondag.tuning.proposed import Proposed, Source
+from regiondag.tuning.sharing import Neighbour, Observation, Shared, index_in_sequence, is_from_block
+
+if TYPE_CHECKING:  # NumPy is imported when a model is really asked
+    from regiondag.tuning.gp.ask import Foreseen
 
 INITIAL_SHARE = 0.25  # of all trials are spread over the space before the first model is fitted,
 INITIAL_MOST = 8  # but not more than these
@@ -33,11 +38,48 @@ def propose(
     `shared` is what the region knows of others; it says nothing where `search.share` is off. All regions of a study
     then have one `seed`, and each its own block.
     """
+    return [dict(one.point) for one in propose_with_reasons(search, history, pending, n, seed, shared)]
+
+
+def propose_with_reasons(
+    search: Search,
+    history: Sequence[Observation],
+    pending: Sequence[Point],
+    n: int,
+    seed: int,
+    shared: Shared | None = None,
+) -> list[Proposed]:
+    """Return what `propose` does, each point with where it came from."""
     task = _Task(search, domain_of(search), _finite(history), tuple(pending), seed, _usable(search, shared))
     if search.method == "grid":
         taken = task.taken()
-        return list(itertools.islice((p for p in task.domain.grid() if identity_of(p) not in taken), n))
+        left = itertools.islice((p for p in task.domain.grid() if identity_of(p) not in taken), n)
+        return [Proposed(point, Source.GRID, "the next point of the grid") for point in left]
     return task.next(n)
+
+
+def foresee(
+    search: Search,
+    history: Sequence[Observation],
+    pending: Sequence[Point],
+    point: Point,
+    came: float | None,
+    seed: int,
+    shared: Shared | None = None,
+) -> Foreseen | None:
+    """Return what the model that `propose` asks, with these arguments, expected of a point whose loss `came`.
+
+    None where it asks no Gaussian process, or one that knows nothing of the loss yet.
+    """
+    task = _Task(search, domain_of(search), _finite(history), tuple(pending), seed, _usable(search, shared))
+    if search.method != "bayes" or task.succeeded < 2:
+        return None
+    from threadpoolctl import threadpool_limits
+
+    from regiondag.tuning.gp.ask import foresee_loss
+
+    with threadpool_limits(1):  # the same bits as those that were asked
+        return foresee_loss(task.domain, task.history, point, came, task.seed_of_model, task.neighbours)
 
 
 def expect_gain(search: Search, history: Sequence[Observation], points: Sequence[Point], seed: int) -> float | None:
@@ -124,28 +166,39 @@ class _Task:
         """Return the identities of all points so far."""
         return {identity_of(point) for point in [*(o.point for o in self.history), *self.pending]}
 
-    def next(self, n: int) -> list[dict[str, Value]]:
+    @property
+    def seed_of_model(self) -> int:
+        """What chance in the model begins with."""
+        return seed_of(self.seed, self._index(self.first), "ask")
+
+    @property
+    def neighbours(self) -> tuple[Neighbour, ...]:
+        """Those that the model is told of, too."""
+        return self.shared.neighbours if self.shared and self.models_others else ()
+
+    def next(self, n: int) -> list[Proposed]:
         """Return the next `n` points: first those that are spread, then those that are asked for, then chance's."""
         taken = self.taken()
         numbers = range(self.first, self.first + n)
         spread = {number: sequence for number in numbers if (sequence := self._sequence_of(number)) is not None}
-        points: list[dict[str, Value]] = []
+        points: list[Proposed] = []
         for number, sequence in spread.items():
             found = self._spread_point(sequence, number, taken)
             if found is None:  # looking for more would take as long again for each
                 return points
             _take(points, taken, found)
-        for point in self._neighbours_best([number for number in numbers if number not in spread], taken):
-            _take(points, taken, point)
+        for one in self._neighbours_best([number for number in numbers if number not in spread], taken):
+            _take(points, taken, one)
         if len(points) < n:
-            for point in self._ask([*self.pending, *points], n - len(points)):
-                if identity_of(point) not in taken and self.domain.holds(point):
-                    _take(points, taken, point)
+            for one in self._ask([*self.pending, *(one.point for one in points)], n - len(points)):
+                if identity_of(one.point) not in taken and self.domain.holds(one.point):
+                    _take(points, taken, one)
+        alone = "the method has no model" if self.method.ask is None else "the model had nothing to propose"
         for number in numbers[len(points) :]:
-            found = self.domain.random(seed_of(self.seed, self._index(number)), taken)
-            if found is None:
+            drawn = self.domain.random(seed_of(self.seed, self._index(number)), taken)
+            if drawn is None:
                 break
-            _take(points, taken, found)
+            _take(points, taken, Proposed(drawn, Source.CHANCE, f"a random point: {alone}"))
         return points
 
     def _sequence_of(self, number: int) -> UnitSequence | None:
@@ -164,15 +217,20 @@ class _Task:
             return number
         return index_in_sequence(number, self.search.sizes[0], self.shared.block)
 
-    def _spread_point(self, sequence: UnitSequence, number: int, taken: set[str]) -> dict[str, Value] | None:
+    def _spread_point(self, sequence: UnitSequence, number: int, taken: set[str]) -> Proposed | None:
         """Return the sequence's point of trial `number`; others stand in for those that are illegal or taken."""
         index = self._index(number)
-        for point in _candidates(self.domain, sequence, index, self.seed):
+        name = f"the {sequence.__name__.removesuffix('_point').title()} sequence"
+        for attempt, point in enumerate(_candidates(self.domain, sequence, index, self.seed)):
             if self.domain.holds(point) and identity_of(point) not in taken:
-                return point
-        return self.domain.random(seed_of(self.seed, index, "spread"), taken)
+                own = f"point {index + 1:,} of {name}"
+                instead = f"a point of {name} in the place of one that is illegal or was tried"
+                return Proposed(point, Source.SEQUENCE, instead if attempt else own)
+        found = self.domain.random(seed_of(self.seed, index, "spread"), taken)
+        how = f"a random point: those of {name} are illegal or were tried"
+        return None if found is None else Proposed(found, Source.CHANCE, how)
 
-    def _neighbours_best(self, numbers: Sequence[int], taken: set[str]) -> list[Point]:
+    def _neighbours_best(self, numbers: Sequence[int], taken: set[str]) -> list[Proposed]:
         """Return what fills the slots of neighbours among `numbers`: the best points of the most similar ones."""
         slots = sum(number % WARM_EVERY == 0 for number in numbers)
         if self.search.share != "warm" or self.shared is None or not self.shared.neighbours or not slots:
@@ -183,19 +241,21 @@ class _Task:
 
         with threadpool_limits(1):
             compared = compare(self.domain, self.history, self.shared.neighbours)
-        ranked = [neighbour.best for neighbour, _, _ in compared.neighbours]
-        best = {identity_of(point): point for point in ranked if identity_of(point) not in taken}
-        return list(best.values())[:slots]
+        best: dict[str, Proposed] = {}
+        for neighbour, _, _ in compared.neighbours:
+            point = dict(neighbour.best)
+            how = f"the best point of {neighbour.name}, by its trials the most similar one that had not been tried here"
+            best.setdefault(identity_of(point), Proposed(point, Source.NEIGHBOUR, how))
+        return [one for identity, one in best.items() if identity not in taken][:slots]
 
-    def _ask(self, pending: Sequence[Point], n: int) -> list[dict[str, Value]]:
+    def _ask(self, pending: Sequence[Point], n: int) -> list[Proposed]:
         """Return what the method's model proposes; nothing without a model, or before it has anything to go by."""
         learns_alone = self.models_others and "model" in self.method.sharing
         if self.method.ask is None or (self.succeeded < 2 and not learns_alone):
             return []
-        seed = seed_of(self.seed, self._index(self.first), "ask")
-        neighbours = self.shared.neighbours if self.shared and self.models_others else ()
         per_second = self.search.acquisition == "improvement_per_second"
-        return self.method.ask(Question(self.domain, self.history, pending, n, seed, per_second, neighbours))
+        question = Question(self.domain, self.history, pending, n, self.seed_of_model, per_second, self.neighbours)
+        return self.method.ask(question)
 
 
 def _candidates(domain: Domain, sequence: UnitSequence, index: int, seed: int) -> Iterator[dict[str, Value]]:
@@ -204,6 +264,6 @@ def _candidates(domain: Domain, sequence: UnitSequence, index: int, seed: int) -
         yield domain.in_sequence(sequence, (1 << 20) + index * SEQUENCE_TRIES + attempt, seed)
 
 
-def _take(points: list[dict[str, Value]], taken: set[str], point: Point) -> None:
-    points.append(dict(point))
-    taken.add(identity_of(point))
+def _take(points: list[Proposed], taken: set[str], one: Proposed) -> None:
+    points.append(one)
+    taken.add(identity_of(one.point))

@@ -164,6 +164,42 @@ def test_hostile_names(tmp_path, capsys, name):
     assert rows[1]["reason"] == 'a "reason",\nwith | signs [red]'
 
 
+def test_why_a_trial_has_its_values(run, capsys):
+    out = " ".join(shown(capsys, run.path, "Germany", "--why", "2-3").split())  # however a terminal folds it
+    for words in (
+        "Germany, trial 2: expected improvement near the best points; 2 trials were known then",
+        "Germany, trial 3: lower bound, beta 2.5; 2 trials were known then",
+        "best until then: trial 1",
+        "expected: ndcg@5 0.",
+        "came: diverged",
+        "came: nothing yet, it is running",
+    ):
+        assert words in out
+    [second] = json.loads(shown(capsys, run.path, "Germany", "--why", "1", "--json"))
+    assert (second["trial"], second["source"], second["value"], second["expected"]) == (1, "sequence", 0.5, None)
+    [third] = json.loads(shown(capsys, run.path, "--why", "germany_t0002", "--json"))  # by its node
+    assert third["source"] == "model" and third["reproduced"] and third["expected"]["improvement"] >= 0
+    assert third["best"] == 1 and third["best_value"] == 0.5 and third["status"] == "diverged"
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["Germany", "--why", "9"], ["trial 9 of Germany was not proposed", "0, 1, 2, 3"]),
+        (["United Kingdom", "--why", "0"], ["none yet"]),
+        (["Germany", "--why", "final"], ["the trial that won"]),
+        (["Germany", "--why", "x"], ["legal: 7, 3-5, final"]),
+        (["--why", "2"], ["a node is called like united-kingdom_t0007"]),
+        (["--why", "Germany"], ["germany_t0007"]),
+        (["Germany", "--why", "1", "--failed"], ["choose from a list"]),
+    ],
+)
+def test_what_nobody_can_say_why_of(run, capsys, argv, words):
+    assert main(["study", "show", str(run.path), *argv]) == 2
+    err = capsys.readouterr().err
+    assert all(word in err for word in words)
+
+
 def test_many_trials_are_listed_without_a_frame(run, capsys, monkeypatch):
     monkeypatch.setattr("regiondag.util.terminal.MANY_ROWS", 2)
     lines = shown(capsys, run.path).splitlines()

@@ -405,7 +405,7 @@ def test_trials_that_were_removed_are_failures_and_faults_of_machines_stay_pendi
     assert prepare_trial(folder, nodes[2]) is False
     proposals = Journal(folder.journal).read().proposals
     assert [(o.point, o.loss) for o in told["history"]] == [(proposals[0].point, None)]
-    assert told["pending"] == [proposals[1].point]
+    assert told["pending"] == (proposals[1].point,)
 
 
 def test_a_final_training_that_failed_can_be_rescued(folder, run):

@@ -1,4 +1,5 @@
 import fcntl
+import json
 import multiprocessing
 import os
 from dataclasses import asdict
@@ -370,3 +371,44 @@ def test_attempts_are_read_with_their_time_and_without_seconds_took_none(journal
     history = journal.read()
     assert (history.attempts, history.attempt_seconds) == (2, 2.5)
     assert history.faults_of(3) == [first] and history.faults_of(None) == [final] and history.faults_of(0) == []
+
+
+def test_a_journal_is_read_as_it_was_when_a_trial_was_proposed(journal):
+    with journal.locked():
+        journal.append_all([("proposed", {"trial": n, "point": {"x": n}}) for n in (0, 1)])
+    settle(journal, 1)
+    settle(journal, 0, "diverged")
+    with journal.locked():
+        journal.append_all([("proposed", {"trial": n, "point": {"x": n}}) for n in (2, 3)])
+    settle(journal, 2)
+    for trial in (2, 3):
+        history, together, when = journal.read_before(trial, range(2, 4))
+        assert sorted(history.proposals) == sorted(history.settled) == [0, 1] and together == [2, 3] and when > 0
+    alone, together, _ = journal.read_before(3, range(3, 4))  # as lanes propose
+    assert sorted(alone.proposals) == [0, 1, 2] and together == [3]
+    assert journal.read_before(1, range(2))[0].proposals == {} and journal.read_before(1, range(2))[1] == [0, 1]
+
+
+def test_of_a_trial_that_was_not_proposed_all_of_the_journal_is_before(journal):
+    settle(journal, 0)
+    history, together, when = journal.read_before(7, range(7, 8))
+    assert list(history.settled) == [0] and together == [] and when == 0.0
+
+
+def test_a_trial_that_was_reopened_was_proposed_once(journal):
+    with journal.locked():
+        journal.append("proposed", trial=0, point={"x": 1})
+        journal.append("proposed", trial=1, point={"x": 2})
+        journal.append("reopened", trial=0)
+        journal.append("proposed", trial=0, point={"x": 3})  # of a script that ran twice
+    assert journal.read_before(0, range(1))[0].proposals == {}
+
+
+def test_values_are_read_until_some_time(journal):
+    lines = [{"event": "proposed", "time": float(n), "trial": n, "point": {"x": n}} for n in range(4)]
+    journal.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert list(journal.read_values(2.0).points) == [0, 1, 2] and len(journal.read_values().points) == 4
+    with journal.path.open("a") as file:
+        file.write("no line of a journal\n")
+    with pytest.raises(RegiondagError, match=r":5: not a line of a journal"):
+        journal.read_values(2.0)

@@ -14,7 +14,15 @@ from regiondag.study.space import Choice, Real, seed_of
 from regiondag.tuning import skopt_method
 from regiondag.tuning.domain import Domain, domain_of, identity_of
 from regiondag.tuning.gp import ask, training_set
-from regiondag.tuning.propose import SEQUENCE_TRIES, count_initial_trials, propose, rank_trials
+from regiondag.tuning.propose import (
+    SEQUENCE_TRIES,
+    count_initial_trials,
+    foresee,
+    propose,
+    propose_with_reasons,
+    rank_trials,
+)
+from regiondag.tuning.proposed import Proposed, Source
 from regiondag.tuning.sharing import Neighbour, Observation, Shared, index_in_sequence
 from regiondag.tuning.sobol import sobol_point
 
@@ -46,12 +54,15 @@ class Asked:
     def __init__(self, monkeypatch, points=None):
         self.calls = []
         self.points = points if points is not None else [{"x": 2 / 3, "y": n / 11} for n in range(9)]
-        monkeypatch.setattr(ask, "ask", self.ask)
+        monkeypatch.setattr(ask, "ask_with_reasons", self.ask_with_reasons)
         monkeypatch.setattr(skopt_method, "ask", self.ask)
 
     def ask(self, domain, history, pending, n, seed, *more):
         self.calls.append((domain, list(history), list(pending), n, seed, *more))
         return self.points[:n]
+
+    def ask_with_reasons(self, *asked):
+        return [Proposed(point, Source.MODEL, "played") for point in self.ask(*asked)]
 
 
 @pytest.mark.parametrize("trials", [1, 4, 8, 9, 12, 16, 24, 28, 32, 36, 400])
@@ -190,7 +201,7 @@ def test_models_and_comparisons_work_on_one_core(monkeypatch):
         return lambda *_: seen.append(list(now)) or answer
 
     monkeypatch.setattr(threadpoolctl, "threadpool_limits", limits)
-    monkeypatch.setattr(ask, "ask", noted([]))
+    monkeypatch.setattr(ask, "ask_with_reasons", noted([]))
     monkeypatch.setattr(ask, "predict_losses", noted(None))
     monkeypatch.setattr(training_set, "compare", noted(training_set.Compared(None, ())))
     propose(search(share="warm"), tried(8), [], 2, SEED, Shared(0, (Neighbour("friend", tried(5)),)))
@@ -329,3 +340,42 @@ def test_the_first_round_says_how_large_a_block_is(monkeypatch):
     assert propose(rounds, [], [], 8, SEED, Shared(3)) == block[:8]
     assert propose(rounds, tried(7), [], 1, SEED, Shared(3)) == block[7:8]
     assert propose(rounds, tried(9), [], 1, SEED, Shared(3)) == block[9:10]
+
+
+def reasons(history, n=2, shared=None, **more):
+    return [(one.source, one.how) for one in propose_with_reasons(search(**more), history, [], n, SEED, shared)]
+
+
+def test_every_point_says_where_it_came_from(monkeypatch):
+    Asked(monkeypatch, [{"x": 2 / 3, "y": 0.5}])
+    assert reasons([]) == [("sequence", "point 1 of the Sobol sequence"), ("sequence", "point 2 of the Sobol sequence")]
+    played = ("model", "played")
+    assert reasons(tried(8)) == [played, ("chance", "a random point: the model had nothing to propose")]
+    assert reasons([], method="random") == [("chance", "a random point: the method has no model")] * 2
+    assert (
+        reasons([], method="grid", space=(Real("x", 0, 1, points=3),)) == [("grid", "the next point of the grid")] * 2
+    )
+    skopt = [("model", "what scikit-optimize proposes by its defaults")]
+    assert reasons(tried(8), 1, method="skopt") == skopt
+    friend = Neighbour("friend", tried(5))
+    best = reasons(
+        [replace(o, point={"x": o.point["x"], "y": 0.99}) for o in tried(8)], 1, Shared(0, (friend,)), share="warm"
+    )
+    assert [source for source, _ in best] == ["neighbour"] and "of friend" in best[0][1]
+
+
+def test_a_point_that_stands_in_for_one_of_the_sequence_is_called_so():
+    found = reasons([], 8, method="sobol", constraints=("x + y < 0.5",))
+    assert {source for source, _ in found} == {"sequence"} and len(set(found)) > 1
+    assert ("sequence", "a point of the Sobol sequence in the place of one that is illegal or was tried") in found
+    left = [how for source, how in reasons([], 3, method="sobol", space=(Choice("x", ("a", "b", "c")),))]
+    assert len(left) == 3
+
+
+def test_only_a_gaussian_process_foresees_anything():
+    told, point = tried(12), {"x": 0.5, "y": 0.5}
+    seen = foresee(search(), told, [], point, 2.0, SEED)
+    assert seen.low < seen.mean < seen.high and seen == foresee(search(), told, [], point, 2.0, SEED)
+    for method in ("random", "sobol", "grid", "skopt"):
+        assert foresee(search(method), told, [], point, 2.0, SEED) is None
+    assert foresee(search(), tried(12, failed=range(11)), [], point, 2.0, SEED) is None

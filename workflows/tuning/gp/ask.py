@@ -10,15 +10,17 @@ import numpy as np
 from regiondag.study.space import Point, Value
 from regiondag.tuning.domain import Domain, identity_of
 from regiondag.tuning.encoding import Array, Encoding
-from regiondag.tuning.gp.acquisition import Bound, Criterion, Improvement
+from regiondag.tuning.gp.acquisition import Bound, Criterion, Improvement, log_improvement
 from regiondag.tuning.gp.maximise import Maximiser
 from regiondag.tuning.gp.process import GaussianProcess, Observed, Posterior
-from regiondag.tuning.gp.training_set import TrainingSet, loss_of_unit, tell
+from regiondag.tuning.gp.training_set import TrainingSet, choose_most_telling, loss_of_unit, scale_of, tell
+from regiondag.tuning.proposed import Proposed, Source
 from regiondag.tuning.sharing import Neighbour, Observation
 
 COSTED = 200  # the latest observations, which decide what a trial costs
 NEAR, SAME = 3, 1e-4  # points of neighbours that are looked at; coordinates this close are those of one point
 FITTED = 120  # observations, at the most, that decide the hyperparameters
+Z95 = 1.959964
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,11 @@ class Turn:
 
     beta: float | None  # of the lower confidence bound; None: expected improvement
     reach: float  # 1: everywhere
+
+    def describe(self, priced: bool) -> str:
+        """Return the criterion in plain words; `priced`: by what it costs, which a bound does not know."""
+        name = f"lower bound, beta {self.beta:g}" if self.beta and not priced else "expected improvement"
+        return name + " per second" * priced + " near the best points" * (self.reach < 1)
 
 
 PORTFOLIO = (Turn(None, 1.0), Turn(1.0, 1.0), Turn(None, 0.3), Turn(2.5, 1.0))
@@ -45,6 +52,19 @@ def ask(
 
     Without two trials, of one's own or of a similar neighbour, it finds none.
     """
+    return [one.point for one in ask_with_reasons(domain, history, pending, n, seed, per_second, neighbours)]
+
+
+def ask_with_reasons(
+    domain: Domain,
+    history: Sequence[Observation],
+    pending: Sequence[Point],
+    n: int,
+    seed: int,
+    per_second: bool = False,
+    neighbours: Sequence[Neighbour] = (),
+) -> list[Proposed]:
+    """Return what `ask` does, each point with the criterion that chose it."""
     encoding = Encoding(domain.space)
     if not domain.free:
         return []
@@ -60,17 +80,20 @@ def ask(
     anchors, fresh = _anchors(means.mean(axis=0), told)
     if pending:
         process.believe(encoding.features(encoding.coordinates(pending)) * encoding.weights)
-    points: list[dict[str, Value]] = []
+    points: list[Proposed] = []
     first = len(history) + len(pending)  # counted from here, lanes that ask for one point at a time take turns, too
     for number in range(first, first + n):
         turn = PORTFOLIO[number % len(PORTFOLIO)]
         criterion: Criterion = Improvement(process, best, cost)
         if turn.beta is not None and cost is None:  # a bound has no price
             criterion = Bound(process, turn.beta)
-        point = Maximiser(domain, encoding, criterion, random, fresh).best(anchors, turn.reach, taken)
+        maximiser = Maximiser(domain, encoding, criterion, random, fresh)
+        point, source, how = maximiser.best(anchors, turn.reach, taken), Source.MODEL, turn.describe(cost is not None)
+        if point is None:
+            point, source, how = maximiser.draw(taken), Source.CHANCE, "a random point: the model found nothing new"
         if point is None:
             break
-        points.append(point)
+        points.append(Proposed(point, source, how))
         taken.add(identity_of(point))
         there = encoding.features(encoding.coordinates([point])) * encoding.weights
         best = np.minimum(best, process.predict(there)[0][:, 0])  # the next one has to be better than this is believed
@@ -100,6 +123,46 @@ def expect_improvement(
     features = encoding.features(encoding.coordinates(points)) * encoding.weights
     scale = loss_of_unit([o.loss for o in history])
     return float(np.exp(Improvement(process, best).value(features).max())) * scale
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What a model takes the loss of a trial at some point to be, in the loss's own unit."""
+
+    mean: float
+    low: float  # 95 % of what such a trial comes to, chance included
+    high: float
+    improvement: float  # expected, on `best`
+    best: float  # what it takes the best point tried to be, chance left out
+    surprise: float | None  # how many deviations above the mean it came; None: not known
+
+
+def foresee_loss(
+    domain: Domain,
+    history: Sequence[Observation],
+    point: Point,
+    came: float | None,
+    seed: int,
+    neighbours: Sequence[Neighbour] = (),
+) -> Foreseen | None:
+    """Return what the model that `ask` has after `history` expects of a point, and how far off that was.
+
+    None where it knows nothing of the loss: without two trials of one's own, or where all are equal.
+    """
+    told = tell(domain, history, neighbours)
+    scale = scale_of([o.loss for o in choose_most_telling(history)])
+    if min(len(told.rows), told.own) < 2 or not domain.free or scale is None:
+        return None
+    process = _fit(told.data, np.random.Generator(np.random.PCG64(seed)))
+    encoding = Encoding(domain.space)
+    mean, deviation = process.predict(encoding.features(encoding.coordinates([point])) * encoding.weights)
+    best = process.predict(told.data.features)[0][:, : told.own].min(axis=1)
+    spread = np.sqrt(deviation**2 + process.noise[:, None])
+    losses = scale.losses(np.concatenate([mean[0], (mean - Z95 * spread)[0], (mean + Z95 * spread)[0], best]))
+    logs = log_improvement(mean, deviation, best[:, None])[0]
+    surprise = None if came is None else float((scale.targets(np.array([came])) - mean[0])[0] / spread[0, 0])
+    expected, low, high, lowest = map(float, losses)
+    return Foreseen(expected, low, high, float(np.exp(logs[0, 0])) * scale.unit, lowest, surprise)
 
 
 def predict_losses(

@@ -33,17 +33,24 @@ class Maximiser:
     others: Array  # points that neighbours tried and the region did not
 
     def best(self, anchors: Array, reach: float, taken: set[str]) -> dict[str, Value] | None:
-        """Return the best legal point that is not `taken`, looking everywhere (reach 1) or around the anchors only."""
+        """Return the best legal point that is not `taken`, looking everywhere (reach 1) or around the anchors only.
+
+        None where it finds none, as when nearly all of a small space was tried; `draw` may.
+        """
         for wide in dict.fromkeys((reach, 1.0)):  # all around the anchors may be taken
             rows = self._legal(self._ranked(self._candidates(anchors, wide)), REFINED, taken)
             if len(rows):
                 break
         else:
-            return self.domain.random(seed_of(int(self.random.integers(2**62))), taken)
+            return None
         for spread, count in ROUNDS:
             rows = self._refine(rows, spread, count, taken)
         ended = self._ranked(np.concatenate([self._polish(rows), rows]))
         return self.encoding.point(self._legal(ended, 1, taken)[0])
+
+    def draw(self, taken: set[str]) -> dict[str, Value] | None:
+        """Return a random legal point that is not `taken`; None when there seems to be none."""
+        return self.domain.random(seed_of(int(self.random.integers(2**62))), taken)
 
     def _value(self, rows: Array) -> Array:
         return self.criterion.value(self.encoding.features(rows) * self.encoding.weights)

@@ -113,30 +113,70 @@ def warp(losses: Sequence[float | None]) -> Array:
     seen = np.array([loss for loss in losses if loss is not None])
     if not len(seen):
         return np.ones(len(losses))
-    scaled, _ = _scale(losses)
+    scaled, _, _ = _scale(losses)
     if scaled.std() <= 1e-12:  # all that succeeded are equal: those that failed are worse all the same
         scaled = np.array([float(loss is None) for loss in losses])
     deviation = scaled.std()
     return np.asarray((scaled - scaled.mean()) / deviation) if deviation > 1e-12 else np.zeros_like(scaled)
 
 
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Between losses and the targets that `warp` makes of them."""
+
+    median: float
+    width: float  # of the losses below the median
+    mean: float  # of what is told, before the targets have mean 0 and deviation 1
+    deviation: float
+
+    @property
+    def unit(self) -> float:
+        """How much loss a unit is below the median."""
+        return self.deviation * self.width
+
+    def targets(self, losses: Array) -> Array:
+        """Return the targets of losses that need not be among those that made the scale."""
+        with np.errstate(over="ignore"):
+            scaled = (np.clip(losses, -LARGEST, LARGEST) - self.median) / self.width
+        return np.asarray((_flatten(scaled) - self.mean) / self.deviation)
+
+    def losses(self, targets: Array) -> Array:
+        """Return the losses of targets."""
+        scaled = targets * self.deviation + self.mean
+        with np.errstate(over="ignore"):
+            unfolded = np.where(scaled > 0, np.expm1(np.maximum(scaled, 0.0)), scaled)
+            return np.clip(self.median + self.width * unfolded, -LARGEST, LARGEST)
+
+
+def scale_of(losses: Sequence[float | None]) -> Scale | None:
+    """Return what `warp` does with losses; None where nothing succeeded or all that did are equal."""
+    if all(loss is None for loss in losses):
+        return None
+    scaled, median, width = _scale(losses)
+    deviation = float(scaled.std())
+    return Scale(median, width, float(scaled.mean()), deviation) if deviation > 1e-12 else None
+
+
 def loss_of_unit(losses: Sequence[float | None]) -> float:
     """Return how much loss a unit of `warp` is below the median; 0 where nothing succeeded or all are equal."""
-    if all(loss is None for loss in losses):
-        return 0.0
-    scaled, width = _scale(losses)
-    return float(scaled.std() * width)
+    scale = scale_of(losses)
+    return scale.unit if scale else 0.0
 
 
-def _scale(losses: Sequence[float | None]) -> tuple[Array, float]:
-    """Return losses, of which one at least succeeded, in widths from their median, and how wide one is."""
+def _scale(losses: Sequence[float | None]) -> tuple[Array, float, float]:
+    """Return losses, of which one at least succeeded, in widths from their median; that, and how wide one is."""
     worst = max(loss for loss in losses if loss is not None)
     values = np.clip(np.array([worst if loss is None else loss for loss in losses]), -LARGEST, LARGEST)
     median, low = np.median(values), values.min()
     with np.errstate(over="ignore"):
         width = next((width for width in (median - low, values.max() - low) if width > 0), 1.0)
         scaled = (values - median) / width
-    return np.where(scaled > 0, np.log1p(np.minimum(np.maximum(scaled, 0.0), LARGEST)), scaled), float(width)
+    return _flatten(scaled), float(median), float(width)
+
+
+def _flatten(scaled: Array) -> Array:
+    """Return the same below 0, and above it the logarithm of 1 + x."""
+    return np.where(scaled > 0, np.log1p(np.minimum(np.maximum(scaled, 0.0), LARGEST)), scaled)
 
 
 def choose_most_telling(history: Sequence[Observation]) -> list[Observation]:

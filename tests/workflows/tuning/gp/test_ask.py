@@ -54,6 +54,9 @@ class Looked:
         self.asked.append({**self.now, "anchors": anchors, "reach": reach, "taken": set(taken)})
         return next(self.found, None)
 
+    def draw(self, taken):
+        return None
+
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
 def test_a_batch_is_new_legal_and_the_same_again(n):
@@ -273,3 +276,58 @@ def test_anchors_are_also_the_best_three_of_neighbours_and_new_ones_are_candidat
     assert ask._anchors(np.array([0.9, 0.1]), apart)[1].tolist() == [[1e-4, 0.5]]  # the least that is another one
     anchors, fresh = ask._anchors(np.array([0.9, 0.1, 0.2, 0.8, 0.3]), told_of(others, [0.0] * 5, 0))
     assert anchors.tolist() == fresh.tolist() == [others[1], others[2], others[4]]
+
+
+def test_each_point_says_which_criterion_chose_it():
+    asked = ask.ask_with_reasons(DOMAIN, tried(8), [], 4, 3)
+    assert [one.point for one in asked] == ask.ask(DOMAIN, tried(8), [], 4, 3)
+    assert {one.source for one in asked} == {"model"}
+    assert sorted(one.how for one in asked) == [
+        "expected improvement",
+        "expected improvement near the best points",
+        "lower bound, beta 1",
+        "lower bound, beta 2.5",
+    ]
+    cheap = ask.ask_with_reasons(DOMAIN, tried(8), [], 4, 3, per_second=True)  # a bound has no price
+    assert {one.how.removesuffix(" near the best points") for one in cheap} == {"expected improvement per second"}
+
+
+def test_where_the_model_finds_nothing_new_chance_is_named(monkeypatch):
+    looked = Looked(monkeypatch, [])
+    monkeypatch.setattr(looked, "draw", lambda taken: {"x": 0.5, "n": 5, "kind": "a"})
+    [one] = ask.ask_with_reasons(DOMAIN, tried(8), [], 1, 3)
+    assert one.source == "chance" and one.how == "a random point: the model found nothing new"
+
+
+LINE = domain_of(Search("bayes", SPACE[:1], (4,) * 5))
+
+
+def on_a_line(objective, count=9):
+    return [Observation({"x": n / (count - 1)}, objective(n / (count - 1))) for n in range(count)]
+
+
+def test_what_is_foreseen_of_a_known_function_is_its_values_in_their_own_unit():
+    def parabola(x):
+        return 100 + 50 * (x - 0.4) ** 2  # whatever its scale and place
+
+    history = on_a_line(parabola)
+    for x in (0.3, 0.42, 0.8):
+        seen = ask.foresee_loss(LINE, history, {"x": x}, parabola(x), 1)
+        assert seen.mean == pytest.approx(parabola(x), abs=0.15) and seen.low < parabola(x) < seen.high
+        assert abs(seen.surprise) < 2 and seen.best == pytest.approx(100.03, abs=0.1)  # at .375
+    there = ask.foresee_loss(LINE, history, {"x": 0.375}, None, 1)
+    assert there.surprise is None and there.high - there.low < 1 and 0 < there.improvement < 0.1
+
+
+def test_a_surprise_is_counted_in_deviations_of_what_was_foreseen():
+    history = on_a_line(lambda x: x + 0.05 * np.sin(40 * x), 12)
+    seen = ask.foresee_loss(LINE, history, {"x": 0.21}, None, 1)
+    for part, came in ((-1.959964, seen.low), (0.0, seen.mean), (1.959964, seen.high)):
+        assert ask.foresee_loss(LINE, history, {"x": 0.21}, came, 1).surprise == pytest.approx(part, abs=1e-6)
+
+
+def test_nothing_is_foreseen_without_values_of_ones_own_that_differ():
+    friend = Neighbour("friend", tried(12, 30))
+    flat = [Observation(o.point, 1.0) for o in tried(9)]
+    for history in ([], tried(1), flat, [Observation(o.point, None) for o in tried(9)]):
+        assert ask.foresee_loss(DOMAIN, history, tried(1)[0].point, 1.0, 1, [friend]) is None

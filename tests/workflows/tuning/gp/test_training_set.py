@@ -13,7 +13,7 @@ from regiondag.tuning.domain import domain_of
 from regiondag.tuning.encoding import Encoding
 from regiondag.tuning.gp import training_set
 from regiondag.tuning.gp.process import NOISE_CENTRE
-from regiondag.tuning.gp.training_set import choose_most_telling, compare, select_usable, tell, warp
+from regiondag.tuning.gp.training_set import choose_most_telling, compare, scale_of, select_usable, tell, warp
 from regiondag.tuning.sharing import Neighbour, Observation
 
 SPACE = (Real("x", 0.0, 1.0), Choice("kind", ("a", "b", "c")))
@@ -45,6 +45,22 @@ def test_losses_are_linear_below_the_median_and_logarithmic_above():
     assert warp([-10.0, -8.0, -6.0, -4.0, 6.0]) == pytest.approx(expected)  # whatever their scale and place
     assert warp([0.01, 0.02, 0.03, 0.04, 0.09]) == pytest.approx(expected)
     assert warp([9.0, 3.0, 1.0]) == pytest.approx(standard([math.log1p(3), 0.0, -1.0]))  # in any order
+
+
+@pytest.mark.parametrize("losses", [[1.0, 2.0, 3.0, 4.0, 9.0], [-0.3, None, -0.1, -0.25], [7.0, 7.0, 9.0]])
+def test_a_scale_goes_both_ways_and_is_that_of_the_targets(losses):
+    scale, seen = scale_of(losses), np.array([loss for loss in losses if loss is not None])
+    assert scale.targets(seen) == pytest.approx(warp(losses)[[loss is not None for loss in losses]])
+    others = np.array([*seen, seen.min() - 3, seen.max() + 30])
+    assert scale.losses(scale.targets(others)) == pytest.approx(others)
+
+
+def test_a_scale_keeps_to_finite_losses_and_is_none_where_nothing_differs():
+    scale = scale_of([0.0, 1.0, 2.0])
+    assert (
+        np.isfinite(scale.losses(np.array([-1e6, 1e6]))).all() and np.isfinite(scale.targets(np.array([1e305]))).all()
+    )
+    assert scale_of([]) is None and scale_of([None]) is None and scale_of([0.5, 0.5]) is None
 
 
 def test_what_is_beyond_the_largest_is_as_bad():
