@@ -72,8 +72,15 @@ def test_absent_parameters_are_dropped_and_the_best_observed_point_is_reported()
         run(noisy, Random(Task(SPACE, 1)), ROUNDS, 1, 30)
 
 
+def optuna(task):
+    module = pytest.importorskip("scripts.bench.tuner.tuners.optuna_side")
+    return module.make(task, **methods()["tpe_group"].options)
+
+
 @pytest.mark.parametrize("mode", [ROUNDS, LANES])
-@pytest.mark.parametrize(("make", "trials"), [(Ours, 12), (Skopt, 8), (Random, 12)])  # 8: its model takes seconds
+@pytest.mark.parametrize(
+    ("make", "trials"), [(Ours, 12), (Skopt, 8), (Random, 12), (optuna, 20)]
+)  # of skopt 8: its model takes seconds; of Optuna 20: the first ten are random
 def test_tuners_give_legal_points_and_the_same_every_time(make, trials, mode):
     found = [run(SMALL, make(Task(SPACE, 5, mode)), mode, 5, trials) for _ in range(2)]
     assert found[0] == found[1]
