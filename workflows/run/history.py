@@ -12,6 +12,7 @@ from regiondag.study.space import Value
 OPEN = frozenset({Status.BAD_INPUT, Status.MACHINE, Status.REMOVED})
 # Those that count as failures of the hyperparameters; a removed trial counts so until it is run again.
 FAILED = frozenset({Status.DIVERGED, Status.REMOVED})
+SILENT = OPEN - FAILED  # those that say nothing of the hyperparameters
 CANCELLED = "cancelled"  # the reason of a trial that was removed by `regiondag trial cancel`
 
 

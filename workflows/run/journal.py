@@ -18,15 +18,15 @@ import json
 import re
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import Recipe, Status, check_figures, recipe_of
+from nnlib.contract import ENDED_WELL, Recipe, Status, check_figures, recipe_of
 from nnlib.util.files import append_lines, locked
 from regiondag.errors import RegiondagError
-from regiondag.run.history import CANCELLED, OPEN, Fault, History, Proposal, TrialOutcome
+from regiondag.run.history import CANCELLED, OPEN, SILENT, Fault, History, Proposal, TrialOutcome
 from regiondag.study.families import POPULARITY
 from regiondag.study.space import Point
 
@@ -47,6 +47,8 @@ _VALUE = re.compile(
 )
 _POPULAR = b'"recipe": {"family": "%b"' % POPULARITY.encode()
 _COMPARED, _END = b'"compared": ', b', "promoted": false}'  # of a trial: nothing else is ever promoted
+_ENDS = b"}\n"
+BLOCK = 1 << 16  # bytes that are read at a time
 _STATUSES = {status.encode(): status for status in Status}
 
 
@@ -55,7 +57,8 @@ class Values:
     """What a journal says of points and values alone."""
 
     points: dict[int, bytes | Point] = field(default_factory=dict)  # by trial; the line where nobody has asked yet
-    ended: dict[int, tuple[Status, float | None]] = field(default_factory=dict)  # by trial: how, and its value
+    told: dict[int, float | None] = field(default_factory=dict)  # by trial: its value; None of one that failed
+    open: set[int] = field(default_factory=set)  # trials that ended with what is nobody's last word
 
     def point(self, trial: int) -> Point:
         """Return the point of a trial; RegiondagError where its line holds none."""
@@ -72,9 +75,17 @@ class Values:
 
     def settle(self, trial: int, status: Status, value: float | None) -> None:
         """Take an outcome in, as `History` does."""
-        known = self.ended.get(trial)
-        if known is None or known[0] in OPEN:
-            self.ended[trial] = status, value
+        if trial in self.open or trial not in self.told:
+            self.reopen(trial)
+            if status in OPEN:
+                self.open.add(trial)
+            if status not in SILENT:
+                self.told[trial] = value if status in ENDED_WELL else None
+
+    def reopen(self, trial: int) -> None:
+        """Forget how a trial ended."""
+        self.told.pop(trial, None)
+        self.open.discard(trial)
 
 
 class Journal:
@@ -170,27 +181,33 @@ class Journal:
         not looked at; lines that are not as `append` writes them are parsed. With `until` (Unix time) as it was then.
         """
         values = Values()
-        for number, line in enumerate(self._lines(), start=1):
-            if until is not None and _time_of(line) > until:
-                continue
-            if ended := _VALUE.match(line):
-                trial, status, value = ended.groups()
-                if status in _STATUSES and line.endswith(b"}"):
-                    values.settle(int(trial), _STATUSES[status], None if value == b"null" else float(value))
+        points, told = values.points, values.told
+        with suppress(FileNotFoundError), self.path.open("rb", BLOCK) as file:
+            for number, line in enumerate(file, start=1):
+                if until is not None and _time_of(line) > until:
                     continue
-            elif (proposed := _POINT.match(line)) and line.endswith(b"}"):
-                values.points.setdefault(int(proposed[1]), line)
-                continue
-            self._fold_odd(values, number, line)
+                if (ended := _VALUE.match(line)) and line.endswith(_ENDS):
+                    trial, status, value = int(ended[1]), _STATUSES.get(ended[2]), ended[3]
+                    if status is Status.OK and trial not in told and trial not in values.open and value != b"null":
+                        told[trial] = float(value)
+                        continue
+                    if status is not None:
+                        values.settle(trial, status, None if value == b"null" else float(value))
+                        continue
+                elif (proposed := _POINT.match(line)) and line.endswith(_ENDS):
+                    points.setdefault(int(proposed[1]), line)
+                    continue
+                if line.endswith(b"\n"):  # else it is torn
+                    self._fold_odd(values, number, line)
         return values
 
     def _fold_odd(self, values: Values, number: int, line: bytes) -> None:
         """Fold a line that is neither a usual proposal nor a usual outcome."""
         history = History()
-        self._fold(history, number, line)
+        self._fold(history, number, line[:-1])
         for trial in history.reopened:
             if trial is not None:
-                values.ended.pop(trial, None)
+                values.reopen(trial)
         for trial, proposal in history.proposals.items():
             values.points.setdefault(trial, proposal.point)
         for trial, outcome in history.settled.items():

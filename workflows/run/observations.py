@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from nnlib.contract import ENDED_WELL, Metric, Status
-from regiondag.run.history import FAILED, OPEN, History
+from nnlib.contract import ENDED_WELL, Metric
+from regiondag.run.history import SILENT, History
 from regiondag.run.journal import Values
 from regiondag.study.space import Point
 from regiondag.tuning.sharing import Observation, find_best_and_first
-
-SILENT = OPEN - FAILED  # statuses that say nothing of the hyperparameters
 
 
 def observe_trial(history: History, trial: int, metric: Metric) -> Observation | None:
@@ -22,7 +20,9 @@ def observe_trial(history: History, trial: int, metric: Metric) -> Observation |
     settled = history.settled.get(trial)
     if settled is None or settled.status in SILENT:
         return None
-    loss = _loss_of(settled.status, settled.value, metric)
+    sign = 1.0 if metric.minimize else -1.0
+    told = settled.status in ENDED_WELL  # of a pruned trial what it had reached
+    loss = sign * settled.value if told and settled.value is not None else None
     return Observation(history.proposals[trial].point, loss, settled.seconds or None)
 
 
@@ -39,13 +39,8 @@ def observe_best_and_first(
 
     Where no point fits, any trial, which says that the region has begun. How long trials took is left out.
     """
-    told = [trial for trial in sorted(values.points) if trial in values.ended and values.ended[trial][0] not in SILENT]
-    losses = [_loss_of(*values.ended[trial], metric) for trial in told]
+    told = sorted(values.points.keys() & values.told.keys())
+    sign = 1.0 if metric.minimize else -1.0
+    losses = [None if (value := values.told[trial]) is None else sign * value for trial in told]
     found = find_best_and_first(losses, most, lambda index: fits(values.point(told[index]))) or range(len(told))[:1]
     return [Observation(values.point(told[index]), losses[index]) for index in found]
-
-
-def _loss_of(status: Status, value: float | None, metric: Metric) -> float | None:
-    """Return a trial's loss; None of one that failed."""
-    told = status in ENDED_WELL and value is not None  # of a pruned trial what it had reached
-    return None if not told or value is None else (value if metric.minimize else -value)

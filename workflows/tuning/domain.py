@@ -64,8 +64,11 @@ class Domain:
         def active(parameter: Parameter) -> bool:
             return all(active(known[name]) and point.get(name) in wanted for name, wanted in parameter.when)
 
-        wanted = {parameter.name for parameter in self.space if active(parameter)}
-        return set(point) == wanted and all(is_legal(known[name], point[name]) for name in point) and self.holds(point)
+        wanted = [parameter for parameter in self.space if not parameter.when or active(parameter)]
+        if len(wanted) != len(point):
+            return False
+        legal = all(parameter.name in point and is_legal(parameter, point[parameter.name]) for parameter in wanted)
+        return legal and self.holds(point)
 
     def at(self, units: Iterable[float]) -> dict[str, Value]:
         """Return the point at coordinates of the unit cube, one for each parameter; it may break constraints."""

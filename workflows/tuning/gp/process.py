@@ -24,6 +24,7 @@ Array = NDArray[np.float64]
 
 SQRT5 = math.sqrt(5.0)
 JITTER = 1e-8
+SMALL = 16  # rows of a matrix that is inverted in one piece
 LENGTH_SD, AMPLITUDE_SD, NOISE_SD = 0.9, 1.0, 1.7  # of the logarithms
 NOISE_CENTRE = -7.0
 LENGTH_BOUNDS, AMPLITUDE_BOUNDS, NOISE_BOUNDS = (0.01, 30.0), (0.02, 50.0), (1e-6, 2.0)
@@ -128,7 +129,7 @@ class Posterior:
         """Return the negative log posterior of each row, and its gradient."""
         covariance, distance, decay = self._covariance(theta)
         lower, good = cholesky(covariance)
-        inverse_lower = np.linalg.inv(lower)
+        inverse_lower = invert_lower(lower)
         inverse = inverse_lower.transpose(0, 2, 1) @ inverse_lower
         weights = inverse @ self.targets
         fit = 0.5 * weights @ self.targets + np.log(np.einsum("kii->ki", lower)).sum(axis=1)
@@ -179,7 +180,7 @@ class GaussianProcess:
         count = len(data.targets)
         covariance[:, np.arange(count), np.arange(count)] += noise[:, None] * data.noisy + JITTER
         lower, _ = cholesky(covariance)
-        self.whiten = np.linalg.inv(lower)
+        self.whiten = invert_lower(lower)
         self.toward = data.toward
         self.weights = self.whiten.transpose(0, 2, 1) @ (self.whiten @ data.targets)[..., None]
 
@@ -246,6 +247,19 @@ class GaussianProcess:
         decay *= self.amplitude[:, None, None]
         decay *= self.toward
         return distance, decay
+
+
+def invert_lower(lower: Array) -> Array:
+    """Return the inverses of lower triangular matrices, by halves: NumPy alone knows that of any matrix."""
+    count = lower.shape[-1]
+    if count <= SMALL:
+        return np.asarray(np.linalg.inv(lower))
+    half = count // 2
+    inverse = np.zeros_like(lower)
+    first = inverse[:, :half, :half] = invert_lower(lower[:, :half, :half])
+    second = inverse[:, half:, half:] = invert_lower(lower[:, half:, half:])
+    inverse[:, half:, :half] = -second @ lower[:, half:, :half] @ first
+    return inverse
 
 
 def cholesky(covariance: Array) -> tuple[Array, NDArray[np.bool_]]:

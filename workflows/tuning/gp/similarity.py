@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ STEPS = 8
 LENGTHS = (0.5, 1.0, 2.0)  # times the usual length scale
 NOISES = np.array([0.005, 0.05, 0.2, 0.5, 0.8])  # parts of the targets' variance
 MOST = 40  # of each region's trials
+LARGEST = 1e15  # more than any square of targets that are whitened; what takes its place has no say
 
 
 def estimate_noises(regions: Sequence[Observed]) -> Array:
@@ -37,7 +39,9 @@ def estimate_noises(regions: Sequence[Observed]) -> Array:
 
     Targets have mean 0 and deviation 1, or are all 0. How common each value of a grid is, is learned from all regions.
     """
-    logs = np.array([_by_noise(region.take(np.arange(len(region.targets))[-MOST:])) for region in regions])
+    logs = np.zeros((len(regions), len(NOISES)))
+    for same in _alike_in_size(regions, slice(-MOST, None)):
+        logs[same.numbers] = _by_noise(same)
     usual = np.full(logs.shape, 1 / len(NOISES))
     return np.asarray(np.round(_mix(usual, logs) @ NOISES, 3))
 
@@ -51,9 +55,38 @@ def estimate_similarities(own: Observed, others: Sequence[Observed], earlier: Se
     if not others:
         return np.zeros(0)
     usual = np.array([USUAL_EARLIER if same else USUAL for same in earlier])
-    pairs = zip(others, chance[1:], strict=True)
-    logs = np.array([_by_similarity(own, other, chance[0], theirs) for other, theirs in pairs])
+    logs = np.zeros((len(others), len(GRID)))
+    for mine in _alike_in_size([own], slice(-MOST, None)):  # none where its targets are all equal
+        for theirs in _alike_in_size(others, slice(MOST)):
+            logs[theirs.numbers] = _by_similarity(mine, theirs, float(chance[0]), chance[1:][theirs.numbers])
     return np.asarray(np.round(_mix(usual, logs) @ GRID, 3))
+
+
+@dataclass(frozen=True, slots=True)
+class SameSize:
+    """Some regions with equally many trials, as arrays with one more axis: a few large steps take less than many."""
+
+    numbers: list[int]  # which regions these are
+    features: Array  # (regions, trials, features)
+    targets: Array  # (regions, trials)
+    usual: float  # the inverse square of the length scale that is usual for so many parameters
+
+
+def _alike_in_size(regions: Sequence[Observed], trials: slice) -> list[SameSize]:
+    """Return some trials of the regions whose targets are not all 0."""
+    sizes: dict[int, list[int]] = {}
+    for number, region in enumerate(regions):
+        if region.targets[trials].any():
+            sizes.setdefault(len(region.targets[trials]), []).append(number)
+    return [
+        SameSize(
+            numbers=numbers,
+            features=np.stack([regions[number].features[trials] for number in numbers]),
+            targets=np.stack([regions[number].targets[trials] for number in numbers]),
+            usual=math.exp(-2 * prior_of(regions[numbers[0]].parameters).mean[0]),
+        )
+        for numbers in sizes.values()
+    ]
 
 
 def _mix(usual: Array, logs: Array) -> Array:
@@ -71,44 +104,59 @@ def _mix(usual: Array, logs: Array) -> Array:
     return np.asarray(shares)
 
 
-def _by_noise(data: Observed) -> Array:
-    """Return the log likelihood of a region's targets for each noise of the grid."""
-    if not data.targets.any():
-        return np.zeros(len(NOISES))
-    part = NOISES[:, None, None]
-    return _log_likelihoods((1 - part) * _kernels(data)[:, None] + part * np.eye(len(data.targets)), data.targets)
+def _by_noise(regions: SameSize) -> Array:
+    """Return the log likelihood of each region's targets for each noise of the grid."""
+    kernels = _correlations(regions.features, regions.features, regions.usual)[:, None]
+    part = NOISES[:, None, None, None]
+    covariances = (1 - part) * kernels + part * np.eye(regions.targets.shape[1])
+    return _mean_over_lengths(_log_densities(covariances, regions.targets))
 
 
-def _by_similarity(own: Observed, other: Observed, mine: float, theirs: float) -> Array:
-    """Return the log likelihood of both regions' targets for each similarity of the grid."""
-    if not own.targets.any() or not other.targets.any():
-        return np.zeros(len(GRID))
-    features = np.concatenate([own.features[-MOST:], other.features[:MOST]])
-    targets = np.concatenate([own.targets[-MOST:], other.targets[:MOST]])
-    side = np.arange(len(targets)) < len(own.targets[-MOST:])
-    chance = np.where(side, mine, theirs)
-    signal = np.sqrt(1 - chance)
-    shared = np.where(side[:, None] == side, 1.0, GRID[:, None, None]) * np.outer(signal, signal)
-    kernels = _kernels(Observed(features, targets, own.groups))
-    return _log_likelihoods(kernels[:, None] * shared + np.diag(chance), targets)
+def _by_similarity(mine: SameSize, theirs: SameSize, chance: float, others: Array) -> Array:
+    """Return the log likelihood of both regions' targets for each similarity of the grid, for each of `theirs`.
+
+    Of a similarity s the covariance is [A, sC; sC', B]. What its factor has of A is the same for all of them; what is
+    left of B is B - s^2 W'W with W = L^-1 C, where A = LL'.
+    """
+    signal, noise = 1 - others[:, None, None], others[:, None, None]
+    count = theirs.targets.shape[1]
+    own = (1 - chance) * _correlations(mine.features, mine.features, mine.usual)
+    lower, _ = cholesky(own[:, 0] + chance * np.eye(mine.targets.shape[1]))
+    whiten = np.linalg.inv(lower)[:, None]
+    cross = np.sqrt((1 - chance) * signal) * _correlations(mine.features, theirs.features, mine.usual)
+    known = whiten @ cross
+    white = whiten @ mine.targets[0][:, None]
+    rest = signal * _correlations(theirs.features, theirs.features, mine.usual) + noise * np.eye(count)
+    alike = GRID[:, None, None, None]
+    covariances = rest[:, None] - alike**2 * (known.swapaxes(-1, -2) @ known)[:, None]
+    expected = GRID[:, None, None] * (known.swapaxes(-1, -2) @ white)[:, None, :, :, 0]
+    logs = _log_densities(covariances, theirs.targets - expected)
+    before = -0.5 * (white**2).sum(axis=(-2, -1)) - np.log(np.einsum("kii->ki", lower)).sum(axis=1)[:, None]
+    return _mean_over_lengths(logs + before[:, None])
 
 
-def _kernels(data: Observed) -> Array:
-    """Return the correlations of all pairs of points, for each of the lengths."""
-    squares = data.squares().sum(axis=0)
-    usual = math.exp(-2 * prior_of(data.parameters).mean[0])
-    distance = SQRT5 * np.sqrt(usual / np.array(LENGTHS)[:, None] ** 2 * squares)
-    kernels = (1 + distance + distance**2 / 3) * np.exp(-distance)
-    count = len(data.targets)
-    return np.asarray(kernels.reshape(len(LENGTHS), count, count))
+def _correlations(first: Array, second: Array, usual: float) -> Array:
+    """Return the correlations of the points of two stacks for each of the lengths, which are the first axis."""
+    squares = ((first[:, :, None] - second[:, None]) ** 2).sum(axis=-1)
+    distance = SQRT5 * np.sqrt(usual / np.array(LENGTHS)[:, None, None, None] ** 2 * squares)
+    return np.asarray((1 + distance + distance**2 / 3) * np.exp(-distance))
 
 
-def _log_likelihoods(covariances: Array, targets: Array) -> Array:
-    """Return the log of the mean likelihood over lengths (the first axis), for each value of a grid (the second)."""
-    count = len(targets)
-    lower, _ = cholesky(covariances.reshape(math.prod(covariances.shape[:2]), count, count))
-    white = np.linalg.solve(lower, np.broadcast_to(targets[:, None], (len(lower), count, 1)))[..., 0]
-    logs = -0.5 * (white**2).sum(axis=1) - np.log(np.einsum("kii->ki", lower)).sum(axis=1)
-    logs = logs.reshape(covariances.shape[:2])
-    top = np.max(logs)
-    return np.asarray(np.log(np.exp(logs - top).mean(axis=0) + 1e-300) + top)
+def _log_densities(covariances: Array, targets: Array) -> Array:
+    """Return the log of the normal density of targets, less what is the same for all of so many."""
+    count = targets.shape[-1]
+    whole = np.empty((*covariances.shape[:-2], count + 1, count + 1))
+    whole[..., :count, :count] = covariances
+    whole[..., count, :count] = targets  # this row of the factor is then L^-1 targets
+    whole[..., count, count] = LARGEST
+    lower, _ = cholesky(whole.reshape(-1, count + 1, count + 1))
+    logs = -0.5 * (lower[:, count, :count] ** 2).sum(axis=1) - np.log(np.einsum("kii->ki", lower)[:, :count]).sum(
+        axis=1
+    )
+    return np.asarray(logs.reshape(covariances.shape[:-2]))
+
+
+def _mean_over_lengths(logs: Array) -> Array:
+    """Return the log of the mean likelihood over lengths (the first axis) for each region (the last), a row each."""
+    top = logs.max(axis=(0, 1))
+    return np.asarray((np.log(np.exp(logs - top).mean(axis=0) + 1e-300) + top).T)

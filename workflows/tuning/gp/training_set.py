@@ -52,7 +52,7 @@ def compare(domain: Domain, history: Sequence[Observation], neighbours: Sequence
     own, others = _part(encoding, choose_most_telling(history)), select_usable(domain, neighbours)
     if not others:
         return Compared(own, ())
-    parts = [_part(encoding, select_best_and_first(neighbour.history, EACH)) for neighbour in others]
+    parts = _parts(encoding, [select_best_and_first(neighbour.history, EACH) for neighbour in others])
     chance = estimate_noises([part.data for part in [own, *parts]])
     own, *parts = [replace(part, noise=float(noise)) for part, noise in zip([own, *parts], chance, strict=True)]
     earlier = [neighbour.earlier for neighbour in others]
@@ -187,6 +187,15 @@ def choose_most_telling(history: Sequence[Observation]) -> list[Observation]:
 
 
 def _part(encoding: Encoding, history: Sequence[Observation]) -> RegionTargets:
-    rows = encoding.coordinates(o.point for o in history)
-    features = encoding.features(rows) * encoding.weights
-    return RegionTargets(rows, Observed(features, warp([o.loss for o in history]), encoding.groups))
+    return _parts(encoding, [history])[0]
+
+
+def _parts(encoding: Encoding, histories: Sequence[Sequence[Observation]]) -> list[RegionTargets]:
+    """Return the trials of some regions, encoded together: of few at a time calls are most of the work."""
+    rows = encoding.coordinates(o.point for history in histories for o in history)
+    features, groups = encoding.features(rows) * encoding.weights, encoding.groups
+    ends = np.cumsum([len(history) for history in histories])
+    return [
+        RegionTargets(own, Observed(seen, warp([o.loss for o in history]), groups))
+        for own, seen, history in zip(np.split(rows, ends), np.split(features, ends), histories, strict=False)
+    ]

@@ -11,7 +11,15 @@ from scipy import optimize
 from scipy.stats import multivariate_normal, norm
 
 from regiondag.tuning.gp import process as gaussian
-from regiondag.tuning.gp.process import JITTER, GaussianProcess, Observed, Posterior, cholesky, prior_of
+from regiondag.tuning.gp.process import (
+    JITTER,
+    GaussianProcess,
+    Observed,
+    Posterior,
+    cholesky,
+    invert_lower,
+    prior_of,
+)
 
 THETA = np.array([[-0.5, 0.2, 0.7, 0.1, -4.0], [0.3, -0.6, 0.1, 0.4, -6.0], [-1.2, 0.0, -0.3, -0.8, -1.0]])
 THERE = np.random.default_rng(1).random((5, 4))
@@ -257,3 +265,12 @@ def test_what_has_no_factor_is_infinitely_bad(monkeypatch, ask):
     found = getattr(Posterior(data_of()), ask)(THETA)
     energy = found[0] if ask == "energy_and_gradient" else found
     assert np.isinf(energy).tolist() == [False, True, False] and energy[1] > 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 16, 17, 33, 120])
+def test_lower_triangular_matrices_are_inverted_by_halves(count):
+    random = np.random.default_rng(count)
+    lower = np.tril(random.standard_normal((3, count, count))) / count + 2 * np.eye(count)
+    inverse = invert_lower(lower)
+    assert inverse == pytest.approx(np.linalg.inv(lower), rel=1e-10, abs=1e-12)
+    assert not np.triu(inverse, 1).any()
