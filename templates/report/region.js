@@ -34,7 +34,8 @@ function fillAbout() {
   const {region, rows} = picked, best = details ? bestOf(region, rows) : null;
   const facts = [["outcome", `${outcome(region)}${region.against ? `, against ${AGAINST[region.against]}` : ""}${region.status === region.verdict ? "" : ` (${region.status})`}`],
     ["why", region.verdict === "unfinished" && data.refresh ? "its jobs are running or waiting" : region.reason], ["served by", region.serves], ["before", region.incumbent],
-    ["its search", region.searched_by ? "" : `${plural(region.proposed, "trial")} of ${region.counts.planned}${best ? `; best ${region.metric} on the validation part ${withInterval(best)} (${among(best)})` : ""}`]];
+    ["its search", region.searched_by ? "" : `${plural(region.proposed, "trial")} of ${region.counts.planned}${best ? `; best ${region.metric} on the validation part ${withInterval(best)} (${among(best)})` : ""}`],
+    ["left to gain", region.left]];
   const list = element("dl", {className: "facts"}, ...facts.filter(([, text]) => text).flatMap(([name, text]) => [element("dt", {textContent: name}), element("dd", {textContent: text})]));
   const source = region.searched_by && data.regions.find(one => one.name === region.searched_by);
   if (region.searched_by) list.append(element("dt", {textContent: "its search"}), element("dd", {}, "is that of ", source ? regionLink(source.name) : region.searched_by));

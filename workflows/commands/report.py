@@ -109,11 +109,12 @@ def _write(folder: RunFolder, arguments: argparse.Namespace) -> tuple[Sequence[A
 
 def show_summary(folder: RunFolder, summary: Summary) -> None:
     """Print a summary that has been written: the table, why things are as they are, and where the files lie."""
-    from regiondag.report.markdown import headings, list_reasons, say_headline, table
+    from regiondag.report.markdown import headings, list_reasons, list_what_is_left, say_headline, table
     from regiondag.util.text import spell_out
 
     print_table(summary.study, headings(summary), table(summary), NARROW)
-    for text in (*say_headline(summary), *(f"Caution: {text}" for text in summary.cautions), *list_reasons(summary)):
+    cautions = (f"Caution: {text}" for text in summary.cautions)
+    for text in (*say_headline(summary), *cautions, *list_reasons(summary), *list_what_is_left(summary)):
         print_folded(spell_out(text))
     print(f"Models: {near_path(folder.path, sys.stdout)}/regions/*/champion/model.nc")
     print(f"Report: {near_path(folder.report, sys.stdout)}/summary.md")

@@ -125,11 +125,14 @@ def _line(status: RunStatus) -> str:
 
 def _show_table(status: RunStatus) -> None:
     from nnlib.util.columns import print_folded
+    from regiondag.run.region_state import list_left
     from regiondag.util.terminal import print_table
     from regiondag.util.text import make_printable
 
     rows = [_row(region, status) for region in status.regions]
     print_table(f"{status.study}: {_dag(status)}", _headings(status), rows, NARROW)
+    for line in list_left((region.region, region.left) for region in status.regions):
+        print_folded(make_printable(line))
     for job in status.held:
         since = time.strftime("%H:%M", time.localtime(job.since))
         print_folded(make_printable(f"held since {since}: {job.node} (job {job.job}): {job.hold_reason}"))

@@ -14,7 +14,7 @@ from regiondag.condor.events.dag_log import DagState, read_dag_log
 from regiondag.errors import PoolError
 from regiondag.monitor.live import live_of
 from regiondag.pool.pool import Pool, why_absent
-from regiondag.run.history import History, TrialOutcome
+from regiondag.run.history import ExpectedGain, History, TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder, dagman_log, parse_node
 from regiondag.run.live import Live
@@ -56,6 +56,7 @@ class RegionStatus:
     served_by: str = ""  # name of the region whose search is for this one, too; empty: it has its own
     validation: Figure | None = None  # `best`, as it has to be read
     test: Figure | None = None  # of what serves, once there is a champion
+    left: ExpectedGain | None = None  # what another trial would be expected to gain; None: no model says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,7 @@ def _region(folder: RegionFolder, jobs: Counter[str], dag: DagState | None, name
         served_by=names.get(spec.served_by, spec.served_by),
         validation=_validation(best, history),
         test=_test(final, spec.metric.name),
+        left=history.left,
     )
 
 

@@ -110,7 +110,8 @@ def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: 
     gain = expect_gain(spec.search, told, asked, seed) if wanted else None
     best = history.best(spec.metric.minimize)
     if gain is not None and best is not None and best.stderr:
-        journal.append("expected", trial=number, gain=gain, stderr=best.stderr)
+        figures = {"gain": gain.mean, "low": gain.low, "high": gain.high}
+        journal.append("expected", trial=number, **figures, stderr=best.stderr)
         journal.read_on(history)
         if state_of(spec, history).complete:
             return

@@ -16,10 +16,13 @@ from regiondag.run.history import History
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder, data_file
 from regiondag.run.observations import observe_trials
+from regiondag.run.proposal import make_request
 from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.study.model import ALL
 from regiondag.study.space import seed_of
-from regiondag.tuning.propose import rank_trials
+from regiondag.tuning.propose import expect_gain, propose, rank_trials
+
+LOOKED = 4  # points, one by each of the model's criteria, that say what is left to gain
 
 
 def prepare_final(folder: RegionFolder, node: NodeName) -> bool:
@@ -49,9 +52,26 @@ def _prepare_final(folder: RegionFolder, node: NodeName, spec: RegionSpec) -> bo
             journal.append("reopened", trial=None)
             history = journal.read()
         winner = _find_winner(folder, spec, journal, history)
+        _note_what_is_left(folder, spec, journal, history)
     write_trial(folder, node, _make_final(folder, spec, node, history, winner, spec.incumbent))
     write_attempt(folder, node, spec, history)
     return True
+
+
+def _note_what_is_left(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: History) -> None:
+    """Note what another trial would be expected to gain, where a model says so: `status` and the report tell."""
+    if spec.search.method != "bayes" or (history.left and history.left.of == history.ended):
+        return
+    beyond = max(spec.search.nodes, len(spec.first))
+    shared = read_shared(folder, spec)
+    asked = make_request(spec, history, range(beyond, beyond + LOOKED), sorted(history.proposals), shared)
+    told = list(asked.told.values())
+    points = propose(asked.search, told, asked.pending, asked.asked, asked.seed, shared)
+    gain = expect_gain(spec.search, told, points, seed_of(spec.train.seed, spec.slug, "left"))
+    best = history.best(spec.metric.minimize)
+    if gain is not None:
+        figures = {"gain": gain.mean, "low": gain.low, "high": gain.high}
+        journal.append("left", **figures, stderr=best.stderr if best else None, of=history.ended)
 
 
 def _make_final(

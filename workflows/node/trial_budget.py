@@ -69,7 +69,7 @@ def _worth(spec: RegionSpec, history: History, had: int) -> float:
     if not history.gains:
         return UNKNOWN if spec.search.method == "bayes" else 0.0
     customers = max((settled.customers or 1 for settled in history.settled.values()), default=1)
-    return max(history.gains[max(history.gains)][0], 0.0) * customers
+    return max(history.gains[max(history.gains)].gain, 0.0) * customers
 
 
 def _other_claims(folder: RegionFolder) -> Iterator[Claim]:

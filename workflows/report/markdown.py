@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from regiondag.report.headline import say_against, say_cost, say_counts
 from regiondag.report.summary import TEST_METRIC, RegionSummary, Summary
+from regiondag.run.region_state import list_left
 from regiondag.util.intervals import FEW
 from regiondag.util.text import escape_markdown
 
@@ -52,6 +53,11 @@ def list_reasons(summary: Summary) -> list[str]:
     return [f"{', '.join(names)}: {reason}" for reason, names in regions.items()]
 
 
+def list_what_is_left(summary: Summary) -> list[str]:
+    """Return what another trial would be expected to gain, a line for each region whose model says so."""
+    return list_left((region.region, region.left) for region in summary.regions)
+
+
 def _is_compared(summary: Summary) -> bool:
     """Whether regions were judged by their customers, beside simpler models."""
     return any(region.customers for region in summary.regions)
@@ -93,7 +99,7 @@ def to_markdown(summary: Summary) -> str:
         "|" + "---|" * len(headings(summary)),
     ]
     lines += ["| " + " | ".join(map(escape_markdown, row)) + " |" for row in table(summary)]
-    notes = [f"- {escape_markdown(text)}" for text in list_reasons(summary)]
+    notes = [f"- {escape_markdown(text)}" for text in (*list_reasons(summary), *list_what_is_left(summary))]
     notes += [f"- {escape_markdown(machine)}" for machine in summary.machines]
     pictures = [
         f"- {escape_markdown(r.region)}: {', '.join(map(_link, r.pictures))}" for r in summary.regions if r.pictures

@@ -27,7 +27,7 @@ from regiondag.report.page_timeline import build_timeline
 from regiondag.report.summary import RegionSummary, Summary
 from regiondag.run.layout import NodeName
 from regiondag.run.live import Live
-from regiondag.run.region_state import RegionOutcome
+from regiondag.run.region_state import RegionOutcome, say_left
 from regiondag.study.space import Choice, Parameter, Value
 from regiondag.trials.rows import RegionTrials
 from regiondag.util.intervals import half_width
@@ -144,6 +144,7 @@ def _region(
         "floor": _figures(row.compared.get("floor", {})),
         "simple": _figures(row.compared.get("simple", {})),
         "bestsellers": _figures(row.popularity),
+        "left": say_left(row.left) if row.left else "",
         "counts": dict(row.trials),
         "proposed": len(trials.rows),
         "hours": round_value(row.hours),

@@ -11,7 +11,7 @@ from regiondag.errors import RegiondagError
 from regiondag.registry.read import Registry, open_registry
 from regiondag.report.bill import Bill
 from regiondag.report.headline import Headline, make_headline
-from regiondag.run.history import History
+from regiondag.run.history import ExpectedGain, History
 from regiondag.run.journal import Journal
 from regiondag.run.layout import RegionFolder, RunFolder
 from regiondag.run.manifest import read_manifest
@@ -51,6 +51,7 @@ class RegionSummary:
     gains: Mapping[str, Sequence[float | None]] = field(default_factory=dict)  # of the study's metric over `compared`
     stands_for_all: bool = False  # it is no region of its own
     pinned: bool = False  # no run takes its champion's place
+    left: ExpectedGain | None = None  # what another trial would be expected to gain; None: no model says so
     pictures: tuple[str, ...] = ()  # paths from the report's folder, of those that `regiondag study plot` drew
 
     @property
@@ -165,6 +166,7 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
         recipe=describe_recipe(final.recipe) if final and final.recipe else "",
         incumbent=describe_recipe(spec.incumbent) if spec.incumbent else "",
         gains=final.gains if final else {},
+        left=history.left,
         stands_for_all=bool(spec.regions) or spec.slug == POOLED,
     )
 

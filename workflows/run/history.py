@@ -67,6 +67,17 @@ class Fault:
     when: float = 0.0  # Unix time
 
 
+@dataclass(frozen=True, slots=True)
+class ExpectedGain:
+    """What the model expected the best of the next trials to gain, in the metric's own unit."""
+
+    gain: float  # on the best so far, on the average
+    stderr: float | None = None  # of the best trial's value
+    low: float | None = None
+    high: float | None = None  # 95 % of what it may gain
+    of: int = 0  # after so many outcomes; 0: while the search went on
+
+
 @dataclass(slots=True)
 class History:
     """A journal, read: each trial's proposal, outcome and attempts that were repeated."""
@@ -81,7 +92,8 @@ class History:
     repeated_seconds: float = 0.0  # of trials' outcomes that a later one replaced
     repeated_final_seconds: float = 0.0  # the same of the final training
     stopped: dict[int | None, str] = field(default_factory=dict)  # nodes at which the region stopped, and why
-    gains: dict[int, tuple[float, float]] = field(default_factory=dict)  # expected before a trial, and standard error
+    gains: dict[int, ExpectedGain] = field(default_factory=dict)  # before a trial
+    left: ExpectedGain | None = None  # the latest, of all that is to be gained yet
     declined: dict[int, str] = field(default_factory=dict)  # trials that were not proposed for now, and why
     cancelled: set[int] = field(default_factory=set)
     reopened: set[int | None] = field(default_factory=set)  # and not settled since

@@ -6,7 +6,8 @@ Two events matter, and the first of each per trial counts, so that a script DAGM
 (an outcome that is nobody's last word, such as a fault of the machine, is replaced by a later one)
 `"trial": null` is the final training. `{"event": "attempt"}` notes a run that is tried again, and
 `{"event": "won", "trial": 7, "of": 24}` whose point the final training gets, after so many outcomes.
-`{"event": "expected", "trial": 8, "gain": 0.0002, "stderr": 0.004}`: what the model hoped for when it proposed.
+`{"event": "expected", "trial": 8, "gain": 0.0002, "low": 0.0, "high": 0.001, "stderr": 0.004}`: what the model hoped
+for when it proposed; `"left"` is the same after the last trial.
 `{"event": "stopped", "trial": 7, "reason": ...}`: the region stops at this node until that is "resumed".
 `{"event": "cancelled", "trial": 7}`: a person wants it ended; `{"event": "reopened", "trial": 7}`: it is to run again,
 and what was settled before is forgotten. Unknown events and keys are passed over: a newer version wrote them.
@@ -26,7 +27,7 @@ from typing import Any
 from nnlib.contract import ENDED_WELL, Recipe, Status, check_figures, recipe_of
 from nnlib.util.files import append_lines, locked
 from regiondag.errors import RegiondagError
-from regiondag.run.history import CANCELLED, OPEN, SILENT, Fault, History, Proposal, TrialOutcome
+from regiondag.run.history import CANCELLED, OPEN, SILENT, ExpectedGain, Fault, History, Proposal, TrialOutcome
 from regiondag.study.families import POPULARITY
 from regiondag.study.space import Point
 
@@ -240,7 +241,9 @@ class Journal:
             elif event == "won":
                 history.won = _check_number(record["trial"]), _check_number(record["of"])
             elif event == "expected":
-                history.gains[_check_number(record["trial"])] = float(record["gain"]), float(record["stderr"])
+                history.left = history.gains[_check_number(record["trial"])] = _gain_of(record)
+            elif event == "left":
+                history.left = _gain_of(record)
             elif event == "declined":
                 history.declined[_check_number(record["trial"])] = str(record["reason"])
             elif event == "stopped":
@@ -320,6 +323,13 @@ def _drop_unknown(kind: type[Any], record: dict[str, Any]) -> dict[str, Any]:
     if record.keys() <= kind.__dataclass_fields__.keys():
         return record
     return {name: value for name, value in record.items() if name in kind.__dataclass_fields__}
+
+
+def _gain_of(record: Mapping[str, Any]) -> ExpectedGain:
+    """Read what was expected; runs of earlier versions say nothing of its interval."""
+    figures = {name: record.get(name) for name in ("stderr", "low", "high")}
+    known = {name: None if value is None else float(value) for name, value in figures.items()}
+    return ExpectedGain(float(record["gain"]), **known, of=_check_number(record.get("of", 0)))
 
 
 def _check_trial(value: Any) -> int | None:

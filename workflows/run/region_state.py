@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nnlib.contract import Status
 from regiondag.errors import GiveUpError
-from regiondag.run.history import CANCELLED, FAILED, History
+from regiondag.run.history import CANCELLED, FAILED, ExpectedGain, History
 from regiondag.run.region_spec import RegionSpec
-from regiondag.tuning.noise import is_lost_in_noise
+from regiondag.tuning.noise import SMALL, is_lost_in_noise
 
 
 class RegionOutcome(enum.StrEnum):
@@ -22,6 +23,7 @@ class RegionOutcome(enum.StrEnum):
     UNFINISHED = "unfinished"
 
 
+MOST_LEFT = 12  # regions of which a table's foot says what is left to gain
 FINISHED = frozenset({RegionOutcome.PROMOTED, RegionOutcome.KEPT})  # it has its champion
 
 
@@ -80,6 +82,29 @@ def seconds_spent(history: History) -> float:
     return again + history.repeated_seconds + sum(settled.seconds for settled in history.settled.values())
 
 
+def say_left(left: ExpectedGain) -> str:
+    """Return what is left to gain, in words.
+
+    >>> say_left(ExpectedGain(0.0021, 0.004, 0.0, 0.0058))
+    '0.0021 more is expected of the best next trial (0 to 0.0058); the standard error of a trial is 0.004'
+    """
+    interval = "" if left.low is None or left.high is None else f" ({_figure(left.low)} to {_figure(left.high)})"
+    error = f"; the standard error of a trial is {_figure(left.stderr)}" if left.stderr else ""
+    lost = ", in which that is lost" if left.stderr and left.gain < SMALL * left.stderr else ""
+    return f"{_figure(left.gain)} more is expected of the best next trial{interval}{error}{lost}"
+
+
+def list_left(regions: Iterable[tuple[str, ExpectedGain | None]]) -> list[str]:
+    """Return a line for each region that knows what is left to gain; of many regions some."""
+    lines = [f"{name}: {say_left(left)}" for name, left in regions if left is not None]
+    more = [f"what is left to gain in {len(lines) - MOST_LEFT} more regions: --json has all"]
+    return lines[:MOST_LEFT] + more * (len(lines) > MOST_LEFT)
+
+
+def _figure(value: float) -> str:
+    return "under 0.0001" if 0 < value < 1e-4 else f"{float(f'{value:.2g}'):g}"
+
+
 def _outcome(spec: RegionSpec, history: History, hopeless: str, waits: bool) -> tuple[RegionOutcome, str]:
     final = history.final
     if final and final.ok:
@@ -127,12 +152,12 @@ def _why_complete(spec: RegionSpec, history: History) -> str:
     """Return why nothing more is proposed: lanes have taken all trials, or the budget is spent."""
     if len(history.proposals) >= spec.search.trials:
         return "the search of its region has all its trials"
-    gains = [gain / stderr for _, (gain, stderr) in sorted(history.gains.items())]
+    gains = [one.gain / one.stderr for _, one in sorted(history.gains.items()) if one.stderr]
     if spec.search.stop == "noise" and is_lost_in_noise(gains, len(history.settled), len(spec.first)):
-        gain, stderr = history.gains[max(history.gains)]
+        last = history.gains[max(history.gains)]
         return (
             f"its search ended after {len(history.settled)} of {spec.search.trials} trials: the next was expected to "
-            f"gain {gain:.5f}, and the standard error of a trial is {stderr:.4f} (stop: noise)"
+            f"gain {last.gain:.5f}, and the standard error of a trial is {last.stderr:.4f} (stop: noise)"
         )
     if 0 < spec.search.budget <= seconds_spent(history):
         return "the budget of its region's search is spent"

@@ -7,11 +7,21 @@ best next point is small beside it, twice running, more trials would only find w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 KINDS = ("noise", "none")
 SMALL = 0.05  # standard errors
 TWICE = 2
 LEAST = 8  # trials before anything is said
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """By how much the best of the next points is expected to beat the best so far, in the metric's unit."""
+
+    mean: float
+    low: float
+    high: float  # 95 % of what it may gain, by the model; never below the mean
 
 
 def is_lost_in_noise(gains: Sequence[float], ended: int, first: int = 0) -> bool:

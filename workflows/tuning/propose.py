@@ -12,6 +12,7 @@ from regiondag.study.model import Search
 from regiondag.study.space import Point, Value, seed_of
 from regiondag.tuning.domain import Domain, UnitSequence, domain_of, identity_of
 from regiondag.tuning.methods import METHODS, Method, Question
+from regiondag.tuning.noise import Gain
 from regiondag.tuning.proposed import Proposed, Source
 from regiondag.tuning.sharing import Neighbour, Observation, Shared, index_in_sequence, is_from_block
 
@@ -82,7 +83,7 @@ def foresee(
         return foresee_loss(task.domain, task.history, point, came, task.seed_of_model, task.neighbours)
 
 
-def expect_gain(search: Search, history: Sequence[Observation], points: Sequence[Point], seed: int) -> float | None:
+def expect_gain(search: Search, history: Sequence[Observation], points: Sequence[Point], seed: int) -> Gain | None:
     """Return how much loss the best of the next `points` is expected to gain; None where no model says so."""
     if search.method != "bayes" or sum(o.loss is not None for o in history) < count_initial_trials(search):
         return None

@@ -8,6 +8,7 @@ import pytest
 
 from nnlib.contract import Result, Role, Status, result_to_json, sha256_of, trial_from_json
 from regiondag.errors import GiveUpError, TryAgainError
+from regiondag.monitor.status import read_status
 from regiondag.node.post import JobEnd, settle_final, settle_trial
 from regiondag.node.pre import prepare_trial
 from regiondag.node.pre_final import prepare_final
@@ -538,3 +539,16 @@ def test_a_champion_says_what_made_it(folder):
     assert (facts["machine"], facts["gpu"]) == ({"cpu": "EPYC"}, {"name": "H200"})
     assert facts["inputs"]["data.final.nc"] == sha256_of(folder.path / "data.final.nc")
     assert facts["sha256"] == sha256_of(folder.champion_model)
+
+
+def test_the_last_script_notes_once_what_is_left_to_gain(folder, run):
+    play_trials(folder, [0.1, 0.4, 0.3, 0.2])
+    assert Journal(folder.journal).read().left is None
+    prepare_final(folder, FINAL)
+    left = Journal(folder.journal).read().left
+    assert left.of == 4 and 0 <= left.low <= left.gain <= left.high < 1
+    prepare_final(folder, FINAL)
+    assert folder.journal.read_text().count('"left"') == 1
+    told = next(one for one in read_status(run, None).regions if one.slug == "germany")
+    assert told.left == left == summarise(run).regions[1].left
+    assert "more is expected of the best next trial" in to_markdown(summarise(run))

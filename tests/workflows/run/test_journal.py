@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nnlib.contract import Recipe
 from regiondag.errors import RegiondagError
-from regiondag.run.history import TrialOutcome
+from regiondag.run.history import ExpectedGain, TrialOutcome
 from regiondag.run.journal import Journal
 
 
@@ -412,3 +412,16 @@ def test_values_are_read_until_some_time(journal):
         file.write("no line of a journal\n")
     with pytest.raises(RegiondagError, match=r":5: not a line of a journal"):
         journal.read_values(2.0)
+
+
+def test_what_was_expected_is_read_with_and_without_its_interval(journal):
+    with journal.locked():
+        journal.append("expected", trial=8, gain=0.002, stderr=0.004)  # of an earlier version
+    history = journal.read()
+    assert history.gains == {8: ExpectedGain(0.002, 0.004)} and history.left == ExpectedGain(0.002, 0.004)
+    with journal.locked():
+        journal.append("expected", trial=12, gain=0.001, low=0.0, high=0.003, stderr=0.004, later="ignored")
+        journal.append("left", gain=0.0005, low=0.0, high=0.001, stderr=None, of=16)
+    for history in (journal.read(), journal.read_outcomes()):
+        assert history.gains[12] == ExpectedGain(0.001, 0.004, 0.0, 0.003) and sorted(history.gains) == [8, 12]
+        assert history.left == ExpectedGain(0.0005, None, 0.0, 0.001, 16)

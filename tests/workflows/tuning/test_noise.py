@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from nnlib.contract import Metric, Status, TrainSettings
-from regiondag.run.history import History, Proposal, TrialOutcome
+from regiondag.run.history import ExpectedGain, History, Proposal, TrialOutcome
 from regiondag.run.region_spec import RegionSpec
-from regiondag.run.region_state import state_of, why_not_needed
+from regiondag.run.region_state import MOST_LEFT, list_left, say_left, state_of, why_not_needed
 from regiondag.study.model import Search
 from regiondag.study.space import Real
 from regiondag.tuning.gp.training_set import loss_of_unit, warp
-from regiondag.tuning.noise import LEAST, is_lost_in_noise
+from regiondag.tuning.noise import LEAST, Gain, is_lost_in_noise
 from regiondag.tuning.propose import count_initial_trials, expect_gain
 from regiondag.tuning.sharing import Observation
 
@@ -45,7 +45,7 @@ def history_of(gains, ended=10, proposed=12):
     return History(
         proposals={n: Proposal(n, {"x": n / 20}) for n in range(proposed)},
         settled=outcomes,
-        gains={n: (gain, 0.004) for n, gain in gains.items()},
+        gains={n: ExpectedGain(gain, 0.004) for n, gain in gains.items()},
     )
 
 
@@ -98,7 +98,7 @@ def observed(losses):
 
 
 def test_nothing_is_to_be_gained_where_all_are_equal():
-    assert expect_gain(SEARCH, observed([-0.1] * 8), POINTS, 1) == 0.0
+    assert expect_gain(SEARCH, observed([-0.1] * 8), POINTS, 1) == Gain(0.0, 0.0, 0.0)
 
 
 def test_less_is_to_be_gained_where_all_is_noise_than_where_the_best_lies_beyond():
@@ -106,7 +106,23 @@ def test_less_is_to_be_gained_where_all_is_noise_than_where_the_best_lies_beyond
     flat = expect_gain(SEARCH, observed([-0.1 + n for n in noise]), POINTS, 1)
     slope = observed([-0.1 - 0.02 * n for n in range(8)])
     steep = expect_gain(SEARCH, slope, ({"x": 1.0},), 1)
-    assert 0 <= flat < 1e-4 < steep < 0.05
+    assert 0 <= flat.mean < 1e-4 < steep.mean < 0.05
+    for gain in (flat, steep):
+        assert 0 <= gain.low <= gain.mean <= gain.high
+    assert flat.low == 0 and steep.high < 0.1
+
+
+def test_what_is_left_to_gain_on_a_known_function_is_what_the_best_point_gains():
+    """Of seven points on a parabola the best misses the minimum, 0, by its own height."""
+    gains = []
+    for height in (1.0, 50.0):
+        told = observed([height * (0.4 - (n + 0.5) / 7) ** 2 for n in range(7)])
+        best = min(o.loss for o in told)
+        gain = expect_gain(SEARCH, told, ({"x": 0.4}, {"x": 0.9}), 1)
+        assert gain.low <= best <= gain.high < 4 * best and gain.mean == pytest.approx(best, rel=0.3)
+        gains.append(gain)
+    assert gains[1].mean == pytest.approx(50 * gains[0].mean)  # in the loss's own unit
+    assert gains[1].high == pytest.approx(50 * gains[0].high)
 
 
 def test_nobody_says_what_is_to_be_gained_before_there_is_a_model():
@@ -121,3 +137,16 @@ def test_nobody_says_what_is_to_be_gained_before_there_is_a_model():
 def test_the_same_question_has_the_same_answer():
     told = observed([-0.1, -0.3, -0.2, -0.25, -0.28])
     assert expect_gain(SEARCH, told, POINTS, 3) == expect_gain(SEARCH, told, POINTS, 3)
+
+
+def test_what_is_left_in_words():
+    assert say_left(ExpectedGain(0.0001, 0.004)) == (
+        "0.0001 more is expected of the best next trial; the standard error of a trial is 0.004, in which that is lost"
+    )
+    assert say_left(ExpectedGain(1.25e-7, None, 0.0, 12.3)) == (
+        "under 0.0001 more is expected of the best next trial (0 to 12)"
+    )
+    one = ExpectedGain(0.01)
+    assert list_left([("a", one), ("b", None)]) == ["a: 0.01 more is expected of the best next trial"]
+    many = list_left((str(n), one) for n in range(MOST_LEFT + 3))
+    assert len(many) == MOST_LEFT + 1 and "in 3 more regions" in many[-1]

@@ -14,6 +14,7 @@ from regiondag.tuning.gp.acquisition import Bound, Criterion, Improvement, log_i
 from regiondag.tuning.gp.maximise import Maximiser
 from regiondag.tuning.gp.process import GaussianProcess, Observed, Posterior
 from regiondag.tuning.gp.training_set import TrainingSet, choose_most_telling, loss_of_unit, scale_of, tell
+from regiondag.tuning.noise import Gain
 from regiondag.tuning.proposed import Proposed, Source
 from regiondag.tuning.sharing import Neighbour, Observation
 
@@ -107,7 +108,7 @@ def expect_improvement(
     points: Sequence[Point],
     seed: int,
     neighbours: Sequence[Neighbour] = (),
-) -> float | None:
+) -> Gain | None:
     """Return how much better than the best the best of `points` is expected to be, in units of the loss.
 
     None where there is no model. Losses below the median are told to the model on a linear scale, so that its
@@ -121,8 +122,13 @@ def expect_improvement(
     means = process.predict(told.data.features)[0]
     best = means[:, : told.own or None].min(axis=1)
     features = encoding.features(encoding.coordinates(points)) * encoding.weights
-    scale = loss_of_unit([o.loss for o in history])
-    return float(np.exp(Improvement(process, best).value(features).max())) * scale
+    unit = loss_of_unit([o.loss for o in history])
+    logs = Improvement(process, best).value(features)
+    most = int(logs.argmax())
+    mean, deviation = (float(part[0, most]) for part in process.predict(features))
+    gain = float(np.exp(logs[most])) * unit
+    low, high = (max(best[0] - mean + sign * Z95 * deviation, 0.0) * unit for sign in (-1, 1))
+    return Gain(gain, float(low), max(float(high), gain))
 
 
 @dataclass(frozen=True, slots=True)
