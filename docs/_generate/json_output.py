@@ -23,6 +23,7 @@ from regiondag.recommend.jobs import BatchStatus
 from regiondag.registry.describe import ServedRegion, VersionFacts, VersionsCompared
 from regiondag.report.summary import Summary
 from regiondag.trials.rows import TrialRow
+from regiondag.trials.what_matters import RegionImportance
 from regiondag.trials.why import Why
 from regiondag.update.old_runs import CleanPlan
 
@@ -38,6 +39,7 @@ OUTPUTS: dict[str, type] = {
     "regiondag stats": RunStats,
     "regiondag study show": TrialRow,
     "regiondag study show --why": Why,
+    "regiondag study importance": RegionImportance,
     "regiondag verify": Verified,
     "regiondag clean": CleanPlan,
     "regiondag champions list": ServedRegion,
@@ -56,6 +58,7 @@ AROUND = {
     "regiondag study show": "`study`, `run`, and `trials`: a list of such objects, each with `queued`: where its job "
     "is, an object or null.",
     "regiondag study show --why": "A list of such objects.",
+    "regiondag study importance": "A list of such objects; `dependence` of one region alone.",
     "regiondag report": "Also `finished`, whether every region has its champion. The same stands in "
     "`report/summary.json`.",
 }

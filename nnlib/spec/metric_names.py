@@ -27,6 +27,15 @@ def canonical_metric(name: str) -> str:
     return kind if k is None else f"{kind}@{k}"
 
 
+def keep_in_range(name: str, value: float) -> float:
+    """Return the nearest value that a metric can have: those at K lie between 0 and 1.
+
+    >>> keep_in_range("ndcg@20", -0.5), keep_in_range("loss", 7.5)
+    (0.0, 7.5)
+    """
+    return value if parse_metric(name)[1] is None else min(max(value, 0.0), 1.0)
+
+
 def list_metrics(last: str = ",") -> str:
     """Return the metrics at K as words of a sentence, such as `p@K, recall@K or mrr@K` with " or" before the last."""
     names = [f"{kind}@K" for kind in METRICS]

@@ -27,11 +27,16 @@ To cancel, prioritise or run trials again: regiondag trial."""
 WHERE = """only trials for which this holds: hyperparameters, trial, status, value, epochs, seconds, won, job, host and
 priority, compared as in search.constraints; such as "learning_rate < 0.01 and status == ok" """
 
+IMPORTANCE = """For each region the share of the trials' differences that a forest explains by each hyperparameter, and
+the mean over regions. Of one region also the partial dependence: what the tuner's model takes the metric to be at each
+value of the hyperparameters on which it depends most, averaged over the points of its trials, with 95 %."""
+
 EPILOG = """examples:
   regiondag study show RUN Germany --sort value
   regiondag study show RUN --failed
   regiondag study show RUN --where "optimizer == adam and value > 0.1"
   regiondag study show RUN Germany --why 17
+  regiondag study importance RUN Germany
   regiondag study plot RUN
   regiondag study export RUN --optuna trials.log && optuna-dashboard trials.log"""
 
@@ -52,6 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     show.add_argument("--pool", metavar="NAME", help="name of the embedded pool (default: default)")
     show.add_argument("--json", action="store_true", help="one JSON object on stdout, with every metric")
+
+    importance = _add_verb(verbs, "importance", _importance, "say which hyperparameters mattered, and how")
+    importance.description = IMPORTANCE
+    importance.add_argument("region", nargs="?", metavar="REGION", help="of this region alone, with dependence")
+    importance.add_argument("--json", action="store_true", help="print a JSON list, an object a region")
 
     export = _add_verb(verbs, "export", _export, "write all trials for other programs")
     export.add_argument(
@@ -176,6 +186,32 @@ def _places(folder: RunFolder, slugs: list[str], pool: str | None) -> Places:
     except PoolError as error:
         tell(f"where jobs are is not known: {error}")
         return {}
+
+
+def _importance(arguments: argparse.Namespace) -> int:
+    import dataclasses
+    import json
+
+    from nnlib.util.terminal import show_progress
+    from regiondag.trials.what_matters import explain_importance, tabulate_dependence, tabulate_importance
+    from regiondag.util.terminal import print_long_table, print_table
+
+    _, trials = _read(arguments)
+    regions = [one for one in trials.regions if one.spec.search.nodes or arguments.region]
+    found = []
+    with show_progress("looking for what mattered") as progress:
+        for done, region in enumerate(regions):
+            progress(done, len(regions))
+            found.append(explain_importance(region, dependence=len(regions) == 1))
+    if arguments.json:
+        print(json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False))
+        return 0
+    print_long_table(f"{trials.study}: which hyperparameters mattered", *tabulate_importance(found))
+    for one in found:
+        for dependence in one.dependence:
+            title = f"{one.region}: {one.metric} by {dependence.hyperparameter}, over the points of its trials"
+            print_table(title, *tabulate_dependence(dependence, one.metric))
+    return 0
 
 
 def _export(arguments: argparse.Namespace) -> int:

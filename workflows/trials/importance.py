@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from nnlib.util.process import install_line
+from regiondag.errors import RegiondagError
+from regiondag.study.families import BLEND, FAMILY, INCUMBENT
 from regiondag.study.space import Choice, Parameter, Value
 from regiondag.trials.rows import RegionTrials, TrialRow
 
@@ -22,12 +25,19 @@ def measure_importance(trials: RegionTrials, seed: int = 0) -> dict[str, float] 
     an order one by one. Such shares are relative: noise is shared out as well, so small ones mean nothing; and what
     made trials fail does not show. None when there are too few trials, or all are alike.
     """
-    rows = [row for row in trials.rows if row.ok]
+    rows = choose_rows(trials)
     varied = varied_parameters(trials, rows)
     if len(rows) < LEAST_TRIALS or not varied or len({row.value for row in rows}) < 2:
         return None
     import numpy as np
-    from sklearn.ensemble import ExtraTreesRegressor
+
+    try:
+        from sklearn.ensemble import ExtraTreesRegressor
+    except ImportError as error:
+        raise RegiondagError(
+            f"importance needs the package scikit-learn, which cannot be imported ({error}); to install it: "
+            f"{install_line('plots')}"
+        ) from error
 
     columns: list[list[float]] = []
     owners: list[str] = []
@@ -42,6 +52,12 @@ def measure_importance(trials: RegionTrials, seed: int = 0) -> dict[str, float] 
     for owner, share in zip(owners, forest.feature_importances_, strict=True):
         shares[owner] += float(share)
     return shares if sum(shares.values()) > 0 else None
+
+
+def choose_rows(trials: RegionTrials) -> list[TrialRow]:
+    """Return the trials that it rests on: those that succeeded, at points of the space."""
+    beside = (BLEND, INCUMBENT)
+    return [row for row in trials.rows if row.ok and row.hyperparameters.get(FAMILY) not in beside]
 
 
 def varied_parameters(trials: RegionTrials, rows: Sequence[TrialRow]) -> list[Parameter]:

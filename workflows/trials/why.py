@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nnlib.contract import ENDED_WELL, Metric, Status
+from nnlib.spec.metric_names import keep_in_range
 from regiondag.run.history import History
 from regiondag.run.observations import observe_trial
 from regiondag.run.proposal import ProposalRequest
@@ -106,8 +107,9 @@ def explain_choice(spec: RegionSpec, before: History, request: ProposalRequest |
 
 def _expectation(foreseen: Foreseen, metric: Metric) -> Expectation:
     sign = 1.0 if metric.minimize else -1.0
-    low, high = sorted((sign * foreseen.low, sign * foreseen.high))
-    return Expectation(sign * foreseen.mean, low, high, sign * foreseen.best, foreseen.improvement)
+    losses = (foreseen.mean, foreseen.low, foreseen.high, foreseen.best)
+    value, *ends, best = (keep_in_range(metric.name, sign * loss) for loss in losses)
+    return Expectation(value, min(ends), max(ends), best, foreseen.improvement)
 
 
 def _find_source(spec: RegionSpec, request: ProposalRequest | None, point: Point, trial: int) -> tuple[Proposed, bool]:

@@ -18,6 +18,7 @@ from regiondag.tuning.sharing import Neighbour, Observation, Shared, index_in_se
 
 if TYPE_CHECKING:  # NumPy is imported when a model is really asked
     from regiondag.tuning.gp.ask import Foreseen
+    from regiondag.tuning.gp.dependence import Dependence
 
 INITIAL_SHARE = 0.25  # of all trials are spread over the space before the first model is fitted,
 INITIAL_MOST = 8  # but not more than these
@@ -93,6 +94,16 @@ def expect_gain(search: Search, history: Sequence[Observation], points: Sequence
 
     with threadpool_limits(1):  # the same bits whatever the number of threads
         return expect_improvement(domain_of(search), _finite(history), points, seed)
+
+
+def depend(search: Search, history: Sequence[Observation], seed: int) -> list[Dependence]:
+    """Return how the loss depends on each hyperparameter, by a model of trials of any method; the strongest first."""
+    from threadpoolctl import threadpool_limits
+
+    from regiondag.tuning.gp.dependence import depend_on_each
+
+    with threadpool_limits(1):
+        return depend_on_each(domain_of(search), _finite(history), seed)
 
 
 def rank_trials(search: Search, history: Sequence[Observation], seed: int, shared: Shared | None = None) -> list[int]:

@@ -207,3 +207,12 @@ def test_many_trials_are_listed_without_a_frame(run, capsys, monkeypatch):
         *("region", "trial", "status", "ndcg@5", "hidden", "learning_rate", "epochs", "seconds", "reason")
     ]
     assert len(lines) == 2 + 4 and lines[3].split()[:4] == ["Germany", "1", "ok", "0.5"]
+
+
+def test_which_hyperparameters_mattered(run, capsys):
+    assert main(["study", "importance", str(run.path)]) == 0
+    out = capsys.readouterr().out
+    assert "which hyperparameters mattered" in out and "of fewer than 8 nothing can be said" in " ".join(out.split())
+    assert main(["study", "importance", str(run.path), "Germany", "--json"]) == 0
+    [germany] = json.loads(capsys.readouterr().out)
+    assert germany["trials"] == 2 and germany["shares"] == {} and germany["note"].startswith("2 trials have succeeded")

@@ -13,7 +13,7 @@ from regiondag.tuning.encoding import Array, Encoding
 from regiondag.tuning.gp.acquisition import Bound, Criterion, Improvement, log_improvement
 from regiondag.tuning.gp.maximise import Maximiser
 from regiondag.tuning.gp.process import GaussianProcess, Observed, Posterior
-from regiondag.tuning.gp.training_set import TrainingSet, choose_most_telling, loss_of_unit, scale_of, tell
+from regiondag.tuning.gp.training_set import Scale, TrainingSet, choose_most_telling, loss_of_unit, scale_of, tell
 from regiondag.tuning.noise import Gain
 from regiondag.tuning.proposed import Proposed, Source
 from regiondag.tuning.sharing import Neighbour, Observation
@@ -114,10 +114,10 @@ def expect_improvement(
     None where there is no model. Losses below the median are told to the model on a linear scale, so that its
     improvements are those of losses, times a constant.
     """
-    told = tell(domain, history, neighbours)
-    if len(told.rows) < 2 or not domain.free or not points:
+    model = fit_model(domain, history, seed, neighbours) if points else None
+    if model is None:
         return None
-    process = _fit(told.data, np.random.Generator(np.random.PCG64(seed)))
+    process, told = model.process, model.told
     encoding = Encoding(domain.space)
     means = process.predict(told.data.features)[0]
     best = means[:, : told.own or None].min(axis=1)
@@ -155,11 +155,10 @@ def foresee_loss(
 
     None where it knows nothing of the loss: without two trials of one's own, or where all are equal.
     """
-    told = tell(domain, history, neighbours)
-    scale = scale_of([o.loss for o in choose_most_telling(history)])
-    if min(len(told.rows), told.own) < 2 or not domain.free or scale is None:
+    model = fit_model(domain, history, seed, neighbours)
+    if model is None or model.scale is None or model.told.own < 2:
         return None
-    process = _fit(told.data, np.random.Generator(np.random.PCG64(seed)))
+    process, told, scale = model.process, model.told, model.scale
     encoding = Encoding(domain.space)
     mean, deviation = process.predict(encoding.features(encoding.coordinates([point])) * encoding.weights)
     best = process.predict(told.data.features)[0][:, : told.own].min(axis=1)
@@ -171,6 +170,26 @@ def foresee_loss(
     return Foreseen(expected, low, high, float(np.exp(logs[0, 0])) * scale.unit, lowest, surprise)
 
 
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A process that was fitted, what it was told, and how losses became its targets: None where all are equal."""
+
+    process: GaussianProcess
+    told: TrainingSet
+    scale: Scale | None
+
+
+def fit_model(
+    domain: Domain, history: Sequence[Observation], seed: int, neighbours: Sequence[Neighbour] = ()
+) -> Model | None:
+    """Return the model of what is known; None without two trials, of one's own or of a similar neighbour."""
+    told = tell(domain, history, neighbours)
+    if len(told.rows) < 2 or not domain.free:
+        return None
+    process = _fit(told.data, np.random.Generator(np.random.PCG64(seed)))
+    return Model(process, told, scale_of([o.loss for o in choose_most_telling(history)]))
+
+
 def predict_losses(
     domain: Domain, history: Sequence[Observation], seed: int, neighbours: Sequence[Neighbour] = ()
 ) -> Array | None:
@@ -178,13 +197,12 @@ def predict_losses(
 
     On a scale of its own, on which less is better.
     """
-    told = tell(domain, history, neighbours)
-    if len(told.rows) < 2 or not domain.free:
+    model = fit_model(domain, history, seed, neighbours)
+    if model is None:
         return None
-    process = _fit(told.data, np.random.Generator(np.random.PCG64(seed)))
     encoding = Encoding(domain.space)
     features = encoding.features(encoding.coordinates(o.point for o in history)) * encoding.weights
-    return np.asarray(process.predict(features)[0].mean(axis=0))
+    return np.asarray(model.process.predict(features)[0].mean(axis=0))
 
 
 def _fit(data: Observed, random: np.random.Generator) -> GaussianProcess:

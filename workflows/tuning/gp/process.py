@@ -208,6 +208,16 @@ class GaussianProcess:
         variance = self.amplitude[:, None] - np.einsum("kmn,kmn->km", white, white)
         return (cross @ self.weights)[..., 0], np.sqrt(np.maximum(variance, 1e-10))
 
+    def predict_average(self, features: Array) -> tuple[float, float]:
+        """Return mean and deviation of the objective's average over some points, by the first theta."""
+        there = (features * self.scale[:, None, :])[:1]
+        squares = ((there[0][:, None] - there[0]) ** 2).sum(axis=2)
+        distance = np.sqrt(5 * squares)
+        prior = self.amplitude[0] * ((1 + distance + distance**2 / 3) * np.exp(-distance)).mean()
+        cross = self._kernel(features * self.scale[:, None, :])[0].mean(axis=0)
+        white = self.whiten[0] @ cross
+        return float(cross @ self.weights[0, :, 0]), math.sqrt(max(float(prior - white @ white), 1e-10))
+
     def predict_with_gradients(self, features: Array) -> tuple[Array, Array, Array, Array]:
         """Return means, deviations and their gradients by the features (rows, points, features)."""
         there = features * self.scale[:, None, :]
