@@ -6,12 +6,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nnlib.contract import Metric, TrainSettings
-from regiondag.study.database import Database
 from regiondag.study.families import FAMILY
-from regiondag.study.notify import Notify
 from regiondag.study.space import Point, Space
+
+if TYPE_CHECKING:
+    from regiondag.study.database import Database
+    from regiondag.study.notify import Notify
 
 MAX_TRIALS = 99_999  # of one region
 
@@ -194,6 +197,12 @@ class Region:
         return ("final", ALL) if ALL in parts else ("final",)
 
 
+def _tell_nobody() -> Notify:
+    from regiondag.study.notify import Notify  # DAGMan's scripts start faster without
+
+    return Notify()
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """A whole study."""
@@ -204,4 +213,4 @@ class Config:
     limits: Limits
     purchases: Purchases | None = None  # None: the regions' data are files made before
     min_customers: int = MIN_CUSTOMERS
-    notify: Notify = field(default_factory=Notify)
+    notify: Notify = field(default_factory=_tell_nobody)

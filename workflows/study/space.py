@@ -60,6 +60,7 @@ class Choice:
     ordered: bool = False
 
 
+NUMBER = (int, float)
 Parameter = Real | Integer | Choice
 Space = tuple[Parameter, ...]
 
@@ -123,7 +124,7 @@ def is_legal(parameter: Parameter, value: Value) -> bool:
     """
     if isinstance(parameter, Choice):
         return any(type(option) is type(value) and option == value for option in parameter.options)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not parameter.low <= value <= parameter.high:
+    if isinstance(value, bool) or not isinstance(value, NUMBER) or not parameter.low <= value <= parameter.high:
         return False
     if isinstance(parameter, Integer) and not isinstance(value, int):
         return False

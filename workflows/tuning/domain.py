@@ -29,6 +29,7 @@ from regiondag.study.space import (
 
 UnitSequence = Callable[[int, int, int], list[float]]  # dimensions, index, seed -> that point, in [0, 1)^dimensions
 
+_TEXT_OF = json.JSONEncoder(sort_keys=True).encode  # `json.dumps` would make one for each point
 TRIES = 20_000  # at a random legal point
 TRIES_OF_COUNTABLE = 200  # before all points are listed instead
 COUNTABLE = 20_000  # values of a space that are listed where chance finds no new one
@@ -130,7 +131,7 @@ def domain_of(search: Search) -> Domain:
 
 def identity_of(point: Point) -> str:
     """Return a text that is equal for equal points only, whatever the order of their parameters."""
-    return json.dumps(point, sort_keys=True)
+    return _TEXT_OF(point)
 
 
 def _values_at(space: tuple[Parameter, ...], sizes: list[int], index: int) -> dict[str, Value]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,7 @@ INACTIVE = 0.5  # where an inactive number stands
 DIGITS = 6  # of a real value relative to its range; digits beyond them differ between machines
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Encoding:
     """Coordinates and features of one space."""
 
@@ -57,6 +58,8 @@ class Encoding:
 
     def active(self, rows: Array) -> NDArray[np.bool_]:
         """Return which parameter is active in which row."""
+        if not any(parameter.when for parameter in self.space):
+            return np.ones(rows.shape, dtype=bool)
         columns: dict[str, NDArray[np.bool_]] = {}
         numbers = {parameter.name: number for number, parameter in enumerate(self.space)}
 
@@ -76,55 +79,82 @@ class Encoding:
     def features(self, rows: Array) -> Array:
         """Return the kernel's view of coordinates: two rows that come to the same values have the same features."""
         rows, active = self._snap(rows)
-        columns = []
-        for number, parameter in enumerate(self.space):
-            column = rows[:, number]
-            if not isinstance(parameter, Choice) or parameter.ordered:
-                columns.append(column[:, None][:, : _width(parameter)])
-                continue
-            hot = column[:, None] == np.arange(len(parameter.options))
-            if len(parameter.options) <= 2:
-                hot = hot[:, 1:]
-            columns.append((hot & active[:, number, None]).astype(np.float64))
-        return np.concatenate(columns, axis=1)
+        owners, options = self._features
+        hot = options >= 0
+        features = rows[:, owners]
+        features[:, hot] = (features[:, hot] == options[hot]) & active[:, owners[hot]]
+        return features
 
-    @property
+    @cached_property
     def groups(self) -> NDArray[np.intp]:
         """For each feature, the index of its parameter among those that have features."""
         widths = [width for p in self.space if (width := _width(p)) > 0]
         return np.repeat(np.arange(len(widths)), widths)
 
-    @property
+    @cached_property
     def columns(self) -> NDArray[np.intp]:
         """The first feature of each parameter; of a fixed one, which has none, any other."""
         widths = np.array([_width(parameter) for parameter in self.space])
         return np.asarray(np.minimum(np.cumsum(widths) - widths, widths.sum() - 1))
 
-    @property
+    @cached_property
     def weights(self) -> Array:
         """What each feature is multiplied by, so that two options of a choice lie 1 apart."""
         widths = [_width(parameter) for parameter in self.space]
         return np.repeat([1 / math.sqrt(2) if width > 1 else 1.0 for width in widths], widths)
 
-    @property
+    @cached_property
     def smooth(self) -> NDArray[np.bool_]:
         """Which parameters can move by as little as one likes."""
         return np.array([list_levels(parameter) is None for parameter in self.space])
 
-    @property
+    @cached_property
     def counts(self) -> Array:
         """The number of values of each parameter; infinity for reals."""
         return np.array([list_levels(parameter) or math.inf for parameter in self.space])
 
-    @property
+    @cached_property
     def choices(self) -> NDArray[np.bool_]:
         """Which parameters have no order."""
         return np.array([isinstance(parameter, Choice) and not parameter.ordered for parameter in self.space])
 
+    @cached_property
+    def _features(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The number of each feature's parameter, and the option that it stands for; -1: it is the coordinate."""
+        found: list[tuple[int, int]] = []
+        for number, parameter in enumerate(self.space):
+            width = _width(parameter)
+            if isinstance(parameter, Choice) and not parameter.ordered:
+                found += [(number, option) for option in range(len(parameter.options) - width, len(parameter.options))]
+            else:
+                found += [(number, -1)] * width
+        owners, options = np.array(found, dtype=np.intp).reshape(-1, 2).T
+        return owners, options
+
+    @cached_property
+    def _steps(self) -> tuple[Array, NDArray[np.intp], Array, list[tuple[int, Integer]]]:
+        """The largest coordinates; parameters with equal steps and the steps in 1; whole numbers on a log scale."""
+        top = [1.0 if not isinstance(p, Choice) else float(len(p.options) - 1) / _last(p) for p in self.space]
+        equal = {number: _equal_steps(p) for number, p in enumerate(self.space)}
+        stepped = [number for number, steps in equal.items() if steps is not None]
+        uneven = [
+            (number, p) for number, p in enumerate(self.space) if isinstance(p, Integer) and equal[number] is None
+        ]
+        return np.array(top), np.array(stepped, dtype=np.intp), np.array([equal[n] for n in stepped], float), uneven
+
+    @cached_property
+    def _fixed(self) -> Array:
+        return np.array([_inactive(parameter) for parameter in self.space])
+
     def _snap(self, rows: Array) -> tuple[Array, NDArray[np.bool_]]:
-        rows = np.stack([_snap(parameter, rows[:, number]) for number, parameter in enumerate(self.space)], axis=1)
+        top, stepped, steps, uneven = self._steps
+        rows = np.clip(rows, 0.0, top)
+        rows[:, stepped] = np.rint(rows[:, stepped] * steps) / steps
+        for number, whole in uneven:
+            ratio = whole.high / whole.low
+            rows[:, number] = np.log(np.rint(whole.low * ratio ** rows[:, number]) / whole.low) / math.log(ratio)
         active = self.active(rows)
-        return np.where(active, rows, [_inactive(parameter) for parameter in self.space]), active
+        return np.where(active, rows, self._fixed), active
 
 
 def _width(parameter: Parameter) -> int:
@@ -177,17 +207,11 @@ def _value(parameter: Parameter, unit: float) -> Value:
     return min(max(round(value, DIGITS - math.floor(math.log10(scale))), low), high)
 
 
-def _snap(parameter: Parameter, column: Array) -> Array:
+def _equal_steps(parameter: Parameter) -> float | None:
+    """Return how many equal steps lie in a coordinate's 1; None of other scales."""
     if isinstance(parameter, Choice):
-        return np.clip(np.rint(column * _last(parameter)), 0, len(parameter.options) - 1) / _last(parameter)
-    column = np.clip(column, 0.0, 1.0)
-    if _has_equal_steps(parameter):
-        last = (list_levels(parameter) or 1) - 1
-        return np.asarray(np.rint(column * last) / last)
-    if not isinstance(parameter, Integer):
-        return column
-    low, high = parameter.low, parameter.high
-    return np.asarray(np.log(np.rint(low * (high / low) ** column) / low) / math.log(high / low))
+        return _last(parameter)
+    return (list_levels(parameter) or 1) - 1 if _has_equal_steps(parameter) else None
 
 
 def _has_equal_steps(parameter: Real | Integer) -> bool:

@@ -260,3 +260,25 @@ def test_one_as_a_number_a_truth_and_a_fraction_are_three_options():
     for value in (False, 2, "one"):
         with pytest.raises(ValueError):
             index_of(choice, value)
+
+
+def test_a_parameter_is_encoded_among_others_as_alone():
+    sizes = Choice("sizes", (1, 2, 4), ordered=True)
+    one = Choice("one", ("x",))
+    space = (
+        *SPACE,
+        Real("s", 0.0, 1.0, step=0.1),
+        sizes,
+        one,
+        Integer("t", 10, 50, step=20),
+        Choice("b", (False, True)),
+    )
+    rows = np.random.default_rng(5).random((200, len(space))) * 3.5 - 0.5
+    encoding = Encoding(space)
+    alone = [Encoding((parameter,)) for parameter in space]
+    columns = [rows[:, number, None] for number in range(len(space))]
+    for name in ("snap", "features", "active"):
+        expected = [getattr(one, name)(column) for one, column in zip(alone, columns, strict=True)]
+        assert (getattr(encoding, name)(rows) == np.concatenate(expected, axis=1)).all()
+    for name in ("weights", "smooth", "counts", "choices"):
+        assert getattr(encoding, name).tolist() == [value for one in alone for value in getattr(one, name).tolist()]

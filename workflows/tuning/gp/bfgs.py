@@ -96,4 +96,5 @@ def _update(inverse: Array, scaled: NDArray[np.bool_], step: Array, change: Arra
             inverse[row] = np.eye(len(s)) * (sy / (y @ y))
             scaled[row] = True
         hy = inverse[row] @ y
-        inverse[row] += np.outer(s, s) * (1 + y @ hy / sy) / sy - (np.outer(hy, s) + np.outer(s, hy)) / sy
+        both = hy[:, None] * s
+        inverse[row] += s[:, None] * s * (1 + y @ hy / sy) / sy - (both + both.T) / sy
