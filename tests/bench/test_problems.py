@@ -9,7 +9,7 @@ import pytest
 
 from scripts.bench.tuner import problems
 from scripts.bench.tuner.problem import Parameter, Problem
-from scripts.bench.tuner.problems import bbob, mixed
+from scripts.bench.tuner.problems import bbob, mixed, search
 
 SVM = Problem(
     "svm",
@@ -147,6 +147,29 @@ def test_contamination_and_pests_cost_what_is_done_and_what_is_left():
     price = mixed.STAGES * 0.8 * 0.7
     assert price < pest.true(cheap) < price + 5
     assert pest.true(dict.fromkeys(nothing, "none")) > 20
+
+
+def test_a_search_climbs_from_the_best_random_points():
+    chance = np.random.default_rng(0)
+    sphere = Problem("sphere", "tests", SVM.space, lambda point: sum((float(x) - 1) ** 2 for x in numbers(point)))
+    best, evaluations = search.search(sphere, 0.05, 0)
+    points = [sphere.random_point(chance) for _ in range(min(evaluations, 50))]
+    assert 0 <= best <= min(sphere.true(point) for point in points)
+    units = chance.random((200, 5))
+    assert all((search.mutated(row, chance) >= 0).all() and (search.mutated(row, chance) < 1).all() for row in units)
+    assert any((search.mutated(row, chance) != row).sum() == 1 for row in units)
+
+
+def numbers(point):
+    return [value for value in point.values() if not isinstance(value, str)]
+
+
+def test_a_known_value_stands_for_an_unknown_optimum(monkeypatch):
+    monkeypatch.setattr(problems, "known", lambda: {"contamination": 21.0, "branin2": 0.3})
+    problems.problem.cache_clear()
+    assert problems.problem("contamination").optimum == 21.0
+    assert problems.problem("branin2").optimum == pytest.approx(0.397887)  # that is known from the formula
+    problems.problem.cache_clear()
 
 
 def test_there_are_problems_of_every_kind():

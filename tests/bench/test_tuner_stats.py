@@ -20,7 +20,7 @@ def seeds(*values):
 
 def test_regrets_are_of_the_optimum_or_of_the_best_value_of_any_run():
     values = {
-        "known": {"random": {28: seeds(3.0, 5.0, 4.0), 60: seeds(2.0)}, "tpe": {28: seeds(1.5), 60: seeds(0.5)}},
+        "known": {"random": {28: seeds(3.0, 5.0, 4.0), 60: seeds(2.0)}, "tpe": {28: seeds(1.5), 60: seeds(1.0)}},
         "unknown": {"random": {28: seeds(3.0, 5.0)}, "tpe": {28: seeds(2.0), 60: seeds(1.0), 120: seeds(0.0)}},
         "solved": {"random": {28: seeds(7.0, 7.0, 8.0)}, "tpe": {28: seeds(7.0)}},
     }
@@ -35,6 +35,13 @@ def test_regrets_are_of_the_optimum_or_of_the_best_value_of_any_run():
     assert later.scales == found.scales
     assert found.tuners == ["random", "tpe"]
     assert list(found.only(["unknown", "solved"]).regrets) == ["unknown"]
+
+
+def test_a_run_that_is_better_than_the_best_known_value_is_what_regrets_are_measured_from():
+    values = {"beaten": {"random": {28: seeds(3.0)}, "tpe": {28: seeds(1.5), 60: seeds(0.5)}}}
+    assert ground(values, {"beaten": 1.0}, 28, "random").regrets == {
+        "beaten": {"random": seeds(2.5), "tpe": seeds(1.0)}
+    }
 
 
 def test_a_ratio_is_the_geometric_mean_over_pairs_with_floors_of_randoms_regret():

@@ -54,9 +54,9 @@ class Parameter:
 class Problem:
     """A loss over a space, in which a parameter's conditions only name parameters before it.
 
-    `optimum` is the least true value; None where nobody knows it, and the best value that any run found stands for it.
-    How small a regret still counts is no part of a problem: the statistics take a thousandth and a hundredth of the
-    median that random search leaves after 28 trials.
+    `optimum` is the least true value, or the best one known; where a run found less, or where it is None, the best
+    value of all runs stands for it. How small a regret still counts is no part of a problem: the statistics take a
+    thousandth and a hundredth of the median that random search leaves after 28 trials.
     """
 
     name: str

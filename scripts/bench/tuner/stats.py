@@ -100,10 +100,9 @@ def ground(values: Mapping[str, Values], optima: Mapping[str, float | None], bud
 
 
 def best_known(values: Values, optimum: float | None) -> float:
-    """Return the optimum, or the best true value of any run, whatever its budget."""
-    if optimum is not None:
-        return optimum
-    return min(value for budgets in values.values() for seeds in budgets.values() for value in seeds.values())
+    """Return the best known value: the optimum, or less where a run found less, whatever its budget."""
+    found = min(value for budgets in values.values() for seeds in budgets.values() for value in seeds.values())
+    return found if optimum is None else min(found, optimum)
 
 
 def compare(found: Ground, tuner: str, peer: str) -> Comparison | None:
