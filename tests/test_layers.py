@@ -30,7 +30,8 @@ REGIONDAG = """
     report monitor
     notify
     update fleet
-    generate node newstudy
+    generate node
+    newstudy
     pipeline
     bake recommend
     api serve

@@ -148,14 +148,14 @@ def test_what_a_command_does_not_know_is_refused_with_its_own_usage(command, cap
     assert f"regiondag {name}: error: unrecognized arguments: --bogus" in err
 
 
-def test_init_in_slash_tmp_says_how_to_generate_elsewhere(tmp_path, run_area, capsys):
+def test_init_in_slash_tmp_says_how_to_run_elsewhere(tmp_path, run_area, capsys):
     assert main(["init", "retail", str(tmp_path / "my study")]) == 0
     err = capsys.readouterr().err
-    assert f"cd '{tmp_path}/my study'" in err and "regiondag generate study.yaml --out ~/runs " in err
+    assert f"regiondag run '{tmp_path}/my study' --out ~/runs " in err
     assert main(["init", "retail", str(run_area / "retail")]) == 0
     assert "--out" not in capsys.readouterr().err.replace("--out data", "")
     assert main(["init", "retail", str(run_area / "my study")]) == 0
-    assert "regiondag generate study.yaml --out ~/runs " in capsys.readouterr().err
+    assert f"regiondag run '{run_area}/my study' --out ~/runs " in capsys.readouterr().err
 
 
 def test_dagman_looks_at_letters_and_through_links(tmp_path, run_area):
