@@ -106,10 +106,10 @@ def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: 
         shared=request.shared,
     )
     seed = seed_of(spec.train.seed, spec.slug, number, "gain")
-    wanted = spec.search.stop == "noise" or spec.most_trials
-    gain = expect_gain(spec.search, told, asked, seed) if wanted else None
     best = history.best(spec.metric.minimize)
-    if gain is not None and best is not None and best.stderr:
+    wanted = (spec.search.stop == "noise" or spec.most_trials) and best is not None and best.stderr
+    gain = expect_gain(spec.search, told, asked, seed) if wanted else None
+    if gain is not None and best is not None:
         figures = {"gain": gain.mean, "low": gain.low, "high": gain.high}
         journal.append("expected", trial=number, **figures, stderr=best.stderr)
         journal.read_on(history)

@@ -14,6 +14,7 @@ from regiondag.run.journal import Journal
 from regiondag.run.layout import RegionFolder
 from regiondag.run.observations import observe_best_and_first
 from regiondag.run.region_spec import RegionSpec, read_spec
+from regiondag.run.values import read_values
 from regiondag.study.space import seed_of
 from regiondag.tuning.domain import domain_of
 from regiondag.tuning.sharing import EACH, Neighbour, Shared
@@ -39,7 +40,7 @@ def _siblings(folder: RegionFolder, spec: RegionSpec, until: float | None) -> It
         try:
             sibling = read_spec(other.spec)
             if sibling.metric == spec.metric and sibling.search.share != "off":
-                values = Journal(other.journal).read_values(until)
+                values = read_values(Journal(other.journal), until)
                 yield Neighbour(sibling.slug, observe_best_and_first(values, spec.metric, EACH, fits))
         except RegiondagError:
             continue  # its own scripts say what is wrong with it

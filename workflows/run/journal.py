@@ -19,19 +19,18 @@ import json
 import re
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import ENDED_WELL, Recipe, Status, check_figures, recipe_of
+from nnlib.contract import Recipe, Status, check_figures, recipe_of
 from nnlib.util.files import append_lines, locked
 from regiondag.errors import RegiondagError
-from regiondag.run.history import CANCELLED, OPEN, SILENT, ExpectedGain, Fault, History, Proposal, TrialOutcome
+from regiondag.run.history import CANCELLED, ExpectedGain, Fault, History, Proposal, TrialOutcome
 from regiondag.study.families import POPULARITY
-from regiondag.study.space import Point
 
-# How `append` writes the lines that `read_outcomes` and `read_values` do not parse in full.
+# How `append` writes the lines that `read_outcomes` does not parse in full.
 REOPENED = b'{"event": "reopened"'
 STOPPED = b'{"event": "stopped"'
 MACHINE = b'"status": "%b"' % Status.MACHINE.encode()
@@ -41,52 +40,9 @@ _SETTLED = re.compile(
     rb'\{"event": "settled", "time": ([0-9.]+), "trial": ([0-9]+), "status": "(\w+)", "reason": "[^"\\]*", '
     rb'"value": %b, "metrics": \{[^{}]*\}, "stderr": %b, "customers": ([0-9]+), ' % (_NUMBER, _NUMBER)
 )
-_POINT = re.compile(rb'\{"event": "proposed", "time": [0-9.]+, "trial": ([0-9]+), "point": ')
-_VALUE = re.compile(
-    rb'\{"event": "settled", "time": [0-9.]+, "trial": ([0-9]+), "status": "(\w+)", "reason": "[^"\\]*", '
-    rb'"value": (null|-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]{1,2})?), '
-)
 _POPULAR = b'"recipe": {"family": "%b"' % POPULARITY.encode()
 _COMPARED, _END = b'"compared": ', b', "promoted": false}'  # of a trial: nothing else is ever promoted
-_ENDS = b"}\n"
-BLOCK = 1 << 16  # bytes that are read at a time
-_STATUSES = {status.encode(): status for status in Status}
-
-
-@dataclass(slots=True)
-class Values:
-    """What a journal says of points and values alone."""
-
-    points: dict[int, bytes | Point] = field(default_factory=dict)  # by trial; the line where nobody has asked yet
-    told: dict[int, float | None] = field(default_factory=dict)  # by trial: its value; None of one that failed
-    open: set[int] = field(default_factory=set)  # trials that ended with what is nobody's last word
-
-    def point(self, trial: int) -> Point:
-        """Return the point of a trial; RegiondagError where its line holds none."""
-        known = self.points[trial]
-        if isinstance(known, bytes):
-            try:
-                point = json.loads(known)["point"]
-            except (KeyError, RecursionError, ValueError):
-                point = None
-            if not isinstance(point, dict):
-                raise RegiondagError(f"trial {trial}: not a line of a journal: {known[:80]!r}")
-            known = self.points[trial] = point
-        return known
-
-    def settle(self, trial: int, status: Status, value: float | None) -> None:
-        """Take an outcome in, as `History` does."""
-        if trial in self.open or trial not in self.told:
-            self.reopen(trial)
-            if status in OPEN:
-                self.open.add(trial)
-            if status not in SILENT:
-                self.told[trial] = value if status in ENDED_WELL else None
-
-    def reopen(self, trial: int) -> None:
-        """Forget how a trial ended."""
-        self.told.pop(trial, None)
-        self.open.discard(trial)
+STATUSES = {status.encode(): status for status in Status}
 
 
 class Journal:
@@ -137,7 +93,7 @@ class Journal:
         text = self._read_from(size)
         lines = text.split(b"\n")[:-1]
         for number, line in enumerate(_parse_all(lines), start=before + 1):
-            self._fold(history, number, line)
+            self.fold(history, number, line)
         history.folded = before + len(lines), size + text.rfind(b"\n") + 1
 
     def read_before(self, trial: int, others: Container[int] = ()) -> tuple[History, list[int], float]:
@@ -156,9 +112,9 @@ class Journal:
             end += 1
         history = History()
         for number, line in enumerate(lines[:first], start=1):
-            self._fold(history, number, line)
+            self.fold(history, number, line)
         together = [number for number in proposed[first:end] if number is not None]
-        return history, together, _time_of(lines[at]) if at < len(lines) else 0.0
+        return history, together, time_of(lines[at]) if at < len(lines) else 0.0
 
     def read_outcomes(self) -> History:
         """Fold the journal without proposals, and of trials without metrics and reasons, the final one in full.
@@ -172,47 +128,8 @@ class Journal:
             if outcome:
                 history.settle(outcome, when)
             elif not line.startswith(_PROPOSED):
-                self._fold(history, number, line)
+                self.fold(history, number, line)
         return history
-
-    def read_values(self, until: float | None = None) -> Values:
-        """Fold the journal as far as points and values go, in a twentieth of the time.
-
-        Of the others' journals PRE needs no more, and there may be forty of them. What a line says after the value is
-        not looked at; lines that are not as `append` writes them are parsed. With `until` (Unix time) as it was then.
-        """
-        values = Values()
-        points, told = values.points, values.told
-        with suppress(FileNotFoundError), self.path.open("rb", BLOCK) as file:
-            for number, line in enumerate(file, start=1):
-                if until is not None and _time_of(line) > until:
-                    continue
-                if (ended := _VALUE.match(line)) and line.endswith(_ENDS):
-                    trial, status, value = int(ended[1]), _STATUSES.get(ended[2]), ended[3]
-                    if status is Status.OK and trial not in told and trial not in values.open and value != b"null":
-                        told[trial] = float(value)
-                        continue
-                    if status is not None:
-                        values.settle(trial, status, None if value == b"null" else float(value))
-                        continue
-                elif (proposed := _POINT.match(line)) and line.endswith(_ENDS):
-                    points.setdefault(int(proposed[1]), line)
-                    continue
-                if line.endswith(b"\n"):  # else it is torn
-                    self._fold_odd(values, number, line)
-        return values
-
-    def _fold_odd(self, values: Values, number: int, line: bytes) -> None:
-        """Fold a line that is neither a usual proposal nor a usual outcome."""
-        history = History()
-        self._fold(history, number, line[:-1])
-        for trial in history.reopened:
-            if trial is not None:
-                values.reopen(trial)
-        for trial, proposal in history.proposals.items():
-            values.points.setdefault(trial, proposal.point)
-        for trial, outcome in history.settled.items():
-            values.settle(trial, outcome.status, outcome.value)
 
     def _lines(self) -> list[bytes]:
         return self._read_from(0).split(b"\n")[:-1]  # the last one is torn
@@ -225,7 +142,8 @@ class Journal:
         except FileNotFoundError:
             return b""
 
-    def _fold(self, history: History, number: int, line: bytes | dict[str, Any]) -> None:
+    def fold(self, history: History, number: int, line: bytes | dict[str, Any]) -> None:
+        """Take line `number` in; RegiondagError where it is no record."""
         try:
             record = json.loads(line) if isinstance(line, bytes) else line
             event = record.pop("event")
@@ -267,14 +185,14 @@ class Journal:
 def _glance(line: bytes) -> tuple[TrialOutcome | None, float]:
     """Return a trial's outcome, and when it was settled, without parsing its line; None for any other line."""
     head = _SETTLED.match(line)
-    if not head or head[3] not in _STATUSES or not line.endswith(_END):
+    if not head or head[3] not in STATUSES or not line.endswith(_END):
         return None, 0.0
     when, trial, status, value, stderr, customers = head.groups()
     compared = line[line.rfind(_COMPARED) + len(_COMPARED) : -len(_END)]
     try:
         outcome = TrialOutcome(
             trial=int(trial),
-            status=_STATUSES[status],
+            status=STATUSES[status],
             value=None if value == b"null" else float(value),
             stderr=None if stderr == b"null" else float(stderr),
             customers=int(customers),
@@ -296,7 +214,7 @@ def _parse_all(lines: list[bytes]) -> Sequence[bytes | dict[str, Any]]:
     return records if whole else lines
 
 
-def _time_of(line: bytes | dict[str, Any]) -> float:
+def time_of(line: bytes | dict[str, Any]) -> float:
     """Return when a line was written; 0 where it does not say."""
     when = _record_of(line).get("time", 0.0)
     return float(when) if isinstance(when, int | float) else 0.0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from nnlib.contract import ENDED_WELL, Metric
 from regiondag.run.history import SILENT, History
-from regiondag.run.journal import Values
+from regiondag.run.values import Values
 from regiondag.study.space import Point
 from regiondag.tuning.sharing import Observation, find_best_and_first
 

@@ -13,6 +13,7 @@ from regiondag.errors import RegiondagError
 from regiondag.run.history import History, Proposal, TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.observations import observe_best_and_first, observe_trial, observe_trials
+from regiondag.run.values import read_values
 from regiondag.tuning.sharing import Observation, select_best_and_first
 
 POINT = {"hidden": 128}
@@ -83,14 +84,14 @@ def test_the_few_of_a_neighbour_are_those_of_all_that_its_journal_says(
     history = journal.read()
     told = [replace(o, seconds=None) for o in observe_trials(history, metric, sorted(history.proposals)).values()]
     expected = select_best_and_first([o for o in told if fits(o.point)], most) or told[:1]
-    assert observe_best_and_first(journal.read_values(), metric, most, fits) == expected
+    assert observe_best_and_first(read_values(journal), metric, most, fits) == expected
 
 
 def test_what_a_newer_version_says_of_a_point_is_passed_over(tmp_path):
     journal = Journal(tmp_path / "trials.jsonl")
     journal.append("proposed", trial=0, point=POINT, why="new")
     journal.append("settled", trial=0, status="ok", reason="", value=0.5, more={"a": [1]})
-    found = observe_best_and_first(journal.read_values(), Metric(), 4, lambda point: True)
+    found = observe_best_and_first(read_values(journal), Metric(), 4, lambda point: True)
     assert found == [Observation(POINT, -0.5)]
 
 
@@ -116,4 +117,4 @@ def test_a_damaged_line_is_an_error_there_too(tmp_path, line):
     )
     journal.path.write_text(f"{proposed}{line}\n{settled}")
     with pytest.raises(RegiondagError, match="not a line of a journal"):
-        observe_best_and_first(journal.read_values(), Metric(), 4, lambda point: True)
+        observe_best_and_first(read_values(journal), Metric(), 4, lambda point: True)
