@@ -41,7 +41,7 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
     spec = read_spec(folder.spec)
     journal = Journal(folder.journal)
     with journal.locked():
-        history = journal.read()
+        history = journal.read(whole=spec.search.prune != "none")  # else nothing is compared with curves
         if history.outcome(node.number) or _is_removed_for_good(history, node.number):
             return False
         if node.number in history.cancelled:

@@ -16,6 +16,7 @@ and what was settled before is forgotten. Unknown events and keys are passed ove
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -40,6 +41,7 @@ _SETTLED = re.compile(
     rb'\{"event": "settled", "time": ([0-9.]+), "trial": ([0-9]+), "status": "(\w+)", "reason": "[^"\\]*", '
     rb'"value": %b, "metrics": \{[^{}]*\}, "stderr": %b, "customers": ([0-9]+), ' % (_NUMBER, _NUMBER)
 )
+_SECONDS = re.compile(rb'"curve": \[[^\[\]]*\], "best_epoch": [0-9]+, "seconds": ([0-9.]+(?:e-?[0-9]+)?), ')
 _POPULAR = b'"recipe": {"family": "%b"' % POPULARITY.encode()
 _COMPARED, _END = b'"compared": ', b', "promoted": false}'  # of a trial: nothing else is ever promoted
 STATUSES = {status.encode(): status for status in Status}
@@ -81,19 +83,27 @@ class Journal:
         if STOPPED in self._read_from(0) and trial in self.read().stopped:
             self.append("resumed", trial=trial)
 
-    def read(self) -> History:
-        """Fold the journal. A torn last line is passed over; anything else that is no record is an error."""
+    def read(self, whole: bool = True) -> History:
+        """Fold the journal. A torn last line is passed over; anything else that is no record is an error.
+
+        Without the `whole` of it trials that went well have values, standard errors, customers and seconds alone, which
+        takes a third of the time.
+        """
         history = History()
-        self.read_on(history)
+        self.read_on(history, whole)
         return history
 
-    def read_on(self, history: History) -> None:
+    def read_on(self, history: History, whole: bool = True) -> None:
         """Fold in what was appended since `history` was read."""
         before, size = history.folded
         text = self._read_from(size)
         lines = text.split(b"\n")[:-1]
-        for number, line in enumerate(_parse_all(lines), start=before + 1):
-            self.fold(history, number, line)
+        for number, line in enumerate(_parse_all(lines) if whole else lines, start=before + 1):
+            outcome, when = (None, 0.0) if whole or isinstance(line, dict) else _glance_at_success(line)
+            if outcome:
+                history.settle(outcome, when)
+            else:
+                self.fold(history, number, line)
         history.folded = before + len(lines), size + text.rfind(b"\n") + 1
 
     def read_before(self, trial: int, others: Container[int] = ()) -> tuple[History, list[int], float]:
@@ -202,6 +212,34 @@ def _glance(line: bytes) -> tuple[TrialOutcome | None, float]:
     except (RecursionError, ValueError):  # whoever parses all of it says what is wrong
         return None, 0.0
     return outcome, float(when)
+
+
+def _glance_at_success(line: bytes) -> tuple[TrialOutcome | None, float]:
+    """Return what counts of a trial that went well, and when it was settled; None for any other line."""
+    head = _SETTLED.match(line)
+    end = _SECONDS.search(line, head.end()) if head and head[3] == b"ok" and line.endswith(_END) else None
+    if not head or not end:
+        return None, 0.0
+    when, trial, _, value, stderr, customers = head.groups()
+    try:
+        outcome = TrialOutcome(
+            trial=int(trial),
+            status=Status.OK,
+            value=None if value == b"null" else _finite(value),
+            stderr=None if stderr == b"null" else _finite(stderr),
+            customers=int(customers),
+            seconds=_finite(end[1]),
+        )
+    except ValueError:  # whoever parses all of it says what is wrong
+        return None, 0.0
+    return outcome, float(when)
+
+
+def _finite(text: bytes) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"seen {number}, legal: a finite number")
+    return number
 
 
 def _parse_all(lines: list[bytes]) -> Sequence[bytes | dict[str, Any]]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnlib.contract import Recipe
+from nnlib.contract import Recipe, Status
 from regiondag.errors import RegiondagError
 from regiondag.run.history import ExpectedGain, TrialOutcome
 from regiondag.run.journal import Journal
@@ -72,6 +72,43 @@ def test_outcomes_read_quickly_are_those_read_in_full(
     assert (quick.recipe is not None and quick.recipe.family == "popularity") == (family == "popularity")
     if trial is None:
         assert quick == full
+
+
+@given(
+    status=st.sampled_from(["ok", "pruned", "diverged", "machine"]),
+    value=st.none() | st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False),
+    reason=st.text(),
+    trial=st.none() | st.integers(0, 99999),
+    curve=st.lists(st.floats(0, 1), max_size=2),
+    figure=st.none() | st.floats(0, 1e300),
+    host=st.sampled_from(["", 'slot "1"', '"curve": [], "best_epoch": 1, "seconds": 3.0, ']),
+    more=st.booleans(),
+)
+def test_what_a_script_reads_of_a_trial_is_what_there_is(
+    tmp_path_factory, status, value, reason, trial, curve, figure, host, more
+):
+    journal = Journal(tmp_path_factory.mktemp("j") / "trials.jsonl")
+    journal.append("proposed", trial=3, point={"x": 0.5})
+    rest = {"stderr": figure, "seconds": figure or 1.5, "compared": {"floor": {"p@5": 0.1}} if more else {}}
+    settle(journal, trial, status, value, reason=reason, curve=curve, host=host, metrics={"p@5": 0.3}, **rest)
+    settle(journal, 4, "removed", None, reason="cancelled")
+    full, quick = journal.read(), journal.read(whole=False)
+    assert quick.proposals == full.proposals and quick.settled.keys() == full.settled.keys()
+    assert quick.settled_at == full.settled_at and quick.final == full.final and quick.folded == full.folded
+    for number, outcome in full.settled.items():
+        few = {name: getattr(outcome, name) for name in ("value", "stderr", "customers", "seconds")}
+        known = quick.settled[number]
+        assert known == outcome or (outcome.ok and known == TrialOutcome(number, Status.OK, **few))
+
+
+@pytest.mark.parametrize("figure", ["1e999", "1.2.3", "-", "NaN", "true", "{}"])
+def test_what_is_no_figure_is_an_error_to_scripts_too(journal, figure):
+    settle(journal, 1, value=0.25, stderr=0.125, curve=[0.5], seconds=1.5)
+    whole = journal.path.read_text()
+    for seen in ("0.25", "0.125", "1.5"):
+        journal.path.write_text(whole.replace(seen, figure))
+        with pytest.raises(RegiondagError, match="not a line of a journal"):
+            journal.read(whole=False)
 
 
 def test_the_first_outcome_counts(journal):
