@@ -195,3 +195,32 @@ function parallelLayout(axes, rows, narrow) {
     yaxis: {visible: false, range: [someAbsent ? ABSENT - 0.06 : -0.06, 1.06], fixedrange: true},
   };
 }
+
+// --- partial dependence -----------------------------------------------------------------------------------
+
+const dependences = region => details.depends[data.regions.indexOf(region)].slice(0, innerWidth < 600 ? 2 : 4); // panels
+const axisName = (letter, at) => at ? `${letter}${at + 1}` : letter;
+
+function dependenceTraces(region, found) {
+  return found.flatMap((one, at) => {
+    const options = region.space.find(parameter => parameter.name === one.name).options;
+    const common = {xaxis: axisName("x", at), showlegend: false, x: options ? [...one.values.keys()] : one.values};
+    const text = one.values.map((value, place) => inert(`${shortened(one.name, 40)} ${shortened(short(value), 40)}: ${short(one.mean[place])} (${short(one.low[place])} to ${short(one.high[place])})`));
+    const mean = {...common, y: one.mean, text, hovertemplate: "%{text}<extra></extra>", marker: {color: colour("blue"), size: 6}, line: {color: colour("blue"), width: 2}};
+    const gaps = (ends, sign) => ends.map((end, place) => sign * (end - one.mean[place]));
+    if (options) return [{...mean, mode: "markers", error_y: {type: "data", symmetric: false, array: gaps(one.high, 1), arrayminus: gaps(one.low, -1), color: colour("blue"), thickness: 1, width: 3}}];
+    const edge = {...common, mode: "lines", line: {width: 0}, hoverinfo: "skip"};
+    return [{...edge, y: one.low}, {...edge, y: one.high, fill: "tonexty", fillcolor: mixed(colour("paper"), colour("blue"), 0.2)}, {...mean, mode: "lines+markers"}];
+  });
+}
+
+function dependenceLayout(region, found) {
+  const layout = {height: 240, margin: {l: 72, r: 12, t: 12, b: 44, autoexpand: false}, yaxis: {title: {text: inert(region.metric)}}}, share = 1 / found.length, gap = 0.04;
+  found.forEach((one, at) => {
+    const parameter = region.space.find(other => other.name === one.name), every = Math.ceil(one.values.length / 4);
+    const labels = {tickvals: [...one.values.keys()].filter(place => place % every === 0), ticktext: one.values.filter((_, place) => place % every === 0).map(value => inert(shortened(short(value), 10))), range: [-0.5, one.values.length - 0.5]};
+    layout[`xaxis${at ? at + 1 : ""}`] = {domain: [at * share + (at ? gap / 2 : 0), (at + 1) * share - gap / 2], title: {text: inert(shortened(one.name, 24))}, fixedrange: true, nticks: 4, exponentformat: "none",
+      gridcolor: colour("grid"), linecolor: colour("line"), zeroline: false, ticks: "outside", tickcolor: colour("line"), ...(parameter.options ? labels : {type: parameter.log ? "log" : "linear"})};
+  });
+  return layout;
+}

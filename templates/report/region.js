@@ -89,6 +89,7 @@ function regionTables(kind) {
   const {region, rows} = picked, heads = ["region", "trial", "status"], first = row => [region.name, row.trial, row.status];
   if (kind === "curves") return [[...heads, "epoch", region.metric], ...rows.flatMap(row => row.curve.map((value, epoch) => [...first(row), epoch + 1, value]))];
   if (kind === "parallel") return [[...heads, ...region.space.map(parameter => parameter.name), region.metric], ...rows.filter(worked).map(row => [...first(row), ...row.point, row.value])];
+  if (kind === "depends") return [["region", "hyperparameter", "value", region.metric, "low", "high"], ...dependences(region).flatMap(one => one.values.map((value, at) => [region.name, one.name, value, one.mean[at], one.low[at], one.high[at]]))];
   let best = null;
   return [[...heads, region.metric, "best so far", "reason"], ...rows.map(row => {
     if (worked(row) && (best === null || cost(region, row.value) < cost(region, best))) best = row.value;
@@ -97,7 +98,7 @@ function regionTables(kind) {
 }
 
 function prepareRegion() {
-  const titles = {history: "Tuning history", curves: "Learning curves", parallel: "Parallel coordinates"};
+  const titles = {history: "Tuning history", curves: "Learning curves", parallel: "Parallel coordinates", depends: "Partial dependence"};
   const draws = Object.fromEntries(Object.entries(titles).map(([kind, title]) => [kind, frame(byId(kind), title, kind, () => regionTables(kind))]));
   const listening = new Set();
   const show = (kind, traces, layout, text) => {
@@ -123,7 +124,11 @@ function prepareRegion() {
     const {region, rows, trial} = picked, done = rows.filter(worked), axes = done.length > 1 ? parallelAxes(region, done) : [];
     show("parallel", axes.length > 1 ? parallelTraces(region, axes, done, trial) : null, axes.length > 1 ? parallelLayout(axes, done, innerWidth < 600) : {}, axes.length > 1 ? `${done.length} trials; the better, the stronger the line.` : "");
   };
-  return [history, curves, parallel];
+  const depends = () => {
+    const found = dependences(picked.region), text = "what the tuner's model takes it to be at each value, averaged over the points of the trials, with 95 %: of the hyperparameters on which most depends.";
+    show("depends", found.length ? dependenceTraces(picked.region, found) : null, found.length ? dependenceLayout(picked.region, found) : {}, found.length ? `${picked.region.metric}: ${text}` : "");
+  };
+  return [history, curves, parallel, depends];
 }
 
 const drawRegion = () => regionPictures.forEach(draw => draw());

@@ -21,10 +21,12 @@ from regiondag.run.journal import Journal
 from regiondag.run.layout import PAGE_LIBRARY, PAGE_SHELL, NodeName, RegionFolder, RunFolder
 from regiondag.run.live import Live
 from regiondag.run.region_spec import read_spec
+from regiondag.trials.dependence import PartialDependence, find_dependence
 from regiondag.trials.rows import RegionTrials, trials_of
 
 # Stand in the shell where these go. Base64 holds nothing that could end the element they stand in.
 LIBRARY_PLACE, DATA_PLACE, DETAILS_PLACE = "@@library@@", "@@data@@", "@@details@@"
+MOST_MODELS = 8  # regions of which the page shows how the metric depends on hyperparameters
 LEVEL = 6  # of gzip: the ninth takes twice as long and saves 2 %
 MISSING = (
     "no page: plotly was missing where the run was generated; there, `python -m pip install plotly` in regiondag's "
@@ -77,10 +79,20 @@ def write_page(
     """
     now = time.time()
     trials = [_read_trials(run.region(region.slug)) for region in summary.regions]
-    first, details = page_data(summary, trials, attempts, now, live=live or {}, refresh=refresh)
+    depends = {} if refresh else find_dependences(trials)  # which is not made anew every ten seconds
+    first, details = page_data(summary, trials, attempts, now, live=live or {}, refresh=refresh, depends=depends)
     run.report.mkdir(exist_ok=True)
     write_atomically(run.page, assemble(shell, first, details))
     return run.page
+
+
+def find_dependences(trials: Sequence[RegionTrials]) -> dict[str, tuple[PartialDependence, ...]]:
+    """Return by region how its metric depends on hyperparameters; of the few with the most trials, as each is a fit."""
+    most = sorted((one for one in trials if one.rows), key=lambda one: -len(one.rows))[:MOST_MODELS]
+    try:
+        return {one.spec.slug: find_dependence(one) for one in most}
+    except ImportError:  # of a manager whose searches need no model
+        return {}
 
 
 def _read_trials(folder: RegionFolder) -> RegionTrials:

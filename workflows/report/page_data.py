@@ -29,6 +29,7 @@ from regiondag.run.layout import NodeName
 from regiondag.run.live import Live
 from regiondag.run.region_state import RegionOutcome, say_left
 from regiondag.study.space import Choice, Parameter, Value
+from regiondag.trials.dependence import PartialDependence
 from regiondag.trials.rows import RegionTrials
 from regiondag.util.intervals import half_width
 from regiondag.util.text import shorten
@@ -45,10 +46,12 @@ def page_data(
     *,
     live: Mapping[NodeName, Live] = MappingProxyType({}),
     refresh: float | None = None,
+    depends: Mapping[str, Sequence[PartialDependence]] = MappingProxyType({}),
 ) -> tuple[dict[str, object], dict[str, object]]:
     """Return what the page shows at once, and what it unpacks when a detail is opened; `made` is now, in Unix time.
 
-    Regions stand in the order of the summary. `refresh`: seconds until the page looks for a newer one.
+    Regions stand in the order of the summary. `refresh`: seconds until the page looks for a newer one. `depends` is by
+    slug, of some regions.
     """
     places = {region.slug: place for place, region in enumerate(summary.regions)}
     names = {region.slug: region.region for region in summary.regions}
@@ -76,6 +79,7 @@ def page_data(
     texts, machines = Texts(), last_machines(attempts)
     details: dict[str, object] = {
         "trials": [_trials(region, machines, texts) for region in trials],
+        "depends": [[_dependence(one) for one in depends.get(region.spec.slug, ())] for region in trials],
         "timeline": build_timeline(attempts, places, texts, made),
         "failures": group_failures(summary, trials, attempts, places, machines, texts),
         "texts": texts.all,
@@ -179,6 +183,12 @@ def _trials(trials: RegionTrials, machines: Mapping[NodeName, str], texts: Texts
         "curves": [[round_value(value, CURVE_DIGITS) for value in row.curve] for row in rows],
         "won": next((row.trial for row in rows if row.won), None),
     }
+
+
+def _dependence(one: PartialDependence) -> dict[str, object]:
+    figures = {"mean": one.means, "low": one.lows, "high": one.highs}
+    rounded = {name: [round_value(value, CURVE_DIGITS) for value in values] for name, values in figures.items()}
+    return {"name": one.hyperparameter, "values": [_value(value) for value in one.values], **rounded}
 
 
 def _figures(metrics: Mapping[str, float]) -> dict[str, float | None]:

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 
 from nnlib.util.process import install_line
 from regiondag.errors import RegiondagError
-from regiondag.study.families import BLEND, FAMILY, INCUMBENT
 from regiondag.study.space import Choice, Parameter, Value
-from regiondag.trials.rows import RegionTrials, TrialRow
+from regiondag.trials.rows import LEAST_TRIALS, RegionTrials, TrialRow, choose_rows, identify, varied_parameters
 
-LEAST_TRIALS = 8  # successful ones; of fewer, a forest tells nothing
 TREES = 200
 LEAF = 3  # trials in a leaf at least: fully grown trees would explain the noise, too
 ABSENT = -1.0  # below every position: a hyperparameter whose condition does not hold
@@ -54,21 +52,6 @@ def measure_importance(trials: RegionTrials, seed: int = 0) -> dict[str, float] 
     return shares if sum(shares.values()) > 0 else None
 
 
-def choose_rows(trials: RegionTrials) -> list[TrialRow]:
-    """Return the trials that it rests on: those that succeeded, at points of the space."""
-    beside = (BLEND, INCUMBENT)
-    return [row for row in trials.rows if row.ok and row.hyperparameters.get(FAMILY) not in beside]
-
-
-def varied_parameters(trials: RegionTrials, rows: Sequence[TrialRow]) -> list[Parameter]:
-    """Return the parameters that had more than one value (or were absent in some) in `rows`."""
-    return [
-        parameter
-        for parameter in trials.spec.search.space
-        if len({_identity(row.hyperparameters.get(parameter.name)) for row in rows}) > 1
-    ]
-
-
 def place_on_scale(parameter: Parameter, value: Value | None) -> float | None:
     """Return where a value lies between the parameter's ends (0 to 1), on its own scale; None when it is absent.
 
@@ -79,9 +62,9 @@ def place_on_scale(parameter: Parameter, value: Value | None) -> float | None:
     if value is None:
         return None
     if isinstance(parameter, Choice):
-        options = [_identity(option) for option in parameter.options]
-        known = _identity(value) in options
-        return options.index(_identity(value)) / max(len(options) - 1, 1) if known else None
+        options = [identify(option) for option in parameter.options]
+        known = identify(value) in options
+        return options.index(identify(value)) / max(len(options) - 1, 1) if known else None
     number, low, high = float(value), float(parameter.low), float(parameter.high)
     if parameter.log:
         number, low, high = math.log(number), math.log(low), math.log(high)
@@ -91,11 +74,6 @@ def place_on_scale(parameter: Parameter, value: Value | None) -> float | None:
 def _columns(parameter: Parameter, rows: Sequence[TrialRow]) -> list[list[float]]:
     values = [row.hyperparameters.get(parameter.name) for row in rows]
     if isinstance(parameter, Choice) and not parameter.ordered:
-        return [[float(_identity(v) == _identity(option)) for v in values] for option in parameter.options]
+        return [[float(identify(v) == identify(option)) for v in values] for option in parameter.options]
     positions = (place_on_scale(parameter, value) for value in values)
     return [[ABSENT if where is None else where for where in positions]]
-
-
-def _identity(value: Value | None) -> tuple[str, Value | None]:
-    """Tell 1, 1.0 and true apart."""
-    return type(value).__name__, value

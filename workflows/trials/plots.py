@@ -19,8 +19,8 @@ from nnlib.util.files import write_atomically
 from nnlib.util.process import install_line
 from regiondag.errors import RegiondagError
 from regiondag.study.space import Choice, Parameter, value_at
-from regiondag.trials.importance import measure_importance, place_on_scale, varied_parameters
-from regiondag.trials.rows import RegionTrials, TrialRow
+from regiondag.trials.importance import measure_importance, place_on_scale
+from regiondag.trials.rows import RegionTrials, TrialRow, varied_parameters
 from regiondag.trials.table import format_value
 from regiondag.util.text import shorten, spell_out
 

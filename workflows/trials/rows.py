@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nnlib.contract import Status
 from regiondag.run.history import History, TrialOutcome
 from regiondag.run.region_spec import RegionSpec
 from regiondag.run.trial_recipes import best_popularity, floor_of
-from regiondag.study.families import describe_recipe
-from regiondag.study.space import Value
+from regiondag.study.families import BLEND, FAMILY, INCUMBENT, describe_recipe
+from regiondag.study.space import Parameter, Value
+
+LEAST_TRIALS = 8  # successful ones; of fewer nothing is said of what mattered
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +119,23 @@ def _row(spec: RegionSpec, history: History, number: int, popular: TrialOutcome 
 def hyperparameter_names(rows: Iterable[TrialRow]) -> list[str]:
     """Return the names of all hyperparameters of `rows`, each once, in the order in which they appear."""
     return list(dict.fromkeys(name for row in rows for name in row.hyperparameters))
+
+
+def choose_rows(trials: RegionTrials) -> list[TrialRow]:
+    """Return the trials that it rests on: those that succeeded, at points of the space."""
+    beside = (BLEND, INCUMBENT)
+    return [row for row in trials.rows if row.ok and row.hyperparameters.get(FAMILY) not in beside]
+
+
+def varied_parameters(trials: RegionTrials, rows: Sequence[TrialRow]) -> list[Parameter]:
+    """Return the parameters that had more than one value (or were absent in some) in `rows`."""
+    return [
+        parameter
+        for parameter in trials.spec.search.space
+        if len({identify(row.hyperparameters.get(parameter.name)) for row in rows}) > 1
+    ]
+
+
+def identify(value: Value | None) -> tuple[str, Value | None]:
+    """Tell 1, 1.0 and true apart."""
+    return type(value).__name__, value

@@ -24,6 +24,7 @@ from regiondag.run.layout import NodeName
 from regiondag.run.region_spec import RegionSpec
 from regiondag.study.model import Search
 from regiondag.study.space import Choice, Real
+from regiondag.trials.dependence import PartialDependence
 from regiondag.trials.rows import trials_of
 
 NOW = 2000.0
@@ -135,6 +136,15 @@ def test_who_is_searched_for_by_another_says_by_whom_and_cautions_stand_at_the_t
     assert [row["searched_by"] for row in found["regions"]] == ["", "Germany"]
     needs = [text for text, _ in found["headline"]["needs"]]
     assert needs[0] == "few customers" and len(needs[1]) == 2000
+
+
+def test_how_the_metric_depends_on_hyperparameters_stands_beside_the_trials_of_some_regions():
+    one = PartialDependence("rate", (0.0001, 0.0123456789), (0.123456, 0.2), (0.1, 0.15), (0.15, 0.25))
+    summary = Summary("made up", "/runs/run-1", "ndcg@20", (region(), region("spain")))
+    found = shown(summary, [trials(), trials("spain")], depends={"spain": (one,)})
+    rounded = {"values": [0.0001, 0.0123457], "mean": [0.1235, 0.2], "low": [0.1, 0.15], "high": [0.15, 0.25]}
+    assert found["depends"] == [[], [{"name": "rate", **rounded}]]
+    assert found["regions"][0]["left"] == "" and data()["depends"] == [[]]
 
 
 def test_texts_are_kept_once():

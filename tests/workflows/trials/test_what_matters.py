@@ -10,11 +10,11 @@ import pytest
 from nnlib.util.process import install_line
 from regiondag.errors import RegiondagError
 from regiondag.study.space import Choice, Real, random_point
+from regiondag.trials.dependence import find_dependence
 from regiondag.trials.what_matters import (
     RegionImportance,
     average_shares,
     explain_importance,
-    find_dependence,
     tabulate_dependence,
     tabulate_importance,
 )
