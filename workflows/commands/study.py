@@ -137,10 +137,9 @@ def _show_why(arguments: argparse.Namespace) -> int:
         print(json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False))
         return 0
     for why in found:
-        first, *more = say_why(why)
-        print_table(first, *tabulate_why(why))
-        for line in more:
+        for line in say_why(why):
             print_folded(line)
+        print_table(f"the values of trial {why.trial}", *tabulate_why(why))
     return 0
 
 
@@ -149,6 +148,7 @@ def _explain(folder: RunFolder, region: str | None, trials: str) -> Iterator[Why
     from regiondag.run.journal import Journal
     from regiondag.run.lookup import find_region, find_region_or_node, find_trials
     from regiondag.run.manifest import read_manifest
+    from regiondag.run.region_spec import read_spec
     from regiondag.trials.why import explain_choice
 
     regions = read_manifest(folder).regions
@@ -161,6 +161,11 @@ def _explain(folder: RunFolder, region: str | None, trials: str) -> Iterator[Why
         if node is None:
             raise UsageError(f"--why {trials}: a trial is named by its node, such as {slug}_t0007, or REGION before it")
     place = folder.region(slug)
+    source = read_spec(place.spec).served_by
+    if source:
+        raise UsageError(
+            f"{regions[slug]} has no trials of its own: its search is that of {regions[source]}; ask there"
+        )
     history = Journal(place.journal).read()
     for number in find_trials(regions, slug, [trials]):
         if number is None:
@@ -195,6 +200,7 @@ def _importance(arguments: argparse.Namespace) -> int:
     from nnlib.util.terminal import show_progress
     from regiondag.trials.what_matters import explain_importance, tabulate_dependence, tabulate_importance
     from regiondag.util.terminal import print_long_table, print_table
+    from regiondag.util.text import spell_out
 
     _, trials = _read(arguments)
     regions = [one for one in trials.regions if one.spec.search.nodes or arguments.region]
@@ -210,7 +216,7 @@ def _importance(arguments: argparse.Namespace) -> int:
     for one in found:
         for dependence in one.dependence:
             title = f"{one.region}: {one.metric} by {dependence.hyperparameter}, over the points of its trials"
-            print_table(title, *tabulate_dependence(dependence, one.metric))
+            print_table(spell_out(title), *tabulate_dependence(dependence, one.metric))
     return 0
 
 

@@ -88,7 +88,7 @@ def explain_choice(spec: RegionSpec, before: History, request: ProposalRequest |
         how=chosen.how,
         reproduced=reproduced,
         known=len(before.settled) if request is None else len(request.told),
-        pending=0 if request is None else len(request.pending),
+        pending=0 if request is None else len(request.pending) - _count_own(request),
         hyperparameters=point,
         best=best_then.trial if best_then else None,
         best_value=best_then.value if best_then else None,
@@ -110,6 +110,11 @@ def _expectation(foreseen: Foreseen, metric: Metric) -> Expectation:
     losses = (foreseen.mean, foreseen.low, foreseen.high, foreseen.best)
     value, *ends, best = (keep_in_range(metric.name, sign * loss) for loss in losses)
     return Expectation(value, min(ends), max(ends), best, foreseen.improvement)
+
+
+def _count_own(request: ProposalRequest) -> int:
+    """Return how many of the pending points are those that were given to this very batch."""
+    return sum(point.get(FAMILY) != INCUMBENT for point in request.given)
 
 
 def _find_source(spec: RegionSpec, request: ProposalRequest | None, point: Point, trial: int) -> tuple[Proposed, bool]:

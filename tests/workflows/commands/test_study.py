@@ -15,6 +15,7 @@ from regiondag.node.pre import prepare_trial
 from regiondag.run.history import TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName
+from tests.workflows import shop
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.generate.test_write_run import create
 from tests.workflows.node.test_pre_and_post import finish
@@ -216,3 +217,9 @@ def test_which_hyperparameters_mattered(run, capsys):
     assert main(["study", "importance", str(run.path), "Germany", "--json"]) == 0
     [germany] = json.loads(capsys.readouterr().out)
     assert germany["trials"] == 2 and germany["shares"] == {} and germany["note"].startswith("2 trials have succeeded")
+
+
+def test_a_region_without_trials_of_its_own_says_whose_search_is_its(tmp_path, capsys):
+    run = shop.generate(shop.write_shop(tmp_path))
+    assert main(["study", "show", str(run.path), "Avon", "--why", "0"]) == 2
+    assert "Avon has no trials of its own: its search is that of all regions; ask there" in capsys.readouterr().err

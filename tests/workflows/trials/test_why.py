@@ -139,6 +139,8 @@ def test_points_that_were_given_say_by_whom():
     request = make_request(spec, History(), range(1), [], None)
     found = [explain_choice(spec, History(), replace(request, numbers=range(n, n + 1)), history, n).how for n in (0, 1)]
     assert found == ["the recipe in office, fitted anew", "given: what an expert would try, before the tuner is asked"]
+    own = explain_choice(spec, History(), make_request(spec, History(), range(2), [], None), history, 1)
+    assert (own.known, own.pending) == (0, 0)  # it does not wait for itself
     blend = explain_choice(spec, history, None, history, 20)
     assert (blend.source, blend.reproduced, blend.expected) == (
         "given",
