@@ -78,7 +78,7 @@ def _other_claims(folder: RegionFolder) -> Iterator[Claim]:
         if path.name == folder.path.name or not other.spec.exists():
             continue
         try:
-            spec, history = read_spec(other.spec), Journal(other.journal).read()
+            spec, history = read_spec(other.spec), Journal(other.journal).read(whole=False)
         except RegiondagError:
             continue  # its own scripts say what is wrong with it
         if spec.search.trials:
