@@ -197,6 +197,7 @@ def sizes_of(argv: Sequence[str]) -> tuple[Sizes, list[str]]:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--methods", type=lambda text: tuple(text.split(",")))
     parser.add_argument("--modes", type=lambda text: tuple(text.split(",")))
+    parser.add_argument("--problems", type=lambda text: tuple(text.split(",")))
     parser.add_argument("--budget", type=int, choices=BUDGETS)
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--held-out", action="store_true")
