@@ -17,9 +17,9 @@ from scripts.bench.common.processes import NotMeasuredError
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regiondag"
 TORCH_FOLDER, OPTUNA_FOLDER = CACHE / "bench-torch", CACHE / "bench-optuna"
 IMPLICIT_FOLDER = CACHE / "bench-implicit"
-SMAC_FOLDER, HEBO_FOLDER, AX_FOLDER = CACHE / "bench-smac", CACHE / "bench-hebo", CACHE / "bench-ax"
+SMAC_FOLDER, AX_FOLDER = CACHE / "bench-smac", CACHE / "bench-ax"
 TORCH, OPTUNA, IMPLICIT = "2.13.0", "5.0.0", "0.7.3"
-CMAES, SMAC, CONFIGSPACE, HEBO, AX, BOTORCH = "0.13.1", "2.4.1", "1.2.2", "0.3.6", "1.3.1", "0.18.1"
+CMAES, SMAC, CONFIGSPACE, AX, BOTORCH = "0.13.1", "2.4.1", "1.2.2", "1.3.1", "0.18.1"
 
 
 @cache
@@ -44,12 +44,6 @@ def optuna_python() -> Path:
 def smac_python() -> Path:
     """Return a Python that has SMAC3."""
     return _made(SMAC_FOLDER, {"smac": SMAC, "ConfigSpace": CONFIGSPACE}, ())
-
-
-@cache
-def hebo_python() -> Path:
-    """Return a Python that has HEBO."""
-    return _made_with_torch(HEBO_FOLDER, {"HEBO": HEBO})
 
 
 @cache

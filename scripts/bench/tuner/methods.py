@@ -12,11 +12,9 @@ from typing import Any
 
 from scripts.bench.common.environments import (
     AX,
-    HEBO,
     OPTUNA,
     SMAC,
     ax_python,
-    hebo_python,
     optuna_python,
     smac_python,
 )
@@ -50,7 +48,7 @@ def ours(title: str, checkout: Path = REPOSITORY) -> Method:
 
 
 OURS, RANDOM, TPE, TPE_GROUP, GP_SAMPLER, CMA_ES = "bayes", "random", "tpe", "tpe_group", "gpsampler", "cmaes"
-SMAC3, HEBO_GP, AX_BOTORCH, SKOPT = "smac", "hebo", "ax", "skopt"
+SMAC3, AX_BOTORCH, SKOPT = "smac", "ax", "skopt"
 
 
 @cache
@@ -66,7 +64,6 @@ def methods() -> dict[str, Method]:
         GP_SAMPLER: _optuna("Optuna's GPSampler", "GPSampler"),
         CMA_ES: _optuna("Optuna's CmaEsSampler", "CmaEsSampler", warn_independent_sampling=False),
         SMAC3: Method("SMAC3", "smac_side", f"smac {SMAC}", python=smac_python),
-        HEBO_GP: Method("HEBO", "hebo_side", f"HEBO {HEBO}", python=hebo_python),
         AX_BOTORCH: Method("Ax (BoTorch's qLogNEI)", "ax_side", f"ax-platform {AX}", python=ax_python),
         SKOPT: Method("scikit-optimize", "skopt_side", skopt),
     }

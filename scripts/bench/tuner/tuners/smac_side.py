@@ -23,6 +23,8 @@ from smac.runhistory.dataclasses import TrialValue
 from scripts.bench.tuner.problem import Parameter, Value
 from scripts.bench.tuner.tuners.face import BATCH, ROUNDS, Task, plain
 
+FIRST = 8  # points before its first model
+
 
 class Smac:
     """Every configuration is tried once, and the forest is fitted anew for each batch."""
@@ -40,6 +42,8 @@ class Smac:
         self._smac = facade(
             scenario,
             lambda config, seed=0: 0.0,  # noqa: ARG005 -- it is never called, but must be there
+            # Of the 30 that it would take of 120 trials nothing would be left of 28.
+            initial_design=facade.get_initial_design(scenario, n_configs=FIRST),
             intensifier=facade.get_intensifier(scenario, max_config_calls=1),
             config_selector=facade.get_config_selector(scenario, retrain_after=BATCH if task.mode == ROUNDS else 1),
             logging_level=False,
