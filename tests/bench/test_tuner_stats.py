@@ -103,6 +103,7 @@ def test_what_is_worse_than_random_on_a_problem_is_so_by_nearly_all_resamples():
         "perhaps": {"a": seeds(*[2.0] * 2, *[0.9] * 4), "random": seeds(*[1.0] * 6)},
         "better": {"a": seeds(*[0.5] * 6), "random": seeds(*[1.0] * 6)},
         "level": {"a": seeds(*[1.0] * 6), "random": seeds(*[1.0] * 6)},
+        "few": {"a": seeds(*[2.0] * 3), "random": seeds(*[1.0] * 3)},
     }
     assert worse_than(Ground(regrets, dict.fromkeys(regrets, 1.0)), "a", "random") == ["surely"]
 

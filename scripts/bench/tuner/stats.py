@@ -20,6 +20,7 @@ FIRST_BUDGET = 28  # after which random search says what is much on a problem
 RESAMPLES = 2000
 INTERVAL = (0.05, 0.95)
 SURELY = 0.01  # a tuner is worse than random on a problem if that is so in all but this part of the resamples
+FEWEST = 4  # pairs on a problem that say anything of it
 SAME = 1e-6  # logarithms of ratios that are closer to 0 are ties
 
 Seeds = Mapping[int, float]  # by seed
@@ -156,7 +157,8 @@ def resample(groups: Sequence[np.ndarray], resamples: int = RESAMPLES) -> np.nda
 def worse_than(found: Ground, tuner: str, peer: str) -> list[str]:
     """Return the problems on which a tuner is surely worse than a peer, by seeds drawn anew, with the coarser floor."""
     logs = log_ratios(found, tuner, peer, FLOORS[-1])
-    return [name for name, values in logs.items() if np.quantile(resample([values]), SURELY) > 0]
+    enough = {name: values for name, values in logs.items() if len(values) >= FEWEST}
+    return [name for name, values in enough.items() if np.quantile(resample([values]), SURELY) > 0]
 
 
 def mean_ranks(found: Ground, tuners: Sequence[str]) -> dict[str, tuple[float, float]]:
