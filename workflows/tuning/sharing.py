@@ -21,7 +21,7 @@ EACH = 24  # trials of one neighbour that a model is told at the most: its best 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One settled trial. `loss` is better when small and None when the trial failed; failures count as the worst."""
+    """One settled trial. `loss` is better when small and None when the trial failed."""
 
     point: Point
     loss: float | None

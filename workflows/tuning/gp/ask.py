@@ -13,7 +13,17 @@ from regiondag.tuning.encoding import Array, Encoding
 from regiondag.tuning.gp.acquisition import Bound, Criterion, Improvement, log_improvement
 from regiondag.tuning.gp.maximise import Maximiser
 from regiondag.tuning.gp.process import GaussianProcess, Observed, Posterior
-from regiondag.tuning.gp.training_set import Scale, TrainingSet, choose_most_telling, loss_of_unit, scale_of, tell
+from regiondag.tuning.gp.success import Likely, Success, model_success
+from regiondag.tuning.gp.training_set import (
+    MOST,
+    Scale,
+    TrainingSet,
+    choose_most_telling,
+    leave_out_failures,
+    loss_of_unit,
+    scale_of,
+    tell,
+)
 from regiondag.tuning.noise import Gain
 from regiondag.tuning.proposed import Proposed, Source
 from regiondag.tuning.sharing import Neighbour, Observation
@@ -71,7 +81,8 @@ def ask_with_reasons(
         return []
     random = np.random.Generator(np.random.PCG64(seed))
     taken = {identity_of(point) for point in [*(o.point for o in history), *pending]}
-    told = tell(domain, history, neighbours)
+    good = leave_out_failures(history)
+    told = tell(domain, good, neighbours)
     if len(told.rows) < 2:
         return []
     process = _fit(told.data, random)
@@ -79,6 +90,10 @@ def ask_with_reasons(
     means = process.predict(told.data.features)[0]
     best = means[:, : told.own or None].min(axis=1)  # the model's incumbent, not the luckiest observation
     anchors, fresh = _anchors(means.mean(axis=0), told)
+    success = _success(history, encoding, random) if len(good) < len(history) else None
+    if success:  # nothing is to be learned where trials failed: the model of losses takes them for what it foresaw
+        failed = [o.point for o in history[-MOST:] if o.loss is None]
+        process.believe(encoding.features(encoding.coordinates(failed)) * encoding.weights)
     if pending:
         process.believe(encoding.features(encoding.coordinates(pending)) * encoding.weights)
     points: list[Proposed] = []
@@ -88,6 +103,7 @@ def ask_with_reasons(
         criterion: Criterion = Improvement(process, best, cost)
         if turn.beta is not None and cost is None:  # a bound has no price
             criterion = Bound(process, turn.beta)
+        criterion = Likely(criterion, success) if success else criterion
         maximiser = Maximiser(domain, encoding, criterion, random, fresh)
         point, source, how = maximiser.best(anchors, turn.reach, taken), Source.MODEL, turn.describe(cost is not None)
         if point is None:
@@ -114,7 +130,8 @@ def expect_improvement(
     None where there is no model. Losses below the median are told to the model on a linear scale, so that its
     improvements are those of losses, times a constant.
     """
-    model = fit_model(domain, history, seed, neighbours) if points else None
+    good = leave_out_failures(history)
+    model = fit_model(domain, good, seed, neighbours) if points else None
     if model is None:
         return None
     process, told = model.process, model.told
@@ -122,7 +139,7 @@ def expect_improvement(
     means = process.predict(told.data.features)[0]
     best = means[:, : told.own or None].min(axis=1)
     features = encoding.features(encoding.coordinates(points)) * encoding.weights
-    unit = loss_of_unit([o.loss for o in history])
+    unit = loss_of_unit([o.loss for o in good])
     logs = Improvement(process, best).value(features)
     most = int(logs.argmax())
     mean, deviation = (float(part[0, most]) for part in process.predict(features))
@@ -155,7 +172,7 @@ def foresee_loss(
 
     None where it knows nothing of the loss: without two trials of one's own, or where all are equal.
     """
-    model = fit_model(domain, history, seed, neighbours)
+    model = fit_model(domain, leave_out_failures(history), seed, neighbours)
     if model is None or model.scale is None or model.told.own < 2:
         return None
     process, told, scale = model.process, model.told, model.scale
@@ -220,6 +237,16 @@ def _fit(data: Observed, random: np.random.Generator) -> GaussianProcess:
     posterior = Posterior(few)
     mode = np.round(posterior.mode(random), 3)
     return GaussianProcess(data, mode[None])
+
+
+def _success(history: Sequence[Observation], encoding: Encoding, random: np.random.Generator) -> Success | None:
+    """Return a model of which trials succeed; None where of the latest none failed, or all did."""
+    known = history[-MOST:]
+    failed = np.array([o.loss is None for o in known])
+    if failed.all() or not failed.any():
+        return None
+    features = encoding.features(encoding.coordinates(o.point for o in known)) * encoding.weights
+    return model_success(features, failed, encoding.groups, lambda data: _fit(data, random))
 
 
 def _cost(history: Sequence[Observation], encoding: Encoding, random: np.random.Generator) -> GaussianProcess | None:

@@ -17,6 +17,7 @@ from regiondag.tuning.sharing import EACH, Neighbour, Observation, rank_key, sel
 MOST = 400  # observations the model is fitted to: the best ones and the latest ones, half and half
 OTHERS, OTHERS_LEAST = 240, 40  # less one's own, but at least so many: observations of others
 LARGEST = 1e300  # losses beyond are as bad
+SUCCESSES = 3  # so many, and what failed is left out of the model of losses
 SIMILAR = 0.15  # what is less alike is left out
 
 
@@ -177,6 +178,12 @@ def _scale(losses: Sequence[float | None]) -> tuple[Array, float, float]:
 def _flatten(scaled: Array) -> Array:
     """Return the same below 0, and above it the logarithm of 1 + x."""
     return np.where(scaled > 0, np.log1p(np.minimum(np.maximum(scaled, 0.0), LARGEST)), scaled)
+
+
+def leave_out_failures(history: Sequence[Observation]) -> Sequence[Observation]:
+    """Return the successes where there are enough of them: as bad values failures bend the model beside the best."""
+    good = [o for o in history if o.loss is not None]
+    return good if len(good) >= SUCCESSES else history
 
 
 def choose_most_telling(history: Sequence[Observation]) -> list[Observation]:

@@ -12,6 +12,7 @@ from regiondag.tuning.encoding import Encoding
 from regiondag.tuning.gp import ask
 from regiondag.tuning.gp.acquisition import Bound, Improvement
 from regiondag.tuning.gp.process import GaussianProcess, Observed, Posterior
+from regiondag.tuning.gp.success import Likely
 from regiondag.tuning.gp.training_set import TrainingSet, tell
 from regiondag.tuning.sharing import Neighbour, Observation
 
@@ -47,7 +48,7 @@ class Looked:
 
     def search(self, domain, encoding, criterion, random, others):
         self.now = {"criterion": criterion, "others": others, "domain": domain, "random": random}
-        self.now["known"] = criterion.process.inputs.shape[1]
+        self.now["known"] = getattr(criterion, "criterion", criterion).process.inputs.shape[1]
         return self
 
     def best(self, anchors, reach, taken):
@@ -190,6 +191,32 @@ def test_what_a_trial_costs_is_learned_from_the_latest_successes(monkeypatch):
     logs = np.log([o.seconds for o in known])
     assert data.features == pytest.approx(features(o.point for o in known))
     assert data.targets == pytest.approx(logs - logs.mean()) and data.groups.tolist() == ENCODING.groups.tolist()
+
+
+def test_where_trials_failed_is_avoided_and_the_model_of_losses_knows_nothing_of_it(monkeypatch):
+    history = [Observation(o.point, None if o.point["x"] > 0.6 else o.loss) for o in tried(16)]
+    failed = [o.point for o in history if o.loss is None]
+    looked = Looked(monkeypatch, [o.point for o in tried(4, 50)])
+    ask.ask(DOMAIN, history, [], 4, 1)
+    criteria = [asked["criterion"] for asked in looked.asked]
+    assert [type(one) for one in criteria] == [Likely] * 4
+    assert sorted(type(one.criterion).__name__ for one in criteria) == ["Bound", "Bound", "Improvement", "Improvement"]
+    likely = np.exp(criteria[0].success.value(features([o.point for o in history])))
+    assert (likely < 0.5).tolist() == [o.loss is None for o in history]
+    assert looked.asked[0]["known"] == 16  # it believes to have seen them, as it foresaw them
+    good = [o for o in history if o.loss is not None]
+    alone = ask._fit(tell(DOMAIN, good).data, generator())
+    seen, expected = (process.predict(features(failed))[0] for process in (criteria[0].criterion.process, alone))
+    assert seen == pytest.approx(expected)
+
+
+def test_without_failures_nothing_is_said_of_success(monkeypatch):
+    for failures in ([False] * 5, [True] * 5):
+        same = [Observation(o.point, None if failed else o.loss) for o, failed in zip(tried(5), failures, strict=True)]
+        assert ask._success(same, ENCODING, generator()) is None
+    monkeypatch.setattr(ask, "_success", lambda *of: pytest.fail("nothing failed"))
+    assert len(ask.ask(DOMAIN, tried(8), [], 4, 1)) == 4
+    assert len(ask.ask(DOMAIN, [*tried(2), Observation(tried(1, 9)[0].point, None)], [], 2, 1)) == 2
 
 
 def test_fewer_than_four_known_costs_are_too_few():

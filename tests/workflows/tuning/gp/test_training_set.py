@@ -13,7 +13,15 @@ from regiondag.tuning.domain import domain_of
 from regiondag.tuning.encoding import Encoding
 from regiondag.tuning.gp import training_set
 from regiondag.tuning.gp.process import NOISE_CENTRE
-from regiondag.tuning.gp.training_set import choose_most_telling, compare, scale_of, select_usable, tell, warp
+from regiondag.tuning.gp.training_set import (
+    choose_most_telling,
+    compare,
+    leave_out_failures,
+    scale_of,
+    select_usable,
+    tell,
+    warp,
+)
 from regiondag.tuning.sharing import Neighbour, Observation
 
 SPACE = (Real("x", 0.0, 1.0), Choice("kind", ("a", "b", "c")))
@@ -93,6 +101,13 @@ def test_losses_without_end_are_clipped():
     assert low[0] == low[1] < low[2] and np.isfinite(low).all()
     apart = warp([-1.7e308, 1.7e308, 0.0])
     assert apart[0] < apart[2] < apart[1] and np.isfinite(apart).all()
+
+
+def test_failures_are_left_out_once_three_trials_succeeded():
+    for failed, apart in (((), True), ((0,), True), ((0, 1, 2), True), ((0, 1, 2, 3), False), (range(6), False)):
+        history = tried(6, failed=failed)
+        assert list(leave_out_failures(history)) == [o for o in history if not apart or o.loss is not None]
+    assert list(leave_out_failures([])) == []
 
 
 @pytest.mark.parametrize("count", [0, 150, 300, 399, 400, 401, 700])
