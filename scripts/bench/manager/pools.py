@@ -142,7 +142,8 @@ def add_journals(run: RunFolder, times: Mapping[str, Times]) -> None:
     for journal in run.path.glob("regions/*/trials.jsonl"):
         for line in journal.read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
-            node = times.get(f"{journal.parent.name}_t{record['trial']:04d}") if record["trial"] is not None else None
+            trial = record.get("trial")  # some events are of the region, and the final job has no number
+            node = None if trial is None else times.get(f"{journal.parent.name}_t{trial:04d}")
             if node and record["event"] in ("proposed", "settled"):
                 setattr(node, record["event"], record["time"])
 
