@@ -168,7 +168,8 @@ def _scale(losses: Sequence[float | None]) -> tuple[Array, float, float]:
     """Return losses, of which one at least succeeded, in widths from their median; that, and how wide one is."""
     worst = max(loss for loss in losses if loss is not None)
     values = np.clip(np.array([worst if loss is None else loss for loss in losses]), -LARGEST, LARGEST)
-    median, low = np.median(values), values.min()
+    ordered = np.sort(values)
+    low, median = ordered[0], (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2  # np.median loads ma
     with np.errstate(over="ignore"):
         width = next((width for width in (median - low, values.max() - low) if width > 0), 1.0)
         scaled = (values - median) / width
