@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from nnlib.contract import Role, Status
 from regiondag.node.init_model import start_from_model
+from regiondag.node.journal_index import renew_index
 from regiondag.node.shared_trials import read_shared
 from regiondag.node.trial_budget import count_affordable, hold_budget
 from regiondag.node.trial_files import make_trial, write_attempt, write_trial
@@ -96,6 +97,8 @@ def _propose(folder: RegionFolder, spec: RegionSpec, journal: Journal, history: 
         return
     numbers = range(numbers.start, numbers.stop - len(refused))
     request = make_request(spec, history, numbers, before, read_shared(folder, spec))
+    if request.shared is not None:
+        renew_index(folder, spec.metric)
     told = list(request.told.values())
     asked = propose(
         spec.search,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from regiondag.errors import RegiondagError
+from regiondag.node.journal_index import read_indexed
 from regiondag.run.earlier_trials import read_earlier
 from regiondag.run.journal import Journal
 from regiondag.run.layout import RegionFolder
@@ -40,7 +41,7 @@ def _siblings(folder: RegionFolder, spec: RegionSpec, until: float | None) -> It
         try:
             sibling = read_spec(other.spec)
             if sibling.metric == spec.metric and sibling.search.share != "off":
-                values = read_values(Journal(other.journal), until)
+                values = read_indexed(other) if until is None else read_values(Journal(other.journal), until)
                 yield Neighbour(sibling.slug, observe_best_and_first(values, spec.metric, EACH, fits))
         except RegiondagError:
             continue  # its own scripts say what is wrong with it

@@ -106,6 +106,11 @@ class RegionFolder:
         return self.path / JOURNAL_FILE
 
     @property
+    def journal_index(self) -> Path:
+        """Where in the journal the points stand, and the values, for other regions' scripts."""
+        return self.journal.with_suffix(".index.json")
+
+    @property
     def earlier(self) -> Path:
         """Trials of earlier runs that the optimizer may know of."""
         return self.path / "earlier.jsonl"
@@ -303,6 +308,7 @@ FILES = (
     RunFile("regions/*/init.nc", "PRE", "the model from which all trainings start, if not from random"),
     RunFile("regions/*/init.json", "PRE", "where that model comes from"),
     RunFile("regions/*/trials.jsonl", "PRE, POST", "the journal: every proposal and outcome, append-only"),
+    RunFile("regions/*/trials.index.json", "PRE", "what other regions read of the journal; made of it anew if missing"),
     RunFile("regions/*/trials.lock", "PRE, POST", "empty; who holds it writes the journal"),
     RunFile("regions/*/trials/*/trial.json", "PRE", "what the job is to train; `final` is the final training's folder"),
     RunFile("regions/*/trials/*/attempt.sub", "PRE", "what the next try asks for"),

@@ -39,7 +39,7 @@ def observe_best_and_first(
 
     Where no point fits, any trial, which says that the region has begun. How long trials took is left out.
     """
-    told = sorted(values.points.keys() & values.told.keys())
+    told = sorted(values.places.keys() & values.told.keys())
     sign = 1.0 if metric.minimize else -1.0
     losses = [None if (value := values.told[trial]) is None else sign * value for trial in told]
     found = find_best_and_first(losses, most, lambda index: fits(values.point(told[index]))) or range(len(told))[:1]

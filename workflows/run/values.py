@@ -9,6 +9,7 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from nnlib.contract import ENDED_WELL, Status
 from regiondag.errors import RegiondagError
@@ -23,29 +24,36 @@ _VALUE = re.compile(
     rb'"value": (null|-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]{1,2})?), '
 )
 _ENDS = b"}\n"
-BLOCK = 1 << 16  # bytes that are read at a time
+BLOCK, LINE = 1 << 16, 1 << 10  # bytes that are read at a time: of all lines, of one
 
 
 @dataclass(slots=True)
 class Values:
     """What a journal says of points and values alone."""
 
-    points: dict[int, bytes | Point] = field(default_factory=dict)  # by trial; the line where nobody has asked yet
+    journal: Path
+    places: dict[int, int] = field(default_factory=dict)  # by trial: where in the journal the line of its point begins
     told: dict[int, float | None] = field(default_factory=dict)  # by trial: its value; None of one that failed
     open: set[int] = field(default_factory=set)  # trials that ended with what is nobody's last word
+    lines: int = 0
+    last: int = 0  # where the last line begins
+    folded: int = 0  # where it ends
+    parsed: dict[int, Point] = field(default_factory=dict)  # by trial: points that were asked for
 
     def point(self, trial: int) -> Point:
         """Return the point of a trial; RegiondagError where its line holds none."""
-        known = self.points[trial]
-        if isinstance(known, bytes):
+        if trial not in self.parsed:
+            with self.journal.open("rb", LINE) as file:
+                file.seek(self.places[trial])
+                line = file.readline()
             try:
-                point = json.loads(known)["point"]
+                point = json.loads(line)["point"]
             except (KeyError, RecursionError, ValueError):
                 point = None
             if not isinstance(point, dict):
-                raise RegiondagError(f"trial {trial}: not a line of a journal: {known[:80]!r}")
-            known = self.points[trial] = point
-        return known
+                raise RegiondagError(f"trial {trial}: not a line of a journal: {line[:80]!r}")
+            self.parsed[trial] = point
+        return self.parsed[trial]
 
     def settle(self, trial: int, status: Status, value: float | None) -> None:
         """Take an outcome in, as `History` does."""
@@ -62,16 +70,22 @@ class Values:
         self.open.discard(trial)
 
 
-def read_values(journal: Journal, until: float | None = None) -> Values:
+def read_values(journal: Journal, until: float | None = None, values: Values | None = None) -> Values:
     """Fold the journal as far as points and values go, in a twentieth of the time.
 
     Of the others' journals PRE needs no more, and there may be forty of them. What a line says after the value is
-    not looked at; lines that are not as `append` writes them are parsed. With `until` (Unix time) as it was then.
+    not looked at; lines that are not as `append` writes them are parsed. With `until` (Unix time) as it was then; after
+    `values`, which are returned, that of the lines after them.
     """
-    values = Values()
-    points, told = values.points, values.told
+    values = values or Values(journal.path)
+    places, told = values.places, values.told
     with suppress(FileNotFoundError), journal.path.open("rb", BLOCK) as file:
-        for number, line in enumerate(file, start=1):
+        file.seek(values.folded)
+        for line in file:
+            if not line.endswith(b"\n"):  # it is torn
+                break
+            values.lines += 1
+            values.last, values.folded = values.folded, values.folded + len(line)
             if until is not None and time_of(line) > until:
                 continue
             if (ended := _VALUE.match(line)) and line.endswith(_ENDS):
@@ -83,21 +97,20 @@ def read_values(journal: Journal, until: float | None = None) -> Values:
                     values.settle(trial, status, None if value == b"null" else float(value))
                     continue
             elif (proposed := _POINT.match(line)) and line.endswith(_ENDS):
-                points.setdefault(int(proposed[1]), line)
+                places.setdefault(int(proposed[1]), values.last)
                 continue
-            if line.endswith(b"\n"):  # else it is torn
-                _fold_odd(journal, values, number, line)
+            _fold_odd(journal, values, line)
     return values
 
 
-def _fold_odd(journal: Journal, values: Values, number: int, line: bytes) -> None:
+def _fold_odd(journal: Journal, values: Values, line: bytes) -> None:
     """Fold a line that is neither a usual proposal nor a usual outcome."""
     history = History()
-    journal.fold(history, number, line[:-1])
+    journal.fold(history, values.lines, line[:-1])
     for trial in history.reopened:
         if trial is not None:
             values.reopen(trial)
-    for trial, proposal in history.proposals.items():
-        values.points.setdefault(trial, proposal.point)
+    for trial in history.proposals:
+        values.places.setdefault(trial, values.last)
     for trial, outcome in history.settled.items():
         values.settle(trial, outcome.status, outcome.value)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from nnlib.contract import Status
+from regiondag.node.journal_index import renew_index
 from regiondag.run.history import TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder
@@ -39,6 +40,7 @@ SPACE = """\
     schedule: {{choice: [constant, cosine]}}
 """
 EPOCHS = 20  # on each trial's curve
+AFTER_INDEX = 16  # trials: about as many as a script of the region lets come before it makes its index anew
 NOISE, SPREAD = 0.01, 0.1  # of the metric; of the regions' best points
 
 
@@ -118,7 +120,8 @@ def propose(run: RunFolder, trials: int, points: int) -> Measured:
 
 def fill(folder: RegionFolder, trials: int, number: int) -> None:
     """Write a journal as long as a real one's: random points, of which those near the region's best one are good."""
-    space = read_spec(folder.spec).search.space
+    spec = read_spec(folder.spec)
+    space = spec.search.space
     points = [random_point(space, seed_of("cost", number, trial)) for trial in range(trials)]
     values = worth(space, points, number)
     events: list[tuple[str, dict[str, object]]] = []
@@ -127,7 +130,12 @@ def fill(folder: RegionFolder, trials: int, number: int) -> None:
         events += [("proposed", {"trial": trial, "point": points[trial]}) for trial in together]
         events += [("settled", asdict(outcome(trial, float(values[trial])))) for trial in together]
     folder.journal.unlink(missing_ok=True)
-    Journal(folder.journal).append_all(events)
+    folder.journal_index.unlink(missing_ok=True)
+    indexed = max(len(events) - 2 * AFTER_INDEX, 0)
+    Journal(folder.journal).append_all(events[:indexed])
+    if spec.search.share != "off":
+        renew_index(folder, spec.metric)
+    Journal(folder.journal).append_all(events[indexed:])
 
 
 def worth(space: Space, points: list[dict[str, bool | int | float | str]], number: int) -> Array:

@@ -10,6 +10,7 @@ import pytest
 from nnlib.contract import Metric
 from regiondag.cli import main
 from regiondag.errors import RegiondagError
+from regiondag.node import journal_index
 from regiondag.node.post import JobEnd, settle_trial
 from regiondag.node.pre import prepare_trial
 from regiondag.node.pre_final import prepare_final
@@ -67,6 +68,20 @@ def test_a_region_knows_the_settled_trials_of_others(study, capsys):
     assert [o.loss for o in neighbour.history] == [-0.3, None]  # larger is better here, smaller to the optimizer
     assert [o.point for o in neighbour.history] == points(run, "united-kingdom")
     assert shared(run, "united-kingdom").neighbours == ()  # germany has tried nothing
+
+
+def test_a_script_leaves_an_index_for_others_where_regions_share(study, capsys, monkeypatch):
+    monkeypatch.setattr(journal_index, "RENEWED", 1)
+    run = generate(study, capsys)
+    play(run, "united-kingdom", [0.3, None, 0.2, 0.1])
+    folder = run.region("united-kingdom")
+    with_it = shared(run, "germany").neighbours
+    assert len(json.loads(folder.journal_index.read_text())["told"][0]) == 2  # of the batch before the latest
+    folder.journal_index.unlink()
+    assert shared(run, "germany").neighbours == with_it and len(with_it[0].history) == 4
+    alone = generate(write_study(study.parent / "alone", STUDY), capsys)
+    play(alone, "united-kingdom", [0.3, None, 0.2, 0.1])
+    assert not alone.region("united-kingdom").journal_index.exists()
 
 
 def test_a_line_that_is_being_written_and_a_damaged_journal_count_as_nothing(study, capsys):

@@ -445,7 +445,7 @@ def test_a_trial_that_was_reopened_was_proposed_once(journal):
 def test_values_are_read_until_some_time(journal):
     lines = [{"event": "proposed", "time": float(n), "trial": n, "point": {"x": n}} for n in range(4)]
     journal.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert list(read_values(journal, 2.0).points) == [0, 1, 2] and len(read_values(journal).points) == 4
+    assert list(read_values(journal, 2.0).places) == [0, 1, 2] and len(read_values(journal).places) == 4
     with journal.path.open("a") as file:
         file.write("no line of a journal\n")
     with pytest.raises(RegiondagError, match=r":5: not a line of a journal"):

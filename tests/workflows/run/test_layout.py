@@ -51,6 +51,7 @@ REGION_FILES = {
     "dag": "region.dag",
     "spec": "region.json",
     "journal": "trials.jsonl",
+    "journal_index": "trials.index.json",
     "earlier": "earlier.jsonl",
     "incumbent_model": "standing.nc",
     "incumbent_metrics": "standing.json",
