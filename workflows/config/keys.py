@@ -13,7 +13,7 @@ from regiondag.config.database_section import DATABASE_SCHEMA
 from regiondag.config.notify_section import NOTIFY
 from regiondag.study.families import FAMILIES
 from regiondag.study.model import GIVE_UP_AFTER, MAX_TRIALS, MIN_CUSTOMERS, POOLED, JobRequest, Limits
-from regiondag.tuning.methods import METHODS
+from regiondag.tuning.methods import AUTO, METHODS
 from regiondag.tuning.noise import KINDS as STOPS
 from regiondag.tuning.pruning import KINDS as PRUNING
 from regiondag.tuning.sharing import SHARING
@@ -140,7 +140,9 @@ SPACE: Schema = {
 }
 
 SEARCH: Keys = {
-    "method": Key("bayes", choice(METHODS), "How hyperparameters are proposed."),
+    "method": Key(
+        AUTO, choice((AUTO, *METHODS)), "How hyperparameters are proposed; `auto`: as was measured to be best, `bayes`."
+    ),
     "schedule": Key(
         "rounds",
         choice(SCHEDULES),

@@ -12,7 +12,7 @@ from regiondag.config.space_section import grid_trials, read_constraints, read_s
 from regiondag.study.families import AGAIN, BLEND, DAYS, FAMILIES, NETWORK, POPULARITY, space_of
 from regiondag.study.model import MAX_TRIALS, TRAIN_SETTINGS, JobRequest, Limits, Purchases, Search
 from regiondag.study.space import Space, list_extreme_values, list_grid_values
-from regiondag.tuning.methods import METHODS
+from regiondag.tuning.methods import METHODS, resolve_method
 from regiondag.util.schema import Layer, Section
 
 
@@ -78,6 +78,7 @@ def read_search(section: Section, families: tuple[str, ...] = (NETWORK,)) -> Sea
     """Read `search`, its space included."""
     names = ("method", "schedule", "budget", "prune", "rounds", "parallel")
     method, schedule, budget, prune, rounds, parallel = (section.value(name, SEARCH) for name in names)
+    method = resolve_method(method)
     space = _read_space(section, families)
     for name in ("scope", "stop"):
         section.value(name, SEARCH)

@@ -63,3 +63,14 @@ METHODS = {  # in the order in which messages list them
     "skopt": Method(sobol_point, _ask_skopt, SHARING[:2]),
     "bayes": Method(sobol_point, _ask_gaussian_process, SHARING),
 }
+
+AUTO, BEST = "auto", "bayes"  # the best by scripts/bench/tuner, whatever the space: see docs/concepts/tuner.md
+
+
+def resolve_method(name: str) -> str:
+    """Return the method that a study's `search.method` means.
+
+    >>> resolve_method("auto"), resolve_method("grid")
+    ('bayes', 'grid')
+    """
+    return BEST if name == AUTO else name

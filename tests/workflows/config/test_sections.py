@@ -150,6 +150,12 @@ def test_no_more_trials_than_points(parallel, sizes):
     )
 
 
+def test_the_default_method_is_the_best_that_was_measured():
+    assert read(read_search, EIGHT) == read(read_search, f"{EIGHT}method: auto")
+    assert read(read_search, f"{EIGHT}method: auto") == read(read_search, f"{EIGHT}method: bayes")
+    assert read(read_search, f"{EIGHT}method: auto\nshare: model")[1] == []
+
+
 def test_more_trials_than_a_region_can_have():
     assert "99998 trials are more" not in str(read(read_search, SPACE + "rounds: 49999\nparallel: 2")[1])
     assert (
