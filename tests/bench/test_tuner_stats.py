@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata
 
 from scripts.bench.tuner import stats
-from scripts.bench.tuner.stats import Ground, compare, ground, mean_ranks, ranks, resample, worse_than
+from scripts.bench.tuner.stats import (
+    Ground,
+    compare,
+    count_common,
+    ground,
+    mean_ranks,
+    ranks,
+    resample,
+    whole,
+    worse_than,
+)
 
 
 def seeds(*values):
@@ -54,6 +64,20 @@ def test_a_ratio_is_the_geometric_mean_over_pairs_with_floors_of_randoms_regret(
     assert beside.by_problem == {"p": pytest.approx(math.sqrt(0.1))}
     assert beside.worst == ("p", pytest.approx(math.sqrt(0.1)))
     assert compare(found, "a", "nobody") is None
+
+
+def test_the_tuners_that_ran_as_often_as_asked_on_every_problem():
+    found = Ground(
+        {
+            "p": {"a": seeds(1.0, 2.0), "b": seeds(1.0, 2.0), "c": seeds(3.0)},
+            "q": {"a": seeds(4.0, 4.0), "b": {1: 5.0}},
+        },
+        {"p": 1.0, "q": 2.0},
+    )
+    assert whole(found, 2) == Ground({"p": {"a": seeds(1.0, 2.0)}, "q": {"a": seeds(4.0, 4.0)}}, found.scales)
+    assert whole(found, 1).tuners == ["a", "b"]
+    assert whole(found, 3).tuners == []
+    assert (count_common(whole(found, 1)), count_common(found)) == (3, 1)
 
 
 def test_problems_count_alike_however_many_seeds_they_have():

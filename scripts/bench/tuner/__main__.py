@@ -1,7 +1,7 @@
 """How good our default tuner is beside others, and what it costs the manager.
 
-Runs are kept where `compare` keeps them, and the next call goes on from there. All sizes can be made smaller; the
-results say which they were.
+Runs are kept where `compare` keeps them, and the next call goes on from there. All sizes can be made smaller, and with
+--no-runs whatever is kept so far is told; the results say what it was. The held-out half has results of its own.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from pathlib import Path
 from scripts.bench.common import harness
 from scripts.bench.common.harness import Bench, Row
 from scripts.bench.common.processes import ONE_THREAD, measure, module
-from scripts.bench.tuner.compare import choose, count_looks, note_look, runs_of
+from scripts.bench.tuner.compare import KEPT, choose, count_looks, note_look, runs_of
 from scripts.bench.tuner.methods import GP_SAMPLER, OURS, RANDOM, SKOPT, TPE, methods
 from scripts.bench.tuner.problems import problem
 from scripts.bench.tuner.report import classes, groups_of, standings, values_of
 from scripts.bench.tuner.runs import Key, Run
-from scripts.bench.tuner.stats import Ground, compare, ground, mean_ranks, worse_than
+from scripts.bench.tuner.stats import Ground, compare, count_common, ground, mean_ranks, whole, worse_than
 from scripts.bench.tuner.tuners.face import BUDGETS, MODES, ROUNDS
 
 BENCH = "tuner_public"
+HELD_OUT = "tuner_held_out"
 RATIO_GOALS = {(TPE, 60): 0.5}  # of regrets; at 28 the interval is to lie below 1
 RANKED = (28, 60)  # after which ours is to have the best mean rank
 PROPOSALS = 8  # of a round
+FULL_SEEDS = 20  # on all problems, before a goal is judged
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,10 @@ class Sizes:
     methods: tuple[str, ...] = tuple(methods())
     modes: tuple[str, ...] = MODES
     budget: int = BUDGETS[-1]
-    seeds: int = 20
+    seeds: int = FULL_SEEDS
     problems: tuple[str, ...] | None = None  # else all of the half
     held_out: bool = False
+    runs: bool = True  # whether those that are missing are made
     cpu_problems: tuple[str, ...] = ("branin2", "hart6", "nn8")
     regions: int = 41
     skopt_regions: int = 3
@@ -76,22 +79,19 @@ class TunerBench(Bench[Sizes]):
             note_look(f"{', '.join(sizes.modes)}, {sizes.budget} trials, {sizes.seeds} seeds: the benchmark")
         seeds = range(sizes.seeds)
         orders = product(sizes.modes, seeds, sizes.methods, chosen)
-        keys = [Key(name, method, mode, seed, sizes.budget) for mode, seed, method, name in orders]
-        self.runs = runs_of(keys, methods(), self.area)
+        least = sizes.budget if sizes.runs else BUDGETS[0]
+        keys = [Key(name, method, mode, seed, least) for mode, seed, method, name in orders]
+        self.runs = runs_of(keys, methods(), KEPT if sizes.held_out else self.area, make=sizes.runs)
         for mode in sizes.modes:
             values = values_of(run for run in self.runs if run.key.mode == mode)
             optima = {name: problem(name).optimum for name in values}
             for budget in (budget for budget in BUDGETS if budget <= sizes.budget):
-                self.grounds[mode, budget] = found = ground(values, optima, budget, RANDOM)
-                for row in _rows(found, f"{mode}, {budget} trials", budget):
-                    yield row if self._whole() else replace(row, goal=None, goal_is_ratio=False)
-
-    def _whole(self) -> bool:
-        """Whether everybody runs on all problems of the half as often as it takes: goals are for that."""
-        full = Sizes()
-        return (
-            self.sizes.seeds >= full.seeds and not self.sizes.problems and set(self.sizes.methods) >= set(full.methods)
-        )
+                found = ground(values, optima, budget, RANDOM)
+                if OURS not in found.tuners:
+                    continue
+                self.grounds[mode, budget] = found
+                often = found.only([]) if sizes.problems else whole(found, FULL_SEEDS)
+                yield from _rows(found, often, f"{mode}, {budget} trials", budget)
 
     def cpu(self) -> Iterator[Row]:
         """What a run costs, by runs made anew: kept ones may be from a busier hour."""
@@ -135,7 +135,10 @@ class TunerBench(Bench[Sizes]):
         return {
             "half": "held out" if self.sizes.held_out else "for development",
             "looks_at_held_out": count_looks(),
-            "seeds": self.sizes.seeds,
+            "seeds": {
+                f"{mode}, {budget}": {tuner: _seeds_of(found, tuner) for tuner in found.tuners}
+                for (mode, budget), found in self.grounds.items()
+            },
             "tuners": {method: methods()[method].version for method in dict.fromkeys(r.key.method for r in self.runs)},
             "problems": {
                 name: {"source": p.source, "kinds": sorted(p.kinds), "optimum": p.optimum}
@@ -147,39 +150,45 @@ class TunerBench(Bench[Sizes]):
         }
 
 
-def _rows(found: Ground, where: str, budget: int) -> Iterator[Row]:
-    """Give the rows of one mode and budget."""
+def _rows(found: Ground, often: Ground, where: str, budget: int) -> Iterator[Row]:
+    """Give the rows of one mode and budget; goals are for the tuners that ran `often`, on all problems."""
     goal = budget in RANKED
-    yield _rank_row(found, f"mean rank of {len(found.tuners)} tuners: {where}", goal=goal)
+    if len(often.tuners) > 1:
+        name = f"mean rank of the {len(often.tuners)} tuners with {FULL_SEEDS} seeds or more: {where}"
+        yield _rank_row(often, name, goal=goal)
+    if len(found.tuners) > len(often.tuners):
+        yield _rank_row(found, f"mean rank of all {len(found.tuners)} tuners: {where}", goal=False)
     for peer in (tuner for tuner in found.tuners if tuner != OURS):
         beside = compare(found, OURS, peer)
         if beside is None:
             continue
+        judged = {OURS, peer} <= set(often.tuners)
         title, (fine, coarse) = f"{methods()[peer].title}, {where}", beside.ratios
-        note = (
-            f"90 % of the ratio: {fine.low:.2f} to {fine.high:.2f}; with floors ten times as high {coarse.value:.2f} "
-        )
-        note += f"({coarse.low:.2f} to {coarse.high:.2f}); claim: {beside.claim}; worst: {beside.worst[0]} "
-        note += f"{beside.worst[1]:.2f}"
-        limit = RATIO_GOALS.get((peer, budget))
+        note = f"{beside.pairs} pairs; 90 % of the ratio: {fine.low:.2f} to {fine.high:.2f}; with floors ten times as "
+        note += f"high {coarse.value:.2f} ({coarse.low:.2f} to {coarse.high:.2f}); claim: {beside.claim}; "
+        note += f"worst: {beside.worst[0]} {beside.worst[1]:.2f}"
+        limit = RATIO_GOALS.get((peer, budget)) if judged else None
         yield Row(f"regret as a part of the peer's: {title}", fine.value, 1.0, "", limit, note)
         if peer == TPE:
             upper = max(ratio.high for ratio in beside.ratios)
-            yield Row(f"the same, upper end of its interval: {title}", upper, None, "", 1 if goal else None)
+            limit = 1 if goal and judged else None
+            yield Row(f"the same, upper end of its interval: {title}", upper, None, "", limit)
         yield Row(f"pairs won, lost as peer ({beside.ties} ties): {title}", beside.wins, beside.losses, "", higher=True)
     worse = {tuner: worse_than(found, tuner, RANDOM) for tuner in (OURS, TPE) if tuner in found.tuners}
     name = f"problems surely worse than by random search (peer: Optuna's TPE): {where}"
     theirs = len(worse[TPE]) if TPE in worse else None
-    yield Row(name, len(worse[OURS]), theirs, "", 0 if goal else None, ", ".join(worse[OURS]))
-    categories = found.only([name for name in found.regrets if "categories" in problem(name).kinds])
-    if categories.regrets:
-        yield _rank_row(categories, f"mean rank on problems with categories: {where}", goal=goal)
+    limit = 0 if goal and OURS in often.tuners else None
+    yield Row(name, len(worse[OURS]), theirs, "", limit, ", ".join(worse[OURS]))
+    categories = often.only([name for name in found.regrets if "categories" in problem(name).kinds])
+    if categories.regrets and len(often.tuners) > 1:
+        yield _rank_row(categories, f"mean rank on problems with categories, of the same: {where}", goal=goal)
 
 
 def _rank_row(found: Ground, name: str, *, goal: bool) -> Row:
     """Return a row with our mean rank beside the best of the others."""
     ranks = {tuner: rank for tuner, (rank, _) in mean_ranks(found, found.tuners).items()}
-    note = ", ".join(f"{tuner} {rank:.2f}" for tuner, rank in sorted(ranks.items(), key=lambda item: item[1]))
+    runs = count_common(found)
+    note = f"{runs} runs of each: " + ", ".join(f"{t} {r:.2f}" for t, r in sorted(ranks.items(), key=lambda i: i[1]))
     best = min((rank for tuner, rank in ranks.items() if tuner != OURS), default=None)
     return Row(name, ranks.get(OURS), best, "", 1 if goal else None, note, goal_is_ratio=goal)
 
@@ -190,6 +199,12 @@ def _tables(found: Ground, groups: dict[str, list[str]]) -> dict[str, object]:
         "standings": standings(found, found.tuners, peers, RANDOM),
         **{f"classes beside {peer}": classes(found, found.tuners, peer, groups) for peer in peers},
     }
+
+
+def _seeds_of(found: Ground, tuner: str) -> list[int]:
+    """Return the least and the largest number of a tuner's seeds on a problem."""
+    numbers = [len(regrets.get(tuner, {})) for regrets in found.regrets.values()]
+    return [min(numbers), max(numbers)]
 
 
 def _published(found: Ground) -> dict[str, dict[str, list[float]]]:
@@ -209,6 +224,7 @@ def sizes_of(argv: Sequence[str]) -> tuple[Sizes, list[str]]:
     parser.add_argument("--budget", type=int, choices=BUDGETS)
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--no-runs", action="store_false", dest="runs")
     asked, rest = parser.parse_known_args(argv)
     given = {name: value for name, value in vars(asked).items() if value is not None}
     found = replace(Sizes(), **given)
@@ -218,7 +234,7 @@ def sizes_of(argv: Sequence[str]) -> tuple[Sizes, list[str]]:
 def main(argv: Sequence[str]) -> int:
     """Measure what the command line asks for."""
     sizes, rest = sizes_of(argv)
-    return harness.main(BENCH, TunerBench, sizes, QUICK, kept=True, argv=rest)
+    return harness.main(HELD_OUT if sizes.held_out else BENCH, TunerBench, sizes, QUICK, kept=True, argv=rest)
 
 
 if __name__ == "__main__":

@@ -161,6 +161,18 @@ def worse_than(found: Ground, tuner: str, peer: str) -> list[str]:
     return [name for name, values in enough.items() if np.quantile(resample([values]), SURELY) > 0]
 
 
+def whole(found: Ground, seeds: int) -> Ground:
+    """Return what is of the tuners that ran with so many seeds, at least, on every problem."""
+    often = [t for t in found.tuners if all(len(regrets.get(t, {})) >= seeds for regrets in found.regrets.values())]
+    return Ground({name: {t: regrets[t] for t in often} for name, regrets in found.regrets.items()}, found.scales)
+
+
+def count_common(found: Ground) -> int:
+    """Return the number of problems and seeds on which every tuner ran."""
+    tuners = found.tuners
+    return sum(len(set.intersection(*(set(r.get(t, {})) for t in tuners))) for r in found.regrets.values())
+
+
 def mean_ranks(found: Ground, tuners: Sequence[str]) -> dict[str, tuple[float, float]]:
     """Return each tuner's mean rank among all: of its median regret on a problem, and of its regret in each run.
 
