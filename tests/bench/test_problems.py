@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -69,6 +70,52 @@ def test_the_fingerprint_is_of_space_and_values():
     assert len({p.fingerprint() for p in (SVM, same, other, shifted)}) == 3
 
 
+HALF = Problem(
+    "half",
+    "tests",
+    (Parameter("x", 0, 1), Parameter("y", 0, 1)),
+    lambda point: math.inf if point["x"] > 0.5 else point["y"],
+    noise=0.1,
+    worst=1.0,
+    constraints=("x <= y",),
+)
+
+
+def test_a_trial_fails_where_the_value_is_infinite_or_a_constraint_is_broken():
+    assert HALF.kinds == {"numbers", "noise", "failures", "constraints"}
+    assert HALF.observe({"x": 0.6, "y": 0.9}, 0, 0) is None
+    assert HALF.observe({"x": 0.2, "y": 0.1}, 0, 0) is None
+    assert math.isfinite(HALF.observe({"x": 0.1, "y": 0.2}, 0, 0))
+    chance = np.random.default_rng(0)
+    points = [HALF.random_point(chance) for _ in range(200)]
+    assert all(point["x"] <= point["y"] for point in points)
+    assert 20 < sum(point["x"] > 0.5 for point in points) < 80  # what fails is not known before
+    free = dataclasses.replace(HALF, constraints=())
+    assert free.fingerprint() != HALF.fingerprint()
+
+
+def test_a_search_ends_at_a_point_that_works_and_is_legal():
+    best, _ = search.search(HALF, 0.05, 0)
+    assert 0 <= best < 0.2
+    assert search.value_at(HALF, (0.3, 0.2)) == math.inf
+
+
+@pytest.mark.parametrize("name", [n for n in problems.names() if "failures" in problems.problem(n).kinds])
+def test_between_a_fifth_and_three_fifths_of_a_space_with_failures_fail(name):
+    problem = problems.problem(name)
+    chance = np.random.default_rng(0)
+    values = [problem.observe(problem.random_point(chance), 0, 0) for _ in range(60)]
+    assert 0.15 < values.count(None) / len(values) < 0.7
+    assert max(value for value in values if value is not None) <= problem.worst
+
+
+def test_models_that_diverge_fail():
+    good = {"learning_rate_init": 0.01, "momentum": 0.5, "units": 4, "batch_size": 8, "activation": "relu"}
+    problem = problems.problem("perceptron-diabetes")
+    assert problem.observe({**good, "alpha": 1e-3}, 0, 0) < 1
+    assert problem.observe({**good, "alpha": 1e-3, "learning_rate_init": 10.0}, 0, 0) is None
+
+
 def test_a_problem_is_found_by_its_name():
     assert all(problems.problem(name).name == name for name in problems.names())
     assert problems.problem("branin2") is problems.problem("branin2")
@@ -91,8 +138,12 @@ def test_points_of_every_problem(name):
     assert len(known) == len(problem.space)
     point = problem.random_point(np.random.default_rng(0))
     value = problem.observe(point, 0, 0)
-    assert math.isfinite(value)
     assert value == problem.observe(point, 0, 0)
+    assert problem.is_legal(point)
+    if value is None:
+        assert "failures" in problem.kinds
+        return
+    assert math.isfinite(value)
     assert problem.optimum is None or problem.noise or problem.trial or value >= problem.optimum
 
 
@@ -102,6 +153,11 @@ def test_points_of_every_problem(name):
         ("branin2", (math.pi, 2.275)),
         ("hart6", (0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573)),
         ("rosen4", (1, 1, 1, 1)),
+        ("levy30", (1,) * 30),
+        ("gramacy2", (0.19512246, 0.40466561)),
+        ("branin-disk", (math.pi, 2.275)),
+        ("hart6-cut", (0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573)),
+        ("hs35", (4 / 3, 7 / 9, 4 / 9)),
         ("func2c", ("camel", "camel", -0.0898 / 2, 0.7126 / 2)),
         ("func3c", ("camel", "camel", "5 camel", 0.0898 / 2, -0.7126 / 2)),
     ],
@@ -178,5 +234,8 @@ def test_there_are_problems_of_every_kind():
     assert sum("categories" in problem.kinds for problem in found) >= 15
     assert sum("conditions" in problem.kinds for problem in found) >= 8
     assert sum(any(parameter.ordered for parameter in problem.space) for problem in found) >= 2
+    for kind in ("failures", "constraints"):
+        assert {problems.is_held_out(problem.name) for problem in found if kind in problem.kinds} == {True, False}
+    assert sum(len(problem.space) >= 20 and "categories" not in problem.kinds for problem in found) >= 1
     held_out = sum(problems.is_held_out(problem.name) for problem in found)
     assert 0.3 < held_out / len(found) < 0.7

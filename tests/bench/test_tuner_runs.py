@@ -72,6 +72,45 @@ def test_absent_parameters_are_dropped_and_the_best_observed_point_is_reported()
         run(noisy, Random(Task(SPACE, 1)), ROUNDS, 1, 30)
 
 
+def test_failed_trials_are_told_as_none_and_never_reported():
+    x = Parameter("x", 0, 1)
+    problem = Problem("p", "tests", (x,), lambda point: math.inf if point["x"] < 0.5 else point["x"], worst=1.0)
+    found = run(problem, Random(Task((x,), 0)), ROUNDS, 0, 28)
+    assert found["values"] == [p["x"] if p["x"] >= 0.5 else None for p in found["points"]]
+    assert found["best"] == {28: min(value for value in found["values"] if value is not None)}
+    never = Problem("p", "tests", (x,), lambda _: math.inf, worst=7.0)
+    assert run(never, Random(Task((x,), 0)), LANES, 0, 4)["best"] == {4: 7.0}
+    with pytest.raises(NotMeasuredError, match="p: all trials failed"):
+        run(Problem("p", "tests", (x,), lambda _: math.inf), Random(Task((x,), 0)), ROUNDS, 0, 4)
+
+
+class Counting:
+    """Gives 0, 1, 2, ... as x, and notes what it was told."""
+
+    def __init__(self):
+        self.asked, self.told = 0, {}
+
+    def ask(self, n):
+        self.asked += n
+        return [{"x": number} for number in range(self.asked - n, self.asked)]
+
+    def tell(self, values):
+        assert not set(values) & set(self.told)
+        self.told |= values
+
+
+@pytest.mark.parametrize("mode", [ROUNDS, LANES])
+def test_what_breaks_a_constraint_is_asked_for_anew_and_told_as_failed(mode):
+    space = (Parameter("x", 0, 100, whole=True),)
+    tuner = Counting()
+    found = run(Problem("p", "tests", space, lambda p: p["x"], constraints=("x % 2 == 1",)), tuner, mode, 0, 8)
+    assert [point["x"] for point in found["points"]] == [1, 3, 5, 7, 9, 11, 13, 15] == found["values"]
+    assert tuner.told == {number: number if number % 2 else None for number in range(16)}
+    stubborn = Problem("p", "tests", space, lambda p: p["x"], worst=100, constraints=("x >= 90",))
+    found = run(stubborn, Counting(), mode, 0, 4)
+    assert found["values"] == [None] * 4 and len(found["points"]) == 4
+
+
 def optuna(task):
     module = pytest.importorskip("scripts.bench.tuner.tuners.optuna_side")
     return module.make(task, **methods()["tpe_group"].options)
@@ -90,13 +129,33 @@ def test_tuners_give_legal_points_and_the_same_every_time(make, trials, mode):
     json.dumps(found[0])  # plain values
 
 
+@pytest.mark.parametrize(("make", "trials"), [(Ours, 20), (Skopt, 16), (Random, 12), (optuna, 28)])
+def test_tuners_bear_failures_and_constraints(make, trials):
+    space = (Parameter("x", 0, 1), Parameter("y", 0, 1))
+    true = {"true": lambda point: math.inf if point["x"] < 0.3 else point["y"], "worst": 1.0}
+    problem = Problem("p", "tests", space, **true, constraints=("x <= y",))
+    found = run(problem, make(Task(space, 1, constraints=problem.constraints)), ROUNDS, 1, trials)
+    assert all(point["x"] <= point["y"] for point in found["points"])
+    assert None in found["values"] and found["best"][trials] < 1
+
+
+def test_who_is_told_of_failures_first_goes_on():
+    for make in (Ours, Skopt, optuna):
+        tuner = make(Task(SPACE, 0))
+        tuner.ask(4)
+        tuner.tell(dict.fromkeys(range(4)))
+        tuner.ask(4)
+        tuner.tell({4: 1.0, 5: None, 6: 2.0, 7: None})
+        assert len(tuner.ask(4)) == 4
+
+
 def test_a_shorter_run_is_the_beginning_of_a_longer_one():
     short, long = (run(SMALL, Ours(Task(SPACE, 2, LANES)), LANES, 2, trials) for trials in (12, 20))
     assert long["points"][:12] == short["points"]
 
 
 def test_a_task_goes_through_json():
-    task = Task(SPACE, 3, LANES)
+    task = Task(SPACE, 3, LANES, constraints=("rate <= 0.5",))
     assert task_from_json(json.loads(json.dumps(task_to_json(task)))) == task
     served = Served(Random, {})
     assert served.answer({"task": task_to_json(task)})["points"] == []

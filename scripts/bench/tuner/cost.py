@@ -52,7 +52,8 @@ def tried(problem: Problem, region: int, trials: int) -> tuple[list[Point], list
     """Return random points of a region and their values."""
     chance = np.random.default_rng([region, 2])
     points: list[Point] = [problem.random_point(chance) for _ in range(trials)]
-    return points, [problem.observe(point, region, trial) for trial, point in enumerate(points)]
+    found = (problem.observe(point, region, trial) for trial, point in enumerate(points))
+    return points, [value for value in found if value is not None]  # none fails
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """What a problem of tuner.py is: a space, what a tuner observes there, and what its points are judged by.
 
-Everything is minimised. `observe` is what a tuner sees, with the noise that belongs to this trial of this run; `true`
-is what a reported point is judged by. Nothing here may be used to choose a tuner's constants.
+Everything is minimised. `observe` is what a tuner sees, with the noise that belongs to this trial of this run, or None
+where the trial fails; `true` is what a reported point is judged by. Nothing here may be used to choose a tuner's
+constants.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -62,32 +65,51 @@ class Problem:
     name: str
     source: str  # who made it known, such as "yahpo" or "bbob"
     space: tuple[Parameter, ...]
-    true: Callable[[Point], float]
+    true: Callable[[Point], float]  # infinite where the trial fails
     optimum: float | None = None
     noise: float = 0.0  # standard deviation added to the true value
     trial: Callable[[Point, int], float] | None = None  # a real training with its seed, instead of added noise
+    worst: float | None = None  # where parts of the space fail: about the largest value of what does not
+    constraints: tuple[str, ...] = ()  # that a tuner may know, as a study states them
 
     @property
     def kinds(self) -> frozenset[str]:
-        """What makes it hard: numbers, categories, conditions, noise."""
+        """What makes it hard: numbers, categories, conditions, noise, failures, constraints."""
         found = {
             "numbers": any(not parameter.options or parameter.ordered for parameter in self.space),
             "categories": any(parameter.options and not parameter.ordered for parameter in self.space),
             "conditions": any(parameter.when for parameter in self.space),
             "noise": self.noise > 0 or self.trial is not None,
+            "failures": self.worst is not None,
+            "constraints": bool(self.constraints),
         }
         return frozenset(kind for kind, holds in found.items() if holds)
 
-    def observe(self, point: Point, seed: int, trial: int) -> float:
-        """Return what trial number `trial` of the run with this seed reports."""
+    def observe(self, point: Point, seed: int, trial: int) -> float | None:
+        """Return what trial number `trial` of the run with this seed reports, or None if it fails."""
+        if not self.is_legal(point):
+            return None
         chance = np.random.default_rng([seed, trial, *self.name.encode()])
         if self.trial:
-            return self.trial(point, int(chance.integers(1, 2**31)))
-        return self.true(point) + self.noise * float(chance.standard_normal())
+            return _finite(self.trial(point, int(chance.integers(1, 2**31))))
+        return _finite(self.true(point) + self.noise * float(chance.standard_normal()))
+
+    def is_legal(self, point: Point) -> bool:
+        """Return whether a point keeps to the constraints."""
+        return all(constraint.holds(point) for constraint in self._constraints)
+
+    @cached_property
+    def _constraints(self) -> tuple[Any, ...]:
+        from regiondag.study.constraints import parse_constraints  # a peer's environment has none
+
+        return parse_constraints(self.constraints, (parameter.name for parameter in self.space))
 
     def random_point(self, chance: np.random.Generator) -> dict[str, Value]:
-        """Return a uniform point."""
-        return self.without_absent({parameter.name: parameter.at(chance.random()) for parameter in self.space})
+        """Return a uniform point of those that keep to the constraints."""
+        while True:
+            point = self.without_absent({parameter.name: parameter.at(chance.random()) for parameter in self.space})
+            if self.is_legal(point):
+                return point
 
     def without_absent(self, values: Point) -> dict[str, Value]:
         """Return the point without parameters whose condition does not hold."""
@@ -101,6 +123,10 @@ class Problem:
         """Return a digest of the space and of some values: kept runs of a problem that has changed do not count."""
         chance = np.random.default_rng(1)
         points = [self.random_point(chance) for _ in range(PROBES)]
-        values = [f"{self.observe(point, 0, trial):.6g}" for trial, point in enumerate(points)]
-        values.append(f"{self.true(points[0]):.6g}")
-        return hashlib.sha256(json.dumps([points, values]).encode()).hexdigest()[:12]
+        observed = [self.observe(point, 0, trial) for trial, point in enumerate(points)]
+        values = ["failed" if value is None else f"{value:.6g}" for value in (*observed, self.true(points[0]))]
+        return hashlib.sha256(json.dumps([points, values, *self.constraints]).encode()).hexdigest()[:12]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

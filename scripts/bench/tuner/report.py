@@ -80,7 +80,7 @@ def medians(found: Ground, tuners: Sequence[str]) -> Cells:
 def groups_of(kinds: Mapping[str, Collection[str]], sources: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the problems of each kind, then those of each source."""
     found: dict[str, list[str]] = {}
-    for name in ("numbers", "categories", "conditions", "noise"):
+    for name in ("numbers", "categories", "conditions", "noise", "failures", "constraints"):
         found[name] = [problem for problem, of in kinds.items() if name in of]
     for problem, source in sources.items():
         found.setdefault(f"from {source}", []).append(problem)

@@ -70,11 +70,12 @@ class Runs:
         return f"{_fingerprint(key.problem)} {self._known[key.method].version}"
 
     def _make(self, key: Key) -> dict[str, Any]:
-        task = Task(problem(key.problem).space, key.seed, key.mode)
+        asked = problem(key.problem)
+        task = Task(asked.space, key.seed, key.mode, constraints=asked.constraints)
         try:
             tuner = _Remote(self._child(key.method), task)
             with threadpool_limits(1):
-                found = run(problem(key.problem), tuner, key.mode, key.seed, key.trials)
+                found = run(asked, tuner, key.mode, key.seed, key.trials)
         except NotMeasuredError:
             if child := self._children.pop(key.method, None):
                 child.end()
@@ -121,7 +122,7 @@ class _Remote:
         points: list[dict[str, Value]] = self._answer({"ask": n})["points"]
         return points
 
-    def tell(self, values: Mapping[int, float]) -> None:
+    def tell(self, values: Mapping[int, float | None]) -> None:
         self._answer({"tell": list(values.items())})
 
     def _answer(self, question: dict[str, Any]) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from functools import cache
 from pathlib import Path
 
 from scripts.bench.tuner.problem import Problem
-from scripts.bench.tuner.problems import bayesmark, bbob, functions, learners, mixed, trainings, yahpo
+from scripts.bench.tuner.problems import bayesmark, bbob, functions, learners, mixed, restricted, trainings, yahpo
 
 # Each has `names()`, which is cheap and leaves out what lacks its data, and `make(name)`.
-SOURCES = (functions, trainings, mixed, bbob, yahpo, bayesmark, learners)
+SOURCES = (functions, trainings, mixed, bbob, yahpo, bayesmark, learners, restricted)
 
 KNOWN = Path(__file__).with_name("known.json")  # best values that `problems.search` found
 

@@ -3,7 +3,7 @@
 N. Hansen, A. Auger, R. Ros, O. Mersmann, T. Tušar, D. Brockhoff, "COCO: a platform for comparing continuous optimizers
 in a black-box setting", Optimization Methods and Software 36, 2021. Every third of the 24 functions, which are sorted
 by what makes them hard, in 2, 3, 5 and 10 dimensions in turn; every sixth with whole numbers, in 5 and 10. All are
-instance 1.
+instance 1. Two more have 20 dimensions.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ INSTANCE = 1
 FUNCTIONS = {
     **{f"bbob-f{f}-{d}": ("bbob", f, d) for f, d in zip(range(1, 25, 3), (2, 3, 5, 10) * 2, strict=True)},
     **{f"bbob-mixint-f{f}-{d}": ("bbob-mixint", f, d) for f, d in zip(range(3, 25, 6), (5, 10) * 2, strict=True)},
+    **{f"bbob-f{f}-20": ("bbob", f, 20) for f in (8, 17)},
 }
 # At the best points, which the package writes into a file when it is asked.
-OPTIMA = (79.48, -462.09, 92.94, -54.94, 29.97, 71.35, -102.55, -1000.0, -46.209, 1.2383, 100.0, 40.78)
+OPTIMA = (79.48, -462.09, 92.94, -54.94, 29.97, 71.35, -102.55, -1000.0, -46.209, 1.2383, 100.0, 40.78, 149.15, -16.94)
 
 
 @cache

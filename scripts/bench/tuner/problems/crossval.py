@@ -5,6 +5,7 @@ A model is made anew for each fold, so that a point always has the same loss; mo
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -32,9 +33,20 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def validate(make: Callable[[], Any], name: str, measure: Measure, folds: int = 3) -> float:
     """Return the mean loss of models on the rows that each has not seen."""
+    return float(np.mean(losses(make, name, measure, folds)))
+
+
+def validate_or_fail(make: Callable[[], Any], name: str, measure: Measure, folds: int = 3) -> float:
+    """Return the same, or infinity if a model has diverged."""
+    found = losses(make, name, measure, folds)
+    return float(np.mean(found)) if max(found) < WORST else math.inf
+
+
+def losses(make: Callable[[], Any], name: str, measure: Measure, folds: int) -> list[float]:
+    """Return the loss of each fold, at the most `WORST`."""
     inputs, targets = load(name)
     fold = np.arange(len(targets)) % folds
-    losses = []
+    found = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # that something has not converged
         for number in range(folds):
@@ -44,8 +56,8 @@ def validate(make: Callable[[], Any], name: str, measure: Measure, folds: int = 
                 loss = measure(model, inputs[left_out], targets[left_out])
             except (ValueError, np.linalg.LinAlgError):  # numbers that are none any more
                 loss = WORST
-            losses.append(loss if loss < WORST else WORST)  # NaN, too
-    return float(np.mean(losses))
+            found.append(loss if loss < WORST else WORST)  # NaN, too
+    return found
 
 
 def error(model: Any, inputs: np.ndarray, targets: np.ndarray) -> float:

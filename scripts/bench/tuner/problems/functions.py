@@ -62,6 +62,15 @@ def ackley(point: Point) -> float:
     return float(-20 * np.exp(-0.2 * np.sqrt((x**2).mean())) - waves + 20 + math.e)
 
 
+def levy(point: Point) -> float:
+    """Levy's function: waves on a valley of waves; the only global minimum is where all are 1."""
+    w = 1 + (_array(point) - 1) / 4
+    first, between, last = w[0], w[:-1], w[-1]
+    waves = ((between - 1) ** 2 * (1 + 10 * np.sin(math.pi * between + 1) ** 2)).sum()
+    end = (last - 1) ** 2 * (1 + math.sin(2 * math.pi * last) ** 2)
+    return float(math.sin(math.pi * first) ** 2 + waves + end)
+
+
 NETWORK = (
     Parameter("rate", 1e-5, 1.0, log=True),
     Parameter("decay", 1e-7, 1e-1, log=True),
@@ -100,6 +109,7 @@ PROBLEMS = {
         Problem("hart6n", SOURCE, _box(6, 0, 1), hartmann, HARTMANN_BEST, noise=0.1),
         Problem("rosen4", SOURCE, _box(4, -2.048, 2.048), rosenbrock, 0.0),
         Problem("ackley5", SOURCE, _box(5, -32.768, 32.768), ackley, 0.0),
+        Problem("levy30", SOURCE, _box(30, -10, 10), levy, 0.0),
         Problem("nn8", SOURCE, NETWORK, network_loss, 0.08, noise=0.01),
     )
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -47,7 +48,7 @@ def search(problem: Problem, seconds: float, seed: int) -> tuple[float, int]:
     tried: list[tuple[float, np.ndarray]] = []
     while time.process_time() - begin < seconds / 2 or len(tried) < STARTS:
         units = chance.random(len(problem.space))
-        tried.append((problem.true(point_at(problem, units)), units))
+        tried.append((value_at(problem, units), units))
     starts = sorted(tried, key=lambda pair: pair[0])[:STARTS]
     evaluations = len(tried)
     best = []
@@ -55,10 +56,16 @@ def search(problem: Problem, seconds: float, seed: int) -> tuple[float, int]:
         while time.process_time() - begin < seconds / 2 * (1 + number / STARTS):
             other = mutated(units, chance)
             evaluations += 1
-            if (new := problem.true(point_at(problem, other))) <= value:
+            if (new := value_at(problem, other)) <= value:
                 value, units = new, other
         best.append(value)
     return min(best), evaluations
+
+
+def value_at(problem: Problem, units: Sequence[float] | np.ndarray) -> float:
+    """Return the true value at a place of the unit cube, which is infinite where a constraint is broken."""
+    point = point_at(problem, units)
+    return problem.true(point) if problem.is_legal(point) else math.inf
 
 
 def point_at(problem: Problem, units: Sequence[float] | np.ndarray) -> Point:

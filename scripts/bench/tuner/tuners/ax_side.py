@@ -15,12 +15,16 @@ from scripts.bench.tuner.tuners.face import Task, plain
 
 
 class Ax:
-    """Trials that were asked for and not told are running ones to Ax; conditions are unknown to it."""
+    """Trials that were asked for and not told are running ones to Ax; conditions are unknown to it.
+
+    Of trials that failed it is told so; they are left out, and not proposed again.
+    """
 
     def __init__(self, task: Task) -> None:
         logging.disable(logging.WARNING)
         self._client = Client(random_seed=task.seed)
-        self._client.configure_experiment(parameters=[_dimension(parameter) for parameter in task.space])
+        dimensions = [_dimension(parameter) for parameter in task.space]
+        self._client.configure_experiment(parameters=dimensions, parameter_constraints=task.constraints)
         self._client.configure_optimization(objective="-loss")
         self._indices: list[int] = []
 
@@ -36,9 +40,12 @@ class Ax:
             points += [{name: plain(value) for name, value in point.items()} for point in found.values()]
         return points
 
-    def tell(self, values: Mapping[int, float]) -> None:
+    def tell(self, values: Mapping[int, float | None]) -> None:
         for number, value in values.items():
-            self._client.complete_trial(self._indices[number], raw_data={"loss": value})
+            if value is None:
+                self._client.mark_trial_abandoned(self._indices[number])  # what is only failed may come again
+            else:
+                self._client.complete_trial(self._indices[number], raw_data={"loss": value})
 
 
 def _dimension(parameter: Parameter) -> Any:

@@ -22,6 +22,7 @@ class Task:
     seed: int
     mode: str = ROUNDS
     trials: int = BUDGETS[-1]
+    constraints: tuple[str, ...] = ()
 
 
 class Tuner(Protocol):
@@ -30,11 +31,12 @@ class Tuner(Protocol):
     def ask(self, n: int) -> list[dict[str, Value]]:
         """Return n points to try now, while those that were asked for and not told yet still run.
 
-        Parameters whose condition does not hold may be there: the run drops them.
+        Parameters whose condition does not hold may be there: the run drops them. It asks anew for what breaks a
+        constraint.
         """
 
-    def tell(self, values: Mapping[int, float]) -> None:
-        """Take what trials gave, by their numbers."""
+    def tell(self, values: Mapping[int, float | None]) -> None:
+        """Take what trials gave, by their numbers; None of those that failed."""
 
 
 def plain(value: object) -> Value:

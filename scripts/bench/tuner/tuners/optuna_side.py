@@ -1,4 +1,8 @@
-"""Optuna's samplers: a study in memory, whose trials suggest only what their earlier values make active."""
+"""Optuna's samplers: a study in memory, whose trials suggest only what their earlier values make active.
+
+Trials that failed and are told so are left out by every sampler, so that it may come again to the same place. TPE is
+told that they were pruned, which it puts behind all others; the rest, which leave out those, too, the worst value seen.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,8 @@ class OptunaStudy:
             warnings.simplefilter("ignore")  # some call themselves experimental
             self._study = optuna.create_study(sampler=getattr(optuna.samplers, sampler)(seed=task.seed, **options))
         self._trials: list[Any] = []
+        self._knows_pruned = sampler == "TPESampler"
+        self._worst: float | None = None
 
     def ask(self, n: int) -> list[dict[str, Value]]:
         return [self._ask() for _ in range(n)]
@@ -35,9 +41,16 @@ class OptunaStudy:
                 point[parameter.name] = _suggest(trial, parameter)
         return point
 
-    def tell(self, values: Mapping[int, float]) -> None:
+    def tell(self, values: Mapping[int, float | None]) -> None:
+        known = [value for value in (self._worst, *values.values()) if value is not None]
+        self._worst = max(known, default=None)
         for number, value in values.items():
-            self._study.tell(self._trials[number], value)
+            if value is not None:
+                self._study.tell(self._trials[number], value)
+            elif self._knows_pruned or self._worst is None:
+                self._study.tell(self._trials[number], state=optuna.trial.TrialState.PRUNED)
+            else:
+                self._study.tell(self._trials[number], self._worst)
 
 
 def _suggest(trial: Any, parameter: Parameter) -> Any:

@@ -21,10 +21,17 @@ class Ours:
     """The default method: in rounds all that was asked for is settled, in lanes the others still run."""
 
     def __init__(self, task: Task, method: str = METHOD) -> None:
-        self._search = search(task.space, task.trials // BATCH, BATCH, method=method, schedule=task.mode)
+        self._search = search(
+            task.space,
+            task.trials // BATCH,
+            BATCH,
+            method=method,
+            schedule=task.mode,
+            constraints=task.constraints,
+        )
         self._seed = task.seed
         self._asked: list[dict[str, Value]] = []
-        self._values: dict[int, float] = {}
+        self._values: dict[int, float | None] = {}
 
     def ask(self, n: int) -> list[dict[str, Value]]:
         history = [Observation(self._asked[number], value) for number, value in sorted(self._values.items())]
@@ -35,7 +42,7 @@ class Ours:
         self._asked += asked
         return asked
 
-    def tell(self, values: Mapping[int, float]) -> None:
+    def tell(self, values: Mapping[int, float | None]) -> None:
         self._values.update(values)
 
 
@@ -47,9 +54,12 @@ def search(
     method: str = METHOD,
     schedule: str = "rounds",
     share: str = "off",
+    constraints: tuple[str, ...] = (),
 ) -> Search:
     """Return the search of a study over a space."""
-    return Search(method, tuple(map(_parameter, space)), (batch,) * rounds, schedule=schedule, share=share)
+    rounds_of = (batch,) * rounds
+    parameters = tuple(map(_parameter, space))
+    return Search(method, parameters, rounds_of, constraints=constraints, schedule=schedule, share=share)
 
 
 def _parameter(parameter: Parameter) -> Choice | Integer | Real:

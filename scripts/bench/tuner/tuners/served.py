@@ -55,7 +55,7 @@ def task_to_json(task: Task) -> dict[str, Any]:
 
 def task_from_json(raw: dict[str, Any]) -> Task:
     """Read what `task_to_json` wrote."""
-    return Task(**{**raw, "space": tuple(map(_parameter, raw["space"]))})
+    return Task(**{**raw, "space": tuple(map(_parameter, raw["space"])), "constraints": tuple(raw["constraints"])})
 
 
 def _parameter(raw: dict[str, Any]) -> Parameter:

@@ -1,4 +1,8 @@
-"""SMAC3's facade for hyperparameters: a random forest, asked and told, with conditions by ConfigSpace."""
+"""SMAC3's facade for hyperparameters: a random forest, asked and told, with conditions by ConfigSpace.
+
+A trial that failed has crashed at the cost of the worst value seen: at its default, an infinite one, no forest can be
+fitted. Of constraints it is told those of the form a <= b, which ConfigSpace knows as forbidden relations.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,13 @@ from ConfigSpace import (
     Categorical,
     ConfigurationSpace,
     Float,
+    ForbiddenGreaterThanRelation,
     InCondition,
     Integer,
     OrdinalHyperparameter,
 )
 from smac import HyperparameterOptimizationFacade, Scenario
-from smac.runhistory.dataclasses import TrialValue
+from smac.runhistory import StatusType, TrialValue
 
 from scripts.bench.tuner.problem import Parameter, Value
 from scripts.bench.tuner.tuners.face import BATCH, ROUNDS, Task, plain
@@ -50,6 +55,7 @@ class Smac:
             overwrite=True,
         )
         self._asked: list[Any] = []
+        self._worst: float | None = None
 
     def ask(self, n: int) -> list[dict[str, Value]]:
         with warnings.catch_warnings():
@@ -58,9 +64,12 @@ class Smac:
         self._asked += asked
         return [{name: plain(value) for name, value in dict(info.config).items()} for info in asked]
 
-    def tell(self, values: Mapping[int, float]) -> None:
+    def tell(self, values: Mapping[int, float | None]) -> None:
+        known = [value for value in (self._worst, *values.values()) if value is not None]
+        self._worst = max(known, default=None)
         for number, value in values.items():
-            self._smac.tell(self._asked[number], TrialValue(cost=value))
+            failed = TrialValue(cost=self._worst or 0.0, status=StatusType.CRASHED)
+            self._smac.tell(self._asked[number], failed if value is None else TrialValue(cost=value))
 
 
 def _configurations(task: Task) -> Any:
@@ -71,6 +80,9 @@ def _configurations(task: Task) -> Any:
         conditions = [InCondition(made[parameter.name], made[name], list(found)) for name, found in parameter.when]
         if conditions:
             space.add(conditions[0] if len(conditions) == 1 else AndConjunction(*conditions))
+    for words in (constraint.split() for constraint in task.constraints):
+        if len(words) == 3 and words[1] == "<=" and {words[0], words[2]} <= set(made):
+            space.add(ForbiddenGreaterThanRelation(made[words[0]], made[words[2]]))
     return space
 
 

@@ -20,7 +20,7 @@ class Random:
     def ask(self, n: int) -> list[dict[str, Value]]:
         return [{parameter.name: parameter.at(self._chance.random()) for parameter in self._space} for _ in range(n)]
 
-    def tell(self, values: Mapping[int, float]) -> None:
+    def tell(self, values: Mapping[int, float | None]) -> None:
         """Random search has no use for it."""
 
 
