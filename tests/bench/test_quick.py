@@ -16,6 +16,7 @@ from docs._generate.performance import benchmarks
 from regiondag.bake.image import ImageWishes, image_path
 from scripts.bench.common.environments import IMPLICIT_FOLDER, OPTUNA_FOLDER, TORCH_FOLDER
 from scripts.bench.common.processes import REPOSITORY
+from scripts.bench.tuner.problems import yahpo
 from tests.support.fresh_machine import why_not
 
 
@@ -27,6 +28,10 @@ def lacks_pandas() -> str:
 def lacks_services() -> str:
     found = all(map(importlib.util.find_spec, ("fastapi", "implicit"))) and shutil.which("wrk")
     return "" if found else "FastAPI, implicit or wrk are missing: pip install '.[bench]'; apt-get install wrk"
+
+
+def lacks_yahpo() -> str:
+    return "" if yahpo.names() else f"{yahpo.VARIABLE} names no copy of slds-lmu/yahpo_data, or onnxruntime is missing"
 
 
 def lacks(folder: Path) -> Callable[[], str]:
@@ -42,6 +47,7 @@ RUNS = [
     pytest.param("cpu", lacks(TORCH_FOLDER), id="train_cpu"),
     pytest.param("tuner", lacks(OPTUNA_FOLDER), id="tuner_public"),
     pytest.param("sharing", str, id="sharing"),
+    pytest.param("sharing.related", lacks_yahpo, id="sharing_related"),
     pytest.param("quality.rules", str, id="rules"),
     pytest.param("importing", lacks_pandas, id="importing"),
     pytest.param("serve", lacks_services, id="serve"),
