@@ -21,7 +21,7 @@ from regiondag.util.schema import DURATION, OR_NEVER, TEXT, Key, Keys, choice, o
 
 ACQUISITIONS = ("improvement", "improvement_per_second")
 SCHEDULES = ("rounds", "lanes")
-WINNERS = ("observed", "model")
+WINNERS = ("observed", "model", "auto")
 INITS = ("random", "champion", "neighbour", "pooled")
 SCOPES = ("auto", "all", "region")
 WORDS = ("time", "leave-one-out", "random")
@@ -186,10 +186,11 @@ SEARCH: Keys = {
         "search of its own on its own data (region); auto: all where there are families, else region.",
     ),
     "winner": Key(
-        WINNERS[0],
+        WINNERS[2],
         choice(WINNERS),
-        "Whether the trial with the best value wins, or the one that a model takes for the best; `model` by default "
-        "where `share` is.",
+        "Whether the trial with the best value wins (observed), or the one that a model takes for the best (model); "
+        "auto: by the model where it has learned that values are noisy; `model` by default where `share` is, and "
+        "`observed` with `share: warm` and other methods than `bayes`.",
     ),
 }
 

@@ -94,7 +94,7 @@ def read_search(section: Section, families: tuple[str, ...] = (NETWORK,)) -> Sea
         budget=budget,
         prune=prune,
         share=share,
-        winner=section.read("winner", "model" if share == "model" else "observed", SEARCH["winner"].check),
+        winner=section.read("winner", _winner(method, share), SEARCH["winner"].check),
         stop=section.value("stop", SEARCH) if method == "bayes" else "none",
         blends=BLEND in families,
     )
@@ -120,6 +120,13 @@ def _share(section: Section, method: str) -> str:
     if share not in legal and section.contradicts("share", "method"):
         section.problems.add(section.where("share"), f"{share} is not legal with method {method}: {', '.join(legal)}")
     return share if share in legal else "off"
+
+
+def _winner(method: str, share: str) -> str:
+    """Return who names the winner by default: a model where that was measured to be better."""
+    if share == "off" and method == "bayes":
+        return str(SEARCH["winner"].default)
+    return "model" if share == "model" else "observed"
 
 
 def _acquisition(section: Section, method: str) -> str:

@@ -50,7 +50,7 @@ class Search:
     budget: int = 0  # seconds of training after which nothing new is proposed; 0: no limit
     prune: str = "none"  # one of `pruning.KINDS`
     share: str = "off"  # or warm, model: what a region takes from others and from earlier runs
-    winner: str = "observed"  # or model: by whose word the last training gets a trial's point
+    winner: str = "observed"  # or model, or auto: by whose word the last training gets a trial's point
     stop: str = "none"  # or noise: the search ends when what it would still gain is lost in that
     blends: bool = False  # whether a trial after all others blends the best of each family
 

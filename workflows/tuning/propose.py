@@ -110,19 +110,21 @@ def rank_trials(search: Search, history: Sequence[Observation], seed: int, share
     """Return the successful trials of `history` as numbers, that with the best point first, the earliest of equals.
 
     By the losses that were observed, or by what a model takes them to be, as `search.winner` says: it has seen the
-    points around them too, and what others found there, so it is not taken in by luck.
+    points around them too, and what others found there, so it is not taken in by luck. `auto` asks it only where it
+    has learned that chance decides much.
     """
     history = _finite(history)
     values = [math.inf if o.loss is None else o.loss for o in history]
     done = [number for number, o in enumerate(history) if o.loss is not None]
-    if search.winner == "model":
+    if search.winner != "observed":
         from threadpoolctl import threadpool_limits
 
         from regiondag.tuning.gp import ask
 
         usable = _usable(search, shared)
+        predict = ask.predict_losses if search.winner == "model" else ask.predict_noisy_losses
         with threadpool_limits(1):
-            found = ask.predict_losses(domain_of(search), history, seed, usable.neighbours if usable else ())
+            found = predict(domain_of(search), history, seed, usable.neighbours if usable else ())
         values = values if found is None else [float(value) for value in found]
     return sorted(done, key=values.__getitem__)
 

@@ -145,7 +145,7 @@ def test_sizes_of_searches(text, sizes):
 def test_no_more_trials_than_points(parallel, sizes):
     assert read(read_search, f"{EIGHT}parallel: {parallel}")[0].sizes == sizes
     assert read(read_search, f"{EIGHT}method: grid") == (
-        replace(read(read_search, EIGHT)[0], method="grid", sizes=(8,), stop="none"),
+        replace(read(read_search, EIGHT)[0], method="grid", sizes=(8,), stop="none", winner="observed"),
         [],
     )
 
@@ -172,12 +172,14 @@ def test_more_trials_than_a_region_can_have():
         ("skopt", "model", False),
         ("random", "warm", False),
         ("random", "off", True),
+        ("bayes", "off", True),
     ],
 )
 def test_who_may_share(method, share, legal):
     search, told = read(read_search, SPACE + f"method: {method}\nshare: {share}")
     assert (search.share, told == []) == (share if legal else "off", legal)
-    assert search.winner == ("model" if search.share == "model" else "observed")
+    alone = "auto" if method == "bayes" else "observed"
+    assert search.winner == {"model": "model", "warm": "observed", "off": alone}[search.share]
 
 
 def test_seconds_count_for_bayes_only():

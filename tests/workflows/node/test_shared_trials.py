@@ -186,13 +186,13 @@ def test_in_a_study_that_shares_the_model_of_all_regions_names_the_winner(study,
 
 def test_who_names_the_winner(tmp_path, capsys):
     spec = read_spec(generate(write_study(tmp_path / "a", STUDY), capsys).region("germany").spec)
-    assert spec.search.winner == "observed"
+    assert spec.search.winner == "auto"
     text = SHARING.replace("share: model", "share: model\n  winner: observed")
     spec = read_spec(generate(write_study(tmp_path / "b", text), capsys).region("germany").spec)
     assert spec.search.winner == "observed"
     text = STUDY.replace("  parallel: 2\n", "  parallel: 2\n  winner: luckiest\n")
     assert main(["validate", str(write_study(tmp_path / "c", text))]) == 2
-    assert "observed or model" in capsys.readouterr().err
+    assert "observed, model or auto" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

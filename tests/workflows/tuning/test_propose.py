@@ -7,6 +7,7 @@ import math
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from regiondag.study.model import Search
@@ -205,8 +206,10 @@ def test_models_and_comparisons_work_on_one_core(monkeypatch):
     monkeypatch.setattr(ask, "predict_losses", noted(None))
     monkeypatch.setattr(training_set, "compare", noted(training_set.Compared(None, ())))
     propose(search(share="warm"), tried(8), [], 2, SEED, Shared(0, (Neighbour("friend", tried(5)),)))
+    monkeypatch.setattr(ask, "predict_noisy_losses", noted(None))
     rank_trials(search(winner="model"), tried(8), SEED)
-    assert seen == [[1], [1], [1]] and now == []
+    rank_trials(search(winner="auto"), tried(8), SEED)
+    assert seen == [[1]] * 4 and now == []
 
 
 @pytest.mark.parametrize("share", ["off", "warm", "model"])
@@ -324,6 +327,21 @@ def test_or_by_what_a_model_believes(monkeypatch):
         assert asked[-1][3] == ()
     monkeypatch.setattr(ask, "predict_losses", lambda *of: None)  # too little to learn from
     assert rank_trials(by_model, history, 7, friends) == [0, 2, 3]
+
+
+def test_or_by_the_model_where_values_are_noisy():
+    space = (Real("x", 0.0, 1.0),)
+    points = [{"x": number / 60} for number in range(61)]
+    true = [4 * (point["x"] - 0.4) ** 2 for point in points]
+
+    def named(winner, chance, seed):
+        noise = chance * np.random.default_rng(seed).standard_normal(61)
+        history = [Observation(p, t + float(e)) for p, t, e in zip(points, true, noise, strict=True)]
+        return rank_trials(search(winner=winner, space=space), history, 1)[0]
+
+    assert all(named("auto", 0.0, seed) == named("observed", 0.0, seed) for seed in range(3))
+    auto, seen = (sum(true[named(winner, 0.3, seed)] for seed in range(10)) for winner in ("auto", "observed"))
+    assert auto < 0.7 * seen
 
 
 def test_points_are_plain_data_of_ones_own(monkeypatch):

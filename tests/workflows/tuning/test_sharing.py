@@ -224,22 +224,35 @@ def test_a_neighbour_that_is_mostly_chance_comes_last():
     assert told.data.scales[2] < 0.8 < told.data.scales[1]
 
 
-def test_the_winner_by_the_model_is_not_the_luckiest():
+@pytest.mark.parametrize("failed", [0, 2])
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_the_winner_by_the_model_is_not_the_luckiest(seed, failed):
+    true = tried(loss, 40, 1000)
+    order = sorted(range(40), key=lambda number: true[number].loss)
+    chance = 0.1 * np.random.default_rng(seed).standard_normal(40)
+    history = [replace(o, loss=o.loss + float(e)) for o, e in zip(true, chance, strict=True)]
+    lucky = order[20]
+    history[lucky] = replace(history[lucky], loss=min(o.loss for o in history) - 0.02)
+    for number in order[1 : 1 + failed]:
+        history[number] = replace(history[number], loss=None)
+    assert rank_trials(search("model"), history, 1)[0] == lucky
+    for winner in ("model", "auto"):
+        by_model = replace(search("model"), winner=winner)
+        found = rank_trials(by_model, history, 1, Shared(0, neighbours(loss, loss)))
+        assert found[0] in order[:5]
+        assert len(found) == 40 - failed and not set(order[1 : 1 + failed]) & set(found)
+        assert rank_trials(by_model, history, 1, Shared(0, neighbours(loss, loss))) == found
+
+
+def test_what_failed_does_not_bend_the_model_that_names_the_winner():
     history = tried(loss, 16, 1000)
-    order = rank_trials(search("model"), history, 1)
-    assert order == sorted(range(16), key=lambda number: history[number].loss)
-    worst = order[-1]
-    history[worst] = replace(history[worst], loss=-0.01)  # luck: better than any point can be
-    history[order[1]] = replace(history[order[1]], loss=None)
-    assert rank_trials(search("model"), history, 1)[0] == worst
+    failed = [Observation(o.point, None) for o in tried(loss, 4, 2000)]
     by_model = replace(search("model"), winner="model")
-    found = rank_trials(by_model, history, 1, Shared(0, neighbours(loss, loss)))
-    assert found[0] == order[0] != worst
-    assert order[1] not in found and len(found) == 15
-    assert rank_trials(by_model, history, 1, Shared(0, neighbours(loss, loss))) == found
+    shared = Shared(0, neighbours(loss))
+    assert rank_trials(by_model, [*history, *failed], 1, shared) == rank_trials(by_model, history, 1, shared)
 
 
-@pytest.mark.parametrize("winner", ["observed", "model"])
+@pytest.mark.parametrize("winner", ["observed", "model", "auto"])
 def test_a_winner_of_few_or_failed_trials(winner):
     by = replace(search("model"), winner=winner)
     assert rank_trials(by, [], 1) == []

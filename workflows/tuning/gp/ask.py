@@ -30,6 +30,7 @@ from regiondag.tuning.sharing import Neighbour, Observation
 
 COSTED = 200  # the latest observations, which decide what a trial costs
 NEAR, SAME = 3, 1e-4  # points of neighbours that are looked at; coordinates this close are those of one point
+NOISY = 0.1  # part of the targets' variance: if so much is chance, the best seen is mostly lucky
 FITTED = 120  # observations, at the most, that decide the hyperparameters
 Z95 = 1.959964
 
@@ -214,12 +215,30 @@ def predict_losses(
 
     On a scale of its own, on which less is better.
     """
-    model = fit_model(domain, history, seed, neighbours)
-    if model is None:
+    model = fit_model(domain, leave_out_failures(history), seed, neighbours)
+    return None if model is None else _predict_trials(model, domain, history)[0]
+
+
+def predict_noisy_losses(
+    domain: Domain, history: Sequence[Observation], seed: int, neighbours: Sequence[Neighbour] = ()
+) -> Array | None:
+    """Return the same, one deviation worse, so that of two alike the better known one wins; None without much noise.
+
+    Where there is little, a model that takes a rough objective for a noisy one loses the best that was seen.
+    """
+    model = fit_model(domain, leave_out_failures(history), seed, neighbours)
+    if model is None or model.process.noise[0] < NOISY:
         return None
+    mean, deviation = _predict_trials(model, domain, history)
+    return mean + deviation
+
+
+def _predict_trials(model: Model, domain: Domain, history: Sequence[Observation]) -> tuple[Array, Array]:
+    """Return means and deviations of what the model takes the trials' losses to be."""
     encoding = Encoding(domain.space)
     features = encoding.features(encoding.coordinates(o.point for o in history)) * encoding.weights
-    return np.asarray(model.process.predict(features)[0].mean(axis=0))
+    means, deviations = model.process.predict(features)
+    return means[0], deviations[0]
 
 
 def _fit(data: Observed, random: np.random.Generator) -> GaussianProcess:

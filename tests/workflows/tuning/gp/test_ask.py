@@ -269,14 +269,25 @@ def test_beliefs_are_the_means_of_the_model_at_each_trial():
     history = [*tried(9), Observation(tried(1, 70)[0].point, None)]
     for neighbours in ((), (Neighbour("friend", tried(12, 30)),)):
         found = ask.predict_losses(DOMAIN, history, 4, neighbours)
-        told = tell(DOMAIN, history, neighbours)
+        told = tell(DOMAIN, history[:9], neighbours)  # what failed is no bad value
         mode = np.round(Posterior(told.data).mode(generator(4)), 3)
         expected = GaussianProcess(told.data, mode[None]).predict(features([o.point for o in history]))[0][0]
         assert found == pytest.approx(expected) and found.shape == (10,)
         assert np.argmin(found) == min(range(9), key=lambda n: history[n].loss)
+    assert ask.predict_noisy_losses(DOMAIN, history, 4) is None
     flat = [Observation(o.point, 1.0) for o in tried(9)]  # the model is told those of the neighbour alone
     friends = ask.predict_losses(DOMAIN, flat, 4, [Neighbour("friend", tried(20, 30))])
     assert friends.shape == (9,) and friends.std() > 0.1
+
+
+def test_of_noisy_losses_the_better_known_one_is_better():
+    chance = np.random.default_rng(3).standard_normal(31)
+    points = [{"x": number / 30, "n": 5, "kind": "b"} for number in range(31)]
+    history = [Observation(p, loss(p) + 0.3 * float(e)) for p, e in zip(points, chance, strict=True)]
+    process = ask._fit(tell(DOMAIN, history).data, generator(4))
+    mean, deviation = process.predict(features([o.point for o in history]))
+    assert process.noise[0] >= ask.NOISY
+    assert ask.predict_noisy_losses(DOMAIN, history, 4) == pytest.approx(mean[0] + deviation[0])
 
 
 def told_of(rows, targets, own):
