@@ -47,6 +47,7 @@ RUNS = [
     pytest.param("cpu", lacks(TORCH_FOLDER), id="train_cpu"),
     pytest.param("tuner", lacks(OPTUNA_FOLDER), id="tuner_public"),
     pytest.param("tuner.noise", str, id="tuner_noise"),
+    pytest.param("tuner.fidelity", lacks_yahpo, id="tuner_fidelity"),
     pytest.param("sharing", str, id="sharing"),
     pytest.param("sharing.related", lacks_yahpo, id="sharing_related"),
     pytest.param("quality.rules", str, id="rules"),

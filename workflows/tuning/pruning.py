@@ -14,19 +14,20 @@ Rung = tuple[int, float]  # (epoch, value that must have been reached)
 KINDS = ("none", "median", "asha")
 FIRST_EPOCH = 3  # of `median`: before it curves say little
 FEWEST_CURVES = 5  # to compare with, of `median`
+FIRST_RUNG = 3  # epoch, of `asha`: an earlier one costs more than it saves (scripts.bench.tuner.fidelity)
 REDUCTION = 3  # of `asha`: one trial in so many goes on at each rung
 
 
 def fewest_epochs(kind: str) -> int:
     """Return how many epochs a training needs for any of its trials to be ended early."""
-    return {"median": FIRST_EPOCH + 1, "asha": 2}.get(kind, 1)
+    return {"median": FIRST_EPOCH + 1, "asha": FIRST_RUNG + 1}.get(kind, 1)
 
 
 def make_rungs(kind: str, curves: Sequence[Curve], epochs: int, minimize: bool) -> list[Rung]:
     """Return the table for a trial of so many epochs.
 
     median: from epoch 3, as good as the median of at least 5 other trials at that epoch (Golovin et al. 2017, "Google
-    Vizier"). asha: at epochs 1, 3, 9, ... as good as the best third of those that got there (Li et al. 2020, "A System
+    Vizier"). asha: at epochs 3, 9, 27, ... as good as the best third of those that got there (Li et al. 2020, "A System
     for Massively Parallel Hyperparameter Tuning"), of at least 3. What counts is the best value up to the epoch.
     """
     if kind == "none":
@@ -47,7 +48,7 @@ def _median(curves: Sequence[Curve], epochs: int) -> Iterator[Rung]:
 
 
 def _asha(curves: Sequence[Curve], epochs: int) -> Iterator[Rung]:
-    epoch = 1
+    epoch = FIRST_RUNG
     while epoch < epochs:
         reached = sorted(curve[epoch - 1] for curve in curves if len(curve) >= epoch)
         if len(reached) >= REDUCTION:

@@ -108,10 +108,10 @@ def test_nothing_is_proposed_when_the_budget_is_spent(lanes):
 def test_trials_get_the_rungs_that_those_before_them_give(lanes):
     folder = lanes("prune: asha")
     for node, height in zip(NODES[:3], (0.3, 0.5, 0.4), strict=True):
-        play(folder, node, height, curve=(height / 2, height))
+        play(folder, node, height, curve=(height / 4, height / 2, height / 3, height))
         assert trial_of(folder, node).rungs == ()
     prepare_trial(folder, NODES[3])
-    assert trial_of(folder, NODES[3]).rungs == ((1, 0.25),)
+    assert trial_of(folder, NODES[3]).rungs == ((3, 0.25),)
 
 
 def test_a_pruned_trial_is_no_winner_but_something_to_learn_from(lanes):

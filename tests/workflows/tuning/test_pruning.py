@@ -28,7 +28,8 @@ def test_more_is_better():
 
 
 def test_the_best_third_at_each_rung():
-    assert make_rungs("asha", CURVES, 10, True) == [(1, 2.0), (3, 1.0)]
+    assert make_rungs("asha", CURVES, 10, True) == [(3, 1.0)]
+    assert make_rungs("asha", [[3.0] * 9, [2.0] * 9, [1.0] * 9], 28, True) == [(3, 1.0), (9, 1.0)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -38,10 +39,10 @@ def test_few_trials_prune_nobody(kind):
 
 
 def test_as_few_as_suffice():
-    assert make_rungs("asha", CURVES[:3], 4, True) == [(1, 1.0), (3, 1.0)]  # one of three goes on
+    assert make_rungs("asha", CURVES[:3], 4, True) == [(3, 1.0)]  # one of three goes on
     assert make_rungs("median", [[3.0, 2, 1]] * 2 + [[9.0, 8, 7]] * 3, 4, True) == [(3, 7)]
     assert make_rungs("median", [[3.0, 2, 1]] * 4, 4, True) == []
-    assert make_rungs("asha", [[float(one)] for one in range(9)], 2, True) == [(1, 2.0)]  # three of nine
+    assert make_rungs("asha", [[float(one)] * 3 for one in range(9)], 4, True) == [(3, 2.0)]  # three of nine
 
 
 def test_the_fewest_epochs_that_a_rung_needs():
@@ -52,7 +53,7 @@ def test_the_fewest_epochs_that_a_rung_needs():
 
 def test_the_last_epoch_has_no_rung():
     assert make_rungs("median", CURVES, 3, True) == []
-    assert make_rungs("asha", CURVES, 3, True) == [(1, 2.0)]
+    assert make_rungs("asha", CURVES, 3, True) == []
 
 
 NUMBERS = st.floats(-100, 100)

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from scripts.bench.common.processes import NotMeasuredError
 from scripts.bench.tuner.problem import Parameter, Point, Problem, When
 
 VARIABLE = "REGIONDAG_YAHPO"
@@ -112,9 +113,26 @@ def read_problem(name: str, folder: Path, scenario: Scenario, task: str) -> Prob
         values: dict[str, Any] = {**point, **given}
         categories = [codes[key][values.get(key, ABSENT)] for key in scenario.categories]
         numbers = [float(values.get(key, 0)) for key in scenario.numbers]
-        return 1 - float(predict(categories, numbers)[scenario.output]) / scenario.most
+        return 1 - float(predict([categories], [numbers])[0, scenario.output]) / scenario.most
 
     return Problem(name, "yahpo", space, true)
+
+
+def read_curve(task: str, epochs: int) -> tuple[tuple[Parameter, ...], Callable[[Point], list[float]]]:
+    """Return the space of a task of lcbench, and what gives a point's loss after each epoch."""
+    if not names():
+        raise NotMeasuredError(f"{VARIABLE} is not set, or onnxruntime is missing: pip install '.[bench]'")
+    scenario, folder = SCENARIOS["lcbench"], Path(os.environ[VARIABLE]) / "lcbench"
+    space = read_space(_read(folder / "config_space.json"), {scenario.task: task, **scenario.fixed})
+    code = _read(folder / "encoding.json")[scenario.task][task]
+    predict = _network(folder / "model.onnx")
+
+    def curve(point: Point) -> list[float]:
+        others = [float(point[key]) for key in scenario.numbers[1:]]  # the first is the epoch
+        found = predict([[code]] * epochs, [[epoch, *others] for epoch in range(1, epochs + 1)])
+        return [1 - float(value) / scenario.most for value in found[:, scenario.output]]
+
+    return space, curve
 
 
 def read_space(raw: Mapping[str, Any], given: Mapping[str, object]) -> tuple[Parameter, ...]:
@@ -157,8 +175,8 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 @cache
-def _network(file: Path) -> Callable[[Sequence[int], Sequence[float]], np.ndarray]:
-    """Return what predicts all outputs from the numbers of categories and from numbers."""
+def _network(file: Path) -> Callable[[Sequence[Sequence[int]], Sequence[Sequence[float]]], np.ndarray]:
+    """Return what predicts all outputs, a row for each point, from the numbers of categories and from numbers."""
     from onnxruntime import InferenceSession, SessionOptions
 
     options = SessionOptions()
@@ -166,8 +184,8 @@ def _network(file: Path) -> Callable[[Sequence[int], Sequence[float]], np.ndarra
     session = InferenceSession(file, options, providers=["CPUExecutionProvider"])
     first, second = (entry.name for entry in session.get_inputs())
 
-    def predict(categories: Sequence[int], numbers: Sequence[float]) -> np.ndarray:
-        inputs = {first: np.array([categories], np.int32), second: np.array([numbers], np.float32)}
-        return np.asarray(session.run(None, inputs)[0][0])
+    def predict(categories: Sequence[Sequence[int]], numbers: Sequence[Sequence[float]]) -> np.ndarray:
+        inputs = {first: np.array(categories, np.int32), second: np.array(numbers, np.float32)}
+        return np.asarray(session.run(None, inputs)[0])
 
     return predict
