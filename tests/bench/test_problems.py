@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -214,6 +215,21 @@ def test_a_search_climbs_from_the_best_random_points():
     units = chance.random((200, 5))
     assert all((search.mutated(row, chance) >= 0).all() and (search.mutated(row, chance) < 1).all() for row in units)
     assert any((search.mutated(row, chance) != row).sum() == 1 for row in units)
+
+
+def test_the_best_of_kept_runs_is_evaluated_once_more(tmp_path):
+    def keep(name, stamp, values, best):
+        run = {"stamp": stamp, "values": values, "best": {"2": best}}
+        points = [{"x": 0.1, "y": 0.5}, {"x": 0.2, "y": 0.3}]
+        (tmp_path / "rounds" / "half" / f"{name}.json").write_text(json.dumps({**run, "points": points}))
+
+    (tmp_path / "rounds" / "half").mkdir(parents=True)
+    assert search.best_kept(HALF, tmp_path) == (math.inf, 0)
+    keep("first", f"{HALF.fingerprint()} 1", [0.6, None], 0.5)
+    keep("better", f"{HALF.fingerprint()} 2", [0.6, 0.2], 0.31)
+    keep("of another problem", "123456 1", [0.0, 1.0], 0.0)
+    keep("failed", f"{HALF.fingerprint()} 1", [None, None], 1.0)
+    assert search.best_kept(HALF, tmp_path) == (0.3, 2)
 
 
 def numbers(point):

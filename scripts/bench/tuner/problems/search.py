@@ -1,5 +1,6 @@
 """Look for the best values of problems whose optimum nobody knows: `python -m scripts.bench.tuner.problems.search`.
 
+With --kept it looks only through runs that are kept, and evaluates their best point once more.
 What it finds goes into known.json, if it is better than what is there, and is what regrets are measured from: without
 it the best of a few runs would have no regret at all, whatever is left to gain.
 """
@@ -11,7 +12,8 @@ import json
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -27,10 +29,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kept", type=Path, metavar="FOLDER", help="of runs, as compare keeps them")
     parser.add_argument("problems", nargs="*", metavar="NAME", help="else all whose optimum is not known")
     arguments = parser.parse_args()
     for name in arguments.problems or [name for name in names() if name in known() or problem(name).optimum is None]:
-        best, evaluations = search(problem(name), arguments.seconds, arguments.seed)
+        if arguments.kept:
+            best, evaluations = best_kept(problem(name), arguments.kept)
+        else:
+            best, evaluations = search(problem(name), arguments.seconds, arguments.seed)
+        if best == math.inf:
+            continue
         found = json.loads(KNOWN.read_text(encoding="utf-8")) if KNOWN.exists() else {}
         before = found.get(name)
         print(f"{name}: {best:.6g} after {evaluations} evaluations, before: {before}", file=sys.stderr, flush=True)
@@ -60,6 +68,24 @@ def search(problem: Problem, seconds: float, seed: int) -> tuple[float, int]:
                 value, units = new, other
         best.append(value)
     return min(best), evaluations
+
+
+def best_kept(problem: Problem, folder: Path) -> tuple[float, int]:
+    """Return the value of the best point that a kept run of this very problem reported, and the number of runs."""
+    reported = list(_reported(problem, folder))
+    if not reported:
+        return math.inf, 0
+    _, point = min(reported, key=lambda pair: pair[0])
+    return problem.true(point), len(reported)
+
+
+def _reported(problem: Problem, folder: Path) -> Iterator[tuple[float, Point]]:
+    fingerprint = problem.fingerprint()
+    for file in sorted(folder.glob(f"*/{problem.name}/*.json")):
+        run = json.loads(file.read_text(encoding="utf-8"))
+        done = [(value, number) for number, value in enumerate(run["values"]) if value is not None]
+        if done and run["stamp"].split()[0] == fingerprint:
+            yield run["best"][str(len(run["values"]))], run["points"][min(done)[1]]
 
 
 def value_at(problem: Problem, units: Sequence[float] | np.ndarray) -> float:

@@ -1,5 +1,8 @@
 """SMAC3's facade for hyperparameters: a random forest, asked and told, with conditions by ConfigSpace.
 
+Its logarithms are of costs that are scaled to positive ones first, so negative costs need no care. A new forest for
+each of four points, and its BlackBoxFacade (a Gaussian process), were tried on four problems and not found better.
+
 A trial that failed has crashed at the cost of the worst value seen: at its default, an infinite one, no forest can be
 fitted. Of constraints it is told those of the form a <= b, which ConfigSpace knows as forbidden relations.
 """
