@@ -164,9 +164,10 @@ SEARCH: Keys = {
         "are networks; and those of families (`ease_l2`) that are to have other ranges than their own.",
     ),
     "share": Key(
-        "off",
-        choice(SHARING),
-        "What a region takes from others and from earlier runs; `warm` for `bayes` and `skopt`, `model` for `bayes`.",
+        "auto",
+        choice(("auto", *SHARING)),
+        "What a region takes from others and from earlier runs; `warm` for `bayes` and `skopt`, `model` for `bayes`; "
+        "auto: `model` with `bayes` where several regions have searches of their own, else `off`.",
     ),
     "constraints": Key(
         (), values.CONSTRAINTS, "Comparisons of hyperparameters; points that break one are not proposed."
@@ -189,8 +190,8 @@ SEARCH: Keys = {
         WINNERS[2],
         choice(WINNERS),
         "Whether the trial with the best value wins (observed), or the one that a model takes for the best (model); "
-        "auto: by the model where it has learned that values are noisy; `model` by default where `share` is, and "
-        "`observed` with `share: warm` and other methods than `bayes`.",
+        "auto: by the model where it has learned that values are noisy; by default `model` where `share: model` is "
+        "written, and `observed` with `share: warm` and other methods than `bayes`.",
     ),
 }
 

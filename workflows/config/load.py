@@ -98,6 +98,7 @@ def _read_regions(
         problems.add(path, f"missing, legal: {STUDY['regions'].check.legal}")
     if not entries and "data" not in study:
         problems.add(path, "no region: a study needs at least one")
+    reader.several = len(entries) > 1 and not reader.together
     found = [(reader.read(entry, place), place) for entry, place in entries if _is_region(problems, entry, place)]
     return reader.with_pooled(reader.starts.settle(found))
 

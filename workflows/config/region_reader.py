@@ -50,6 +50,7 @@ class RegionReader:
                     "candidates are fitted once for all regions, from nothing; remove it, or: search: {scope: region}"
                 )
                 self.problems.add(study.where(key), text)
+        self.several = False  # regions with searches of their own
         self.shared: dict[tuple[Any, ...], Any] = {}
         self.starts = InitReader(study)
 
@@ -114,10 +115,18 @@ class RegionReader:
             metric=self._once(("metric", "minimize"), raw, section, sections.read_metric),
             train=self._once(("train",), raw, section, lambda s: sections.read_train(s.section("train"))),
             search=self._once(
-                ("search",), raw, section, lambda s: sections.read_search(s.section("search"), self.families)
+                ("search",),
+                raw,
+                section,
+                lambda s: sections.read_search(s.section("search"), self.families, several=self.several),
             ),
             job=self._once(("job",), raw, section, lambda s: sections.read_job(s.section("job"))),
-            update=self._once(("search", "update"), raw, section, lambda s: sections.read_update(s, self.families)),
+            update=self._once(
+                ("search", "update"),
+                raw,
+                section,
+                lambda s: sections.read_update(s, self.families, several=self.several),
+            ),
         )
         self._check_pruning(section, region)
         if region.metric.minimize and region.search.of_families:

@@ -74,15 +74,16 @@ def read_families(
     return tuple(family for family in FAMILIES if there.get(family, True))
 
 
-def read_search(section: Section, families: tuple[str, ...] = (NETWORK,)) -> Search:
-    """Read `search`, its space included."""
+def read_search(section: Section, families: tuple[str, ...] = (NETWORK,), *, several: bool = False) -> Search:
+    """Read `search`, its space included; `several`: other regions have searches of their own, too."""
     names = ("method", "schedule", "budget", "prune", "rounds", "parallel")
     method, schedule, budget, prune, rounds, parallel = (section.value(name, SEARCH) for name in names)
     method = resolve_method(method)
     space = _read_space(section, families)
     for name in ("scope", "stop"):
         section.value(name, SEARCH)
-    share = _share(section, method)
+    asked: str = section.value("share", SEARCH)
+    share = _share(section, method, asked, several=several)
     search = Search(
         method,
         space,
@@ -94,7 +95,7 @@ def read_search(section: Section, families: tuple[str, ...] = (NETWORK,)) -> Sea
         budget=budget,
         prune=prune,
         share=share,
-        winner=section.read("winner", _winner(method, share), SEARCH["winner"].check),
+        winner=section.read("winner", _winner(method, share, asked), SEARCH["winner"].check),
         stop=section.value("stop", SEARCH) if method == "bayes" else "none",
         blends=BLEND in families,
     )
@@ -114,17 +115,18 @@ def read_search(section: Section, families: tuple[str, ...] = (NETWORK,)) -> Sea
     return replace(search, sizes=(parallel,) * full + (rest,) * (rest > 0))
 
 
-def _share(section: Section, method: str) -> str:
-    share: str = section.value("share", SEARCH)
+def _share(section: Section, method: str, asked: str, *, several: bool) -> str:
     legal = METHODS[method].sharing
-    if share not in legal and section.contradicts("share", "method"):
-        section.problems.add(section.where("share"), f"{share} is not legal with method {method}: {', '.join(legal)}")
-    return share if share in legal else "off"
+    if asked == "auto":
+        return "model" if several and "model" in legal else "off"
+    if asked not in legal and section.contradicts("share", "method"):
+        section.problems.add(section.where("share"), f"{asked} is not legal with method {method}: {', '.join(legal)}")
+    return asked if asked in legal else "off"
 
 
-def _winner(method: str, share: str) -> str:
+def _winner(method: str, share: str, asked: str) -> str:
     """Return who names the winner by default: a model where that was measured to be better."""
-    if share == "off" and method == "bayes":
+    if method == "bayes" and (share == "off" or asked == "auto"):
         return str(SEARCH["winner"].default)
     return "model" if share == "model" else "observed"
 
@@ -140,7 +142,7 @@ def _acquisition(section: Section, method: str) -> str:
     return ACQUISITIONS[0]
 
 
-def read_update(section: Section, families: tuple[str, ...] = (NETWORK,)) -> Search | None:
+def read_update(section: Section, families: tuple[str, ...] = (NETWORK,), *, several: bool = False) -> Search | None:
     """Read `search` as `update` overrides it; None where there is no `update`. `section` holds both."""
     if "update" not in section:
         return None
@@ -151,7 +153,8 @@ def read_update(section: Section, families: tuple[str, ...] = (NETWORK,)) -> Sea
                 (*layer.path, "space"), "the space of an update is that of the study; change search.space instead"
             )
         layers.append(Layer({key: value for key, value in layer.value.items() if key != "space"}, layer.path))
-    return read_search(Section(section.problems, [*layers, *section.section("search").layers]), families)
+    both = Section(section.problems, [*layers, *section.section("search").layers])
+    return read_search(both, families, several=several)
 
 
 def _grid_search(section: Section, search: Search) -> Search:

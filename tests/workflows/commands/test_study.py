@@ -38,9 +38,10 @@ def settle(folder, slug, number, value=None, exit_code=0, reason=None):
 
 
 @pytest.fixture
-def run(study_file, tmp_path):
+def run(tmp_path):
     """Germany: two good trials, one diverged, one waiting; the United Kingdom: nothing yet."""
-    run = create(study_file, tmp_path / "runs")
+    alone = STUDY.replace("  parallel: 2\n", "  parallel: 2\n  share: off\n")
+    run = create(write_study(tmp_path, alone), tmp_path / "runs")
     folder = run.region("germany")
     settle(folder, "germany", 0, 0.25)
     settle(folder, "germany", 1, 0.5)

@@ -317,6 +317,29 @@ def test_a_key_of_the_study_that_a_regions_method_has_no_use_for_is_passed_over(
     assert (uk.search.winner, germany.search.winner) == ("model", "observed")
 
 
+def shares_of(folder, text):
+    return [(region.search.share, region.search.winner) for region in load_config(write_study(folder, text)).regions]
+
+
+def test_regions_with_searches_of_their_own_learn_from_each_other_unless_the_study_says_otherwise(tmp_path):
+    assert shares_of(tmp_path, STUDY) == [("model", "auto")] * 2
+    assert shares_of(tmp_path, STUDY.replace("  parallel: 2\n", "  parallel: 2\n  share: auto\n")) == shares_of(
+        tmp_path, STUDY
+    )
+    assert shares_of(tmp_path, STUDY.replace("method: bayes", "method: skopt")) == [("off", "observed")] * 2
+    assert shares_of(tmp_path, STUDY.replace("  parallel: 2\n", "  parallel: 2\n  share: off\n"))[0][0] == "off"
+    one = "".join(line for line in STUDY.splitlines(keepends=True) if "germany.nc" not in line)
+    assert shares_of(tmp_path, one) == [("off", "auto")]  # there is nobody else
+    together = STUDY.replace("  parallel: 2\n", "  parallel: 2\n  scope: all\n")
+    assert {share for share, _ in shares_of(tmp_path, together)} == {"off"}
+
+
+def test_an_update_learns_from_others_as_the_study_does(tmp_path):
+    text = STUDY + "update: {rounds: 1}\n"
+    uk, _ = load_config(write_study(tmp_path, text)).regions
+    assert uk.update is not None and uk.update.share == uk.search.share == "model"
+
+
 def test_a_grid_too_large_to_list_is_counted_all_the_same(tmp_path):
     text = STUDY.replace("method: bayes\n  rounds: 2\n  parallel: 2", "method: grid").replace(
         "[2, 8]", "[2, 9007199254740991]"

@@ -55,7 +55,7 @@ def test_rounds_come_out_again_while_later_ones_are_known(tmp_path):
 
 
 def test_lanes_come_out_again_with_what_other_lanes_were_trying(tmp_path):
-    folder = make(tmp_path, "  schedule: lanes\n  rounds: 4\n").region("germany")
+    folder = make(tmp_path, "  schedule: lanes\n  rounds: 4\n  share: off\n").region("germany")
     prepare_trial(folder, NodeName("germany", 0))  # a long one
     for number, value in ((1, 0.2), (3, 0.3), (5, 0.25)):
         play(folder, number, value)

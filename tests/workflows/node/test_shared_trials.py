@@ -26,6 +26,7 @@ from tests.workflows.played import play_job
 pytestmark = pytest.mark.slow
 
 SHARING = STUDY.replace("  parallel: 2\n", "  parallel: 2\n  share: model\n")
+ALONE = SHARING.replace("share: model", "share: off")
 
 
 def generate(study, capsys):
@@ -79,7 +80,7 @@ def test_a_script_leaves_an_index_for_others_where_regions_share(study, capsys, 
     assert len(json.loads(folder.journal_index.read_text())["told"][0]) == 2  # of the batch before the latest
     folder.journal_index.unlink()
     assert shared(run, "germany").neighbours == with_it and len(with_it[0].history) == 4
-    alone = generate(write_study(study.parent / "alone", STUDY), capsys)
+    alone = generate(write_study(study.parent / "alone", ALONE), capsys)
     play(alone, "united-kingdom", [0.3, None, 0.2, 0.1])
     assert not alone.region("united-kingdom").journal_index.exists()
 
@@ -134,7 +135,7 @@ def test_the_next_run_knows_the_trials_of_the_last_ones(study, capsys):
 
 
 def test_a_study_that_does_not_share_starts_anew(tmp_path, capsys):
-    study = write_study(tmp_path)
+    study = write_study(tmp_path, ALONE)
     play(generate(study, capsys), "germany", [0.1, 0.4])
     second = generate(study, capsys)
     assert not second.region("germany").earlier.exists() and shared(second, "germany") is None
