@@ -56,6 +56,7 @@ QUICK = Sizes(
     modes=(ROUNDS,),
     budget=BUDGETS[0],
     seeds=1,
+    problems=("branin2", "func3c", "hart6-cut", "svr-diabetes"),
     cpu_problems=("branin2",),
     regions=2,
     skopt_regions=1,
