@@ -8,7 +8,7 @@ from itertools import count, pairwise
 import pytest
 
 from regiondag.tuning.pruning import FIRST_RUNG, make_rungs
-from scripts.bench.tuner.fidelity.policies import EPOCHS, LANES, MOVED, PENDING, Job, Policy, Run, best_so_far, ladder
+from scripts.bench.tuner.fidelity.policies import EPOCHS, LANES, MOVED, PENDING, Job, Policy, Run, best_so_far
 
 
 def steady(point):
@@ -23,10 +23,15 @@ def run_of(policy, heights, budget, start=0.0, curve_of=steady):
     return run
 
 
-def test_the_ladder_is_that_of_the_product():
+def test_the_rungs_are_those_of_the_product():
     chance = random.Random(1)
     curves = [best_so_far([chance.random() for _ in range(chance.randint(1, EPOCHS))]) for _ in range(40)]
-    assert list(ladder(curves, FIRST_RUNG)) == make_rungs("asha", curves, EPOCHS, minimize=True)
+    assert Policy("asha").rungs(curves) == make_rungs("asha", curves, EPOCHS, minimize=True)
+    assert Policy("asha", first=FIRST_RUNG).rungs(curves) == Policy("asha").rungs(curves)
+    assert [epoch for epoch, _ in Policy("asha", first=1).rungs(curves)] == [
+        1,
+        *(e for e, _ in Policy("asha").rungs(curves)),
+    ]
 
 
 def test_without_rungs_every_trial_is_trained_through_while_there_is_budget():

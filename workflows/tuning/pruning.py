@@ -23,18 +23,19 @@ def fewest_epochs(kind: str) -> int:
     return {"median": FIRST_EPOCH + 1, "asha": FIRST_RUNG + 1}.get(kind, 1)
 
 
-def make_rungs(kind: str, curves: Sequence[Curve], epochs: int, minimize: bool) -> list[Rung]:
+def make_rungs(kind: str, curves: Sequence[Curve], epochs: int, minimize: bool, first: int = FIRST_RUNG) -> list[Rung]:
     """Return the table for a trial of so many epochs.
 
     median: from epoch 3, as good as the median of at least 5 other trials at that epoch (Golovin et al. 2017, "Google
     Vizier"). asha: at epochs 3, 9, 27, ... as good as the best third of those that got there (Li et al. 2020, "A System
     for Massively Parallel Hyperparameter Tuning"), of at least 3. What counts is the best value up to the epoch.
+    `first` is the first of these epochs.
     """
     if kind == "none":
         return []
     sign = 1.0 if minimize else -1.0
     best = [list(_best_so_far([sign * value for value in curve])) for curve in curves]
-    table = _median(best, epochs) if kind == "median" else _asha(best, epochs)
+    table = _median(best, epochs) if kind == "median" else _asha(best, epochs, first)
     return [(epoch, sign * value) for epoch, value in table]
 
 
@@ -47,8 +48,8 @@ def _median(curves: Sequence[Curve], epochs: int) -> Iterator[Rung]:
             yield epoch, median(reached)
 
 
-def _asha(curves: Sequence[Curve], epochs: int) -> Iterator[Rung]:
-    epoch = FIRST_RUNG
+def _asha(curves: Sequence[Curve], epochs: int, first: int) -> Iterator[Rung]:
+    epoch = first
     while epoch < epochs:
         reached = sorted(curve[epoch - 1] for curve in curves if len(curve) >= epoch)
         if len(reached) >= REDUCTION:

@@ -31,7 +31,7 @@ EPOCH_OF_COUNTRY = 6.5 / 5  # seconds of CPU, retail's United Kingdom: a trial o
 STEPS_OF_FILMS = -(-138493 // 256)  # of an epoch of as many users as ML-20M has
 
 NONE, MEDIAN, ASHA, FROM_1 = Policy(), Policy("median"), Policy("asha"), Policy("asha", first=1)
-HYBRID, PROMOTION = Policy("asha", pauses=True), Policy("asha", first=3, at_every_rung=True, pauses=True)
+HYBRID, PROMOTION = Policy("asha", pauses=True), Policy("asha", at_every_rung=True, pauses=True)
 ENDING = {"none": NONE, "asha": ASHA, "asha from epoch 1": FROM_1, "median": MEDIAN}
 PAUSING = {
     "hybrid": HYBRID,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import heapq
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from regiondag.tuning.pruning import Rung, make_rungs
+from regiondag.tuning.pruning import FIRST_RUNG, REDUCTION, Rung, make_rungs
 from scripts.bench.tuner.problem import Point
 
 LANES = 4
@@ -31,24 +31,14 @@ class Policy:
     """
 
     prune: str = "none"  # as the product has it
-    first: int = 0  # where it is above 0: `asha` with this first rung
+    first: int = FIRST_RUNG  # epoch, of `asha`
     at_every_rung: bool = False  # a job never goes beyond the next of these
     pauses: bool = False  # a later slot goes on with what ended, once it is good enough for its rung
     told: str = REACHED
 
     def rungs(self, curves: Sequence[Curve]) -> list[Rung]:
         """Return what has to be reached, by the curves known."""
-        return list(ladder(curves, self.first)) if self.first else make_rungs(self.prune, curves, EPOCHS, minimize=True)
-
-
-def ladder(curves: Sequence[Curve], first: int, part: int = 3) -> Iterator[Rung]:
-    """Give the rungs of `asha` for another first epoch; curves are of the best value so far."""
-    epoch = first
-    while epoch < EPOCHS:
-        reached = sorted(curve[epoch - 1] for curve in curves if len(curve) >= epoch)
-        if len(reached) >= part:
-            yield epoch, reached[len(reached) // part - 1]
-        epoch *= part
+        return make_rungs(self.prune, curves, EPOCHS, minimize=True, first=self.first)
 
 
 @dataclass(frozen=True)
@@ -115,7 +105,7 @@ class Run:
         if self.policy.at_every_rung:
             epoch = self.policy.first
             while epoch <= begin:
-                epoch *= 3
+                epoch *= REDUCTION
             return min(epoch, len(curve))
         return next((e for e in sorted(rungs) if begin < e < len(curve) and curve[e - 1] > rungs[e]), len(curve))
 
