@@ -20,7 +20,7 @@ from scripts.bench.common.kept_runs import KeptRuns, digest_of
 from scripts.bench.common.processes import ONE_THREAD, measure, module
 from scripts.bench.sharing.related_run import OFF, RANDOM
 from scripts.bench.sharing.related_tasks import ALIKE, FAMILIES, KINDS, MIXED, PARTS, is_stranger
-from scripts.bench.tuner.stats import FIRST_BUDGET, Comparison, Ground, compare, ground
+from scripts.bench.tuner.stats import FIRST_BUDGET, Comparison, Ground, compare, gather, ground
 
 BENCH = "sharing_related"
 SHARES = ("warm", "model")
@@ -87,9 +87,11 @@ class Related(Bench[Sizes]):
         orders = product(range(sizes.seeds), range(sizes.parts), sizes.families, KINDS, (RANDOM, OFF, *SHARES))
         keys = [Key(family, kind, part, share, seed) for seed, part, family, kind, share in orders]
         self.runs = runs_in(self.area).fill_all(keys)
-        for kind, share, budget in product(KINDS, SHARES, BUDGETS):
-            found = ground_of([run for run in self.runs if run.key.kind == kind], budget)
-            yield from self._rows(found, kind, share, budget)
+        for kind in KINDS:
+            of_kind = [run for run in self.runs if run.key.kind == kind]
+            grounds = {budget: ground_of(of_kind, budget) for budget in BUDGETS}
+            for share, budget in product(SHARES, BUDGETS):
+                yield from self._rows(grounds[budget], kind, share, budget)
 
     def _rows(self, found: Ground, kind: str, share: str, budget: int) -> Iterator[Row]:
         groups = {"all": list(found.regrets), "strangers": [name for name in found.regrets if is_stranger(name)]}
@@ -128,14 +130,17 @@ class Related(Bench[Sizes]):
 
 def ground_of(runs: Sequence[Run], budget: int) -> Ground:
     """Return the regrets of one kind of study after some trials."""
-    values: dict[str, dict[str, dict[int, dict[int, float]]]] = {}
-    for run in runs:
-        for region, seen in run.values.items():
-            best = list(accumulate(seen, min))
-            of_run = values.setdefault(f"{run.key.family}:{region}", {}).setdefault(run.key.share, {})
-            for mark in BUDGETS:
-                of_run.setdefault(mark, {})[run.key.seed] = best[mark - 1]
+    values = gather(
+        (f"{run.key.family}:{region}", run.key.share, run.key.seed, _best_after(seen))
+        for run in runs
+        for region, seen in run.values.items()
+    )
     return ground(values, dict.fromkeys(values), budget, RANDOM)
+
+
+def _best_after(seen: Sequence[float]) -> dict[int, float]:
+    best = list(accumulate(seen, min))
+    return {budget: best[budget - 1] for budget in BUDGETS}
 
 
 def runs_in(area: Path) -> KeptRuns[Key, Run]:

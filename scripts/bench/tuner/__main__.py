@@ -164,12 +164,10 @@ def _rows(found: Ground, often: Ground, where: str, budget: int) -> Iterator[Row
         if beside is None:
             continue
         judged = {OURS, peer} <= set(often.tuners)
-        title, (fine, coarse) = f"{methods()[peer].title}, {where}", beside.ratios
-        note = f"{beside.pairs} pairs; 90 % of the ratio: {fine.low:.2f} to {fine.high:.2f}; with floors ten times as "
-        note += f"high {coarse.value:.2f} ({coarse.low:.2f} to {coarse.high:.2f}); claim: {beside.claim}; "
-        note += f"worst: {beside.worst[0]} {beside.worst[1]:.2f}"
+        title = f"{methods()[peer].title}, {where}"
         limit = RATIO_GOALS.get((peer, budget)) if judged else None
-        yield Row(f"regret as a part of the peer's: {title}", fine.value, 1.0, "", limit, note)
+        name = f"regret as a part of the peer's: {title}"
+        yield Row(name, beside.ratios[0].value, 1.0, "", limit, beside.describe())
         if peer == TPE:
             upper = max(ratio.high for ratio in beside.ratios)
             limit = 1 if goal and judged else None

@@ -11,7 +11,6 @@ import statistics
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -40,7 +39,7 @@ from scripts.bench.tuner.noise_runs import (
     runs_in,
 )
 from scripts.bench.tuner.problems import names, problem
-from scripts.bench.tuner.stats import Comparison, Ground, compare, ground
+from scripts.bench.tuner.stats import Comparison, Ground, compare, gather, ground
 
 BENCH = "tuner_noise"
 SOME = (
@@ -84,10 +83,6 @@ QUICK = Sizes(("branin2",), ("branin2",), (), range(10, 11), 28, 4)
 
 class NoiseBench(Bench[Sizes]):
     """The rows."""
-
-    def __init__(self, area: Path, sizes: Sizes) -> None:
-        super().__init__(area, sizes)
-        self.notes: dict[str, str] = {}
 
     def winner(self) -> Iterator[Row]:
         """Whom rules name, beside the trial with the best value."""
@@ -133,13 +128,13 @@ class NoiseBench(Bench[Sizes]):
         )
         yield Row(f"{what}: standard error, median", statistics.median(errors.tolist()), None, "")
         name = f"{what}: standard error of a difference, as a part of that of independent values, median"
-        self.notes[name] = f"{min(shares):.2f} to {max(shares):.2f}"
-        yield Row(name, statistics.median(shares), None, "", note=self.notes[name])
+        yield Row(name, statistics.median(shares), None, "", note=f"{min(shares):.2f} to {max(shares):.2f}")
 
-    def details(self, rows: Sequence[Row]) -> dict[str, object]:  # noqa: ARG002
+    def details(self, rows: Sequence[Row]) -> dict[str, object]:
         """Return what is kept besides the rows: sizes and intervals."""
         sizes = self.sizes
-        return {"seeds": [*sizes.seeds], "problems": [*_there(sizes.problems), *sizes.own_noise], "notes": self.notes}
+        notes = {row.workload: row.note for row in rows if row.note}
+        return {"seeds": [*sizes.seeds], "problems": [*_there(sizes.problems), *sizes.own_noise], "notes": notes}
 
     def _budgets(self) -> list[int]:
         return [budget for budget in BUDGETS if budget <= self.sizes.trials]
@@ -166,13 +161,7 @@ class NoiseBench(Bench[Sizes]):
         """Give a row with a ratio of regrets, and one with the upper end of its interval."""
         if beside is None:
             return
-        fine, coarse = beside.ratios
-        self.notes[name] = (
-            f"90 %: {fine.low:.2f} to {fine.high:.2f}; with floors ten times as high {coarse.value:.2f} "
-            f"({coarse.low:.2f} to {coarse.high:.2f}); won {beside.wins}, lost {beside.losses} of {beside.pairs}; "
-            f"claim: {beside.claim}; worst: {beside.worst[0]} {beside.worst[1]:.2f}"
-        )
-        yield Row(name, fine.value, 1.0, "", note=self.notes[name])
+        yield Row(name, beside.ratios[0].value, 1.0, "", note=beside.describe())
         if upper:
             yield Row(f"upper end of its interval: {name}", max(ratio.high for ratio in beside.ratios), None, "", 1)
 
@@ -184,15 +173,13 @@ def _there(wanted: Iterable[str]) -> list[str]:
 
 def _ground(runs: Iterable[Run], budget: int) -> Ground:
     """Return the regrets of ways and rules, each pair as a tuner."""
-    values: dict[str, dict[str, dict[int, dict[int, float]]]] = {}
-    optima: dict[str, float | None] = {}
-    for run in runs:
-        noisy = run.key.noisy
-        optima[noisy.name] = problem(noisy.base).optimum
-        for rule, best in run.best.items():
-            tuner = values.setdefault(noisy.name, {}).setdefault(f"{run.key.way} {rule}", {})
-            for mark, value in best.items():
-                tuner.setdefault(mark, {})[run.key.seed] = value
+    runs = list(runs)
+    optima = {run.key.noisy.name: problem(run.key.noisy.base).optimum for run in runs}
+    values = gather(
+        (run.key.noisy.name, f"{run.key.way} {rule}", run.key.seed, best)
+        for run in runs
+        for rule, best in run.best.items()
+    )
     return ground(values, optima, budget, f"{RANDOM} {OBSERVED}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from unittest.mock import patch
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from regiondag.tuning.domain import Domain, domain_of
+from regiondag.tuning.domain import Domain, domain_of, identity_of
 from regiondag.tuning.encoding import Encoding
 from regiondag.tuning.gp import ask
 from regiondag.tuning.gp.process import NOISE_CENTRE, GaussianProcess
@@ -31,7 +30,7 @@ SAMPLE = 400  # random points, whose interquartile range noise is a part of
 SPREAD = 10.0  # between the largest and the smallest deviation of uneven noise
 FEW = 5  # best values, among which a rule lets the model choose
 EVERY = 2  # rounds: how often a point is tried again
-NOISY = 0.01  # of the targets' variance: less noise than that needs nothing tried again
+NOISE_LEAST = 0.01  # of the targets' variance: less noise than that needs nothing tried again
 CHANCES = np.linspace(-2.4, 2.4, 33)  # what a value may come out as, in deviations
 
 EVEN, UNEVEN = "even", "uneven"  # the same deviation everywhere, or one that grows along the first number
@@ -175,7 +174,7 @@ class _Player:
         if model is None:
             return None
         if self.way == EIGHTH:
-            if len(history) // BATCH % EVERY or model.process.noise[0] < NOISY:
+            if len(history) // BATCH % EVERY or model.process.noise[0] < NOISE_LEAST:
                 return None
             return history[int(np.argmin(model.process.predict(model.told.data.features)[0][0]))].point
         gains = knowledge_gradients(model.process, model.told, features_of(domain, [new]))
@@ -226,7 +225,7 @@ def knowledge_gradients(process: GaussianProcess, told: TrainingSet, new: np.nda
 
 
 def _means_of_replicates(history: Sequence[Observation]) -> np.ndarray:
-    names = [json.dumps(dict(o.point), sort_keys=True) for o in history]
+    names = [identity_of(o.point) for o in history]
     by_name: dict[str, list[float]] = {}
     for name, o in zip(names, history, strict=True):
         by_name.setdefault(name, []).append(o.loss or 0.0)

@@ -7,19 +7,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from scripts.bench.common.harness import number
 from scripts.bench.tuner.runs import Run
-from scripts.bench.tuner.stats import Comparison, Ground, Values, compare, mean_ranks, worse_than
+from scripts.bench.tuner.stats import Comparison, Ground, Values, compare, gather, mean_ranks, worse_than
 
 Cells = list[list[str]]  # the first line has the headings
 
 
 def values_of(runs: Iterable[Run]) -> dict[str, Values]:
     """Return the true values of runs of one mode: by problem, tuner, budget and seed."""
-    found: dict[str, dict[str, dict[int, dict[int, float]]]] = {}
-    for run in runs:
-        budgets = found.setdefault(run.key.problem, {}).setdefault(run.key.method, {})
-        for budget, value in run.best.items():
-            budgets.setdefault(budget, {})[run.key.seed] = value
-    return {name: dict(tuners) for name, tuners in found.items()}
+    return gather((run.key.problem, run.key.method, run.key.seed, run.best) for run in runs)
 
 
 def standings(found: Ground, tuners: Sequence[str], peers: Sequence[str], random: str) -> Cells:

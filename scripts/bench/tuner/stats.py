@@ -43,6 +43,13 @@ class Ground:
         """Return the part of some problems."""
         return Ground({name: found for name, found in self.regrets.items() if name in problems}, self.scales)
 
+    def of(self, tuners: Collection[str]) -> Ground:
+        """Return the part of some tuners."""
+        return Ground(
+            {name: {t: seeds for t, seeds in found.items() if t in tuners} for name, found in self.regrets.items()},
+            self.scales,
+        )
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -77,10 +84,29 @@ class Comparison:
             return "surely more" if all(ratio.low > 1 for ratio in self.ratios) else "more"
         return "none"
 
+    def describe(self) -> str:
+        """Return in a line what stands beside the ratio."""
+        fine, coarse = self.ratios
+        return (
+            f"{self.pairs} pairs, {self.wins} won, {self.losses} lost; 90 % of the ratio: {fine.low:.2f} to "
+            f"{fine.high:.2f}; with floors ten times as high {coarse.value:.2f} ({coarse.low:.2f} to "
+            f"{coarse.high:.2f}); claim: {self.claim}; worst: {self.worst[0]} {self.worst[1]:.2f}"
+        )
+
     @property
     def worst(self) -> tuple[str, float]:
         """The problem with the largest ratio."""
         return max(self.by_problem.items(), key=lambda item: item[1])
+
+
+def gather(found: Iterable[tuple[str, str, int, Mapping[int, float]]]) -> dict[str, Values]:
+    """Return the true values of runs, each of which has a problem, a tuner, a seed, and a value after each budget."""
+    values: dict[str, dict[str, dict[int, dict[int, float]]]] = {}
+    for problem, tuner, seed, best in found:
+        budgets = values.setdefault(problem, {}).setdefault(tuner, {})
+        for budget, value in best.items():
+            budgets.setdefault(budget, {})[seed] = value
+    return dict(values)
 
 
 def ground(values: Mapping[str, Values], optima: Mapping[str, float | None], budget: int, random: str) -> Ground:
@@ -164,13 +190,16 @@ def worse_than(found: Ground, tuner: str, peer: str) -> list[str]:
 def whole(found: Ground, seeds: int) -> Ground:
     """Return what is of the tuners that ran with so many seeds, at least, on every problem."""
     often = [t for t in found.tuners if all(len(regrets.get(t, {})) >= seeds for regrets in found.regrets.values())]
-    return Ground({name: {t: regrets[t] for t in often} for name, regrets in found.regrets.items()}, found.scales)
+    return found.of(often)
 
 
 def count_common(found: Ground) -> int:
     """Return the number of problems and seeds on which every tuner ran."""
-    tuners = found.tuners
-    return sum(len(set.intersection(*(set(r.get(t, {})) for t in tuners))) for r in found.regrets.values())
+    return sum(len(_common_seeds(regrets, found.tuners)) for regrets in found.regrets.values())
+
+
+def _common_seeds(regrets: Mapping[str, Seeds], tuners: Iterable[str]) -> set[int]:
+    return set.intersection(*(set(regrets.get(tuner, {})) for tuner in tuners))
 
 
 def mean_ranks(found: Ground, tuners: Sequence[str]) -> dict[str, tuple[float, float]]:
@@ -180,7 +209,7 @@ def mean_ranks(found: Ground, tuners: Sequence[str]) -> dict[str, tuple[float, f
     """
     medians, pairs = [], []
     for regrets in found.regrets.values():
-        seeds = set.intersection(*(set(regrets.get(tuner, {})) for tuner in tuners))
+        seeds = _common_seeds(regrets, tuners)
         if seeds:
             runs = [ranks([regrets[tuner][seed] for tuner in tuners]) for seed in sorted(seeds)]
             medians.append(ranks([statistics.median(regrets[tuner][seed] for seed in seeds) for tuner in tuners]))

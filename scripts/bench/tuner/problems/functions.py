@@ -11,7 +11,8 @@ from scripts.bench.tuner.problem import Parameter, Point, Problem
 SOURCE = "functions"
 
 
-def _box(dimensions: int, low: float, high: float) -> tuple[Parameter, ...]:
+def box(dimensions: int, low: float, high: float) -> tuple[Parameter, ...]:
+    """Return reals x0, x1, ... of one range."""
     return tuple(Parameter(f"x{index}", low, high) for index in range(dimensions))
 
 
@@ -105,11 +106,11 @@ PROBLEMS = {
     problem.name: problem
     for problem in (
         Problem("branin2", SOURCE, (Parameter("x0", -5, 10), Parameter("x1", 0, 15)), branin, 0.397887357729738),
-        Problem("hart6", SOURCE, _box(6, 0, 1), hartmann, HARTMANN_BEST),
-        Problem("hart6n", SOURCE, _box(6, 0, 1), hartmann, HARTMANN_BEST, noise=0.1),
-        Problem("rosen4", SOURCE, _box(4, -2.048, 2.048), rosenbrock, 0.0),
-        Problem("ackley5", SOURCE, _box(5, -32.768, 32.768), ackley, 0.0),
-        Problem("levy30", SOURCE, _box(30, -10, 10), levy, 0.0),
+        Problem("hart6", SOURCE, box(6, 0, 1), hartmann, HARTMANN_BEST),
+        Problem("hart6n", SOURCE, box(6, 0, 1), hartmann, HARTMANN_BEST, noise=0.1),
+        Problem("rosen4", SOURCE, box(4, -2.048, 2.048), rosenbrock, 0.0),
+        Problem("ackley5", SOURCE, box(5, -32.768, 32.768), ackley, 0.0),
+        Problem("levy30", SOURCE, box(30, -10, 10), levy, 0.0),
         Problem("nn8", SOURCE, NETWORK, network_loss, 0.08, noise=0.01),
     )
 }

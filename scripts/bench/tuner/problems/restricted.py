@@ -19,7 +19,7 @@ from typing import Any
 
 from scripts.bench.tuner.problem import Parameter, Point, Problem
 from scripts.bench.tuner.problems import crossval
-from scripts.bench.tuner.problems.functions import HARTMANN_BEST, branin, hartmann
+from scripts.bench.tuner.problems.functions import HARTMANN_BEST, box, branin, hartmann
 
 FAILS = math.inf
 GRAMACY_BEST = 0.5997880520093705
@@ -109,10 +109,6 @@ def tree(point: Point) -> Any:
     return DecisionTreeRegressor(random_state=0, **point)
 
 
-def _box(dimensions: int, high: float) -> tuple[Parameter, ...]:
-    return tuple(Parameter(f"x{index}", 0, high) for index in range(dimensions))
-
-
 def _loss(learner: Callable[[Point], Any]) -> Callable[[Point], float]:
     return lambda point: crossval.validate_or_fail(lambda: learner(point), "diabetes", crossval.unexplained)
 
@@ -122,12 +118,12 @@ LINE, SPLIT = ("x0 + x1 + 2 * x2 <= 3",), ("min_samples_leaf <= min_samples_spli
 PROBLEMS = {
     problem.name: problem
     for problem in (
-        Problem("gramacy2", "failing", _box(2, 1), gramacy, GRAMACY_BEST, worst=math.sqrt(3)),
+        Problem("gramacy2", "failing", box(2, 0, 1), gramacy, GRAMACY_BEST, worst=math.sqrt(3)),
         Problem("branin-disk", "failing", BRANIN, branin_disk, 0.397887357729738, worst=180.0),
-        Problem("hart6-cut", "failing", _box(6, 1), hartmann_ball, HARTMANN_BEST, worst=0.0),
+        Problem("hart6-cut", "failing", box(6, 0, 1), hartmann_ball, HARTMANN_BEST, worst=0.0),
         Problem("sgd-diabetes", "failing", DESCENT, _loss(descent), worst=crossval.WORST),
         Problem("perceptron-diabetes", "failing", PERCEPTRON, _loss(perceptron), worst=crossval.WORST),
-        Problem("hs35", "constrained", _box(3, 1.5), hs35, 1 / 9, constraints=LINE),
+        Problem("hs35", "constrained", box(3, 0, 1.5), hs35, 1 / 9, constraints=LINE),
         Problem("tree-diabetes", "constrained", TREE, _loss(tree), constraints=SPLIT),
     )
 }

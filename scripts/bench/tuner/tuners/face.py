@@ -39,6 +39,15 @@ class Tuner(Protocol):
         """Take what trials gave, by their numbers; None of those that failed."""
 
 
+def worst_of(before: float | None, values: Mapping[int, float | None]) -> float | None:
+    """Return the worst value seen, by what it was before and what trials gave since; None of failures alone.
+
+    >>> worst_of(None, {0: None}), worst_of(2.0, {1: None, 2: 1.5})
+    (None, 2.0)
+    """
+    return max((value for value in (before, *values.values()) if value is not None), default=None)
+
+
 def plain(value: object) -> Value:
     """Return a plain value: NumPy's are not JSON.
 

@@ -13,7 +13,7 @@ from typing import Any
 import optuna
 
 from scripts.bench.tuner.problem import Parameter, Value
-from scripts.bench.tuner.tuners.face import Task
+from scripts.bench.tuner.tuners.face import Task, worst_of
 
 
 class OptunaStudy:
@@ -42,8 +42,7 @@ class OptunaStudy:
         return point
 
     def tell(self, values: Mapping[int, float | None]) -> None:
-        known = [value for value in (self._worst, *values.values()) if value is not None]
-        self._worst = max(known, default=None)
+        self._worst = worst_of(self._worst, values)
         for number, value in values.items():
             if value is not None:
                 self._study.tell(self._trials[number], value)

@@ -29,7 +29,7 @@ from smac import HyperparameterOptimizationFacade, Scenario
 from smac.runhistory import StatusType, TrialValue
 
 from scripts.bench.tuner.problem import Parameter, Value
-from scripts.bench.tuner.tuners.face import BATCH, ROUNDS, Task, plain
+from scripts.bench.tuner.tuners.face import BATCH, ROUNDS, Task, plain, worst_of
 
 FIRST = 8  # points before its first model
 
@@ -68,8 +68,7 @@ class Smac:
         return [{name: plain(value) for name, value in dict(info.config).items()} for info in asked]
 
     def tell(self, values: Mapping[int, float | None]) -> None:
-        known = [value for value in (self._worst, *values.values()) if value is not None]
-        self._worst = max(known, default=None)
+        self._worst = worst_of(self._worst, values)
         for number, value in values.items():
             failed = TrialValue(cost=self._worst or 0.0, status=StatusType.CRASHED)
             self._smac.tell(self._asked[number], failed if value is None else TrialValue(cost=value))
