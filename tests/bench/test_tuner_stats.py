@@ -16,6 +16,7 @@ from scripts.bench.tuner.stats import (
     compare,
     count_common,
     ground,
+    leave_out_rare,
     mean_ranks,
     ranks,
     resample,
@@ -78,6 +79,13 @@ def test_the_tuners_that_ran_as_often_as_asked_on_every_problem():
     assert whole(found, 1).tuners == ["a", "b"]
     assert whole(found, 3).tuners == []
     assert (count_common(whole(found, 1)), count_common(found)) == (3, 1)
+
+
+def test_a_tuner_that_ran_on_few_of_the_problems_is_left_out():
+    one = {"a": seeds(1.0), "b": seeds(2.0)}
+    found = Ground({"p": one, "q": {**one, "c": seeds(0.0)}, "r": {"a": seeds(3.0)}, "s": {"a": seeds(3.0)}}, {})
+    assert leave_out_rare(found).tuners == ["a", "b"]
+    assert leave_out_rare(found).regrets["q"] == one
 
 
 def test_problems_count_alike_however_many_seeds_they_have():

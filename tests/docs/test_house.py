@@ -8,11 +8,20 @@ ROOT = Path(__file__).parents[2]
 HOUSE = ROOT / "docs" / "contributing" / "house.md"
 
 
+def tracked_files() -> list[Path]:
+    """Return the files that git tracks."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [Path(name) for name in listed.stdout.split("\0") if name]
+
+
 def tracked_folders() -> set[str]:
     """Return the folders of the first two levels that hold a file which git tracks."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
-    paths = [Path(name) for name in listed.stdout.split("\0") if name]
-    return {folder.as_posix() for path in paths for folder in path.parents if 1 <= len(folder.parts) <= 2}
+    return {folder.as_posix() for path in tracked_files() for folder in path.parents if 1 <= len(folder.parts) <= 2}
+
+
+def test_the_top_level_has_the_files_that_belong_there():
+    files = {path.name for path in tracked_files() if len(path.parts) == 1}
+    assert files == {".gitignore", "CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", "setup.cfg"}
 
 
 def listed_folders() -> list[str]:

@@ -23,7 +23,16 @@ from scripts.bench.tuner.methods import GP_SAMPLER, OURS, RANDOM, SKOPT, TPE, me
 from scripts.bench.tuner.problems import problem
 from scripts.bench.tuner.report import classes, groups_of, standings, values_of
 from scripts.bench.tuner.runs import Key, Run
-from scripts.bench.tuner.stats import Ground, compare, count_common, ground, mean_ranks, whole, worse_than
+from scripts.bench.tuner.stats import (
+    Ground,
+    compare,
+    count_common,
+    ground,
+    leave_out_rare,
+    mean_ranks,
+    whole,
+    worse_than,
+)
 from scripts.bench.tuner.tuners.face import BUDGETS, MODES, ROUNDS
 
 BENCH = "tuner_public"
@@ -87,7 +96,7 @@ class TunerBench(Bench[Sizes]):
             values = values_of(run for run in self.runs if run.key.mode == mode)
             optima = {name: problem(name).optimum for name in values}
             for budget in (budget for budget in BUDGETS if budget <= sizes.budget):
-                found = ground(values, optima, budget, RANDOM)
+                found = leave_out_rare(ground(values, optima, budget, RANDOM))
                 if OURS not in found.tuners:
                     continue
                 self.grounds[mode, budget] = found

@@ -187,6 +187,12 @@ def worse_than(found: Ground, tuner: str, peer: str) -> list[str]:
     return [name for name, values in enough.items() if np.quantile(resample([values]), SURELY) > 0]
 
 
+def leave_out_rare(found: Ground) -> Ground:
+    """Return what is of the tuners that ran on half of the problems, at least: of the others nothing can be said."""
+    ran = {tuner: sum(tuner in regrets for regrets in found.regrets.values()) for tuner in found.tuners}
+    return found.of([tuner for tuner, problems in ran.items() if 2 * problems >= len(found.regrets)])
+
+
 def whole(found: Ground, seeds: int) -> Ground:
     """Return what is of the tuners that ran with so many seeds, at least, on every problem."""
     often = [t for t in found.tuners if all(len(regrets.get(t, {})) >= seeds for regrets in found.regrets.values())]
