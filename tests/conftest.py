@@ -96,9 +96,9 @@ def pool() -> Iterator[Pool]:
 
 
 @contextmanager
-def started_pool(name: str, *more: tuple[str, str]) -> Iterator[Pool]:
+def started_pool(name: str, *more: tuple[str, str], gpus: int = 2) -> Iterator[Pool]:
     """Start a pool of two slots, with more settings if need be, which commands find; remove it at the end."""
-    wishes = lifecycle.PoolWishes(SUITE, 2, (("two slots", TWO_SLOTS), *more))
+    wishes = lifecycle.PoolWishes(SUITE, gpus, (("two slots", TWO_SLOTS), *more))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(NAME_VARIABLE, name)
         pool = lifecycle.up(name, wishes, print)

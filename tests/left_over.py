@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
+CLONE_NEWNS = 0x00020000  # unshare(2): mounts of one's own
+MS_REC, MS_PRIVATE = 1 << 14, 1 << 18  # mount(2)
 PATIENCE = 5.0  # seconds for what is about to end
 ROUNDS = 20  # children of what was ended come here, too
 
@@ -26,6 +28,7 @@ ROUNDS = 20  # children of what was ended come here, too
 def run_watched(command: Sequence[str]) -> int:
     """Run the command; return its exit code, or 1 where only that would tell of what is left."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    own_mounts()
     before = mounts()
     started: list[subprocess.Popen[bytes]] = []
 
@@ -40,11 +43,33 @@ def run_watched(command: Sequence[str]) -> int:
     # has a handler here is as at first there.
     signal.signal(signal.SIGINT, lambda *_: None)
     started.append(subprocess.Popen(command))
-    code = started[0].wait()
+    code = wait_for(started[0].pid)
     left = [*end_children(), *unmount({place for place in mounts() - before if is_ours(place)})]
     for line in left:
         print(f"left behind: {line}", file=sys.stderr)
     return (128 - code if code < 0 else code) or int(bool(left))
+
+
+def wait_for(process: int) -> int:
+    """Wait until a child has ended; return its exit code, negative for a signal.
+
+    Orphans that end meanwhile are buried at once, as by any system's first process: tests look in /proc for whether
+    a process is gone.
+    """
+    while True:
+        ended, status = os.wait()
+        if ended == process:
+            return os.waitstatus_to_exitcode(status)
+
+
+def own_mounts() -> None:
+    """Mount where nobody else sees it from now on, and see nobody else's mounts; only root may.
+
+    Parts of a run go on side by side: what one of them has mounted for as long as it works was never left by another.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) == 0 and libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None) != 0:
+        raise OSError(ctypes.get_errno(), "mounts cannot be made private")
 
 
 def end_children() -> list[str]:

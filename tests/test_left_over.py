@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -40,11 +42,43 @@ def test_daemons_and_orphans_are_named_and_ended():
         assert not Path("/proc", line.split()[3].rstrip(":")).exists()
 
 
+def test_orphans_that_have_ended_are_buried_while_the_command_goes_on():
+    """Otherwise a test that looks in /proc for a process that it has killed would see it for ever."""
+    script = "orphan=$(sh -c 'sleep 1234 >/dev/null & echo $!'); kill -9 $orphan; sleep 1; test ! -e /proc/$orphan"
+    assert watched("sh", "-c", script).returncode == 0
+
+
 def test_mounts_are_ours_where_we_work(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/var/some where")
     monkeypatch.setattr(tempfile, "tempdir", "/var/tmp")
     assert is_ours("/var/tmp/x") and is_ours("/var/some\\040where/x") and is_ours(f"{ROOT}/build")
     assert not is_ours("/mnt/stick") and not is_ours("/var/lib/docker/overlay2/x") and not is_ours("/")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_what_is_mounted_beside_a_command_was_not_left_by_it(tmp_path):
+    """As a part of a run bakes an image while another one ends; what a command itself leaves is named."""
+    mounting = 'mount -t tmpfs mine "$1"'
+    with (
+        beside("echo; read line") as ends,  # it knows what was mounted before
+        beside(f"{mounting}; touch $1/on; echo; read line; ls $1; umount $1", str(tmp_path)) as goes_on,
+    ):
+        assert ends.communicate("\n", 30) == ("", "") and ends.returncode == 0
+        assert goes_on.communicate("\n", 30) == ("on\n", "") and goes_on.returncode == 0
+    done = watched("sh", "-c", mounting, "sh", str(tmp_path))
+    assert (done.returncode, done.stderr) == (1, f"left behind: mount {tmp_path}\n")
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+
+
+@contextmanager
+def beside(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a watched script, and wait for its first line, which is empty."""
+    argv = [sys.executable, "-c", CODE, "sh", "-c", script, "sh", *arguments]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, cwd=ROOT, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdout and process.stdout.readline() == "\n"
+        yield process
 
 
 @pytest.mark.slow
