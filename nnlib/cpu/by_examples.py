@@ -1,0 +1,96 @@
+"""Trains a network on the processors of this machine, a batch cut into eight shards of examples.
+
+All products are those of a shard, as their bits depend on how many rows there are, so one rank pays for what several
+could share: what that costs, `python -m scripts.bench.level3.examples` shows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from nnlib.contract import TrainSettings
+from nnlib.cpu.backward import backward
+from nnlib.cpu.engine import CpuEngine
+from nnlib.cpu.forward import Values
+from nnlib.cpu.optimizer import limit_weights
+from nnlib.cpu.shard_gradients import ShardGradients, Summed, lay_out
+from nnlib.model.batches import Batch, batch_of, part_of
+from nnlib.model.examples import Examples
+from nnlib.model.network import Network
+from nnlib.shards.collectives import ALONE, Collectives
+from nnlib.shards.cut import Cut
+from nnlib.shards.tree import SHARDS, Tree
+from nnlib.util.arrays import Floats, Longs
+from nnlib.util.threads import Each
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Share:
+    """The own shards of a batch, and how many examples there are in all: shard n has the n-th `each` of them."""
+
+    own: Sequence[Batch]
+    each: int
+    examples: int
+
+
+class ExamplesEngine(CpuEngine):
+    """See `engines.Engine`.
+
+    The `cut` says which shards are this rank's. It has the whole network, but the optimizer's state of its own rows.
+    All ranks do the same at the same time, as in `CpuEngine`.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        examples: Examples,
+        settings: TrainSettings,
+        each: Each,
+        cut: Cut,
+        together: Collectives = ALONE,
+    ) -> None:
+        super().__init__(network, examples, settings, each, cut, together)
+        self._places = lay_out(network, cut)
+        self._summed = Summed(network, self._places, cut, together)
+        self._memory: list[ShardGradients] = []  # as many as the tree keeps, and one
+
+    def batches(self, examples: Iterable[Longs]) -> Generator[Share, None, None]:
+        """See `engines.Engine`: no rank reads what is not its own."""
+        spec, dtype = self._network.spec, self._network.dtype
+        for rows in examples:
+            each = math.ceil(len(rows) / SHARDS)
+            parts = (rows[shard * each : (shard + 1) * each] for shard in self._together.own)
+            yield Share([batch_of(spec, self._examples, part, dtype) for part in parts], each, len(rows))
+
+    def run(self, batch: Any) -> None:
+        """See `engines.Engine`."""
+        self.step += 1
+        part = part_of(self._examples.count, self._settings, self.step)
+        if part.first:
+            self._optimizer.begin()
+        found = dict[int, tuple[float, Values]]()
+        tree = Tree[Floats]()
+        for shard, own in zip(self._together.own, batch.own, strict=True):
+            gradients = self._room(tree.kept)
+            gradients.begin(part.share * own.examples / batch.examples)
+            if own.examples:
+                keep = partial(self._keep, low=shard * batch.each)
+                values = self._forward.run(own.inputs, keep, training=True)
+                found[shard] = backward(self._forward, values, own.targets, gradients), values
+            tree.add(gradients.flat)
+        self._summed.add(tree.total(), part.last)
+        if part.last:
+            self._summed.give(self._optimizer, self._settings.clip, self._each)
+            limit_weights(self._network)
+        self._errors.add(0.0, {shard: error for shard, (error, _) in found.items()})
+        for error, values in found.values():
+            self._look_at(error, values)
+
+    def _room(self, place: int) -> ShardGradients:
+        if place == len(self._memory):
+            self._memory.append(ShardGradients(self._network, self._places))
+        return self._memory[place]

@@ -1,0 +1,174 @@
+"""Gradients of networks that every rank has whole, and of a batch some examples: from shards to an update.
+
+A shard's gradient is one flat array. The tree adds those of all shards, and a rank gets its rows of every weight matrix
+and bias of the sum. Of these it keeps the optimizer's state, as in ZeRO-1 (Rajbhandari et al. 2020), and gives the new
+parameters to all others. Where it is said that an array has rows, a bias has one number in each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.cpu.forward import PIECE
+from nnlib.cpu.gradients import clip_scale, divisors_of
+from nnlib.cpu.optimizer import Optimizer
+from nnlib.model.network import Network, find_live_layers
+from nnlib.shards.collectives import Collectives
+from nnlib.shards.cut import Cut, Rows
+from nnlib.shards.tree import SHARDS, tree_sum
+from nnlib.util.arrays import Floats
+from nnlib.util.threads import Each, consume
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the gradient of an array lies: its rows, made a multiple of 8, from `low` on."""
+
+    is_bias: bool
+    number: int  # of the edge
+    array: Floats  # the parameters
+    rows: Rows
+    low: int
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row."""
+        return self.array.size // len(self.array)
+
+    @property
+    def size(self) -> int:
+        """Numbers of a shard."""
+        return self.rows.each * self.width
+
+    def view(self, flat: Floats, shards: int) -> Floats:
+        """Return the rows of so many shards in a flat array of these."""
+        low = self.low // SHARDS * shards
+        return flat[low : low + self.size * shards].reshape(-1, *self.array.shape[1:])
+
+
+def lay_out(network: Network, cut: Cut) -> tuple[Place, ...]:
+    """Return where the gradients of all parameters lie that a batch changes."""
+    spec, live, low, found = network.spec, find_live_layers(network.spec), 0, []
+    edges = [edge for edge in spec.edges if edge.target in live and edge.owner not in network.locked]
+    arrays = {(False, edge.owner): network.stores[edge.owner] for edge in edges}
+    arrays |= {(True, edge.number): network.biases[edge.number] for edge in edges}
+    for (is_bias, number), array in arrays.items():
+        rows = cut.updated(f"{'bias' if is_bias else 'weights'}{number}")
+        found.append(Place(is_bias, number, array, rows, low))
+        low += found[-1].size * SHARDS
+    return tuple(found)
+
+
+class ShardGradients:
+    """A sink (see `sink.Sink`) of the examples of one shard after the other, in the same memory.
+
+    A shard gives gradients of all rows, of weights that are shared several times.
+    """
+
+    def __init__(self, network: Network, places: tuple[Place, ...]) -> None:
+        self.flat = np.zeros(sum(place.size for place in places) * SHARDS, network.dtype)
+        self._of = {(place.is_bias, place.number): place.view(self.flat, SHARDS) for place in places}
+        self._shared = {edge.owner for edge in network.spec.edges if edge.owner != edge.number}
+        self._share = network.dtype.type(1)
+
+    def begin(self, share: float) -> None:
+        """Start on a shard, whose gradient counts `share` in that of the batch; 0: it has no examples."""
+        self._share = self.flat.dtype.type(share)
+        if not share:
+            self.flat[...] = 0
+        for owner in self._shared:
+            self._of[False, owner][...] = 0
+
+    def rows(self, owner: int, low: int, gradient: Floats) -> None:
+        """Take the gradient of the rows of a store from `low`."""
+        place = self._of[False, owner][low : low + len(gradient)]
+        if owner in self._shared:
+            place += gradient * self._share
+        else:
+            np.multiply(gradient, self._share, out=place)
+
+    def bias(self, edge: int, low: int, gradient: Floats) -> None:
+        """Take the gradient of the biases from `low`."""
+        np.multiply(gradient, self._share, out=self._of[True, edge][low : low + len(gradient)])
+
+    def touched(self, owner: int, low: int, rows: NDArray[np.int64], gradient: Floats) -> None:
+        """Not called: a plan by examples has no sparse inputs."""
+        raise NotImplementedError
+
+    def norm(self, layer: int, scale: Floats, bias: Floats) -> None:
+        """Not called: a plan by examples has no batch normalization."""
+        raise NotImplementedError
+
+
+class Summed:
+    """The own rows of the gradient of an update, summed over all shards and ranks."""
+
+    def __init__(self, network: Network, places: tuple[Place, ...], cut: Cut, together: Collectives) -> None:
+        self._network, self._places, self._together, self._own = network, places, together, len(cut.own)
+        self._kept: Floats | None = None
+        self._divisors = divisors_of(network)
+
+    def add(self, flat: Floats, is_last: bool) -> None:
+        """Add a batch's gradient, of which this is the sum over the own shards; all ranks do it at once.
+
+        `is_last`: `give` comes next, and the memory is used again after that only.
+        """
+        ranks = self._together.ranks
+        slices = flat[None]
+        if ranks > 1:
+            parts = (place.view(flat, SHARDS).reshape(ranks, -1) for place in self._places)
+            slices = np.concatenate(list(parts), axis=1)
+        own = self._together.scatter_sum(slices)
+        if self._kept is None:
+            self._kept = own if is_last else own.copy()
+        else:
+            self._kept += own
+
+    def give(self, optimizer: Optimizer, limit: float, each: Each) -> None:
+        """Update the own rows, by a gradient of length `limit` at most (0: any); all ranks get all new parameters."""
+        assert self._kept is not None, "an update has a batch"
+        scale = clip_scale(limit, self._length)
+        for place in self._places:
+            gradient = place.view(self._kept, self._own)[: place.rows.count]
+            gradient *= gradient.dtype.type(scale / (1 if place.is_bias else self._divisors[place.number]))
+            take = partial(optimizer.bias if place.is_bias else optimizer.rows, place.number)
+            consume(each(partial(_take, take, gradient), range(0, len(gradient), PIECE)))
+        self._kept = None
+        if self._together.ranks > 1:
+            self._collect()
+
+    def _length(self) -> float:
+        """Return the Euclidean norm of the gradient: squares by shard, whoever has it."""
+        squares = [sum(_squares(rows) for rows in self._rows_of(shard)) for shard in range(self._own)]
+        return math.sqrt(tree_sum(self._together.numbers(squares).reshape(-1).tolist()))
+
+    def _rows_of(self, shard: int) -> Iterator[Floats]:
+        assert self._kept is not None, "an update has a batch"
+        for place in self._places:
+            yield place.view(self._kept, self._own)[shard * place.rows.each : (shard + 1) * place.rows.each]
+
+    def _collect(self) -> None:
+        """Give the own rows of all parameters to the other ranks, and take theirs."""
+        mine = np.zeros(sum(place.size for place in self._places) * self._own, self._network.dtype)
+        for place in self._places:
+            rows = place.rows.take(place.array)
+            place.view(mine, self._own)[: len(rows)] = rows
+        for rank, row in enumerate(self._together.collect(mine)):
+            for place in self._places:
+                theirs = Rows(place.rows.units, range(rank * self._own, (rank + 1) * self._own))
+                local = place.view(row, self._own)[: theirs.count]
+                theirs.put(local, place.array)
+
+
+def _take(take: Callable[[int, Floats], None], gradient: Floats, low: int) -> None:
+    take(low, gradient[low : low + PIECE])
+
+
+def _squares(rows: Floats) -> float:
+    return float(np.square(rows, dtype=np.float64).sum())

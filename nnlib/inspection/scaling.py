@@ -1,0 +1,169 @@
+"""Predicted: how well one training would use 2, 4 or 8 GPUs of one machine. A model, not a measurement. Pure.
+
+Each operation takes max(FLOPs / rate, bytes / bandwidth), an exchange its latency and bytes / link, and a step a time
+that no GPU shortens. Layers cut by items have 1/R of their units on each of R GPUs; others are whole on every one.
+Each weight matrix of a cut layer costs a step one sum over the GPUs of batch x units of its other end: an exchange of
+slices and one of their sums, in which 2 (R - 1) / R of the array leave each GPU, however wide the layer is. By examples
+each GPU has 8 / R shards of the batch, whole weights, and 1 / R of the optimizer's state: gradients are summed over the
+GPUs by slices, and the new weights travel back.
+
+The efficiency is that of strong scaling, T(1) / (R T(R)): the same batch on R GPUs, and T(1) of one GPU that knows of
+no parts. What machines reach is assumed: about three quarters of what their makers' data sheets promise, of links what
+published measurements of NCCL show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from nnlib.shards.tree import RANKS, SHARDS
+from nnlib.spec.types import Edge, LayerKind, NetworkSpec
+
+COUNTS = RANKS[1:]
+WORD = 4  # bytes of a float32
+NARROW = 64  # rows or columns up to which a product reaches only a part of the rate
+OUTPUT_PASSES = 5  # over the values of an output layer
+WORTH = 0.5  # efficiency below which GPUs serve better as parallel trials
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the GPUs of a machine are assumed to reach: FLOPs, bytes, bytes that leave a GPU, a second; and seconds."""
+
+    name: str
+    flops: float
+    memory: float
+    link: float
+    latency: float  # of an exchange
+    floor: float = 60e-6  # of a step: the launches of a graph
+
+
+# H100: 67 TFLOP/s in float32, 3.35 TB/s, NVLink 450 GB/s each way and PCI 5 x16 64 GB/s on paper; A10G: 31 TFLOP/s, .6
+# TB/s, without peer-to-peer copies, so that host memory carries (NVIDIA's data sheets).
+MACHINES = (
+    Machine("H100, NVLink", 50e12, 2.8e12, 350e9, 15e-6),
+    Machine("H100, PCI 5", 50e12, 2.8e12, 40e9, 30e-6),
+    Machine("H100, PCI 4", 50e12, 2.8e12, 20e9, 30e-6),
+    Machine("A10G, host memory", 20e12, 0.5e12, 10e9, 50e-6),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The weights of an edge, (below, units); a batch has `entries` of a sparse source, in `rows` different units."""
+
+    below: int
+    units: int
+    cut: bool = False  # whether one of its ends is a layer cut by items
+    first: bool = False  # whether nothing below it learns
+    entries: float | None = None  # None: dense
+    rows: float = 0.0  # that an update touches
+    output: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a training step computes: its matrices, the examples of a batch, state arrays of the optimizer."""
+
+    matrices: tuple[Matrix, ...]
+    batch: int
+    states: int
+    by_examples: bool = False  # in place of items
+
+
+def work_of(
+    spec: NetworkSpec,
+    batch: int,
+    states: int,
+    cut: Collection[int],
+    entries: Mapping[int, tuple[float, float]],
+    lazy: Collection[int] = (),
+) -> Work:
+    """Return the work of a network whose layers all have their units.
+
+    `cut`: numbers of the layers that are cut by items. `entries`: what a batch has of each sparse input, by the number
+    of its layer, and in how many units. `lazy`: numbers of the edges of whose weights only touched rows are updated.
+    """
+    return Work(tuple(_matrix(spec, edge, cut, entries, lazy) for edge in spec.edges), batch, states)
+
+
+def _matrix(
+    spec: NetworkSpec,
+    edge: Edge,
+    cut: Collection[int],
+    entries: Mapping[int, tuple[float, float]],
+    lazy: Collection[int],
+) -> Matrix:
+    source, target = spec.layers[edge.source], spec.layers[edge.target]
+    below, units = source.units or 0, target.units or 0
+    parts, first = edge.source in cut or edge.target in cut, source.kind is LayerKind.INPUT
+    output = target.kind is LayerKind.OUTPUT
+    if edge.source not in entries:
+        return Matrix(below, units, parts, first, output=output)
+    count, touched = entries[edge.source]
+    return Matrix(below, units, parts, first, count, touched if edge.number in lazy else float(below), output)
+
+
+def step_seconds(machine: Machine, work: Work, ranks: int = 1) -> float:
+    """Return how long a step takes on so many GPUs."""
+    if work.by_examples and ranks > 1:
+        seconds = sum(_seconds_by_examples(machine, work, matrix, ranks) for matrix in work.matrices)
+        return machine.floor + seconds + 2 * machine.latency  # of all dense gradients at once
+    return machine.floor + sum(_seconds(machine, work, matrix, ranks) for matrix in work.matrices)
+
+
+def predict_efficiency(machine: Machine, work: Work, ranks: int) -> float:
+    """Return T(1) / (R T(R))."""
+    return step_seconds(machine, work) / (ranks * step_seconds(machine, work, ranks))
+
+
+def most_worthwhile(machine: Machine, work: Work, counts: Iterable[int] = COUNTS) -> int:
+    """Return the largest number of GPUs that is predicted to be worth it; 1 where none is."""
+    return max((count for count in counts if predict_efficiency(machine, work, count) > WORTH), default=1)
+
+
+def _seconds(machine: Machine, work: Work, matrix: Matrix, ranks: int) -> float:
+    b, share = work.batch, ranks if matrix.cut else 1
+    update = 2 + 2 * work.states  # weights and states, read and written
+    if matrix.entries is not None:  # sums of weight rows and of deltas, in the memory's time
+        rows = matrix.rows * (update + (matrix.rows >= matrix.below))  # of all rows the gradient is read, too
+        seconds = WORD * matrix.units * (2 * matrix.entries + rows) / share / machine.memory
+        return seconds + _exchanges(machine, b * matrix.units, share)
+    below, units = (matrix.below, matrix.units / share) if matrix.output else (matrix.below / share, matrix.units)
+    seconds = _product(machine, b, below, units) + _product(machine, below, b, units)
+    seconds += 0.0 if matrix.first else _product(machine, b, units, below)
+    seconds += WORD * (update + 1) * below * units / machine.memory
+    seconds += WORD * OUTPUT_PASSES * b * units / machine.memory if matrix.output else 0.0
+    return seconds + _exchanges(machine, b * (matrix.below if matrix.output else matrix.units), share)
+
+
+def _seconds_by_examples(machine: Machine, work: Work, matrix: Matrix, ranks: int) -> float:
+    """Return the seconds of a matrix of which each GPU has the gradient of its examples; dense ones travel together."""
+    size, update = matrix.below * matrix.units, 2 + 2 * work.states
+    if matrix.entries is not None:
+        moved = matrix.units * (2 * matrix.entries + matrix.rows * update) / ranks
+        sent = 2 * machine.latency + _sent(machine, 2 * matrix.rows * matrix.units, ranks)  # rows come with numbers
+        return WORD * moved / machine.memory + sent
+    mine, b = SHARDS // ranks, work.batch / SHARDS
+    seconds = _product(machine, b, matrix.below, matrix.units) + _product(machine, matrix.below, b, matrix.units)
+    seconds += 0.0 if matrix.first else _product(machine, b, matrix.units, matrix.below)
+    moved = (3 * (mine - 1) + (update + 1) / ranks) * size
+    moved += OUTPUT_PASSES * work.batch * matrix.units / ranks if matrix.output else 0.0
+    return mine * seconds + WORD * moved / machine.memory + _sent(machine, size, ranks)
+
+
+def _sent(machine: Machine, numbers: float, ranks: int) -> float:
+    """Return the seconds in which slices of an array, and then the sums of slices, leave a GPU."""
+    return 2 * WORD * numbers * (ranks - 1) / ranks / machine.link
+
+
+def _product(machine: Machine, a: float, b: float, c: float) -> float:
+    """Return the seconds of (a, b) by (b, c) in float32."""
+    reached = machine.flops * min(1.0, a / NARROW, c / NARROW)
+    return max(2 * a * b * c / reached, WORD * (a * b + b * c + a * c) / machine.memory)
+
+
+def _exchanges(machine: Machine, numbers: float, ranks: int) -> float:
+    """Return the seconds of a sum over all GPUs: slices to each, and the sums of slices back."""
+    return 0.0 if ranks == 1 else 2 * machine.latency + _sent(machine, numbers, ranks)

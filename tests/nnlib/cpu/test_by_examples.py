@@ -1,0 +1,210 @@
+"""A training by examples on 1, 2, 4 and 8 ranks: one sha256 of parameters, states and losses."""
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+
+from nnlib.contract import OPTIMIZERS
+from nnlib.cpu import by_examples
+from nnlib.cpu.backend import Cpu
+from nnlib.cpu.by_examples import ExamplesEngine
+from nnlib.cpu.shard_gradients import Summed
+from nnlib.model.batches import DROPOUT, batch_of, draw_from, generator_for
+from nnlib.model.examples import examples_of
+from nnlib.optim.hyper import hyper_of
+from nnlib.optim.rules import RULES
+from nnlib.shards import collectives
+from nnlib.shards.tree import RANKS, Tree
+from nnlib.util.threads import map_in_turn
+from tests.nnlib.samples import network_of, random_matrix, sets_of
+from tests.nnlib.shards import trained as on_ranks
+from tests.nnlib.shards.together import run_ranks
+from tests.nnlib.shards.trained import engine_of, settings_of, train
+
+COUNT = 45  # in batches of 20 the last one has 5: fewer than there are shards
+RANDOM = np.random.default_rng(7)
+SETS = sets_of(
+    x=RANDOM.random((COUNT, 21), np.float32),
+    k=RANDOM.normal(size=(COUNT, 6)).astype(np.float32),
+    y=random_matrix(COUNT, 35, 3, 0.1),
+    v=RANDOM.random((COUNT, 9), np.float32),
+)
+INPUT = {"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "x"}
+HIDDEN = {"Name": "H", "Kind": "Hidden", "N": 13, "Activation": "Tanh", "pDropout": 0.4}
+OUTPUT = {"Name": "O", "Kind": "Output", "N": "auto", "DataSet": "y"}
+PLAIN = {"Layers": [INPUT, HIDDEN, OUTPUT]}
+
+trained = functools.partial(train, sets=SETS, parallel="examples")
+assert_same = functools.partial(on_ranks.assert_same, sets=SETS, parallel="examples")
+assert_goes_on = functools.partial(on_ranks.assert_goes_on, sets=SETS, parallel="examples")
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimizer(backend, optimizer):
+    assert_same(raw=PLAIN, optimizer=optimizer, learning_rate=0.05, l2=1e-3, l1=1e-4)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("clip", [0.0, 0.05])
+def test_clipped_and_on_several_threads(backend, threads, clip):
+    assert_same(raw=PLAIN, threads=threads, clip=clip, accumulate=1 + (clip > 0))
+
+
+@pytest.mark.parametrize("batch", [1, 3, 7, 8, 9, 16, 31, 45])
+def test_batches_of_every_size(batch):
+    assert_same(raw=PLAIN, batch=batch)
+
+
+LAYERS = {
+    "softmax": {"Layers": [INPUT, HIDDEN, OUTPUT | {"Activation": "SoftMax"}]},
+    "a whole output": {"Layers": [INPUT, HIDDEN, OUTPUT | {"Activation": "SoftMax"}], "ErrorFunction": "L2"},
+    "limits": {"Layers": [INPUT, HIDDEN | {"WeightNorm": 0.4, "DeltaNorm": 0.01}, OUTPUT | {"WeightNorm": 0.3}]},
+    "several inputs and outputs": {
+        "Layers": [
+            INPUT,
+            INPUT | {"Name": "K", "DataSet": "k"},
+            HIDDEN | {"Source": ["I", "K"]},
+            HIDDEN | {"Name": "G", "Source": "H", "Skip": "H", "pDropout": 0.0},
+            OUTPUT | {"Source": ["H", "G"]},
+            OUTPUT | {"Name": "P", "Source": "G", "DataSet": "v", "Activation": "Tanh"},
+            HIDDEN | {"Name": "Dead", "Source": "H"},
+        ],
+        "ErrorFunction": "L2",
+    },
+    "shared weights": {
+        "Layers": [
+            INPUT,
+            HIDDEN,
+            OUTPUT
+            | {
+                "DataSet": "x",
+                "SharedWeights": {
+                    "InputLayer": "H",
+                    "SourceInputLayer": "I",
+                    "SourceOutputLayer": "H",
+                    "Transposed": True,
+                },
+            },
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("compat", ["", "dsstne"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_of_every_kind(backend, name, compat):
+    assert_same(raw=LAYERS[name], compat=compat, clip=0.02, optimizer="nesterov", l2=1e-3)
+
+
+def test_weights_of_examples():
+    sets = SETS | {"y": dataclasses.replace(SETS["y"], weights=np.linspace(0.5, 2, COUNT).astype(np.float32))}
+    found = [train(ranks, PLAIN, sets, parallel="examples").sha256 for ranks in RANKS]
+    assert len(set(found)) == 1 and found[0] != trained(1, PLAIN).sha256
+
+
+@pytest.mark.parametrize("name", [None, *LAYERS])
+@pytest.mark.parametrize("options", [{}, {"clip": 0.01}, {"clip": 0.01, "accumulate": 2}, {"compat": "dsstne"}])
+def test_it_is_the_training_of_whole_batches_but_for_rounding(name, options):
+    raw = LAYERS[name] if name else PLAIN
+    whole = train(1, raw, SETS, parallel="none", optimizer="momentum", l2=1e-3, **options)
+    shards = trained(4, raw, optimizer="momentum", l2=1e-3, **options)
+    assert shards.totals == pytest.approx(whole.totals, rel=1e-5)
+    for (_, found), (name, wanted) in zip(shards.network.arrays(), whole.network.arrays(), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.05])
+@pytest.mark.parametrize("optimizer", ["adam", "momentum"])
+def test_a_training_goes_on_with_other_ranks(optimizer, clip):
+    assert_goes_on(raw=PLAIN, optimizer=optimizer, clip=clip)
+
+
+def test_every_rank_has_the_state_of_its_rows_alone():
+    network = network_of(dict(PLAIN), SETS)
+    examples, settings = examples_of(network.spec, SETS, "d"), settings_of(parallel="examples")
+
+    def work(together):
+        engine, _ = engine_of(network, examples, settings, map_in_turn, together)
+        return sum(state.size for state in engine.states().values())
+
+    states = RULES[hyper_of(settings).rule].states * network.parameters
+    for ranks in RANKS:
+        sizes = run_ranks(ranks, work)
+        assert sum(sizes) == states and max(sizes) < 1.25 * states / ranks
+
+
+def test_a_step_takes_the_bytes_of_a_ring():
+    network = network_of(dict(PLAIN), SETS)
+    examples, settings = examples_of(network.spec, SETS, "d"), settings_of(parallel="examples")
+    padded = sum(-(-len(array) // 8) * 8 * array.size // len(array) for _, array in network.arrays())
+
+    def work(together):
+        engine, _ = engine_of(network, examples, settings, map_in_turn, together)
+        engine.run(next(engine.batches([np.arange(20)])))
+        return together.sent
+
+    for ranks in RANKS[1:]:
+        assert run_ranks(ranks, work) == [{"sum": 2 * (ranks - 1) * 4 * padded // ranks}] * ranks
+
+
+def test_it_is_chosen_by_name_alone():
+    network = network_of(dict(PLAIN), SETS)
+    examples, backend = examples_of(network.spec, SETS, "d"), Cpu()
+    assert type(backend.engine(network, examples, settings_of(parallel="Examples"))) is ExamplesEngine
+    for other in ("auto", "none"):
+        assert type(backend.engine(network, examples, settings_of(parallel=other))) is not ExamplesEngine
+
+
+def test_what_is_drawn_from_a_place_on_is_what_all_would_be():
+    whole = generator_for(3, DROPOUT, 9).random((11, 13), np.float32)
+    for low in range(11):
+        np.testing.assert_array_equal(draw_from(low * 13, (11 - low, 13), 3, DROPOUT, 9), whole[low:])
+
+
+# Mistakes, each of which has to change the bits from one number of ranks to another: else these tests show nothing.
+
+
+def sum_in_turn(monkeypatch):
+    monkeypatch.setattr(collectives, "tree_sum", lambda parts: functools.reduce(np.add, parts))
+
+
+def sum_own_in_turn(monkeypatch):
+    monkeypatch.setattr(Tree, "add", lambda self, part: setattr(self, "_branches", [sum([*self._branches, part])]))
+
+
+def drop_from_the_ranks_start(monkeypatch):
+    def keep(self, layer, shape, low, right=ExamplesEngine._keep):
+        return right(self, layer, shape, low - self._together.own[0] * 3)
+
+    monkeypatch.setattr(ExamplesEngine, "_keep", keep)
+
+
+def multiply_all_own_examples_at_once(monkeypatch):
+    def batches(self, examples):
+        for rows in examples:
+            each, own = -(-len(rows) // 8), self._together.own
+            parts = [rows[own[0] * each : (own[-1] + 1) * each], *([rows[:0]] * (len(own) - 1))]
+            batches = [batch_of(self._network.spec, self._examples, part) for part in parts]
+            yield by_examples.Share(batches, each, len(rows))
+
+    monkeypatch.setattr(ExamplesEngine, "batches", batches)
+
+
+def clip_by_rank(monkeypatch):
+    def length(self):
+        own = float(np.square(self._kept, dtype=np.float32).sum(dtype=np.float32))
+        return float(np.sqrt(self._together.numbers([own]).sum()))
+
+    monkeypatch.setattr(Summed, "_length", length)
+
+
+MISTAKES = [sum_in_turn, sum_own_in_turn, drop_from_the_ranks_start, multiply_all_own_examples_at_once, clip_by_rank]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_changes_the_bits(monkeypatch, mistake):
+    right = trained(1, PLAIN, clip=0.05).sha256
+    mistake(monkeypatch)
+    assert len({right, *(trained(ranks, PLAIN, clip=0.05).sha256 for ranks in (2, 4, 8))}) > 1

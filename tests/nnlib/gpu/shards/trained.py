@@ -1,0 +1,39 @@
+"""A training on the GPUs of a machine, as a job does it: `python -m tests.nnlib.gpu.shards.trained RANKS`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from typing import Any
+
+import numpy as np
+
+from nnlib.contract import TrainSettings
+from nnlib.model.examples import examples_of
+from nnlib.parallel.opening import open_ranks
+from nnlib.training import loop
+from tests.nnlib.samples import network_of
+from tests.nnlib.shards.trained import HIDDEN, INPUT, OUTPUT, PLAIN, SETS
+
+NOISY = PLAIN | {"Denoising": {"p": 0.3}, "Layers": [INPUT, HIDDEN | {"pDropout": 0.4}, OUTPUT]}
+SETTINGS = TrainSettings(batch=20, epochs=2, learning_rate=0.01, parallel="items", clip=0.05, ema=0.9, seed=3)
+
+
+def main(ranks: int) -> dict[str, Any]:
+    """Train, and ask the network; return what must not depend on the number of ranks, floats to the last bit."""
+    network = network_of(NOISY, SETS)
+    examples = examples_of(network.spec, SETS, "d")
+    losses: list[float] = []
+    with open_ranks("gpu", 1, ranks) as (backend, _):
+        found = loop.fit(network, examples, SETTINGS, backend, lambda epoch: losses.append(epoch.loss)).network
+        evaluator = backend.evaluator(found)
+        top = evaluator.top(examples.take(np.arange(4)), len(found.spec.layers) - 1, 7, None)
+        losses.append(evaluator.mean_loss(examples))
+    arrays = (*(array for _, array in found.arrays()), *top)
+    digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays))
+    return {"sha256": digest.hexdigest(), "losses": losses}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(int(sys.argv[1]))))

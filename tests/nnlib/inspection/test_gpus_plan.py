@@ -1,0 +1,116 @@
+"""What `nnlib inspect` says of several GPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from nnlib.contract import TrainSettings
+from nnlib.data.file import SetSummary
+from nnlib.errors import NnlibError
+from nnlib.inspection import gpus_plan
+from nnlib.inspection.costs import Entries, Step, count_costs, outline
+from nnlib.inspection.gpus_plan import describe_cut, describe_efficiency, describe_memory, predict_from, predict_work
+from nnlib.inspection.scaling import Matrix, Work
+from nnlib.shards.plan import Plan
+from nnlib.spec.network import parse_network
+from nnlib.spec.types import NetworkSpec
+from nnlib.util.memory import show_bytes
+
+INPUT = {"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "x", "Sparse": True}
+HIDDEN = {"Name": "H", "Kind": "Hidden", "N": 16, "Activation": "Relu"}
+OUTPUT = {"Name": "O", "Kind": "Output", "N": "auto", "DataSet": "y", "Activation": "Sigmoid"}
+
+
+def spec(items: int | str, *, weights: str = "") -> NetworkSpec:
+    shared = (
+        {"SharedWeights": [{"InputLayer": "H", "SourceInputLayer": "I", "SourceOutputLayer": "H", "Transposed": True}]}
+        if weights
+        else {}
+    )
+    layers = [INPUT | {"N": items}, HIDDEN, OUTPUT | {"N": items} | shared]
+    return parse_network({"Layers": layers, "ErrorFunction": "CrossEntropy"}, "n.json")
+
+
+def test_which_layers_are_cut_and_why_others_are_not():
+    assert list(describe_cut(spec(8192), TrainSettings())) == [
+        "several GPUs (parallel auto): wide layers by items, in eight shards",
+        "  I: 8,192 units, cut by items",
+        "  H: 16 units, whole on each: it has fewer than 8,192 units",
+        "  O: 8,192 units, cut by items",
+    ]
+    assert list(describe_cut(spec(8191), TrainSettings()))[:2] == [
+        "several GPUs (parallel auto): no layer is cut, each GPU would do all the work",
+        "  I: 8,191 units, whole on each: it has fewer than 8,192 units",
+    ]
+    assert "it has fewer than 20,001 units" in list(describe_cut(spec(8192), TrainSettings(batch=40_000)))[1]
+    assert list(describe_cut(spec(8192, weights="shared"), TrainSettings()))[1].endswith("its weights are shared")
+    assert next(describe_cut(spec(4096), TrainSettings(parallel="Items"))).startswith(
+        "several GPUs (parallel items): wide"
+    )
+    assert list(describe_cut(spec(9999), TrainSettings(parallel="none")))[3].endswith("whole on each: parallel is none")
+    with pytest.raises(NnlibError, match="parallel: 'items' cuts"):
+        list(describe_cut(spec(4095), TrainSettings(parallel="items")))
+
+
+def test_what_is_predicted():
+    entries = {0: Entries(500.0, 400.0), 2: Entries(500.0, 400.0)}
+    work = predict_work(spec(10_000), TrainSettings(optimizer="Adam"), 64, entries)
+    assert work == Work((Matrix(10_000, 16, True, True, 500.0, 400.0), Matrix(16, 10_000, True, output=True)), 64, 2)
+    assert predict_work(spec(10), TrainSettings(), 64, entries) is None
+    table = describe_efficiency(work, 80).splitlines()
+    assert table[0].split() == ["predicted", "on", "2", "GPUs", "4", "GPUs", "8", "GPUs"]
+    assert [line.split("  ")[0] for line in table[1:]] == [
+        "H100, NVLink",
+        "H100, PCI 5",
+        "H100, PCI 4",
+        "A10G, host memory",
+    ]
+
+
+def test_what_is_predicted_from_data_that_were_only_looked_at():
+    sets = [SetSummary("x", 100, 10_000, 1000), SetSummary("y", 100, 10_000, 1000)]
+    found = predict_from(spec("auto"), TrainSettings(batch=64, optimizer="sgd"), sets)
+    # Ten entries an example, of which four are of one unit.
+    assert found == Work((Matrix(10_000, 16, True, True, 640.0, 160.0), Matrix(16, 10_000, True, output=True)), 64, 0)
+    dense = [SetSummary("x", 100, 10_000, 1000, "dense numbers"), sets[1]]
+    found = predict_from(spec("auto"), TrainSettings(batch=64, optimizer="sgd"), dense)
+    assert found.matrices[0] == Matrix(10_000, 16, False, True)
+    assert predict_from(spec("auto"), TrainSettings(), sets[:1]) is None  # no such data
+    small = [SetSummary("x", 100, 10, 100), SetSummary("y", 100, 10, 100)]
+    assert predict_from(spec("auto"), TrainSettings(), small) is None
+    assert predict_from(spec("auto"), TrainSettings(parallel="items"), small) is None
+
+
+def test_what_each_gpu_keeps():
+    """SGD: the gradient of dense weights, no state; the lazy input keeps a word a row for the steps that it missed."""
+    network = outline(spec(8192))
+    entries = {0: Entries(500.0, 400.0), 2: Entries(500.0, 400.0)}
+    found = describe_memory(network, TrainSettings(optimizer="sgd"), 64, entries, 1)
+    inputs, hidden, outputs = count_costs(network, entries, Step(64, 0, gpu=True))
+    assert inputs.weights == inputs.state == 0
+    for ranks in (1, 2, 4, 8):
+        shared = inputs.batch + hidden.weights + hidden.state + outputs.weights + outputs.state + outputs.batch
+        assert f"{show_bytes(int(shared / ranks + hidden.batch))} on {ranks}" in found
+
+
+def test_what_is_not_cut_is_on_every_gpu():
+    found = describe_memory(
+        outline(spec(100)), TrainSettings(), 64, {0: Entries(50.0, 40.0), 2: Entries(50.0, 40.0)}, 1
+    )
+    sizes = {text.rpartition(" on ")[0].rpartition(": ")[2] for text in found.partition(";")[0].split(", ")}
+    assert len(sizes) == 1
+
+
+def test_by_examples_every_gpu_has_all_weights(monkeypatch):
+    monkeypatch.setattr(gpus_plan, "plan_of", lambda *_: Plan("examples"))
+    network, entries = outline(spec(100)), {0: Entries(50.0, 40.0), 2: Entries(50.0, 40.0)}
+    assert next(describe_cut(network.spec, TrainSettings())).endswith(
+        "each batch by examples, in eight shards, so far on processors alone"
+    )
+    work = predict_work(network.spec, TrainSettings(), 64, entries)
+    assert work is not None and work.by_examples and not any(matrix.cut for matrix in work.matrices)
+    costs = count_costs(network, entries, Step(64, 2, gpu=True))
+    found = describe_memory(network, TrainSettings(), 64, entries, 1)
+    for ranks in (1, 8):
+        taken = sum(cost.weights + (cost.state + cost.batch) / ranks for cost in costs)
+        assert f"{show_bytes(int(taken))} on {ranks}" in found
