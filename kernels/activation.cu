@@ -3,6 +3,7 @@
 #include "names.cuh"
 #include "random.cuh"
 #include "activation.cuh"
+#include "broken.cuh"
 
 constexpr int RUN = 8;  // as many as one philox() gives random numbers
 
@@ -69,12 +70,13 @@ __device__ __forceinline__ void drop_run(float* x, unsigned int keep, const floa
 }
 
 // z = f(z + bias) in place, f being the identity for what rowwise.cu does. bias (n) or null. `sums` is null or gets
-// z + bias, `out` is null or gets z after dropout. Twins: activations.activate and activations.apply_dropout.
+// z + bias, `out` is null or gets z after dropout. broken (1) or null: see broken.cuh; of z.
+// Twins: activations.activate and activations.apply_dropout.
 extern "C" __global__ void bias_activation_dropout(float* __restrict__ z, float* __restrict__ out,
                                                    const float* __restrict__ bias, float* __restrict__ sums,
                                                    long long count, int n, int kind, const float* __restrict__ unit,
                                                    unsigned long long key, const long long* __restrict__ step,
-                                                   int layers, int layer)
+                                                   int layers, int layer, int* broken)
 {
     for (long long first = first_run(); first < count; first += next_run()) {
         const int some = count - first < RUN ? (int)(count - first) : RUN;
@@ -84,6 +86,7 @@ extern "C" __global__ void bias_activation_dropout(float* __restrict__ z, float*
         if (sums) store(x, sums + first, some);
 #pragma unroll
         for (int k = 0; k < RUN; ++k) x[k] = activate(kind, x[k], unit);
+        if (!all_finite<RUN>(x)) mark_broken(broken, step);
         store(x, z + first, some);
         if (!out) continue;
         drop_run(x, kept(first, unit[DROPOUT], key, step, layers, layer), unit);

@@ -74,7 +74,7 @@ extern "C" __global__ void mul(float* x, const float* y, long long n)
     each(x, y, n, [](float a, float b) { return a * b; });
 }
 
-extern "C" __global__ void div(float* x, const float* y, long long n)
+extern "C" __global__ void div_(float* x, const float* y, long long n)
 {
     each(x, y, n, [](float a, float b) { return a / b; });
 }

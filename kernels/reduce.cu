@@ -69,6 +69,31 @@ extern "C" __global__ void finish_loss(const double* __restrict__ parts, int cou
     status[3] = loss;
 }
 
+// sums[row, k] = the sum of parts[ends[k - 1]] .. parts[ends[k] - 1] (from 0 for the first), added to what is there if `add`, in
+// row (step[0] - 1) % rows of sums (rows, blocks): what each shard of a network that is cut gives. One block a sum.
+extern "C" __global__ void part_sums(const double* __restrict__ parts, const long long* __restrict__ ends, double* sums,
+                                     long long rows, const long long* __restrict__ step, int add)
+{
+    const long long first = blockIdx.x ? ends[blockIdx.x - 1] : 0;
+    const double sum = sum_of_parts(parts + first, (int)(ends[blockIdx.x] - first));
+    double* const out = sums + (rows > 1 ? (step[0] - 1) % rows : 0) * gridDim.x + blockIdx.x;
+    if (threadIdx.x == 0) *out = add ? *out + sum : sum;
+}
+
+// As sum_squares, of the rows first, first + apart, ... of x (rows, n): those of one shard of a sparse input.
+extern "C" __global__ void sum_squares_of_rows(const float* __restrict__ x, double* parts, long long rows, int n, int first,
+                                               int apart)
+{
+    const long long threads = (long long)gridDim.x * THREADS, count = rows > first ? (rows - first + apart - 1) / apart * n : 0;
+    double own = 0;
+    for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < count; i += threads) {
+        const double value = x[(first + i / n * apart) * n + i % n];
+        own = fma(value, value, own);  // the square is exact
+    }
+    own = over_block(own);
+    if (threadIdx.x == 0) parts[blockIdx.x] = own;
+}
+
 // scale[0] = what makes the length of a gradient at most `limit`; the length is the root of the sum of `count` parts.
 // One block. Twin: Gradients.give.
 extern "C" __global__ void clip_scale(const double* __restrict__ parts, int count, double limit, float* scale)

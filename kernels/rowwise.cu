@@ -3,6 +3,7 @@
 // Twins: nnlib/ops/activations.py, losses.softmax_normalizer.
 #include "names.cuh"
 #include "activation.cuh"
+#include "tree.cuh"
 
 constexpr int WARPS = THREADS / 32;
 constexpr float LOWEST = -3.40282347e38f;   // the lowest finite float: e to the power of (-inf - it) is 0, not NaN
@@ -28,6 +29,8 @@ __device__ __forceinline__ Part joined(Part one, Part other)
     const Part both = {highest, one.sum * expf(one.highest - highest) + other.sum * expf(other.highest - highest)};
     return both;
 }
+
+__device__ __forceinline__ void add(Part& left, const Part& right) { left = joined(left, right); }
 
 // The row's highest z + bias and sum of exponentials, for all threads, in one pass (Milakov and Gimelshein 2018, "Online
 // normalizer calculation for softmax"): a new highest scales the sum before it. A NaN makes the sum NaN.
@@ -72,6 +75,32 @@ extern "C" __global__ void log_sum_exp(const float* __restrict__ z, const float*
     if (i >= b) return;
     const Part all = row_part(z + (long long)i * ld, bias, n);
     if (threadIdx.x == 0) normalizer[i] = all.highest + logf(all.sum);
+}
+
+// parts[i] = the highest z + bias and the sum of e^(z + bias - it): log_sum_exp of a piece of a layer, (b, 2).
+extern "C" __global__ void exp_parts(const float* __restrict__ z, const float* __restrict__ bias, float* __restrict__ parts,
+                                     int b, int n, int ld)
+{
+    const int i = blockIdx.x;
+    if (i >= b) return;
+    const Part all = row_part(z + (long long)i * ld, bias, n);
+    if (threadIdx.x == 0) parts[2 * (long long)i] = all.highest, parts[2 * (long long)i + 1] = all.sum;
+}
+
+// normalizer[i] = log_sum_exp over 8 pieces, joined two by two: parts (8, b, 2), of exp_parts. One thread an example, grid
+// ceil(b / 256).
+extern "C" __global__ void join_parts(const float* __restrict__ parts, float* __restrict__ normalizer, int b)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= b) return;
+    Part part[SHARDS];
+#pragma unroll
+    for (int s = 0; s < SHARDS; ++s) {
+        const float* at = parts + 2 * ((long long)s * b + i);
+        part[s].highest = at[0], part[s].sum = at[1];
+    }
+    add_up(part);
+    normalizer[i] = part[0].highest + logf(part[0].sum);
 }
 
 // RELU_MAX: z = max(0, z) / sum max(0, z); LINEAR_MAX: z = z / sum |z|; in place. total[i]: what was divided by.

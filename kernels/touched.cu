@@ -1,10 +1,11 @@
 // Rows of a sparse input's weights that a batch touches: their update, and the steps that rows missed.
+#include "broken.cuh"
 #include "replay.cuh"
 #include "touched.cuh"
 
 // For each touched row: the steps that it missed with gradients of zero, then step `step` with its gradient (times scale[0],
 // if scale is not null); last[row] = step. delta (b, n), row stride ld; w and the states (rows of the store, n), states that
-// the rule does not have null; last: the step each row is at. noise: see entries.cuh. Any grid.
+// the rule does not have null; last: the step each row is at. noise: see entries.cuh; broken (1): see broken.cuh. Any grid.
 // Twin: updates.NumpyUpdates.replay with a gradient from sparse_products.Touched.gradient.
 extern "C" __global__ void touched_update(const int* __restrict__ batch, int count_at, int rows_at, int row_starts_at,
                                           int examples_at, int places_at, int values_at, const float* __restrict__ delta,
@@ -12,7 +13,8 @@ extern "C" __global__ void touched_update(const int* __restrict__ batch, int cou
                                           float* __restrict__ state1, int* __restrict__ last, int n, int rule,
                                           const float* __restrict__ paces, const long long* __restrict__ step,
                                           const float* __restrict__ hyper, const float* __restrict__ scale,
-                                          const float* __restrict__ noise, unsigned long long key, int layers, int layer)
+                                          const float* __restrict__ noise, unsigned long long key, int layers, int layer,
+                                          int* broken)
 {
     __shared__ Entry staged[THREADS];
     const Touched touched = touched_of(batch, count_at, rows_at, row_starts_at, examples_at, places_at, values_at, delta, ld,
@@ -33,6 +35,7 @@ extern "C" __global__ void touched_update(const int* __restrict__ batch, int cou
             for (int k = 0; k < WIDE; ++k) g.at[k] *= factor;
             replay(rule, piece, at + 1, now - 1, paces, hyper);
             apply(rule, piece, g, pace, hyper, true);
+            if (!all_finite<WIDE>(piece.w.at)) mark_broken(broken, step);
             store(w, state0, state1, piece, (long long)row * n + c, n - c, whole);
         }
     }

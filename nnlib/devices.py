@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from nnlib.compiled import select
 from nnlib.cpu.backend import Cpu
 from nnlib.cpu.probe import CpuProbe
-from nnlib.engines import Backend, Probe
+from nnlib.cpu.products import describe_precision
+from nnlib.engines import Backend, KernelCheck, LocalBackend, Probe
 from nnlib.errors import NnlibError
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
@@ -44,7 +45,7 @@ def backend_of(device: str) -> str:
 
 
 @contextmanager
-def open_device(device: str, threads: int) -> Iterator[tuple[Backend, Each]]:
+def open_device(device: str, threads: int) -> Iterator[tuple[LocalBackend, Each]]:
     """Give what computes, and the threads for what is done beside it. MachineError when there is no usable GPU."""
     with workers(threads) as each:
         if choose_device(device) == CPU:
@@ -54,6 +55,21 @@ def open_device(device: str, threads: int) -> Iterator[tuple[Backend, Each]]:
 
         with Gpu.open(threads) as backend:
             yield backend, each
+
+
+def precision_note(device: str, wanted: str) -> str:
+    """Return what a setting `precision` comes to on a device, `cpu` or `gpu`, in words; empty where it says so."""
+    if device == CPU:
+        return describe_precision(wanted.lower())
+    return "precision auto is tf32 on GPUs from compute capability 8.0 on" if wanted.lower() == "auto" else ""
+
+
+def check_gpu(seconds: float) -> KernelCheck:
+    """Run each kernel beside its reference on this process' GPU, for so many seconds at most; MachineError for none."""
+    from nnlib.gpu.runtime import Runtime
+    from nnlib.gpu.selfcheck.run import check_kernels
+
+    return check_kernels(Runtime.open(), seconds)
 
 
 def processors(each: Each = map_in_turn) -> Backend:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+import math
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,16 +14,56 @@ from nnlib.contract import TrainSettings
 from nnlib.data.rows import Csr
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
+from nnlib.shards.collectives import Collectives
+from nnlib.shards.cut import Cut
 from nnlib.util.arrays import Floats, Longs
 
 
 @dataclass(frozen=True, slots=True)
 class StepFailure:
-    """The first step whose error is not a finite number, the error, and what is known of the layer."""
+    """The first step in which a number is not finite: its error, and the first layer of which that is known."""
 
     step: int
-    error: float
-    where: str = ""
+    error: float = 0.0
+    where: str = ""  # as `network.name_broken_layer` has it
+
+    def __str__(self) -> str:
+        loss = "" if math.isfinite(self.error) else f"loss is {self.error}"
+        return (loss + self.where).removeprefix(", ")
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a device does a second, measured on it; `product` is the one that was measured, (b, k) times (k, n)."""
+
+    product: tuple[int, int, int]
+    flops: float  # of dense products in float32
+    bytes_moved: float  # read and written
+    activations: float  # numbers of which exp was taken
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where an array that a kernel left is too far from its reference in NumPy: the worst number of them."""
+
+    array: str
+    count: int  # numbers that are too far away
+    size: int  # of so many
+    place: str  # of the worst, such as `3,17`
+    found: float
+    wanted: float
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCheck:
+    """What came of the kernels of a GPU that were run beside their references."""
+
+    facts: Mapping[str, str]  # of the GPU and what computes on it
+    agree: Sequence[str]  # names of kernels
+    differ: Mapping[str, Sequence[Difference]]
+    left_out: Sequence[str]  # not run: the time was over, or the GPU had failed
+    failure: str  # why the GPU failed, and at which kernel; empty when it did not
+    seconds: float
 
 
 class Evaluator(Protocol):
@@ -53,7 +94,10 @@ class Engine(Protocol):
 
     @property
     def step(self) -> int:
-        """How many steps were begun."""
+        """How many batches were begun."""
+
+    def slow_down(self, factor: float) -> None:
+        """From the next step on multiply the settings' learning rates by `factor`; call `settle` before."""
 
     def begin_epoch(self, total: float) -> None:
         """Start to add up the errors of an epoch, of which the batches done so far had `total`."""
@@ -83,7 +127,7 @@ class Engine(Protocol):
         """Return the optimizer's state by name, for a checkpoint; call `settle` before."""
 
     def resume(self, step: int, states: Mapping[str, Floats]) -> None:
-        """Go on after `step` with these states and the parameters that were put into the network."""
+        """Go on after `step`, with which an update ended, with these states and the parameters put into the network."""
 
     def evaluator(self) -> Evaluator:
         """Return what asks the network as it is after this step; call `settle` before."""
@@ -100,7 +144,35 @@ class Backend(Protocol):
         """Return a training of `network`, in place, on the examples."""
 
     def evaluator(self, network: Network, split: bool = False) -> Evaluator:
-        """Return what asks a network; `split`: one thread asks at a time, and what it asks may be split."""
+        """Return what asks a network; `split`: one thread asks at a time, and what it asks may be split.
+
+        The network of the last engine, or one like it, is asked in the same order of sums as it was trained.
+        """
+
+    def choose_precision(self, wanted: str) -> str:
+        """Return what a setting `precision` comes to here: `float32`, `tf32` or `bf16`; NnlibError."""
+
+    def rates(self, threads: int, examples: int, width: int) -> Rates:
+        """Return how fast this is, by a product of `examples` rows of `width` numbers; takes about half a second."""
+
+
+class LocalBackend(Backend, Protocol):
+    """A backend that computes in this process, which may be one rank of several."""
+
+    def join(self, host: Collectives) -> Collectives:
+        """Return what ranks do together where this computes; `host` does it in this machine's memory."""
+
+    def part(
+        self, network: Network, examples: Examples, settings: TrainSettings, cut: Cut, together: Collectives
+    ) -> Engine:
+        """Return one rank's part of a training, which begins with the rank's part of a network; examples are whole.
+
+        Its `pull` and `states` give the rank's parts. All ranks have to do the same at the same time: to run a batch,
+        and to ask for the total, for what is broken, and the evaluator.
+        """
+
+    def part_evaluator(self, network: Network, cut: Cut, together: Collectives) -> Evaluator:
+        """Return what asks a network, of which each rank has a part, about all of it; all ranks have to ask."""
 
 
 class Probe(Protocol):

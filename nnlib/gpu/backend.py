@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
 from nnlib.contract import TrainSettings
 from nnlib.data.blockwise import BATCH
-from nnlib.engines import Evaluator
+from nnlib.engines import Evaluator, Rates
 from nnlib.errors import NnlibError
+from nnlib.gpu.cublas import BF16, FLOAT32, TF32
 from nnlib.gpu.engine import GpuEngine
 from nnlib.gpu.evaluator import GpuEvaluator
+from nnlib.gpu.rates import measure_rates
+from nnlib.gpu.reach import require_reach
 from nnlib.gpu.runtime import Runtime
 from nnlib.gpu.session import Session
+from nnlib.gpu.shards.nccl import connect
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
+from nnlib.shards.collectives import ALONE, Collectives
+from nnlib.shards.cut import Cut, cut_of
+from nnlib.shards.plan import EXAMPLES
+
+AMPERE = 8  # the compute capability from which on GPUs multiply TF32 and bfloat16
 
 
 class Gpu:
@@ -26,6 +36,7 @@ class Gpu:
 
     def __init__(self, runtime: Runtime, threads: int = 1) -> None:
         self._runtime, self._threads = runtime, threads
+        self._cut: Cut | None = None  # of the last training: who asks its network again does it by the same sums
         self.versions: Mapping[str, str] = runtime.versions
         self.device: Mapping[str, str] = runtime.device
 
@@ -42,14 +53,60 @@ class Gpu:
 
     def engine(self, network: Network, examples: Examples, settings: TrainSettings) -> GpuEngine:
         """See `engines.Backend`."""
-        return GpuEngine(self._runtime, _single(network), examples, settings, self._threads)
+        cut = cut_of(network.spec, settings.batch, settings.parallel)
+        engine = self._engine(network, examples, settings, cut, ALONE)
+        self._cut = cut
+        return engine
+
+    def part(
+        self, network: Network, examples: Examples, settings: TrainSettings, cut: Cut, together: Collectives
+    ) -> GpuEngine:
+        """See `engines.LocalBackend`."""
+        return self._engine(network, examples, settings, cut, together)
+
+    def _engine(
+        self, network: Network, examples: Examples, settings: TrainSettings, cut: Cut | None, together: Collectives
+    ) -> GpuEngine:
+        if settings.parallel.lower() == EXAMPLES:
+            raise NnlibError("parallel: 'examples' is for processors; legal with device gpu: auto, items, none")
+        settings = replace(settings, precision=self.choose_precision(settings.precision.lower()))
+        return GpuEngine(self._runtime, _single(network), examples, settings, self._threads, cut, together)
 
     def evaluator(self, network: Network, split: bool = False) -> Evaluator:  # noqa: ARG002 (a GPU splits everything)
         """See `engines.Backend`."""
-        return GpuEvaluator(Session(self._runtime, _single(network), BATCH), self._threads)
+        cut = self._cut if self._cut is not None and self._cut.spec == network.spec else None
+        return self._evaluator(network, cut, ALONE)
+
+    def part_evaluator(self, network: Network, cut: Cut, together: Collectives) -> Evaluator:
+        """See `engines.LocalBackend`."""
+        return self._evaluator(network, cut, together)
+
+    def _evaluator(self, network: Network, cut: Cut | None, together: Collectives) -> Evaluator:
+        session = Session(self._runtime, _single(network), BATCH, cut=cut, together=together)
+        return GpuEvaluator(session, self._threads)
+
+    def join(self, host: Collectives) -> Collectives:
+        """See `engines.LocalBackend`; NCCL joins GPUs."""
+        return connect(host, self._runtime)
+
+    def choose_precision(self, wanted: str) -> str:
+        """See `engines.Backend`."""
+        capability = self.device.get("compute_capability", "")
+        tensor_cores = bool(capability) and int(capability.partition(".")[0]) >= AMPERE
+        if wanted == BF16 and not tensor_cores:
+            raise NnlibError(
+                f"precision: {wanted} is not legal on {self.device['name']}, compute capability "
+                f"{capability or 'unknown'}, but from {AMPERE}.0 on; legal here: float32 and auto"
+            )
+        return (TF32 if tensor_cores else FLOAT32) if wanted == "auto" else wanted
+
+    def rates(self, threads: int, examples: int, width: int) -> Rates:  # noqa: ARG002 (a GPU does it alone)
+        """See `engines.Backend`."""
+        return measure_rates(self._runtime, examples, width)
 
 
 def _single(network: Network) -> Network:
     if network.dtype != np.float32:
         raise NnlibError(f"a network of {network.dtype} cannot be computed on a GPU, legal: float32")
+    require_reach(network)
     return network

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from nnlib.gpu.buffers import ACTIVATIONS
+from nnlib.gpu.buffers import ACTIVATIONS, Piece
 from nnlib.gpu.forward import DeviceBatch, Forward
 from nnlib.gpu.optimizer import Optimizer
 from nnlib.gpu.output import Losses
 from nnlib.gpu.runtime import Array, grid_of
 from nnlib.model.graph import Node
-from nnlib.model.network import is_sparse_input
+from nnlib.model.network import count_units, is_sparse_input
 from nnlib.ops.activations import ROWWISE
 from nnlib.spec.types import Edge, LayerKind
 
@@ -21,7 +21,17 @@ class Backward:
     def __init__(self, forward: Forward, losses: Losses, optimizer: Optimizer) -> None:
         self._forward, self._losses, self._optimizer = forward, losses, optimizer
         self._parameters, self._runtime = forward.parameters, forward.runtime
-        self._spec = forward.graph.network.spec
+        self._spec, self._learning = forward.graph.network.spec, forward.graph.learning
+        fixed = [count_units(self._spec, n) for n in forward.graph.network.fixed]
+        self._zeros = forward.runtime.zeros(max(fixed, default=0))
+        self._belows = self._room_for_belows()
+
+    def _room_for_belows(self) -> Array:
+        """Return room for what each own shard of an output layer that is cut gives to dLoss/d(a source)."""
+        nodes = [node for node in self._forward.graph.nodes if node.number in self._forward.wide_outputs]
+        deltas = [self._forward.rooms[edge.source].delta for node in nodes for edge in node.edges]
+        shards = len(self._forward.exchange.own) + 1  # and for their sum
+        return self._runtime.zeros(shards * max((d.size for d in deltas if d is not None), default=0))
 
     def run(self, batch: DeviceBatch) -> None:
         """Go through the layers backwards, after `Forward.run`; the loss is added up in `Losses.status`."""
@@ -29,6 +39,13 @@ class Backward:
         written = set[int]()  # layers whose delta has something in it
         for node in reversed(self._forward.graph.nodes):
             if node.layer.kind is LayerKind.INPUT or node.number not in self._parameters.live:
+                continue
+            if node.number not in self._learning:
+                if node.error is not None:
+                    self._losses.error(node, batch, only=True)
+                continue
+            if node.number in self._forward.wide_outputs:
+                self._pieces(node, batch, written)
                 continue
             delta = self._delta(node, batch, node.number in written)
             self._norm_backward(node, delta)
@@ -38,6 +55,36 @@ class Backward:
             for skip in node.skips:
                 self._pass(skip, delta, written)
         self._losses.finish(batch)
+
+    def _pieces(self, node: Node, batch: DeviceBatch, written: set[int]) -> None:
+        """Give the gradients of an output layer that is cut; add its part to dLoss/d(its sources)."""
+        self._losses.error(node, batch)
+        pieces = [(piece, piece.z[: batch.size]) for piece in self._forward.rooms[node.number].pieces]
+        for edge in node.edges:
+            if edge.source in self._learning:
+                self._below_pieces(edge, pieces, batch, edge.source in written)
+                written.add(edge.source)
+        for edge in node.edges:
+            gradient, bias = (self._parameters.gradient_of(f"{name}{edge.number}") for name in ("weights", "bias"))
+            x = self._forward.out(batch, edge.source)
+            for piece, delta in pieces:
+                if bias is not None:
+                    self._sum_columns(delta, bias[piece.at])
+                if gradient is not None:
+                    self._forward.multiply(delta, x, gradient[piece.at], (True, False), add=False)
+
+    def _below_pieces(self, edge: Edge, pieces: list[tuple[Piece, Array]], batch: DeviceBatch, add: bool) -> None:
+        """Compute dLoss/d(the source of an edge), or add to it: the tree's sum over all shards."""
+        room, w = self._forward.rooms[edge.source].delta, self._parameters.weights(edge.owner)
+        assert room is not None, "layers that are read have it"
+        below = room[: batch.size]
+        every = self._belows[: (len(pieces) + 1) * below.size].reshape(len(pieces) + 1, *below.shape)
+        for (piece, delta), part in zip(pieces, every, strict=False):
+            self._forward.multiply(delta, w[piece.at], part, (False, False), add=False)
+        found = every[-1] if add else below
+        self._forward.exchange.add_up(every[:-1], found)
+        if add:
+            self._runtime.launch("add", grid_of(below.size), below, found, below.size)
 
     def _delta(self, node: Node, batch: DeviceBatch, given: bool) -> Array:
         """Return dLoss/dz, after batch normalization, of a layer: from those that read it, and from its own error."""
@@ -86,7 +133,11 @@ class Backward:
         if layer.delta_norm:
             limit = layer.delta_norm
             self._runtime.launch("limit_delta", (size,), delta, size, n, delta.strides[0] // 4, limit)
-        if layer.batch_norm:
+        if node.number in self._forward.graph.network.fixed:  # as in prediction, but for what is constant in it
+            scale, variance = (self._parameters.values(f"norm{node.number}_{name}") for name in ("scale", "variance"))
+            constants = (scale, self._zeros, self._zeros, variance)
+            self._runtime.launch("batch_norm_inference", grid_of(delta.size), delta, *constants, size, n, n)
+        elif layer.batch_norm:
             scale, bias = (f"norm{node.number}_{name}" for name in ("scale", "bias"))
             gradients = self._parameters.gradient_of(scale), self._parameters.gradient_of(bias)
             arrays = (room.normal, room.inverse, self._parameters.values(scale))
@@ -97,16 +148,19 @@ class Backward:
         found = [self._parameters.gradient_of(f"bias{edge.number}") for edge in node.edges]
         first, *others = [gradient for gradient in found if gradient is not None] or [None]
         if first is not None:
-            (size, n), ld = delta.shape, delta.strides[0] // 4
-            self._runtime.launch("column_sums", (math.ceil(n / 32),), delta, first, size, n, ld, 1.0, 0)
+            self._sum_columns(delta, first)
         for other in others:
             self._runtime.move(other, first)
+
+    def _sum_columns(self, delta: Array, sums: Array) -> None:
+        (size, n), ld = delta.shape, delta.strides[0] // 4
+        self._runtime.launch("column_sums", (math.ceil(n / 32),), delta, sums, size, n, ld, 1.0, 0)
 
     def _edge(self, edge: Edge, batch: DeviceBatch, delta: Array, written: set[int]) -> None:
         """Give the gradients of an edge; add its part to dLoss/d(its source)."""
         source = self._spec.layers[edge.source]
         w, flipped = self._parameters.weights(edge.owner), self._parameters.is_flipped(edge)
-        if source.kind is not LayerKind.INPUT:
+        if edge.source in self._learning:
             below = self._forward.rooms[edge.source].delta
             assert below is not None, "layers that are read have it"
             multiply = self._forward.multiply
@@ -126,7 +180,7 @@ class Backward:
 
     def _pass(self, source: int, delta: Array, written: set[int]) -> None:
         """Add delta to dLoss/d(a layer that is skipped from)."""
-        if self._spec.layers[source].kind is LayerKind.INPUT:
+        if source not in self._learning:
             return
         target = self._forward.rooms[source].delta
         assert target is not None, "layers that are read have it"

@@ -10,7 +10,9 @@ import numpy as np
 from nnlib.gpu.runtime import Array, Runtime, align
 from nnlib.model.graph import Graph, Node
 from nnlib.ops.activations import ROWWISE, dropout_constants
-from nnlib.spec.types import Activation, ErrorFunction, LayerKind
+from nnlib.ops.losses import Error
+from nnlib.shards.cut import Cut
+from nnlib.spec.types import Activation, ErrorFunction, Layer, LayerKind
 
 ACTIVATIONS = tuple(Activation)  # as `enum Activation` in kernels/names.cuh
 ERRORS = tuple(ErrorFunction)  # as `enum ErrorFunction`
@@ -35,18 +37,30 @@ class Room:
     penalty: Array | None = None  # (n,): the gradient of the sparseness penalty
     unit: Array | None = None  # the constants of kernels/names.cuh
     read: bool = True  # by other layers
+    pieces: tuple[Piece, ...] = ()  # of an output layer: one of all its units, or one for each own shard
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Units of an output layer that are computed together: their sums, then the delta, as in `Room.z`."""
+
+    z: Array  # (b, n); the rows start at aligned places
+    at: slice  # which units these are of those that are here
+    low: int  # the number of the first one in the whole network
 
     @property
     def ld(self) -> int:
-        """How many floats lie between the rows of `sums`."""
-        return int(self.sums.strides[0]) // 4
+        """How many floats lie between two rows."""
+        return int(self.z.strides[0]) // 4
 
 
-def room_of(runtime: Runtime, graph: Graph, node: Node, most: int, train: bool) -> Room | None:
+def room_of(runtime: Runtime, graph: Graph, node: Node, most: int, train: bool, cut: Cut | None = None) -> Room | None:
     """Return the memory of a layer, None for an input without dropout, which lies in the batch."""
+    if cut is not None and node.number in cut.outputs:
+        return _cut_room(runtime, node, most, cut)
     shape, layer = (most, node.units), node.layer
     unit = runtime.zeros(8)
-    runtime.upload(unit, unit_constants(node))
+    runtime.upload(unit, unit_constants(node.layer))
     if layer.kind is LayerKind.INPUT:
         if layer.sparse or not (train and layer.dropout):
             return None
@@ -54,13 +68,14 @@ def room_of(runtime: Runtime, graph: Graph, node: Node, most: int, train: bool) 
         return Room(out, out, out, unit=unit)
     is_output, rowwise = layer.kind is LayerKind.OUTPUT, layer.activation in ROWWISE
     read = not is_output or is_read(graph, node)
-    plain = is_output and not (read or rowwise or node.skips)
+    wide_input = cut is not None and any(edge.source in cut.inputs for edge in node.edges)  # what it gives is exchanged
+    plain = is_output and not (read or rowwise or node.skips or wide_input)
     z = runtime.zeros((most, align(node.units)))[:, : node.units] if plain else runtime.zeros(shape)
-    needs_sums = is_output and read
+    sums = runtime.zeros(shape) if is_output and read else z
     return Room(
         z,
         out=runtime.zeros(shape) if train and layer.dropout and read else z,
-        sums=runtime.zeros(shape) if needs_sums else z,
+        sums=sums,
         delta=runtime.zeros(shape) if train and read else None,
         rowwise=runtime.zeros(shape) if is_output and rowwise else None,
         totals=runtime.zeros(most) if rowwise else None,
@@ -69,7 +84,24 @@ def room_of(runtime: Runtime, graph: Graph, node: Node, most: int, train: bool) 
         penalty=runtime.zeros(node.units) if train and graph.network.spec.sparseness_of(layer).beta else None,
         unit=unit,
         read=read,
+        pieces=(Piece(sums, slice(0, node.units), 0),) if is_output else (),
     )
+
+
+def _cut_room(runtime: Runtime, node: Node, most: int, cut: Cut) -> Room:
+    """Return the memory of an output layer that is cut.
+
+    A piece has the same shape, and its rows lie as far apart, however many of them are here: so do products with it.
+    """
+    part, unit = cut.outputs[node.number], runtime.zeros(8)
+    runtime.upload(unit, unit_constants(node.layer))
+    places = [part.shard(place) for place in range(len(part.own))]
+    z = runtime.zeros((len(places), most, align(part.each)))
+    pieces = tuple(
+        Piece(own[:, : at.stop - at.start], at, part.place.start + at.start) for own, at in zip(z, places, strict=True)
+    )
+    totals = runtime.zeros(most) if node.layer.activation in ROWWISE else None
+    return Room(z, z, z, totals=totals, unit=unit, read=False, pieces=pieces)
 
 
 def is_read(graph: Graph, node: Node) -> bool:
@@ -79,16 +111,14 @@ def is_read(graph: Graph, node: Node) -> bool:
     )
 
 
-def unit_constants(node: Node) -> Any:
+def unit_constants(layer: Layer) -> Any:
     """Return `enum Unit` of kernels/names.cuh."""
-    layer = node.layer
     scale, shift, value = dropout_constants(layer)
     return np.array([layer.slope, layer.alpha, layer.selu_lambda, scale, shift, value, layer.dropout, 0], np.float32)
 
 
-def error_constants(node: Node, examples: int) -> Any:
+def error_constants(error: Error, examples: int) -> Any:
     """Return `enum ErrorConstant` of kernels/names.cuh, for batches of so many examples."""
-    assert node.error is not None, "only output layers have an error"
-    margin, boost = node.error.margin, node.error.boost
+    margin, boost = error.margin, error.boost
     numbers = [margin.one_target, margin.zero_target, margin.one_scale, margin.zero_scale, boost.one, boost.zero]
     return np.array([*numbers, 1 / examples, 0], np.float32)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnlib.contract import TrainSettings
 from nnlib.data.blockwise import BATCH
@@ -19,12 +21,16 @@ from nnlib.gpu.output import ADDED, FAILED, FAILURE, Losses
 from nnlib.gpu.packing import Packing
 from nnlib.gpu.runtime import Runtime
 from nnlib.gpu.session import Session
-from nnlib.model.batches import batches_of
+from nnlib.model.batches import Part, part_of, updates_before, updates_of
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network, name_broken_layer
-from nnlib.optim.hyper import hyper_of, rates_of
+from nnlib.optim.hyper import hyper_of, pacings_of, rates_of, slowed
+from nnlib.shards.collectives import Collectives
+from nnlib.shards.cut import Cut
+from nnlib.shards.errors import Errors
 from nnlib.util.arrays import Floats, Longs
 
+LOSSES = 1024  # steps whose errors by shard are kept, until they are asked for
 LOOKED = 16  # steps after which the errors are looked at
 
 PackedBatch = tuple[Words, int]  # a batch and how many examples it has
@@ -34,29 +40,54 @@ class GpuEngine:
     """Steps are launched and go on by themselves; what came of them is looked at now and then, without waiting."""
 
     def __init__(
-        self, runtime: Runtime, network: Network, examples: Examples, settings: TrainSettings, threads: int
+        self,
+        runtime: Runtime,
+        network: Network,
+        examples: Examples,
+        settings: TrainSettings,
+        threads: int,
+        cut: Cut | None,
+        together: Collectives,
     ) -> None:
-        """Copy the network to the GPU; `threads` prepare batches."""
-        self._runtime, self._examples, self._threads = runtime, examples, threads
+        """Copy the network to the GPU; `threads` prepare batches.
+
+        With a `cut` the network is a rank's part of one, of whole examples, and `together` joins the ranks.
+        """
+        self._runtime, self._examples, self._threads, self._settings = runtime, examples, threads, settings
         size, hyper = min(settings.batch, examples.count), hyper_of(settings)
         most = max(size, BATCH)  # that are also evaluated at a time
-        tf32 = settings.precision.lower() == "tf32"
-        self._session = Session(runtime, network, most, hyper.rule, settings.seed, tf32)
-        self._packing = Packing(network.spec, examples.sets, size)
-        steps, rates = settings.epochs * len(batches_of(examples.count, settings.batch)), rates_of
-        forward = self._session.forward
-        self._losses = Losses(forward, size)
-        self._optimizer = Optimizer(forward, hyper, rates(network, examples.count, settings), steps, settings.clip)
+        several = settings.accumulate > 1
+        precision = settings.precision
+        self._session = Session(
+            runtime, network, most, hyper.rule, settings.seed, precision, not several, cut=cut, together=together
+        )
+        self._packing = Packing(network.spec, examples.sets, size, cut)
+        steps = settings.epochs * updates_of(examples.count, settings)
+        self._rate, forward = rates_of(network, examples.count, settings), self._session.forward
+        self._losses = Losses(forward, size, LOSSES if cut else 1)
+        pacings = pacings_of(network, examples.count, settings)
+        self._optimizer = Optimizer(forward, hyper, self._rate, steps, settings.clip, several, pacings)
         self._backward = Backward(forward, self._losses, self._optimizer)
         self._evaluator = GpuEvaluator(self._session, threads)
-        self._status, self._looked = runtime.pinned(8), runtime.event()
+        assert forward.marks is not None, "a forward pass for training has them"
+        self._marks = forward.marks
+        self._status, self._seen = runtime.pinned(8), runtime.pinned(self._marks.array.size)
+        self._looked = runtime.event()
         self._looking = False
-        self.step = 0
+        self._errors = Errors(together) if cut else None  # of an epoch of a network that is cut, up to batch `counted`
+        self._counted = self.step = 0
+
+    def slow_down(self, factor: float) -> None:
+        """See `engines.Engine`."""
+        self._optimizer.follow(slowed(self._rate, factor))
 
     def begin_epoch(self, total: float) -> None:
         """See `engines.Engine`."""
         status = np.zeros(4)
         status[ADDED] = total
+        if self._errors is not None:
+            self._errors.begin(total)
+        self._counted = self.step
         self._runtime.upload(self._losses.status, status)
         self._looking = False
 
@@ -70,15 +101,20 @@ class GpuEngine:
     def run(self, batch: Any) -> None:
         """See `engines.Engine`."""
         words, size = batch
+        if self._errors is not None and self.step - self._counted == LOSSES:
+            self.total()  # there is room for no more; all ranks are here at the same step
         self.step += 1
-        self._session.run("train", words, self._packing, size, self._work, train=True)
+        part = part_of(self._examples.count, self._settings, self.step)
+        self._session.run(part, words, self._packing, size, partial(self._work, part), train=True)
         if self.step % LOOKED == 0 and not self._looking:
             self._runtime.begin_download(self._status, self._losses.status)
+            self._runtime.begin_download(self._seen, self._marks.array)
             self._looked.record(self._runtime.compute)
             self._looking = True
 
-    def _work(self, batch: DeviceBatch) -> None:
+    def _work(self, part: Part, batch: DeviceBatch) -> None:
         self._runtime.launch("begin_step", (1,), self._session.forward.step)
+        self._optimizer.start(part)
         self._optimizer.settle(batch)
         self._session.forward.run(batch)
         self._backward.run(batch)
@@ -87,15 +123,23 @@ class GpuEngine:
     def failed(self, wait: bool = False) -> StepFailure | None:
         """See `engines.Engine`."""
         if wait:
-            return _failure(self._runtime.download(self._losses.status))
+            return self._failure(self._runtime.download(self._losses.status), self._runtime.download(self._marks.array))
         if self._looking and self._looked.done:
             self._looking = False
-            return _failure(self._status.view(np.float64))
+            return self._failure(self._status.view(np.float64), self._seen)
         return None
+
+    def _failure(self, status: Floats, seen: NDArray[np.int32]) -> StepFailure | None:
+        return self._marks.failure(seen, int(status[FAILED]), float(status[FAILURE]))
 
     def total(self) -> float:
         """See `engines.Engine`."""
-        return float(self._runtime.download(self._losses.status)[ADDED])
+        if self._errors is None:
+            return float(self._runtime.download(self._losses.status)[ADDED])
+        if self.step > self._counted:
+            self._losses.add_to(self._errors, np.arange(self._counted, self.step))
+        self._counted = self.step
+        return self._errors.total()
 
     def settle(self) -> None:
         """See `engines.Engine`."""
@@ -115,16 +159,13 @@ class GpuEngine:
 
     def resume(self, step: int, states: Mapping[str, Floats]) -> None:
         """See `engines.Engine`."""
-        self.step = step
+        self.step = self._counted = step
         self._session.parameters.push()
-        self._session.parameters.push_states(step, states)
         self._runtime.upload(self._session.forward.step, np.array([step]))
+        updates = updates_before(self._examples.count, self._settings, step)
+        self._session.parameters.push_states(updates, states)
+        self._runtime.upload(self._optimizer.step, np.array([updates]))
 
     def evaluator(self) -> Evaluator:
         """See `engines.Engine`."""
         return self._evaluator
-
-
-def _failure(status: Floats) -> StepFailure | None:
-    step = int(status[FAILED])
-    return StepFailure(step, float(status[FAILURE])) if step else None

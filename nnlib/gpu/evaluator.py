@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 
@@ -13,7 +14,7 @@ from nnlib.data.rows import Csr
 from nnlib.gpu.feed import prepare_ahead
 from nnlib.gpu.forward import DeviceBatch
 from nnlib.gpu.output import ADDED
-from nnlib.gpu.packing import ABSENT, Packing
+from nnlib.gpu.packing import ABSENT, OWNED, Packing
 from nnlib.gpu.runtime import MOST_PARTS, Array, part_blocks
 from nnlib.gpu.session import Session
 from nnlib.model.batches import batches_of
@@ -22,6 +23,7 @@ from nnlib.model.network import Network
 from nnlib.ops import ranking
 from nnlib.ops.activations import activate
 from nnlib.ops.finite import mean_error, require_finite
+from nnlib.shards.errors import Errors
 from nnlib.spec.types import LayerKind
 from nnlib.util.arrays import Floats
 
@@ -36,9 +38,10 @@ class GpuEvaluator:
         self._session, self._runtime, self._threads = session, session.runtime, threads
         self._lock = threading.Lock()
         runtime, most = session.runtime, BATCH
-        self._ranked: Array = runtime.zeros(most * MOST_RANKED, np.int32)
-        self._best: Array = runtime.zeros(most * MOST_RANKED)
-        self._parts: Array = runtime.zeros(MOST_PARTS, np.float64)
+        pieces = len(session.exchange.own) if session.forward.wide_outputs else 1  # of an output layer
+        self._ranked: Array = runtime.zeros(pieces * most * MOST_RANKED, np.int32)
+        self._best: Array = runtime.zeros(pieces * most * MOST_RANKED)
+        self._parts: Array = runtime.zeros((pieces, MOST_PARTS), np.float64)
 
     @property
     def network(self) -> Network:
@@ -56,65 +59,108 @@ class GpuEvaluator:
 
         with self._lock:
             self._runtime.upload(losses.status, np.zeros(4))
+            self._runtime.clear(losses.by_shard)
             places = [np.arange(low, high) for low, high in batches_of(examples.count, BATCH)]
             prepared = prepare_ahead(lambda rows: packing.pack(examples, rows), places, self._threads)
             for words, rows in zip(prepared, places, strict=True):
                 session.run("loss", words, packing, len(rows), work)
-            total = float(self._runtime.download(losses.status)[ADDED])
+            if session.cut is None:
+                total = float(self._runtime.download(losses.status)[ADDED])
+            else:
+                errors = Errors(session.exchange.together)
+                losses.add_to(errors, np.zeros(1, np.int64))
+                total = errors.total()
         return mean_error(total, examples.count)
 
     def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> tuple[NDArray[np.int64], Floats]:
         """See `engines.Evaluator`."""
         session, count = self._session, examples.count
-        node, ld = session.graph.node(output), session.forward.rooms[output].ld
-        k = min(k, node.units)
+        node, pieces = session.graph.node(output), session.forward.rooms[output].pieces
+        wide = session.forward.wide_outputs.get(output)
+        k = min(k, wide.units if wide else node.units)
         if k > MOST_RANKED:
             return ranking.top(self.sums(examples, output), k, owned)
         packing = self._packing(examples)
-        words = packing.pack(examples, np.arange(count), targets=False, owned=owned)
-        where = (packing.at(ABSENT, "starts"), packing.at(ABSENT, "items")) if owned is not None else (ABSENT, ABSENT)
-        ranked, best = self._ranked[: count * k], self._best[: count * k]
-        size = (count - 1) * ld + node.units
+        some = [] if owned is None else [owned.units(piece.low, piece.low + piece.z.shape[1]) for piece in pieces]
+        words = packing.pack(examples, np.arange(count), targets=False, owned=some)
+        ranked, best = (
+            array[: len(pieces) * count * k].reshape(len(pieces), count, k) for array in (self._ranked, self._best)
+        )
 
         def work(batch: DeviceBatch) -> None:
             session.forward.run(batch)
-            sums, launch = session.forward.sums(batch, node), self._runtime.launch
             self._runtime.clear(self._parts)
-            launch("sum_squares", (part_blocks(size),), sums, self._parts, size)
-            launch("top", (count,), sums, count, node.units, ld, batch.words, *where, k, ranked, best)
+            for place, sums in enumerate(session.forward.sums(batch, node)):
+                n, ld = sums.shape[1], pieces[place].ld
+                size = (count - 1) * ld + n
+                self._runtime.launch("sum_squares", (part_blocks(size),), sums, self._parts[place], size)
+                where = [packing.at(ABSENT, f"{name}{place}") if some else ABSENT for name in OWNED]
+                found = ranked[place], best[place]
+                self._runtime.launch("top", (count,), sums, count, n, ld, batch.words, *where, min(k, n), *found)
 
         with self._lock:
             session.run(("top", output, k, owned is None), words, packing, count, work, graph=count == BATCH)
-            if np.isfinite(self._runtime.download(self._parts)).all():
-                items, sums = self._runtime.download(ranked), self._runtime.download(best)
-                return items.reshape(count, k).astype(np.int64), sums.reshape(count, k)
+            finite = np.isfinite(self._runtime.download(self._parts)).all()
+            if session.exchange.numbers([finite]).all():
+                return self._merge(output, self._runtime.download(ranked), self._runtime.download(best))
         require_finite(self.sums(examples, output))  # which says which example it is
         raise AssertionError("squares of finite sums are finite in double precision")
 
     def sums(self, examples: Examples, output: int) -> Floats:
         """See `engines.Evaluator`."""
-        node = self._session.graph.node(output)
-        return self._ask(examples, output, lambda batch: self._session.forward.sums(batch, node))
+        session, node = self._session, self._session.graph.node(output)
+        pieces = self._ask(examples, output, lambda batch: session.forward.sums(batch, node))
+        wide = session.forward.wide_outputs.get(output)
+        if wide is None:
+            return require_finite(pieces[0])
+        own = np.zeros((examples.count, len(wide.own) * wide.each), np.float32)
+        for piece, sums in zip(session.forward.rooms[output].pieces, pieces, strict=True):
+            own[:, piece.at] = sums
+        every = session.exchange.gather_here(own).transpose(1, 0, 2).reshape(examples.count, -1)
+        return require_finite(np.ascontiguousarray(every[:, : wide.units]))
 
     def values(self, examples: Examples, layer: int) -> Floats:
         """See `engines.Evaluator`."""
         node = self._session.graph.node(layer)
         if node.layer.kind is LayerKind.OUTPUT:
             return activate(node.layer, self.sums(examples, layer))
-        return self._ask(examples, layer, lambda batch: self._session.forward.out(batch, layer))
+        [found] = self._ask(examples, layer, lambda batch: [self._session.forward.out(batch, layer)])
+        return require_finite(found)
 
-    def _ask(self, examples: Examples, layer: int, found: Callable[[DeviceBatch], Array]) -> Floats:
-        """Return what the forward pass of some examples leaves in a place, (b, units)."""
-        packing, count, places = self._packing(examples), examples.count, []
+    def _ask(self, examples: Examples, layer: int, found: Callable[[DeviceBatch], list[Array]]) -> list[Floats]:
+        """Return what the forward pass of some examples leaves in some places, (b, units) each."""
+        packing, count = self._packing(examples), examples.count
+        places = list[Array]()
 
         def work(batch: DeviceBatch) -> None:
             self._session.forward.run(batch)
-            places.append(found(batch))
+            places.extend(found(batch))
 
         words = packing.pack(examples, np.arange(count), targets=False)
         with self._lock:
             self._session.run(("values", layer), words, packing, count, work, graph=False)
-            return require_finite(self._runtime.rows(places[0]))
+            return [self._runtime.rows(place) for place in places]
+
+    def _merge(self, output: int, ranked: NDArray[np.int32], best: Floats) -> tuple[NDArray[np.int64], Floats]:
+        """Return the best items of a layer from those of its pieces, (own pieces, b, k) in all ranks' memory.
+
+        A piece with fewer units than k has its items at the start of its memory. Pieces have ascending items, so that a
+        stable order by sums has equal ones by item.
+        """
+        pieces, (_, count, k) = self._session.forward.rooms[output].pieces, ranked.shape
+        if output not in self._session.forward.wide_outputs:
+            return ranked[0].astype(np.int64), best[0]
+        items = np.full((len(pieces), count, k), ranking.NO_ITEM, np.int32)
+        sums = np.full((len(pieces), count, k), -np.inf, np.float32)
+        for place, piece in enumerate(pieces):
+            shape = count, min(k, piece.z.shape[1])
+            own = ranked[place].reshape(-1)[: math.prod(shape)].reshape(shape)
+            items[place, :, : shape[1]] = np.where(own >= 0, own + piece.low, ranking.NO_ITEM)
+            sums[place, :, : shape[1]] = best[place].reshape(-1)[: math.prod(shape)].reshape(shape)
+        exchange = self._session.exchange
+        every = [exchange.gather_here(x).reshape(-1, count, k).transpose(1, 0, 2) for x in (items, sums)]
+        found, scores = (x.reshape(count, -1) for x in every)
+        return ranking.best_of(found.astype(np.int64), scores, k)
 
     def _packing(self, examples: Examples) -> Packing:
-        return Packing(self._session.graph.network.spec, examples.sets, BATCH)
+        return Packing(self._session.graph.network.spec, examples.sets, BATCH, self._session.cut)

@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 
 from nnlib.gpu.buffers import ACTIVATIONS, Room, room_of
-from nnlib.gpu.packing import Packing
+from nnlib.gpu.cublas import FLOAT32
+from nnlib.gpu.marks import Marks
+from nnlib.gpu.packing import BY_SHARD, Packing
 from nnlib.gpu.parameters import Parameters
 from nnlib.gpu.runtime import Array, grid_of
+from nnlib.gpu.shards.exchange import Exchange
 from nnlib.model.batches import DENOISE, DROPOUT
 from nnlib.model.graph import Graph, Node
 from nnlib.model.network import NORM_ARRAYS, is_sparse_input
 from nnlib.ops.activations import ROWWISE
+from nnlib.shards.cut import Cut
 from nnlib.spec.types import Activation, Edge, LayerKind
 
 GATHERED = 1024  # columns that a block of `gather` sums
@@ -34,6 +38,11 @@ class DeviceBatch:
         """Return the header words of sections."""
         return tuple(self.packing.at(layer, name) for name in names)
 
+    def transposed(self, layer: int, delta: Array, shard: str = "") -> tuple[Any, ...]:
+        """Return what kernels need that go through the touched rows of a sparse input, or of an own shard of one."""
+        names = (*(f"{name}{shard}" for name in BY_SHARD), "examples", "places", "values")
+        return (self.words, *self.at(layer, *names), delta, delta.strides[0] // 4)
+
     def dense(self, layer: int, width: int) -> Array:
         """Return the values of a dense layer, (size, width)."""
         start = self.packing.dense(layer)
@@ -43,17 +52,32 @@ class DeviceBatch:
 class Forward:
     """Computes the layers of a network on one GPU, each into room of its own."""
 
-    def __init__(self, graph: Graph, parameters: Parameters, most: int, train: bool, seed: int, tf32: bool) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        parameters: Parameters,
+        most: int,
+        train: bool,
+        seed: int,
+        precision: str,
+        cut: Cut | None,
+        exchange: Exchange,
+    ) -> None:
         """Make room for batches of up to `most` examples; `train` for what training needs besides."""
+        self.cut, self.exchange = cut, exchange
+        self.wide_inputs, self.wide_outputs = (cut.inputs, cut.outputs) if cut else ({}, {})
         self.graph, self.parameters, self.runtime = graph, parameters, parameters.runtime
-        self.tf32, self._seed = tf32, seed
+        self._precision, self._seed = precision, seed
         self.step = self.runtime.zeros(1, np.int64)
         self.rooms: dict[int, Room] = {}
+        self.marks = Marks(parameters, graph) if train else None
         self.pending: dict[int, Array | None] = {}  # biases that the sums of output layers lack yet
         for node in graph.nodes:
-            room = room_of(self.runtime, graph, node, most, train)
+            room = room_of(self.runtime, graph, node, most, train, cut)
             if room is not None:
                 self.rooms[node.number] = room
+        from_wide = [edge.target for n in self.wide_inputs for edge in graph.network.spec.edges if edge.source == n]
+        self._given = self.runtime.zeros(max((most * graph.node(n).units for n in from_wide), default=0))
         p = graph.network.spec.denoising
         self._noise = self.runtime.zeros(2) if p and train else None
         if self._noise is not None:
@@ -68,13 +92,15 @@ class Forward:
             else:
                 self._compute(node, batch)
 
-    def sums(self, batch: DeviceBatch, node: Node) -> Array:
-        """Return the sums of an output layer with all biases, (b, n)."""
-        sums, bias = self.rooms[node.number].sums[: batch.size], self.pending[node.number]
+    def sums(self, batch: DeviceBatch, node: Node) -> list[Array]:
+        """Return the sums of an output layer with all biases, (b, n) for each of its pieces."""
+        pieces, bias = self.rooms[node.number].pieces, self.pending[node.number]
+        found = [piece.z[: batch.size] for piece in pieces]
         if bias is not None:
-            self.add_bias(sums, bias)
+            for piece, sums in zip(pieces, found, strict=True):
+                self.add_bias(sums, bias[piece.at])
             self.pending[node.number] = None
-        return sums
+        return found
 
     def out(self, batch: DeviceBatch, layer: int) -> Array:
         """Return what other layers see of a layer that is not a sparse input, (b, n)."""
@@ -97,6 +123,9 @@ class Forward:
         return bool(batch.train and node.layer.dropout)
 
     def _compute(self, node: Node, batch: DeviceBatch) -> None:
+        if node.number in self.wide_outputs:
+            self._compute_pieces(node, batch)
+            return
         room, layer, size = self.rooms[node.number], node.layer, batch.size
         z = room.z[:size]
         bias = self._sums(node, batch, z)
@@ -110,6 +139,18 @@ class Forward:
         if room.read:
             self._activate(node, batch, z, bias)
 
+    def _compute_pieces(self, node: Node, batch: DeviceBatch) -> None:
+        """Compute the sums of an output layer that is cut, but for a bias: a product for each shard that is here."""
+        biases = [self.parameters.values(f"bias{edge.number}") for edge in node.edges]
+        for piece in self.rooms[node.number].pieces:
+            z = piece.z[: batch.size]
+            for n, edge in enumerate(node.edges):
+                w = self.parameters.weights(edge.owner)[piece.at]  # by output, as those of all such layers
+                self.multiply(self.out(batch, edge.source), w, z, (False, True), add=n > 0, rounded=batch.train)
+            for bias in biases[1:]:
+                self.add_bias(z, bias[piece.at])
+        self.pending[node.number] = biases[0]
+
     def _by_normalizer(self, node: Node) -> bool:
         """Whether the error of an output layer takes the sums of a SoftMax, not its values."""
         return node.error is not None and node.error.softmax
@@ -120,7 +161,8 @@ class Forward:
         out = room.out[: batch.size] if self.drops(batch, node) and room.out is not room.z else None
         if layer.activation not in ROWWISE:
             kind, noise = ACTIVATIONS.index(layer.activation), self.noise(node.number)
-            arguments = (z, out, bias, sums, z.size, node.units, kind, room.unit, *noise)
+            mark = self.marks.of_layer(node.number) if self.marks is not None and batch.train else None
+            arguments = (z, out, bias, sums, z.size, node.units, kind, room.unit, *noise, mark)
             self.runtime.launch("bias_activation_dropout", grid_of(math.ceil(z.size / 8)), *arguments)
             return
         if sums is not None:
@@ -147,7 +189,7 @@ class Forward:
     def _normalize(self, node: Node, batch: DeviceBatch, z: Array) -> None:
         room, (size, n) = self.rooms[node.number], z.shape
         arrays = [self.parameters.values(f"norm{node.number}_{name}") for name in NORM_ARRAYS]
-        if batch.train:
+        if batch.train and node.number not in self.graph.network.fixed:
             assert room.normal is not None, "room for training has it"
             self.runtime.launch("batch_norm", (math.ceil(n / 32),), z, room.normal, room.inverse, *arrays, size, n)
         else:
@@ -173,7 +215,10 @@ class Forward:
         """Compute x W into z, or add it."""
         w, flipped = self.parameters.weights(edge.owner), self.parameters.is_flipped(edge)
         if not is_sparse_input(self.graph.network.spec.layers[edge.source]):
-            self.multiply(self.out(batch, edge.source), w, z, (False, flipped), add=add)
+            self.multiply(self.out(batch, edge.source), w, z, (False, flipped), add=add, rounded=batch.train)
+            return
+        if edge.source in self.wide_inputs:
+            self._gather_shards(edge, batch, z, add)
             return
         strides = (1, w.shape[1]) if flipped else (w.shape[1], 1)
         size, n = z.shape
@@ -192,11 +237,38 @@ class Forward:
             *self.input_noise(batch, edge.source),
         )
 
+    def _gather_shards(self, edge: Edge, batch: DeviceBatch, z: Array, add: bool) -> None:
+        """Compute x W of a sparse input that is cut into z, or add it: a rank has a part of that sum."""
+        size, n = z.shape
+        found = self._given[: z.size].reshape(size, n) if add else z
+        self.runtime.launch(
+            "gather_shards",
+            (size, math.ceil(n / GATHERED)),
+            batch.words,
+            *batch.at(edge.source, "starts", "items", "origins", "values"),
+            len(self.exchange.own),
+            self.parameters.weights(edge.owner),
+            *(found, size, n),
+            *self.input_noise(batch, edge.source),
+        )
+        self.exchange.sum_ranks(found)
+        if add:
+            self.runtime.launch("add", grid_of(z.size), z, found, z.size)
+
     def multiply(
-        self, a: Array, b: Array, out: Array, flip: tuple[bool, bool], *, add: bool, scale: float = 1.0
+        self,
+        a: Array,
+        b: Array,
+        out: Array,
+        flip: tuple[bool, bool],
+        *,
+        add: bool,
+        scale: float = 1.0,
+        rounded: bool = True,
     ) -> None:
-        """See `Runtime.multiply`."""
-        self.runtime.multiply(a, b, out, flip, add=add, scale=scale, tf32=self.tf32)
+        """See `Runtime.multiply`; what is not `rounded`, as the precision of a training has it, is float32."""
+        precision = self._precision if rounded else FLOAT32
+        self.runtime.multiply(a, b, out, flip, add=add, scale=scale, precision=precision)
 
     def _skip(self, source: int, batch: DeviceBatch, z: Array) -> None:
         size, n = z.shape

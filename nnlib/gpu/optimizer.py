@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 
 from nnlib.gpu.forward import DeviceBatch, Forward
 from nnlib.gpu.parameters import Table
-from nnlib.gpu.runtime import Array, grid_of, part_blocks
+from nnlib.gpu.runtime import Array, grid_of
+from nnlib.gpu.shards.clip import Clip
+from nnlib.model.batches import Part
 from nnlib.model.network import Layout, count_units, is_sparse_input, iterate_limited_edges, layout_of
-from nnlib.optim.hyper import ADAMS, Hyper, Rate, step_shift
+from nnlib.optim.hyper import ADAMS, USUAL, Hyper, Pacing, Rate, step_shift
 from nnlib.optim.rules import RULES, Pace
 from nnlib.spec.types import Edge
 
@@ -21,45 +25,92 @@ TABLE_BLOCKS = 4096  # that share the rows which a batch touches
 
 
 class Optimizer:
-    """An update rule at work; takes each step from its number in `Forward.step`."""
+    """An update rule at work; takes each update from its number in `step`."""
 
-    def __init__(self, forward: Forward, hyper: Hyper, rate: Rate, steps: int, clip: float) -> None:
-        """Use `rate` for the steps 1 to `steps`; with `clip` the norm of a gradient is limited to it."""
+    def __init__(
+        self,
+        forward: Forward,
+        hyper: Hyper,
+        rate: Rate,
+        steps: int,
+        clip: float,
+        several: bool = False,
+        pacings: Sequence[Pacing] = (),
+    ) -> None:
+        """Use `rate` for the updates 1 to `steps`; with `clip` the norm of a gradient is limited to it.
+
+        `several`: an update may take several batches; no parameters are tables then. `pacings`: of the layers.
+        """
         self._forward, self._parameters, self._runtime = forward, forward.parameters, forward.runtime
-        self._rule, self._kind, self._clip = RULES[hyper.rule], RULE_NAMES.index(hyper.rule), clip
+        self._rule, self._kind = RULES[hyper.rule], RULE_NAMES.index(hyper.rule)
         self._forced = bool(hyper.l2 or hyper.l1)
-        shift = step_shift(forward.graph.network.spec)
-        runtime = self._runtime
-        self._hyper, self._paces = runtime.zeros(8), runtime.zeros((steps + 1, 4))
+        runtime, self._constants = self._runtime, hyper
+        self._pacings = pacings or (USUAL,) * len(forward.graph.network.spec.layers)
+        self._hyper = runtime.zeros(8)
+        self._paces = {pacing: runtime.zeros((steps + 1, 4)) for pacing in dict.fromkeys(self._pacings)}
         runtime.upload(self._hyper, hyper_constants(hyper))
-        runtime.upload(self._paces, tabulate_paces(hyper, rate, steps, shift))
-        self._scale = runtime.zeros(1) if clip else None
-        sizes = [self._parameters.flat.size, *(table.values.size for table in self._parameters.tables.values())]
-        self._blocks = [part_blocks(size) for size in sizes]  # that sum the squares of each part of a gradient
-        self._parts = runtime.zeros(sum(self._blocks) if clip else 0, np.float64)
+        self.follow(rate)
+        assert forward.marks is not None, "a forward pass for training has them"
+        self._marks = forward.marks
+        self._spans = tuple(self._find_spans())
+        self._clip = Clip(forward, clip) if clip else None
+        self._scale = self._clip.scale if self._clip else None
         limited = [w for edge, w in self._find_limited() if not self._by_rows(edge)]
         self._squares = runtime.zeros(max((math.ceil(w.shape[0] / CHUNK) * w.shape[1] for w in limited), default=0))
+        # With one batch an update these are the numbers of the batches, too.
+        self.step = runtime.zeros(1, np.int64) if several else forward.step
+        self._sum = runtime.zeros(self._parameters.gradient.size) if several else None
+        self._part = Part()
         self._used = set[int]()
         self._late: list[tuple[Edge, DeviceBatch, Array]] = []
+
+    def follow(self, rate: Rate) -> None:
+        """Use other learning rates from the next step on; call `settle_all` before."""
+        shift = step_shift(self._forward.graph.network.spec)
+        for pacing, paces in self._paces.items():
+            self._runtime.upload(paces, tabulate_paces(self._constants, rate, len(paces) - 1, shift, pacing))
+
+    def _paces_of(self, owner: int) -> Array:
+        """Return the numbers of each step for the weights of an edge."""
+        return self._paces[self._pacings[self._forward.graph.network.spec.edges[owner].target]]
+
+    def _find_spans(self) -> Iterator[tuple[slice, Pacing, tuple[Any, ...]]]:
+        """Yield the pieces of the flat arrays whose layers have one pacing, each as long as can be.
+
+        The last of each is what the kernel needs to mark what is not finite.
+        """
+        network, order = self._parameters.network, self._parameters.flat_order
+        for pacing, some in groupby(order, lambda part: self._pacings[network.layer_of(part[0])]):
+            parts = list(some)
+            span, ends = slice(parts[0][1], parts[-1][2]), self._runtime.zeros(len(parts), np.int64)
+            self._runtime.upload(ends, np.array([end - span.start for _, _, end in parts]))
+            marks = self._marks.of_parts(parts[0][0])
+            yield span, pacing, (self._forward.step, ends, len(parts), marks)
+
+    def start(self, part: Part) -> None:
+        """Start on a batch, a part of its update."""
+        self._part = part
+        if part.first and self._sum is not None:
+            self._runtime.launch("begin_step", (1,), self.step)
 
     def settle(self, batch: DeviceBatch) -> None:
         """Bring the weights that a batch will read up to the step before this one."""
         for owner, table in self._parameters.tables.items():
             if self._rule.moves or self._forced:
                 source = self._forward.graph.network.spec.edges[owner].source
-                self._settle(table, batch.words, batch.at(source, "count", "rows"), 1)
+                self._settle(owner, table, batch.words, batch.at(source, "count", "rows"), 1)
 
     def settle_all(self) -> None:
         """Bring all rows to this step."""
-        for table in self._parameters.tables.values():
+        for owner, table in self._parameters.tables.items():
             if not self._rule.still or self._forced:
-                self._settle(table, None, (-1, -1), 0)
+                self._settle(owner, table, None, (-1, -1), 0)
 
-    def _settle(self, table: Table, words: Array | None, where: tuple[int, ...], behind: int) -> None:
+    def _settle(self, owner: int, table: Table, words: Array | None, where: tuple[int, ...], behind: int) -> None:
         rows, n = table.values.shape
         states = (*table.states, None, None)[:2]
         arrays = (table.values, *states, table.last)
-        numbers = (self._kind, self._paces, self._forward.step, behind, self._hyper)
+        numbers = (self._kind, self._paces_of(owner), self.step, behind, self._hyper)
         self._runtime.launch("settle", (min(rows, TABLE_BLOCKS),), words, *where, rows, *arrays, n, *numbers)
 
     def begin(self) -> None:
@@ -86,27 +137,43 @@ class Optimizer:
             gradient, flipped = self._gradient(edge.owner), self._parameters.is_flipped(edge)
             assert gradient is not None, "the edge is trained"
             strides = (1, gradient.shape[1]) if flipped else (gradient.shape[1], 1)
-            arguments = (*self._transpose_arguments(edge, batch, delta), gradient, *strides, delta.shape[1])
+            arguments = (*batch.transposed(edge.source, delta), gradient, *strides, delta.shape[1])
             noise = self._forward.input_noise(batch, edge.source)
             self._runtime.launch("touched_add", self._rows(edge), *arguments, *noise)
-        elif self._clip:
+        elif self._clip is not None:
             self._late.append((edge, batch, delta))
         else:
             self._apply(edge, batch, delta)
 
     def finish(self) -> None:
-        """Apply what was not applied yet, and the limits of WeightNorm."""
-        parameters, flat = self._parameters, self._parameters.flat
-        if self._clip:
-            self._measure()
+        """Apply what was not applied yet, and the limits of WeightNorm, unless more batches of the update follow."""
+        parameters = self._parameters
+        if self._sum is not None:
+            self._add_up(parameters.gradient, self._sum)
+        if not self._part.last:
+            return
+        if self._clip is not None:
+            self._clip.measure({late[0].owner: late for late in self._late})
         self._share()
         for late in self._late:
             self._apply(*late)
-        states = (*parameters.states, None, None)[:2]
-        arrays = (flat, parameters.gradient, *states, flat.size, parameters.decayed)
-        numbers = (self._kind, self._paces, self._forward.step, self._hyper, self._scale)
-        self._runtime.launch("update", grid_of(flat.size // 4), *arrays, *numbers)
+        for span, pacing, marks in self._spans:
+            states = (*(state[span] for state in parameters.states), None, None)[:2]
+            count, decayed = span.stop - span.start, max(0, min(span.stop, parameters.decayed) - span.start)
+            arrays = (parameters.flat[span], parameters.gradient[span], *states, count, decayed)
+            numbers = (self._kind, self._paces[pacing], self.step, self._hyper, self._scale)
+            self._runtime.launch("update", grid_of(count // 4), *arrays, *numbers, *marks)
         self._limit()
+
+    def _add_up(self, gradient: Array, total: Array) -> None:
+        """Add a batch's share to what those before it gave, in `total` if more follow, else in `gradient`."""
+        part, grid, launch = self._part, grid_of(gradient.size), self._runtime.launch
+        if part.share != 1:
+            launch("mul_c", grid, gradient, part.share, gradient.size)
+        if not part.first:
+            launch("add", grid, gradient, total, gradient.size)
+        if not part.last:
+            self._runtime.move(total, gradient)
 
     def _rows(self, edge: Edge) -> tuple[int]:
         """Return the grid of a launch over the rows that a batch touches."""
@@ -115,10 +182,6 @@ class Optimizer:
     def _gradient(self, owner: int) -> Array | None:
         return None if owner in self._parameters.tables else self._parameters.gradient_of(f"weights{owner}")
 
-    def _transpose_arguments(self, edge: Edge, batch: DeviceBatch, delta: Array) -> tuple[object, ...]:
-        names = ("count", "rows", "row_starts", "examples", "places", "values")
-        return (batch.words, *batch.at(edge.source, *names), delta, delta.strides[0] // 4)
-
     def _apply(self, edge: Edge, batch: DeviceBatch, delta: Array) -> None:
         table = self._parameters.tables[edge.owner]
         states = (*table.states, None, None)[:2]
@@ -126,22 +189,11 @@ class Optimizer:
         self._runtime.launch(
             "touched_update",
             self._rows(edge),
-            *self._transpose_arguments(edge, batch, delta),
+            *batch.transposed(edge.source, delta),
             *(table.values, *states, table.last, table.values.shape[1]),
-            *(self._kind, self._paces, step, self._hyper, self._scale),
-            *(noise, key, layers, layer),
+            *(self._kind, self._paces_of(edge.owner), step, self._hyper, self._scale),
+            *(noise, key, layers, layer, self._marks.of_parts(f"weights{edge.owner}")),
         )
-
-    def _measure(self) -> None:
-        """Find by what the gradient is to be multiplied so that its norm is at most `clip`."""
-        gradient, launch = self._parameters.gradient, self._runtime.launch
-        end = self._blocks[0]
-        launch("sum_squares", (end,), gradient, self._parts, gradient.size)
-        for count, (edge, batch, delta) in zip(self._blocks[1:], self._late, strict=True):
-            parts, end = self._parts[end : end + count], end + count
-            arguments = (*self._transpose_arguments(edge, batch, delta), parts, delta.shape[1])
-            launch("touched_squares", (count,), *arguments, *self._forward.input_noise(batch, edge.source))
-        launch("clip_scale", (1,), self._parts, self._parts.size, self._clip, self._scale)
 
     def _share(self) -> None:
         """In compat mode the gradient of shared weights is the mean over the edges that share them, as in DSSTNE."""
@@ -180,14 +232,15 @@ def hyper_constants(hyper: Hyper) -> np.ndarray:
     return np.array([mu, 1 - mu, 1 + mu, beta, 1 - beta, hyper.l2, hyper.l1, 0], np.float32)
 
 
-def tabulate_paces(hyper: Hyper, rate: Rate, steps: int, shift: int) -> np.ndarray:
+def tabulate_paces(hyper: Hyper, rate: Rate, steps: int, shift: int, own: Pacing = USUAL) -> np.ndarray:
     """Return the numbers of each step from 0, (steps + 1, 4): see `enum Pace` in kernels/names.cuh.
 
     They are computed in double precision and rounded once, as when NumPy's scalars meet its float32 arrays.
     """
     table = np.zeros((steps + 1, 4))
     for step in range(1, steps + 1):
-        pace = Pace(step + shift, rate(step), hyper.momentum, hyper.beta2)
+        t = max(1, step + shift - own.since)  # before that nobody asks
+        pace = Pace(t, own.factor * rate(step), hyper.momentum, hyper.beta2)
         corrections = (pace.corrected_rate, pace.correction) if hyper.rule in ADAMS else (0, 0)
         table[step] = (pace.rate, *corrections, pace.rate * hyper.l2)
     with np.errstate(over="ignore"):  # a rate that does not fit makes a training diverge, which is found there

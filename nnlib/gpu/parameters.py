@@ -50,8 +50,8 @@ class ParameterBlock:
 class Parameters:
     """See the head of this module. Weights are (in, out), those that a dense layer gives an output layer (out, in)."""
 
-    def __init__(self, runtime: Runtime, network: Network, rule: str | None = None) -> None:
-        """Copy a network's parameters to the GPU; with a `rule` they are to be trained."""
+    def __init__(self, runtime: Runtime, network: Network, rule: str | None = None, lazy: bool = True) -> None:
+        """Copy a network's parameters to the GPU; with a `rule` they are to be trained, as a whole unless `lazy`."""
         self.runtime, self.network = runtime, network
         spec = network.spec
         self._count = RULES[rule].states if rule else 0
@@ -64,7 +64,7 @@ class Parameters:
             uses = {other.number for other in spec.edges if other.owner == edge.number}
             if not uses & trained:
                 self.parts[_weights(edge.number)] = ParameterBlock(runtime.zeros(_shape(spec, edge)))
-            elif is_lazy(spec, edge):
+            elif lazy and is_lazy(spec, edge):
                 self.tables[edge.number] = self._table(_shape(spec, edge))
             else:
                 dense.append((_weights(edge.number), _shape(spec, edge)))
@@ -74,8 +74,12 @@ class Parameters:
         normed: list[tuple[str, tuple[int, ...]]] = [
             (f"norm{n}_{name}", (count_units(spec, n),)) for n in network.norms for name in ("scale", "bias")
         ]
-        of_trained = {f"bias{number}" for number in trained} | {name for name, _ in normed if _layer(name) in self.live}
+        learning = self.live - network.fixed
+        of_trained = {f"bias{number}" for number in trained} | {
+            name for name, _ in normed if network.layer_of(name) in learning
+        }
         others = [(name, shape) for name, shape in still + normed if rule and name in of_trained]
+        self.flat_order: list[tuple[str, int, int]] = []  # name, where it begins and where the next one does
         self.decayed = self._lay_out(dense, others)
         for name, shape in still + normed:
             if name not in self.parts:
@@ -96,6 +100,7 @@ class Parameters:
             for name, shape in group:
                 places[name] = end
                 end += align(int(np.prod(shape)))
+                self.flat_order.append((name, places[name], end))
             ends.append(end)
         self.flat, self.gradient = self.runtime.zeros(end), self.runtime.zeros(end if places else 0)
         self.states = tuple(self.runtime.zeros(end) for _ in range(self._count))
@@ -193,8 +198,3 @@ def _weights(owner: int) -> str:
 def _owner(name: str) -> int | None:
     """Return the edge of `weights3`, None for other names."""
     return int(name.removeprefix("weights")) if name.startswith("weights") else None
-
-
-def _layer(name: str) -> int:
-    """Return the layer of `norm2_scale`."""
-    return int(name.removeprefix("norm").partition("_")[0])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -15,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.errors import MachineError
-from nnlib.gpu.cublas import Cublas
+from nnlib.gpu.cublas import BF16, Cublas
 from nnlib.gpu.kernels import Signature, cubin_folder, ensure_cubin, prepare_cupy, read_signatures
-from nnlib.util.machine import driver_version
+from nnlib.util import gpu_facts
 
 Array = Any  # cupy.ndarray
 CapturedGraph = Any  # cupy.cuda.Graph
-Products = Callable[[Any, Any, bool], Any]  # (CuPy, stream, whether TF32 is allowed) -> what multiplies, as Cublas
+Products = Callable[[Any, Any, str], Any]  # (CuPy, stream, precision) -> what multiplies, as Cublas
 
 THREADS = 256  # of a block
 ALIGNMENT = 32  # words: what is multiplied, and every part of a flat array, starts at a multiple of 128 bytes
@@ -58,16 +56,25 @@ def _cupy() -> Any:
     return cupy
 
 
+def _nccl() -> Any:
+    """Return CuPy's module of NCCL, whose library is loaded then."""
+    import cupy.cuda.nccl
+
+    return cupy.cuda.nccl
+
+
 class Runtime:
     """One GPU. What is asked of it is done in order on `compute`; `copy` brings the next batches meanwhile."""
 
-    def __init__(self, cupy: Any, products: Products, folder: Path) -> None:
+    def __init__(self, cupy: Any, products: Products, folder: Path, find_nccl: Callable[[], Any] = _nccl) -> None:
         """Use a module like CuPy, what multiplies matrices on a stream of it, and a folder for machine code."""
-        self._cupy, self._products, self._folder = cupy, products, folder
+        self._cupy, self._products, self._folder, self._find_nccl = cupy, products, folder, find_nccl
         self.compute, self.copy = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         self._modules: dict[str, Any] = {}
         self._functions: dict[str, tuple[Any, list[Callable[[Any], Any]]]] = {}
-        self._by_precision: dict[bool, Any] = {}
+        self._by_precision: dict[str, Any] = {}
+        self._factors: list[Array | None] = [None, None]  # room for both factors of a product, rounded
+        self._outgrown: list[Array] = []  # earlier ones: graphs that were captured still use them
 
     @classmethod
     def open(cls) -> Runtime:
@@ -80,7 +87,7 @@ class Runtime:
             missing = isinstance(error, ImportError) or type(error).__module__.startswith("cuda.")
             advice = f"; {INSTALL}" if missing else ""
             raise MachineError(f"no GPU can be used: {error}{advice}") from error
-        raise MachineError(f"no GPU can be used: {_reason(cupy)}")
+        raise MachineError(f"no GPU can be used: {gpu_facts.why_none(cupy)}")
 
     def close(self) -> None:
         """Wait for what was asked, and give up what cuBLAS holds."""
@@ -94,29 +101,20 @@ class Runtime:
     @property
     def versions(self) -> dict[str, str]:
         """What a result says of the GPU and its software."""
-        runtime = self._cupy.cuda.runtime
-        properties = runtime.getDeviceProperties(self._cupy.cuda.Device().id)
-        return {
-            "cupy": self._cupy.__version__,
-            "cuda": _version(runtime.runtimeGetVersion()),
-            "driver supports cuda": _version(runtime.driverGetVersion()),
-            "gpu": properties["name"].decode(),
-        }
+        return gpu_facts.versions_of(self._cupy)
 
     @property
     def device(self) -> dict[str, str]:
         """What a result says of the GPU itself; what cannot be found out is left out."""
-        runtime = self._cupy.cuda.runtime
-        properties = runtime.getDeviceProperties(self._cupy.cuda.Device().id)
-        capability = f"{properties['major']}.{properties['minor']}" if "major" in properties else ""
-        facts = {
-            "name": properties["name"].decode(),
-            "uuid": _uuid(properties.get("uuid")),
-            "compute_capability": capability,
-            "driver": driver_version(),
-            "cuda": _version(runtime.runtimeGetVersion()),
-        }
-        return {name: value for name, value in facts.items() if value}
+        return gpu_facts.device_of(self._cupy)
+
+    @property
+    def nccl(self) -> Any:
+        """NCCL as CuPy has it; MachineError when its library is not here."""
+        found = self._find_nccl()
+        if not getattr(found, "available", True):
+            raise MachineError(f"several GPUs need NCCL, which CuPy does not find; {INSTALL}")
+        return found
 
     @contextmanager
     def faults(self) -> Iterator[None]:
@@ -210,12 +208,28 @@ class Runtime:
         *,
         add: bool,
         scale: float,
-        tf32: bool,
+        precision: str,
     ) -> None:
-        """Set `out` (or `add` to it) scale times a b, with a or b transposed where `flip` says so; on `compute`."""
-        if tf32 not in self._by_precision:
-            self._by_precision[tf32] = self._products(self._cupy, self.compute, tf32)
-        self._by_precision[tf32](a, b, out, flip, add, scale)
+        """Set `out` (or `add` to it) scale times a b, with a or b transposed where `flip` says so; on `compute`.
+
+        `precision`: one of cublas.PRECISIONS, what a and b are rounded to.
+        """
+        if precision not in self._by_precision:
+            self._by_precision[precision] = self._products(self._cupy, self.compute, precision)
+        if precision == BF16:
+            a, b = self._rounded(a, 0), self._rounded(b, 1)
+        self._by_precision[precision](a, b, out, flip, add, scale)
+
+    def _rounded(self, x: Array, place: int) -> Array:
+        """Return a matrix as bfloat16 (the bits, as uint16), in room that the next product's factor overwrites."""
+        (rows, n), room = x.shape, self._factors[place]
+        words = 4 * math.ceil(n / 8)  # rows start at multiples of 16 bytes, as tensor cores want them
+        if room is None or room.size < rows * words:
+            self._outgrown += [] if room is None else [room]
+            room = self._factors[place] = self.zeros(rows * words, np.uint32)
+        found = room[: rows * words].reshape(rows, words)
+        self.launch("to_bf16", grid_of(rows * words // 2), x, found, rows, n, x.strides[0] // 4, words)
+        return found.view(np.uint16)[:, :n]
 
     def capture(self, work: Callable[[], None]) -> CapturedGraph:
         """Return what `work` launches as a graph, to be launched as often as wanted; nothing of it is done yet."""
@@ -268,25 +282,3 @@ def align(words: int) -> int:
 
 def _pointer(array: Array | None) -> Any:
     return np.uint64(0) if array is None else array
-
-
-def _reason(cupy: Any) -> str:
-    """Say why CuPy finds no GPU."""
-    try:
-        count = cupy.cuda.runtime.getDeviceCount()
-    except Exception as error:  # which error depends on what is missing
-        return f"{error}; nvidia-smi shows whether driver and GPU are there"
-    return f"CUDA counts {count} GPUs; CUDA_VISIBLE_DEVICES may hide them"
-
-
-def _uuid(found: Any) -> str:
-    """Return a GPU's UUID as nvidia-smi writes it, or HTCondor's shorter one where CuPy says none."""
-    raw = found.get("bytes") if isinstance(found, dict) else found
-    if isinstance(raw, bytes) and len(raw) == 16:
-        return f"GPU-{uuid.UUID(bytes=raw)}"
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0]
-    return visible if visible.startswith("GPU-") else ""
-
-
-def _version(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"

@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nnlib.gpu.cublas import FLOAT32
 from nnlib.gpu.feed import Feed, Words
 from nnlib.gpu.forward import DeviceBatch, Forward
 from nnlib.gpu.output import Losses
 from nnlib.gpu.packing import Packing
 from nnlib.gpu.parameters import Parameters
 from nnlib.gpu.runtime import MOST_PARTS, Runtime, part_blocks
+from nnlib.gpu.shards.exchange import Exchange
 from nnlib.model.graph import Graph
 from nnlib.model.network import Network
+from nnlib.shards.collectives import Collectives
+from nnlib.shards.cut import Cut
 
 
 class Session:
@@ -28,13 +32,22 @@ class Session:
         most: int,
         rule: str | None = None,
         seed: int = 0,
-        tf32: bool = False,
+        precision: str = FLOAT32,
+        lazy: bool = True,
+        *,
+        cut: Cut | None,
+        together: Collectives,
     ) -> None:
-        """Copy a network to the GPU, for batches of up to `most` examples; with a `rule` it is to be trained."""
-        self.runtime = runtime
+        """Copy a network to the GPU, for batches of up to `most` examples; see `Parameters` for `rule` and `lazy`.
+
+        With a `cut` the network is a rank's part of one, and `together` joins the ranks.
+        """
+        self.runtime, self.cut = runtime, cut
+        self.exchange = Exchange(runtime, together)
         self.graph = Graph(network)
-        self.parameters = Parameters(runtime, network, rule)
-        self.forward = Forward(self.graph, self.parameters, most, rule is not None, seed, tf32)
+        self.parameters = Parameters(runtime, network, rule, lazy)
+        train = rule is not None
+        self.forward = Forward(self.graph, self.parameters, most, train, seed, precision, cut, self.exchange)
         self.losses = Losses(self.forward, most)  # of what is measured, not of what is trained
         self._feed = Feed(runtime)
         arrays = sum(1 for _ in network.arrays())
@@ -55,27 +68,29 @@ class Session:
         """Bring a batch and launch `work` on it.
 
         The first of a kind and size is launched piece by piece, which loads what is needed; the second is captured as a
-        graph, which those after it launch as a whole. Without `graph` all are launched piece by piece.
+        graph, which those after it launch as a whole. Without `graph` all are launched piece by piece, as they are when
+        other ranks are met in this machine's memory.
         """
         self._feed.put(words)
         batch = DeviceBatch(self._feed.words, packing, size, train)
         key = kind, size, packing.key
-        if graph and key in self._done:
+        if graph and key in self._done and self.exchange.captured:
             place = *key, self._feed.generation
             if place not in self._graphs:
                 self._graphs = {other: graph for other, graph in self._graphs.items() if other[-1] == place[-1]}
-                self._graphs[place] = self.runtime.capture(lambda: work(batch))
-            self.runtime.replay(self._graphs[place])
+                self._graphs[place] = self.exchange.capture(lambda: work(batch))
+            self.exchange.replay(self._graphs[place])
         else:
             work(batch)
             self._done.add(key)
 
     def finite(self) -> set[str]:
-        """Return the names of the arrays of parameters, as in `Network.arrays`, that hold finite numbers only."""
+        """Return the names of the arrays of parameters, as in `Network.arrays`, that are finite on all ranks."""
         names = [name for name, _ in self.parameters.network.arrays()]
         self.runtime.clear(self._parts)
         for name, part in zip(names, self._parts, strict=True):
             values = self.parameters.values(name)
             self.runtime.launch("sum_squares", (part_blocks(values.size),), values, part, values.size)
         sums: NDArray[np.float64] = self.runtime.download(self._parts)
-        return {name for name, part in zip(names, sums, strict=True) if np.isfinite(part).all()}
+        finite = self.exchange.numbers([float(np.isfinite(part).all()) for part in sums])
+        return {name for n, name in enumerate(names) if finite[:, n].all()}

@@ -48,6 +48,7 @@ class Store:
         self.hyper, self.n, self.step = hyper, np.int32(w.shape[1]), 0
         self.w, self.last = w.copy(), np.zeros(len(w), np.int32)
         self.states = [np.zeros_like(w) for _ in range(RULES[hyper.rule].states)]
+        self.broken = np.zeros(1, np.int32)
         self.paces = paces(hyper, rate, steps, shift)
         self.updates = NumpyUpdates(hyper, rate, shift)
         self.dense = Slot(w.copy(), tuple(np.zeros_like(w) for _ in self.states), hyper.l2, hyper.l1)
@@ -56,7 +57,10 @@ class Store:
         first, second = (*self.states, None, None)[:2]
         rule = np.int32(ALL_RULES.index(self.hyper.rule))
         arrays = [self.w, first, second, self.last, self.n, rule, self.paces, stepped(self.step)]
-        self.w, *states, self.last = run("touched", name, (grid,), [*before, *arrays, *after])
+        marks = [self.broken] if name == "touched_update" else []
+        self.w, *states, self.last = found = run("touched", name, (grid,), [*before, *arrays, *after, *marks])
+        if marks:
+            *states, self.last, self.broken = found[1:]
         self.states = [state for state in states if state is not None]
 
     def settle(self, x: sparse.csr_array | None, behind: int, grid: int = 3) -> None:

@@ -6,6 +6,8 @@ import ctypes
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -19,6 +21,8 @@ Target = tuple[int, int]  # CUDA's major version, and an architecture: 75 is sm_
 
 # One architecture of each generation from Volta to Blackwell; another one of the same generation differs little.
 GENERATIONS: list[Target] = [(12, 70), (13, 75), (13, 80), (13, 89), (13, 90), (13, 100), (13, 120)]
+OLDEST = "12.4.127"  # of CUDA 12, the oldest that CuPy's wheels are used with; it knows no Blackwell
+OLDEST_ARCHITECTURES = (75, 80, 86, 89, 90)
 WHEELS = {12: "nvidia-cuda-nvrtc-cu12", 13: "nvidia-cuda-nvrtc"}  # they install into different folders
 FIGURES = re.compile(
     r"Compiling entry function '(\w+)' for 'sm_\d+'.*?(\d+) bytes stack frame, (\d+) bytes spill stores.*?"
@@ -44,12 +48,37 @@ class Figures:
 @cache
 def library(major: int) -> ctypes.CDLL:
     """Return the newest installed NVRTC of a major version of CUDA."""
-    files = [Path(str(file.locate())) for file in metadata.files(WHEELS[major]) or []]
+    return _load([Path(str(file.locate())) for file in metadata.files(WHEELS[major]) or []], major)
+
+
+def _load(files: Sequence[Path], major: int) -> ctypes.CDLL:
     for path in files:
         if path.name.startswith("libnvrtc-builtins.so."):
             ctypes.CDLL(str(path))  # 13.0 does not look beside itself, but takes what is loaded
     [path] = [path for path in files if path.name == f"libnvrtc.so.{major}"]
     return ctypes.CDLL(str(path))
+
+
+def oldest() -> ctypes.CDLL | None:
+    """Return the oldest NVRTC, which pip brings into the folder of what is compiled; None where that fails."""
+    folder = cached(OLDEST, "")
+    if not folder.exists():
+        with replaced(folder) as new:
+            wanted = f"{WHEELS[12]}=={OLDEST}"
+            command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(new), wanted]
+            if subprocess.run(command, capture_output=True, check=False).returncode:
+                return None
+    return _load(list(folder.rglob("libnvrtc*")), 12)
+
+
+def figures_with(nvrtc: ctypes.CDLL, text: str, options: Sequence[str], architecture: int) -> dict[str, Figures]:
+    """Compile a text with one NVRTC; return what each kernel takes, or raise CompileError."""
+    with ThreadPoolExecutor(1) as pool:  # 12.4 leaves the thread's locale at C, and with it ASCII for its files
+        return _parse(pool.submit(_compiled, nvrtc, text, _complete(options, architecture)).result())
+
+
+def _complete(options: Sequence[str], architecture: int) -> tuple[str, ...]:
+    return (*options, f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v")
 
 
 def version(major: int) -> str:
@@ -82,7 +111,7 @@ def figures(text: str, options: Sequence[str], wanted: Sequence[Target]) -> dict
 
 def _figures(target: Target, text: str, options: Sequence[str]) -> dict[str, Figures]:
     major, architecture = target
-    complete = (*options, f"--gpu-architecture=sm_{architecture}", "--ptxas-options=-v")
+    complete = _complete(options, architecture)
     path = cached(repr((text, complete, version(major))), ".json")
     if path.exists():
         os.utime(path)

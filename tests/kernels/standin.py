@@ -12,6 +12,7 @@ import atexit
 import ctypes
 import shutil
 import tempfile
+import threading
 from collections import deque
 from collections.abc import Callable
 from functools import cache
@@ -21,7 +22,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from nnlib.gpu.kernels import FAMILIES, ensure_cubin
 from nnlib.gpu.runtime import Runtime
+from nnlib.ops.bf16 import from_bf16
 from tests.kernels.library import compiled
 
 GUARD, FILL = 256, 0xA5
@@ -35,8 +38,15 @@ class Array(np.ndarray):
         return SimpleNamespace(ptr=self.ctypes.data)
 
 
+class Current(threading.local):
+    """The streams that a thread is in."""
+
+    def __init__(self) -> None:
+        self.streams: list[Any] = []
+
+
 class Stream:
-    current: ClassVar[list[Any]] = []
+    current: ClassVar[Current] = Current()
     by_pointer: ClassVar[dict[int, Any]] = {}
 
     def __init__(self, non_blocking: bool = False) -> None:
@@ -47,11 +57,11 @@ class Stream:
         Stream.by_pointer[self.ptr] = self
 
     def __enter__(self) -> Stream:
-        Stream.current.append(self)
+        Stream.current.streams.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        Stream.current.pop()
+        Stream.current.streams.pop()
 
     def ask(self, work: Callable[[], None]) -> None:
         (self.waiting if self.recorded is None else self.recorded).append(work)
@@ -112,16 +122,18 @@ class Event:
 class Products:
     """NumPy in place of cuBLAS."""
 
-    def __init__(self, cupy: Any, stream: Stream, tf32: bool) -> None:
-        self._stream = stream
+    def __init__(self, cupy: Any, stream: Stream, precision: str) -> None:
+        self._stream, self._halves = stream, precision == "bf16"
 
     def __call__(self, a: Array, b: Array, out: Array, flip: tuple[bool, bool], add: bool, scale: float) -> None:
+        assert a.dtype == b.dtype == (np.uint16 if self._halves else np.float32)
         left, right = (x.T if turned else x for x, turned in zip((a, b), flip, strict=True))
+        numbers = from_bf16 if self._halves else np.asarray
         assert out.shape == (left.shape[0], right.shape[1])
         assert left.shape[1] == right.shape[0]
 
         def work() -> None:
-            product = np.asarray(left) @ np.asarray(right) * np.float32(scale)
+            product = numbers(np.asarray(left)) @ numbers(np.asarray(right)) * np.float32(scale)
             out[...] = product + np.asarray(out) if add else product
 
         self._stream.ask(work)
@@ -162,10 +174,12 @@ class Cupy:
         return True
 
     def runtime(self) -> Runtime:
-        return Runtime(self, Products, _folder())
+        from tests.kernels import played_nccl  # which needs the streams of this module
+
+        return Runtime(self, Products, folder(), lambda: played_nccl)
 
     def zeros(self, shape: Any, dtype: Any = np.float32) -> Array:
-        stream = Stream.current[-1]
+        stream = Stream.current.streams[-1]
         assert stream.recorded is None, "memory is taken before a graph is captured"
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         whole = np.full(size + 2 * GUARD, FILL, np.uint8)
@@ -190,7 +204,7 @@ class Cupy:
             pairs = zip(kernel.parameters, args, strict=True)
             values = [_pointer(value) if parameter.pointer else value for parameter, value in pairs]
             self.launched.append(kernel.name)
-            Stream.current[-1].ask(lambda: kernel(grid, block, values))
+            Stream.current.streams[-1].ask(lambda: kernel(grid, block, values))
 
         return launch
 
@@ -206,11 +220,17 @@ class Cupy:
 
 
 @cache
-def _folder() -> Path:
+def folder() -> Path:
     """Return the folder of this process for machine code."""
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder)
     return folder
+
+
+def write_kernels() -> None:
+    """Write the kernels' files: threads must not do it at once, as processes may, which have names of their own."""
+    for name in FAMILIES:
+        ensure_cubin(Cupy(), name, folder())
 
 
 def _pointer(value: Any) -> Any:

@@ -44,8 +44,19 @@ def activated(layer: Layer, z: np.ndarray) -> np.ndarray:
 
 
 def forward(layer, z, bias=None, out=None, sums=None, grid=1):
+    """Return what the kernel makes of the arrays; what is not finite has its mark."""
     args = [z, out, bias, sums, np.int64(z.size), np.int32(z.shape[1]), KINDS[layer.activation], unit_of(layer), *NOISE]
-    return run("activation", "bias_activation_dropout", (grid,), args)
+    *found, broken = run("activation", "bias_activation_dropout", (grid,), [*args, np.zeros(1, np.int32)])
+    assert broken == (0 if np.isfinite(found[0]).all() else STEP)
+    return found
+
+
+def test_the_first_step_that_is_not_finite_keeps_its_mark():
+    z = np.array([[np.nan, 1.0]], np.float32)
+    layer = layer_of(Activation.TANH)
+    args = [z, None, None, None, np.int64(2), np.int32(2), KINDS[layer.activation], unit_of(layer), *NOISE]
+    for mark in (np.array([STEP - 1], np.int32), None):
+        assert run("activation", "bias_activation_dropout", (1,), [*args, mark])[-1] == mark
 
 
 def misaligned(array: np.ndarray, by: int) -> np.ndarray:

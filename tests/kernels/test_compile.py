@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from tests.kernels import nvrtc
 from tests.kernels.library import signatures
 
 KEPT = Path(__file__).parents[2] / "scripts" / "bench" / "results" / "kernels.json"
+KERNELS = Path(__file__).parents[2] / "kernels"
+NVCC = (75, 80, 86, 89, 90, 100, 120)
 MOST_SHARED = 48 << 10  # bytes of a block that any GPU has without being asked
 
 
@@ -21,10 +25,14 @@ def check(family: str, targets: list[nvrtc.Target]) -> None:
     assert names
     for target, found in nvrtc.figures(source(family), OPTIONS, targets).items():
         assert set(found) == names, target
-        for name, one in found.items():
-            assert one.spilled == 0, (name, target)
-            assert one.stack == 0, (name, target)  # local memory
-            assert one.shared <= MOST_SHARED, (name, target)
+        check_figures(found, target)
+
+
+def check_figures(found: dict[str, nvrtc.Figures], target: object) -> None:
+    for name, one in found.items():
+        assert one.spilled == 0, (name, target)
+        assert one.stack == 0, (name, target)  # local memory
+        assert one.shared <= MOST_SHARED, (name, target)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -36,6 +44,29 @@ def test_a_family_compiles_for_every_generation(family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_compiles_for_every_architecture(family):
     check(family, nvrtc.targets())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_compiles_with_the_oldest_nvrtc(family):
+    compiler = nvrtc.oldest()
+    if compiler is None:
+        pytest.skip(f"pip cannot bring NVRTC {nvrtc.OLDEST}")
+    for architecture in nvrtc.OLDEST_ARCHITECTURES:
+        found = nvrtc.figures_with(compiler, source(family), OPTIONS, architecture)
+        assert set(found) == set(signatures(source(family))), architecture
+        check_figures(found, architecture)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on the PATH")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_nvcc_compiles_a_file_as_it_is(family, tmp_path):
+    codes = [f"-gencode=arch=compute_{code},code=sm_{code}" for code in NVCC]
+    file = KERNELS / f"{family}.cu"
+    command = ["nvcc", "--fmad=false", f"-I{KERNELS}", *codes, "-c", str(file), "-o", str(tmp_path / "found.o")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_generations_are_among_the_architectures():

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from nnlib.gpu.kernels import source
+from nnlib.gpu.selfcheck import elementwise
+from nnlib.gpu.selfcheck.elementwise import EXACT, ROUNDED, SPECIAL, WITH_ARRAY
 from tests.kernels.host import poisoned, run
 from tests.kernels.library import signatures
 
 SIZES = [0, 1, 3, 4, 31, 32, 33, 1025, 100003]
 GRIDS = [(1,), (3,)]
-SPECIAL = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45, -3e38, 88.8, -104], np.float32)
-
-WITH_NUMBER: dict[str, Callable[..., np.ndarray]] = {
-    "set": lambda x, c: np.full_like(x, c),
-    "add_c": np.add,
-    "sub_c": np.subtract,
-    "mul_c": np.multiply,
-    "div_c": np.divide,
-    "threshold_lt": np.maximum,
-}
-WITH_ARRAY: dict[str, Callable[..., np.ndarray]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-}
-EXACT: dict[str, Callable[..., np.ndarray]] = {"sqr": np.square, "sqrt_": np.sqrt, "abs_": np.abs}
-ROUNDED: dict[str, Callable[..., np.ndarray]] = {"exp_": np.exp, "ln": np.log}
+WITH_NUMBER = elementwise.WITH_NUMBER | {"threshold_lt": np.maximum}
 
 
 @pytest.fixture(autouse=True)

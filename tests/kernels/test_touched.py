@@ -68,7 +68,8 @@ def test_late_rows_end_as_those_of_the_dense_kernel(random, rule, l2):
         x, delta = random_input(random, EXAMPLES, UNITS, False, most=2), floats(random, EXAMPLES, 4)
         store.touched(x, delta)
         sizes = [np.int64(w.size), np.int64(w.size), np.int32(ALL_RULES.index(rule))]
-        end = [store.paces, stepped(step), hyper_numbers(store.hyper), None]
+        marks = [stepped(step), np.array([w.size]), np.int32(1), None]
+        end = [store.paces, stepped(step), hyper_numbers(store.hyper), None, *marks]
         args = [w, gradient_of(x, delta), *(*states, None, None)[:2], *sizes, *end]
         w, *found = run("update", "update", (1,), args)
         states = [state for state in found if state is not None]

@@ -30,6 +30,7 @@ class Parameters:
         self.hyper, self.decayed = hyper, decayed
         self.w, self.paces = w.copy(), paces(hyper, rate, 12, shift)
         self.states = [np.zeros_like(w) for _ in range(RULES[hyper.rule].states)]
+        self.broken = np.zeros(2, np.int32)  # the step in which the numbers of a half were first not finite
         self.updates = NumpyUpdates(hyper, rate, shift)
         halves = [(slice(0, decayed), hyper.l2, hyper.l1), (slice(decayed, len(w)), 0.0, 0.0)]
         self.slots = [
@@ -41,8 +42,12 @@ class Parameters:
         numbers = [hyper_numbers(self.hyper), None if scale is None else np.array([scale], np.float32)]
         first, second = (*self.states, None, None)[:2]
         sizes = [np.int64(len(self.w)), np.int64(self.decayed), np.int32(ALL_RULES.index(self.hyper.rule))]
-        args = [self.w, gradient, first, second, *sizes, self.paces, stepped(step), *numbers]
-        self.w, *states = run("update", "update", (grid,), args)
+        ends, before = np.array([self.decayed, len(self.w)]), self.broken
+        marks = [stepped(100 + step), ends, np.int32(2), before]
+        args = [self.w, gradient, first, second, *sizes, self.paces, stepped(step), *numbers, *marks]
+        self.w, *states, self.broken = run("update", "update", (grid,), args)
+        finite = [np.isfinite(half).all() for half in np.split(self.w, [self.decayed])]
+        np.testing.assert_array_equal(self.broken, np.where(finite | (before > 0), before, 100 + step))
         self.states = [state for state in states if state is not None]
         scaled = gradient if scale is None else gradient * np.float32(scale)
         for slot, g in zip(self.slots, np.split(scaled, [self.decayed]), strict=True):

@@ -16,6 +16,7 @@ from nnlib.api.predictor import Predictor
 from nnlib.api.trainer import Trainer
 from nnlib.errors import MachineError, NnlibError
 from nnlib.gpu import kernels, runtime
+from nnlib.gpu.backend import Gpu
 from nnlib.worker import main
 from tests.kernels.standin import Cupy, Products
 from tests.nnlib.samples import random_matrix
@@ -83,6 +84,23 @@ def test_a_broken_cupy_is_none(monkeypatch):
             runtime.Runtime.open()
     finally:
         runtime._cupy.cache_clear()
+
+
+def test_precisions_of_a_gpu(cupy):
+    backend = Gpu(cupy.runtime())
+    found = [backend.choose_precision(name) for name in ("float32", "tf32", "bf16", "auto")]
+    assert found == ["float32", "tf32", "bf16", "tf32"]
+    assert devices.precision_note("gpu", "auto") == "precision auto is tf32 on GPUs from compute capability 8.0 on"
+    assert devices.precision_note("gpu", "bf16") == ""
+
+
+def test_precisions_of_an_older_gpu(cupy):
+    backend = Gpu(cupy.runtime())
+    backend.device = {"name": "T4", "compute_capability": "7.5"}
+    assert [backend.choose_precision(name) for name in ("float32", "tf32", "auto")] == ["float32", "tf32", "float32"]
+    wanted = "precision: bf16 is not legal on T4, compute capability 7.5, but from 8.0 on; legal here: float32 and auto"
+    with pytest.raises(NnlibError, match=wanted):
+        backend.choose_precision("bf16")
 
 
 @pytest.mark.parametrize("home", ["/proc/none", None])

@@ -1,0 +1,53 @@
+"""What is too large for a GPU's kernels is refused before anything is launched, and what is legal is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nnlib.contract import TrainSettings
+from nnlib.errors import NnlibError
+from nnlib.gpu import packing, reach
+from nnlib.gpu.backend import Gpu
+from nnlib.gpu.forward import GATHERED
+from nnlib.gpu.output import TILE
+from nnlib.model.examples import examples_of
+from tests.nnlib.samples import network_of, random_matrix, sets_of
+
+SETS = sets_of(x=random_matrix(50, 30, 1), y=random_matrix(50, 20, 2))
+DENSE = sets_of(x=np.ones((50, 30), np.float32), y=random_matrix(50, 20, 2))
+INPUT = {"Name": "I", "N": "auto", "DataSet": "x"}
+HIDDEN = {"Kind": "Hidden", "Name": "H", "N": 8}
+OUTPUT = {"Kind": "Output", "Name": "O", "N": "auto", "DataSet": "y"}
+
+
+def test_both_kernels_that_share_a_layer_have_blocks_of_one_size():
+    assert GATHERED == TILE
+
+
+def test_layers_with_more_units_than_a_grid_has_blocks_for(cupy, monkeypatch):
+    gpu, network = Gpu(cupy.runtime()), network_of({"Layers": [INPUT, HIDDEN, OUTPUT]}, SETS)
+    monkeypatch.setattr(reach, "TILE", 1)
+    monkeypatch.setattr(reach, "GRID_ROWS", 20)
+    gpu.evaluator(network)
+    monkeypatch.setattr(reach, "GRID_ROWS", 19)
+    with pytest.raises(NnlibError, match=r'layer "O": 20 units, legal on a GPU: up to 19; device: cpu takes more'):
+        gpu.evaluator(network)
+
+
+def test_limits_over_more_units_than_a_grid_has_blocks_for(cupy, monkeypatch):
+    raw = {"Layers": [INPUT, HIDDEN | {"WeightNorm": 1.0}, OUTPUT]}
+    gpu, network = Gpu(cupy.runtime()), network_of(raw, SETS)
+    monkeypatch.setattr(reach, "CHUNK", 1)
+    monkeypatch.setattr(reach, "GRID_ROWS", 29)
+    with pytest.raises(NnlibError, match=r'layer "H": WeightNorm over 30 units below it, legal on a GPU: up to 29'):
+        gpu.evaluator(network)
+
+
+@pytest.mark.parametrize(("sets", "most"), [(SETS, 300), (DENSE, 1000)])
+def test_batches_whose_places_an_int_cannot_hold(cupy, monkeypatch, sets, most):
+    gpu, network = Gpu(cupy.runtime()), network_of({"Layers": [INPUT, HIDDEN, OUTPUT]}, sets)
+    examples = examples_of(network.spec, sets, "d")
+    monkeypatch.setattr(packing, "MOST_WORDS", most)
+    with pytest.raises(NnlibError, match=rf"numbers, legal on a GPU: up to {most:,}; use a smaller batch or device"):
+        [*gpu.engine(network, examples, TrainSettings(batch=50)).batches([np.arange(50)])]
