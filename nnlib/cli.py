@@ -25,12 +25,13 @@ GROUPS = {
     "train networks": ("train", "check-gradients"),
     "use models": ("predict", "recommend", "evaluate", "embed"),
     "data and model files": ("import", "merge", "inspect", "diff"),
+    "this machine": ("doctor-gpu", "bench-io"),
 }
 EPILOG = """`nnlib COMMAND --help` has all of a command's options, with examples.
 
-exit codes: 0 done, 1 a bug of nnlib (diff: the files differ), 2 wrong arguments, 3 training diverged, 4 wrong input,
-75 the machine's fault (such as a full disk), 85 a job is to be started again, 130 Ctrl-C,
-143 training stopped by SIGTERM or Ctrl-C and saved"""
+exit codes: 0 done, 1 a bug of nnlib (diff: the files differ, doctor-gpu: kernels do), 2 wrong arguments,
+3 training diverged, 4 wrong input, 75 the machine's fault (such as a full disk), 85 a job is to be started again,
+130 Ctrl-C, 143 training stopped by SIGTERM or Ctrl-C and saved"""
 MACHINES_FAULT = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 INTERRUPTED = 130
 

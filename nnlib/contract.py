@@ -73,9 +73,11 @@ SAID_BY_WORKERS = frozenset(Status) - {Status.REMOVED, Status.RUNNING}
 
 
 OPTIMIZERS = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adadelta", "adam", "adamw")
-SCHEDULES = ("constant", "cosine")
+SCHEDULES = ("constant", "cosine", "onecycle", "step", "plateau")
+SCALES = ("none", "linear", "sqrt")
 COMPAT = ("", "dsstne")
-PRECISIONS = ("float32", "tf32")
+PRECISIONS = ("float32", "tf32", "bf16", "auto")
+PARALLELS = ("auto", "items", "examples", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,9 @@ class TrainSettings:
 
     epochs: int = 30
     batch: int = 256
+    accumulate: int = 1  # batches whose mean gradient makes one update
     stop_after: int = 5  # epochs without a better validation metric before training stops; 0: never
+    stop_after_examples: int = 0  # the same in examples, in place of `stop_after`; 0: `stop_after` says it
     optimizer: str = "adam"  # one of OPTIMIZERS
     learning_rate: float = 0.001
     momentum: float = 0.9  # mu of DSSTNE: momentum, nesterov, rmsprop, adadelta, and the first of adam
@@ -93,9 +97,15 @@ class TrainSettings:
     l1: float = 0.0
     schedule: str = "constant"  # one of SCHEDULES
     warmup: float = 0.0  # epochs in which the learning rate rises to its value
+    decay_rate: float = 0.5  # by which `step` and `plateau` multiply the learning rate
+    decay_epochs: int = 3  # ... after so many epochs: all of them, or those without a better validation metric
+    scale_rate: str = "none"  # one of SCALES: how the learning rate grows with the batch
+    base_batch: int = 256  # examples of the update for which `learning_rate` is given, with `scale_rate`
+    ema: float = 0.0  # decay per update of a mean of the weights, which is validated and kept; 0: the weights are
     clip: float = 0.0  # largest norm of a batch's gradient; 0: any
     compat: str = ""  # "dsstne" reproduces its oddities
-    precision: str = "float32"  # one of PRECISIONS: what a GPU may round the factors of products to
+    precision: str = "float32"  # one of PRECISIONS: what the factors of dense products may be rounded to
+    parallel: str = "auto"  # one of PARALLELS: how a network is cut into shards, which several ranks may share
     seed: int = 1
 
     @property
@@ -181,6 +191,9 @@ class Result:
     examples: int = 0
     seconds: float = 0.0
     backend: str = ""
+    precision: str = ""  # of a network's products: what `auto` chose
+    plan: str = ""  # how a training was cut: items, examples or none
+    ranks: int = 0  # processes that trained it together; 0: of no network, or not said
     host: str = ""
     machine: Mapping[str, str] = field(default_factory=dict)  # cpu, cores, kernel, image, slot, ...
     gpu: Mapping[str, str] = field(default_factory=dict)  # name, uuid, compute_capability, driver, cuda
@@ -194,8 +207,12 @@ class Result:
 
 _RESULT_KEYS = frozenset(field.name for field in fields(Result))
 _RESULT_KINDS: tuple[tuple[tuple[str, ...], type, str], ...] = (
-    (("node", "reason", "init", "backend", "host", "code", "model", "floor", "scores"), str, "a text"),
-    (("best_epoch", "epochs", "examples", "customers"), int, "a whole number from 0"),
+    (
+        ("node", "reason", "init", "backend", "precision", "plan", "host", "code", "model", "floor", "scores"),
+        str,
+        "a text",
+    ),
+    (("best_epoch", "epochs", "examples", "customers", "ranks"), int, "a whole number from 0"),
     (("machine", "gpu", "versions", "compared"), dict, "an object"),
 )
 

@@ -36,13 +36,21 @@ from nnlib.util.terminal import show_training
 class Trainer:
     """Trains networks; the keywords are those of the command `nnlib train`, with the same defaults.
 
-    `epochs` passes over the examples in batches of `batch`; with validation data training ends after `stop_after`
-    epochs without a better metric (0: never). `optimizer` is sgd, momentum, nesterov, adagrad, rmsprop, adadelta, adam
-    or adamw, `momentum` and `beta2` its decay rates, `l2` and `l1` what is added to the loss of weights (`l2 / 2 w^2`,
-    `l1 |w|`). `schedule` is constant or cosine, after `warmup` epochs of a rising rate; `clip` limits the norm of a
-    batch's gradient (0: none). `precision="tf32"` lets a GPU round the factors of products to 10 bits, which is faster.
+    `epochs` passes over the examples in batches of `batch`, of which `accumulate` make one update. With validation data
+    training ends after `stop_after` epochs without a better metric (0: never), or, if it is above 0, after
+    `stop_after_examples` examples. `optimizer` is sgd, momentum, nesterov, adagrad, rmsprop, adadelta, adam or adamw,
+    `momentum` and `beta2` its decay rates, `l2` and `l1` what is added to the loss of weights (`l2 / 2 w^2`, `l1 |w|`).
+    `schedule` is constant, cosine, onecycle, step or plateau, after `warmup` epochs of a rising rate; the last two
+    multiply the rate by `decay_rate` after `decay_epochs` epochs, plateau after such without a better metric.
+    `scale_rate` multiplies it by the examples of an update / `base_batch` (linear) or its root (sqrt). `ema` is the
+    decay of a mean of the weights, which is then measured and kept (0: none). `clip` limits the norm of an update's
+    gradient (0: none). `precision="tf32"` lets a GPU round the factors of products to 10 bits, `"bf16"` rounds them
+    to 7, both with sums in float32; `"auto"` is tf32 on GPUs from Ampere on, bf16 on AMX with oneMKL, else float32.
+    `parallel` is how a training is cut into shards: items, none, auto, which cuts wide layers by items, or examples,
+    which cuts the batches of dense networks, on processors.
     `threads` is how many to use (all by default), which never changes a bit of the result. `device` is cpu, gpu, or
-    auto, which is a GPU where CuPy finds one; gpu without one raises MachineError.
+    auto, which is a GPU where CuPy finds one; gpu without one raises MachineError. `ranks` (1, 2, 4, 8) is how many
+    processes share a network that `parallel` cuts, and the threads: it never changes a bit either.
 
     In the folder `checkpoint` the training is saved every five minutes and at Ctrl-C; the same call goes on from there.
     What is saved stays until `Network.save` has written the network, or until the next `fit`; a folder with the
@@ -58,6 +66,7 @@ class Trainer:
         optimizer: str = "adam",
         epochs: int = 30,
         batch: int = 256,
+        accumulate: int = 1,
         learning_rate: float = 0.001,
         momentum: float = 0.9,
         beta2: float = 0.999,
@@ -65,13 +74,21 @@ class Trainer:
         l1: float = 0.0,
         schedule: str = "constant",
         warmup: float = 0.0,
+        decay_rate: float = 0.5,
+        decay_epochs: int = 3,
+        scale_rate: str = "none",
+        base_batch: int = 256,
+        ema: float = 0.0,
         clip: float = 0.0,
         stop_after: int = 5,
+        stop_after_examples: int = 0,
         seed: int = 1,
         compat: str = "",
         precision: str = "float32",
+        parallel: str = "auto",
         threads: int | None = None,
         device: str = ANY_DEVICE,
+        ranks: int = 1,
         checkpoint: str | Path | None = None,
         progress: bool = False,
     ) -> None:
@@ -84,7 +101,7 @@ class Trainer:
         self.network, self.progress = network, progress
         self.history: list[Epoch] = []
         self.start = ""
-        self._threads, self._device = _threads(threads), choose_device(device)
+        self._threads, self._device, self._ranks = _threads(threads), choose_device(device), _plain(ranks)
         self._folder = _path(checkpoint, "checkpoint") if checkpoint is not None else None
         self._keeper: fit.FolderCheckpoints | None = None  # of the training before
 
@@ -114,7 +131,15 @@ class Trainer:
         start = self._model_of(init)
         try:
             task = fit.task_of(
-                self.network.model or spec, learned, held_out, self.settings, metric, device=self._device, init=start
+                self.network.model or spec,
+                learned,
+                held_out,
+                self.settings,
+                metric,
+                "",
+                self._device,
+                start,
+                self._ranks,
             )
         except SpecError as error:
             raise NnlibError(str(error)) from error

@@ -18,8 +18,9 @@ from nnlib.commands._arguments import (
     hold_threads,
     seconds,
 )
-from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, SCHEDULES, Exit, Metric, TrainSettings
+from nnlib.contract import COMPAT, OPTIMIZERS, PARALLELS, PRECISIONS, SCALES, SCHEDULES, Exit, Metric, TrainSettings
 from nnlib.errors import EvictedError, MachineError
+from nnlib.shards.tree import RANKS
 from nnlib.spec.metric_names import list_metrics
 from nnlib.util.os_errors import describe
 
@@ -38,12 +39,23 @@ goes on from there. Without, Ctrl-C ends with exit code 130 and nothing is kept.
 
 A job (--trial) leaves with exit code 85 after --checkpoint-every, to be started again; all its files lie beside
 trial.json."""
-FLAGS = {"epochs": int, "batch": int, "stop_after": int, "seed": int}
-TEXTS = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "compat": COMPAT, "precision": PRECISIONS}
+FLAGS = dict.fromkeys(
+    ("epochs", "batch", "accumulate", "stop_after", "stop_after_examples", "decay_epochs", "base_batch", "seed"), int
+)
+TEXTS = {
+    "optimizer": OPTIMIZERS,
+    "schedule": SCHEDULES,
+    "scale_rate": SCALES,
+    "compat": COMPAT,
+    "precision": PRECISIONS,
+    "parallel": PARALLELS,
+}
 MEANINGS = {
     "epochs": "passes over the examples",
     "batch": "examples in a step",
+    "accumulate": "batches whose mean gradient makes one update",
     "stop_after": "epochs without a better metric before training ends; 0: never",
+    "stop_after_examples": "the same in examples, if above 0 in place of --stop-after",
     "optimizer": "one of " + ", ".join(OPTIMIZERS),
     "learning_rate": "step size",
     "momentum": "decay of the mean gradient (mu of DSSTNE)",
@@ -52,9 +64,15 @@ MEANINGS = {
     "l1": "l1 |w| of every weight w is added to the loss (lambda1 of DSSTNE)",
     "schedule": "one of " + ", ".join(SCHEDULES),
     "warmup": "epochs in which the learning rate rises to its value",
+    "decay_rate": "by which step and plateau multiply the learning rate",
+    "decay_epochs": "epochs after which step does so, or epochs without a better metric after which plateau does",
+    "scale_rate": "the learning rate times batch / base batch, or times its root: one of " + ", ".join(SCALES),
+    "base_batch": "examples of the update for which the learning rate is given, with --scale-rate",
+    "ema": "decay per update of a mean of the weights, which is measured and kept; 0: the weights are",
     "clip": "largest norm of a batch's gradient; 0: any",
     "compat": "dsstne reproduces its oddities, not its defects",
-    "precision": "tf32 lets a GPU round the factors of products to 10 bits; float32 or tf32",
+    "precision": "of the factors of products: tf32, 10 bits, on a GPU; bf16, 7 bits; auto: what is fast here",
+    "parallel": "how a training is cut into shards: items, none; auto: wide layers by items; examples: batches, on cpu",
     "seed": "of all random numbers; the same seed gives the same model",
 }
 
@@ -82,6 +100,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--checkpoint-every", type=seconds, metavar="TIME", help="such as 90s, 5m or 2h (default: 5m)")
     add_threads(run)
     add_device(run)
+    run.add_argument(
+        "--ranks",
+        type=int,
+        choices=RANKS,
+        help="processes that share the network and the threads; the model's bits do not depend on it (default: 1)",
+    )
     run.add_argument("--trial", type=Path, metavar="FILE", help="run the job of trial.json; its inputs lie beside it")
 
 
@@ -118,7 +142,7 @@ def _train(arguments: argparse.Namespace) -> int:
     check_folder(arguments.checkpoint, "--checkpoint")
     threads = hold_threads(arguments.threads)
     from nnlib.data.sources import open_files
-    from nnlib.devices import AUTO, backend_of
+    from nnlib.devices import AUTO, backend_of, precision_note
     from nnlib.inspection.compute_plan import describe_compute_plan
     from nnlib.model.file import model_of, write_model
     from nnlib.model.warm_start import read_init
@@ -136,9 +160,12 @@ def _train(arguments: argparse.Namespace) -> int:
     assert learned is not None, "there are data, which was checked"
     metric = arguments.metric or Metric().name
     init = read_init(arguments.init) if arguments.init else None
-    task = fit.task_of(spec, learned, held_out, settings, metric, "option ", arguments.device or AUTO, init)
+    device, ranks = arguments.device or AUTO, arguments.ranks or 1
+    task = fit.task_of(spec, learned, held_out, settings, metric, "option ", device, init, ranks)
     if init is not None:
         tell(f"starts from {arguments.init}: {task.start}")
+    if note := precision_note(task.device, settings.precision):
+        tell(note)
     if is_verbose():
         print(describe_compute_plan(task.network, task.examples, threads, backend_of(task.device)), file=sys.stderr)
     stop, every = Stop(), arguments.checkpoint_every or fit.SAVE_EVERY

@@ -16,7 +16,7 @@ from nnlib.util.files import write_atomically
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-MODULES = ("compiler", "output", "replay", "rules", "sparse", "top")
+MODULES = ("bf16", "compiler", "output", "replay", "rules", "sparse", "top")
 SUMS = frozenset({"contract", "reassoc", "nsz"})  # sums over SIMD lanes; NaN and infinity keep their meaning
 FUSED = frozenset({"contract"})  # a product and a sum may become one instruction; the order stays
 
@@ -24,6 +24,14 @@ FUSED = frozenset({"contract"})  # a product and a sum may become one instructio
 def compile_loop(function: Function) -> Function:
     """Compile with every operation as written, in the order written, so that the bits are NumPy's."""
     return _compile(function, frozenset())
+
+
+def compile_within(function: Function) -> Function:
+    """As `compile_loop`, as a part of the loops that call it.
+
+    A call counts who has each array that it is given, and waits for memory with that: for a row, twice the time.
+    """
+    return _compile(function, frozenset(), inline="always")
 
 
 def compile_sums(function: Function) -> Function:
@@ -40,8 +48,8 @@ def overload_both(name: Callable[[Any], Any], single: Callable[[Any], Any], doub
     overload(name, jit_options={"fastmath": set(FUSED)})(choose)
 
 
-def _compile(function: Function, flags: frozenset[str]) -> Function:
-    options = {"nogil": True, "error_model": "numpy", "fastmath": set(flags)}
+def _compile(function: Function, flags: frozenset[str], **more: str) -> Function:
+    options = {"nogil": True, "error_model": "numpy", "fastmath": set(flags), **more}
     function.__qualname__ += f"_{STAMP}"
     try:
         _give_file(function)

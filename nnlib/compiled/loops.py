@@ -5,6 +5,7 @@ gives the same bits every time on one kind of processor. NumPy does the same whe
 each loop, or its module, names.
 """
 
+from nnlib.compiled.bf16 import to_bf16
 from nnlib.compiled.output import sigmoid_error, sigmoid_error_gated
 from nnlib.compiled.replay import (
     replay_adadelta,
@@ -21,6 +22,7 @@ from nnlib.compiled.sparse import (
     gated_below,
     gated_gradient,
     gather,
+    gather_shards,
     input_gradient,
     multiply_sparse,
     to_columns,

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.compiled.compiler import compile_loop
+from nnlib.compiled.compiler import compile_loop, compile_within
 from nnlib.compiled.rules import adadelta, adagrad, adam_step, momentum, nesterov, rmsprop, sgd
 from nnlib.util.arrays import Floats
 
 Ints = NDArray[np.integer]
 
+RATE, CORRECTED, CORRECTION, CALM = range(4)  # columns of Adam's paces
 PATIENCE = 8  # steps between two looks whether a replay still changes anything
 LOOK = 32  # multiplications between two looks, a multiple of four
 LEAST_SINGLE = 2.0**-126  # the least float32 that is not subnormal
@@ -164,17 +165,16 @@ def replay_adam(
     rows: Ints,
     last: Ints,
     step: int,
-    rates: Floats,
+    paces: Floats,
     b1: float,
     b2: float,
     epsilon: float,
     l2: float,
     l1: float,
     g: Floats,
-    shift: int = 0,
 ) -> None:
-    """Replay `adam`; its step is the one counted here plus `shift`."""
-    _replay_adam(w, m, s, rows, last, step, rates, 0.0, b1, b2, epsilon, l2, l1, g, shift)
+    """Replay `adam`; `paces` are those of `updates.tabulate_paces`."""
+    _replay_adam(w, m, s, rows, last, step, paces, 0.0, b1, b2, epsilon, l2, l1, g)
 
 
 def replay_adamw(
@@ -184,17 +184,16 @@ def replay_adamw(
     rows: Ints,
     last: Ints,
     step: int,
-    rates: Floats,
+    paces: Floats,
     b1: float,
     b2: float,
     epsilon: float,
     l2: float,
     l1: float,
     g: Floats,
-    shift: int = 0,
 ) -> None:
-    """Replay `adamw`; its step is the one counted here plus `shift`."""
-    _replay_adam(w, m, s, rows, last, step, rates, l2, b1, b2, epsilon, 0.0, l1, g, shift)
+    """Replay `adamw`; `paces` are those of `updates.tabulate_paces`."""
+    _replay_adam(w, m, s, rows, last, step, paces, l2, b1, b2, epsilon, 0.0, l1, g)
 
 
 @compile_loop
@@ -205,7 +204,7 @@ def _replay_adam(
     rows: Ints,
     last: Ints,
     step: int,
-    rates: Floats,
+    paces: Floats,
     decay: float,
     b1: float,
     b2: float,
@@ -213,45 +212,59 @@ def _replay_adam(
     l2: float,
     l1: float,
     g: Floats,
-    shift: int,
 ) -> None:
     """Moves get smaller from step to step if rates do and b1 <= b2, since m / (1 - b1^t) falls faster than c s."""
     zeros, before = np.zeros_like(w[0]), np.empty_like(w[0])
-    stop, calm = step if len(g) else step + 1, _calm(rates, rows, last, step)
-    free = decay == 0 and l2 == 0 and l1 == 0 and b1 <= b2 and epsilon > 0
+    stop, free = step if len(g) else step + 1, decay == 0 and l2 == 0 and l1 == 0
+    calm = paces[step, CALM] if b1 <= b2 and epsilon > 0 else np.inf
     for i in range(rows.size):
-        row, t, resting = rows[i], last[rows[i]] + 1, False
-        while t < stop and not resting:
-            look = free and t >= calm and t % PATIENCE == 0
-            if look:
-                _copy(w[row], before)
-            a, c = rates[t] / _missing(b1, t + shift), 1 / _missing(b2, t + shift)
-            adam_step(w[row], zeros, m[row], s[row], a, c, rates[t] * decay, b1, b2, epsilon, l2, l1)
-            resting = look and _still(w[row], before, m[row], a / epsilon)
+        row, t = rows[i], last[rows[i]] + 1
+        x, y, z = w[row], m[row], s[row]
+        if free:
+            t = _drift(x, y, z, before, t, stop, paces, calm, b1, b2, epsilon)
+        while t < stop and not free:
+            rate, a, c = paces[t, RATE], paces[t, CORRECTED], paces[t, CORRECTION]
+            adam_step(x, zeros, y, z, a, c, rate * decay, b1, b2, epsilon, l2, l1)
             t += 1
-        _shrink(m[row], b1, stop - t)
-        _shrink(s[row], b2, stop - t)
+        _shrink(y, b1, stop - t)
+        _shrink(z, b2, stop - t)
         if len(g):
-            a, c = rates[step] / _missing(b1, step + shift), 1 / _missing(b2, step + shift)
-            adam_step(w[row], g[i], m[row], s[row], a, c, rates[step] * decay, b1, b2, epsilon, l2, l1)
+            rate, a, c = paces[step, RATE], paces[step, CORRECTED], paces[step, CORRECTION]
+            adam_step(x, g[i], y, z, a, c, rate * decay, b1, b2, epsilon, l2, l1)
         last[row] = step
 
 
-@compile_loop
-def _missing(keep: float, step: int) -> float:
-    """Return 1 - keep^step with Python's bits; a power with a whole number would be products."""
-    return 1 - math.pow(keep, np.float64(step))
+@compile_within
+def _drift(
+    w: Floats,
+    m: Floats,
+    s: Floats,
+    before: Floats,
+    t: int,
+    stop: int,
+    paces: Floats,
+    calm: float,
+    b1: float,
+    b2: float,
+    epsilon: float,
+) -> int:
+    """Do the steps from t as `adam_step` does with a gradient of zero and no decay, in half the time.
 
-
-@compile_loop
-def _calm(rates: Floats, rows: Ints, last: Ints, step: int) -> int:
-    """Return the first step from which rates do not grow, of the steps that are replayed."""
-    first = step
-    for i in range(rows.size):
-        first = min(first, last[rows[i]] + 1)
-    t = step
-    while t > first and rates[t - 1] >= rates[t]:
-        t -= 1
+    Return the step before which w came to rest, or `stop`. Sums with zero make -0 to 0 as there.
+    """
+    e, keep, keep2, nothing = w.dtype.type(epsilon), w.dtype.type(b1), w.dtype.type(b2), w.dtype.type(0)
+    resting = False
+    while t < stop and not resting:
+        a, c = w.dtype.type(paces[t, CORRECTED]), w.dtype.type(paces[t, CORRECTION])
+        look = t >= calm and t % PATIENCE == 0
+        if look:
+            _copy(w, before)
+        for i in range(w.size):
+            m[i] = keep * m[i] + nothing
+            s[i] = keep2 * s[i] + nothing
+            w[i] = (w[i] - nothing * w[i]) - a * (m[i] / (math.sqrt(c * s[i]) + e))
+        resting = look and _still(w, before, m, paces[t, CORRECTED] / epsilon)
+        t += 1
     return t
 
 
@@ -275,7 +288,7 @@ def _still(w: Floats, before: Floats, m: Floats, reach: float) -> bool:
     return moved == 0
 
 
-@compile_loop
+@compile_within
 def _shrink(x: Floats, factor: float, times: int) -> None:
     """Multiply x by a factor, `times` times in a row, or until that changes nothing any more.
 

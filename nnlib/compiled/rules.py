@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nnlib.compiled.compiler import compile_loop
+from nnlib.compiled.compiler import compile_loop, compile_within
 from nnlib.util.arrays import Floats
 
 FLOOR = 1e-9
 
 
-@compile_loop
+@compile_within
 def sgd(w: Floats, g: Floats, rate: float, l2: float, l1: float) -> None:
     """w = w - rate G."""
     a, ridge, lasso = w.dtype.type(rate), w.dtype.type(l2), w.dtype.type(l1)
@@ -23,7 +23,7 @@ def sgd(w: Floats, g: Floats, rate: float, l2: float, l1: float) -> None:
         w[i] -= a * regularize(g[i], w[i], ridge, lasso)
 
 
-@compile_loop
+@compile_within
 def momentum(w: Floats, g: Floats, v: Floats, rate: float, mu: float, l2: float, l1: float) -> None:
     """v = mu v - rate G; w = w + v."""
     a, keep, ridge, lasso = w.dtype.type(rate), w.dtype.type(mu), w.dtype.type(l2), w.dtype.type(l1)
@@ -32,7 +32,7 @@ def momentum(w: Floats, g: Floats, v: Floats, rate: float, mu: float, l2: float,
         w[i] += v[i]
 
 
-@compile_loop
+@compile_within
 def nesterov(w: Floats, g: Floats, v: Floats, rate: float, mu: float, l2: float, l1: float) -> None:
     """w' = w - mu v; v = mu v - rate G, G of the old w; w = w' + (1 + mu) v."""
     a, keep, ridge, lasso = w.dtype.type(rate), w.dtype.type(mu), w.dtype.type(l2), w.dtype.type(l1)
@@ -43,7 +43,7 @@ def nesterov(w: Floats, g: Floats, v: Floats, rate: float, mu: float, l2: float,
         w[i] = (w[i] - kept) + more * v[i]
 
 
-@compile_loop
+@compile_within
 def adagrad(w: Floats, g: Floats, v: Floats, rate: float, l2: float, l1: float) -> None:
     """v = v + G^2; w = w - rate (G / sqrt(max(v, 1e-9)))."""
     a, ridge, lasso, floor = w.dtype.type(rate), w.dtype.type(l2), w.dtype.type(l1), w.dtype.type(FLOOR)
@@ -53,7 +53,7 @@ def adagrad(w: Floats, g: Floats, v: Floats, rate: float, l2: float, l1: float) 
         w[i] -= a * (whole / math.sqrt(max(v[i], floor)))
 
 
-@compile_loop
+@compile_within
 def rmsprop(w: Floats, g: Floats, v: Floats, rate: float, rho: float, l2: float, l1: float) -> None:
     """v = rho v + (1 - rho) G^2; w = w - rate (G / sqrt(max(v, 1e-9)))."""
     a, ridge, lasso, floor = w.dtype.type(rate), w.dtype.type(l2), w.dtype.type(l1), w.dtype.type(FLOOR)
@@ -64,7 +64,7 @@ def rmsprop(w: Floats, g: Floats, v: Floats, rate: float, rho: float, l2: float,
         w[i] -= a * (whole / math.sqrt(max(v[i], floor)))
 
 
-@compile_loop
+@compile_within
 def adadelta(w: Floats, g: Floats, s: Floats, v: Floats, mu: float, l2: float, l1: float) -> None:
     """s = mu s + (1 - mu) G^2; d = G sqrt(max(v, 1e-9) / max(s, 1e-9)); w = w - d; v = mu v + (1 - mu) d^2."""
     keep, rest, ridge, lasso = w.dtype.type(mu), w.dtype.type(1 - mu), w.dtype.type(l2), w.dtype.type(l1)
@@ -126,7 +126,7 @@ def regularize(g: Any, w: Any, ridge: Any, lasso: Any) -> Any:
     return g + sign if lasso != nothing else g
 
 
-@compile_loop
+@compile_within
 def adam_step(
     w: Floats,
     g: Floats,

@@ -22,6 +22,50 @@ def gather(starts: Ints, indices: Ints, values: Floats | None, matrix: Floats, o
 
 
 @compile_loop
+def gather_shards(starts: Ints, indices: Ints, values: Floats | None, matrix: Floats, shards: int, out: Floats) -> None:
+    """As `gather`, summed by shard: column i is of shard i % `shards`, and the sums of these are added in a tree.
+
+    `shards` is a power of two. A shard's sum is the same whatever others there are. An empty one is left out: as sums
+    begin with 0 none is -0, and 0 would change none. Twin: `sparse_products.add_shards`.
+    """
+    zero, one = out.dtype.type(0), out.dtype.type(1)
+    sums, there = np.empty((shards, out.shape[1]), out.dtype), np.empty(shards, np.bool_)
+    for row in range(out.shape[0]):
+        there[:] = False
+        for i in range(starts[row], starts[row + 1]):
+            unit, p = indices[i], one if values is None else values[i]
+            shard = unit % shards
+            if there[shard]:
+                for k in range(out.shape[1]):
+                    sums[shard, k] += p * matrix[unit, k]
+            else:
+                for k in range(out.shape[1]):
+                    sums[shard, k] = zero + p * matrix[unit, k]
+            there[shard] = True
+        _add_in_tree(sums, there)
+        if there[0]:
+            out[row] = sums[0]
+        else:
+            out[row] = zero
+
+
+@compile_loop
+def _add_in_tree(sums: Floats, there: NDArray[np.bool_]) -> None:
+    """Add neighbours, then neighbours of these, ..., of the rows of `sums` that are `there`, into the first one."""
+    step = 1
+    while step < there.size:
+        for left in range(0, there.size, 2 * step):
+            right = left + step
+            if there[left] and there[right]:
+                for k in range(sums.shape[1]):
+                    sums[left, k] += sums[right, k]
+            elif there[right]:
+                sums[left] = sums[right]
+                there[left] = True
+        step *= 2
+
+
+@compile_loop
 def multiply_sparse(
     starts: Ints, indices: Ints, values: Floats, y_starts: Ints, y_indices: Ints, y_values: Floats, out: Floats
 ) -> None:

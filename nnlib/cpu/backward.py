@@ -26,7 +26,10 @@ from nnlib.util.threads import consume
 
 
 def backward(forward: Forward, values: Values, targets: Mapping[int, Targets], sink: Sink) -> float:
-    """Return the error summed over the examples; give the gradient of its mean to `sink`, last layer first."""
+    """Return the error summed over the examples; give the gradient of its mean to `sink`, last layer first.
+
+    The error of layers that are cut goes to `values.errors`, by shard.
+    """
     deltas: dict[int, Floats] = {}
     total = 0.0
 
@@ -36,8 +39,9 @@ def backward(forward: Forward, values: Values, targets: Mapping[int, Targets], s
     for node in reversed(forward.nodes):
         if node.layer.kind is LayerKind.INPUT:
             continue
+        learns = node.number in forward.learning
         if node.blocked:
-            error, belows = blocked_error(forward, node, values, targets[node.number], sink)
+            error, belows = blocked_error(forward, node, values, targets[node.number], sink if learns else None)
             total += error
             for layer, below in belows.items():
                 add(layer, below)
@@ -50,15 +54,15 @@ def backward(forward: Forward, values: Values, targets: Mapping[int, Targets], s
             total += error
             own /= len(own)
             delta = own if delta is None else delta + own
-        if delta is None:
-            continue  # no output layer depends on it
+        if delta is None or not learns:
+            continue  # no output layer depends on it, or nothing learns from here on
         delta = _norm_backward(forward, node, values, delta, sink)
         for edge in node.edges:
             part = _edge_gradient(forward, edge, values, delta, sink)
             if part is not None:
                 add(edge.source, part)
         for skip in node.skips:
-            if forward.network.spec.layers[skip].kind is not LayerKind.INPUT:
+            if skip in forward.learning:
                 add(skip, delta.copy())
     return total
 
@@ -85,16 +89,22 @@ def _norm_backward(forward: Forward, node: Node, values: Values, delta: Floats, 
         limit_norms(delta, node.layer.delta_norm, 1, len(delta))
     if node.layer.batch_norm:
         norm = forward.network.norms[node.number]
+        if node.number in forward.network.fixed:
+            return batch_norm.inference_backward(norm, delta)
         delta, scale_gradient, bias_gradient = batch_norm.backward(norm, values.normed[node.number], delta)
         sink.norm(node.number, scale_gradient, bias_gradient)
     return delta
 
 
 def _edge_gradient(forward: Forward, edge: Edge, values: Values, delta: Floats, sink: Sink) -> Floats | None:
-    """Give the gradient of an edge to `sink`; return dLoss/d(its source), None when that is an input."""
-    x, w = values.out[edge.source], forward.network.stores[edge.owner]
-    is_input = forward.network.spec.layers[edge.source].kind is LayerKind.INPUT
-    below = None if is_input else np.empty((len(delta), x.shape[1]), delta.dtype)
+    """Give the gradient of an edge to `sink`; return dLoss/d(its source), None where nothing learns from there on."""
+    x, w, products = values.out[edge.source], forward.network.stores[edge.owner], forward.products
+    learning = edge.source in forward.learning
+    below = np.empty((len(delta), x.shape[1]), delta.dtype) if learning else None
+    if edge.owner in forward.network.locked:
+        if below is not None:
+            products.multiply(products.factor(delta), products.factor(w if edge.transposed else w.T, "weights"), below)
+        return below
     if sparse.issparse(x):
         if edge.transposed:
             sink.rows(edge.owner, 0, np.ascontiguousarray((x.T @ delta).T))
@@ -107,15 +117,17 @@ def _edge_gradient(forward: Forward, edge: Edge, values: Values, delta: Floats, 
 
             consume(forward.each(share, touched.shares))
     elif edge.transposed:
-        below = None if is_input else delta @ w
-        sink.rows(edge.owner, 0, delta.T @ x)
+        factor = products.factor(delta)
+        below = products.multiply(factor, products.factor(w, "weights")) if learning else None
+        sink.rows(edge.owner, 0, products.multiply(factor.T, values.factors[edge.source]))
     else:
+        factor, inputs = products.factor(delta), values.factors[edge.source]
 
         def piece(low: int) -> None:
             high = low + PIECE
             if below is not None:
-                np.matmul(delta, w[low:high].T, out=below[:, low:high])
-            sink.rows(edge.owner, low, x[:, low:high].T @ delta)
+                products.multiply(factor, products.factor(w[low:high], "weights").T, below[:, low:high])
+            sink.rows(edge.owner, low, products.multiply(inputs[:, low:high].T, factor))
 
         consume(forward.each(piece, range(0, x.shape[1], PIECE)))
     sink.bias(edge.number, 0, delta.sum(axis=0))

@@ -16,37 +16,72 @@ from nnlib.cpu.evaluator import CpuEvaluator
 from nnlib.cpu.forward import Forward, Values
 from nnlib.cpu.gradients import Gradients
 from nnlib.cpu.optimizer import Optimizer
+from nnlib.cpu.products import products_of
 from nnlib.cpu.sparse_products import touched_by
 from nnlib.engines import Evaluator, StepFailure
-from nnlib.model.batches import DROPOUT, Batch, add_noise, batch_of, generator_for
+from nnlib.model.batches import DROPOUT, Batch, add_noise, batch_of, draw_from, part_of, updates_before
 from nnlib.model.examples import Examples
-from nnlib.model.network import Layout, Network, block_starts, is_lazy, is_sparse_input, name_broken_layer
-from nnlib.optim.hyper import hyper_of, rates_of
+from nnlib.model.network import (
+    Layout,
+    Network,
+    block_starts,
+    name_broken_layer,
+    name_broken_values,
+    needs_whole_gradients,
+)
+from nnlib.ops.finite import all_finite
+from nnlib.optim.hyper import hyper_of, pacings_of, rates_of, slowed
+from nnlib.shards.collectives import ALONE, Collectives
+from nnlib.shards.cut import Cut
+from nnlib.shards.errors import Errors
+from nnlib.spec.types import LayerKind
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each
 
+SOUND = 1e30  # a sum of squares so far below the largest float32 that no product of two such lengths is above it
+
 
 class CpuEngine:
-    """See `engines.Engine`; what came of a batch is known at once."""
+    """See `engines.Engine`; what came of a batch is known at once.
 
-    def __init__(self, network: Network, examples: Examples, settings: TrainSettings, each: Each) -> None:
+    Under a `cut`, `network` is what this rank has of the whole one, as are the arrays of `pull` and `states`, while
+    examples and batches are whole. All ranks do the same at the same time: run a batch, and ask for the `total`, for
+    what is `broken`, and the `evaluator`.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        examples: Examples,
+        settings: TrainSettings,
+        each: Each,
+        cut: Cut | None = None,
+        together: Collectives = ALONE,
+    ) -> None:
         self._network, self._examples, self._each = network, examples, each
-        self._optimizer = Optimizer(network, hyper_of(settings), rates_of(network, examples.count, settings), each)
-        self._forward, self._settings = Forward(network, each), settings
-        self._gradients = Gradients(network) if settings.clip or _needs_whole_gradients(network) else None
+        self._cut, self._together, self._errors = cut, together, Errors(together)
+        self._rate = rates_of(network, examples.count, settings)
+        pacings = pacings_of(network, examples.count, settings)
+        owned = cut.owned(network) if cut else network
+        self._optimizer = Optimizer(owned, hyper_of(settings), self._rate, each, pacings)
+        products = products_of(settings.precision.lower(), network.dtype)
+        self._forward = Forward(network, each, products, cut, together)
+        self._settings, self.versions = settings, products.versions
+        whole = settings.clip or settings.accumulate > 1 or needs_whole_gradients(network.spec)
+        self._gradients = Gradients(network, cut, together) if whole else None
         self._failure: StepFailure | None = None
-        self._total = 0.0
+        self._moved = [*network.biases, *(a for norm in network.norms.values() for a in (norm.scale, norm.bias))]
+        self.step = 0
 
-    @property
-    def step(self) -> int:
-        """How many steps were begun."""
-        return self._optimizer.step
+    def slow_down(self, factor: float) -> None:
+        """See `engines.Engine`."""
+        self._optimizer.follow(slowed(self._rate, factor))
 
     def begin_epoch(self, total: float) -> None:
         """See `engines.Engine`."""
-        self._total = total
+        self._errors.begin(total)
 
-    def batches(self, examples: Iterable[Longs]) -> Generator[Batch, None, None]:
+    def batches(self, examples: Iterable[Longs]) -> Generator[Any, None, None]:
         """See `engines.Engine`."""
         for rows in examples:
             yield batch_of(self._network.spec, self._examples, rows, self._network.dtype)
@@ -54,16 +89,29 @@ class CpuEngine:
     def run(self, batch: Any) -> None:
         """See `engines.Engine`."""
         optimizer, spec = self._optimizer, self._network.spec
-        optimizer.begin()
-        batch = add_noise(spec, batch, self._settings.seed, optimizer.step)
+        self.step += 1
+        part = part_of(self._examples.count, self._settings, self.step)
+        if part.first:
+            optimizer.begin()
+        if self._gradients is not None:
+            self._gradients.begin(part.share)
+        batch = add_noise(spec, batch, self._settings.seed, self.step)
+        batch = self._cut.batch(batch) if self._cut else batch
         values = self._forward.run(batch.inputs, self._keep, True, self._settle(batch))
         error = backward(self._forward, values, batch.targets, self._gradients or optimizer)
-        if self._gradients is not None:
+        if self._gradients is not None and part.last:
             self._gradients.give(optimizer, self._settings.clip)
-        optimizer.finish()
-        self._total += error
-        if not math.isfinite(error) and self._failure is None:
-            self._failure = StepFailure(self.step, error, self._first_broken(values))
+        if part.last:
+            optimizer.finish()
+        self._errors.add(error, values.errors)
+        self._look_at(error + sum(values.errors.values()), values)
+
+    def _look_at(self, error: float, values: Values) -> None:
+        """Note the first failure."""
+        if self._failure is None and not self._is_sound(error, values):
+            where = self._first_broken(values, error) or self._name_broken(self._finite())
+            if where or not math.isfinite(error):
+                self._failure = StepFailure(self.step, error, where)
 
     def failed(self, wait: bool = False) -> StepFailure | None:  # noqa: ARG002 (nothing to wait for)
         """See `engines.Engine`."""
@@ -71,7 +119,7 @@ class CpuEngine:
 
     def total(self) -> float:
         """See `engines.Engine`."""
-        return self._total
+        return self._errors.total()
 
     def settle(self) -> None:
         """See `engines.Engine`."""
@@ -79,8 +127,7 @@ class CpuEngine:
 
     def broken(self) -> str:
         """See `engines.Engine`."""
-        finite = {name for name, array in self._network.arrays() if np.isfinite(array).all()}
-        return name_broken_layer(self._network.spec, finite)
+        return self._name_broken(np.min(self._together.numbers(self._finite()), axis=0))
 
     def pull(self) -> Network:
         """See `engines.Engine`."""
@@ -94,30 +141,55 @@ class CpuEngine:
         """See `engines.Engine`."""
         for name, array in self._optimizer.arrays().items():
             array[...] = states[name]
-        self._optimizer.resume(step)
+        self.step = step
+        self._optimizer.resume(updates_before(self._examples.count, self._settings, step))
 
     def evaluator(self) -> Evaluator:
         """See `engines.Engine`."""
-        return CpuEvaluator(self._network, self._each)
+        return CpuEvaluator(self._network, self._each, cut=self._cut, together=self._together)
 
-    def _first_broken(self, values: Values) -> str:
+    def _is_sound(self, error: float, values: Values) -> bool:
+        """Whether all is finite for sure: the error, what hidden layers gave, and what the update made of it.
+
+        A weight moves by no more than rate |delta| |x|, and a bias by the sum of delta. So as long as the lengths of
+        the hidden layers' values and of all biases are nowhere near what float32 holds, weights are, too; else they
+        have to be looked at one by one.
+        """
+        hidden = (values.out[node.number] for node in self._forward.nodes if node.layer.kind is LayerKind.HIDDEN)
+        return abs(error) < SOUND and all(np.vdot(array, array) < SOUND for array in (*hidden, *self._moved))
+
+    def _finite(self) -> list[bool]:
+        """Return which of this rank's parameter arrays have finite numbers alone."""
+        return [all_finite(array) for _, array in self._network.arrays()]
+
+    def _name_broken(self, finite: Iterable[float]) -> str:
+        names = [name for name, _ in self._network.arrays()]
+        found = {name for name, is_finite in zip(names, finite, strict=True) if is_finite}
+        return name_broken_layer(self._network.spec, found)
+
+    def _first_broken(self, values: Values, error: float) -> str:
         for node in self._forward.nodes:
             out = values.out.get(node.number)
-            if out is None or not np.isfinite(out.data if sparse.issparse(out) else out).all():
-                return f", layer {node.layer.name} gives numbers that are not finite"
+            broken = (
+                not math.isfinite(error) if out is None else not all_finite(out.data if sparse.issparse(out) else out)
+            )
+            if broken:
+                return name_broken_values(node.layer.name)
         return ""
 
-    def _keep(self, layer: int, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    def _keep(self, layer: int, shape: tuple[int, int], low: int = 0) -> NDArray[np.bool_]:
+        """Return what dropout keeps of the batch's examples from `low` on."""
         layers = self._forward.network.spec.layers
-        random = generator_for(self._settings.seed, DROPOUT, self._optimizer.step * len(layers) + layer)
-        return np.asarray(random.random(shape, np.float32) >= layers[layer].dropout)
+        number = self.step * len(layers) + layer
+        random = draw_from(low * shape[1], shape, self._settings.seed, DROPOUT, number)
+        return np.asarray(random >= layers[layer].dropout)
 
     def _settle(self, batch: Batch) -> Values:
         """Bring the weights that the batch will read up to date; return what is known of its sparse inputs."""
         values = Values()
         for node in self._forward.nodes:
             for edge in node.edges:
-                if not sparse.issparse(batch.inputs.get(edge.source)):
+                if edge.owner in self._network.locked or not sparse.issparse(batch.inputs.get(edge.source)):
                     continue
                 if edge.source not in values.touched:
                     values.touched[edge.source] = touched_by(batch.inputs[edge.source])
@@ -127,12 +199,3 @@ class CpuEngine:
                     rows = np.concatenate([rows + start for start in tables])
                 self._optimizer.settle(edge.owner, rows)
         return values
-
-
-def _needs_whole_gradients(network: Network) -> bool:
-    """Whether weights are shared, or those of a sparse input cannot be updated row by row."""
-    spec = network.spec
-    return any(
-        edge.owner != edge.number or (is_sparse_input(spec.layers[edge.source]) and not is_lazy(spec, edge))
-        for edge in spec.edges
-    )

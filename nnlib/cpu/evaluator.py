@@ -7,42 +7,72 @@ from numpy.typing import NDArray
 
 from nnlib.cpu.forward import Forward
 from nnlib.cpu.output import sum_errors
+from nnlib.cpu.products import FLOAT32
 from nnlib.data.blockwise import BATCH
 from nnlib.data.rows import Csr
-from nnlib.model.batches import batch_of, batches_of, inputs_of
+from nnlib.model.batches import Batch, batch_of, batches_of, inputs_of
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
 from nnlib.ops.activations import activate
 from nnlib.ops.finite import mean_error, require_finite
-from nnlib.ops.ranking import top
+from nnlib.ops.ranking import NO_ITEM, best_of, top
+from nnlib.shards.collectives import ALONE, Collectives
+from nnlib.shards.cut import Cut, Range
+from nnlib.shards.errors import Errors
 from nnlib.spec.types import LayerKind
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import Each, map_in_turn
 
 
 class CpuEvaluator:
-    """See `engines.Evaluator`."""
+    """See `engines.Evaluator`.
 
-    def __init__(self, network: Network, each: Each, split: bool = False) -> None:
-        self.network, self._each = network, each
-        self._forward = Forward(network, each if split else map_in_turn)
+    Under a `cut`, `network` is what this rank has of the whole one. All ranks ask for the same at the same time, and
+    all get the same answers, about all units by their numbers in the whole network.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        each: Each,
+        split: bool = False,
+        cut: Cut | None = None,
+        together: Collectives = ALONE,
+    ) -> None:
+        self.network, self._cut, self._together = network, cut, together
+        self._split = Forward(network, each, FLOAT32, cut, together)
+        self._forward = self._split if split else Forward(network, map_in_turn, FLOAT32, cut, together)
 
     def mean_loss(self, examples: Examples) -> float:
         """See `engines.Evaluator`."""
-        network, forward, total = self.network, Forward(self.network, self._each), 0.0
+        network, forward, errors = self.network, self._split, Errors(self._together)
         for low, high in batches_of(examples.count, BATCH):
-            batch = batch_of(network.spec, examples, np.arange(low, high), network.dtype)
+            batch = self._part(batch_of(network.spec, examples, np.arange(low, high), network.dtype))
             with np.errstate(all="ignore"):
-                total += sum_errors(forward, forward.run(batch.inputs), batch.targets)
-        return mean_error(total, examples.count)
+                values = forward.run(batch.inputs)
+                errors.add(sum_errors(forward, values, batch.targets), values.errors)
+        return mean_error(errors.total(), examples.count)
 
     def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> tuple[NDArray[np.int64], Floats]:
         """See `engines.Evaluator`."""
-        return top(self.sums(examples, output), k, owned)
+        part, sums = self._shared(output), self._forward.output_sums(self._inputs(examples), output)
+        if part is None:
+            return top(sums, k, owned)
+        best = min(k, part.units), min(k, part.count)
+        items, scores = top(sums, k, None if owned is None else owned.units(part.place.start, part.place.stop))
+        room = ((0, 0), (0, best[0] - best[1]))  # ranks may have other numbers of units
+        places = np.where(items == NO_ITEM, NO_ITEM, part.numbers(items))
+        places = self._side_by_side(np.pad(places, room, constant_values=NO_ITEM).astype(np.float64)).astype(np.int64)
+        scores = self._side_by_side(np.pad(scores, room, constant_values=-np.inf))
+        return best_of(places, scores, best[0])  # those of a rank are before the next one's
 
     def sums(self, examples: Examples, output: int) -> Floats:
         """See `engines.Evaluator`."""
-        return self._forward.output_sums(inputs_of(self.network.spec, examples, self.network.dtype), output)
+        part, sums = self._shared(output), self._forward.output_sums(self._inputs(examples), output)
+        if part is None:
+            return sums
+        whole = self._side_by_side(np.pad(sums, ((0, 0), (0, len(part.own) * part.each - part.count))))
+        return np.ascontiguousarray(whole[:, : part.units])
 
     def values(self, examples: Examples, layer: int) -> Floats:
         """See `engines.Evaluator`."""
@@ -50,5 +80,19 @@ class CpuEvaluator:
         if about.kind is LayerKind.OUTPUT:
             return activate(about, self.sums(examples, layer))
         with np.errstate(all="ignore"):
-            inputs = inputs_of(self.network.spec, examples, self.network.dtype)
-            return require_finite(self._forward.activations(inputs, layer))
+            return require_finite(self._forward.activations(self._inputs(examples), layer))
+
+    def _shared(self, output: int) -> Range | None:
+        """Return what this rank has of an output layer that others have parts of, too."""
+        return self._forward.part(self._forward.node(output)) if self._together.ranks > 1 else None
+
+    def _side_by_side(self, columns: Floats) -> Floats:
+        """Return the columns (b, n) of all ranks, (b, ranks n)."""
+        return np.concatenate(list(self._together.gather(np.ascontiguousarray(columns))), axis=1)
+
+    def _inputs(self, examples: Examples) -> dict[int, object]:
+        batch = Batch(inputs_of(self.network.spec, examples, self.network.dtype), {}, examples.count)
+        return dict(self._part(batch).inputs)
+
+    def _part(self, batch: Batch) -> Batch:
+        return self._cut.batch(batch) if self._cut else batch

@@ -14,12 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from nnlib.cpu.sparse_products import EXAMPLES, Touched, product, touched_by
+from nnlib.cpu.products import FLOAT32, Factor, Products
+from nnlib.cpu.sparse_products import EXAMPLES, Touched, add_shards, product, touched_by
+from nnlib.errors import NotFiniteError
 from nnlib.model.graph import Graph, Node
-from nnlib.model.network import Layout, Network, block_starts, block_width, is_sparse_input
+from nnlib.model.network import Layout, Network, block_width, is_sparse_input
 from nnlib.ops import batch_norm
 from nnlib.ops.activations import ROWWISE, activate, apply_dropout, rowwise_sum
-from nnlib.ops.finite import require_finite
+from nnlib.ops.finite import first_broken, require_finite
+from nnlib.shards.collectives import ALONE, Collectives
+from nnlib.shards.cut import Cut, Range
 from nnlib.spec.types import Edge, LayerKind
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import Each, consume, map_in_turn
@@ -35,12 +39,14 @@ class Values:
     """What a forward pass found, by the number of the layer."""
 
     out: dict[int, Matrix] = field(default_factory=dict)  # what the next layers see, after dropout
+    factors: dict[int, Factor] = field(default_factory=dict)  # the dense ones of these that are multiplied
     sums: dict[int, Floats] = field(default_factory=dict)  # z of output layers that are not blocked
     before_dropout: dict[int, Floats] = field(default_factory=dict)
     keep: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
     totals: dict[int, Floats] = field(default_factory=dict)  # see activations.rowwise_sum
     normed: dict[int, batch_norm.Normed] = field(default_factory=dict)
     touched: dict[int, Touched] = field(default_factory=dict)  # of sparse inputs
+    errors: dict[int, float] = field(default_factory=dict)  # by own shard, summed, of output layers that are cut
 
     def active(self, layer: int) -> Floats:
         """Return what a layer that is not an input gave, before dropout."""
@@ -54,11 +60,25 @@ class Values:
 
 
 class Forward(Graph):
-    """Computes the layers of a network, on the threads that `each` has."""
+    """Computes the layers of a network, on the threads that `each` has.
 
-    def __init__(self, network: Network, each: Each = map_in_turn) -> None:
+    Under a `cut` the network is what this rank has of the whole one, and what all of them have to add they add
+    `together`: all ranks have to compute the same at the same time. Inputs are what `cut` makes of whole ones.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        each: Each = map_in_turn,
+        products: Products = FLOAT32,
+        cut: Cut | None = None,
+        together: Collectives = ALONE,
+    ) -> None:
         super().__init__(network)
-        self.each = each
+        self.each, self.products, self.together = each, products, together
+        self._wide_inputs = cut.inputs if cut else {}
+        self._wide_outputs = cut.outputs if cut else {}
+        self._sources = {edge.source for edge in network.spec.edges}
 
     def run(
         self,
@@ -84,13 +104,15 @@ class Forward(Graph):
                 values.before_dropout[node.number], values.keep[node.number] = a, mask
                 a = apply_dropout(node.layer, a, mask)
             values.out[node.number] = a
+            if node.number in self._sources and not sparse.issparse(a):
+                values.factors[node.number] = self.products.factor(a)
         return values
 
     def _compute(self, node: Node, values: Values, training: bool) -> Floats:
         z = self.sums(node, values)
         if node.layer.batch_norm:
             norm = self.network.norms[node.number]
-            if training:
+            if training and node.number not in self.network.fixed:
                 values.normed[node.number], z = batch_norm.forward(norm, z)
             else:
                 z = batch_norm.inference(norm, z)
@@ -100,19 +122,29 @@ class Forward(Graph):
             values.totals[node.number] = rowwise_sum(node.layer, z)
         return activate(node.layer, z)
 
+    def part(self, node: Node) -> Range | None:
+        """Return what this rank has of an output layer that is cut."""
+        return self._wide_outputs.get(node.number)
+
+    def width(self, node: Node) -> int:
+        """Return how many units of a blocked layer are computed at a time."""
+        part = self.part(node)
+        return part.width if part else block_width(node.units)
+
     def sums(self, node: Node, values: Values) -> Floats:
         """Return z (b, units) of a layer from the values of those before it; whole, also when it is blocked."""
         if node.blocked:
             whole = np.empty((values.out[node.edges[0].source].shape[0], node.units), self.network.dtype)
+            width = self.width(node)
 
             def block(low: int) -> None:
-                self.biased_block(node, values, low, whole[:, low : low + block_width(node.units)])
+                self.biased_block(node, values, low, whole[:, low : low + width])
 
-            consume(self.each(block, block_starts(node.units)))
+            consume(self.each(block, range(0, node.units, width)))
             return whole
         z: Floats | None = None
         for edge in node.edges:
-            part = self._product(edge, values.out[edge.source])
+            part = self._product(edge, values)
             part += self.network.biases[edge.number]
             z = part if z is None else np.add(z, part, out=z)
         assert z is not None, "a layer that is computed has a source"
@@ -125,18 +157,27 @@ class Forward(Graph):
                 z += source
         return z
 
-    def block(self, node: Node, values: Values, low: int, out: Floats) -> Floats:
+    def weights(self, node: Node, low: int, high: int) -> dict[int, Factor]:
+        """Return the weights into some units of a blocked layer as factors (n, below), by edge, until the next call."""
+        edges = [edge for edge in node.edges if self.layouts[edge.number] is Layout.BY_OUTPUT]
+        stores = self.network.stores
+        return {e.number: self.products.factor(stores[e.owner][low:high], f"weights{e.number}") for e in edges}
+
+    def block(
+        self, node: Node, values: Values, low: int, out: Floats, weights: Mapping[int, Factor] | None = None
+    ) -> Floats:
         """Write to `out` (b, n), and return, z without the biases of n units of a blocked layer from `low`."""
         high = low + out.shape[1]
+        weights = self.weights(node, low, high) if weights is None else weights
         for n, edge in enumerate(node.edges):
-            x, store = values.out[edge.source], self.network.stores[edge.owner]
-            if self.layouts[edge.number] is not Layout.BY_OUTPUT:
-                part = product(x, store[self.table(edge, low)])[:, : high - low]
+            if edge.number not in weights:
+                store = self.network.stores[edge.owner]
+                part = product(values.out[edge.source], store[self.table(edge, low)])[:, : high - low]
                 out[...] = part if not n else out + part
-            elif n:
-                out += x @ store[low:high].T
-            else:
-                np.matmul(x, store[low:high].T, out=out)
+                continue
+            z = self.products.multiply(values.factors[edge.source], weights[edge.number].T, None if n else out)
+            if n:
+                out += z
         return out
 
     def biased_block(self, node: Node, values: Values, low: int, out: Floats) -> Floats:
@@ -146,33 +187,49 @@ class Forward(Graph):
             z += self.network.biases[edge.number][low : low + out.shape[1]]
         return z
 
-    def _product(self, edge: Edge, x: Matrix) -> Floats:
+    def _product(self, edge: Edge, values: Values) -> Floats:
         """Return x W (b, out), or x W^T for weights used transposed; large ones in pieces, on all threads."""
-        w = self.network.stores[edge.owner]
+        x, w, products = values.out[edge.source], self.network.stores[edge.owner], self.products
         w = w.T if edge.transposed else w
         is_sparse = sparse.issparse(x)
         if not is_sparse and w.shape[1] < 2 * PIECE:
-            return np.asarray(x @ w)
+            return products.multiply(values.factors[edge.source], products.factor(w, "weights"))
         z = np.empty((x.shape[0], w.shape[1]), w.dtype)
 
         def columns(low: int) -> None:
-            np.matmul(x, w[:, low : low + PIECE], out=z[:, low : low + PIECE])
+            piece = products.factor(w[:, low : low + PIECE], "weights")
+            products.multiply(values.factors[edge.source], piece, z[:, low : low + PIECE])
+
+        part = self._wide_inputs.get(edge.source)
 
         def examples(low: int) -> None:
-            product(x, w, z[low : low + EXAMPLES], low)
+            if part is None:
+                product(x, w, z[low : low + EXAMPLES], low)
+            else:
+                add_shards(x, w, len(part.own), z[low : low + EXAMPLES], low)
 
         if is_sparse:
             consume(self.each(examples, range(0, len(z), EXAMPLES)))
+            z = z if part is None else self.together.sum_ranks(z)
         else:
             consume(self.each(columns, range(0, w.shape[1], PIECE)))
         return z
 
     def output_sums(self, inputs: Mapping[int, Matrix], layer: int) -> Floats:
-        """Return z (b, units) of an output layer, as in prediction; NotFiniteError."""
+        """Return z (b, units) of an output layer, as in prediction; of one that is cut, the units of this rank.
+
+        NotFiniteError, on all ranks, for the first example with a sum that is not finite on one of them.
+        """
         node = self.node(layer)
         with np.errstate(all="ignore"):
             values = self.run(inputs)
-            return require_finite(self.sums(node, values) if node.blocked else values.sums[layer])
+            sums = self.sums(node, values) if node.blocked else values.sums[layer]
+        if self.part(node) is None:
+            return require_finite(sums)
+        first = self.together.numbers([first_broken(sums)]).min()
+        if first < len(sums):
+            raise NotFiniteError(int(first))
+        return sums
 
     def activations(self, inputs: Mapping[int, Matrix], layer: int) -> Floats:
         """Return the outputs (b, units) of one layer, as in prediction."""

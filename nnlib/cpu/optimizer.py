@@ -7,9 +7,10 @@ in the same order, so that they end as if every step had been done at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nnlib.compiled.select import LOOPS
 from nnlib.cpu.updates import CompiledUpdates, NumpyUpdates, Slot, Updates
@@ -24,13 +25,14 @@ from nnlib.model.network import (
     layout_of,
 )
 from nnlib.ops.limits import limit_norms
-from nnlib.optim.hyper import Hyper, Rate, step_shift
+from nnlib.optim.hyper import USUAL, Hyper, Pacing, Rate, step_shift
 from nnlib.optim.rules import RULES
 from nnlib.spec.types import Edge, NetworkSpec
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each, consume, map_in_turn
 
 SHARE = 1024  # rows that one thread brings up to date
+UNMET = np.iinfo(np.int64).max >> 1  # a step after all others: zero gradients do nothing to rows that never had another
 
 
 class Optimizer:
@@ -39,32 +41,47 @@ class Optimizer:
     Call `begin` before each batch, `settle` before its forward pass, `finish` after its backward pass.
     """
 
-    def __init__(self, network: Network, hyper: Hyper, rate: Rate, each: Each = map_in_turn) -> None:
-        """Start with zero states; `rate` gives the learning rate of step 1, 2, ..."""
+    def __init__(
+        self,
+        network: Network,
+        hyper: Hyper,
+        rate: Rate,
+        each: Each = map_in_turn,
+        pacings: Sequence[Pacing] = (),
+    ) -> None:
+        """Start with zero states; `rate` gives the learning rate of step 1, 2, ..., of which layers have `pacings`."""
         self.network, self.hyper = network, hyper
         self.step = 0
         self._rule, self._each = RULES[hyper.rule], each
+        self._pacings = pacings or (USUAL,) * len(network.spec.layers)
         spec = network.spec
         shift = step_shift(spec)
         self._updates: Updates = (
             CompiledUpdates(LOOPS, hyper, rate, shift) if LOOPS else NumpyUpdates(hyper, rate, shift)
         )
-        self._weights = {n: self._slot(store, n in network.locked, hyper) for n, store in network.stores.items()}
+        edges, locked = spec.edges, network.locked
+        self._weights = {
+            n: self._slot(store, edges[n].target, n in locked, hyper) for n, store in network.stores.items()
+        }
         self._biases = [
-            self._slot(bias[:, None], spec.edges[n].owner in network.locked) for n, bias in enumerate(network.biases)
+            self._slot(bias[:, None], edges[n].target, edges[n].owner in locked)
+            for n, bias in enumerate(network.biases)
         ]
         self._norms = {
-            n: (self._slot(norm.scale[:, None]), self._slot(norm.bias[:, None])) for n, norm in network.norms.items()
+            n: (self._slot(norm.scale[:, None], n), self._slot(norm.bias[:, None], n))
+            for n, norm in network.norms.items()
         }
         live = find_live_layers(spec)
         for edge in iterate_owners(spec):
             if is_lazy(spec, edge) and edge.target in live:
                 slot = self._weights[edge.number]
-                slot.last = np.zeros(len(slot.values), np.int64)
+                slot.last = np.full(len(slot.values), 0 if slot.l2 or slot.l1 else UNMET)
 
-    def _slot(self, values: Floats, locked: bool = False, hyper: Hyper | None = None) -> Slot:
-        states = tuple(np.zeros_like(values) for _ in range(self._rule.states))
-        return Slot(values, states, hyper.l2 if hyper else 0.0, hyper.l1 if hyper else 0.0, locked)
+    def _slot(self, values: Floats, layer: int, locked: bool = False, hyper: Hyper | None = None) -> Slot:
+        # Memory that is zero by itself: what no row is met of is never taken, as `zeros_like` would.
+        states = tuple(np.zeros(values.shape, values.dtype) for _ in range(self._rule.states))
+        l2, l1 = (hyper.l2, hyper.l1) if hyper else (0.0, 0.0)
+        return Slot(values, states, l2, l1, locked, pacing=self._pacings[layer])
 
     def arrays(self) -> Mapping[str, Floats]:
         """Return the states by name, for a checkpoint; call `settle_all` before."""
@@ -83,7 +100,11 @@ class Optimizer:
         self.step = step
         for slot in self._weights.values():
             if slot.last is not None:
-                slot.last[:] = step
+                slot.last[...] = np.where(_met(slot), step, UNMET)
+
+    def follow(self, rate: Rate) -> None:
+        """Use other learning rates from the next step on; call `settle_all` before."""
+        self._updates.follow(rate)
 
     def begin(self) -> None:
         """Start the next step."""
@@ -99,7 +120,7 @@ class Optimizer:
         """Bring all rows to this step; call it before parameters are read other than by a forward pass."""
         for slot in self._weights.values():
             if slot.last is not None and not slot.locked and (not self._rule.still or slot.l2 or slot.l1):
-                self._replay(slot, np.arange(len(slot.values)), self.step)
+                self._replay(slot, np.flatnonzero(slot.last < self.step), self.step)
 
     def rows(self, owner: int, low: int, gradient: Floats) -> None:
         """Update the rows of a store from `low` with their dense gradient (rows, columns)."""
@@ -124,10 +145,8 @@ class Optimizer:
             self._updates.replay(slot, low + rows, self.step, gradient)
 
     def finish(self) -> None:
-        """End the step: apply the limits of WeightNorm, to weights that are not shared."""
-        spec = self.network.spec
-        for edge in iterate_limited_edges(self.network):
-            _limit(spec, edge, self.network.stores[edge.number], spec.layers[edge.target].weight_norm)
+        """End the step."""
+        limit_weights(self.network)
 
     def _update(self, slot: Slot, low: int, gradient: Floats) -> None:
         if not slot.locked:
@@ -141,6 +160,22 @@ class Optimizer:
             self._updates.replay(slot, late[low : low + SHARE], step)
 
         consume(self._each(share, range(0, len(late), SHARE)))
+
+
+def limit_weights(network: Network) -> None:
+    """Apply the limits of WeightNorm, to weights that are not shared."""
+    spec = network.spec
+    for edge in iterate_limited_edges(network):
+        _limit(spec, edge, network.stores[edge.number], spec.layers[edge.target].weight_norm)
+
+
+def _met(slot: Slot) -> NDArray[np.bool_]:
+    """Return which rows zero gradients may change: those with a bit of state; all, where weights are pulled to zero."""
+    met = np.full(len(slot.values), bool(slot.l2 or slot.l1))
+    for state in slot.states:
+        for low in range(0, len(met), SHARE):
+            met[low : low + SHARE] |= state[low : low + SHARE].view(np.uint8).any(axis=1)
+    return met
 
 
 def _limit(spec: NetworkSpec, edge: Edge, store: Floats, limit: float) -> None:

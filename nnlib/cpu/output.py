@@ -6,50 +6,35 @@ block, its delta is sparse, and so are the products with it.
 
 from __future__ import annotations
 
-import math
-import threading
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from nnlib.compiled.select import LOOPS
 from nnlib.cpu.forward import Forward, Values
+from nnlib.cpu.products import Factor
+from nnlib.cpu.scratch import SCRATCH
 from nnlib.cpu.sink import Sink
 from nnlib.model.graph import Node
-from nnlib.model.network import Layout, block_starts, block_width
+from nnlib.model.network import Layout
 from nnlib.ops import losses
 from nnlib.ops.targets import Targets
-from nnlib.spec.types import Activation, Boost, ErrorFunction, LayerKind
+from nnlib.shards.tree import Tree
+from nnlib.spec.types import Activation, Boost, ErrorFunction
 from nnlib.util.arrays import Floats
 
 LANES = 8  # sequences of blocks whose sums are kept apart, so that any number of threads gives the same sum
 KEPT = 8192  # SoftMax needs all sums twice; up to this many units they are kept, beyond it computed again
 SPARSE_DELTA = 0.15  # part of a block's units up to which sparse products with its delta cost less than dense ones
 
+Weights = Mapping[int, Factor]  # of a block, by edge; see `Forward.weights`
 Belows = dict[int, Floats]  # layer -> dLoss/d(what it gives), (b, units)
 
 
-class Scratch(threading.local):
-    """Memory that each thread uses again for every block."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[str, Floats] = {}
-
-    def get(self, name: str, shape: tuple[int, ...], dtype: Any) -> Floats:
-        """Return memory of a shape, with whatever was in it."""
-        size = math.prod(shape)
-        array = self._arrays.get(name)
-        if array is None or array.size < size or array.dtype != dtype:
-            array = self._arrays[name] = np.empty(size, dtype)
-        return array[:size].reshape(shape)
-
-
-SCRATCH = Scratch()
-
-
 def sum_errors(forward: Forward, values: Values, targets: Mapping[int, Targets]) -> float:
-    """Return the error of a batch, summed over its examples and output layers."""
+    """Return the error of a batch, summed over its examples and output layers but those that are cut, see `Values`."""
     total = 0.0
     for node in forward.outputs:
         if node.blocked:
@@ -77,22 +62,37 @@ def blocked_error(
 ) -> tuple[float, Belows]:
     """Return the error of a blocked output layer, summed, and dLoss/d(its sources) of the mean error.
 
-    The gradients of its weights and biases go to `sink`; without one, there is only the error.
+    The gradients of its weights and biases go to `sink`; without one, there is only the error. That of a layer which
+    is cut goes to `values.errors`, by shard.
     """
-    layer = _Layer(forward, node, values, targets, sink)
-    starts = list(block_starts(node.units))
+    layer, part = _Layer(forward, node, values, targets, sink), forward.part(node)
+    starts = list(range(0, node.units, forward.width(node)))
 
-    def lane(number: int) -> tuple[float, Belows]:
+    def lane(blocks: list[int]) -> tuple[float, Belows]:
         belows = {source: np.zeros_like(values.out[source]) for source in layer.below}
         with np.errstate(all="ignore"):  # a thread has its own; what is not finite is found in the sums
-            return sum(layer.block(low, belows) for low in starts[number::LANES]), belows
+            return sum(layer.block(low, belows) for low in blocks), belows
 
+    if part is not None:
+        shards = [starts[low : low + part.blocks] for low in range(0, len(starts), part.blocks)]
+        return 0.0, _sum_shards(forward, values, forward.each(lambda n: lane(shards[n]), range(len(shards))))
     total, sums = 0.0, Belows()
-    for error, belows in forward.each(lane, range(min(LANES, len(starts)))):
+    for error, belows in forward.each(lambda n: lane(starts[n::LANES]), range(min(LANES, len(starts)))):
         total += error
         for source, below in belows.items():
             sums[source] = below if source not in sums else np.add(sums[source], below, out=sums[source])
     return total, sums
+
+
+def _sum_shards(forward: Forward, values: Values, lanes: Iterable[tuple[float, Belows]]) -> Belows:
+    """Put the errors of the own shards into `values`; return what all shards of all ranks give the layers below."""
+    trees = defaultdict[int, Tree[Floats]](Tree)
+    for shard, (error, belows) in zip(forward.together.own, lanes, strict=True):
+        values.errors[shard] = values.errors.get(shard, 0.0) + error
+        for source, below in belows.items():
+            trees[source].add(below)
+    with np.errstate(all="ignore"):
+        return {source: forward.together.sum_ranks(tree.total()) for source, tree in sorted(trees.items())}
 
 
 class _Layer:
@@ -109,31 +109,29 @@ class _Layer:
         if self.error.softmax:
             self.normalizer, self.kept = _normalizer(forward, node, values)
         self.compiled = self._is_compiled()
-        layers = forward.network.spec.layers
-        self.below = {
-            edge.source for edge in node.edges if sink is not None and layers[edge.source].kind is not LayerKind.INPUT
-        }
+        self.below = {edge.source for edge in node.edges if sink is not None and edge.source in forward.learning}
 
     def block(self, low: int, belows: Belows) -> float:
         """Return the error of the block of units from `low`; give its gradients, add to `belows`."""
-        high = min(low + block_width(self.node.units), self.node.units)
+        high = min(low + self.forward.width(self.node), self.node.units)
+        w = self.forward.weights(self.node, low, high)
         if self.compiled:
-            return self._compiled_block(low, high, belows)
+            return self._compiled_block(low, high, belows, w)
         target = self.targets.block(low, high, self.error.softmax)
-        z = self.kept[low] if low in self.kept else self._sums(low, high)
+        z = self.kept[low] if low in self.kept else self._sums(low, high, w)
         if low not in self.kept:
             z += self._bias(low, high)
         weights, shares = self.targets.weights, self.targets.shares
         error = losses.block_error(self.error, z, target, weights, self.normalizer, shares)
         if self.sink is not None:
             z /= self.examples
-            self._dense_gradients(low, high, z, z.sum(axis=0), belows)
+            self._dense_gradients(low, high, z, z.sum(axis=0), belows, w)
         return error
 
-    def _sums(self, low: int, high: int) -> Floats:
+    def _sums(self, low: int, high: int, w: Weights) -> Floats:
         """Return z (b, high - low) without the biases, in scratch memory."""
         z = SCRATCH.get("sums", (self.examples, high - low), self.dtype)
-        return self.forward.block(self.node, self.values, low, z)
+        return self.forward.block(self.node, self.values, low, z, w)
 
     def _bias(self, low: int, high: int) -> Floats:
         biases = [self.forward.network.biases[edge.number][low:high] for edge in self.node.edges]
@@ -153,10 +151,10 @@ class _Layer:
             and targets.weights is None
         )
 
-    def _compiled_block(self, low: int, high: int, belows: Belows) -> float:
+    def _compiled_block(self, low: int, high: int, belows: Belows, w: Weights) -> float:
         columns, margin = self.targets.columns, self.error.margin
         assert LOOPS is not None and columns is not None
-        z, bias = self._sums(low, high), self._bias(low, high)
+        z, bias = self._sums(low, high, w), self._bias(low, high)
         weighted = self.error.kind is ErrorFunction.DATA_MARGINAL and not self.targets.boolean
         arguments = (
             z,
@@ -174,7 +172,7 @@ class _Layer:
                 return error
         error = float(LOOPS.sigmoid_error(*arguments))
         if self.sink is not None:
-            self._dense_gradients(low, high, z, arguments[-1], belows)
+            self._dense_gradients(low, high, z, arguments[-1], belows, w)
         return error
 
     def _sparse_block(self, low: int, high: int, arguments: tuple[Any, ...], belows: Belows) -> float | None:
@@ -194,26 +192,34 @@ class _Layer:
             x, w = self.values.out[edge.source], self.forward.network.stores[edge.owner]
             if edge.source in belows:
                 LOOPS.gated_below(starts, columns, delta, w[low:high], belows[edge.source])
+            if edge.owner in self.forward.network.locked:
+                continue
             gradient = SCRATCH.get("gradient", (high - low, x.shape[1]), self.dtype)
             LOOPS.gated_gradient(starts, columns, delta, x, gradient)
             self.sink.rows(edge.owner, low, gradient)
             self.sink.bias(edge.number, low, arguments[-1].copy())
         return float(error)
 
-    def _dense_gradients(self, low: int, high: int, delta: Floats, bias: Floats, belows: Belows) -> None:
+    def _dense_gradients(
+        self, low: int, high: int, delta: Floats, bias: Floats, belows: Belows, weights: Weights
+    ) -> None:
         """Hand over the gradients of a block, from delta (b, high - low) of the mean error."""
         assert self.sink is not None
+        products = self.forward.products
+        factor = products.factor(delta, "delta")
         for edge in self.node.edges:
-            w = self.forward.network.stores[edge.owner]
+            if edge.source in belows:
+                below = SCRATCH.get("below", self.values.out[edge.source].shape, self.dtype)
+                belows[edge.source] += products.multiply(factor, weights[edge.number], below)
+            if edge.owner in self.forward.network.locked:
+                continue
             if self.forward.layouts[edge.number] is Layout.BLOCKED:
-                self._table_gradient(edge.source, edge.owner, self.forward.table(edge, low), delta, w.shape[1])
+                width = self.forward.network.stores[edge.owner].shape[1]
+                self._table_gradient(edge.source, edge.owner, self.forward.table(edge, low), delta, width)
             else:
-                x = self.values.out[edge.source]
-                if edge.source in belows:
-                    below = SCRATCH.get("below", x.shape, self.dtype)
-                    belows[edge.source] += np.matmul(delta, w[low:high], out=below)
+                x = self.values.factors[edge.source]
                 gradient = SCRATCH.get("gradient", (high - low, x.shape[1]), self.dtype)
-                self.sink.rows(edge.owner, low, np.matmul(delta.T, x, out=gradient))
+                self.sink.rows(edge.owner, low, products.multiply(factor.T, x, gradient))
             self.sink.bias(edge.number, low, bias.copy())
 
     def _table_gradient(self, source: int, owner: int, table: slice, delta: Floats, width: int) -> None:
@@ -228,15 +234,22 @@ class _Layer:
 
 def _normalizer(forward: Forward, node: Node, values: Values) -> tuple[Floats, dict[int, Floats]]:
     """Return log sum exp over all sums of each example, (b, 1), and the sums by block, if they are few."""
-    starts, keep = block_starts(node.units), node.units <= KEPT
+    part, step = forward.part(node), forward.width(node)
+    starts, keep = range(0, node.units, step), (part.units if part else node.units) <= KEPT
     examples = values.out[node.edges[0].source].shape[0]
 
     def block(low: int) -> tuple[tuple[Floats, Floats], Floats | None]:
         with np.errstate(all="ignore"):
-            width = min(block_width(node.units), node.units - low)
+            width = min(step, node.units - low)
             z = forward.biased_block(node, values, low, np.empty((examples, width), forward.network.dtype))
             return losses.softmax_part(z), z if keep else None
 
     blocks = list(forward.each(block, starts))
     kept = {low: z for low, (_, z) in zip(starts, blocks, strict=True) if z is not None}
-    return losses.softmax_normalizer([part for part, _ in blocks]), kept
+    found = [of_block for of_block, _ in blocks]
+    if part is None:
+        return losses.softmax_normalizer(found), kept
+    highest = np.max(forward.together.gather(np.max([high for high, _ in found], axis=0)), axis=0)
+    scaled = [total * np.exp(high - highest) for high, total in found]
+    shards = [sum(scaled[low : low + part.blocks]) for low in range(0, len(scaled), part.blocks)]
+    return highest + np.log(forward.together.tree_sum(shards)), kept

@@ -8,6 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from nnlib.compiled.select import LOOPS
+from nnlib.ops.touched import touched_columns
+from nnlib.shards.tree import Tree
 from nnlib.util.arrays import Floats, Longs
 
 EXAMPLES = 64  # of a batch that one thread works on
@@ -27,6 +29,26 @@ def product(x: sparse.csr_array, w: Floats, out: Floats | None = None, low: int 
     values = None if np.all(x.data == 1) else x.data
     LOOPS.gather(x.indptr[low : low + len(out) + 1], x.indices, values, w, out)
     return out
+
+
+def add_shards(x: sparse.csr_array, w: Floats, shards: int, out: Floats, low: int = 0) -> None:
+    """Write x w to `out` as `product` does, summed by shard: column i is of shard i % `shards`, a power of two.
+
+    The sums of the shards are added in the tree's order, and each has the same bits whatever others there are.
+    """
+    if LOOPS is not None and w.flags.c_contiguous:
+        values = None if np.all(x.data == 1) else x.data
+        LOOPS.gather_shards(x.indptr[low : low + len(out) + 1], x.indices, values, w, shards, out)
+        return
+    some = x[low : low + len(out)]
+    rows = np.repeat(np.arange(len(out)), np.diff(some.indptr))
+    tree = Tree[Floats]()
+    for shard in range(shards):
+        mine = some.indices % shards == shard
+        starts = np.searchsorted(rows[mine], np.arange(len(out) + 1)).astype(some.indptr.dtype)
+        part = sparse.csr_array((some.data[mine], some.indices[mine], starts), shape=some.shape)
+        tree.add(np.asarray(part @ w))
+    out[...] = tree.total()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,10 +78,5 @@ class Touched:
 
 def touched_by(x: sparse.csr_array) -> Touched:
     """Return the units that occur in a batch of sparse inputs, with their values."""
-    columns = x.tocsc()
-    rows = np.flatnonzero(np.diff(columns.indptr))
-    starts = np.append(columns.indptr[rows], columns.indptr[-1])
-    shape = (len(rows), x.shape[0])
-    return Touched(
-        rows, sparse.csr_array((columns.data, columns.indices, starts), shape=shape), bool(np.all(x.data == 1))
-    )
+    rows, columns = touched_columns(x)
+    return Touched(rows, columns, bool(np.all(x.data == 1)))

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from nnlib.optim.hyper import ADAMS, Hyper, Rate
+from nnlib.optim.hyper import ADAMS, USUAL, Hyper, Pacing, Rate
 from nnlib.optim.rules import EPSILON, RULES, Pace
 from nnlib.util.arrays import Floats, Longs
 
@@ -28,10 +28,14 @@ class Slot:
     l1: float = 0.0
     locked: bool = False
     last: Longs | None = None  # step that each row is at, for rows that are updated when touched
+    pacing: Pacing = USUAL
 
 
 class Updates(Protocol):
     """An update rule at work."""
+
+    def follow(self, rate: Rate) -> None:
+        """Use other learning rates from now on; no row lags behind."""
 
     def update(self, slot: Slot, low: int, gradient: Floats, step: int) -> None:
         """Update the rows from `low` with their gradient (rows, columns); it may be overwritten."""
@@ -47,9 +51,13 @@ class NumpyUpdates:
         """Use `rate` for the learning rates; `shift` is added to the step that Adam sees."""
         self._hyper, self._rule, self._rate, self._shift = hyper, RULES[hyper.rule], rate, shift
 
+    def follow(self, rate: Rate) -> None:
+        """See `Updates`."""
+        self._rate = rate
+
     def update(self, slot: Slot, low: int, gradient: Floats, step: int) -> None:
         """See `Updates`."""
-        pace, size = self._pace(step), max(1, CHUNK // gradient.shape[1])
+        pace, size = self._pace(step, slot.pacing), max(1, CHUNK // gradient.shape[1])
         for start in range(0, len(gradient), size):
             g = gradient[start : start + size]
             place = slice(low + start, low + start + len(g))
@@ -67,7 +75,7 @@ class NumpyUpdates:
             if self._acts_on_zero(slot) and slot.last[some[0]] < upto:
                 self._catch_up(slot, arrays, slot.last[some], upto)
             if gradient is not None:
-                self._apply(slot, arrays[0], gradient[order], arrays[1:], self._pace(step))
+                self._apply(slot, arrays[0], gradient[order], arrays[1:], self._pace(step, slot.pacing))
             for array, piece in zip((slot.values, *slot.states), arrays, strict=True):
                 array[some] = piece
         slot.last[rows] = step
@@ -75,8 +83,9 @@ class NumpyUpdates:
     def _acts_on_zero(self, slot: Slot) -> bool:
         return not self._rule.still or bool(slot.l2 or slot.l1)
 
-    def _pace(self, step: int) -> Pace:
-        return Pace(step + self._shift, self._rate(step), self._hyper.momentum, self._hyper.beta2)
+    def _pace(self, step: int, own: Pacing = USUAL) -> Pace:
+        rate = own.factor * self._rate(step)
+        return Pace(step + self._shift - own.since, rate, self._hyper.momentum, self._hyper.beta2)
 
     def _apply(self, slot: Slot, w: Floats, g: Floats, states: Sequence[Floats], pace: Pace) -> None:
         """Apply the rule to w and its states, in place; overwrites g."""
@@ -100,7 +109,7 @@ class NumpyUpdates:
         """
         forced, resting = bool(slot.l2 or slot.l1), 0
         for step in range(int(last[0]) + 1, upto + 1):
-            count, pace = int(np.searchsorted(last, step)), self._pace(step)
+            count, pace = int(np.searchsorted(last, step)), self._pace(step, slot.pacing)
             if resting:
                 self._shrink([state[:resting] for state in arrays[1:]], pace)
             if resting == count:
@@ -137,27 +146,31 @@ class CompiledUpdates:
 
     def __init__(self, loops: ModuleType, hyper: Hyper, rate: Rate, shift: int = 0) -> None:
         """See `NumpyUpdates`; `loops` is nnlib.compiled.loops."""
-        self._hyper, self._rate, self._shift = hyper, rate, shift
+        self._hyper, self._shift = hyper, shift
         self._update, self._replay = getattr(loops, hyper.rule), getattr(loops, f"replay_{hyper.rule}")
-        self._rates = np.zeros(1)
+        self.follow(rate)
+
+    def follow(self, rate: Rate) -> None:
+        """See `Updates`."""
+        self._rate, self._tables = rate, dict[Pacing, Floats]()
 
     def update(self, slot: Slot, low: int, gradient: Floats, step: int) -> None:
         """See `Updates`."""
         place = slice(low, low + len(gradient))
         arrays = [array[place].reshape(-1) for array in slot.states]
-        numbers = self._numbers(self._rate(step), step + self._shift)
+        own = slot.pacing
+        numbers = self._numbers(own.factor * self._rate(step), step + self._shift - own.since)
         flat = np.ascontiguousarray(gradient).reshape(-1)
         self._update(slot.values[place].reshape(-1), flat, *arrays, *numbers, slot.l2, slot.l1)
 
     def replay(self, slot: Slot, rows: Longs, step: int, gradient: Floats | None = None) -> None:
         """See `Updates`."""
-        numbers = self._numbers(self._rates_up_to(step))
+        numbers = self._numbers(self._table_up_to(step, slot.pacing))
         given = slot.values[:0] if gradient is None else gradient
-        last = (given, self._shift) if self._hyper.rule in ADAMS else (given,)
-        self._replay(slot.values, *slot.states, rows, slot.last, step, *numbers, slot.l2, slot.l1, *last)
+        self._replay(slot.values, *slot.states, rows, slot.last, step, *numbers, slot.l2, slot.l1, given)
 
     def _numbers(self, rate: float | Floats, *step: int) -> tuple[Any, ...]:
-        """Return what a loop takes between the arrays and l2: the rate or the rates, the step if it asks, constants."""
+        """Return what a loop takes between the arrays and l2: the rate or table, the step if it asks, constants."""
         hyper = self._hyper
         if hyper.rule in ADAMS:
             return (rate, *step, hyper.momentum, hyper.beta2, EPSILON)
@@ -165,10 +178,27 @@ class CompiledUpdates:
             return (hyper.momentum,)
         return (rate,) if hyper.rule in ("sgd", "adagrad") else (rate, hyper.momentum)
 
-    def _rates_up_to(self, step: int) -> Floats:
-        """Return the rates by step, from 0 up to `step` at least; several threads may ask at once."""
-        rates = self._rates
-        if len(rates) <= step:
-            more = [self._rate(n) for n in range(len(rates), max(step + 1, 2 * len(rates)))]
-            self._rates = rates = np.concatenate([rates, more])
-        return rates
+    def _table_up_to(self, step: int, own: Pacing = USUAL) -> Floats:
+        """Return the rates by step, of Adam the paces, up to `step` at least; several threads may ask at once."""
+        adam = self._hyper.rule in ADAMS
+        table = self._tables.get(own, np.zeros((1, 4) if adam else 1))
+        if len(table) <= step:
+            more = [own.factor * self._rate(n) for n in range(len(table), max(step + 1, 2 * len(table)))]
+            rates = np.concatenate([table[:, 0] if adam else table, more])
+            self._tables[own] = table = tabulate_paces(self._hyper, rates, self._shift - own.since) if adam else rates
+        return table
+
+
+def tabulate_paces(hyper: Hyper, rates: Floats, shift: int = 0) -> Floats:
+    """Return what a replay of Adam asks of each step, (steps, 4), from the rates by step, of which 0 is none.
+
+    These are the rate, rate and correction as `Pace` has them, and the first step from which the rate has not grown.
+    Adam counts from step + `shift`; before 1 it does nothing.
+    """
+    found, calm = np.zeros((len(rates), 4)), 0
+    found[:, 0] = rates
+    for step in range(max(1, 1 - shift), len(rates)):
+        pace = Pace(step + shift, float(rates[step]), hyper.momentum, hyper.beta2)
+        calm = step if pace.rate > rates[step - 1] else calm
+        found[step, 1:] = pace.corrected_rate, pace.correction, calm
+    return found

@@ -79,6 +79,13 @@ class Csr:
         """Return the same rows with only the entries whose `mask` (nonzeros,) is true."""
         return self._with(offsets_of(mask)[self.indptr], mask)
 
+    def units(self, low: int, high: int) -> Csr:
+        """Return the same rows with only the units from `low` up to `high`, numbered from there."""
+        if (low, high) == (0, self.width):
+            return self
+        kept = self.keep((self.indices >= low) & (self.indices < high))
+        return Csr(kept.indptr, kept.indices - np.int32(low), high - low, kept.values)
+
     def sets(self) -> Csr:
         """Return the rows with sorted units and no unit twice; the values of doubles add up."""
         keys = np.repeat(np.arange(self.examples) * self.width, np.diff(self.indptr)) + self.indices

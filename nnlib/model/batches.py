@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nnlib.contract import TrainSettings
 from nnlib.data.rows import Csr, Dense
 from nnlib.data.sets import DataSet
 from nnlib.model.examples import Examples
@@ -23,6 +24,7 @@ from nnlib.spec.types import LayerKind, NetworkSpec
 from nnlib.util.arrays import Floats
 
 WEIGHTS, SHUFFLE, DENOISE, DROPOUT, INITIAL = range(5)  # what random numbers are for
+AT_ONCE = 8  # numbers of float32 that Philox gives by one count
 SHUFFLE_BLOCK = 4096  # consecutive examples that stay near each other, so that a file can be read in blocks
 SHUFFLE_GROUP = 16  # blocks whose examples are mixed
 
@@ -36,9 +38,15 @@ class Batch:
     examples: int
 
 
-def generator_for(seed: int, purpose: int, number: int = 0) -> np.random.Generator:
-    """Return the random numbers of one purpose in one epoch or step."""
-    return np.random.Generator(np.random.Philox(key=(seed << 8) | purpose, counter=number << 128))
+def generator_for(seed: int, purpose: int, number: int = 0, low: int = 0) -> np.random.Generator:
+    """Return the random numbers of one purpose in one epoch or step, without the first AT_ONCE * `low` of them."""
+    return np.random.Generator(np.random.Philox(key=(seed << 8) | purpose, counter=(number << 128) + low))
+
+
+def draw_from(low: int, shape: tuple[int, int], seed: int, purpose: int, number: int) -> NDArray[np.float32]:
+    """Return float32 numbers in [0, 1) of one purpose, those from place `low` on: as if all had been drawn."""
+    random = generator_for(seed, purpose, number, low // AT_ONCE)
+    return random.random(low % AT_ONCE + shape[0] * shape[1], np.float32)[low % AT_ONCE :].reshape(shape)
 
 
 def epoch_order(seed: int, epoch: int, count: int, shuffle: bool) -> NDArray[np.int64]:
@@ -120,6 +128,35 @@ def add_noise(spec: NetworkSpec, batch: Batch, seed: int, step: int) -> Batch:
 def batches_of(count: int, size: int) -> Sequence[tuple[int, int]]:
     """Return (low, high) of every batch; the last one may be short."""
     return [(low, min(low + size, count)) for low in range(0, count, size)]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A batch in its update, which takes several where `accumulate` says so: the gradient of all their examples."""
+
+    first: bool = True
+    last: bool = True
+    share: float = 1.0  # of the examples of the update
+
+
+def part_of(count: int, settings: TrainSettings, batch: int) -> Part:
+    """Return what part of its update a batch is, by its number from 1; every epoch has so many examples."""
+    low = (batch - 1) % -(-count // settings.batch) * settings.batch
+    size = settings.batch * settings.accumulate
+    start = low // size * size
+    end, high = min(start + size, count), min(low + settings.batch, count)
+    return Part(low == start, high == end, (high - low) / (end - start))
+
+
+def updates_of(count: int, settings: TrainSettings) -> int:
+    """Return how many updates an epoch has."""
+    return -(-count // (settings.batch * settings.accumulate))
+
+
+def updates_before(count: int, settings: TrainSettings, batches: int) -> int:
+    """Return how many updates so many batches have made, the last of them the last one of its update."""
+    epochs, more = divmod(batches, -(-count // settings.batch))
+    return epochs * updates_of(count, settings) + -(-more // settings.accumulate)
 
 
 def _matrix(data_set: DataSet, as_input: bool, dtype: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnlib.model.network import Network, block_width, count_units, is_blocked, layout_of
+from nnlib.model.network import Network, block_width, count_units, find_learning_layers, is_blocked, layout_of
 from nnlib.ops import losses
 from nnlib.spec.topology import order
 from nnlib.spec.types import Edge, Layer, LayerKind
@@ -35,6 +35,7 @@ class Graph:
         self.network = network
         self.nodes = tuple(_node(network, n) for n in order(spec))
         self.outputs = tuple(node for node in self.nodes if node.layer.kind is LayerKind.OUTPUT)
+        self.learning = find_learning_layers(network)
         self.layouts = {edge.number: layout_of(spec, spec.edges[edge.owner]) for edge in spec.edges}
 
     def node(self, layer: int) -> Node:

@@ -12,6 +12,7 @@ import numpy as np
 from nnlib.model.initial_weights import initial_weights
 from nnlib.ops.batch_norm import BatchNorm
 from nnlib.ops.losses import error_of
+from nnlib.spec.topology import order
 from nnlib.spec.types import Edge, Layer, LayerKind, NetworkSpec
 from nnlib.util.arrays import Floats
 
@@ -40,6 +41,7 @@ class Network:
     biases: Sequence[Floats]
     norms: Mapping[int, BatchNorm]  # layer number -> its batch normalization
     locked: frozenset[int] = frozenset()  # edges whose weights and biases training leaves alone
+    fixed: frozenset[int] = frozenset()  # layers whose batch normalization it leaves alone: that of prediction
 
     @property
     def dtype(self) -> Any:
@@ -72,7 +74,13 @@ class Network:
             [bias.copy() for bias in self.biases],
             {n: norm.copy() for n, norm in self.norms.items()},
             self.locked,
+            self.fixed,
         )
+
+    def take(self, other: Network) -> None:
+        """Take over the parameters of another network of the same specification, without new memory."""
+        for (_, own), (_, array) in zip(self.arrays(), other.arrays(), strict=True):
+            own[...] = array
 
     def arrays(self) -> Iterator[tuple[str, Floats]]:
         """Yield every array of numbers with a name for it, always in the same order."""
@@ -83,6 +91,11 @@ class Network:
         for layer, norm in sorted(self.norms.items()):
             for name in NORM_ARRAYS:
                 yield f"norm{layer}_{name}", getattr(norm, name)
+
+    def layer_of(self, name: str) -> int:
+        """Return the layer that an array of `arrays` belongs to; weights and biases belong to the one they lead to."""
+        number = int("".join(filter(str.isdigit, name)))
+        return number if name.startswith("norm") else self.spec.edges[number].target
 
 
 def create(spec: NetworkSpec, random: np.random.Generator, dtype: Any = np.float32) -> Network:
@@ -169,6 +182,14 @@ def is_lazy(spec: NetworkSpec, edge: Edge) -> bool:
     return is_sparse_input(spec.layers[edge.source]) and not shared and not spec.layers[edge.target].weight_norm
 
 
+def needs_whole_gradients(spec: NetworkSpec) -> bool:
+    """Whether weights are shared, or those of a sparse input cannot be updated row by row."""
+    return any(
+        edge.owner != edge.number or (is_sparse_input(spec.layers[edge.source]) and not is_lazy(spec, edge))
+        for edge in spec.edges
+    )
+
+
 def find_live_layers(spec: NetworkSpec) -> frozenset[int]:
     """Return the layers on which an output layer depends."""
     found = {n for n, layer in enumerate(spec.layers) if layer.kind is LayerKind.OUTPUT}
@@ -178,6 +199,21 @@ def find_live_layers(spec: NetworkSpec) -> frozenset[int]:
         new = {spec.places[name] for name in (*layer.sources, *layer.skips)} - found
         found |= new
         waiting += new
+    return frozenset(found)
+
+
+def find_learning_layers(network: Network) -> frozenset[int]:
+    """Return the layers whose value training changes by parameters of their own or of layers before them.
+
+    The error is carried back to these alone.
+    """
+    spec, found = network.spec, set[int]()
+    learning = {edge.target for edge in spec.edges if edge.owner not in network.locked}
+    learning |= network.norms.keys() - network.fixed
+    for n in order(spec):
+        layer = spec.layers[n]
+        if n in learning or any(spec.places[name] in found for name in (*layer.sources, *layer.skips)):
+            found.add(n)
     return frozenset(found)
 
 
@@ -211,6 +247,11 @@ def iterate_limited_edges(network: Network) -> Iterator[Edge]:
     for edge in iterate_owners(spec):
         if spec.layers[edge.target].weight_norm and edge.number not in shared | network.locked:
             yield edge
+
+
+def name_broken_values(layer: str) -> str:
+    """Name a layer whose values are not finite, as `name_broken_layer` names one with such parameters."""
+    return f", layer {layer} gives numbers that are not finite"
 
 
 def name_broken_layer(spec: NetworkSpec, finite: Set[str]) -> str:

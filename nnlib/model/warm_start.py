@@ -6,7 +6,7 @@ longer in the data is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,9 @@ from nnlib.errors import DataError
 from nnlib.model.file import Model, read_model
 from nnlib.model.network import Network, assemble, iterate_owners
 from nnlib.ops.batch_norm import BatchNorm
-from nnlib.spec.types import Edge, LayerKind
+from nnlib.spec.fine_tuning import describe_tuning
+from nnlib.spec.json_section import show
+from nnlib.spec.types import Edge, LayerKind, NetworkSpec
 from nnlib.util.arrays import Floats, Longs
 
 MOST_NAMED = 5  # connections that the summary names
@@ -44,12 +46,15 @@ def apply_initial_weights(fresh: Model, model: Model) -> WarmStart:
     """Return the network of `fresh`, which has just been drawn, with the weights of `model` where they fit.
 
     A connection is taken over, weights and biases, when both of its layers are in the model too: with the same name,
-    and the same number of units where these have no names. Both stay as they are.
+    and the same number of units where these have no names; but not one into a layer that FineTuning replaces. Both
+    stay as they are. Raises DataError when a layer is to be frozen that the model does not have.
     """
     network, spec = fresh.network, fresh.network.spec
+    new = {spec.places[name] for name in spec.tuning.replace}
     known = {n: found for n in range(len(spec.layers)) if (found := _known(fresh, n, model)) is not None}
-    ends = {edge.number: (known[edge.source], known[edge.target]) for edge in spec.edges if _fits(edge, known)}
+    ends = {edge.number: (known[edge.source], known[edge.target]) for edge in spec.edges if _fits(edge, known, new)}
     sources = {number: edge for number in ends if (edge := _same_edge(fresh, number, model)) is not None}
+    _check_frozen(spec, set(sources))
     matrices = {owner.number: network.matrix(owner.number).copy() for owner in iterate_owners(spec)}
     biases = [bias.copy() for bias in network.biases]
     for number, old in sources.items():
@@ -83,8 +88,18 @@ def _known(fresh: Model, n: int, model: Model) -> Known | None:
     return (units, places[units]) if len(units) else None
 
 
-def _fits(edge: Edge, known: Mapping[int, Known]) -> bool:
-    return edge.source in known and edge.target in known
+def _fits(edge: Edge, known: Mapping[int, Known], new: Set[int]) -> bool:
+    return edge.source in known and edge.target in known and edge.target not in new
+
+
+def _check_frozen(spec: NetworkSpec, taken: Set[int]) -> None:
+    for edge in spec.edges:
+        source, target = (spec.layers[n].name for n in (edge.source, edge.target))
+        if target in spec.tuning.freeze and edge.number not in taken:
+            raise DataError(
+                f"FineTuning.Freeze: {show(target)} would stay random: the model that the training starts from has no "
+                f"weights from {show(source)} to {show(target)} of this size; legal: layers that it has"
+            )
 
 
 def _same_edge(fresh: Model, number: int, model: Model) -> Edge | None:
@@ -122,4 +137,5 @@ def _summary(fresh: Model, model: Model, known: Mapping[int, Known], taken: set[
         named = [f"{spec.layers[e.source].name} to {spec.layers[e.target].name}" for e in missing[:MOST_NAMED]]
         more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
         parts.append(f"random: {', '.join(named)}{more}")
+    parts += describe_tuning(spec.tuning)
     return "; ".join(parts)

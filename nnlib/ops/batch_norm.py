@@ -73,3 +73,9 @@ def backward(norm: BatchNorm, normed: Normed, delta: Floats) -> tuple[Floats, Fl
     below -= normed.normal * (scale_gradient / b)
     below *= norm.scale * normed.inverse
     return below, scale_gradient, bias_gradient
+
+
+def inference_backward(norm: BatchNorm, delta: Floats) -> Floats:
+    """Return dLoss/dz from delta = dLoss/d(what `inference` gave), in place."""
+    delta *= norm.scale / np.sqrt(norm.variance + delta.dtype.type(EPSILON))
+    return delta

@@ -39,3 +39,9 @@ def top(scores: Floats, k: int, excluded: Csr | None = None) -> tuple[NDArray[np
         found[row] = some[np.argsort(-line[some], kind="stable")]
     best = np.take_along_axis(scores, found, axis=1)
     return np.where(best > -np.inf, found, NO_ITEM), best
+
+
+def best_of(items: NDArray[np.int64], scores: Floats, k: int) -> tuple[NDArray[np.int64], Floats]:
+    """Return the k best of ranked items (b, n) by their scores, best first, equal scores in their order here."""
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(items, order, axis=1), np.take_along_axis(scores, order, axis=1)

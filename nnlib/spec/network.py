@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nnlib.spec.fine_tuning import check_fine_tuning, parse_fine_tuning
 from nnlib.spec.json_section import Problems, Section, SpecError, nearest, show
 from nnlib.spec.layers import Defaults, parse_layers, parse_sparseness
 from nnlib.spec.topology import check_runnable, check_topology
@@ -43,6 +44,7 @@ NETWORK_KEYS = (
     *("Version", "Name", "Kind", "WeightsData", "ShuffleIndices", "ErrorFunction", "Layers"),
     *("LocalResponseNormalization", "Maxout", "SparsenessPenalty", "Denoising", "DeltaBoost", "Decay"),
     *("ScaledMarginalCrossEntropy", "RELUSlope", "ELUAlpha", "SELULambda"),
+    "FineTuning",
 )
 ALIASES = {
     "LRN": "LocalResponseNormalization",
@@ -193,11 +195,13 @@ def parse_network(raw: Any, file: str, compat: bool = False) -> NetworkSpec:
         ),
         maxout=network.section("Maxout", ("k",)).whole("k", 2),
         compat=compat,
+        tuning=parse_fine_tuning(network),
         layers=parse_layers(network, _defaults(network, compat), problems),
     )
     if problems.found:
         raise SpecError(problems.found)
     check_topology(spec, file)
+    check_fine_tuning(spec, file)
     return spec
 
 

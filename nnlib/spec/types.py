@@ -182,6 +182,20 @@ class LocalResponse:
 
 
 @dataclass(frozen=True, slots=True)
+class FineTuning:
+    """How a network that starts from a trained one is trained, by the names of layers with weights."""
+
+    freeze: tuple[str, ...] = ()  # their weights, biases and batch normalization stay as they are
+    rates: tuple[tuple[str, float], ...] = ()  # (layer, what its learning rate is multiplied by)
+    replace: tuple[str, ...] = ()  # drawn anew, whatever the trained network has of them
+    unfreeze_at: int = 0  # epoch from which frozen layers learn; 0: never
+
+    def frozen(self, epoch: int) -> tuple[str, ...]:
+        """Return the layers that do not learn in an epoch, counted from 1."""
+        return () if 0 < self.unfreeze_at <= epoch else self.freeze
+
+
+@dataclass(frozen=True, slots=True)
 class Edge:
     """A weighted connection between the layers numbered `source` and `target`.
 
@@ -212,6 +226,7 @@ class NetworkSpec:
     local_response: LocalResponse = LocalResponse()
     maxout: int = 2
     compat: bool = False  # reproduce the oddities of DSSTNE (not its defects)
+    tuning: FineTuning = FineTuning()  # for the training alone: files of models do not keep it
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:

@@ -3,7 +3,8 @@
 The line comes behind what HDF5 reads, and is checked before: libhdf5 loops for ever over some damaged files.
 
 A checkpoint is written beside the one before it, which is kept until the next: a file that is torn, changed or of
-another training is passed over with a warning, and the one before it is used.
+another training is passed over with a warning, and the one before it is used. Whoever trains in a folder holds its lock
+(see `alone`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nnlib import __version__
 from nnlib.contract import CHECKPOINT_FILE, LOG_FILE
 from nnlib.errors import CheckpointedError, DataError, EvictedError
 from nnlib.spec.json_section import show
@@ -97,6 +99,8 @@ class Checkpoints:
             except DataError as error:
                 self.pass_over(error)
                 continue
+            if path == self.previous and self.path.exists():
+                self.path.write_bytes(b"")  # else the next `save` would put it in the place of the one that is whole
             place = training.position
             print(f"nnlib: resumed from {path.name}: epoch {place.epoch}, batch {place.batch}", file=sys.stderr)
             break
@@ -148,6 +152,7 @@ def write(path: Path, arrays: Mapping[str, NDArray[Any]], numbers: Mapping[str, 
     text = json.dumps(dict(numbers), sort_keys=True)
     attributes: dict[str, netcdf.Attribute] = {
         "nnlib_checkpoint": np.uint32(FORMAT),
+        "nnlib_version": __version__,
         "training": training,
         "numbers": text,
     }
@@ -215,13 +220,22 @@ def _whole(path: Path) -> tuple[dict[str, NDArray[Any]], str, str]:
     content = netcdf.read(path)
     form = content.attributes.get("nnlib_checkpoint")
     if not isinstance(form, int | np.integer) or int(form) != FORMAT:
-        raise ForeignError(f"{path.name}: not a checkpoint of this version of nnlib")
+        raise ForeignError(f"{path.name}: {_describe_form(form, content.attributes.get('nnlib_version'))}")
     arrays = {}
     for name, variable in content.variables.items():
         if isinstance(variable.values, tuple) or variable.values.dtype.kind not in "biuf":
             raise DataError(f"{path.name}: variable {name} is not of numbers")
         arrays[name] = variable.values
     return arrays, _text(path, content, "training"), _text(path, content, "numbers")
+
+
+def _describe_form(form: object, version: object) -> str:
+    """Say what a file is that this nnlib does not go on with."""
+    if not isinstance(form, int | np.integer):
+        return "not a checkpoint of nnlib"
+    writer = f"nnlib {version[:20]}" if isinstance(version, str) else "another nnlib"
+    ours = f"this one, {__version__}, reads format {FORMAT}"
+    return f"a checkpoint of format {int(form)}, with which only {writer} goes on; {ours}"
 
 
 def _check_bytes(path: Path) -> None:

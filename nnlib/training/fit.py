@@ -6,8 +6,8 @@ import hashlib
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -17,7 +17,7 @@ from nnlib.contract import Metric, TrainSettings
 from nnlib.data.blockwise import run_in_order
 from nnlib.data.rows import Csr
 from nnlib.data.sets import DataSet
-from nnlib.devices import AUTO, backend_of, choose_device, open_device
+from nnlib.devices import AUTO, backend_of, choose_device
 from nnlib.epoch_log import Epoch
 from nnlib.errors import DataError, EvictedError, NnlibError
 from nnlib.model.batches import WEIGHTS, generator_for
@@ -26,10 +26,12 @@ from nnlib.model.file import Model, model_of
 from nnlib.model.network import Network, create
 from nnlib.model.remap_units import match_inputs
 from nnlib.model.warm_start import WarmStart, apply_initial_weights
+from nnlib.parallel.opening import check_ranks, open_ranks
 from nnlib.spec.json_section import show
 from nnlib.spec.network import Value, network_of, read_json
-from nnlib.spec.types import NetworkSpec
+from nnlib.spec.types import FineTuning, NetworkSpec
 from nnlib.training import loop
+from nnlib.training.alone import alone_in
 from nnlib.training.checkpoint import Checkpoints, ForeignError, owner_of
 from nnlib.training.settings import check_settings
 from nnlib.training.stop import Stop
@@ -52,6 +54,7 @@ class Task:
     goal: Objective
     device: str  # cpu or gpu
     start: str = ""  # what was taken over from another model, in words
+    ranks: int = 1  # processes that share the network
 
     @property
     def spec(self) -> NetworkSpec:
@@ -123,6 +126,7 @@ def task_of(
     where: str = "",
     device: str = AUTO,
     init: Model | None = None,
+    ranks: int = 1,
 ) -> Task:
     """Return a training of a new network, or of one that has parameters already, which stay as they are.
 
@@ -137,8 +141,11 @@ def task_of(
         _check_names(start, learned)
         names = {layer.data_set for layer in start.network.spec.layers} & set(learned.sets)
         network = match_inputs(start.network, {name: learned.sets[name] for name in names}, learned.file).copy()
+        network = replace(network, spec=replace(network.spec, tuning=FineTuning()))  # as if it came from a file
         begun = WarmStart(network, "")
     else:
+        if init is None:
+            _check_start(start)
         network = create(resolve(start, learned.sets, learned.file), generator_for(settings.seed, WEIGHTS))
         fresh = model_of(network, learned.sets, learned.region)
         begun = WarmStart(network, "") if init is None else apply_initial_weights(fresh, init)
@@ -146,7 +153,8 @@ def task_of(
     if held_out is not None:
         check_fit(network.spec, goal, learned, held_out, f"{where}metric")
     on = choose_device(device, f"{where}device")
-    return Task(begun.network, learned, held_out, settings, goal, on, begun.summary)
+    check_ranks(ranks, network.spec, settings, on, f"{where}ranks")
+    return Task(begun.network, learned, held_out, settings, goal, on, begun.summary, ranks)
 
 
 def run(
@@ -159,9 +167,10 @@ def run(
     """Train and return the best parameters; with a `keeper` save now and then, and go on from what it has.
 
     Raises DivergedError, EvictedError after saving when a stop was requested, and NnlibError when the keeper's folder
-    has the checkpoint of another training.
+    has the checkpoint of another training, or another process trains there.
     """
-    with open_device(task.device, threads) as (backend, each):
+    alone = alone_in(keeper.path.parent) if keeper is not None else nullcontext()
+    with alone, open_ranks(task.device, threads, task.ranks) as (backend, each):
         validate = Validator(task.goal, task.spec, task.held_out, each).value if task.held_out else None
         minimize, settings = task.goal.minimize, task.settings
         return loop.fit(task.network, task.examples, settings, backend, report, validate, minimize, keeper, on_batch)
@@ -177,8 +186,11 @@ def keeper_of(task: Task, folder: Path | None, stop: Stop, every: float = SAVE_E
 
 def forget_checkpoints(keeper: FolderCheckpoints | None) -> None:
     """Forget the checkpoints of a training whose network is safe, unless another one has the folder now."""
-    if keeper is not None and (not keeper.path.exists() or owner_of(keeper.path) in (None, keeper.training)):
-        keeper.discard()
+    if keeper is None or not keeper.path.exists():
+        return
+    with suppress(NnlibError), alone_in(keeper.path.parent):
+        if owner_of(keeper.path) in (None, keeper.training):
+            keeper.discard()
 
 
 def can_resume(folder: Path) -> bool:
@@ -204,6 +216,16 @@ def stop_at(stop: Stop, signals: tuple[signal.Signals, ...]) -> Iterator[None]:
 
     with catch_signals(signals, handle):
         yield
+
+
+def _check_start(spec: NetworkSpec) -> None:
+    """Raise NnlibError when layers of a network that starts from nothing are to stay as they are, or to be replaced."""
+    for key, names in (("Freeze", spec.tuning.freeze), ("Replace", spec.tuning.replace)):
+        if names:
+            raise NnlibError(
+                f"FineTuning.{key}: {show(names[0])}: the training starts from random weights; legal: a model to start "
+                "from (--init MODEL.nc, init= in Python), or a network without this key"
+            )
 
 
 def _check_names(model: Model, learned: DataPart) -> None:

@@ -20,6 +20,7 @@ from nnlib.engines import Probe
 from nnlib.errors import NnlibError
 from nnlib.model.batches import WEIGHTS, generator_for
 from nnlib.model.examples import Examples
+from nnlib.model.fine_tuning import freeze
 from nnlib.model.network import Layout, Network, block_width, count_units, create, layout_of
 from nnlib.ops.losses import OPEN, error_of
 from nnlib.spec.json_section import show
@@ -50,12 +51,12 @@ def check_gradients(
 ) -> list[ParameterCheck]:
     """Return what each array of parameters has, of which up to `parameters` are checked.
 
-    Half of them are drawn from those with a gradient other than zero. Raises NnlibError for a network whose training
-    follows something else than a gradient.
+    Half of them are drawn from those with a gradient other than zero; layers that are frozen in the first epoch have
+    none. Raises NnlibError for a network whose training follows something else than a gradient.
     """
     _refuse(spec, examples)
     random = generator_for(seed, WEIGHTS, 1)
-    network = create(spec, generator_for(seed, WEIGHTS), np.float64)
+    network = freeze(create(spec, generator_for(seed, WEIGHTS), np.float64), 1)
     for bias in network.biases:
         bias += random.uniform(-SHIFT, SHIFT, bias.shape)
     probe = make_probe(network, examples, seed)
@@ -65,6 +66,8 @@ def check_gradients(
     for name, array in network.arrays():
         if name.endswith(("_mean", "_variance")):
             continue  # statistics, not parameters
+        if spec.layers[network.layer_of(name)].name in spec.tuning.frozen(1):
+            continue
         gradient = gradients[name].reshape(-1)
         worst: tuple[float, int, float] = (-1.0, 0, 0.0)
         places = _draw(gradient, parameters, random)

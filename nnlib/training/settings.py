@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, SCHEDULES, TrainSettings
+from nnlib.contract import COMPAT, OPTIMIZERS, PARALLELS, PRECISIONS, SCALES, SCHEDULES, TrainSettings
 from nnlib.errors import NnlibError
 from nnlib.spec.checks import Check, real, whole
 from nnlib.spec.json_section import nearest
@@ -26,14 +26,22 @@ FRACTION = real(0, 1, "a number in [0, 1)", closed=False)
 CHECKS: Mapping[str, Check[Any]] = {
     "epochs": whole(1),
     "batch": whole(1),
+    "base_batch": whole(1),
+    "accumulate": whole(1),
     "stop_after": whole(0),
+    "stop_after_examples": whole(0),
+    "decay_epochs": whole(1),
+    "decay_rate": real(0, 1, "a number from 0 to 1"),
+    "scale_rate": _one_of(SCALES),
     "seed": whole(0, 2**32 - 1),
     "optimizer": _one_of(OPTIMIZERS),
     "schedule": _one_of(SCHEDULES),
     "compat": _one_of(COMPAT),
     "precision": _one_of(PRECISIONS),
+    "parallel": _one_of(PARALLELS),
     "momentum": FRACTION,
     "beta2": FRACTION,
+    "ema": FRACTION,
 }
 
 

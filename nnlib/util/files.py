@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 SYNCS = 16  # files that are flushed at a time
+PART = ".part"
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -147,11 +150,26 @@ def end_of_last_line(path: Path, block: int = 1 << 16) -> int:
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold the lock of a file, which is made and stays; without `wait` BlockingIOError when somebody else has it."""
+def locked(path: Path, *, wait: bool = True) -> Iterator[BinaryIO]:
+    """Hold the lock of a file, which is made and stays; without `wait` BlockingIOError when somebody else has it.
+
+    It gives the file, to be written at its end.
+    """
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield
+        yield file
+
+
+def remove_parts(path: Path) -> list[Path]:
+    """Remove what killed processes had begun to write in the place of `path`; return what that was.
+
+    Only for who holds the lock that every writer of `path` holds: parts of those that still write look the same.
+    """
+    parts = re.compile(rf"\.+{re.escape(path.name)}(\.[0-9]+{re.escape(PART)})+")  # a part may have a part of its own
+    found = sorted(one for one in path.parent.iterdir() if parts.fullmatch(one.name))
+    for part in found:
+        part.unlink(missing_ok=True)
+    return found
 
 
 @contextmanager
@@ -177,7 +195,7 @@ def _is_special(path: Path) -> bool:
 
 
 def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
+    return path.with_name(f".{path.name}.{os.getpid()}{PART}")
 
 
 def _encode(content: str | bytes) -> bytes:

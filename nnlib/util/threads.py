@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from itertools import count as count_up
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -43,15 +45,87 @@ def consume(results: Iterable[Any]) -> None:
         pass
 
 
+class _Job(Generic[T]):
+    """Pieces of work, of which whoever is free takes the next one."""
+
+    def __init__(self, function: Callable[[int], T], items: list[int]) -> None:
+        self._function, self.items = function, items
+        self._next = count_up()  # one step is one instruction: no two threads get the same number
+        self._found: SimpleQueue[tuple[int, T | None, BaseException | None]] = SimpleQueue()
+
+    def help(self) -> None:
+        """Do pieces until none is left."""
+        while (place := next(self._next)) < len(self.items):
+            self._do(place)
+
+    def _do(self, place: int) -> None:
+        try:
+            self._found.put((place, self._function(self.items[place]), None))
+        except BaseException as error:  # raised where its result is asked for
+            self._found.put((place, None, error))
+
+    def results(self) -> Iterator[T]:
+        """Give the results in order; while one is missing, do pieces here."""
+        known: dict[int, tuple[T | None, BaseException | None]] = {}
+        try:
+            for wanted in range(len(self.items)):
+                while wanted not in known:
+                    if (place := next(self._next)) < len(self.items):
+                        self._do(place)
+                    place, result, error = self._found.get()
+                    known[place] = result, error
+                result, error = known.pop(wanted)
+                if error is not None:
+                    raise error
+                yield cast(T, result)
+        finally:
+            self.items = []  # nobody starts another piece
+
+
+class Team:
+    """Threads that help the one that has work, which does not wait for those that have not begun.
+
+    To wake a thread takes as long as a small product. So what is little is done before help comes, and never takes
+    longer than on one thread; several may have work at once, also from within a piece of another's.
+    """
+
+    def __init__(self, helpers: int) -> None:
+        self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
+        self._helpers = [Thread(target=self._help, daemon=True) for _ in range(helpers)]
+        for helper in self._helpers:
+            helper.start()
+
+    def _help(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job.help()
+
+    def each(self, function: Callable[[int], T], items: Iterable[int]) -> Iterator[T]:
+        """See `Each`; the work begins at once."""
+        job = _Job(function, list(items))
+        for _ in range(min(len(self._helpers), len(job.items) - 1)):
+            self._jobs.put(job)
+        return job.results()
+
+    def end(self) -> None:
+        """Wait for the pieces that have begun."""
+        for _ in self._helpers:
+            self._jobs.put(None)
+        for helper in self._helpers:
+            helper.join()
+
+
 @contextmanager
 def workers(count: int) -> Iterator[Each]:
-    """Give an `Each` that uses `count` threads."""
+    """Give an `Each` that uses `count` threads, this one among them."""
     with _blas_on_one_thread():
         if count == 1:
             yield map_in_turn
             return
-        with ThreadPoolExecutor(count) as pool:
-            yield pool.map
+        team = Team(count - 1)
+        try:
+            yield team.each
+        finally:
+            team.end()
 
 
 def _blas_on_one_thread() -> AbstractContextManager[object]:

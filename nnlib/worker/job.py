@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -31,7 +32,7 @@ from nnlib.contract import (
 )
 from nnlib.data.file import read_first_day
 from nnlib.data.stream import open_data
-from nnlib.devices import open_device
+from nnlib.devices import choose_device, precision_note
 from nnlib.engines import Backend
 from nnlib.epoch_log import Epoch, open_epoch_log, read_epochs
 from nnlib.errors import NnlibError
@@ -40,8 +41,10 @@ from nnlib.model.examples import resolve
 from nnlib.model.file import Model, model_of, write_model
 from nnlib.model.network import Network, create
 from nnlib.model.warm_start import WarmStart, apply_initial_weights, read_init
+from nnlib.parallel.opening import choose_ranks, open_ranks
+from nnlib.shards.plan import plan_of
 from nnlib.spec.network import network_of, read_json
-from nnlib.spec.types import NetworkSpec
+from nnlib.spec.types import FineTuning, NetworkSpec
 from nnlib.training import loop
 from nnlib.training.checkpoint import Checkpoints
 from nnlib.training.settings import check_settings
@@ -85,11 +88,17 @@ def run(
     whole = _part(folder, trial.all_files) if trial.role is Role.FINAL and trial.all_files else None
     if whole is not None:
         check_fit(spec, goal, learned, whole)
-    with open_device(device, threads) as (backend, each):
+    on = choose_device(device)
+    ranks = choose_ranks(spec, trial.train, os.environ)
+    if note := precision_note(on, trial.train.precision):
+        print(f"nnlib: {note}", file=sys.stderr)
+    with open_ranks(on, threads, ranks) as (backend, each):
         logged = len(read_epochs(folder / LOG_FILE))
         keeper = Checkpoints(folder, _identity(trial, spec, backend), stop, every, logged)
         job = _Job(trial, folder, Validator(goal, spec, held_out, each), keeper, backend, teller or Teller())
         network, result = job.train_and_test(learned) if whole is None else job.train_twice(learned, whole)
+        plan = plan_of(spec, trial.train.batch, trial.train.parallel)
+        result = replace(result, ranks=ranks, plan=plan.kind)
         if trial.role is Role.FINAL:
             model = model_of(network, learned.sets, learned.region, learned.repeats)
             result = _write_models(trial, folder, model, result)
@@ -178,6 +187,7 @@ def _measure(
         examples=learned.examples(ruler.spec).count,
         fitted_until=_fitted_until(trial, folder),
         backend=backend.name,
+        precision=fit.precision,
         versions={**LIBRARIES, **backend.versions},
         gpu=backend.device,
     )
@@ -265,7 +275,8 @@ def _network_spec(trial: Trial, folder: Path) -> NetworkSpec:
         return "" if name in fields else f'"${name}" in place of a value, or a training setting: {", ".join(fields)}'
 
     raw, train = read_json(folder / trial.network), trial.train
-    return network_of(raw, trial.network, trial.hyperparameters, asdict(train), train.as_dsstne, legal)
+    spec = network_of(raw, trial.network, trial.hyperparameters, asdict(train), train.as_dsstne, legal)
+    return spec if trial.init is not None else replace(spec, tuning=FineTuning())  # one file serves all regions
 
 
 def _part(folder: Path, files: tuple[str, ...]) -> DataPart:

@@ -43,6 +43,7 @@ from nnlib.contract import (
 from nnlib.epoch_log import read_epochs
 from nnlib.errors import CheckpointedError, EvictedError, MachineError, NnlibError
 from nnlib.spec.json_section import SpecError
+from nnlib.training.alone import alone_in
 from nnlib.training.stop import Stop
 from nnlib.util.files import write_atomically
 from nnlib.util.machine import code_digest, machine_facts
@@ -51,6 +52,8 @@ from nnlib.util.threads import take_over_blas
 from nnlib.worker.teller import Teller
 
 SIMULATED = "NNLIB_SIMULATED_GPUS"  # set by pools that offer GPUs which are not there
+
+WRITTEN = (RESULT_FILE, CHECKPOINT_FILE, MODEL_FILE, FLOOR_FILE, SCORES_FILE)  # in the place of what was there
 
 JOB_AD = "_CONDOR_JOB_AD"  # HTCondor sets it in the environment of its jobs
 
@@ -71,11 +74,18 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
     After `checkpoint_every` seconds of training it is saved and left with exit code 85, to be started again. With
     `device` gpu it is trained on a GPU or not at all, but for machines whose GPUs are simulated, which say so.
 
-    Raises NnlibError when there is no such folder, and OSError when not even result.json can be written.
+    Raises NnlibError when there is no such folder or another job runs in it, and OSError when not even result.json can
+    be written.
     """
-    started, folder = time.monotonic(), trial_file.parent
+    folder = trial_file.parent
     if not folder.is_dir():
         raise NnlibError(f"{folder}: no such folder, legal: the folder of trial.json and its inputs")
+    with alone_in(folder, WRITTEN):
+        return _train(trial_file, checkpoint_every, device)
+
+
+def _train(trial_file: Path, checkpoint_every: float, device: str) -> int:
+    started, folder = time.monotonic(), trial_file.parent
     before = _read_result(folder / RESULT_FILE)
     if before and _is_finished(trial_file, before):
         print("nnlib: an earlier start of this job was told to leave when its work was done: nothing is trained again",

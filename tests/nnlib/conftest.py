@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,19 @@ def backend(request: pytest.FixtureRequest, use_backend: Callable[[str], None]) 
     """Run the test once with each code for the inner loops."""
     use_backend(request.param)
     return str(request.param)
+
+
+@pytest.fixture
+def keep() -> Iterator[Callable[[subprocess.Popen[str]], subprocess.Popen[str]]]:
+    """Return a function that takes a process and returns it; where a test fails before its end, it is ended."""
+    with ExitStack() as stack:
+
+        def note(process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+            stack.enter_context(process)  # which closes its pipes, and waits
+            stack.callback(process.kill)
+            return process
+
+        yield note
 
 
 @pytest.fixture

@@ -6,11 +6,13 @@ tests that follow, not for a command, which ends with its first damaged file.
 
 import functools
 import os
+import resource
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 ATTEMPTS = 3  # where several are opened, they may meet each other, too
+SECONDS = 10  # of processor time: libhdf5 may look for the end of a damaged file for ever
 
 
 def own_process(test: Callable[..., None]) -> Callable[..., None]:
@@ -18,14 +20,24 @@ def own_process(test: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
-        for _ in range(ATTEMPTS):
-            signal, text = _forked(test, args, kwargs)
-            if not signal:
-                break
+        signal, text = _again(test, args, kwargs)
         assert not signal, f"ended by signal {signal}"
         assert not text, text
 
     return run
+
+
+def survives(test: Callable[..., None], *args: Any) -> bool:
+    """Return whether a child that runs it ends by itself, whatever else is wrong in it."""
+    return not _again(test, args, {})[0]
+
+
+def _again(test: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, str]:
+    for _ in range(ATTEMPTS):
+        signal, text = _forked(test, args, kwargs)
+        if not signal:
+            break
+    return signal, text
 
 
 def _forked(test: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, str]:
@@ -34,6 +46,7 @@ def _forked(test: Callable[..., None], args: tuple[Any, ...], kwargs: dict[str, 
     child = os.fork()
     if not child:
         os.close(reading)
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
         try:
             test(*args, **kwargs)
         except BaseException:

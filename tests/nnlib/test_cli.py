@@ -494,6 +494,71 @@ def test_inspect(nnlib, model):
     assert "200 examples" in nnlib("inspect train.nc")[1]
 
 
+def test_inspect_a_network(nnlib):
+    code, out, err = nnlib("inspect network.json --data train.nc --set hidden=12 --batch 50 --optimizer momentum")
+    assert (code, err) == (0, "")
+    assert "train.nc: 200 examples, 4 batches an epoch" in out
+    table = {line.split()[0]: line.split() for line in out.split("\n\n")[1].splitlines()}
+    assert table["Hidden1"][1:4] == ["12", "492", "2K"]
+    assert table["Output2"][1:3] == ["40", "520"]
+    assert "estimate: " in out and "Output2: each batch computes all 40 units" in out
+    assert "Hidden Hidden1: 12 units, Relu, dropout 0.1; the whole layer at once" in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert (
+        "4 make an update" in nnlib("inspect network.json --data train.nc --set hidden=12 --batch 20 --accumulate 4")[1]
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("inspect network.json", 4, "legal: nnlib inspect network.json --data FILE"),
+        ("inspect network.json --data train.nc", 4, "--set hidden=VALUE gives it one"),
+        ("inspect train.nc --batch 3", 2, "--batch is of a network: legal with --data FILE"),
+        ("inspect train.nc --accumulate 3", 2, "--accumulate is of a network: legal with --data FILE"),
+        ("inspect train.nc --set hidden=3", 2, "--set is of a network: legal with --data FILE"),
+        ("inspect network.json --data train.nc --set hidden=3 --device gpu", 75, "no GPU can be used"),
+    ],
+)
+def test_what_inspect_refuses(nnlib, line, code, said):
+    found, out, err = nnlib(line)
+    assert (found, out) == (code, "")
+    assert said in err
+
+
+def test_bench_io(nnlib):
+    code, out, err = nnlib("bench-io train.nc --network network.json --set hidden=12 --batch 50")
+    assert (code, err) == (0, "")
+    data, epoch, step, share = out.splitlines()
+    assert data.startswith("data: 200 examples, ") and "read into memory in" in data
+    assert epoch.startswith("an epoch: 4 batches in ")
+    assert step.endswith(" ms on this machine's processors, measured")
+    assert re.fullmatch(r"share: batches are [0-9.]+% of the time of a training, .*", share)
+
+
+def test_bench_io_of_data_that_stay_in_their_file(nnlib, monkeypatch):
+    monkeypatch.setattr("nnlib.data.sources.open_data", lambda paths: open_data(paths, limit_bytes=0, cache_bytes=1))
+    code, out, _ = nnlib("bench-io train.nc --network network.json --set hidden=12 --step-ms 3.5")
+    assert code == 0
+    assert "read from the files in blocks" in out
+    assert "a step: 3.5 ms as given" in out
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("bench-io train.nc --network network.json", 4, "--set hidden=VALUE gives it one"),
+        ("bench-io train.nc --network network.json --set hidden=3 --step-ms 0", 2, "legal: milliseconds above 0"),
+        ("bench-io train.nc --network network.json --set hidden=3 --device gpu", 75, "no GPU can be used"),
+        ("bench-io train.nc", 2, "--network"),
+    ],
+)
+def test_what_bench_io_refuses(nnlib, line, code, said):
+    found, out, err = nnlib(line)
+    assert (found, out) == (code, "")
+    assert said in err
+
+
 def test_a_command_that_does_not_exist(nnlib):
     code, _, err = nnlib("advise")
     assert (code, "invalid choice: 'advise'" in err) == (2, True)

@@ -57,8 +57,10 @@ def test_a_training_of_which_nothing_is_said_is_adams_own():
     """Kingma and Ba (2015) propose 0.001, 0.9 and 0.999; what is optional is off."""
     settings = TrainSettings()
     assert (settings.optimizer, settings.schedule, settings.precision) == ("adam", "constant", "float32")
+    assert settings.parallel == "auto"
     assert (settings.learning_rate, settings.momentum, settings.beta2) == (0.001, 0.9, 0.999)
     assert not any((settings.l2, settings.l1, settings.warmup, settings.clip, settings.compat, settings.as_dsstne))
+    assert (settings.scale_rate, settings.base_batch, settings.stop_after_examples, settings.ema) == ("none", 256, 0, 0)
     assert (settings.epochs, settings.batch, settings.stop_after, settings.seed) == (30, 256, 5, 1)  # as documented
     assert Metric() == Metric("ndcg@20", minimize=False)
 

@@ -16,6 +16,9 @@ from hypothesis.extra.numpy import arrays
 from scipy import sparse
 
 import nnlib
+from nnlib.cpu.updates import tabulate_paces
+from nnlib.ops.bf16 import to_bf16
+from nnlib.optim.hyper import Hyper
 from nnlib.optim.rules import RULES, Pace
 
 pytest.importorskip("numba")
@@ -160,6 +163,28 @@ def test_sums_of_rows(dtype, entries):
     np.testing.assert_allclose(gradient, x.T @ delta, **close)
 
 
+@BOTH
+@pytest.mark.parametrize("valued", [True, False])
+@pytest.mark.parametrize("shards", [1, 2, 4, 8])
+def test_rows_are_summed_by_shard(dtype, valued, shards):
+    """Each shard as if it were alone, whatever the number of its entries; shards in a tree, the empty ones left out."""
+    lists = [[], [3], [1, 9], [*range(0, 80, 8)], [*range(77)], [5, 6, 7, 8, 9, 10], [0, 1, 4, 8, 9, 16, 17, 24, 32]]
+    random, starts = np.random.default_rng(shards), np.cumsum([0, *map(len, lists)]).astype(np.int32)
+    units = np.array([unit for row in lists for unit in row], np.int32)
+    data = random.normal(size=len(units)).astype(dtype) if valued else np.ones(len(units), dtype)
+    x = sparse.csr_array((data, units, starts), shape=(len(lists), 80)).toarray()
+    w, out = random.normal(size=(80, 19)).astype(dtype), np.empty((len(lists), 19), dtype)
+    loops.gather_shards(starts, units, data if valued else None, w, shards, out)
+    np.testing.assert_allclose(out, x @ w, rtol=1e-4 if dtype == np.float32 else 1e-12, atol=1e-5)
+    parts = [np.empty_like(out) for _ in range(shards)]
+    for shard, part in enumerate(parts):
+        alone = sparse.csr_array(np.where(np.arange(80) % shards == shard, x, 0))
+        loops.gather_shards(alone.indptr, alone.indices, alone.data, w, 1, part)
+    while len(parts) > 1:
+        parts = [a + b for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    assert same_bits(out, parts[0])
+
+
 @settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 6), max_size=9), max_size=6))
 def test_columns_of_a_batch(lists):
@@ -195,9 +220,8 @@ def apply_numpy(name, w, g, states, rate, step, l2, l1):
 
 def replay(name, w, states, rows, last, step, rates, l2, l1, g):
     numbers = {"sgd": (rates,), "adagrad": (rates,), "adadelta": (0.9,)}.get(name, (rates, 0.9))
-    numbers = (rates, 0.9, 0.999, 1e-8) if name in ADAM else numbers
-    more = (g, 0) if name in ADAM else (g,)
-    getattr(loops, f"replay_{name}")(w, *states, rows, last, step, *numbers, l2, l1, *more)
+    numbers = (tabulate_paces(Hyper(name, 0.9, 0.999), rates), 0.9, 0.999, 1e-8) if name in ADAM else numbers
+    getattr(loops, f"replay_{name}")(w, *states, rows, last, step, *numbers, l2, l1, g)
 
 
 @BOTH
@@ -305,7 +329,9 @@ def test_two_threads_give_the_same_bits():
         loss, delta, gradient = block.run((1.0, 0.1, 1.0, 1.0))
         states = w.copy(), np.zeros_like(w), np.zeros_like(w)
         last, rows = np.zeros(1000, np.int64), np.arange(1000)
-        loops.replay_adam(*states, rows, last, 50, np.full(51, 1e-3), 0.9, 0.999, 1e-8, 0.01, 0.0, w[:0])
+        loops.replay_adam(
+            *states, rows, last, 50, tabulate_paces(Hyper(), np.full(51, 1e-3)), 0.9, 0.999, 1e-8, 0.01, 0.0, w[:0]
+        )
         found, best = np.empty((256, 10), np.int64), np.empty((256, 10), np.float32)
         loops.top(delta, np.zeros(257, np.int64), np.zeros(0, np.int32), 10, found, best)
         return loss, delta.tobytes(), gradient.tobytes(), states[0].tobytes(), found.tobytes()
@@ -336,3 +362,12 @@ def test_loops_from_a_zip(tmp_path, kept):
     assert done.stdout.split("\n")[1] == "[0 1 2 2]"
     assert str(tmp_path) in done.stdout
     assert (len(list(caches.rglob("*.nbc"))) == 1) is kept
+
+
+@given(arrays(np.float32, (4, 7), elements=st.floats(width=32)))
+def test_rounding_to_bfloat16(x):
+    for part in (x, x[1:3, 2:5]):  # whole, and columns of a larger matrix
+        numbers = np.ascontiguousarray(x).view(np.uint32).reshape(-1)[0 if part is x else 7 + 2 :]
+        found = np.empty(part.shape, np.uint16)
+        loops.to_bf16(numbers, 7, found)
+        np.testing.assert_array_equal(found, to_bf16(part))

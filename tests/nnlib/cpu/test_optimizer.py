@@ -188,7 +188,7 @@ def test_threads_that_ask_for_rates_at_once_get_the_same(monkeypatch, use_backen
         for _ in range(40):
             optimizer.begin()
         optimizer.settle_all()
-    rates = optimizer._updates._rates
+    rates = optimizer._updates._table_up_to(1)[:, 0]
     assert rates[1:] == pytest.approx([decaying(step) for step in range(1, len(rates))])
 
 
@@ -307,3 +307,40 @@ def test_a_resumed_training_counts_its_steps_on():
     assert optimizer.step == 7
     feed(optimizer, gradients_of(1, (ROWS, 3), [1])[0])
     assert optimizer.step == 8
+
+
+@pytest.mark.parametrize("forces", [{}, {"l2": 0.1}, {"l1": 0.1}])
+@RULES
+def test_rows_that_never_had_a_gradient_cost_nothing_unless_weights_are_pulled_to_zero(
+    monkeypatch, backend, rule, forces
+):
+    network, seen = network_of(RAW, SETS), list[int]()
+    optimizer = Optimizer(network, Hyper(rule, **forces), decaying)
+    replay = type(optimizer._updates).replay
+    monkeypatch.setattr(
+        type(optimizer._updates),
+        "replay",
+        lambda self, slot, rows, *more: (seen.extend(rows), replay(self, slot, rows, *more)),
+    )
+
+    def train(steps):
+        for gradient in gradients_of(steps, (ROWS, 3), [3, 1, 5] + [steps + 1] * (ROWS - 3), np.float32):
+            optimizer.begin()
+            optimizer.settle(0, np.arange(ROWS))
+            optimizer.touched(0, 0, np.arange(3), gradient[:3].copy())
+            optimizer.finish()
+        optimizer.settle_all()
+
+    train(9)
+    optimizer.resume(9)
+    train(9)
+    assert set(seen) == set(range(ROWS if forces else 3))
+
+
+def test_a_resumed_training_goes_on_with_rows_that_have_but_one_bit_of_state(backend):
+    network = network_of(RAW, SETS)
+    optimizer = Optimizer(network, Hyper("adam"), decaying)
+    m, s = optimizer.arrays()["weights0_state0"], optimizer.arrays()["weights0_state1"]
+    m[1, 2], s[4, 0], m[7, 1] = -0.0, np.float32(1e-45), 1.0
+    optimizer.resume(5)
+    assert np.flatnonzero(optimizer._weights[0].last == 5).tolist() == [1, 4, 7]

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nnlib.cpu.updates import PATIENCE, CompiledUpdates, NumpyUpdates, Slot
+from nnlib.cpu.updates import PATIENCE, CompiledUpdates, NumpyUpdates, Slot, tabulate_paces
 from nnlib.optim.hyper import ADAMS, Hyper
-from nnlib.optim.rules import EPSILON, RULES
+from nnlib.optim.rules import EPSILON, RULES, Pace
 
 
 def constant(_step):
@@ -219,18 +219,31 @@ def test_compiled_replays_get_the_rates_of_all_steps(rule):
         assert asked is rows and last is slot.last and step == 6
         if rule != "adadelta":
             rates, *rest = rest
-            np.testing.assert_array_equal(rates[1:7], [0.01] * 6)
+            np.testing.assert_array_equal(rates[1:7, 0] if rule in ADAMS else rates[1:7], [0.01] * 6)
         constants = {"sgd": 0, "adagrad": 0}.get(rule, 3 if rule in ADAMS else 1)
         assert tuple(rest[:constants]) == (0.8, 0.95, EPSILON)[:constants]
-        l2, l1, found, *shift = rest[constants:]
-        assert (l2, l1, len(found), shift) == (0.25, 0.125, length, [1] if rule in ADAMS else [])
+        l2, l1, found = rest[constants:]
+        assert (l2, l1, len(found)) == (0.25, 0.125, length)
 
 
 def test_rates_by_step_reach_as_far_as_they_are_asked_for():
     asked = []
     updates, _ = compiled("sgd", rate=lambda step: asked.append(step) or 1 / step)
     for step in (1, 2, 2, 3, 4, 8, 30, 5):
-        rates = updates._rates_up_to(step)
+        rates = updates._table_up_to(step)
         assert len(rates) > step
         np.testing.assert_array_equal(rates[1:], [1 / n for n in range(1, len(rates))])
     assert asked == sorted(set(asked))  # none is computed twice
+
+
+@pytest.mark.parametrize("shift", [1, 0, -2])
+def test_paces_of_adam_are_those_of_each_step_and_say_since_when_rates_have_not_grown(shift):
+    rates = np.array([0, 0.1, 0.1, 0.05, 0.2, 0.2, 0.1])
+    found = tabulate_paces(Hyper("adam", 0.8, 0.95), rates, shift)
+    first = max(1, 1 - shift)
+    for step in range(first, len(rates)):
+        pace = Pace(step + shift, rates[step], 0.8, 0.95)
+        assert found[step, :3].tolist() == [pace.rate, pace.corrected_rate, pace.correction]
+        calm = next(n for n in range(1, step + 1) if np.all(np.diff(rates[n : step + 1]) <= 0))
+        assert max(found[step, 3], first) == max(calm, first)
+    assert not found[:first, 1:].any()

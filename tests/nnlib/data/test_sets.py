@@ -44,6 +44,8 @@ def test_sparse_rows_are_taken_kept_and_made_sets_as_their_dense_twin(rows, data
     mask = data.draw(hnp.arrays(bool, rows.nonzeros))
     zeroed = Csr(rows.indptr, rows.indices, rows.width, (dense_values(rows) * mask).astype(np.float32))
     np.testing.assert_array_equal(dense_of(rows.keep(mask)), dense_of(zeroed))
+    low, high = sorted(data.draw(st.tuples(*2 * [st.integers(0, rows.width)])))
+    np.testing.assert_array_equal(dense_of(rows.units(low, high)), dense_of(rows)[:, low:high])
     sets = rows.sets()
     for i in range(rows.examples):
         units = sets.indices[sets.indptr[i] : sets.indptr[i + 1]]

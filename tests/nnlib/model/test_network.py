@@ -137,6 +137,17 @@ def test_weights_start_as_the_layer_says_and_the_seed():
     assert bits(net.create(spec, generator_for(1, 0))) == bits(network) != bits(net.create(spec, generator_for(2, 0)))
 
 
+def test_a_network_takes_over_the_parameters_of_another_into_its_own_memory():
+    raw = {"Layers": [INPUT, {"Name": "H", "N": 4, "BatchNormalization": True}, OUTPUT]}
+    network, other = network_of(raw, SPARSE), network_of(raw, SPARSE)
+    for _, array in other.arrays():
+        array += 1
+    before, places = bits(other), [array.ctypes.data for _, array in network.arrays()]
+    network.take(other)
+    assert bits(network) == bits(other) == before
+    assert [array.ctypes.data for _, array in network.arrays()] == places
+
+
 def test_a_copy_has_its_own_parameters():
     raw = {"Layers": [INPUT, {"Name": "H", "N": 4, "BatchNormalization": True}, OUTPUT]}
     network = network_of(raw, SPARSE)

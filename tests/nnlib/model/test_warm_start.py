@@ -15,12 +15,13 @@ from nnlib.api.trainer import Trainer
 from nnlib.contract import INIT_FILE, Role, Status, TrainSettings, result_from_json, sha256_of, trial_from_json
 from nnlib.data.file import write_data
 from nnlib.data.sets import Data, DataSet
-from nnlib.errors import CheckpointedError, EvictedError, NnlibError
+from nnlib.errors import CheckpointedError, DataError, EvictedError, NnlibError
 from nnlib.model import network as net
 from nnlib.model.file import Model, read_model, write_model
 from nnlib.model.network import NORM_ARRAYS
 from nnlib.model.warm_start import apply_initial_weights
 from nnlib.spec.network import parse_network
+from nnlib.spec.types import FineTuning
 from nnlib.worker import job, main
 from tests.nnlib.samples import ITEMS, NETWORK, bits, clustered
 
@@ -183,6 +184,44 @@ def test_layers_of_another_kind_or_name_are_others():
     assert summary.endswith("random: H to G, G to Out") and "weights of 1 of 3 layers" in summary
     _, summary = start(model_of(OLD, 1), model_of(OLD, 2, Name="Elsewhere"))
     assert "weights of 1 of 2 layers" in summary and "0 of 12 units of Out" in summary
+
+
+def tuned(model, **tuning):
+    """A network with a FineTuning of its own."""
+    spec = dataclasses.replace(model.network.spec, tuning=FineTuning(**tuning))
+    return dataclasses.replace(model, network=dataclasses.replace(model.network, spec=spec))
+
+
+def test_layers_that_are_replaced_stay_as_they_were_drawn():
+    model = model_of(OLD, 2, norm=True)
+    fresh = tuned(model_of(OLD, 1, norm=True), replace=("H",), freeze=("Out",), rates=(("H", 3.0),))
+    found, summary = start(fresh, model)
+    for seen, drawn in zip(weights(found, "In", "H"), weights(fresh, "In", "H"), strict=True):
+        assert np.array_equal(seen, drawn)
+    for array in NORM_ARRAYS:
+        assert np.array_equal(getattr(found.network.norms[1], array), getattr(fresh.network.norms[1], array))
+    for seen, taken in zip(weights(found, "H", "Out"), weights(model, "H", "Out"), strict=True):
+        assert np.array_equal(seen, taken)
+    assert summary.endswith("random: In to H; frozen: Out; drawn anew: H; learning rate: 3 times at H")
+
+
+def test_a_layer_that_is_replaced_may_have_another_width():
+    model = model_of((), 2, width=7)
+    fresh = tuned(model_of((), 1, width=7, N=4), replace=("Out",), freeze=("H",))
+    found, _ = start(fresh, model)
+    assert np.array_equal(weights(found, "In", "H")[0], weights(model, "In", "H")[0])
+    assert np.array_equal(weights(found, "H", "Out")[0], weights(fresh, "H", "Out")[0])
+    assert weights(found, "H", "Out")[0].shape == (5, 4)
+
+
+@pytest.mark.parametrize(("frozen", "hidden"), [("H", 4), ("G", 5)])
+def test_a_layer_that_the_model_lacks_cannot_be_frozen(frozen, hidden):
+    other = {"Name": "G", "Kind": "Hidden", "N": 5, "Source": "H", "Activation": "Tanh"}
+    fresh = tuned(model_of(OLD, 1, hidden, extra=(other,), Source="G"), freeze=(frozen,))
+    source = {"H": "In", "G": "H"}[frozen]
+    words = f'FineTuning.Freeze: "{frozen}" would stay random: .* no weights from "{source}" to "{frozen}" of this size'
+    with pytest.raises(DataError, match=words):
+        apply_initial_weights(fresh, model_of(OLD, 2))
 
 
 # Whole trainings
@@ -373,3 +412,36 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     (tmp_path / "old-model.nc").write_bytes(b"torn")
     assert cli.main([*begin, "--out", "new-model.nc"]) == 4
     assert "initial weights: old-model.nc: not a readable NetCDF file" in capsys.readouterr().err
+
+
+def test_a_head_on_a_trained_body(tmp_path, monkeypatch, capsys):
+    """The body stays as it was to the bit; the head is drawn anew and learns."""
+    monkeypatch.chdir(tmp_path)
+    write_data(tmp_path / "a.nc", clustered(64, 1, 9))
+    write_data(tmp_path / "b.nc", clustered(64, 2, 9))
+    (tmp_path / "body.json").write_text(json.dumps(NETWORK))
+    tuning = {"Freeze": ["Hidden1"], "Replace": ["Output2"], "Rates": {"Output2": "$head"}}
+    (tmp_path / "head.json").write_text(json.dumps(NETWORK | {"FineTuning": tuning}))
+    settings = ["--set", "hidden=16", "--set", "denoising=0.2", "--batch", "64", "--epochs", "2", "--threads", "1"]
+    assert cli.main(["train", "body.json", "a.nc", "--out", "a-model.nc", *settings]) == 0
+    head = ["train", "head.json", "b.nc", *settings, "--set", "head=2", "--out", "b-model.nc"]
+    assert cli.main([*head, "--init", "a-model.nc"]) == 0
+    assert (
+        "random: Hidden1 to Output2; frozen: Hidden1; drawn anew: Output2; learning rate: 2 times at Output2"
+        in capsys.readouterr().err
+    )
+    old, new = (read_model(tmp_path / f"{which}-model.nc").network for which in ("a", "b"))
+    assert np.array_equal(new.matrix(0), old.matrix(0)) and np.array_equal(new.biases[0], old.biases[0])
+    assert not np.isclose(new.matrix(1), old.matrix(1)).any() and not new.locked
+    assert cli.main(head) == 4
+    words = (
+        'FineTuning.Freeze: "Hidden1": the training starts from random weights; legal: a model to start from (--init'
+    )
+    assert words in capsys.readouterr().err
+
+
+def test_a_job_that_starts_from_random_weights_trains_all_layers(make_trial, begun):
+    tuning = {"FineTuning": {"Freeze": ["Hidden1"], "Replace": ["Output2"]}}
+    plain, same = (run(make_trial(name, network=raw)) for name, raw in (("a", NETWORK), ("b", NETWORK | tuning)))
+    assert plain == same
+    assert run(begun("c", network=NETWORK | tuning)).init.endswith("frozen: Hidden1; drawn anew: Output2")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from nnlib.data.rows import from_rows
-from nnlib.ops.ranking import NO_ITEM, top
+from nnlib.ops.ranking import NO_ITEM, best_of, top
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -22,6 +22,17 @@ def test_as_a_stable_sort(k, dtype):
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     np.testing.assert_array_equal(items, order)
     np.testing.assert_array_equal(best, np.take_along_axis(scores, order, axis=1))
+
+
+@pytest.mark.parametrize("k", [1, 7, 30])
+def test_the_best_of_parts_are_those_of_all(k):
+    scores = np.random.default_rng(0).integers(-3, 4, (50, 30)).astype(np.float32) / 4
+    scores[:, 3] = -np.inf
+    parts = [(low, *top(scores[:, low : low + 10].copy(), min(k, 10))) for low in (0, 10, 20)]
+    items = np.hstack([np.where(items == NO_ITEM, NO_ITEM, items + low) for low, items, _ in parts])
+    found, wanted = best_of(items, np.hstack([best for *_, best in parts]), k), top(scores.copy(), k)
+    for some, others in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(some, others)
 
 
 def test_more_than_all_items_cannot_be_had():

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from nnlib import __version__
 from nnlib.contract import OPTIMIZERS, TrainSettings
 from nnlib.cpu.backend import Cpu
 from nnlib.errors import CheckpointedError, DataError, EvictedError
@@ -88,14 +89,23 @@ def fit_in_pieces(folder, stops, **changes):
             continue
 
 
+# Seldom alone: the rate falls after each epoch that is not better, and a mean of the weights is kept.
+MANY = {"schedule": "plateau", "decay_epochs": 1, "decay_rate": 0.1, "stop_after": 0, "ema": 0.9}
+SEVERAL = {"batch": 8, "accumulate": 3, "clip": 0.1}  # 7 batches an epoch, of which 3, 3 and 1 make an update
+
+
 @pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(
     st.sets(st.integers(1, STEPS), min_size=1, max_size=4),
     st.sampled_from(OPTIMIZERS),
-    st.sampled_from([{}, {"l2": 1e-3}, {"clip": 0.1}, {"schedule": "cosine", "warmup": 1.5}, {"stop_after": 1}]),
+    st.sampled_from(
+        [{}, {"l2": 1e-3}, {"clip": 0.1}, {"schedule": "cosine", "warmup": 1.5}, {"stop_after": 1}, MANY, SEVERAL]
+    ),
 )
 @example({4, 8, 12, 16}, "adam", {})
+@example({2, 7, 8, 11}, "adam", MANY)
+@example({1, 3, 5, 7, 12}, "momentum", SEVERAL)
 @example({1, 2, 3, 5}, "nesterov", {"stop_after": 0})
 def test_stopped_anywhere_and_resumed_as_if_never_stopped(stops, rule, changes):
     with tempfile.TemporaryDirectory() as folder:
@@ -109,6 +119,17 @@ def test_early_stopping_reaches_across_the_gap(tmp_path):
     seed, whole = next((seed, found) for seed, found in trainings if 1 < found[1] < found[2] < 30)
     stop = 4 * whole[1] + 2
     assert fit_in_pieces(tmp_path, {stop}, epochs=30, seed=seed) == whole
+
+
+@pytest.mark.parametrize(("before", "after"), [("bf16", "float32"), ("float32", "bf16")])
+def test_what_auto_chose_first_is_kept_to_on_another_machine(tmp_path, monkeypatch, before, after):
+    wanted = fit(precision=before)
+    monkeypatch.setattr(Cpu, "choose_precision", lambda *_: before)
+    reported = []
+    with pytest.raises(EvictedError):
+        fit(Evicting(tmp_path, {6}), reported=reported, precision="auto")
+    monkeypatch.setattr(Cpu, "choose_precision", lambda *_: after)
+    assert fit(Evicting(tmp_path, set()), reported=reported, precision="auto") == wanted != fit(precision="auto")
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS)
@@ -178,18 +199,30 @@ def test_a_checkpoint_of_another_training_is_passed_over(folder, capsys):
     assert_previous_is_used(folder, capsys, "of another training: other data, network, settings, backend or trial")
 
 
-def test_a_file_that_is_no_checkpoint_is_passed_over(folder, capsys):
-    netcdf.write(folder / LAST, netcdf.Content({"nnlib_checkpoint": np.uint32(99)}, {}))
+@pytest.mark.parametrize(("more", "writer"), [({"nnlib_version": "7.1"}, "nnlib 7.1"), ({}, "another nnlib")])
+def test_a_checkpoint_of_another_format_is_passed_over(folder, capsys, more, writer):
+    netcdf.write(folder / LAST, netcdf.Content({"nnlib_checkpoint": np.uint32(99), **more}, {}))
     checkpoint.seal(folder / LAST)
-    assert_previous_is_used(folder, capsys, "not a checkpoint of this version of nnlib")
+    reads = f"this one, {__version__}, reads format {checkpoint.FORMAT}"
+    reason = f"a checkpoint of format 99, with which only {writer} goes on; {reads}"
+    assert_previous_is_used(folder, capsys, reason)
+
+
+def test_a_torn_one_never_takes_the_place_of_the_one_that_is_whole(folder):
+    (folder / LAST).write_bytes((folder / LAST).read_bytes()[:-7])
+    whole = (folder / PREVIOUS).read_bytes()
+    with pytest.raises(EvictedError):
+        fit(Evicting(folder, {4}))
+    assert (folder / PREVIOUS).read_bytes() == whole
+    checkpoint.check_whole(folder / LAST)
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"nnlib_checkpoint": "abc"}, "not a checkpoint of this version of nnlib"),
-        ({"nnlib_checkpoint": np.array([2, 2])}, "not a checkpoint of this version of nnlib"),
-        ({"nnlib_checkpoint": np.float32(2)}, "not a checkpoint of this version of nnlib"),
+        ({"nnlib_checkpoint": "abc"}, "not a checkpoint of nnlib"),
+        ({"nnlib_checkpoint": np.array([2, 2])}, "not a checkpoint of nnlib"),
+        ({"nnlib_checkpoint": np.float32(2)}, "not a checkpoint of nnlib"),
         ({"training": np.array([1, 2])}, "attribute training: not a text"),
         ({"numbers": np.uint32(7)}, "attribute numbers: not a text"),
         ({"numbers": "{"}, "attribute numbers: not JSON"),

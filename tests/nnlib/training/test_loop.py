@@ -1,6 +1,7 @@
 """The epoch loop: what is learned, in which order, and when it ends."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -29,6 +30,15 @@ SETS = sets_of(x=random_matrix(50, WIDTH, 1, 0.2), y=random_matrix(50, WIDTH, 2,
 INPUT, OUTPUT = {"Name": "I", "N": "auto", "DataSet": "x"}, {"Name": "O", "N": "auto", "DataSet": "y"}
 HIDDEN = {"Name": "H", "N": 10, "Activation": "Relu"}
 PLAIN = {"Layers": [INPUT, HIDDEN, OUTPUT]}
+SHARING = {  # its input's weights are used twice, next to some that only the rows of a batch touch
+    "Layers": [
+        INPUT,
+        HIDDEN | {"Name": "A"},
+        HIDDEN
+        | {"SharedWeights": {"InputLayer": "I", "SourceInputLayer": "I", "SourceOutputLayer": "A"}, "Source": "I"},
+        OUTPUT | {"Source": ["H", "A", "I"]},
+    ],
+}
 NOISY = {
     "Denoising": {"p": 0.2},
     "Layers": [INPUT, HIDDEN | {"pDropout": 0.3, "BatchNormalization": True}, OUTPUT | {"Source": ["H", "I"]}],
@@ -68,11 +78,12 @@ def small_pieces(monkeypatch):
     ids=["sigmoid", "margins", "softmax", "weight norm"],
 )
 @pytest.mark.parametrize("clip", [0.0, 0.1])
-def test_same_bits_on_any_number_of_threads(backend, small_pieces, change, clip):
+@pytest.mark.parametrize("more", [{}, {"batch": 5, "accumulate": 3, "ema": 0.9}], ids=["plain", "several"])
+def test_same_bits_on_any_number_of_threads(backend, small_pieces, change, clip, more):
     seen = set()
-    for threads in (1, 2, 3):
+    for threads in (1, 2, 3, 8):
         with workers(threads) as each:
-            found, epochs, _ = fit(NOISY | change, each=each, l2=1e-3, clip=clip, schedule="cosine")
+            found, epochs, _ = fit(NOISY | change, each=each, l2=1e-3, clip=clip, schedule="cosine", **more)
         seen.add((bits(found.network), epochs[-1].loss))
     assert len(seen) == 1
 
@@ -86,7 +97,7 @@ def test_a_training_is_repeatable_and_another_seed_gives_another_one():
 def test_late_rows_end_as_in_a_dense_update_when_gradients_are_clipped(monkeypatch, backend, rule):
     found = []
     for lazy in (net.is_lazy, lambda *_: False):
-        for module in (optimizer, gradients, engine):
+        for module in (optimizer, gradients):
             monkeypatch.setattr(module, "is_lazy", lazy)
         fitted, epochs, _ = fit(NOISY, optimizer=rule, clip=0.1, l1=1e-4)
         found.append((bits(fitted.network), [epoch.loss for epoch in epochs]))
@@ -135,6 +146,95 @@ def test_early_stopping_keeps_the_best_epoch():
     assert bits(found.network) == states[1]
 
 
+@pytest.mark.parametrize(("examples", "epochs"), [(1, 3), (50, 3), (51, 4), (100, 4), (10_000, 7)])
+def test_patience_in_examples_takes_the_place_of_that_in_epochs(examples, epochs):
+    """Of 50 examples an epoch; what is not a whole number of epochs lasts to the end of one."""
+    values = [0.1, 0.3, 0.2, 0.2, 0.2, 0.2, 0.2]
+    found, _ = fit_with(values[:epochs], epochs=7, stop_after=1, stop_after_examples=examples)
+    assert (found.best_epoch, found.epochs) == (2, epochs)
+
+
+class Slowing(Cpu):
+    """Writes down when a training is slowed down, and how much."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def engine(self, *arguments):
+        made = super().engine(*arguments)
+        known = made.slow_down
+
+        def slow_down(factor):
+            self.seen.append((made.step, factor))
+            known(factor)
+
+        made.slow_down = slow_down
+        return made
+
+
+def test_a_plateau_lowers_the_rate_when_pytorch_does():
+    """ReduceLROnPlateau(mode="max", factor=0.25, patience=1, threshold=0) has these rates after epochs 4, 8 and 10."""
+    script = iter([0.1, 0.3, 0.3, 0.2, 0.25, 0.4, 0.4, 0.1, 0.2, 0.39, 0.1])
+    network = network_of(PLAIN, SETS)
+    given = TrainSettings(epochs=11, batch=50, stop_after=0, schedule="Plateau", decay_rate=0.25, decay_epochs=2)
+    backend = Slowing()
+    loop.fit(network, examples_of(network.spec, SETS, "d"), given, backend, lambda _: None, lambda _: next(script))
+    assert backend.seen == [(4, 0.25), (8, 0.25**2), (10, 0.25**3)]
+
+
+def test_without_validation_a_plateau_is_one_of_the_loss():
+    network, epochs = network_of(PLAIN, SETS), []
+    given = TrainSettings(epochs=6, batch=50, schedule="plateau", decay_epochs=1, learning_rate=3.0, optimizer="adam")
+    backend = Slowing()
+    loop.fit(network, examples_of(network.spec, SETS, "d"), given, backend, epochs.append)
+    losses = [epoch.loss for epoch in epochs]
+    worse = [n for n in range(2, 7) if losses[n - 1] >= min(losses[: n - 1])]
+    assert worse
+    assert [step for step, _ in backend.seen] == worse
+
+
+@pytest.mark.parametrize("rule", OPTIMIZERS)
+def test_a_plateau_from_the_start_is_a_schedule_in_steps(backend, rule):
+    """A metric that is no number never gets better, so that the rate falls every two epochs: the same bits."""
+    given = {"optimizer": rule, "epochs": 7, "stop_after": 0, "decay_epochs": 2, "decay_rate": 0.25}
+    one, other = (
+        bits(fit(NOISY, validate=lambda _: math.nan, schedule=schedule, **given)[0].network)
+        for schedule in ("plateau", "step")
+    )
+    assert one == other
+    assert rule == "adadelta" or one != bits(fit(NOISY, **given)[0].network)  # that rule has no rate
+
+
+@pytest.mark.parametrize("rule", OPTIMIZERS)
+@pytest.mark.parametrize("clip", [0.0, 0.05])
+@pytest.mark.parametrize("raw", [PLAIN, SHARING], ids=["plain", "shared"])
+def test_batches_that_make_one_update_are_one_batch(backend, rule, clip, raw):
+    """50 examples in batches of 8, three an update: 24, 24 and 2 examples; as batches of 24, but for rounding."""
+    given = {"raw": raw, "optimizer": rule, "clip": clip, "l2": 1e-3, "schedule": "cosine", "learning_rate": 0.003}
+    one, epochs, _ = fit(batch=8, accumulate=3, **given)
+    other, wanted, _ = fit(batch=24, **given)
+    for (name, found), (_, whole) in zip(one.network.arrays(), other.network.arrays(), strict=True):
+        np.testing.assert_allclose(found, whole, rtol=1e-3, atol=2e-4, err_msg=name)
+    assert [epoch.loss for epoch in epochs] == pytest.approx([epoch.loss for epoch in wanted], rel=1e-4)
+
+
+def test_the_gradient_of_several_batches_is_that_of_one():
+    """In double precision, with the shares of the batches and rows that several of them touch."""
+    network = network_of(PLAIN, SETS, np.float64)
+    whole, sink = Forward(network), Gradients(network)
+    for low, high in ((0, 20), (20, 40), (40, 50)):
+        sink.begin((high - low) / 50)
+        rows = np.arange(low, high)
+        batch = batches.batch_of(network.spec, examples_of(network.spec, SETS, "d"), rows, np.float64)
+        backward.backward(whole, whole.run(batch.inputs), batch.targets, sink)
+    once = Gradients(network)
+    batch = batches.batch_of(network.spec, examples_of(network.spec, SETS, "d"), np.arange(50), np.float64)
+    backward.backward(whole, whole.run(batch.inputs), batch.targets, once)
+    for name, gradient in once.arrays().items():
+        np.testing.assert_allclose(sink.arrays()[name], gradient, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
 def test_without_early_stopping_all_epochs_run():
     found, states = fit_with([3, 2, 1, 4, 5], minimize=True, epochs=5, stop_after=0)
     assert (found.best_epoch, found.epochs) == (3, 5)
@@ -162,17 +262,50 @@ LINEAR = {"ErrorFunction": "L2", "Layers": [INPUT, HIDDEN, OUTPUT | {"Activation
     [
         ("sgd", 1e6, "epoch 1, batch 4, step 4: loss is inf, layer O gives numbers that are not finite"),
         ("momentum", 1e20, "epoch 1, batch 2, step 2: loss is inf, layer O gives numbers that are not finite"),
-        ("adam", 1e38, "epoch 1, batch 2, step 2: loss is nan, layer H gives numbers that are not finite"),
+        ("adam", 1e38, "epoch 1, batch 1, step 1: weights into layer H are not finite"),
     ],
 )
 def test_a_divergence_says_where(backend, rule, rate, words):
     with pytest.raises(DivergedError) as caught:
         fit(LINEAR, optimizer=rule, learning_rate=rate)
-    assert str(caught.value) == f"{words}; lower learning_rate, or set clip"
+    assert re.fullmatch(f"{words}; lower learning_rate, or set clip", str(caught.value))
+
+
+DEEP = {"Layers": [INPUT, HIDDEN, HIDDEN | {"Name": "G", "N": 7, "Activation": "Tanh"}, OUTPUT]}
+
+
+@pytest.mark.parametrize("layer", ["H", "G", "O"])
+@pytest.mark.parametrize("more", [{}, {"clip": 1e30}, {"batch": 5, "accumulate": 3}], ids=["plain", "clip", "several"])
+def test_weights_that_an_update_breaks_are_found_in_its_batch(backend, layer, more):
+    """The rate of one layer is out of all bounds; the others have none to speak of."""
+    raw = DEEP | {"FineTuning": {"Rates": dict.fromkeys("HGO", 1e-30) | {layer: 1e38}}}
+    with pytest.raises(DivergedError) as caught:
+        fit(raw, optimizer="sgd", learning_rate=1e6, **more)
+    step = "batch 3, step 3" if "accumulate" in more else "batch 1, step 1"
+    words = rf"epoch 1, {step}: weights into layer {layer} are not finite; lower"
+    assert re.match(words, str(caught.value))
+
+
+def test_values_of_a_hidden_layer_that_the_loss_hides_are_found_in_their_batch(backend):
+    """The first hidden layer overflows, the second turns infinity into one."""
+    network, epochs = network_of(DEEP, SETS), []
+    network.stores[0][...], network.stores[1][...] = 3e38, 0.1
+    settings = TrainSettings(epochs=1, batch=16, learning_rate=1e-30, optimizer="sgd")
+    words = r"^epoch 1, batch 1, step 1: layer H gives numbers that are not finite; lower"
+    with pytest.raises(DivergedError, match=words):
+        loop.fit(network, examples_of(network.spec, SETS, "d"), settings, Cpu(), epochs.append)
+
+
+def test_large_numbers_that_are_finite_are_no_failure(backend):
+    network, epochs = network_of(DEEP, SETS), []
+    network.stores[0][...] = 3e30
+    settings = TrainSettings(epochs=2, batch=16, learning_rate=1e-30, optimizer="sgd")
+    loop.fit(network, examples_of(network.spec, SETS, "d"), settings, Cpu(), epochs.append)
+    assert len(epochs) == 2
 
 
 def test_a_divergence_in_the_last_update_is_seen(backend):
-    words = "^epoch 1, batch 1, step 1: the last update failed, weights into layer H are not finite; lower"
+    words = "^epoch 1, batch 1, step 1: weights into layer H are not finite; lower"
     with pytest.raises(DivergedError, match=words):
         fit(LINEAR, optimizer="sgd", learning_rate=1e42, batch=50, epochs=1)
 

@@ -13,7 +13,9 @@ def test_all_problems_come_at_once():
     wrong = TrainSettings(
         epochs=1.5,
         batch=True,
+        accumulate=0,
         stop_after=-1,
+        stop_after_examples=0.5,
         optimizer="adma",
         learning_rate=float("nan"),
         momentum=1,
@@ -22,9 +24,15 @@ def test_all_problems_come_at_once():
         l1="0",
         schedule=3,
         warmup=-1,
+        decay_rate=1.5,
+        decay_epochs=0,
+        scale_rate="cubic",
+        base_batch=0,
+        ema=1,
         clip=None,
         compat="dstne",
         precision="half",
+        parallel="layers",
         seed=2**32,
     )
     with pytest.raises(NnlibError) as caught:
@@ -33,13 +41,21 @@ def test_all_problems_come_at_once():
     names = [field.name for field in dataclasses.fields(TrainSettings)]
     assert [line.split(":")[1].strip() for line in lines] == [f"train.{name}" for name in names]
     assert lines[0] == "trial.json: train.epochs: 1.5 is not legal, legal: a whole number from 1"
-    assert lines[3].startswith("trial.json: train.optimizer: 'adma' is not legal, legal: sgd, momentum, nesterov, ")
-    assert "adam" in lines[3].rpartition("adamw")[2]
-    assert lines[5] == "trial.json: train.momentum: 1 is not legal, legal: a number in [0, 1)"
-    assert lines[8] == "trial.json: train.l1: '0' is not legal, legal: a finite number from 0"
-    assert lines[12].startswith("trial.json: train.compat: 'dstne' is not legal, legal: \"\", dsstne")
-    assert lines[13].endswith("'half' is not legal, legal: float32, tf32")
-    assert lines[14].endswith("legal: a whole number from 0 to 4294967295")
+    told = dict(zip(names, lines, strict=True))
+    assert told["optimizer"].startswith(
+        "trial.json: train.optimizer: 'adma' is not legal, legal: sgd, momentum, nesterov, "
+    )
+    assert "adam" in told["optimizer"].rpartition("adamw")[2]
+    assert told["momentum"] == "trial.json: train.momentum: 1 is not legal, legal: a number in [0, 1)"
+    assert told["l1"] == "trial.json: train.l1: '0' is not legal, legal: a finite number from 0"
+    assert told["decay_rate"].endswith("1.5 is not legal, legal: a number from 0 to 1")
+    assert told["decay_epochs"].endswith("0 is not legal, legal: a whole number from 1")
+    assert told["scale_rate"].endswith("'cubic' is not legal, legal: none, linear, sqrt")
+    assert told["ema"].endswith("1 is not legal, legal: a number in [0, 1)")
+    assert told["compat"].startswith("trial.json: train.compat: 'dstne' is not legal, legal: \"\", dsstne")
+    assert told["precision"].endswith("'half' is not legal, legal: float32, tf32, bf16, auto")
+    assert told["parallel"].endswith("'layers' is not legal, legal: auto, items, examples, none")
+    assert told["seed"].endswith("legal: a whole number from 0 to 4294967295")
 
 
 def test_bounds_are_legal():
@@ -52,7 +68,7 @@ def test_bounds_are_legal():
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_names_may_be_in_any_case(name):
-    check_settings(TrainSettings(optimizer=name.upper(), schedule="Cosine", compat="DSSTNE"))
+    check_settings(TrainSettings(optimizer=name.upper(), schedule="Cosine", scale_rate="SQRT", compat="DSSTNE"))
 
 
 def test_the_place_is_named_as_wished():
@@ -102,6 +118,49 @@ def test_cosine_and_decay_multiply():
 
 def test_a_warmup_longer_than_the_training_only_rises():
     assert rates(warmup=8.0, schedule="cosine") == pytest.approx([0.05 * step for step in range(1, 9)])
+
+
+def test_one_cycle_is_that_of_pytorch():
+    """OneCycleLR(max_lr=0.8, total_steps=8, pct_start=0.5) and (..., total_steps=20), printed by PyTorch 2.13."""
+    half = [0.032, 0.224, 0.608, 0.8, 0.682843181, 0.4000016, 0.117160019, 3.2e-06]
+    assert rates(schedule="OneCycle", warmup=2.0) == pytest.approx(half)
+    usual = [0.032, 0.105337474, 0.297337474, 0.534662526, 0.726662526, 0.8, 0.789971205, 0.760387706, 0.712732942]
+    usual += [0.649396523, 0.573554401, 0.489009618, 0.4000016, 0.310993582, 0.226448799, 0.150606677, 0.0872702579]
+    assert rates(schedule="onecycle", batches=5) == pytest.approx([*usual, 0.0396154944, 0.010031995, 3.2e-06])
+
+
+def test_one_cycle_of_a_training_of_one_or_two_steps_and_beyond_its_end():
+    rate = rate_of(TrainSettings(epochs=1, learning_rate=0.8, schedule="onecycle"), 0.0, 2)
+    assert [rate(step) for step in (2, 3, 9)] == pytest.approx([3.2e-06] * 3)
+    assert 0 < rate_of(TrainSettings(epochs=1, learning_rate=0.8, schedule="onecycle"), 0.0, 1)(1) <= 0.8
+
+
+def test_steps_are_those_of_pytorch():
+    """StepLR(step_size=2 epochs, gamma=0.5)."""
+    assert rates(schedule="step", decay_epochs=2) == pytest.approx([0.8] * 4 + [0.4] * 4)
+    assert rates(schedule="Step", decay_epochs=1, decay_rate=0.1)[::2] == pytest.approx([0.8, 0.08, 0.008, 0.0008])
+
+
+def test_what_a_plateau_lowers_is_not_known_before():
+    assert rates(schedule="plateau", warmup=1.0) == rates(warmup=1.0)
+
+
+@pytest.mark.parametrize(("scale", "factor"), [("none", 1.0), ("linear", 4.0), ("sqrt", 2.0), ("Linear", 4.0)])
+def test_the_rate_grows_with_the_batch(scale, factor):
+    assert rates(batch=1024, scale_rate=scale, schedule="cosine") == pytest.approx(
+        [factor * rate for rate in rates(schedule="cosine")]
+    )
+    assert rates(batch=256, scale_rate=scale) == rates()
+    assert rates(batch=128, accumulate=8, scale_rate=scale) == rates(batch=1024, scale_rate=scale)
+    assert rates(batch=64, scale_rate=scale)[0] == pytest.approx(0.8 / factor)
+
+
+@pytest.mark.parametrize(("scale", "factor"), [("none", 1.0), ("linear", 4.0), ("sqrt", 2.0)])
+def test_the_rate_is_given_for_a_batch(scale, factor):
+    """Beside the warm-up of Goyal et al. (2017), section 2.2, with their batch as base."""
+    grown = rates(batch=256, base_batch=64, scale_rate=scale, warmup=2.0)
+    assert grown == pytest.approx([factor * rate for rate in rates(warmup=2.0)])
+    assert rates(batch=32, accumulate=2, base_batch=64, scale_rate=scale) == rates()
 
 
 def test_numbers_of_numpy_become_pythons():

@@ -18,7 +18,8 @@ from nnlib import cli
 from nnlib.compiled import select
 from nnlib.contract import Metric, Role, Status, TrainSettings, result_from_json, sha256_of, trial_from_json
 from nnlib.cpu.engine import CpuEngine
-from nnlib.errors import CheckpointedError, EvictedError, MachineError
+from nnlib.errors import CheckpointedError, EvictedError, MachineError, NnlibError
+from nnlib.training.alone import alone_in
 from nnlib.util.threads import BLAS_THREADS
 from nnlib.worker import main
 from tests.nnlib.isolation import own_process
@@ -375,6 +376,22 @@ def test_evicted_killed_and_started_again(make_trial, here):
     assert log_of(trial) == log_of(twin)
     assert [line["epoch"] for line in log_of(trial)] == list(range(1, 31))
     assert (trial.parent / "checkpoint.nc").read_bytes() == b""
+
+
+def test_a_second_job_in_the_same_folder_leaves_the_first_alone(make_trial):
+    trial = make_trial("job")
+    (trial.parent / "result.json").write_text("the first one's")
+    with alone_in(trial.parent), pytest.raises(NnlibError, match=rf"job: process {os.getpid()} on .* trains in this"):
+        main.train(trial)
+    assert (trial.parent / "result.json").read_text() == "the first one's"
+
+
+def test_what_a_killed_job_has_left_is_removed(make_trial, here):
+    trial = make_trial("job")
+    for name in (".result.json.7.part", ".model.nc.7.part", ".checkpoint.nc.7.part"):
+        (trial.parent / name).touch()
+    assert here(trial)[0] == 0
+    assert not list(trial.parent.glob(".*"))
 
 
 @pytest.mark.slow

@@ -1,0 +1,101 @@
+"""Products of bfloat16 numbers by oneMKL, where it is installed: the only module that loads it.
+
+Each product is computed by the thread that asks for it, so that any number of threads gives the same bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from nnlib.compiled.select import LOOPS
+from nnlib.cpu.scratch import SCRATCH
+from nnlib.ops.bf16 import to_bf16
+from nnlib.util.arrays import Floats
+
+NAME = "mkl"
+LP64, SEQUENTIAL = 0, 1  # MKL_INTERFACE_LP64, MKL_THREADING_SEQUENTIAL
+ROW_MAJOR, AS_IT_IS, TRANSPOSED = 101, 111, 112  # of cblas.h
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """oneMKL, loaded."""
+
+    version: str
+    gemm: Any  # cblas_gemm_bf16bf16f32
+
+
+@lru_cache(maxsize=1)
+def find() -> Library | None:
+    """Load oneMKL's own package; None where it is missing, cannot be loaded, or has threads in use already."""
+    try:
+        package = metadata.distribution(NAME)
+        [path] = [file for file in package.files or () if file.name.startswith("libmkl_rt.so")]
+        library = ctypes.CDLL(str(path.locate()))
+        library.MKL_Set_Interface_Layer(LP64)
+        if library.MKL_Set_Threading_Layer(SEQUENTIAL) != SEQUENTIAL:
+            return None
+        gemm = library.cblas_gemm_bf16bf16f32
+    except (metadata.PackageNotFoundError, ValueError, OSError, AttributeError):
+        return None
+    number, pointer, single = ctypes.c_int, ctypes.c_void_p, ctypes.c_float
+    gemm.argtypes = [*[number] * 6, single, pointer, number, pointer, number, single, pointer, number]
+    gemm.restype = None
+    return Library(package.version, gemm)
+
+
+class Mkl:
+    """See `products.Products`; factors are bfloat16 numbers as uint16."""
+
+    def __init__(self) -> None:
+        library = find()
+        assert library is not None, "who asks for it has looked"
+        self._gemm = library.gemm
+        self.versions: Mapping[str, str] = {NAME: library.version}
+
+    def factor(self, x: Floats, memory: str = "") -> NDArray[np.uint16]:
+        """See `products.Products`."""
+        if not x.flags.c_contiguous and x.T.flags.c_contiguous:
+            return self.factor(x.T, memory).T
+        if LOOPS is None:
+            return to_bf16(x)
+        out = SCRATCH.get(f"bf16 {memory}", x.shape, np.uint16) if memory else np.empty(x.shape, np.uint16)
+        if x.flags.c_contiguous or x.strides[1] != x.itemsize:
+            numbers, stride = x.reshape(-1), x.shape[1]
+        else:  # columns of a larger matrix, which are not copied
+            stride = x.strides[0] // x.itemsize
+            numbers = as_strided(x, ((len(x) - 1) * stride + x.shape[1],), x.strides[1:])
+        LOOPS.to_bf16(numbers.view(np.uint32), stride, out)
+        return out
+
+    def multiply(self, a: NDArray[Any], b: NDArray[Any], out: Floats | None = None) -> Floats:
+        """See `products.Products`."""
+        (n, k), m = a.shape, b.shape[1]
+        if out is None:
+            out = np.empty((n, m), np.float32)
+        if not k:
+            out[...] = 0
+        elif n and m:
+            left, right = _form(a), _form(b)
+            stride = out.strides[0] // out.itemsize
+            self._gemm(
+                *(ROW_MAJOR, left[0], right[0], n, m, k, 1.0, *left[1:], *right[1:]), 0.0, out.ctypes.data, stride
+            )
+        return out
+
+
+def _form(matrix: NDArray[Any]) -> tuple[int, int, int]:
+    """Return how BLAS is told of a matrix whose rows or columns are contiguous: order, address and stride."""
+    rows, columns = (stride // matrix.itemsize for stride in matrix.strides)
+    if columns == 1:
+        return AS_IT_IS, matrix.ctypes.data, max(rows, matrix.shape[1])
+    return TRANSPOSED, matrix.ctypes.data, max(columns, matrix.shape[0])
