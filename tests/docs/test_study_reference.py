@@ -36,7 +36,7 @@ def test_every_key_has_a_row_with_an_anchor_of_its_own():
 def test_a_row_says_what_is_legal_and_what_is_so_by_default():
     assert row_of("job-memory")[1:3] == ["a size such as 512MB or 4GB, at least 1MB", "`4GB`"]
     assert row_of("job-memory_max")[2] == "" and row_of("job-checkpoint")[2] == "`30m`"
-    assert row_of("train-precision")[1:3] == ["`float32`, `tf32`", "`float32`"]
+    assert row_of("train-precision")[1:3] == ["`float32`, `tf32`, `bf16`, `auto`", "`float32`"]
     assert row_of("train-l2")[2] == "`0`" and row_of("train-epochs")[2] == "`30`"
     assert row_of("regions-name")[2] == "required" and row_of("search-space-real-log")[2] == "`false`"
     assert row_of("study-train")[1] == "[keys of its own](#train)" and "\n## `train`\n" in TEXT

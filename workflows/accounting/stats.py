@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from regiondag.accounting.prices import PriceTable
 from regiondag.accounting.right_size import Sizes, measure, study_lines
 from regiondag.accounting.usage import HOUR, Taken, Usage, slot_seconds, sum_up, take
-from regiondag.condor.events.attempts import Attempt
+from regiondag.condor.events.attempts import Attempt, gpus_of
 from regiondag.condor.events.log import read_attempts
 from regiondag.run.history import History, TrialOutcome
 from regiondag.run.journal import Journal
@@ -118,9 +118,8 @@ def _machines(attempts: list[Attempt], now: float) -> dict[str, float]:
     """Return the hours by kind of machine: instance type, life cycle and GPU, as far as the slots say them."""
     hours: dict[str, float] = {}
     for attempt in attempts:
-        gpus = attempt.asked.get("gpus", 0.0) or 1.0
         for leg in attempt.legs:
             known = [leg.facts[fact] for fact in ("instance_type", "life_cycle", "gpu") if leg.facts.get(fact)]
             kind = ", ".join(known) or "unknown"
-            hours[kind] = hours.get(kind, 0.0) + gpus * slot_seconds(leg, now) / HOUR
+            hours[kind] = hours.get(kind, 0.0) + (gpus_of(attempt, leg) or 1.0) * slot_seconds(leg, now) / HOUR
     return hours

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from regiondag.accounting.prices import PriceTable
-from regiondag.condor.events.attempts import Attempt, Leg
+from regiondag.condor.events.attempts import Attempt, Leg, gpus_of
 from regiondag.run.layout import NodeName
 
 HOUR = 3600.0
@@ -82,7 +82,7 @@ def take(
 def _take_node(node: NodeName, tries: Sequence[Attempt], training: float, prices: PriceTable, now: float) -> Taken:
     legs = [(attempt, leg) for attempt in tries for leg in attempt.legs]
     seconds = [slot_seconds(leg, now) for _, leg in legs]
-    gpus = [attempt.asked.get("gpus", 0.0) for attempt, _ in legs]
+    gpus = [gpus_of(attempt, leg) for attempt, leg in legs]
     hourly = [prices.of_leg(leg, count) for (_, leg), count in zip(legs, gpus, strict=True)]
     costs = [price * time / HOUR for price, time in zip(hourly, seconds, strict=True) if price is not None]
     evicted = [leg.ending in EVICTED and not leg.kept for _, leg in legs]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from nnlib.contract import (
     LOG_FILE,
@@ -27,6 +28,7 @@ from nnlib.contract import (
     result_from_json,
     sha256_of,
     trial_from_json,
+    trial_to_json,
 )
 from nnlib.epoch_log import read_epochs
 from nnlib.util.os_errors import reason_of
@@ -38,20 +40,21 @@ from regiondag.run.history import TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder
 from regiondag.run.region_spec import read_spec
+from regiondag.study.model import GPU_COUNTS
 
 ARCHIVE = re.compile(r"nnlib-[0-9a-f]{12}\.pyz")
 RECIPE_PYTHON = "/usr/local/libexec/regiondag/python"  # what provisioned machines and root folders have
 # What a Python has; a job's figures depend on these.
 PROBE = """
 import importlib.util as u, json, numpy, scipy, netCDF4
-gpu = False
+gpus = 0
 if u.find_spec("cupy"):
     try:
         import cupy
-        gpu = bool(cupy.is_available())
+        gpus = cupy.cuda.runtime.getDeviceCount() if cupy.is_available() else 0
     except Exception:
         pass
-has = {"numpy": numpy.__version__, "scipy": scipy.__version__, "numba": bool(u.find_spec("numba")), "gpu": gpu}
+has = {"numpy": numpy.__version__, "scipy": scipy.__version__, "numba": bool(u.find_spec("numba")), "gpus": gpus}
 print(json.dumps(has))
 """
 PROBE_SECONDS = 120
@@ -78,7 +81,7 @@ class Python:
 
     pool: Pool | None  # inside whose root folder it is; None: here
     program: str
-    has: Mapping[str, object]
+    has: Mapping[str, Any]
 
     def __str__(self) -> str:
         """Return where it is, in words."""
@@ -223,13 +226,13 @@ def folder_for(case: Case, python: Python, out: Path | None) -> Iterator[Path]:
 
 def train_again(case: Case, python: Python, place: Path) -> Replayed:
     """Train in `place`; RegiondagError when this machine could not. What the training prints goes to stderr."""
-    trial_file = case.folder.trial(case.node) / TRIAL_FILE
-    shutil.copyfile(trial_file, place / TRIAL_FILE)
+    _write_trial(case, place)
     for name in case.trial.sha256:
         (place / name).symlink_to(case.inputs.path / name)
     backend = case.record.result.backend if case.record.result else ""
-    device = "gpu" if backend == "cupy" and python.has["gpu"] else "cpu"
+    device = "gpu" if backend == "cupy" and python.has["gpus"] else "cpu"
     environment = {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))), "NNLIB_DEVICE": device}
+    environment |= _name_gpus(case.record.result, python) if device == "gpu" else {}
     environment["NNLIB_BACKEND"] = "numba" if backend == "numba" and python.has["numba"] else "numpy"
     argv = [str(case.archive), "train", "--trial", TRIAL_FILE, "--device", device]
     code = _run(python.command(argv, place, environment), place)
@@ -238,6 +241,27 @@ def train_again(case: Case, python: Python, place: Path) -> Replayed:
         reason = result.reason if result else f"exit code {code} and no result"
         raise RegiondagError(f"{case.node} could not be trained here with {python}: {reason}")
     return Replayed(result, digest, _losses(place), _digest(place / MODEL_FILE))
+
+
+def _name_gpus(result: Result | None, python: Python) -> dict[str, str]:
+    """Let a training that several GPUs shared have as many of them here, if there are: its bits need no more than one.
+
+    Who has named some to this process has decided.
+    """
+    most = min(result.ranks if result else 1, python.has["gpus"])
+    count = max((count for count in GPU_COUNTS if count <= most), default=1)
+    named = count > 1 and "CUDA_VISIBLE_DEVICES" not in os.environ
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(count)))} if named else {}
+
+
+def _write_trial(case: Case, place: Path) -> None:
+    """Write the trial; the precision that was chosen where it was trained is kept to here."""
+    trial, result = case.trial, case.record.result
+    if result is not None and result.precision and trial.train.precision.lower() == "auto":
+        train = replace(trial.train, precision=result.precision)
+        (place / TRIAL_FILE).write_text(trial_to_json(replace(trial, train=train)), encoding="utf-8")
+    else:
+        shutil.copyfile(case.folder.trial(case.node) / TRIAL_FILE, place / TRIAL_FILE)
 
 
 def _run(argv: Sequence[str], cwd: Path) -> int:

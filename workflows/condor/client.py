@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.progress import ATTRIBUTES as LIVE
-from regiondag.condor.classads import ClassAd, copy_ad
+from regiondag.condor.classads import ClassAd, copy_ad, parse_expression
 from regiondag.condor.quoting import classad_string
 from regiondag.errors import PoolError
 from regiondag.pool.pool import Pool
@@ -202,6 +202,10 @@ def _as_if_free(slot: ClassAd) -> ClassAd:
         total = slot.get(f"TotalSlot{resource}")
         if total is not None:
             slot[resource] = total
+    ids = str(slot.get("AssignedGPUs") or "")  # of all its GPUs, each of which has an ad of its own
+    if ids and "AvailableGPUs" in slot:
+        names = (f"GPUs_{one.strip().replace('-', '_')}" for one in ids.split(","))
+        slot["AvailableGPUs"] = parse_expression(f"{{ {', '.join(name for name in names if name in slot)} }}")
     return slot
 
 

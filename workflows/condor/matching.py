@@ -97,6 +97,20 @@ def offers_gpus(slot: ClassAd) -> bool:
     return "HAS_GPU" in slot and slot.eval("HAS_GPU") is True
 
 
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """The GPUs of one machine: how many, and their name, empty where they are of several kinds."""
+
+    count: int
+    name: str
+
+
+def most_gpus(slots: Sequence[ClassAd]) -> Gpus | None:
+    """Return the GPUs of the slot that has the most; None where none has any."""
+    found = [Gpus(int(slot["GPUs"]), str(slot.get("GPUs_DeviceName", ""))) for slot in slots if slot.get("GPUs")]
+    return max(found, key=lambda gpus: (gpus.count, gpus.name), default=None)
+
+
 def match(job: ClassAd, slots: Sequence[ClassAd]) -> Match:
     """Match one job against all slots, as the negotiator would, and count each clause by itself."""
     accepted = [slot for slot in slots if _holds(job.lookup("Requirements"), job, slot)]

@@ -19,6 +19,10 @@ IO_PROXY = (
 )
 
 
+UNKNOWN_LINK = "what links their GPUs is not known to HTCondor: run nnlib doctor-gpu on a worker"
+ONE_KIND = "GPUs_DeviceName"  # what only machines say whose GPUs are all of one kind
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One check: what was checked, whether it is good, and what was seen."""
@@ -39,7 +43,7 @@ def check_run(pool: Pool, run: RunFolder, slugs: Sequence[str]) -> Iterator[Find
         if ad is None:
             yield Finding(subject, False, problem)
         else:
-            yield _describe_match(subject, matching.match(ad, slots))
+            yield _describe_match(subject, matching.match(ad, slots), client.number_of(ad, "RequestGPUs"), slots)
             if "WantIOProxy" in ad and ad.eval("WantIOProxy") is True:
                 yield Finding(subject, True, IO_PROXY)
 
@@ -88,20 +92,32 @@ def dry_run(pool: Pool, submit: Path) -> tuple[classads.ClassAd | None, str]:
 def _describe_slots(pool: Pool, slots: Sequence[classads.ClassAd]) -> Finding:
     with_gpu = sum(map(matching.offers_gpus, slots))
     note = " (simulated)" if pool.simulated_gpus else ""
-    return Finding(f"pool {pool.name}", bool(slots), f"{len(slots)} slots, {with_gpu} of them with GPUs{note}")
+    text = f"{len(slots)} slots, {with_gpu} of them with GPUs{note}"
+    most = matching.most_gpus(slots)
+    if most is not None:
+        text += f", at most {most.count} on one machine ({most.name or 'of several kinds'})"
+    return Finding(f"pool {pool.name}", bool(slots), text)
 
 
-def _describe_match(subject: str, match: matching.Match) -> Finding:
+def _describe_match(subject: str, match: matching.Match, gpus: int, slots: Sequence[classads.ClassAd]) -> Finding:
+    """Say what a job finds that asks for so many GPUs, or makes do with them."""
     if match.matching:
-        return Finding(subject, True, f"matches {len(match.matching)} of {match.slots} slots")
-    return Finding(subject, False, find_mismatch(match))
+        text = f"matches {len(match.matching)} of {match.slots} slots"
+        return Finding(subject, True, text + f"; {UNKNOWN_LINK}" * (gpus > 1))
+    most = matching.most_gpus(slots)
+    text = find_mismatch(match)
+    if most is not None and gpus > most.count:
+        text += f"; it needs {gpus} GPUs, the most on one machine are {most.count}: give job.gpus fewer, or min and max"
+    return Finding(subject, False, text)
 
 
 def find_mismatch(match: matching.Match) -> str:
     """Say why a job that matches no slot does not."""
     never = [clause for clause in match.clauses if clause.met_by == 0]
     if never:
-        return "; ".join(f"no slot meets {clause.text}" for clause in never)
+        text = "; ".join(f"no slot meets {clause.text}" for clause in never)
+        mixed = any(ONE_KIND in clause.text for clause in never)
+        return text + "; GPUs of several kinds: name one with job.require_gpus: DeviceName == ..." * mixed
     if match.refused_by_slot:
         return f"the START expression of {list_some(match.refused_by_slot, 3)} refuses the job"
     clauses = "; ".join(f"{clause.text} (met by {clause.met_by})" for clause in match.clauses)

@@ -41,7 +41,9 @@ def submit_dag(
         if before is not None:  # it crashed if a job of it is left, and the next DAGMan runs that node anew
             _remove_jobs(pool, other, before)
     last = _wait_until_gone(pool, dag)
-    if last is not None and last.exit_code == DAGMAN_CRASHED:
+    if last is not None and (last.exit_code == DAGMAN_CRASHED or last.status == "removed"):
+        # Jobs of one that was removed are on their way out. While one is there, what follows would keep the lock of a
+        # DAGMan 23.9 that failed an assertion as it was removed, and the next one would lose track of them.
         _remove_jobs(pool, dag, last)
     if last is not None and not _query_left(pool, last):
         # With neither DAGMan nor a job of it in the queue, the lock is that of a DAGMan that crashed. It would make
@@ -164,8 +166,8 @@ def _remove_jobs(pool: Pool, dag: Path, last: DagState) -> None:
         pool.run(words, cwd=dag.parent, capture_output=True)
         if time.monotonic() > deadline:
             raise RegiondagError(
-                f"jobs {', '.join(job.job for job in jobs)} of DAGMan {last.cluster}, which failed, are still in the "
-                f"queue after {LEAVING:.0f} s; remove them (`condor_rm -constraint '{words[-1]}'`) and try again"
+                f"jobs {', '.join(job.job for job in jobs)} of DAGMan {last.cluster}, which has ended, are still in "
+                f"the queue after {LEAVING:.0f} s; remove them (`condor_rm -constraint '{words[-1]}'`) and try again"
             )
         time.sleep(0.5)
 

@@ -5,7 +5,7 @@ The reader reads by these tables, and `describe_study` makes the JSON Schema of 
 
 from __future__ import annotations
 
-from nnlib.contract import COMPAT, OPTIMIZERS, PRECISIONS, Metric, TrainSettings
+from nnlib.contract import COMPAT, OPTIMIZERS, PARALLELS, PRECISIONS, SCALES, Metric, TrainSettings
 from nnlib.contract import SCHEDULES as RATE_SCHEDULES
 from nnlib.spec.checks import BOOLEAN, Check, Schema, instance, real, whole
 from regiondag.config import values
@@ -48,10 +48,21 @@ LIMITS: Keys = {
 TRAIN: Keys = {
     "epochs": Key(_train.epochs, whole(1, 100_000), "Epochs of a training, at most."),
     "batch": Key(_train.batch, whole(1, 1_000_000), "Examples in a batch."),
+    "accumulate": Key(
+        _train.accumulate,
+        whole(1, 100_000),
+        "Batches whose examples make one update, where memory is too small for them at once.",
+    ),
     "stop_after": Key(
         _train.stop_after,
         whole(0, 100_000),
         "A training stops after so many epochs without a better validation metric; 0: never.",
+    ),
+    "stop_after_examples": Key(
+        _train.stop_after_examples,
+        whole(0, 10**12),
+        "The same in examples, so that it means as much in regions and batches of any size; above 0 it is in the place "
+        "of `stop_after`.",
     ),
     "optimizer": Key(_train.optimizer, choice(OPTIMIZERS), "The rule by which weights are updated."),
     "learning_rate": Key(_train.learning_rate, real(1e-12, 1e6), "The learning rate, before `schedule` and `warmup`."),
@@ -66,18 +77,72 @@ TRAIN: Keys = {
     "schedule": Key(
         _train.schedule,
         choice(RATE_SCHEDULES),
-        "Whether the learning rate stays, or falls to zero as a cosine by the end of the last epoch.",
+        "How the learning rate goes: it stays; falls to zero as a cosine by the end of the last epoch; rises from a "
+        "25th to its value and falls to nearly nothing, both as a cosine (`onecycle`); is multiplied by `decay_rate` "
+        "every `decay_epochs` (`step`), or after so many epochs without a better metric (`plateau`; where nothing "
+        "validates, as in the last training of a winner, without a better loss).",
     ),
-    "warmup": Key(_train.warmup, real(0, 100_000), "Epochs in which the learning rate rises to its value."),
+    "warmup": Key(
+        _train.warmup,
+        real(0, 100_000),
+        "Epochs in which the learning rate rises to its value; with `onecycle` 0 means 30 % of `epochs`.",
+    ),
+    "decay_rate": Key(
+        _train.decay_rate, real(0, 1), "By what the schedules `step` and `plateau` multiply the learning rate."
+    ),
+    "decay_epochs": Key(
+        _train.decay_epochs,
+        whole(1, 100_000),
+        "After how many epochs they do, `plateau` after such without a better metric: fewer than `stop_after`.",
+    ),
+    "scale_rate": Key(
+        _train.scale_rate,
+        choice(SCALES),
+        "Whether the learning rate is multiplied by `batch` x `accumulate` / `base_batch` (`linear`) or by the root of "
+        "that (`sqrt`).",
+    ),
+    "base_batch": Key(
+        _train.base_batch,
+        whole(1, 1_000_000),
+        "Examples of the update for which `learning_rate` is given, with `scale_rate`.",
+    ),
+    "ema": Key(
+        _train.ema,
+        real(0, BELOW_ONE),
+        "Decay per update of a moving mean of the weights, such as 0.99, which is validated and kept in the place of "
+        "the last weights; 0: none, else below 1.",
+    ),
     "clip": Key(_train.clip, real(0, 1e6), "Largest norm of a batch's gradient; 0: any."),
     "compat": Key(_train.compat, choice(filter(None, COMPAT)), "Reproduces the oddities of DSSTNE."),
-    "precision": Key(_train.precision, choice(PRECISIONS), "What a GPU may round the factors of products to."),
+    "precision": Key(
+        _train.precision,
+        choice(PRECISIONS),
+        "What the factors of dense products are rounded to, sums being float32: `tf32` 10 bits, on a GPU; `bf16` 7 "
+        "bits; `auto` is `tf32` on GPUs from Ampere on, `bf16` on AMX with oneMKL, else `float32`.",
+    ),
+    "parallel": Key(
+        _train.parallel,
+        choice(name for name in PARALLELS if name != "examples"),  # a job's ranks are GPUs, which do not do it
+        "How a network is cut into shards, which several GPUs may share: `items` cuts sparse inputs and output layers "
+        "of 4,096 units or more, `auto` those of 8,192 or more where that is possible; a model's last bits depend on "
+        "this, and not on the number of GPUs.",
+    ),
     "seed": Key(_train.seed, whole(0, 2**32 - 1), "Seed of all random numbers of a training."),
 }
 
 JOB: Keys = {
-    "gpus": Key(_job.gpus, whole(0, 64), "GPUs of a training; 0: none."),
-    "cpus": Key(_job.cpus, whole(1, 1024), "CPU cores of a training."),
+    "gpus": Key(
+        (_job.gpus, _job.gpus),
+        values.GPUS,
+        "GPUs of a training, all of one kind on one machine, 0: none; with `min` and `max` as many as a machine has "
+        "free, and at most half as many after each fault of a machine.",
+    ),
+    "require_gpus": Key(
+        _job.require_gpus,
+        values.REQUIRE_GPUS,
+        "What each GPU must be, by what HTCondor knows of it: `DeviceName`, `Capability`, `GlobalMemoryMb`.",
+    ),
+    "cpus": Key(_job.cpus, whole(1, 1024), "CPU cores of a training; by default one a GPU at least."),
     "memory": Key(_job.memory, size(SMALLEST), "Memory of a training."),
     "memory_max": Key(
         _job.memory_max, size(SMALLEST), "After running out of memory a job asks for more, up to this; above `memory`."
@@ -206,6 +271,11 @@ SECTIONS: Keys = {
         "Overrides keys of `search`, all but `space`, in daily runs of regions that have a champion.",
     ),
     "job": Key(None, section_of(object_of(JOB)), "What a training asks of HTCondor."),
+    "final": Key(
+        None,
+        section_of({"$ref": "#/properties/job"}),
+        "Overrides keys of `job` for the last training, that of the winner.",
+    ),
 }
 START: Keys = {
     "init": Key("random", choice(INITS), "What trainings start from: random weights, or those of a model."),

@@ -12,6 +12,7 @@ from nnlib.errors import DataError
 from regiondag.config import sections
 from regiondag.config.data_section import list_imported, read_purchases
 from regiondag.config.keys import DATA, FILES, STUDY
+from regiondag.config.network_check import check_starts
 from regiondag.config.notify_section import read_notify
 from regiondag.config.region_reader import Raw, RegionReader, strip_part
 from regiondag.errors import ConfigError
@@ -100,7 +101,9 @@ def _read_regions(
         problems.add(path, "no region: a study needs at least one")
     reader.several = len(entries) > 1 and not reader.together
     found = [(reader.read(entry, place), place) for entry, place in entries if _is_region(problems, entry, place)]
-    return reader.with_pooled(reader.starts.settle(found))
+    regions = reader.with_pooled(reader.starts.settle(found))
+    check_starts(problems, regions)
+    return regions
 
 
 def _is_region(problems: Problems, entry: Any, place: KeyPath) -> bool:

@@ -33,4 +33,8 @@ def load_checked(path: Path) -> Checked:
     if too_large:
         config = load_config(path, too_large)
     notes = [f"families: {family} is left out: {why}" for family, why in too_large.items()]
+    if any(job.gpus > 1 for region in config.regions for job in (region.job, region.final) if job):
+        from regiondag.config.gpus_check import find_few_cores, find_poorly_used  # which few studies need
+
+        notes += [*find_few_cores(config.regions), *find_poorly_used(config.regions, summaries)]
     return Checked(config, summaries, (*notes, *find_large(config.regions, summaries)))

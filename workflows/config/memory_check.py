@@ -12,8 +12,8 @@ from nnlib.families.fit import bytes_needed
 from nnlib.families.legal import complete_recipe
 from nnlib.util.memory import show_bytes
 from regiondag.study.families import FAMILY, NETWORK, POPULARITY, recipe_at
-from regiondag.study.model import ALL, Region
-from regiondag.study.space import Point, Space, list_extreme_values
+from regiondag.study.model import Region
+from regiondag.study.space import Point, Space, largest_value
 
 PYTHON = 160 << 20  # what a job takes before it fits anything: Python and its libraries,
 ENTRY = 16  # and for each purchase its item, days and count
@@ -59,10 +59,9 @@ def _searching(regions: Sequence[Region]) -> Iterator[Region]:
 
 def _size_of(region: Region, summaries: Mapping[Path, DataSummary]) -> Size:
     """Return the size of what a region's families are fitted on; files of several imports may share all items."""
-    parts = region.merged or {part: (file,) for part, file in region.data.items()}
-    files = parts.get(ALL) or parts["train"]
     sets = [
-        next((one for one in summaries[file].sets if "sparse" in one.kind), summaries[file].sets[0]) for file in files
+        next((one for one in summaries[file].sets if "sparse" in one.kind), summaries[file].sets[0])
+        for file in region.learned_from
     ]
     return Size(sum(one.examples for one in sets), max(one.width for one in sets), sum(one.nonzeros for one in sets))
 
@@ -78,8 +77,7 @@ def _first_by_family(region: Region) -> dict[str, list[Point]]:
 def _largest(space: Space, family: str) -> Point:
     """Return where a family takes most: what has a number takes the more, the larger it is."""
     mine = [one for one in space if (FAMILY, family) in ((name, value) for name, of in one.when for value in of)]
-    values = {one.name: max(list_extreme_values(one), key=lambda v: 0 if isinstance(v, str) else v) for one in mine}
-    return {FAMILY: family, **values}
+    return {FAMILY: family, **{one.name: largest_value(one) for one in mine}}
 
 
 def _bytes(point: Point, size: Size) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from nnlib.spec import network as spec
@@ -13,6 +15,8 @@ from regiondag.study.space import Parameter, list_extreme_values
 from regiondag.util import schema
 from regiondag.util.schema import Problems, Section
 from regiondag.util.yaml_file import KeyPath
+
+STARTING = ("freeze", "replace")
 
 
 def check_network(problems: Problems, checked: dict[Any, Any], section: Section, region: Region) -> None:
@@ -53,6 +57,31 @@ def check_network(problems: Problems, checked: dict[Any, Any], section: Section,
         )
     if set(used) <= {parameter.name for parameter in region.search.space}:
         _parse_network(problems, where, space, region, raw_network)
+
+
+def check_starts(problems: Problems, regions: Sequence[tuple[Region, KeyPath]]) -> None:
+    """A network that freezes or replaces layers needs a region that starts from a model's weights."""
+    begun = {region.network for region, _ in regions if not region.init.random}
+    first = {region.network: path for region, path in reversed(regions) if region.network not in begun}
+    for network, path in first.items():
+        for key in _list_starting(network):
+            problems.add(
+                (*path, "network"),
+                f"{network}: FineTuning.{key}: every region that has it starts from random weights; legal: with init "
+                "champion, neighbour or pooled, or a network without this key",
+            )
+
+
+def _list_starting(network: Path | None) -> list[str]:
+    """Return the keys of a network's FineTuning that say something of weights that are there."""
+    if network is None:
+        return []
+    try:
+        raw = spec.read_json(network)
+    except (OSError, spec.SpecError):
+        return []  # which was told
+    tuning = {key.lower(): value for key, value in raw.items()}.get("finetuning") if isinstance(raw, dict) else None
+    return [key for key in tuning if key.lower() in STARTING] if isinstance(tuning, dict) else []
 
 
 def _refuse_unused(problems: Problems, space: Section) -> None:

@@ -121,6 +121,7 @@ class RegionReader:
                 lambda s: sections.read_search(s.section("search"), self.families, several=self.several),
             ),
             job=self._once(("job",), raw, section, lambda s: sections.read_job(s.section("job"))),
+            final=self._once(("job", "final"), raw, section, sections.read_final),
             update=self._once(
                 ("search", "update"),
                 raw,

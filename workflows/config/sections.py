@@ -39,13 +39,30 @@ def read_train(section: Section) -> TrainSettings:
 
 def read_job(section: Section) -> JobRequest:
     """Read `job`."""
-    job = section.fill(JobRequest, JOB)
+    given = {name: section.value(name, JOB) for name in JOB}
+    section.finish()
+    fewest, most = given.pop("gpus")
+    job = JobRequest(**given, gpus=most, fewest_gpus=None if fewest == most else fewest)
+    if "cpus" not in section:
+        job = replace(job, cpus=max(job.cpus, most))  # each GPU has a process of its own
+    if job.require_gpus and not most:
+        if section.contradicts("require_gpus", "gpus"):
+            section.problems.add(section.where("require_gpus"), "is of GPUs, and `gpus` is 0; remove it, or give gpus")
+        job = replace(job, require_gpus="")
     if job.memory_max is not None and job.memory_max <= job.memory:
         section.problems.add(section.where("memory_max"), "is not larger than `memory`")
         job = replace(job, memory_max=None)
     if not job.gpus and "requirements" not in section:
         job = replace(job, requirements="true")  # else it would wait for a machine with a GPU that it does not want
     return job
+
+
+def read_final(section: Section) -> JobRequest | None:
+    """Read `job` as `final` overrides it; None where there is no `final`. `section` holds both."""
+    if "final" not in section:
+        return None
+    layers = [*section.section("final").layers, *section.section("job").layers]
+    return read_job(Section(section.problems, layers))
 
 
 def read_families(

@@ -9,9 +9,9 @@ from typing import Any
 from nnlib.spec import metric_names
 from nnlib.spec.checks import Check, Schema, matching, real, whole
 from regiondag.study.families import FAMILIES
-from regiondag.study.model import DAY, MAX_TRIALS
+from regiondag.study.model import DAY, GPU_COUNTS, MAX_TRIALS
 from regiondag.study.space import Value
-from regiondag.util.schema import DURATION, TEXT, nearest
+from regiondag.util.schema import DURATION, TEXT, Key, Keys, nearest, object_of
 
 MAX_NAME = 200
 LARGEST = 1e300  # of a real hyperparameter's bounds
@@ -49,6 +49,29 @@ def _requirements(value: Any) -> str:
     resource = re.search(r"\b(GPUs|Cpus|Memory|Disk)\b", expression, re.IGNORECASE)
     if resource:  # HTCondor drops its own clause `TARGET.GPUs >= RequestGPUs` when it sees one of ours
         raise ValueError(f"it mentions {resource[0]}; say how much a job needs with gpus, cpus, memory and disk")
+    return expression
+
+
+def _gpus(value: Any) -> tuple[int, int]:
+    """Return the fewest and the most."""
+    counts: tuple[int, ...] = (0, *GPU_COUNTS)
+    if isinstance(value, dict):
+        if set(value) != set(GPU_RANGE):
+            raise ValueError("give both, min and max")
+        fewest, most, counts = value["min"], value["max"], GPU_COUNTS
+    else:
+        fewest = most = value
+    if any(type(count) is not int or count not in counts for count in (fewest, most)):
+        raise ValueError
+    if fewest > most:
+        raise ValueError("min is larger than max")
+    return fewest, most
+
+
+def _require_gpus(value: Any) -> str:
+    expression = TEXT.of(value)
+    if re.search(r"\b(TARGET|MY)\s*\.", expression, re.IGNORECASE):  # it is asked of each GPU by itself
+        raise ValueError("it is asked of each GPU by itself: name its properties alone; a machine's are `requirements`")
     return expression
 
 
@@ -93,6 +116,22 @@ LOSS = matching("loss", f"loss; {metric_names.list_metrics(' and')} are better w
 REQUIREMENTS = Check(
     _requirements,
     "a ClassAd expression on one line, such as TARGET.HAS_GPU =?= True",
+    TEXT.schema,
+)
+_COUNT: Check[int] = Check(int, "1, 2, 4 or 8", {"enum": list(GPU_COUNTS)})
+GPU_RANGE: Keys = {
+    "min": Key(None, _COUNT, "The fewest GPUs with which a training makes do."),
+    "max": Key(None, _COUNT, "The most that it takes."),
+}
+GPUS = Check(
+    _gpus,
+    "0, 1, 2, 4 or 8, or {min: 2, max: 8}",
+    {"anyOf": [{"enum": [0, *GPU_COUNTS]}, object_of(GPU_RANGE, GPU_RANGE)]},
+    lambda ends: ends[0] if ends[0] == ends[1] else {"min": ends[0], "max": ends[1]},
+)
+REQUIRE_GPUS = Check(
+    _require_gpus,
+    "a ClassAd expression on one line, such as Capability >= 8.0 && GlobalMemoryMb >= 40000",
     TEXT.schema,
 )
 CONSTRAINTS = Check(

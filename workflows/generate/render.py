@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,28 @@ def _train_words(code: str, job: JobRequest) -> list[str]:
     """Return the arguments of train.sh."""
     every = [f"{job.checkpoint}s"] if job.checkpoint else []
     return [code, "gpu" if job.gpus else "cpu", *every]
+
+
+def _request_gpus(job: JobRequest) -> str:
+    """Return how many GPUs a job asks for: a number, or the largest of its counts that a machine has free.
+
+    Where there is no machine to look at, as in the queue, that is the fewest.
+    """
+    *more, fewest = job.gpu_counts or (0,)
+    if not more:
+        return str(fewest)
+    free = "countMatches(MY.RequireGPUs, TARGET.AvailableGPUs)" if job.require_gpus else "(TARGET.GPUs ?: 0)"
+    chosen = str(fewest)
+    for count in reversed(more):
+        chosen = f"ifThenElse({free} >= {count}, {count}, {chosen})"
+    return f"min({{ $(gpus), {chosen} }})"
+
+
+def _requirements(job: JobRequest) -> str:
+    """Return what a machine must be. One whose GPUs differ says no name of all: there several would be of two kinds."""
+    if job.gpus < 2 or re.search(r"\bDeviceName\b", job.require_gpus, re.IGNORECASE):
+        return f"({quoting.submit_expression(job.requirements)})"
+    return f"({quoting.submit_expression(job.requirements)}) && (TARGET.GPUs_DeviceName =!= undefined)"
 
 
 class Renderer:
@@ -117,20 +140,22 @@ class Renderer:
     def _submit(self, plan: RegionPlan, title: str, parts: tuple[str, ...], outputs: tuple[str, ...]) -> Iterator[str]:
         folder = self.run.region(plan.region.slug)
         source = self.run.region(plan.region.served_by or plan.region.slug)
+        final = "test" in parts
+        job = plan.region.final if final and plan.region.final else plan.region.job
         inputs = [source.data(part) for part in parts]
         if plan.region.network is not None:
             inputs.insert(0, source.path / layout.NETWORK_FILE)
         if not plan.region.init.random:
             inputs.append(folder.init_model)
         inputs.append(self.run.path / self.worker_code)
-        once = "test" not in parts and versions.supports(self.htcondor, "common_input_catalogs")
+        once = not final and versions.supports(self.htcondor, "common_input_catalogs")
         catalog = layout.catalog_name(plan.region.slug) if once else ""
         return self._render(
             "job.sub.j2",
             title=title,
             folder=folder.path,
             train=self.run.path / "train.sh",
-            train_words=_train_words(self.worker_code, plan.region.job),
+            train_words=_train_words(self.worker_code, job),
             checkpointed=Exit.CHECKPOINTED.value,
             checkpoint_outputs=CHECKPOINT_OUTPUTS,
             own_inputs=(TRIAL_FILE, *(f"{layout.START_FOLDER}/{name}" for name in outputs)),
@@ -138,11 +163,13 @@ class Renderer:
             catalog=catalog,
             catalog_files=",".join(map(quoting.path, inputs)),
             outputs=outputs,
-            job=plan.region.job,
+            job=job,
+            gpus=_request_gpus(job),
+            requirements=_requirements(job),
             mb=MB,
-            larger_memory=[size // MB for size in job_rules.memory_steps(plan.region.job, plan.region.job.memory)],
+            larger_memory=[size // MB for size in job_rules.memory_steps(job, job.memory)],
             attempt=layout.ATTEMPT_SUBMIT,
-            final="test" in parts,
+            final=final,
             log=layout.JOB_LOG,
             ends=job_rules,
             in_words=DURATION.write,

@@ -295,5 +295,6 @@ def _champion_facts(
         "machine": dict(made.machine) if made else {},
         "gpu": dict(made.gpu) if made else {},
         "backend": made.backend if made else "",
+        "precision": made.precision if made else "",
         "versions": dict(made.versions) if made else {},
     }

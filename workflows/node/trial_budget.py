@@ -32,7 +32,7 @@ class Claim:
     worth: float
 
 
-def hold_budget(folder: RegionFolder, spec: RegionSpec) -> AbstractContextManager[None]:
+def hold_budget(folder: RegionFolder, spec: RegionSpec) -> AbstractContextManager[object]:
     """Let no other search propose meanwhile, where all share a number of trials."""
     return locked(folder.run.budget_lock) if spec.most_trials else nullcontext()
 

@@ -29,7 +29,7 @@ from regiondag.run.region_spec import RegionSpec
 from regiondag.run.sick_machines import choose_avoided, leave_some, query_machines, read_failures
 from regiondag.run.trial_recipes import recipe_of_trial
 from regiondag.study.families import FAMILY, network_space
-from regiondag.study.job_rules import OUT_OF_MEMORY, memory_after, memory_steps
+from regiondag.study.job_rules import OUT_OF_MEMORY, gpus_after, memory_after, memory_steps
 from regiondag.study.model import TRAIN_SETTINGS
 from regiondag.study.space import Value, with_defaults
 
@@ -76,13 +76,15 @@ def write_attempt(
 ) -> None:
     """Write what the next try of a node asks for: more memory if that ran out, other machines than those that failed.
 
+    Where a study makes do with fewer GPUs, each fault of a machine halves them.
     DAGMan's next try is a new job, which knows nothing of the last one.
     """
-    faults = history.faults_of(node.number)
-    memory = memory_after(spec.job, sum(fault.reason.startswith(OUT_OF_MEMORY) for fault in faults))
+    faults, job = history.faults_of(node.number), spec.job if node.number is not None else spec.final or spec.job
+    small = sum(fault.reason.startswith(OUT_OF_MEMORY) for fault in faults)
+    memory = memory_after(job, small)
     avoided = choose_avoided(read_failures(folder.run), faults, time.time())
     if avoided:
-        avoided = dict(leave_some(avoided, query_machines(gpus=bool(spec.job.gpus))))
+        avoided = dict(leave_some(avoided, query_machines(gpus=bool(job.gpus))))
         if avoided:
             say(f"{node}: not on {', '.join(avoided)}, where jobs of this run failed")
     clauses = [f"(TARGET.Machine =!= {classad_string(host)} || time() > {int(when)})" for host, when in avoided.items()]
@@ -90,8 +92,10 @@ def write_attempt(
         f"memory = {memory >> 20}",
         f"avoid = {''.join(f'&& {clause} ' for clause in clauses)}",
     ]
-    if spec.job.memory_max:
-        lines.append(f"larger_memory = {', '.join(str(size >> 20) for size in memory_steps(spec.job, memory))}")
+    if job.fewest_gpus is not None:
+        lines.append(f"gpus = {gpus_after(job, len(faults) - small)}")
+    if job.memory_max:
+        lines.append(f"larger_memory = {', '.join(str(size >> 20) for size in memory_steps(job, memory))}")
     if ends is not None:
         lines.append(f"idle_until = {int(ends)}")
     write_atomically(folder.trial(node) / ATTEMPT_SUBMIT, "".join(f"{line.rstrip()}\n" for line in lines))

@@ -320,10 +320,12 @@ class _Conductor:
     def _count_gpus(self) -> int:
         """Return how many GPUs a pool has to simulate: none where no job asks for one."""
         if self.facts().working:
-            specs = (read_spec(self.the_run.region(slug).spec) for slug in read_manifest(self.the_run).regions)
-            most = max((spec.job.gpus for spec in specs), default=0)
+            known = [read_spec(self.the_run.region(slug).spec) for slug in read_manifest(self.the_run).regions]
+            jobs = [job for spec in known for job in (spec.job, spec.final)]
         else:
-            most = max((region.job.gpus for region in self.inputs.config.regions), default=0) if self.inputs else 0
+            regions = self.inputs.config.regions if self.inputs else ()
+            jobs = [job for region in regions for job in (region.job, region.final)]
+        most = max((job.gpus for job in jobs if job), default=0)
         return max(most, min(MOST_GPUS, max(2, os.cpu_count() or 2))) if most else 0
 
     def _suggest_gpus(self) -> str:

@@ -43,6 +43,7 @@ class RegionSpec:
     window: int | None = None  # the first day of the validation window, in days since 1970-01-01
     # Of merged data: part -> slug of the region -> the first of its customers, and the one after the last.
     rows: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+    final: JobRequest | None = None  # what the last training asks for; None: as `job`
 
 
 def spec_of(
@@ -71,6 +72,7 @@ def spec_of(
         init=region.init,
         shape=shape,
         job=region.job,
+        final=region.final,
         deadline=config.limits.deadline if config else 0,
         most_trials=config.limits.trials if config else 0,
         served_by=region.served_by,
@@ -97,6 +99,7 @@ def spec_to_json(spec: RegionSpec) -> str:
         "start": asdict(spec.init),
         "shape": spec.shape,
         "job": asdict(spec.job),
+        "final": spec.final and asdict(spec.final),
         "deadline": spec.deadline,
         "most_trials": spec.most_trials,
         "served_by": spec.served_by,
@@ -128,6 +131,7 @@ def read_spec(path: Path) -> RegionSpec:
             init=Init(**raw.get("start", {})),
             shape=tuple(raw.get("shape", ())),
             job=JobRequest(**raw.get("job", {})),
+            final=JobRequest(**raw["final"]) if raw.get("final") else None,
             deadline=raw.get("deadline", 0),
             most_trials=raw.get("most_trials", 0),
             served_by=raw.get("served_by", ""),

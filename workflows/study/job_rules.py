@@ -25,6 +25,11 @@ def memory_steps(job: JobRequest, first: int) -> list[int]:
     return steps
 
 
+def gpus_after(job: JobRequest, times: int) -> int:
+    """Return how many GPUs a job asks for whose earlier tries failed by a machine's fault so many times."""
+    return (job.gpu_counts or (0,))[: times + 1][-1]
+
+
 def memory_after(job: JobRequest, times: int) -> int:
     """Return what a job asks for whose earlier tries ran out of memory so many times, in bytes."""
     return [job.memory, *memory_steps(job, job.memory)][: times + 1][-1]

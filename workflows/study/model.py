@@ -27,6 +27,7 @@ HOUR = 3600
 DAY = 24 * HOUR
 TRAIN_SETTINGS = frozenset(setting.name for setting in fields(TrainSettings))
 GIVE_UP_AFTER = 8
+GPU_COUNTS = (1, 2, 4, 8)  # that a training may have
 SPARE = 1 / 3  # of a lane's trials: how many more it may take from others
 MIN_CUSTOMERS = 10  # in validation; a region of fewer is not judged by itself
 POOLED = "pooled"  # name and slug of the region that is trained on the data of all others
@@ -105,7 +106,9 @@ class Search:
 class JobRequest:
     """What one training job asks of a worker; `config.keys` says what each is. Sizes in bytes, times in seconds."""
 
-    gpus: int = 1
+    gpus: int = 1  # the most that it takes
+    fewest_gpus: int | None = None  # with which it makes do; None: no fewer
+    require_gpus: str = ""
     cpus: int = 2
     memory: int = 4 << 30
     memory_max: int | None = None
@@ -116,6 +119,12 @@ class JobRequest:
     idle_limit: int = 7 * DAY
     retries: int = 2
     requirements: str = "TARGET.HAS_GPU =?= True"
+
+    @property
+    def gpu_counts(self) -> tuple[int, ...]:
+        """The numbers of GPUs that it may get, the most first; none where it wants none."""
+        fewest = self.gpus if self.fewest_gpus is None else self.fewest_gpus
+        return tuple(count for count in reversed(GPU_COUNTS) if fewest <= count <= self.gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +186,17 @@ class Region:
     search: Search
     job: JobRequest
     update: Search | None = None  # of runs that start from a champion; None: as `search`
+    final: JobRequest | None = None  # of the last training; None: as `job`
     init: Init = Init()
     merged: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # part -> files of other regions, see POOLED
     first: tuple[Point, ...] = ()  # what is tried first
     served_by: str = ""  # slug of the region whose search is for this one, too; empty: its own
+
+    @property
+    def learned_from(self) -> tuple[Path, ...]:
+        """The files of all that its trainings learn from: those of the whole where there are any; none without data."""
+        parts = self.merged or {part: (file,) for part, file in self.data.items()}
+        return parts.get(ALL) or parts.get("train", ())
 
     @property
     def final_parts(self) -> tuple[str, ...]:

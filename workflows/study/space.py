@@ -154,6 +154,11 @@ def list_extreme_values(parameter: Parameter) -> tuple[Value, ...]:
     return found if parameter.default is None or parameter.default in found else (*found, parameter.default)
 
 
+def largest_value(parameter: Parameter) -> Value:
+    """Return the largest number that a parameter may have; of texts any."""
+    return max(list_extreme_values(parameter), key=lambda value: 0 if isinstance(value, str) else value)
+
+
 def without_inactive(space: Space, values: Point) -> dict[str, Value]:
     """Return `values` less those of parameters whose `when` does not hold, in the order of the space.
 

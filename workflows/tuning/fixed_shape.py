@@ -15,7 +15,7 @@ NO_SHAPE = frozenset(
     key.lower()
     for key in (
         *("pDropout", "Denoising", "SparsenessPenalty", "WeightInit", "ShuffleIndices", "Decay", "DeltaNorm"),
-        *("DeltaBoost", "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy"),
+        *("DeltaBoost", "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy", "FineTuning"),
     )
 )
 

@@ -110,6 +110,18 @@ def test_a_region_by_hand():
     assert usage.busy == pytest.approx(7210 / (3610 + 3750))  # one slot from 90 to 3700, one from 50 to 3800
 
 
+def test_legs_of_a_job_may_have_other_numbers_of_gpus():
+    """Evicted from a machine with four GPUs free it goes on with two; what was asked for is of the last."""
+    one = job(
+        leg(0, HOUR, facts=SPOT, gpus=4.0, ending="evicted", kept=True),
+        leg(HOUR, 2 * HOUR, facts=SPOT, gpus=2.0, ending="checkpointed"),
+        leg(2 * HOUR, 3 * HOUR, facts=SPOT, ending="done"),
+        asked={"gpus": 2.0},
+    )
+    [taken] = take([one], {}, PRICES, 9 * HOUR)
+    assert (taken.slot, taken.gpu, taken.cost) == (3 * HOUR, 8 * HOUR, 8.0)
+
+
 def test_a_region_without_jobs():
     usage = sum_up([], [], 0)
     assert (usage.trials, usage.slot_hours, usage.cost) == (0, 0, 0)

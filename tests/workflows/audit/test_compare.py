@@ -140,6 +140,14 @@ def test_what_makes_another_kind_of_machine():
     )  # was not there then
 
 
+def test_rounded_products_depend_on_what_sums_them():
+    here = replace(RESULT, precision="bf16")
+    with_mkl = replace(here, versions=RESULT.versions | {"mkl": "2026.2"})
+    assert find_other_kind(replace(RECORD, result=here), with_mkl) == ("mkl none then, 2026.2 now",)
+    assert find_other_kind(replace(RECORD, result=with_mkl), here) == ("mkl 2026.2 then, none now",)
+    assert find_other_kind(replace(RECORD, result=with_mkl), with_mkl) == ()
+
+
 def test_on_a_gpu_processors_do_not_matter():
     gpu = replace(RESULT, backend="cupy", gpu={"name": "A10G"}, versions={"cupy": "14", "numpy": "2.2"})
     then = replace(RECORD, result=gpu)

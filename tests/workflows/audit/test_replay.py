@@ -16,6 +16,7 @@ import pytest
 
 from nnlib.contract import Result, Status
 from regiondag.audit.compare import Record, Replayed, compare
+from regiondag.audit.replay import Python, _name_gpus
 from regiondag.cli import main
 from regiondag.node.post import JobEnd, settle_trial
 from regiondag.node.pre import prepare_trial
@@ -58,6 +59,40 @@ def test_the_same_bits_on_any_number_of_threads_and_nothing_written(run, capsys,
         assert (code, err.count("trained again by nnlib-")) == (0, 1)
         assert "the same, bit by bit" in out and "what differs" not in out
     assert snapshot(run.path) == before
+
+
+@pytest.mark.parametrize(
+    ("ranks", "here", "named"),
+    [
+        (1, 8, ""),
+        (4, 8, "0,1,2,3"),
+        (8, 8, "0,1,2,3,4,5,6,7"),
+        (8, 6, "0,1,2,3"),
+        (4, 3, "0,1"),
+        (4, 1, ""),
+        (2, 2, "0,1"),
+    ],
+)
+def test_a_replay_has_as_many_gpus_as_the_trial_if_there_are(monkeypatch, ranks, here, named):
+    """Its bits need no more than one, its memory may."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    result, python = Result("n", Status.OK, ranks=ranks), Python(None, "python3", {"gpus": here})
+    assert _name_gpus(result, python) == ({"CUDA_VISIBLE_DEVICES": named} if named else {})
+    assert _name_gpus(None, python) == {}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    assert _name_gpus(result, python) == {}
+
+
+def test_what_auto_chose_is_kept_to(tmp_path, capsys):
+    """By a machine on which bf16 was faster, as here it may not be."""
+    run = trained_run(tmp_path, STUDY.replace("epochs: 2", "epochs: 2, precision: bf16"), 1, final=False)
+    place = run.region("germany").trial(NodeName("germany", 0))
+    assert json.loads((place / "result.json").read_text())["precision"] == "bf16"
+    raw = json.loads((place / "trial.json").read_text())
+    edit(place / "trial.json", train=raw["train"] | {"precision": "auto"})
+    code, out, _ = replay(run, capsys, 0, "--out", tmp_path / "again")
+    assert code == 0 and "the same, bit by bit" in out
+    assert json.loads((tmp_path / "again/trial.json").read_text()) == raw
 
 
 def test_a_folder_that_keeps_what_was_trained(run, capsys, tmp_path):

@@ -2,8 +2,95 @@
 
 from __future__ import annotations
 
-from regiondag.condor.preflight import distinct_submit_files
+from typing import Any
+
+import pytest
+
+from regiondag.condor import client, matching, preflight
+from regiondag.condor.classads import parse_ad
+from regiondag.condor.preflight import check_run, distinct_submit_files
+from regiondag.pool.pool import Pool
 from regiondag.run.layout import RunFolder
+
+V100 = 'GPUs_DeviceName = "V100"\n'
+OF_FOUR = "".join(f'GPUs_GPU_{n} = [ Id = "GPU-{n}"; Capability = 7.0 ]\n' for n in "abcd")
+
+
+def slot(gpus: int, more: str = V100, free: str = "") -> Any:
+    """Return the ad of a machine with four GPUs at most, of which `free` are not taken."""
+    ids = [f"GPU-{n}" for n in "abcd"[:gpus]]
+    text = (
+        f'Requirements = true\nName = "slot1@big"\nTotalSlotGPUs = {gpus}\nGPUs = {len(free)}\n{OF_FOUR}{more}'
+        f'HAS_GPU = true\nAssignedGPUs = "{",".join(ids)}"\n'
+        f"AvailableGPUs = {{ {', '.join(f'GPUs_GPU_{n}' for n in free)} }}\n"
+    )
+    return parse_ad(text)
+
+
+def job(gpus: str = "4", require: str = "", more: str = "") -> Any:
+    """Return the ad of a job that asks for GPUs, as condor_submit makes it."""
+    clause = "countMatches(MY.RequireGPUs, TARGET.AvailableGPUs)" if require else "TARGET.GPUs"
+    needed = f"RequireGPUs = {require}\n" if require else ""
+    text = f"RequestGPUs = {gpus}\n{needed}Requirements = ({clause} >= RequestGPUs){more}\n"
+    return parse_ad(text)
+
+
+@pytest.fixture
+def findings(monkeypatch, tmp_path):
+    """Return what a job finds in a pool, without one."""
+
+    def find(slots: list[Any], ad: Any) -> list[preflight.Finding]:
+        monkeypatch.setattr(preflight, "check_dag", lambda *_: [])
+        monkeypatch.setattr(client, "_query_slots", lambda pool: slots)
+        monkeypatch.setattr(preflight, "distinct_submit_files", lambda *_: {tmp_path / "final.sub": ["berg"]})
+        monkeypatch.setattr(preflight, "dry_run", lambda *_: (ad, ""))
+        return list(check_run(Pool("p", "installed", (25, 14, 1)), RunFolder(tmp_path), ["berg"]))
+
+    return find
+
+
+def test_what_machines_have_is_said(findings):
+    pool, of_job = findings([slot(2), slot(4)], job("4"))
+    assert pool.text == "2 slots, 2 of them with GPUs, at most 4 on one machine (V100)"
+    assert (of_job.good, of_job.text) == (True, f"matches 1 of 2 slots; {preflight.UNKNOWN_LINK}")
+    assert findings([slot(2)], job("1"))[1].text == "matches 1 of 1 slots"
+    assert findings([], job())[0].text == "0 slots, 0 of them with GPUs"
+
+
+def test_no_machine_has_so_many(findings):
+    _, of_job = findings([slot(2)], job("4"))
+    assert not of_job.good
+    assert of_job.text.endswith("it needs 4 GPUs, the most on one machine are 2: give job.gpus fewer, or min and max")
+
+
+def test_gpus_of_several_kinds(findings):
+    pool, of_job = findings([slot(4, more="")], job("2", more=" && (TARGET.GPUs_DeviceName =!= undefined)"))
+    assert pool.text.endswith("at most 4 on one machine (of several kinds)")
+    assert not of_job.good and "name one with job.require_gpus: DeviceName ==" in of_job.text
+
+
+def test_a_busy_machine_is_looked_at_as_if_it_were_free(findings):
+    """A job that requires something of each GPU is matched with the list of those that are free."""
+    good = job("4", "Capability >= 7.0")
+    assert findings([slot(4, free="")], good)[1].good and findings([slot(4, free="ab")], good)[1].good
+    assert not findings([slot(4)], job("4", "Capability >= 8.0"))[1].good
+    assert not findings([slot(2)], good)[1].good
+
+
+@pytest.mark.parametrize("require", ["", "Capability >= 7.0"])
+def test_as_many_gpus_as_there_are(require):
+    from regiondag.generate.render import _request_gpus
+    from regiondag.study.model import JobRequest
+
+    text = _request_gpus(JobRequest(gpus=8, fewest_gpus=2, require_gpus=require)).replace("$(gpus)", "8")
+    ad = job(text, require)
+    for free, count in {"abcd": 4, "abc": 2, "ab": 2, "a": 2, "": 2}.items():
+        offered = slot(4, free=free)
+        assert ad.lookup("RequestGPUs").eval(ad, offered) == count, free
+        assert bool(matching.match(ad, [offered]).matching) == (len(free) >= 2)
+    assert client.number_of(ad, "RequestGPUs") == 2  # in the queue
+    once = job(text.replace("min({ 8", "min({ 2"), require)  # after a fault
+    assert once.lookup("RequestGPUs").eval(once, slot(4, free="abcd")) == 2
 
 
 def test_one_file_of_each_kind_is_tried_and_regions_without_trials_have_none(tmp_path):

@@ -29,8 +29,8 @@ def crashed(tmp_path, monkeypatch):
             queue.pop()
         return CompletedProcess(argv, 0)
 
-    def submit(exit_code):
-        state = DagState(LOG, 1, "ended", 1.0, 2.0, exit_code)
+    def submit(exit_code, status="ended"):
+        state = DagState(LOG, 1, status, 1.0, 2.0, exit_code)
         monkeypatch.setattr(submission, "read_dag_log", lambda log: state if log.name.startswith("study") else None)
         monkeypatch.setattr(client, "query_status", lambda *_: None)
         monkeypatch.setattr(client, "query_dags", lambda *_: ([], queue))
@@ -46,8 +46,9 @@ def crashed(tmp_path, monkeypatch):
     return submit
 
 
-def test_jobs_that_a_crashed_dagman_left_are_removed_and_its_log_is_not_read_again(crashed):
-    called, locked = crashed(DAGMAN_CRASHED)
+@pytest.mark.parametrize("ending", [(DAGMAN_CRASHED,), (None, "removed")])
+def test_jobs_that_a_crashed_or_removed_dagman_left_are_removed_and_its_log_is_not_read_again(crashed, ending):
+    called, locked = crashed(*ending)
     assert called[0] == ["condor_rm", "-constraint", "DAGManJobId == 1"] and len(called) == 3
     assert called[-1][0] == "condor_submit_dag" and not locked
 

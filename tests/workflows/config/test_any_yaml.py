@@ -19,9 +19,11 @@ from tests.workflows.conftest import NETWORK, STUDY, write_study
 
 KEYS = """
     study regions network metric minimize train search update job limits pooled init neighbour name data from epochs
-    batch stop_after optimizer learning_rate momentum beta2 l2 l1 schedule warmup clip compat precision seed method
+    batch accumulate stop_after stop_after_examples optimizer learning_rate momentum beta2 l2 l1 schedule warmup
+    decay_rate decay_epochs scale_rate base_batch ema clip compat precision seed method
     rounds parallel budget prune share winner acquisition constraints give_up_after space hidden int real choice log
-    points step when default gpus cpus memory memory_max disk deadline checkpoint hold_limit idle_limit retries
+    points step when default gpus min max require_gpus final
+    cpus memory memory_max disk deadline checkpoint hold_limit idle_limit retries
     requirements jobs jobs_per_region Layers Name Kind N Source Sparse Activation DataSet WeightInit pDropout << 1
 """
 WORDS = """

@@ -529,3 +529,20 @@ def test_each_file_of_a_regions_data_but_the_final_one_must_be_there(tmp_path, p
         load_config(study)
     [problem] = caught.value.problems
     assert f"regions[0].data: seen 'data/uk.nc', but there is no file {tmp_path}/data/uk.{part}.nc; " in problem
+
+
+def test_layers_are_frozen_only_where_a_training_starts_from_a_model(tmp_path):
+    frozen = '"FineTuning": {"freeze": "Hidden", "Rates": {"Hidden": "$hidden"}}, "Layers"'
+
+    def freeze(text):
+        study = write_study(tmp_path, text)
+        network = tmp_path / "network.json"
+        network.write_text(network.read_text().replace('"Layers"', frozen, 1))
+        assert frozen in network.read_text()
+        return study
+
+    with pytest.raises(ConfigError) as caught:
+        load_config(freeze(STUDY))
+    [problem] = caught.value.problems
+    assert "network.json: FineTuning.freeze: every region that has it starts from random weights; legal: " in problem
+    load_config(freeze(STUDY + "init: pooled\n"))

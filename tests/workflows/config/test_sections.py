@@ -12,6 +12,7 @@ import pytest
 from nnlib.contract import Metric
 from regiondag.config.sections import (
     read_families,
+    read_final,
     read_job,
     read_limits,
     read_metric,
@@ -43,6 +44,10 @@ RANGES = [  # reader, key, the smallest legal value, the largest, one below, one
     (read_train, "epochs", 1, 100_000, 0, 100_001),
     (read_train, "batch", 1, 1_000_000, 0, 1_000_001),
     (read_train, "stop_after", 0, 100_000, -1, 100_001),
+    (read_train, "stop_after_examples", 0, 10**12, -1, 10**12 + 1),
+    (read_train, "decay_rate", 0, 1, -0.001, 1.001),
+    (read_train, "decay_epochs", 1, 100_000, 0, 100_001),
+    (read_train, "ema", 0, 0.9999, -0.001, 1),
     (read_train, "learning_rate", "1.0e-12", "1.0e6", 0, "1.1e6"),
     (read_train, "momentum", 0, 0.999, -0.001, 1),
     (read_train, "beta2", 0, 0.9999, -0.001, 1),
@@ -51,7 +56,7 @@ RANGES = [  # reader, key, the smallest legal value, the largest, one below, one
     (read_train, "warmup", 0, 100_000, -1, 100_001),
     (read_train, "clip", 0, 1_000_000, -1, 1_000_001),
     (read_train, "seed", 0, 2**32 - 1, -1, 2**32),
-    (read_job, "gpus", 0, 64, -1, 65),
+    (read_job, "gpus", 0, 8, -1, 9),
     (read_job, "cpus", 1, 1024, 0, 1025),
     (read_job, "retries", 0, 100, -1, 101),
     (read_job, "disk", "1MB", "9TB", "1023KB", "1 TB"),
@@ -93,6 +98,62 @@ def test_memory_after_running_out_of_it():
     for most in ("1GB", "512MB"):
         job, told = read(read_job, f"{{memory: 1GB, memory_max: {most}}}")
         assert job.memory_max is None and told == ["s.yaml:2: x.memory_max: is not larger than `memory`"]
+
+
+def test_gpus_are_counts_that_can_share_eight_parts():
+    assert read(read_job, "gpus: 4") == (JobRequest(gpus=4, cpus=4), [])  # a process each
+    assert read(read_job, "{gpus: 8, cpus: 3}") == (JobRequest(gpus=8, cpus=3), [])
+    some = JobRequest(gpus=8, fewest_gpus=2, cpus=8)
+    assert read(read_job, "gpus: {min: 2, max: 8}") == (some, [])
+    assert some.gpu_counts == (8, 4, 2)
+    assert read(read_job, "gpus: {min: 2, max: 2}") == (JobRequest(gpus=2), [])
+    assert (JobRequest().gpu_counts, JobRequest(gpus=0).gpu_counts, JobRequest(gpus=4).gpu_counts) == ((1,), (), (4,))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("3", ""),
+        ("true", ""),
+        ("2.0", ""),
+        ("[2, 4]", ""),
+        ("{min: 0, max: 2}", ""),
+        ("{min: 4, max: 2}", "min is larger than max"),
+        ("{max: 2}", "give both, min and max"),
+        ("{min: 1, max: 2, most: 4}", "give both, min and max"),
+        ("{min: [1], max: 2}", ""),
+    ],
+)
+def test_other_counts_of_gpus_are_refused(text, why):
+    job, told = read(read_job, f"gpus: {text}")
+    assert job == JobRequest()
+    assert len(told) == 1 and why in told[0] and told[0].endswith("legal: 0, 1, 2, 4 or 8, or {min: 2, max: 8}")
+
+
+def test_what_each_gpu_must_be():
+    good = "Capability >= 8.0"
+    assert read(read_job, f"{{gpus: 2, require_gpus: {good}}}") == (JobRequest(gpus=2, require_gpus=good), [])
+    for wrong, why in (("TARGET.Capability > 7", "each GPU by itself"), ("''", "a ClassAd expression")):
+        job, told = read(read_job, f"require_gpus: {wrong}")
+        assert job.require_gpus == "" and len(told) == 1 and why in told[0]
+    job, told = read(read_job, f"{{gpus: 0, require_gpus: {good}}}")
+    assert job.require_gpus == "" and told == [
+        "s.yaml:2: x.require_gpus: is of GPUs, and `gpus` is 0; remove it, or give gpus"
+    ]
+
+
+def test_the_last_training_may_ask_for_more():
+    text = "job: {gpus: 1, memory: 1GB}\nfinal: {gpus: 4}\n"
+    assert read_final(section(text)) == JobRequest(gpus=4, cpus=4, memory=1 << 30)
+    assert read_final(section("job: {gpus: 1}\n")) is None
+    without = section("job: {gpus: 0}\nfinal: {gpus: 2}\n")
+    assert read_final(without) == JobRequest(gpus=2)  # its requirements are those of a job with GPUs
+    wrong = section("final: {gpus: 3, gpu: 1}\n")
+    read_final(wrong)
+    assert [text.partition(": ")[2].partition(":")[0] for text in wrong.problems.texts()] == [
+        "x.final.gpus",
+        "x.final.gpu",
+    ]
 
 
 @pytest.mark.parametrize("text", ["TARGET.GPUs > 1", "memory > 3", "a && (Cpus > 1)", "TARGET.Disk"])

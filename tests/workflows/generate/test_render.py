@@ -27,6 +27,10 @@ GRID = STUDY.replace("method: bayes\n  rounds: 2\n  parallel: 2", "method: grid"
 NEIGHBOUR = STUDY.replace("data/germany.nc}", "data/germany.nc, init: neighbour, neighbour: United Kingdom}")
 POOLED = STUDY.replace("job:", "init: pooled\npooled: {search: {rounds: 1}, job: {memory: 512MB}}\njob:", 1)
 
+GPUS = STUDY.replace(
+    "job: {", "final: {gpus: 4, require_gpus: Capability >= 8.0}\njob: {gpus: {min: 2, max: 8}, checkpoint: 0, ", 1
+)
+
 CASES = {
     "bayes-23.9": (STUDY, (23, 9, 6)),
     "memory-23.9": (MEMORY, (23, 9, 6)),
@@ -36,6 +40,7 @@ CASES = {
     "neighbour-23.9": (NEIGHBOUR, (23, 9, 6)),
     "pooled-25.14": (POOLED, (25, 14, 1)),
     "families-23.9": (SHOP, (23, 9, 6)),
+    "gpus-23.9": (GPUS, (23, 9, 6)),
 }
 
 
@@ -77,6 +82,29 @@ def test_every_job_asks_for_a_gpu_slot(tmp_path):
     for name, text in rendered(tmp_path, "bayes-23.9").items():
         if name.endswith(("train.sub", "final.sub")):
             assert "requirements = (TARGET.HAS_GPU =?= True) $(avoid)\n" in text and "request_gpus = 1\n" in text
+
+
+def test_several_gpus_are_of_one_kind_on_one_machine(tmp_path):
+    files = rendered(tmp_path, "gpus-23.9")
+    train, final = (files[f"regions/germany/{kind}.sub"] for kind in ("train", "final"))
+    one_kind = "requirements = (TARGET.HAS_GPU =?= True) && (TARGET.GPUs_DeviceName =!= undefined) $(avoid)\n"
+    assert one_kind in train and one_kind in final
+    # What PRE knows of earlier tries comes after the study's own figure, and before it is used.
+    assert (
+        train.index("\ngpus = 8\n") < train.index("\ninclude ifexist") < train.index("\nrequest_gpus = min({ $(gpus), ")
+    )
+    assert "require_gpus" not in train
+    assert "request_gpus = 4\nrequire_gpus = Capability >= 8.0\n" in final and "\ngpus = " not in final
+    assert "request_cpus = 1\n" in final  # as the study says of all jobs
+
+
+def test_who_names_the_kind_gets_it_on_mixed_machines_too(tmp_path):
+    named = GPUS.replace("Capability >= 8.0", "'DeviceName == \"NVIDIA L4\"'")
+    plan = build_plan(load_config(write_study(tmp_path, named)))
+    renderer = Renderer(RunFolder(Path("/runs/r")), plan, htcondor=(23, 9, 6), python="/p", codes=("a", "b"))
+    files = {name: "".join(pieces) for name, pieces in renderer.files()}
+    assert "requirements = (TARGET.HAS_GPU =?= True) $(avoid)\n" in files["regions/germany/final.sub"]
+    assert 'require_gpus = DeviceName == "NVIDIA L4"\n' in files["regions/germany/final.sub"]
 
 
 def test_tuning_jobs_never_get_the_test_data(tmp_path):

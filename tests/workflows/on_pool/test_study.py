@@ -77,10 +77,11 @@ def settled_lines(run: RunFolder) -> list[tuple[str, int | None]]:
     ]
 
 
-def slow_down(run: RunFolder, seconds: int) -> None:
-    """Make every job take a while, so that there is time to disturb it."""
-    script = run.path / "train.sh"
-    script.write_text(script.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\nsleep {seconds}\n", 1))
+def slow_down(run: RunFolder, seconds: int, stubborn: bool = False) -> None:
+    """Make every job take a while, so that there is time to disturb it; a stubborn one heeds no SIGTERM meanwhile."""
+    script, wait = run.path / "train.sh", f"sleep {seconds}\n"
+    wait = f"trap '' TERM\n{wait}trap - TERM\n" if stubborn else wait
+    script.write_text(script.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\n{wait}", 1))
 
 
 def machine_of(run: RunFolder, pool: Pool) -> set[str]:
@@ -247,9 +248,10 @@ def is_dagman_of(process: Path, run: RunFolder) -> bool:
     return words[0].endswith(b"condor_dagman") and str(run.study_dag).encode() in words
 
 
-def test_a_dag_that_was_removed_goes_on_where_it_was(pool, run_area, capsys):
+@pytest.mark.parametrize("stubborn", [False, True])  # then jobs are in the queue longer than their DAGMan
+def test_a_dag_that_was_removed_goes_on_where_it_was(pool, run_area, capsys, stubborn):
     run = generate(run_area, capsys)
-    slow_down(run, 2)
+    slow_down(run, 3, stubborn)
     submit(run)
     wait(pool, run, lambda status: any(r.done >= 2 for r in status.regions), "the first round")
     [cluster] = {read_dag_log(run.study_dag.with_name("study.dag.dagman.log")).cluster}

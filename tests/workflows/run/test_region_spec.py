@@ -32,6 +32,9 @@ def test_what_is_written_is_read(tmp_path):
     path = tmp_path / "region.json"
     path.write_text(spec_to_json(whole), encoding="utf-8")
     assert read_spec(path) == whole
+    more = replace(whole, final=JobRequest(gpus=8, fewest_gpus=2, require_gpus="Capability >= 8.0"))
+    path.write_text(spec_to_json(more), encoding="utf-8")
+    assert read_spec(path) == more
 
 
 def test_what_an_older_version_left_out_has_its_default(tmp_path):

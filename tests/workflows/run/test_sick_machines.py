@@ -199,6 +199,26 @@ def test_running_out_of_memory_asks_for_more_and_blames_no_machine(tmp_path, poo
     assert attempt_of(folder) == {"memory": "600", "larger_memory": "", "avoid": ""}
 
 
+def test_after_a_fault_fewer_gpus_will_do(tmp_path, pool_of):
+    pool_of("bad", "good")
+    text = STUDY.replace("job: {", "final: {gpus: 2}\njob: {memory_max: 1GB, gpus: {min: 2, max: 8}, ")
+    folder = create(write_study(tmp_path, text), tmp_path / "runs").region("germany")
+    prepare_trial(folder, NODE)
+    assert attempt_of(folder)["gpus"] == "8"
+    fail(folder, cluster=1, reason="out of memory: 3 GiB")
+    prepare_trial(folder, NODE)
+    assert attempt_of(folder)["gpus"] == "8"  # fewer would each have more to keep
+    for cluster, left in ((2, "4"), (3, "2"), (4, "2")):
+        fail(folder, cluster=cluster, reason="rank 1: the GPU fell off the bus")
+        prepare_trial(folder, NODE)
+        assert attempt_of(folder)["gpus"] == left
+    finish(folder, NODE)
+    settle_trial(folder, NODE, END)
+    final = NodeName("germany", None)
+    prepare_final(folder, final)
+    assert "gpus" not in attempt_of(folder, final)  # it has two, and no fewer
+
+
 def test_memory_grows_to_its_bound_and_no_further():
     job = JobRequest(memory=2 * GB, memory_max=7 * GB)
     assert memory_steps(job, 2 * GB) == [4 * GB, 7 * GB] and memory_steps(job, 7 * GB) == []

@@ -10,6 +10,7 @@ from regiondag.study.job_rules import (
     MOST_RELEASES,
     PASSING,
     RELEASE_AFTER,
+    gpus_after,
     memory_after,
     memory_steps,
 )
@@ -23,6 +24,13 @@ def test_memory_doubles_up_to_the_most():
     assert memory_steps(job, job.memory) == [8 * GIB, 16 * GIB, 20 * GIB]
     assert [memory_after(job, times) for times in range(5)] == [size * GIB for size in (4, 8, 16, 20, 20)]
     assert memory_steps(JobRequest(memory=4 * GIB, memory_max=8 * GIB), 4 * GIB) == [8 * GIB]
+
+
+def test_gpus_are_halved_down_to_the_fewest():
+    job = JobRequest(gpus=8, fewest_gpus=2)
+    assert [gpus_after(job, times) for times in range(5)] == [8, 4, 2, 2, 2]
+    assert [gpus_after(JobRequest(gpus=4), times) for times in range(3)] == [4, 4, 4]
+    assert gpus_after(JobRequest(gpus=0), 1) == 0
 
 
 @pytest.mark.parametrize("most", [None, 4 * GIB])

@@ -5,7 +5,18 @@ from pathlib import Path
 import pytest
 
 from nnlib.contract import Metric, TrainSettings
-from regiondag.study.model import MAX_TRIALS, TRAIN_SETTINGS, Config, Init, JobRequest, Limits, Region, Search
+from nnlib.shards.tree import RANKS
+from regiondag.study.model import (
+    GPU_COUNTS,
+    MAX_TRIALS,
+    TRAIN_SETTINGS,
+    Config,
+    Init,
+    JobRequest,
+    Limits,
+    Region,
+    Search,
+)
 
 
 def search(sizes, **more):
@@ -16,6 +27,18 @@ def region(parts, **more):
     data = {part: Path(f"malta.{part}.nc") for part in parts}
     settings = TrainSettings()
     return Region("Malta", "malta", data, Path("network.json"), Metric(), settings, search((1,)), JobRequest(), **more)
+
+
+def test_trainings_learn_from_the_whole_where_it_is_there():
+    train, whole = Path("malta.train.nc"), Path("malta.all.nc")
+    assert region(["train", "valid"]).learned_from == (train,)
+    assert region(["train", "valid", "all"]).learned_from == (whole,)
+    assert region(["train"], merged={"train": (whole, train)}).learned_from == (whole, train)
+    assert region([]).learned_from == ()
+
+
+def test_a_job_may_have_as_many_gpus_as_ranks_can_share():
+    assert GPU_COUNTS == RANKS
 
 
 def test_rounds_hold_their_trials_one_after_the_other():

@@ -14,6 +14,7 @@ from regiondag.study.space import (
     count_grid_points,
     grid_point,
     is_legal,
+    largest_value,
     level,
     list_extreme_values,
     list_grid_values,
@@ -110,6 +111,8 @@ def test_where_a_parameter_ends():
     assert list_extreme_values(Integer("n", 1, 5, default=3)) == (1, 5, 3) and list_extreme_values(
         Integer("n", 1, 5, default=5)
     ) == (1, 5)
+    assert largest_value(Integer("n", 1, 5, default=3)) == 5 and largest_value(Choice("c", (2, "a", 1))) == 2
+    assert largest_value(Choice("c", ("a", "b"))) in ("a", "b")
 
 
 def test_places_on_the_scale():

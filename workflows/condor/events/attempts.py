@@ -46,6 +46,7 @@ class Leg:
     reason: str = ""
     kept: bool = True
     facts: Mapping[str, str] = field(default_factory=dict)  # of the machine: GPU, driver, instance type, life cycle
+    gpus: float | None = None  # that its slot had; None where the log does not say it
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,11 @@ class Attempt:
     removed: str = ""  # the reason, if it was removed
     asked: Mapping[str, float] = field(default_factory=dict)  # cpus, gpus, memory_mb, disk_mb
     used: Mapping[str, float] = field(default_factory=dict)  # the same, as HTCondor measured them, and gpu_memory_mb
+
+
+def gpus_of(attempt: Attempt, leg: Leg) -> float:
+    """Return how many GPUs a leg had; a job that makes do with fewer may have had another number in each."""
+    return attempt.asked.get("gpus", 0.0) if leg.gpus is None else leg.gpus
 
 
 def last_machines(attempts: Iterable[Attempt]) -> dict[NodeName, str]:

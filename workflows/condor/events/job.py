@@ -86,9 +86,11 @@ class JobFold:
         slot = slot_of(event)
         attributes = attributes_of(event)
         facts = machine_facts(attributes)
+        gpus = None
         if re.fullmatch(r"\d{1,18}", attributes.get("GPUs", "")):  # what was asked for is only said when a leg ends
-            self.asked.setdefault("gpus", float(attributes["GPUs"]))
-        self.starts.append(OpenLeg(host_of(event, slot), slot, facts, event.time, self.transfer_in))
+            gpus = float(attributes["GPUs"])
+            self.asked.setdefault("gpus", gpus)
+        self.starts.append(OpenLeg(host_of(event, slot), slot, facts, event.time, gpus, self.transfer_in))
         self.transfer_in, self.disconnected = [], None
 
     def split_at_checkpoint(self, time: float) -> None:
@@ -96,7 +98,7 @@ class JobFold:
         leg = self.running
         if leg is not None and len(leg.transfer_out) == 2 and time - leg.transfer_out[1] > AT_ONCE:
             leg.close("checkpointed", leg.transfer_out[1])
-            self.starts.append(OpenLeg(leg.machine, leg.slot, leg.facts, leg.transfer_out[1]))
+            self.starts.append(OpenLeg(leg.machine, leg.slot, leg.facts, leg.transfer_out[1], leg.gpus))
 
     def end_early(self, ending: str, time: float, event: Event) -> None:
         """A leg ends before its job does; what it had done is kept if files came back at its end."""

@@ -25,6 +25,7 @@ class OpenLeg:
     slot: str
     facts: Mapping[str, str]
     begin: float
+    gpus: float | None = None
     transfer_in: list[float] = field(default_factory=list)  # begin and, once it is known, end
     end: float | None = None
     transfer_out: list[float] = field(default_factory=list)
@@ -50,6 +51,7 @@ class OpenLeg:
             self.reason,
             self.kept,
             self.facts,
+            self.gpus,
         )
 
 

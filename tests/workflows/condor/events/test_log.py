@@ -174,6 +174,7 @@ def test_a_job_that_runs_has_its_gpus(suite):
     assert running.legs[0].running.end is None and running.asked == {"gpus": 1}
     with_more = STARTED.replace("local\n...", "local\n\tGPUs = 4\n...")
     assert attempt(with_more).asked == {"gpus": 4} and attempt().asked == {}
+    assert [leg.gpus for leg in attempt(with_more).legs] == [None, 4]
 
 
 ASKED = "\tPartitionable Resources :    Usage  Request Allocated Assigned\n\t   Memory (MB) : {used} {asked} {asked}"
