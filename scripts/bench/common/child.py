@@ -48,11 +48,15 @@ class Child:
 
     def ask(self, command: str, seconds: float) -> Answer:
         """Return the answer to a command."""
+        self.tell(command)
+        return self.answer(seconds)
+
+    def tell(self, command: str) -> None:
+        """Give a command whose answer is taken later."""
         if self._errors.closed:
             raise NotMeasuredError(f"{self._name} was ended before")
         with suppress(BrokenPipeError):  # the answer that does not come says why
             self._to.write(f"{command}\n".encode())
-        return self.answer(seconds)
 
     def answer(self, seconds: float) -> Answer:
         """Return the next answer; NotMeasuredError when it does not come in time, or at all."""

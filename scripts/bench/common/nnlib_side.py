@@ -8,7 +8,8 @@ import numpy as np
 
 from nnlib.data.rows import Csr, Dense, one_hot
 from nnlib.data.sets import DataSet
-from nnlib.model import examples as examples_module
+from nnlib.model.examples import Examples, examples_of, resolve
+from nnlib.model.network import Network, create
 from nnlib.spec.network import parse_network
 from nnlib.spec.types import NetworkSpec
 from scripts.bench.common.workload import AUTOENCODER, IMAGES, Work, images, purchases
@@ -50,4 +51,11 @@ def network_spec(work: Work, data: dict[str, DataSet], hidden: tuple[int, ...]) 
     if work.zero_target:
         margins = {"oneTarget": 1, "zeroTarget": work.zero_target, "oneScale": 1, "zeroScale": 1}
         raw["ScaledMarginalCrossEntropy"] = margins
-    return examples_module.resolve(parse_network(raw, "bench"), data, "bench")
+    return resolve(parse_network(raw, "bench"), data, "bench")
+
+
+def problem_of(work: Work, hidden: tuple[int, ...]) -> tuple[Network, Examples]:
+    """Return the network of a work with its first weights, and what it learns from."""
+    data = data_sets(work)
+    spec = network_spec(work, data, hidden)
+    return create(spec, np.random.default_rng(1)), examples_of(spec, data, "bench")

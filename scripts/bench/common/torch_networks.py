@@ -41,6 +41,12 @@ class Autoencoder:
         starts = torch.from_numpy(indptr[:-1].astype(np.int32))
         return torch.from_numpy(indices.astype(np.int32)), starts, torch.from_numpy(places.astype(np.int64))
 
+    def scores(self, parameters: list[Any], items: Any, starts: Any) -> torch.Tensor:
+        """Return the sums of the last layer from the items of each row."""
+        table, bias, *others = parameters
+        h = F.embedding_bag(items, table, starts, mode="sum", padding_idx=self._padding) + bias
+        return _above(F.relu(h), others)
+
     def loss(self, parameters: list[Any], items: Any, starts: Any, places: Any) -> torch.Tensor:
         """Return the cross entropy, summed over the units."""
         table, bias, *others = parameters
@@ -48,10 +54,9 @@ class Autoencoder:
         flat = torch.zeros(size + 1, device=places.device).scatter_(0, places, 1.0)  # the last one is for filling up
         target = flat[:size].view(self._shape)
         if self._dense:
-            h = F.linear(target, table, bias)
+            z = _above(F.relu(F.linear(target, table, bias)), others)
         else:
-            h = F.embedding_bag(items, table, starts, mode="sum", padding_idx=self._padding) + bias
-        z = _above(F.relu(h), others)
+            z = self.scores(parameters, items, starts)
         gate = self._gate  # beyond it the marginal cross entropy is nothing, but for what was bought
         counts = None if gate is None else torch.logical_or(z.detach() > gate, target > 0).to(z.dtype)
         return F.binary_cross_entropy_with_logits(z, target, counts, reduction="sum") / self._shape[0]

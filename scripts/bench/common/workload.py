@@ -29,6 +29,7 @@ class Work:
     optimizer: str = "adam"
     rate: float = 1e-3
     zero_target: float = 0.0  # above 0: the marginal cross entropy, else the plain one
+    precision: str = "float32"  # of products: as nnlib's setting; PyTorch's are float32, medium and autocast
     k: int = 100
     threads: int = 1
     steps: int = 2  # for each command

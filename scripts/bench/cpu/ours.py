@@ -21,7 +21,7 @@ from nnlib.model import batches  # noqa: E402
 from nnlib.model.examples import examples_of  # noqa: E402
 from nnlib.model.network import create  # noqa: E402
 from nnlib.prediction import predictor  # noqa: E402
-from scripts.bench.common.nnlib_side import data_sets, network_spec, rows_of  # noqa: E402
+from scripts.bench.common.nnlib_side import network_spec, problem_of, rows_of  # noqa: E402
 from scripts.bench.common.workload import TOP, Work, activations, widths  # noqa: E402
 from scripts.bench.cpu.serve import serve  # noqa: E402
 
@@ -39,10 +39,8 @@ def main() -> None:
 
 def training(work: Work, each: Each) -> tuple[Callable[[], float], Callable[[], None]]:
     """Return what trains on the next batch, and what ends an epoch."""
-    data = data_sets(work)
-    spec = network_spec(work, data, widths(work)[1:-1])
-    network, examples = create(spec, np.random.default_rng(1)), examples_of(spec, data, "bench")
-    settings = TrainSettings(optimizer=work.optimizer, learning_rate=work.rate)
+    network, examples = problem_of(work, widths(work)[1:-1])
+    settings = TrainSettings(optimizer=work.optimizer, learning_rate=work.rate, precision=work.precision)
     engine = Cpu(each).engine(network, examples, settings)
     lows = itertools.cycle(range(0, work.batch * work.batches, work.batch))
 

@@ -1,14 +1,15 @@
-"""Two sides in turn, each in a process of its own: two BLAS libraries in one process slow each other down."""
+"""Sides in turn, each in a process of its own: two BLAS libraries in one process slow each other down."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from scripts.bench.common.child import Child
 from scripts.bench.common.environments import torch_python
@@ -26,6 +27,7 @@ class Turn:
 
     ours: float
     peer: float
+    variant: str = ""  # the peer's fastest precision
 
     @property
     def ratio(self) -> float:
@@ -34,52 +36,67 @@ class Turn:
 
 
 class Sides:
-    """Both sides of a workload, ready."""
+    """All sides of a workload, ready: ours, and the peer in each of its precisions."""
 
-    def __init__(self, work: Work, ours: Child, peer: Child) -> None:
-        self._work, self._both = work, (ours, peer)
-        for side in self._both:
+    def __init__(self, work: Work, ours: Child, peers: Mapping[str, Child]) -> None:
+        self._work, self._peers, self._all = work, list(peers), (ours, *peers.values())
+        for side in self._all:
             side.answer(ANSWER)
 
     def in_turn(self, rounds: int) -> Turn:
-        """Return the round whose ratio is the median.
+        """Return the round whose ratio to the peer that is fastest in the median is the median.
 
         One thread is measured by its CPU time, which others hardly stretch. More are measured by wall time, in rounds
         in which the machine has nothing else to do; NotMeasuredError if there are too few of them.
         """
         threads, steps = self._work.threads, self._work.steps
         clock = "cpu" if threads == 1 else "wall"
-        turns: list[Turn] = []
+        turns: list[list[float]] = []
         deadline = time.monotonic() + PATIENCE
         while len(turns) < rounds:
-            before = _busy()
-            answers = [side.ask(STEP, ANSWER) for side in self._both]
-            spent = sum(answer["cpu"] for answer in answers) * steps / 1e3
-            share = max(0.0, _busy() - before - spent) / (sum(answer["wall"] for answer in answers) * steps / 1e3)
-            if threads == 1 or share < OTHERS * (os.cpu_count() or 1):
-                turns.append(Turn(*(answer[clock] for answer in answers)))
+            before = busy()
+            answers = [side.ask(STEP, ANSWER) for side in self._all]
+            spent, wall = (sum(answer[name] for answer in answers) * steps / 1e3 for name in ("cpu", "wall"))
+            if threads == 1 or is_quiet(before, spent, wall):
+                turns.append([answer[clock] for answer in answers])
             elif time.monotonic() > deadline:
                 raise NotMeasuredError(f"{threads} threads: other programs kept the machine busy")
-        return sorted(turns, key=lambda turn: turn.ratio)[rounds // 2]
+        ours, *theirs = zip(*turns, strict=True)
+        fastest = min(range(len(theirs)), key=lambda n: median(theirs[n]))
+        found = [Turn(*pair, self._peers[fastest]) for pair in zip(ours, theirs[fastest], strict=True)]
+        return sorted(found, key=lambda turn: turn.ratio)[rounds // 2]
 
     def peaks(self) -> tuple[float, float]:
         """Return the most memory that each side has had, in MB."""
-        ours, peer = (side.ask(MEMORY, ANSWER)["mb"] for side in self._both)
+        ours, peer = (side.ask(MEMORY, ANSWER)["mb"] for side in self._all[:2])
         return ours, peer
 
 
 @contextmanager
-def sides(work: Work) -> Iterator[Sides]:
-    """Give both sides of a workload."""
+def sides(
+    work: Work, precisions: Sequence[str] = ("float32",), peers_env: Mapping[str, str] | None = None
+) -> Iterator[Sides]:
+    """Give all sides of a workload: ours, and PyTorch in some precisions."""
     env = dict.fromkeys(ONE_THREAD, str(work.threads))
-    with (
-        Child(torch_python(), "cpu.peer", work.arguments(), env=env) as peer,
-        Child(sys.executable, "cpu.ours", work.arguments(), env=env) as ours,
-    ):
-        yield Sides(work, ours, peer)
+    with ExitStack() as stack:
+        peers = {}
+        for name in precisions:
+            arguments = replace(work, precision=name).arguments()
+            child = Child(torch_python(), "cpu.peer", arguments, env={**env, **(peers_env or {})})
+            peers[name] = stack.enter_context(child)
+        ours = stack.enter_context(Child(sys.executable, "cpu.ours", work.arguments(), env=env))
+        yield Sides(work, ours, peers)
 
 
-def _busy() -> float:
+def is_quiet(before: float, spent: float, wall: float) -> bool:
+    """Return whether others left the processors alone while wall time was measured, since they were `busy` for so long.
+
+    `spent` are the seconds for which the sides themselves kept them busy, in `wall` seconds.
+    """
+    return busy() - before - spent < OTHERS * (os.cpu_count() or 1) * wall
+
+
+def busy() -> float:
     """Return the seconds for which the machine's processors have worked so far."""
     times = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
     idle, waiting = int(times[3]), int(times[4])

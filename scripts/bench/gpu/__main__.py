@@ -1,9 +1,10 @@
-"""Everything that is measured on a GPU, in less than eight minutes: `gpu.sh [--quick] [--json FILE]`."""
+"""Everything that is measured on a GPU, in less than nine minutes: `gpu.sh [--quick] [--json FILE]`."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,14 +17,25 @@ from scripts.bench.common.child import Answer, Child
 from scripts.bench.common.harness import Row, number, options, to_json
 from scripts.bench.common.processes import NotMeasuredError
 from scripts.bench.gpu import floor, multiply, training
+from scripts.bench.gpu.rows import rows_of
 from scripts.bench.gpu.work import GpuWork
 
 BENCH = "gpu"
 NO_GPU = 75
-BUDGET, QUICK_BUDGET = 465.0, 100.0  # seconds for everything
+BUDGET, QUICK_BUDGET = 525.0, 100.0  # seconds for everything
 LEAST = 5.0  # seconds with which something may be begun
-LIMITS = {"gpu": 60.0, "torch": 60.0, "ceilings": 45.0, "multiply": 60.0, "training": 100.0}
-PARTS = ("multiply", "training")  # besides what is always done
+PRODUCT = {
+    "kernels": 60.0,
+    "pci": 20.0,
+    "determinism": 60.0,
+    "launches": 40.0,
+    "top": 40.0,
+    "epoch": 60.0,
+    "tests": 90.0,
+}
+LIMITS = {"gpu": 60.0, "torch": 60.0, "ceilings": 45.0, "multiply": 60.0, "training": 90.0} | PRODUCT
+PARTS = ("multiply", "training", *PRODUCT)  # besides what is always done
+TWICE = 2  # trainings whose models must be the same
 TORCH_PYTHON = "TORCH_PYTHON"  # the variable with a Python that has PyTorch, where it is another one
 INSTALL = (
     "pip install '.[gpu-cuda13]' (or '.[gpu-cuda12]') in this checkout brings regiondag with CuPy, pip install torch "
@@ -45,12 +57,24 @@ class Gpu:
         """Do all parts, or one of them."""
         for name in ("gpu", "torch", "ceilings"):
             self.part(name, lambda name=name: self._ask(name))  # type: ignore[misc]
-        if only in (None, "multiply"):
-            self.part("multiply", self._multiply)
-        if only in (None, "training"):
-            self.details["training"] = []
-            for work in training.works(self.quick, self._has_tf32):
-                self.part(f"training {training.name_of(work)}", lambda work=work: self._train(work))  # type: ignore[misc]
+        self.details["training"] = []
+        works = training.works(self.quick, self._has_tensor_cores)
+        for name in ("kernels", "pci", "determinism"):
+            self._maybe(only, name, lambda name=name: self._product(name))  # type: ignore[misc]
+        self._trainings(only, works[: training.FIRST])
+        self._maybe(only, "multiply", self._multiply)
+        for name in ("launches", "top", "epoch", "tests"):
+            self._maybe(only, name, lambda name=name: self._product(name))  # type: ignore[misc]
+        self._trainings(only, works[training.FIRST :])
+
+    def _maybe(self, only: str | None, name: str, work: Callable[[], Iterable[Row]], title: str = "") -> None:
+        if only in (None, name):
+            self.part(title or name, work)
+
+    def _trainings(self, only: str | None, works: Iterable[GpuWork]) -> None:
+        for work in works:
+            title = f"training {training.name_of(work)}"
+            self._maybe(only, "training", lambda work=work: self._train(work), title)  # type: ignore[misc]
 
     def part(self, name: str, work: Callable[[], Iterable[Row]]) -> None:
         """Do a part; what it raises does not end the others, and what it measured before stays."""
@@ -80,6 +104,29 @@ class Gpu:
         python = self.peers if name == "torch" else self.own
         self.details[name] = ask(python, name, self._seconds(name), *self._words)
         return iter(())
+
+    def _product(self, name: str) -> Iterator[Row]:
+        """Have a part of product.py done; what it answered before a failure stays."""
+        answers: list[Answer] = []
+        self.details[name] = answers
+        failure = None
+        try:
+            for module, python in self._processes(name):
+                with Child(python, module, name, *self._words) as child:
+                    answers.extend(child.answers(self._seconds(name)))
+        except NotMeasuredError as error:
+            failure = error
+        yield from rows_of(name, answers)
+        if failure:
+            raise failure
+
+    def _processes(self, name: str) -> list[tuple[str, str]]:
+        """Return the modules that do a part, and each one's Python."""
+        count = TWICE if name == "determinism" else 1
+        peers = (
+            [("gpu.peer_top", self.peers)] if name == "top" and "reason" not in self.details.get("torch", {}) else []
+        )
+        return [("gpu.product", self.own)] * count + peers
 
     def _multiply(self) -> Iterator[Row]:
         """`data[i] *= c` as in 2014; what was measured before a failure stays."""
@@ -112,8 +159,13 @@ class Gpu:
         return ["quick"] if self.quick else []
 
     @property
-    def _has_tf32(self) -> bool:
+    def _has_tensor_cores(self) -> bool:
         return bool(self.details["gpu"].get("tf32"))
+
+    @property
+    def name(self) -> str:
+        """The GPU, as a part of a file's name."""
+        return re.sub("[^a-z0-9]+", "-", str(self.details["gpu"].get("GPU", "unknown")).lower()).strip("-")
 
     def to_json(self) -> dict[str, Any]:
         """Return the form in which results are kept, with everything that was measured."""
@@ -145,12 +197,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if reason := missing():
         print(f"{BENCH}: {reason}; {INSTALL}", file=sys.stderr)
         return NO_GPU
-    file: Path | None = arguments.json
-    if file is None and not arguments.quick and arguments.only is None:
-        file = harness.RESULTS / f"{BENCH}.json"
+    kept = not arguments.quick and arguments.only is None
+
+    def file_of(gpu: Gpu) -> Path | None:
+        return arguments.json or (harness.RESULTS / f"{BENCH}-{gpu.name}.json" if kept else None)
 
     def keep(gpu: Gpu) -> None:
-        if file is not None:
+        if (file := file_of(gpu)) is not None:
             file.write_text(json.dumps(gpu.to_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
     gpu = Gpu(arguments.quick, keep)
@@ -158,7 +211,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(*(f"{name}: {fact}" for part in ("gpu", "torch") for name, fact in gpu.details[part].items()), sep="\n")
     print("", harness.table(gpu.rows), sep="\n")
     seconds = sum(part["seconds"] for part in gpu.details["parts"].values())
-    print(f"\n{number(seconds, 's')}" + (f", kept in {file}" if file else ""))
+    print(f"\n{number(seconds, 's')}" + (f", kept in {file}" if (file := file_of(gpu)) else ""))
     return int(any(row.met is False or row.ours is None for row in gpu.rows))
 
 

@@ -12,13 +12,15 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from nnlib.errors import MachineError
 from scripts.bench.common.workload import AUTOENCODER, purchases, widths
-from scripts.bench.gpu.work import GpuWork
+from scripts.bench.gpu.work import BF16, FLOAT32, TF32, GpuWork
 
 FLOAT = 4  # bytes
 STATES = {"adam": 2, "rmsprop": 1}  # arrays that a rule keeps beside the weights
@@ -33,6 +35,7 @@ class Ceilings:
     bandwidth: float  # bytes a second that a copy reads and writes
     float32: float  # operations a second of a product of square matrices
     tf32: float | None  # None: nothing that differs from float32
+    bf16: float | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Floor:
 
 def floor_of(work: GpuWork, touched: float, ceilings: Ceilings) -> Floor:
     """Return the floor of a step that touches so many items."""
-    rate = (ceilings.tf32 if work.tf32 else None) or ceilings.float32
+    rate = getattr(ceilings, work.precision) or ceilings.float32
     return Floor(1e3 * bytes_of(work, touched) / ceilings.bandwidth, 1e3 * operations_of(work) / rate)
 
 
@@ -95,11 +98,14 @@ def ceilings_of(runtime: Any, side: int = 8192, words: int = 1 << 28, repeats: i
     a, b, out = (runtime.zeros((side, side)) for _ in range(3))
     for array in (a, b):  # zeros are multiplied faster than other numbers
         runtime.upload(array, random.random((side, side), np.float32) - np.float32(0.5))
-    rates = []
-    for tf32 in (False, True):
-        seconds = _seconds(runtime, lambda: runtime.multiply(a, b, out, add=False, scale=1.0, tf32=tf32), repeats)  # noqa: B023
-        rates.append(2 * side**3 / seconds)
-    return Ceilings(bandwidth, *rates)
+    rates: list[float | None] = []
+    for precision in (FLOAT32, TF32, BF16):
+        multiply = partial(runtime.multiply, a, b, out, add=False, scale=1.0, precision=precision)
+        try:
+            rates.append(2 * side**3 / _seconds(runtime, multiply, repeats))
+        except MachineError:  # a GPU without it
+            rates.append(None)
+    return Ceilings(bandwidth, rates[0] or 0.0, *rates[1:])
 
 
 def _seconds(runtime: Any, work: Callable[[], None], repeats: int) -> float:

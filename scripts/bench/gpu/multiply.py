@@ -25,6 +25,7 @@ from scripts.bench.common.processes import NotMeasuredError
 K, M, GB = 1 << 10, 1 << 20, 1e9
 SIZES = (K, M, 16 * M)  # floats of an array
 ARRAYS = 128
+SAMPLES, PASSES = 5, 200  # each array is multiplied a thousand times, unless that takes too long
 MOST_BYTES = 4 << 30  # of all arrays; half of the GPU's memory, if that is less
 START = np.float32(3)  # in all arrays
 C = np.nextafter(np.float32(1), np.float32(2))  # by which the longest measurement leaves finite numbers
@@ -183,13 +184,13 @@ def measured(n: int, quick: bool) -> dict[str, Any]:
 
     cupy.get_default_memory_pool().free_all_blocks()  # those of the size before
     count = max(2, min(ARRAYS, min(MOST_BYTES, cupy.cuda.runtime.memGetInfo()[0] // 2) // (4 * n)))
-    passes = max(1, min(20 if quick else 100, (50 << 30) // (8 * n * count)))
+    passes = max(1, min(20 if quick else PASSES, (50 << 30) // (8 * n * count)))
     stream, absent = cupy.cuda.Stream(non_blocking=True), dict[str, str]()
     with stream:
         data = Set([cupy.full(n, START) for _ in range(count)], n, stream)
         ways = dict(prepared(data, absent))
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-        for _ in range(3 if quick else 5):
+        for _ in range(3 if quick else SAMPLES):
             for name, way in ways.items():
                 found[name].append(_sample(way, data, passes))
     medians = {name: [statistics.median(part) for part in zip(*times, strict=True)] for name, times in found.items()}

@@ -99,7 +99,7 @@ def settings_of(work: GpuWork) -> TrainSettings:
         batch=work.batch,
         optimizer=work.optimizer,
         learning_rate=work.rate,
-        precision="tf32" if work.tf32 else "float32",
+        precision=work.precision,
     )
 
 

@@ -12,12 +12,14 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from scripts.bench.common.torch_networks import Autoencoder, Classifier, Tensors, make_optimizer
 from scripts.bench.common.workload import AUTOENCODER, MEMORY, STEP, serve
 from scripts.bench.gpu.work import (
+    BF16,
     CHECKED,
     COMPILED,
     COMPILED_GRAPH,
@@ -25,6 +27,7 @@ from scripts.bench.gpu.work import (
     EAGER,
     GRAPHED,
     MB,
+    TF32,
     GpuWork,
     timed,
 )
@@ -63,7 +66,7 @@ VARIANTS = {
 def main() -> None:
     """Serve the work named on the command line."""
     work = GpuWork(**json.loads(sys.argv[1]))
-    torch.set_float32_matmul_precision("high" if work.tf32 else "highest")
+    torch.set_float32_matmul_precision("high" if work.precision == TF32 else "highest")
     training = Training(work, VARIANTS[work.variant])
     losses = training.losses()
     timed(training.step, training.settle, work.warm)
@@ -88,7 +91,8 @@ class Training:
         if self._cuda and (variant.graph or variant.compiled_optimizer):  # it counts its steps on the GPU then
             form["capturable"] = True
         self._optimizer = make_optimizer(work, self._parameters, **form)
-        self._loss: Callable[..., torch.Tensor] = torch.compile(model.loss) if variant.compiled else model.loss
+        loss = _autocast(model.loss, work.device) if work.precision == BF16 else model.loss
+        self._loss: Callable[..., torch.Tensor] = torch.compile(loss) if variant.compiled else loss
         self._update: Callable[[], object] = self._optimizer.step
         if variant.compiled_optimizer:
             self._update = torch.compile(self._optimizer.step)
@@ -160,6 +164,16 @@ class Training:
     def memory(self) -> dict[str, float | None]:
         """Return the most that was in use."""
         return {"mb": torch.cuda.max_memory_allocated() / MB if self._cuda else None}
+
+
+def _autocast(loss: Callable[..., torch.Tensor], device: str) -> Callable[..., torch.Tensor]:
+    """Return a loss whose products are of bfloat16, with weights, sums and updates in float32."""
+
+    def rounded(*given: Any) -> torch.Tensor:
+        with torch.autocast(device, torch.bfloat16, cache_enabled=False):  # which a graph could not use again
+            return loss(*given)
+
+    return rounded
 
 
 if __name__ == "__main__":

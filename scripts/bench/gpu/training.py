@@ -19,7 +19,19 @@ from scripts.bench.common.harness import Row
 from scripts.bench.common.processes import NotMeasuredError
 from scripts.bench.common.workload import AUTOENCODER, IMAGES, MEMORY, PREPARE, STEP
 from scripts.bench.gpu.floor import Floor
-from scripts.bench.gpu.work import COMPILATIONS, DENSE, EAGER, GRAPHED, OURS, PLAIN, GpuWork, difference
+from scripts.bench.gpu.work import (
+    BF16,
+    COMPILATIONS,
+    DENSE,
+    EAGER,
+    FLOAT32,
+    GRAPHED,
+    OURS,
+    PLAIN,
+    TF32,
+    GpuWork,
+    difference,
+)
 
 COMPILERS = {"TORCHINDUCTOR_COMPILE_THREADS": "4"}  # processes of each PyTorch, as several compile at a time
 GETTING_READY = 0.7  # of the time for a workload
@@ -27,6 +39,8 @@ ANSWER = 30.0  # seconds in which a side must have done a command
 ROUNDS = 5
 OVER_DENSE, OVER_EAGER, OVER_COMPILED, OF_FLOOR, OVER_EAGER_IMAGES = 2.0, 1.3, 1.1, 0.7, 3.0  # goals
 RMSPROP_RATE = 1e-4
+NAMES = {FLOAT32: "float32", TF32: "TF32", BF16: "bfloat16"}
+FIRST = 4  # workloads without which the others say little
 
 
 @dataclass
@@ -66,8 +80,8 @@ class Outcome:
 Start = Callable[[GpuWork], Any]  # gives a context of what answers as Child does
 
 
-def works(quick: bool, has_tf32: bool) -> list[GpuWork]:
-    """Return the workloads, the most telling ones first."""
+def works(quick: bool, tensor_cores: bool) -> list[GpuWork]:
+    """Return the workloads, the FIRST ones the most telling; with `tensor_cores` products may be rounded."""
     sizes: dict[str, Any] = (
         {"items": 4000, "hidden": 256, "density": 0.02, "batches": 8, "steps": 8, "warm": 8} if quick else {}
     )
@@ -77,15 +91,16 @@ def works(quick: bool, has_tf32: bool) -> list[GpuWork]:
         return [wide, images]
     rmsprop: dict[str, Any] = {"optimizer": "rmsprop", "rate": RMSPROP_RATE}
     wider = replace(wide, hidden=1536)
-    plain = [wide, images, replace(wide, **rmsprop), wider, replace(wider, **rmsprop)]
-    return [*plain, *(replace(work, tf32=True) for work in plain if has_tf32)]
+    rounded = [replace(wide, precision=precision) for precision in (TF32, BF16) if tensor_cores]
+    plain = [replace(wide, **rmsprop), wider, replace(wider, **rmsprop)]
+    return [wide, *rounded, images, *plain, *(replace(work, precision=TF32) for work in plain if tensor_cores)]
 
 
 def variants_of(work: GpuWork, compiled: bool = True) -> tuple[str, ...]:
     """Return who does a workload, ours first; what PyTorch compiles takes long to get ready."""
     if work.kind == IMAGES:
         return OURS, *PLAIN
-    dense = () if work.tf32 else (DENSE,)
+    dense = (DENSE,) if work.precision == FLOAT32 else ()
     return (OURS, *dense, *PLAIN, *(COMPILATIONS if compiled else ()))
 
 
@@ -145,7 +160,7 @@ def _is_ready(outcome: Outcome, name: str, child: Any, deadline: float) -> bool:
         side.reason = str(error)
         return False
     if name != OURS:
-        side.reason = difference(ours.losses, side.losses, outcome.work.tf32)
+        side.reason = difference(ours.losses, side.losses, outcome.work.precision)
     return not side.reason
 
 
@@ -179,7 +194,7 @@ def name_of(work: GpuWork) -> str:
     """Return what a workload is called in rows."""
     shape = f"{work.items:,}-{work.hidden:,}x3-{work.items:,}" if work.kind == AUTOENCODER else "784-512-512-10"
     rule = {"adam": "Adam", "rmsprop": "RMSProp"}[work.optimizer]
-    return f"{shape}, batch {work.batch}, {rule}, {'TF32' if work.tf32 else 'float32'}"
+    return f"{shape}, batch {work.batch}, {rule}, {NAMES[work.precision]}"
 
 
 def rows_of(outcome: Outcome) -> Iterator[Row]:
@@ -198,7 +213,7 @@ def rows_of(outcome: Outcome) -> Iterator[Row]:
         yield _row(outcome, "", (GRAPHED,))
     prepared = f"{name_of(work)}: batches prepared meanwhile"
     yield Row(prepared, outcome.preparing.ms, None, "ms", note=outcome.preparing.reason)
-    if not work.tf32:
+    if work.precision == FLOAT32:
         best = outcome.best(PLAIN)
         sides = [outcome.sides.get(name or "", Side()) for name in (OURS, best)]
         own, its = (side.memory.get("mb") for side in sides)

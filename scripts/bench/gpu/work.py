@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from scripts.bench.common.workload import Work
+from scripts.bench.common.workload import AUTOENCODER, Work
 
 OURS = "ours"
 DENSE = "dense input, eager"  # PyTorch's: what they are is in peer.py
@@ -16,8 +17,11 @@ PLAIN = (EAGER, GRAPHED)
 COMPILATIONS = (COMPILED, COMPILED_GRAPH)
 
 CHECKED = 5  # steps whose losses are compared: ours are launched one by one, captured, and from then on replayed
-TOLERANCES = {False: 5e-4, True: 3e-3}  # by whether TF32 is allowed; relative, see README.md
+FLOAT32, TF32, BF16 = "float32", "tf32", "bf16"  # what factors of products are rounded to
+TOLERANCES = {FLOAT32: 5e-4, TF32: 3e-3, BF16: 2.4e-2}  # relative, see README.md
 MB = 1 << 20
+SMALL: dict[str, Any] = {"items": 4000, "hidden": 256, "density": 0.02, "batches": 8}  # of a quick run
+K = 100  # best items
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,16 @@ class GpuWork(Work):
     """One workload on a GPU and who does it."""
 
     variant: str = OURS
-    tf32: bool = False
+    precision: str = FLOAT32
     device: str = "cuda"  # of PyTorch; "cpu" is for trying its side without a GPU
     batches: int = 32
     steps: int = 32  # a command goes through all batches once
     warm: int = 32
+
+
+def top_work(quick: bool) -> GpuWork:
+    """Return whose best items are found."""
+    return GpuWork(AUTOENCODER, **(SMALL if quick else {}))
 
 
 def timed(step: Callable[[], object], settle: Callable[[], object], steps: int) -> float:
@@ -42,10 +51,10 @@ def timed(step: Callable[[], object], settle: Callable[[], object], steps: int) 
     return 1e3 * (time.perf_counter() - began) / steps
 
 
-def difference(ours: Sequence[float], theirs: Sequence[float], tf32: bool) -> str:
+def difference(ours: Sequence[float], theirs: Sequence[float], precision: str) -> str:
     """Return how the losses of the first steps differ by more than they may, or nothing."""
     for step, (own, other) in enumerate(zip(ours, theirs, strict=True), 1):
         apart = abs(own - other) / max(abs(own), abs(other), 1e-30)
-        if not apart <= TOLERANCES[tf32]:  # nor when one is not a number
+        if not apart <= TOLERANCES[precision]:  # nor when one is not a number
             return f"loss of step {step} is {other:.7g}, ours {own:.7g}: they differ by {apart:.1e} of it"
     return ""

@@ -1,0 +1,54 @@
+"""What a network loses when the factors of its products are rounded to bfloat16, on the retail example's test part.
+
+    python -m scripts.bench.quality.precision
+
+The same networks and learning rate as `quality.training` has for its default, each seed once in float32 and once in
+bfloat16. The goal: the mean difference of pairs is less than what another seed changes, its standard deviation.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from nnlib.cpu.products import obstacle
+from scripts.bench.common.harness import Row, finish, measure_groups, options, work_area
+from scripts.bench.quality.training import METRIC, RATES, Sizes, Trainings, interval
+
+BENCH = "precision"
+SEEDS = 12
+
+
+def compare(trainings: Trainings) -> Iterator[Row]:
+    """Yield the metric of each precision, and the difference beside what seeds change."""
+    settings = {"learning_rate": trainings.rate_for("default")}
+    single, epoch = trainings.test(settings)
+    rounded, rounded_epoch = trainings.test({**settings, "precision": "bf16"})
+    low, middle, high = interval(np.array(rounded) - np.array(single))
+    noise = float(np.std(single, ddof=1))
+    by = "oneMKL" if not obstacle() else "NumPy"
+    yield Row(
+        f"{METRIC}, bf16 by {by} (peer: float32), {len(single)} seeds, best epochs {rounded_epoch:.1f} and {epoch:.1f}",
+        float(np.mean(rounded)),
+        float(np.mean(single)),
+        "",
+        higher=True,
+    )
+    title = f"{METRIC}, bf16 less float32 by pairs: {middle:+.5f} [{low:+.5f}, {high:+.5f}] (peer: deviation by seed)"
+    yield Row(title, abs(middle), noise, "", goal=noise)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure everything."""
+    arguments = options(BENCH, ("compare",), argv)
+    sizes = Sizes(seeds=2, rates=RATES[:1], epochs=1) if arguments.quick else Sizes(seeds=SEEDS)
+    with work_area() as area:
+        trainings = Trainings(area, sizes)
+        rows = measure_groups({"compare": lambda: compare(trainings)}, arguments.only)
+    return finish(BENCH, rows, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
