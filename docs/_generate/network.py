@@ -60,6 +60,11 @@ NETWORK = {
     "RELUSlope": ("", "that of layers which give none"),
     "ELUAlpha": ("", "that of layers which give none"),
     "SELULambda": ("", "that of layers which give none"),
+    "FineTuning": ("", "how layers are trained that start from a model, by their names; not in DSSTNE"),
+    "FineTuning.Freeze": ("", "their weights, biases and batch normalization stay as they are"),
+    "FineTuning.Rates": ("", "what the learning rate of a layer is multiplied by"),
+    "FineTuning.Replace": ("", "are drawn anew, whatever the model has of them"),
+    "FineTuning.UnfreezeAt": ("tuning.unfreeze_at", "the epoch from which frozen layers learn; 0: never"),
 }
 LAYER = {
     "Kind": ("", "where the layer stands; first Input, last Output, else Hidden"),
