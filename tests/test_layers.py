@@ -49,9 +49,11 @@ NNLIB = """
     ops
     model
     optim
+    shards
     engines
     cpu gpu
     devices
+    parallel
     importing evaluation
     families
     inspection
@@ -81,6 +83,8 @@ SHARED = (
     "families.family",
     "families.fit",
     "families.legal",
+    "inspection.gpus_plan",
+    "inspection.scaling",
     "families.model_file",
     "prediction.onnx_graph",
     "importing",
@@ -136,6 +140,7 @@ PURE = (
     "regiondag.condor.quoting",
     "nnlib.ops",
     "nnlib.optim",
+    "nnlib.shards",
 )
 EFFECTS = {"os", "time", "subprocess", "shutil", "socket", "tempfile"}
 HEAVY = {*THIRD_PARTY, "numpy", "scipy"} - {"numba", "classad2", "botocore", "platformdirs"}

@@ -44,7 +44,7 @@ def test_the_wheel_holds_templates_scripts_examples_and_recipe(tmp_path):
         *(f"regiondag/{path.relative_to(ROOT)}" for path in _files_of_the_recipe()),
         *(f"regiondag/examples/retail/{path.name}" for path in (ROOT / "workflows/examples/retail").iterdir()),
         *(f"nnlib/kernels/{path.name}" for path in (ROOT / "kernels").iterdir()),
-        *(f"nnlib/gpu/{path.name}" for path in (ROOT / "nnlib" / "gpu").glob("*.py")),
+        *(f"nnlib/{path.relative_to(ROOT / 'nnlib')}" for path in (ROOT / "nnlib" / "gpu").rglob("*.py")),
         "regiondag/cli.py",
         "regiondag/accounting/prices.yaml",
         "nnlib/contract.py",
@@ -61,6 +61,15 @@ def test_the_wheel_holds_templates_scripts_examples_and_recipe(tmp_path):
     )
     done = subprocess.run([sys.executable, "-I", "-c", code, installed], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [f"{installed}/regiondag/{n}" for n in ("templates", "ami", "scripts", "examples")]
+
+
+def test_every_package_is_installed():
+    parser = configparser.ConfigParser()
+    parser.read(ROOT / "setup.cfg")
+    listed = set(parser["options"]["packages"].split())
+    for name, folder in (("regiondag", ROOT / "workflows"), ("nnlib", ROOT / "nnlib")):
+        inside = (path.parent.relative_to(folder).parts for path in folder.rglob("__init__.py"))
+        assert {".".join((name, *parts)) for parts in inside} <= listed
 
 
 def test_a_plain_install_brings_all_that_the_commands_import():

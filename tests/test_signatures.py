@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1] / "workflows"
 # What takes or gives a mapping of anything, and why no class stands for it.
 UNTYPED = {
     "api/champion.py: Champion.facts": "champion.json, whole: a later version may say more",
+    "audit/replay.py: Python.has": "what another Python says that it has, as JSON",
     "bake/boot/slot_check.py: parse_slots": "attributes of slots, as condor_status prints them: of any kind",
     "bake/boot/slot_check.py: check_slot": "the same",
     "bake/upload/journal.py: Uploads.fold": "a line of a journal, which is what is checked there",

@@ -151,7 +151,8 @@ def test_a_gpu_that_hangs_does_not_hang_the_boot(selftest, machine, monkeypatch)
 
 
 def test_no_cupy_at_all(selftest, machine, monkeypatch):
-    (machine / "python/cupy.py").unlink()
+    missing = "raise ModuleNotFoundError(\"No module named 'cupy'\")"  # and not one that this machine may have
+    (machine / "python/cupy.py").write_text(missing, encoding="utf-8")
     code, config = run(selftest, machine)
     assert (code, config["SelfTest"]) == (
         0,

@@ -13,12 +13,15 @@ import pytest
 
 from nnlib.cpu.backend import Cpu
 from nnlib.gpu.backend import Gpu
-from scripts.bench.common import harness, processes
+from nnlib.gpu.runtime import Runtime
+from scripts.bench.common import environments, harness, processes
+from scripts.bench.common.child import Child
 from scripts.bench.common.workload import filled, weights, widths
 from scripts.bench.gpu import __main__ as command
-from scripts.bench.gpu import floor, multiply, ours, training, work
+from scripts.bench.gpu import floor, multiply, ours, product, training, work
+from scripts.bench.gpu.rows import rows_of
 from scripts.bench.gpu.work import GpuWork
-from tests.kernels.standin import Cupy
+from tests.kernels.standin import Cupy, Products, folder
 
 TINY = {"batch": 8, "batches": 3, "steps": 3, "warm": 1}
 SMALL = GpuWork("autoencoder", items=60, hidden=8, density=0.4, **TINY)
@@ -43,10 +46,61 @@ def test_our_side_trains_as_the_cpu_does(monkeypatch, capsys, given):
 
 
 def test_all_sides_start_with_the_same_weights():
-    first, again = weights(SMALL), weights(replace(SMALL, variant=work.EAGER, tf32=True))
+    first, again = weights(SMALL), weights(replace(SMALL, variant=work.EAGER, precision=work.TF32))
     assert [matrix.tobytes() for matrix in first] == [matrix.tobytes() for matrix in again]
     assert [matrix.shape for matrix in first] == [(60, 8), (8, 8), (8, 8), (8, 60)]
     assert widths(GpuWork("images")) == (784, 512, 512, 10)
+
+
+@pytest.fixture(scope="module")
+def torch():
+    """A Python with PyTorch, where a benchmark has made one."""
+    python = environments.TORCH_FOLDER / "bin/python"
+    if not python.exists():
+        pytest.skip("no PyTorch: python -m scripts.bench.cpu brings it")
+    return python
+
+
+@pytest.mark.parametrize(
+    ("variant", "precision"), [(work.DENSE, work.FLOAT32), (work.EAGER, work.BF16), (work.COMPILED, work.BF16)]
+)
+def test_a_peer_trains_as_ours_does(torch, monkeypatch, capsys, variant, precision):
+    """On a processor, where there are no graphs."""
+    given = replace(SMALL, precision=precision)
+    cupy = Cupy()
+    ready = answers(monkeypatch, capsys, given, Gpu(cupy.runtime(), 2))[0]
+    peer = replace(given, variant=variant, device="cpu")
+    with Child(torch, "gpu.peer", peer.arguments()) as child:
+        losses = child.answer(120)["losses"]
+        assert work.difference(ready["losses"], losses, precision) == ""
+        assert child.ask("step", 60)["ms"] > 0
+
+
+def test_the_peer_of_the_best_items(torch):
+    with Child(torch, "gpu.peer_top", "quick", "cpu") as child:
+        assert child.answer(120)["customers_a_second"] > 0
+
+
+@pytest.mark.gpu
+def test_ways_to_multiply():
+    """Without CuPy's own kernels, which the played CUDA does not have."""
+    import cupy
+
+    stream = cupy.cuda.Stream(non_blocking=True)
+    runtime = Runtime.open()
+    data = multiply.Set([runtime.zeros(1001) for _ in range(3)], 1001, stream)
+    for array in data.arrays:
+        runtime.upload(array, np.arange(1001))
+    with stream:
+        for name in (multiply.OWN, multiply.COPY):
+            multiply.WAYS[name](data)()
+            assert multiply._sample(multiply.WAYS[name](data), data, 2)[0] > 0
+    stream.synchronize()
+    wanted = np.arange(1001, dtype=np.float32)
+    for _ in range(3):  # once, and twice for the sample
+        wanted = wanted * multiply.C
+    for array in data.arrays:
+        np.testing.assert_array_equal(runtime.download(array), wanted)
 
 
 def test_rows_are_filled_up_evenly():
@@ -60,7 +114,7 @@ def test_floors_of_the_wide_network():
     assert floor.operations_of(full) == pytest.approx(46.1e9, rel=1e-3)
     assert floor.bytes_of(replace(full, optimizer="rmsprop"), 5300) == pytest.approx(1.2e9, rel=0.02)
     ceilings = floor.Ceilings(bandwidth=4e12, float32=50e12, tf32=400e12)
-    plain, tf32 = (floor.floor_of(replace(full, tf32=on), 5300, ceilings) for on in (False, True))
+    plain, tf32 = (floor.floor_of(replace(full, precision=one), 5300, ceilings) for one in (work.FLOAT32, work.TF32))
     assert (plain.by, plain.ms) == ("operations", pytest.approx(0.92, rel=0.01))
     assert (tf32.by, tf32.ms) == ("bytes", plain.bytes_ms)
     cupy = Cupy()
@@ -154,7 +208,8 @@ class Scripted(Side):
     given_by: dict = {}  # noqa: RUF012 -- set by the test
 
     def __init__(self, python: str, name: str, *words: str, **_: object) -> None:
-        self.name, self.found = name, iter(self.given_by[words[0] if name == "gpu.facts" else name])
+        several = name in ("gpu.facts", "gpu.product")
+        self.name, self.found = name, iter(self.given_by[words[0] if several else name])
 
     def answer(self, seconds: float) -> dict:
         return next(self.found)
@@ -170,7 +225,7 @@ class Scripted(Side):
 def scripted(monkeypatch, tmp_path):
     for module in (command, training):
         monkeypatch.setattr(module, "Child", Scripted)
-    monkeypatch.setattr(training, "works", lambda quick, tf32: [SMALL, replace(SMALL, tf32=True)][: 1 + tf32])
+    monkeypatch.setattr(training, "works", lambda quick, tf32: [SMALL, replace(SMALL, precision=work.TF32)][: 1 + tf32])
     monkeypatch.setattr(harness, "RESULTS", tmp_path)
     times = {"mul_c": {"host": 4e-6, "device": 1e-6}, "cupy.multiply": {"host": 8e-6, "device": 1e-6}}
     Scripted.given_by = {
@@ -179,6 +234,17 @@ def scripted(monkeypatch, tmp_path):
         "torch": [{"torch": "2.13.0"}],
         "ceilings": [{"bandwidth": 4e12, "float32": 5e13, "tf32": 4e14}],
         "gpu.multiply": [{"n": 1 << 10, "arrays": 128, "times": times, "absent": {"NPP": "not installed"}}],
+        "kernels": [{"agree": 46, "differ": {"softmax": [{}]}, "left_out": [], "failure": ""}],
+        "pci": [{"way": "to the GPU", "bytes_a_second": 5e10}, {"way": "back", "bytes_a_second": 4e10}],
+        "determinism": [{"sha256": "abc"}],
+        "launches": [{"ms": {f"kernel {n}": 1.0 for n in range(8)}}],
+        "top": [{"customers_a_second": 3e5, "k": 100}],
+        "gpu.peer_top": [{"customers_a_second": 1e5}],
+        "epoch": [
+            {"data": "in memory", "examples": 500, "first": 2.0, "seconds": 1.0},
+            {"data": "left in a file", "examples": 500, "first": 2.0, "seconds": 1.25},
+        ],
+        "tests": [{"test": "a", "outcome": "passed"}, {"test": "b", "outcome": "failed"}],
         "gpu.ours": [{"losses": [1.0]}],
         "gpu.peer": [{"losses": [1.0]}],
     }
@@ -187,23 +253,31 @@ def scripted(monkeypatch, tmp_path):
 
 def test_everything_is_printed_and_kept(scripted, tmp_path, capsys):
     assert command.main([]) == 1  # as rows are missing, and ours is no faster
-    kept = json.loads((tmp_path / "gpu.json").read_text())
+    kept = json.loads((tmp_path / "gpu-some-gpu.json").read_text())
     assert kept["machine"].startswith("Some GPU, ") and kept["versions"]["torch"] == "2.13.0"
-    assert [one["work"]["tf32"] for one in kept["training"]] == [False, True]
+    assert [one["work"]["precision"] for one in kept["training"]] == [work.FLOAT32, work.TF32]
     assert {part["reason"] for part in kept["parts"].values()} == {""}
     rows = {row["workload"]: row for row in kept["rows"]}
     assert rows["data[i] *= c, arrays of 1K floats: mul_c (peer: cupy.multiply)"]["ratio"] == 2
     assert rows["data[i] *= c, arrays of 1K floats: mul_c (peer: NPP)"]["peer"] is None
     assert rows["60-8x3-60, batch 8, Adam, float32 (peer: PyTorch, EmbeddingBag, eager)"]["met"] is False
+    found = {name: row["ours"] for name, row in rows.items()}
+    assert found["kernels that differ from NumPy"] == 1
+    assert found["pinned memory to the GPU"] == 50
+    assert found["two trainings with one seed: different models"] == 0
+    assert found["a step by launches, each waited for: all others"] == 2
+    assert found["tests that are meant for a GPU: failed"] == 1
+    assert rows["the best 100 items, seen ones left out (peer: PyTorch, topk)"]["ratio"] == 3
+    assert rows["an epoch of 500 customers, data left in a file (peer: in memory)"]["ratio"] == 0.8
     out = capsys.readouterr().out
     assert "GPU: Some GPU" in out and "batches prepared meanwhile" in out and "kept in" in out
 
 
 def test_without_pytorch_or_time_the_rest_is_measured(scripted, tmp_path, monkeypatch):
     scripted["torch"] = [{"reason": "PyTorch is missing"}]
-    del scripted["gpu.peer"], scripted["gpu.multiply"]
+    del scripted["gpu.peer"], scripted["gpu.multiply"], scripted["gpu.peer_top"]
     command.main(["--quick", "--json", str(tmp_path / "own.json")])
-    assert not (tmp_path / "gpu.json").exists()
+    assert not list(tmp_path.glob("gpu*.json"))
     kept = json.loads((tmp_path / "own.json").read_text())
     assert kept["parts"]["multiply"]["reason"].startswith("KeyError")
     peers = [row for row in kept["rows"] if "PyTorch" in row["workload"]]
@@ -211,8 +285,75 @@ def test_without_pytorch_or_time_the_rest_is_measured(scripted, tmp_path, monkey
     scripted |= {"device": [{"missing": ""}], "gpu": [{}], "torch": [{}]}
     monkeypatch.setattr(command, "BUDGET", 0.0)
     command.main([])
-    late = json.loads((tmp_path / "gpu.json").read_text())
+    late = json.loads((tmp_path / "gpu-unknown.json").read_text())
     assert {part["reason"] for part in late["parts"].values()} == {"the time for everything was up"}
+
+
+def failing(after: list[dict]):
+    yield from after
+    raise processes.NotMeasuredError("gpu.product took too long")
+
+
+def test_what_a_part_said_before_it_failed_stays(scripted, tmp_path):
+    scripted["tests"] = failing([{"test": "a", "outcome": "passed"}])
+    scripted["epoch"] = failing(scripted["epoch"][:1])
+    scripted["determinism"] = failing([])
+    command.main(["--json", str(tmp_path / "own.json")])
+    kept = json.loads((tmp_path / "own.json").read_text())
+    reasons = {name: kept["parts"][name]["reason"] for name in ("determinism", "epoch", "tests", "top")}
+    assert reasons == {name: "gpu.product took too long" if name != "top" else "" for name in reasons}
+    rows = {row["workload"]: row["ours"] for row in kept["rows"]}
+    assert rows["tests that are meant for a GPU: passed"] == 1
+    assert rows["an epoch of 500 customers, data in memory"] == 1
+    assert "two trainings with one seed: different models" not in rows
+    assert kept["tests"] == [{"test": "a", "outcome": "passed"}]
+
+
+def test_one_part_alone(scripted, tmp_path):
+    command.main(["--only", "pci", "--json", str(tmp_path / "own.json")])
+    kept = json.loads((tmp_path / "own.json").read_text())
+    assert list(kept["parts"]) == ["gpu", "torch", "ceilings", "pci"]
+
+
+def test_all_parts_fit_into_nine_minutes():
+    first = sum(command.LIMITS[part] for part in ("gpu", "torch", "ceilings", "kernels", "pci", "determinism"))
+    assert first + command.LIMITS["training"] < command.BUDGET < 540 - command.LEAST
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    sizes = {"items": 60, "hidden": 8, "density": 0.4, "batches": 3, "batch": 8}
+    for module in (product, work):
+        monkeypatch.setattr(module, "SMALL", sizes)
+    monkeypatch.setattr(product, "COPIED", 64 * 100)
+
+
+@pytest.mark.parametrize("name", product.PARTS)
+@pytest.mark.parametrize("cupy", [Cupy, pytest.param(None, marks=pytest.mark.gpu)])
+def test_what_the_product_does(tiny, name, cupy):
+    made = product.Apart if name == "launches" else Runtime
+    played = cupy and cupy()
+    answers = list(product.PARTS[name](True, made(played, Products, folder()) if played else made.open()))
+    if played:
+        played.check()
+    json.dumps(answers)
+    rows = list(rows_of(name, answers * (2 if name == "determinism" else 1)))
+    assert rows
+    assert all(row.ours is not None and row.ours >= 0 and row.met is not False for row in rows)
+    assert {row.goal for row in rows} <= {None, 0}
+
+
+def test_the_tests_say_how_each_went(monkeypatch, capsys):
+    class Report:
+        nodeid, when, outcome = "a", "call", "failed"
+
+    def played(words, plugins):
+        assert words[words.index("-m") + 1] == "gpu"
+        plugins[0].pytest_runtest_logreport(Report)
+
+    monkeypatch.setattr(pytest, "main", played)
+    product.tests(True)
+    assert capsys.readouterr().out == '\n{"test": "a", "outcome": "failed"}\n'
 
 
 def test_the_command_runs_the_python_that_it_is_given(tmp_path):
@@ -229,6 +370,14 @@ def test_the_command_runs_the_python_that_it_is_given(tmp_path):
     assert done.stdout.splitlines() == [
         str(processes.REPOSITORY), "-m", "scripts.bench.gpu", "--quick", "--json", "a b",
     ]  # fmt: skip
+    done = call("--only", "ranks", PYTHON=str(python))  # which prints no count of GPUs, so there may be many
+    assert done.stdout.splitlines()[1:] == [
+        "-m", "scripts.bench.level3", "--only", "gpus", "--json", str(harness.RESULTS / "level3_gpus.json"),
+    ]  # fmt: skip
+    python.write_text('#!/bin/sh\n[ "$1" = -c ] || echo 0\n')
+    done = call("--only", "ranks", PYTHON=str(python))
+    assert (done.returncode, done.stdout) == (75, "")
+    assert done.stderr.startswith("gpu: there is no GPU")
     done = call(PYTHON="/bin/false")
     assert (done.returncode, done.stdout) == (75, "")
     assert done.stderr == "gpu: /bin/false is no Python 3.11 or later; set PYTHON=/path/to/python3.12\n"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from docs._generate.performance import benchmarks
+from nnlib.cpu.products import obstacle
 from regiondag.bake.image import ImageWishes, image_path
 from scripts.bench.common.environments import IMPLICIT_FOLDER, OPTUNA_FOLDER, TORCH_FOLDER
 from scripts.bench.common.processes import REPOSITORY
@@ -42,6 +43,10 @@ def lacks_image() -> str:
     return "" if image_path(ImageWishes()).is_dir() else "no image in the cache: regiondag bake image"
 
 
+def lacks_bf16() -> str:
+    return lacks(TORCH_FOLDER)() or obstacle()
+
+
 POOL = pytest.mark.condor
 RUNS = [
     pytest.param("cpu", lacks(TORCH_FOLDER), id="train_cpu"),
@@ -50,13 +55,21 @@ RUNS = [
     pytest.param("tuner.fidelity", lacks_yahpo, id="tuner_fidelity"),
     pytest.param("sharing", str, id="sharing"),
     pytest.param("sharing.related", lacks_yahpo, id="sharing_related"),
+    pytest.param("cpu.precisions --only one", lacks_bf16, id="train_bf16"),
     pytest.param("quality.rules", str, id="rules"),
+    pytest.param("quality.precision", str, id="precision"),
     pytest.param("importing", lacks_pandas, id="importing"),
     pytest.param("serve", lacks_services, id="serve"),
     pytest.param("recommend", lacks(IMPLICIT_FOLDER), id="recommend"),
     pytest.param("report", str, marks=pytest.mark.browser, id="report"),
     pytest.param("bake --only size", lacks_image, id="bake"),
     pytest.param("first_hour --only look", why_not, id="first_hour"),
+    pytest.param("starting", lacks(TORCH_FOLDER), id="starting"),
+    pytest.param("wide", lacks(TORCH_FOLDER), id="wide"),
+    pytest.param("level3", str, id="level3"),
+    pytest.param("level3.examples", str, id="level3_examples"),
+    pytest.param("level3.quality", str, id="level3_quality"),
+    pytest.param("inspecting --only one_thread", str, id="inspecting"),
     pytest.param("manager.looking", str, id="looking"),
     pytest.param("manager.proposing", str, id="proposing"),
     pytest.param("manager.orchestration", str, marks=POOL, id="orchestration"),
