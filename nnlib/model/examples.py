@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from nnlib.data.sets import DataSet
 from nnlib.errors import DataError
+from nnlib.spec.geometry import is_computed
+from nnlib.spec.sizes import resolve_sizes
 from nnlib.spec.topology import check_topology
-from nnlib.spec.types import ErrorFunction, LayerKind, NetworkSpec
+from nnlib.spec.types import ErrorFunction, Layer, LayerKind, NetworkSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,10 +35,11 @@ class Examples:
 
 
 def resolve(spec: NetworkSpec, data: Mapping[str, DataSet], file: str) -> NetworkSpec:
-    """Return `spec` with every "auto" replaced by the width of the data, and inputs as sparse as their data are.
+    """Return `spec` with all sizes: "auto" is the width of the data, maps are what `sizes.resolve_sizes` finds.
 
-    `data` are the data sets by name; those of output layers may be missing when the layer gives its N. Raises
-    DataError for whatever does not fit.
+    Inputs are as sparse as their data are. `data` are the data sets by name; those of output layers may be missing
+    when the layer gives its N. Raises DataError for data that do not fit, SpecError for layers that do not fit each
+    other.
     """
     problems, layers = list[str](), []
     for layer in spec.layers:
@@ -65,14 +68,44 @@ def resolve(spec: NetworkSpec, data: Mapping[str, DataSet], file: str) -> Networ
                 f"{file}: layer {layer.name}: Hinge needs targets of -1 and 1, {layer.data_set!r} is sparse; "
                 "legal: a dense data set, or another ErrorFunction"
             )
+        if layer.kind is LayerKind.INPUT and found.sparse:
+            problems += [f"{file}: {text}" for text in _refuse_sparse(spec, layer)]
         dimensions = layer.dimensions or found.dimensions or (found.width,)
+        if is_computed(layer):  # its sources say how many units it has, and it only how many maps
+            layers.append(dataclasses.replace(layer, dimensions=_with_channel(layer, dimensions)))
+            continue
         sparse_input = found.sparse if layer.kind is LayerKind.INPUT else layer.sparse
         layers.append(dataclasses.replace(layer, units=found.width, dimensions=dimensions, sparse=sparse_input))
     if problems:
         raise DataError("\n".join(problems))
-    resolved = dataclasses.replace(spec, layers=tuple(layers))
+    resolved = resolve_sizes(dataclasses.replace(spec, layers=tuple(layers)), file)
     check_topology(resolved, file)  # skips and shared weights need sizes that fit, which were not known before
+    for layer in resolved.layers_of(LayerKind.OUTPUT):
+        found = data.get(layer.data_set)
+        if found is not None and layer.units != found.width:
+            problems.append(
+                f"{file}: layer {layer.name}: its sources give {layer.units} units, data set {layer.data_set!r} has "
+                f"width {found.width}; legal: {layer.units}"
+            )
+    if problems:
+        raise DataError("\n".join(problems))
     return resolved
+
+
+def _with_channel(layer: Layer, dimensions: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the dimensions of targets of maps, with one channel where the data have as many axes as the kernel."""
+    return (*dimensions, 1) if len(dimensions) > 1 and len(layer.kernel) == len(dimensions) else dimensions
+
+
+def _refuse_sparse(spec: NetworkSpec, source: Layer) -> Iterator[str]:
+    """Yield what is wrong with a sparse input of layers that have a place for every value."""
+    for layer in spec.layers:
+        if is_computed(layer) and source.name in layer.sources:
+            what = f"{layer.type}" + (f" with Function {layer.function}" if layer.function else "")
+            yield (
+                f"layer {layer.name}: of type {what}, takes {source.name}, whose data set {source.data_set!r} is "
+                "sparse; legal: a dense data set"
+            )
 
 
 def examples_of(spec: NetworkSpec, data: Mapping[str, DataSet], file: str, targets: bool = True) -> Examples:

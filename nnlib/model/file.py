@@ -2,9 +2,10 @@
 
 `file_attributes` has the attributes of the network and its layers. Those of the weight matrix numbered i start with
 `weight<i>_`; its variables are `weight<i>_bias` and, unless another matrix is shared, `weight<i>_weights`, row-major
-[in][out]. A layer with batch normalization has four variables `layer<i>_...BN`. Beyond the format, ignored by DSSTNE:
-the variables `layer<i>_features` (names of the units of a layer with a data set), the attribute `region`, and
-`repeats`, which is 1 where what an example has is recommended like anything else, as the data said.
+[in][out], of a convolutional layer [maps][channels of a group][z][y][x]. A layer with batch normalization has four
+variables `layer<i>_...BN`. Beyond the format, ignored by DSSTNE: the variables `layer<i>_features` (names of the
+units of a layer with a data set), the attribute `region`, and `repeats`, which is 1 where what an example has is
+recommended like anything else, as the data said.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from nnlib.data.file_history import REPEATS, read_repeats
 from nnlib.data.sets import DataSet
 from nnlib.errors import DataError
 from nnlib.model.file_attributes import Attributes, network_attributes, read_network_spec
-from nnlib.model.network import Network, assemble
+from nnlib.model.network import Network, assemble, bias_count, is_convolution, norm_count, weight_shape
 from nnlib.ops.batch_norm import BatchNorm
+from nnlib.spec.geometry import sweep_of
 from nnlib.spec.json_section import SpecError
-from nnlib.spec.topology import check_runnable, check_topology
+from nnlib.spec.sizes import resolve_sizes
+from nnlib.spec.topology import check_topology
 from nnlib.spec.types import Edge, LayerKind, NetworkSpec, SharedWeights
 from nnlib.util import netcdf
 from nnlib.util.arrays import Floats
@@ -38,6 +41,7 @@ def model_of(network: Network, sets: Mapping[str, DataSet], region: str, repeats
     return Model(network, names, region, repeats)
 
 
+SHAPE = ("width", "height", "length", "depth", "breadth")  # of a weight matrix: out, in, and the kernel's axes
 NORMS = {"scaleBN": "scale", "biasBN": "bias", "runningMeanBN": "mean", "runningVarianceBN": "variance"}
 
 
@@ -76,7 +80,9 @@ def write_model(path: Path, model: Model) -> None:
         attributes |= {f"{at}{key}": value for key, value in _edge_attributes(network, edge).items()}
         variables[f"{at}bias"] = _variable(f"{at}biasDim", network.biases[edge.number])
         if edge.owner == edge.number:
-            variables[f"{at}weights"] = _variable(f"{at}weightDim", network.matrix(edge.number))
+            convolves = is_convolution(spec, edge)  # whose store has the order of the file
+            weights = network.stores[edge.number] if convolves else network.matrix(edge.number)
+            variables[f"{at}weights"] = _variable(f"{at}weightDim", weights)
     for n, norm in sorted(network.norms.items()):
         for name, own_name in NORMS.items():
             variables[f"layer{n}_{name}"] = _variable(f"layer{n}_bnDim", getattr(norm, own_name))
@@ -96,18 +102,20 @@ def read_model(path: Path) -> Model:
         attributes = Attributes(str(path), file.attributes)
         spec, numbers = _spec(attributes)
         arrays = _Arrays(file)
-        sizes = [layer.units or 0 for layer in spec.layers]
         weights, biases, locked = {}, [], set()
         for edge in spec.edges:
             at = f"weight{numbers[edge.number]}_"
-            below, above = sizes[edge.source], sizes[edge.target]
-            biases.append(arrays.floats(f"{at}bias", above))
+            below, above = weight_shape(spec, edge)
+            biases.append(arrays.floats(f"{at}bias", bias_count(spec, edge)))
             if edge.owner == edge.number:
-                weights[edge.number] = arrays.floats(f"{at}weights", below * above).reshape(below, above)
+                flat = arrays.floats(f"{at}weights", below * above)
+                convolves = is_convolution(spec, edge)
+                weights[edge.number] = flat.reshape(above, below).T if convolves else flat.reshape(below, above)
                 if attributes.flag(f"{at}bLocked"):
                     locked.add(edge.number)
-        norms = {n: arrays.norm(n, sizes[n]) for n, layer in enumerate(spec.layers) if layer.batch_norm}
-        features = {n: names for n, size in enumerate(sizes) if (names := arrays.names(f"layer{n}_features", size))}
+        norms = {n: arrays.norm(n, norm_count(spec, n)) for n, layer in enumerate(spec.layers) if layer.batch_norm}
+        sizes = enumerate(layer.units or 0 for layer in spec.layers)
+        features = {n: names for n, size in sizes if (names := arrays.names(f"layer{n}_features", size))}
         region, repeats = attributes.text("region") if "region" in file.attributes else "", read_repeats(file)
     return Model(assemble(spec, weights, biases, norms, frozenset(locked)), features, region, repeats)
 
@@ -119,11 +127,15 @@ def _variable(dimension: str, values: Floats) -> netcdf.Variable:
 def _edge_attributes(network: Network, edge: Edge) -> dict[str, netcdf.Attribute]:
     layers = network.spec.layers
     source, target = layers[edge.source], layers[edge.target]
-    shape = {"width": target.units, "height": source.units, "length": 1, "depth": 1, "breadth": 1}
+    shape: tuple[int, ...] = weight_shape(network.spec, edge)[::-1]
+    if is_convolution(network.spec, edge):
+        sweep = sweep_of(network.spec, edge.source, edge.target)
+        kernel = (window.kernel for window in sweep.windows)  # the slowest axis first, as DSSTNE has it
+        shape = (sweep.target.channels, sweep.source.channels // sweep.groups, *kernel)
     values: dict[str, netcdf.Attribute] = {
         "inputLayer": source.name,
         "outputLayer": target.name,
-        **{key: np.uint64(size or 0) for key, size in shape.items()},
+        **{key: np.uint64(size) for key, size in zip(SHAPE, (*shape, 1, 1, 1), strict=False)},
         "bShared": np.uint32(edge.owner != edge.number),
         "bLocked": np.uint32(edge.owner in network.locked),
         "norm": np.float32(target.weight_norm),
@@ -143,9 +155,9 @@ def _spec(attributes: Attributes) -> tuple[NetworkSpec, list[int]]:
     spec = read_network_spec(attributes)
     try:
         check_topology(spec, attributes.file)
-        check_runnable(spec, attributes.file)
         spec, numbers = _with_edges(attributes, spec)
         check_topology(spec, attributes.file)
+        spec = resolve_sizes(spec, attributes.file)
     except SpecError as error:
         raise DataError(str(error)) from error
     return spec, numbers

@@ -53,7 +53,12 @@ FUNCTIONS = {
     PoolingFunction.LRN: 3,
     PoolingFunction.MAXOUT: 4,
     PoolingFunction.DOT_PRODUCT: 5,
-    PoolingFunction.COSINE: 6,
+    PoolingFunction.COSINE: 6,  # and 7 to 9 are DSSTNE's that compute nothing
+    PoolingFunction.SUM: 10,
+    PoolingFunction.PRODUCT: 11,
+    PoolingFunction.CONCATENATE: 12,
+    PoolingFunction.GLOBAL_MAX: 13,
+    PoolingFunction.GLOBAL_AVERAGE: 14,
 }
 ACTIVATIONS = {activation: activation.code for activation in Activation}
 SCHEMES = {

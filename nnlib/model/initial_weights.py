@@ -9,9 +9,13 @@ from nnlib.spec.types import Scheme, WeightInit
 
 
 def initial_weights(
-    init: WeightInit, shape: tuple[int, int], random: np.random.Generator, compat: bool = False
+    init: WeightInit,
+    shape: tuple[int, int],
+    random: np.random.Generator,
+    compat: bool = False,
+    fans: tuple[int, int] | None = None,
 ) -> NDArray[np.float32]:
-    """Return weights of `shape` (in, out) for a scheme of DSSTNE, with S = Scale.
+    """Return weights of `shape` for a scheme of DSSTNE, with S = Scale and `fans` (in, out), the shape unless given.
 
     Xavier: uniform in +-S sqrt(6 / (in + out)), as Glorot and Bengio (2010) have it; CaffeXavier: uniform in
     +-S sqrt(3 / out); Uniform: uniform in +-S; Gaussian: S times a standard normal; UnitBall: uniform in (0, S];
@@ -19,7 +23,7 @@ def initial_weights(
 
     With `compat`, as DSSTNE has it: half of Xavier, SELU with a standard deviation of 1 / in, Constant -S.
     """
-    inputs, outputs = shape
+    inputs, outputs = fans or shape
     scale = np.float32(init.scale)
     if init.scheme is Scheme.CONSTANT:
         return np.full(shape, -scale if compat else scale)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,9 @@ import numpy as np
 from nnlib.model.initial_weights import initial_weights
 from nnlib.ops.batch_norm import BatchNorm
 from nnlib.ops.losses import error_of
+from nnlib.spec.geometry import maps_of, sweep_of
 from nnlib.spec.topology import order
-from nnlib.spec.types import Edge, Layer, LayerKind, NetworkSpec
+from nnlib.spec.types import Edge, Layer, LayerKind, LayerType, NetworkSpec
 from nnlib.util.arrays import Floats
 
 NORM_ARRAYS = ("scale", "bias", "mean", "variance")
@@ -33,7 +35,8 @@ class Network:
     """A specification whose layers all have their units, and its parameters.
 
     `stores` holds the weights by the number of the edge that owns them, each as its layout says; use `matrix` to get
-    them as (in, out). `biases` has one array (out,) for every edge, shared weights or not.
+    them as (in, out). `biases` has one array (out,) for every edge, shared weights or not. Of an edge into a
+    convolutional layer, `out` are its maps, and a row of the store is a kernel [channels of a group][z][y][x].
     """
 
     spec: NetworkSpec
@@ -51,9 +54,7 @@ class Network:
     @property
     def parameters(self) -> int:
         """How many numbers training may change."""
-        weights = sum(
-            count_units(self.spec, e.source) * count_units(self.spec, e.target) for e in iterate_owners(self.spec)
-        )
+        weights = sum(math.prod(weight_shape(self.spec, edge)) for edge in iterate_owners(self.spec))
         return weights + sum(b.size for b in self.biases) + sum(2 * n.scale.size for n in self.norms.values())
 
     def matrix(self, owner: int) -> Floats:
@@ -102,12 +103,23 @@ def create(spec: NetworkSpec, random: np.random.Generator, dtype: Any = np.float
     """Return a network with initial parameters; every layer must have its number of units."""
     stores, biases = {}, []
     for edge in spec.edges:
-        shape, init = (count_units(spec, edge.source), count_units(spec, edge.target)), spec.layers[edge.target].init
         if edge.owner == edge.number:
-            weights = initial_weights(init, shape, random, spec.compat).astype(dtype, copy=False)
+            weights = _draw(spec, edge, random).astype(dtype, copy=False)
             stores[edge.number] = lay_out_weights(spec, edge, weights)
-        biases.append(np.full(shape[1], init.bias, dtype))
+        biases.append(np.full(bias_count(spec, edge), spec.layers[edge.target].init.bias, dtype))
     return Network(spec, stores, biases, _norms(spec, dtype))
+
+
+def _draw(spec: NetworkSpec, edge: Edge, random: np.random.Generator) -> Floats:
+    """Return the initial weights of an edge, (in, out)."""
+    shape, target = weight_shape(spec, edge), spec.layers[edge.target]
+    if not is_convolution(spec, edge):
+        return initial_weights(target.init, shape, random, spec.compat)
+    sweep = sweep_of(spec, edge.source, edge.target)
+    fans = (sweep.fan_in, sweep.target.channels // sweep.groups * sweep.volume)
+    if spec.compat:
+        fans = (sweep.source.units, sweep.target.units)
+    return initial_weights(target.init, shape[::-1], random, spec.compat, fans).T  # drawn as they are stored
 
 
 def assemble(
@@ -142,12 +154,14 @@ def lay_out_weights(spec: NetworkSpec, edge: Edge, weights: Floats) -> Floats:
 
 def join_blocks(spec: NetworkSpec, edge: Edge, store: Floats) -> Floats:
     """Return the weights (in, out) of a BLOCKED store."""
-    below, above = count_units(spec, edge.source), count_units(spec, edge.target)
+    below, above = weight_shape(spec, edge)
     return np.concatenate(np.split(store, len(store) // below), axis=1)[:, :above]
 
 
 def layout_of(spec: NetworkSpec, edge: Edge) -> Layout:
     """Return how the weights of an edge lie in memory."""
+    if is_convolution(spec, edge):
+        return Layout.BY_OUTPUT
     if not is_blocked(spec, spec.layers[edge.target]):
         return Layout.PLAIN
     return Layout.BLOCKED if is_sparse_input(spec.layers[edge.source]) else Layout.BY_OUTPUT
@@ -161,6 +175,7 @@ def is_blocked(spec: NetworkSpec, layer: Layer) -> bool:
     number = spec.places[layer.name]
     return (
         layer.kind is LayerKind.OUTPUT
+        and layer.type is LayerType.FULLY_CONNECTED
         and error_of(spec, layer).blockwise
         and not (layer.dropout or layer.skips or layer.delta_norm or layer.shared or layer.batch_norm)
         and not any(layer.name in (*other.sources, *other.skips) for other in spec.layers)
@@ -235,6 +250,31 @@ def count_units(spec: NetworkSpec, layer: int) -> int:
     return count
 
 
+def is_convolution(spec: NetworkSpec, edge: Edge) -> bool:
+    """Whether an edge's weights are kernels that move over maps."""
+    return spec.layers[edge.target].type is LayerType.CONVOLUTIONAL
+
+
+def weight_shape(spec: NetworkSpec, edge: Edge) -> tuple[int, int]:
+    """Return how many weights (in, out) an edge has: of a convolutional one, (values under a kernel, maps)."""
+    if is_convolution(spec, edge):
+        sweep = sweep_of(spec, edge.source, edge.target)
+        return sweep.fan_in, sweep.target.channels
+    return count_units(spec, edge.source), count_units(spec, edge.target)
+
+
+def bias_count(spec: NetworkSpec, edge: Edge) -> int:
+    """Return how many biases an edge has: one for each unit, or for each map of a convolutional layer."""
+    return norm_count(spec, edge.target)
+
+
+def norm_count(spec: NetworkSpec, layer: int) -> int:
+    """Return how many scales a layer's batch normalization has: one for each unit, or channel of what has maps."""
+    if spec.layers[layer].type is LayerType.FULLY_CONNECTED:
+        return count_units(spec, layer)
+    return maps_of(spec, layer).channels
+
+
 def iterate_owners(spec: NetworkSpec) -> Iterator[Edge]:
     """Yield the edges with weights of their own."""
     return (edge for edge in spec.edges if edge.owner == edge.number)
@@ -266,4 +306,4 @@ def name_broken_layer(spec: NetworkSpec, finite: Set[str]) -> str:
 
 
 def _norms(spec: NetworkSpec, dtype: Any) -> dict[int, BatchNorm]:
-    return {n: BatchNorm.start(count_units(spec, n), dtype) for n, layer in enumerate(spec.layers) if layer.batch_norm}
+    return {n: BatchNorm.start(norm_count(spec, n), dtype) for n, layer in enumerate(spec.layers) if layer.batch_norm}

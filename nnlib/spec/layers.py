@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nnlib.spec.json_section import MOST_UNITS, Problems, Section, show
+from nnlib.spec.kernel import parse_kernel
 from nnlib.spec.types import (
     Activation,
     Layer,
@@ -25,7 +26,8 @@ from nnlib.spec.types import (
 
 INPUT_KEYS = ("Kind", "Type", "Name", "N", "Sparse", "pDropout", "DataSet")
 COMPUTED_KEYS = (
-    *("Kind", "Type", "Name", "N", "Sparse", "pDropout", "Source", "Skip", "Kernel", "KernelStride", "Function"),
+    *("Kind", "Type", "Name", "N", "Sparse", "pDropout", "Source", "Skip", "Function"),
+    *("Kernel", "KernelStride", "Padding", "Dilation", "Groups", "DropChannels"),
     *("Activation", "RELUSlope", "ELUAlpha", "SELULambda"),
     *("WeightNorm", "DeltaNorm", "WeightInit", "SharedWeights"),
 )
@@ -114,8 +116,11 @@ def _section(raw: Mapping[str, object], path: str, usual: LayerKind, problems: P
 def _layer(layer: Section, name: str, kind: LayerKind, previous: str | None, defaults: Defaults) -> Layer:
     type_ = _type(layer, kind)
     dimensions, units = _size(layer, kind, type_)
-    kernel, stride = _kernel(layer, kind, type_)
-    activation = layer.choice("Activation", ACTIVATIONS, Activation.SIGMOID, NO_ACTIVATIONS)
+    function = _function(layer, type_)
+    kernel = parse_kernel(layer, kind, type_, function)
+    pools = type_ is LayerType.POOLING
+    usual = Activation.LINEAR if pools else Activation.SIGMOID
+    activation = layer.choice("Activation", ACTIVATIONS, usual, NO_ACTIVATIONS)
     init = layer.section("WeightInit", ("Scheme", "Scale", "Bias"))
     if kind is not LayerKind.HIDDEN and layer.raw("DataSet") in (None, ""):
         layer.wrong("DataSet", 'is missing, legal: the name of a data set, such as "input"')
@@ -130,7 +135,7 @@ def _layer(layer: Section, name: str, kind: LayerKind, previous: str | None, def
         sources=_sources(layer, kind, previous),
         skips=layer.texts("Skip"),
         shared=_shared(layer),
-        activation=activation,
+        activation=usual if pools and defaults.compat else activation,  # DSSTNE's pooling layers have none
         slope=defaults.slope_of(layer),
         alpha=defaults.alpha_of(layer, activation),
         selu_lambda=layer.number("SELULambda", defaults.selu_lambda, 0),
@@ -144,9 +149,13 @@ def _layer(layer: Section, name: str, kind: LayerKind, previous: str | None, def
             scale=init.number("Scale", 1.0),
             bias=init.number("Bias", 0.0),
         ),
-        function=_function(layer, type_),
-        kernel=kernel,
-        stride=stride,
+        function=function,
+        kernel=kernel.sizes,
+        stride=kernel.stride,
+        padding=kernel.padding,
+        dilation=kernel.dilation,
+        groups=kernel.groups,
+        drop_channels=_drop_channels(layer, type_),
     )
 
 
@@ -177,14 +186,11 @@ def _size(layer: Section, kind: LayerKind, type_: LayerType) -> tuple[tuple[int,
     return dimensions, units if dimensions and not computed else None
 
 
-def _kernel(layer: Section, kind: LayerKind, type_: LayerType) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return kernel and stride, as long as each other; a fully connected layer has neither, whatever it says."""
-    kernel, stride = layer.wholes("Kernel", 3) or (1,), layer.wholes("KernelStride", 3)
-    if len(stride) > len(kernel):
-        layer.wrong("KernelStride", f"{show(list(stride))} has more numbers than Kernel, legal: {len(kernel)} of them")
-    if kind is LayerKind.INPUT or type_ is LayerType.FULLY_CONNECTED:
-        return (), ()
-    return kernel, (*stride, 1, 1)[: len(kernel)]
+def _drop_channels(layer: Section, type_: LayerType) -> bool:
+    if "DropChannels" in layer and type_ is LayerType.FULLY_CONNECTED:
+        layer.wrong("DropChannels", f"not a key of a layer of type {type_}, legal: with Type Convolutional or Pooling")
+        return False
+    return layer.boolean("DropChannels", False)
 
 
 def _sources(layer: Section, kind: LayerKind, previous: str | None) -> tuple[str, ...]:

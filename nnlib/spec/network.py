@@ -7,8 +7,7 @@ hyperparameter `name`, so one file serves a whole search:
     raw = read_json(path)
     spec = parse_network(substitute(raw, {"hidden": 128}), file="network.json")
 
-or in one step `read_network(path, {"hidden": 128})`. Layers of every type are read; `topology.check_runnable` says
-which of them can be trained.
+or in one step `read_network(path, {"hidden": 128})`.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from typing import Any
 from nnlib.spec.fine_tuning import check_fine_tuning, parse_fine_tuning
 from nnlib.spec.json_section import Problems, Section, SpecError, nearest, show
 from nnlib.spec.layers import Defaults, parse_layers, parse_sparseness
-from nnlib.spec.topology import check_runnable, check_topology
+from nnlib.spec.sizes import resolve_sizes
+from nnlib.spec.topology import check_topology
 from nnlib.spec.types import Boost, ErrorFunction, LocalResponse, Marginal, NetworkSpec
 
 __all__ = [
     "SpecError",
-    "check_runnable",
     "network_of",
     "parse_network",
     "placeholders",
@@ -143,7 +142,7 @@ def network_of(
     compat: bool = False,
     legal: Callable[[str], str] | None = None,
 ) -> NetworkSpec:
-    """Return a network that can be trained, with hyperparameters and `others` for its placeholders.
+    """Return a network with hyperparameters and `others` for its placeholders.
 
     SpecError names a hyperparameter that is used nowhere, or all that is wrong with the network. `legal` says what
     is legal instead of an unused one: an empty text when it is legal itself.
@@ -152,9 +151,7 @@ def network_of(
         instead = legal(name) if legal is not None else f'"${name}" in place of a value'
         if instead:
             raise SpecError([f"{file}: hyperparameter {name!r} is used nowhere, legal: {instead}"])
-    spec = parse_network(substitute(raw, {**(others or {}), **hyperparameters}, file), file, compat)
-    check_runnable(spec, file)
-    return spec
+    return parse_network(substitute(raw, {**(others or {}), **hyperparameters}, file), file, compat)
 
 
 def read_network(path: Path, hyperparameters: Mapping[str, Value], compat: bool = False) -> NetworkSpec:
@@ -201,6 +198,7 @@ def parse_network(raw: Any, file: str, compat: bool = False) -> NetworkSpec:
     if problems.found:
         raise SpecError(problems.found)
     check_topology(spec, file)
+    check_topology(resolve_sizes(spec, file), file)  # the sizes that are known without data
     check_fine_tuning(spec, file)
     return spec
 

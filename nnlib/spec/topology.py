@@ -23,13 +23,16 @@ from nnlib.spec.types import (
 
 MOST_SOURCES = 4  # of a fully connected layer in DSSTNE
 MOST_NAMED = 12  # names in one message
-RUNNABLE = (LayerType.FULLY_CONNECTED,)
 OUTPUTS = {
     ErrorFunction.CROSS_ENTROPY: (Activation.SIGMOID, Activation.SOFTMAX),
     ErrorFunction.MARGINAL: (Activation.SIGMOID, Activation.SOFTMAX),
     ErrorFunction.DATA_MARGINAL: (Activation.SIGMOID,),
 }
 COMPARING = (PoolingFunction.DOT_PRODUCT, PoolingFunction.COSINE)
+SINGLE = (  # functions of one source
+    *(PoolingFunction.MAX, PoolingFunction.AVERAGE, PoolingFunction.LRN),
+    *(PoolingFunction.GLOBAL_MAX, PoolingFunction.GLOBAL_AVERAGE),
+)
 
 
 def order(spec: NetworkSpec) -> tuple[int, ...]:
@@ -55,18 +58,6 @@ def check_topology(spec: NetworkSpec, file: str) -> None:
     if not problems.found:
         for n, layer in enumerate(spec.layers):
             _check_layer(spec, n, layer, problems)
-    if problems.found:
-        raise SpecError(problems.found)
-
-
-def check_runnable(spec: NetworkSpec, file: str) -> None:
-    """Raise SpecError that names every layer that is legal in DSSTNE and cannot be run here."""
-    problems = Problems(file)
-    for n, layer in enumerate(spec.layers):
-        if layer.kind is not LayerKind.INPUT and layer.type not in RUNNABLE:
-            function = f" ({layer.function})" if layer.function else ""
-            legal = ", ".join(RUNNABLE)
-            problems.add(f"Layers[{n}].Type", f"{layer.type}{function} is not built yet, legal: {legal}")
     if problems.found:
         raise SpecError(problems.found)
 
@@ -138,6 +129,9 @@ def _sources(layer: Layer) -> Iterator[tuple[str, str]]:
         yield "Source", f"{count} sources, legal in a layer of type {layer.type}: up to {MOST_SOURCES}"
     if layer.type is LayerType.POOLING and layer.function in COMPARING and count < 2:
         yield "Source", f"1 source, legal with Function {layer.function}: two or more, of the same size"
+    if layer.type is LayerType.POOLING and layer.function in SINGLE and count > 1:
+        legal = "one, such as a Pooling layer with Function Sum or Concatenate of these"
+        yield "Source", f"{count} sources, legal with Function {layer.function}: {legal}"
 
 
 def _skips(spec: NetworkSpec, layer: Layer) -> Iterator[tuple[str, str]]:
@@ -184,6 +178,8 @@ def _owner(spec: NetworkSpec, layer: Layer, shared: SharedWeights) -> str:
             return f"the weights from {pair} are shared themselves, legal: their owner, {theirs}"
     if owner.type is not layer.type:
         return f"the weights from {pair} are {owner.type}, legal: {layer.type}"
+    if layer.type is LayerType.CONVOLUTIONAL:
+        return ""  # maps of other sizes may have the same kernels: see `sizes`
     wanted, seen = (source.units, layer.units), (owner_source.units, owner.units)
     wanted = wanted[::-1] if shared.transposed else wanted
     if any(None not in sizes and sizes[0] != sizes[1] for sizes in zip(wanted, seen, strict=True)):
@@ -202,7 +198,6 @@ def _output(spec: NetworkSpec, layer: Layer) -> Iterator[tuple[str, str]]:
     if softmax and layer.dropout and spec.error in OUTPUTS:
         yield "pDropout", f"{layer.dropout:g} would drop outputs of a SoftMax, legal: 0, or pDropout in layers before"
     legal = OUTPUTS.get(spec.error)
-    pools = layer.type is LayerType.POOLING
-    if layer.kind is LayerKind.OUTPUT and legal and not pools and layer.activation not in legal:
+    if layer.kind is LayerKind.OUTPUT and legal and layer.activation not in legal:
         names = ", ".join(legal)
         yield "Activation", f"{layer.activation} has no {spec.error} error, legal with it in an Output layer: {names}"

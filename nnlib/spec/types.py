@@ -19,7 +19,7 @@ class LayerKind(enum.StrEnum):
 
 
 class LayerType(enum.StrEnum):
-    """How a layer is connected; only the fully connected one can be run yet."""
+    """How a layer is computed of its sources."""
 
     FULLY_CONNECTED = "FullyConnected"
     CONVOLUTIONAL = "Convolutional"
@@ -90,6 +90,11 @@ class PoolingFunction(enum.StrEnum):
     STOCHASTIC = "Stochastic"
     LCN = "LCN"
     GLOBAL_TEMPORAL = "GlobalTemporal"
+    SUM = "Sum"
+    PRODUCT = "Product"
+    CONCATENATE = "Concatenate"
+    GLOBAL_MAX = "GlobalMax"
+    GLOBAL_AVERAGE = "GlobalAverage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +130,8 @@ class Layer:
     pooling layers, whose size follows from their sources.
 
     `dimensions` is N as the file has it, (Nx,) up to (Nx, Ny, Nz, Nw), empty for "auto"; their product is `units`
-    except for a convolutional layer, whose N is the number of its maps.
+    except for a convolutional layer, whose N is the number of its maps. Once `sizes.resolve_sizes` has been there,
+    they are what the layer has, the channels last. Kernel, stride, dilation and padding have the axes x, y, z.
     """
 
     name: str
@@ -149,8 +155,12 @@ class Layer:
     delta_norm: float = 0.0
     init: WeightInit = WeightInit()
     function: PoolingFunction | None = None
-    kernel: tuple[int, ...] = ()
+    kernel: tuple[int, ...] = ()  # empty: 1 on every axis
     stride: tuple[int, ...] = ()
+    padding: tuple[tuple[int, int], ...] | None = None  # before and behind each axis; None: DSSTNE's rule
+    dilation: tuple[int, ...] = ()
+    groups: int = 1  # of channels, each convolved by itself
+    drop_channels: bool = False  # dropout takes whole maps
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,8 +116,7 @@ def _is_of_network(parameter: Parameter) -> bool:
 def _network_problems(raw_network: Any, values: dict[str, Any], region: Region) -> list[str]:
     file = "" if region.network is None else region.network.name
     try:
-        network = spec.parse_network(spec.substitute(raw_network, values), file, region.train.compat == "dsstne")
-        spec.check_runnable(network, file)
+        spec.parse_network(spec.substitute(raw_network, values), file, region.train.compat == "dsstne")
     except spec.SpecError as error:
         return error.problems
     return []

@@ -247,7 +247,7 @@ def test_switches_that_are_off(tmp_path, whole):
             "layer1_activation: 4 is not legal, legal: 0 Si",
         ),
         (lambda file: file.setncattr("layer1_kind", np.uint32(3)), "layer1_kind: 3 is not legal, legal: 0 Input"),
-        (lambda file: file.setncattr("layer1_type", np.uint32(1)), "Layers[1].Type: Convolutional is not built yet"),
+        (lambda file: file.setncattr("layer1_type", np.uint32(1)), "variable weight0_weights: 15 numbers, legal: 3"),
         (lambda file: file.setncattr("layer1_name", "Out"), 'Layers[1].Name: "Out" is the name of another layer too'),
         (lambda file: file.setncattr("layer1_name", np.uint32(1)), "layer1_name: 1 is not legal, legal: a string"),
         (lambda file: file.setncattr("layer1_source0", "Out"), "feed each other in a circle"),

@@ -153,7 +153,7 @@ def network(**changes):
     ("changes", "words"),
     [
         ({"network": network(Activation="Sigmod")}, 'network.json: Layers[1].Activation: "Sigmod"'),
-        ({"network": network(Type="Pooling", Function="Max")}, "is not built yet, legal: FullyConnected"),
+        ({"network": network(Type="Pooling", Function="Max")}, "of type Pooling with Function Max, takes"),
         ({"hyperparameters": {"hidden": 3}}, '"$denoising" has no value'),
         ({"hyperparameters": {"hidden": 3, "denoising": 0, "x": 1}}, "hyperparameter 'x' is used nowhere"),
         ({"train": TrainSettings(optimizer="adma")}, "train.optimizer: 'adma' is not legal"),
