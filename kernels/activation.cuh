@@ -20,6 +20,7 @@ __device__ __forceinline__ float activate(int kind, float z, const float* unit)
     case SIGMOID: return 1 / (1 + expf(-z));
     case TANH: return tanhf(z);
     case RELU: return z < 0 ? 0.0f : z;
+    case RELU6: return z < 0 ? 0.0f : z > 6 ? 6.0f : z;
     case LEAKY_RELU: return z < z * unit[SLOPE] ? z * unit[SLOPE] : z;
     case ELU: return z <= 0 ? expm1f(z) * unit[ALPHA] : z;
     case SELU: return (z <= 0 ? expm1f(z) * unit[ALPHA] : z) * unit[LAMBDA];
@@ -35,6 +36,7 @@ __device__ __forceinline__ float derivative(int kind, float a, const float* unit
     case SIGMOID: return a * (1 - a);
     case TANH: return 1 - a * a;
     case RELU: return a > 0 ? 1.0f : 0.0f;
+    case RELU6: return a > 0 && a < 6 ? 1.0f : 0.0f;
     case LEAKY_RELU: return a > 0 ? 1.0f : unit[SLOPE];
     case ELU: return a > 0 ? 1.0f : a + unit[ALPHA];
     case SELU: return a > 0 ? unit[LAMBDA] : a + unit[LAMBDA] * unit[ALPHA];

@@ -24,6 +24,7 @@ def activate(layer: Layer, z: Floats) -> Floats:
 
     Sigmoid 1 / (1 + e^-z); Tanh; Linear z; Relu max(0, z); LeakyRectifiedLinear max(z, slope z); ELU z > 0: z, else
     alpha (e^z - 1); SELU lambda times that; SoftPlus ln(1 + e^z); SoftSign z / (1 + |z|); SoftMax e^z / sum e^z.
+    Relu6, which DSSTNE does not have, min(6, max(0, z)).
     DSSTNE names RELUMax and LinearMax without a definition; here they are max(0, z) / sum max(0, z) and z / sum |z|.
     """
     kind = layer.activation
@@ -33,6 +34,8 @@ def activate(layer: Layer, z: Floats) -> Floats:
         np.tanh(z, out=z)
     elif kind is Activation.RELU:
         np.maximum(z, 0, out=z)
+    elif kind is Activation.RELU6:
+        np.clip(z, 0, 6, out=z)
     elif kind is Activation.LEAKY_RELU:
         np.maximum(z, z * z.dtype.type(layer.slope), out=z)
     elif kind in (Activation.ELU, Activation.SELU):
@@ -80,6 +83,8 @@ def derivative(layer: Layer, a: Floats) -> Floats | None:
         return np.asarray(1 - a * a)
     if kind is Activation.RELU:
         return (a > 0).astype(a.dtype)
+    if kind is Activation.RELU6:
+        return ((a > 0) & (a < 6)).astype(a.dtype)
     if kind is Activation.LEAKY_RELU:
         return np.asarray(np.where(a > 0, a.dtype.type(1), a.dtype.type(layer.slope)))
     if kind is Activation.ELU:

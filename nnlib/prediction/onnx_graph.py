@@ -210,6 +210,7 @@ def _activate(builder: _Builder, node: Node, z: str) -> str:
         Activation.ELU: lambda: builder.add("Elu", z, alpha=layer.alpha),
         Activation.SELU: lambda: builder.add("Selu", z, alpha=layer.alpha, gamma=layer.selu_lambda),
         Activation.SOFTMAX: lambda: builder.add("Softmax", z, axis=1),
+        Activation.RELU6: lambda: builder.add("Min", builder.add("Relu", z), builder.weight(np.array([6], np.float32))),
     }
     if layer.activation in OPERATORS:
         return builder.add(OPERATORS[layer.activation], z)

@@ -44,6 +44,7 @@ class Activation(enum.StrEnum):
     SOFTSIGN = "SoftSign", 6
     RELU_MAX = "RELUMax", 8
     LINEAR_MAX = "LinearMax", 9
+    RELU6 = "Relu6", 13
 
     code: int
 

@@ -29,6 +29,7 @@ FORMULAS = {
     Activation.SOFTSIGN: lambda z: z / (1 + np.abs(z)),
     Activation.RELU_MAX: lambda z: z * (z > 0) / np.maximum((z * (z > 0)).sum(axis=1, keepdims=True), 1e-30),
     Activation.LINEAR_MAX: lambda z: z / np.abs(z).sum(axis=1, keepdims=True),
+    Activation.RELU6: lambda z: np.minimum(z * (z > 0), 6),
 }
 EVERY = pytest.mark.parametrize("kind", Activation)
 
@@ -85,6 +86,13 @@ def test_nan_stays_nan(kind):
     assert np.isnan(a[1, 2])
     assert np.isfinite(a[[0, 2, 3]]).all()
     assert np.isnan(a[1]).all() == (kind in ROWWISE)
+
+
+def test_relu6_ends_at_six():
+    layer, z = layer_of(Activation.RELU6), np.array([[-1.0, 0, 2, 6, 7]])
+    a = activate(layer, z)
+    assert a.tolist() == [[0, 0, 2, 6, 6]]
+    assert activation_gradient(layer, np.ones_like(a), a).tolist() == [[0, 0, 1, 0, 0]]
 
 
 def test_dropout_scales_what_it_keeps():

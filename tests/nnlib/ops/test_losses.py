@@ -47,6 +47,7 @@ def reference(error, z, t, stored, weights):
         Activation.SOFTSIGN: lambda z: z / (1 + size(z)),
         Activation.RELU_MAX: lambda z: np.where(z.real > 0, z, 0) / np.where(z.real > 0, z, 0).sum(1, keepdims=True),
         Activation.LINEAR_MAX: lambda z: z / size(z).sum(1, keepdims=True),
+        Activation.RELU6: lambda z: np.where(z.real <= 0, 0, np.where(z.real < 6, z, 6)),
     }
     a, margin = active[error.layer.activation](z), error.margin
     gates = np.where(stored, a.real < margin.one_target, a.real > margin.zero_target)
