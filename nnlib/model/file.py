@@ -19,8 +19,10 @@ import numpy as np
 from nnlib.data.file_history import REPEATS, read_repeats
 from nnlib.data.sets import DataSet
 from nnlib.errors import DataError
-from nnlib.model.file_attributes import Attributes, network_attributes, read_network_spec
+from nnlib.model.attributes import Attributes
+from nnlib.model.file_attributes import network_attributes, read_network_spec
 from nnlib.model.network import Network, assemble, bias_count, is_convolution, norm_count, weight_shape
+from nnlib.model.size_attributes import check_sizes
 from nnlib.ops.batch_norm import BatchNorm
 from nnlib.spec.geometry import sweep_of
 from nnlib.spec.json_section import SpecError
@@ -157,10 +159,11 @@ def _spec(attributes: Attributes) -> tuple[NetworkSpec, list[int]]:
         check_topology(spec, attributes.file)
         spec, numbers = _with_edges(attributes, spec)
         check_topology(spec, attributes.file)
-        spec = resolve_sizes(spec, attributes.file)
+        found = resolve_sizes(spec, attributes.file)
     except SpecError as error:
         raise DataError(str(error)) from error
-    return spec, numbers
+    check_sizes(attributes, spec, found)
+    return found, numbers
 
 
 def _with_edges(attributes: Attributes, spec: NetworkSpec) -> tuple[NetworkSpec, list[int]]:

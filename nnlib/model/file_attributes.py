@@ -5,15 +5,11 @@ Attributes of the layer numbered i start with `layer<i>_`. Beyond the format: `n
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeVar
-
 import numpy as np
 
-from nnlib.errors import DataError
-from nnlib.spec.json_section import MOST, MOST_UNITS, is_plain
+from nnlib.model.attributes import Attributes
+from nnlib.model.size_attributes import size_attributes, with_sizes
+from nnlib.spec.json_section import MOST_UNITS
 from nnlib.spec.types import (
     Activation,
     Boost,
@@ -30,8 +26,6 @@ from nnlib.spec.types import (
     WeightInit,
 )
 from nnlib.util import netcdf
-
-T = TypeVar("T")
 
 FORMAT_VERSION = 0.9
 KINDS = {"FeedForward": 0, "AutoEncoder": 1}
@@ -71,70 +65,7 @@ SCHEMES = {
     Scheme.SELU: 6,
 }
 SPARSE, DENOISING, BATCH_NORM = 1, 2, 4  # bits of layer<i>_attributes
-MOST_COUNT = 2**32 - 1  # of an unsigned attribute
 COMPAT = "nnlib_compat"
-
-
-@dataclass(frozen=True, slots=True)
-class Attributes:
-    """Typed access to the attributes of a model file, with errors that name the file and the attribute.
-
-    A getter without `default` takes the attribute as one that every model file has.
-    """
-
-    file: str
-    values: Mapping[str, netcdf.Attribute]
-
-    def wrong(self, name: str, legal: str) -> DataError:
-        """Return the error for an attribute that is missing or not `legal`."""
-        if name not in self.values and "datasets" in self.values:
-            return DataError(f"{self.file}: is data, legal: a model, such as `nnlib train` writes")
-        if name not in self.values and "recipe" in self.values:
-            return DataError(f"{self.file}: is the model of a recipe, legal here: that of a network")
-        if name not in self.values:
-            return DataError(f"{self.file}: attribute {name} is missing, legal: {legal}; copy or train the model again")
-        value = self.values[name]
-        seen = repr(value) if isinstance(value, str) else str(value)
-        seen = seen if len(seen) <= 60 else seen[:57] + "..."
-        return DataError(f"{self.file}: attribute {name}: {seen} is not legal, legal: {legal}")
-
-    def count(self, name: str, low: int = 0, high: int = MOST_COUNT, default: int | None = None) -> int:
-        """Return a whole number in [low, high]."""
-        value = np.asarray(self.values.get(name, default))
-        if value.ndim or value.dtype.kind not in "iu" or not low <= int(value) <= high:
-            raise self.wrong(name, f"a whole number from {low} to {high}")
-        return int(value)
-
-    def flag(self, name: str) -> bool:
-        """Return whether a number is not 0."""
-        return self.count(name) != 0
-
-    def real(
-        self, name: str, low: float = -MOST, high: float = MOST, closed: bool = True, default: float | None = None
-    ) -> float:
-        """Return a number in [low, high], or in [low, high) when not `closed`."""
-        value = np.asarray(self.values.get(name, default))
-        if value.ndim or value.dtype.kind not in "iuf":
-            raise self.wrong(name, "a number")
-        if not low <= float(value) <= high or (float(value) == high and not closed):
-            raise self.wrong(name, f"a number in [{low:g}, {high:g}{']' if closed else ')'}")
-        # 0.1 as a 32-bit float is 0.100000001490116 in 64 bits: its shortest spelling is what the network file had
-        return float(str(value))
-
-    def text(self, name: str) -> str:
-        """Return a string without control characters."""
-        value = self.values.get(name)
-        if not isinstance(value, str) or not is_plain(value):
-            raise self.wrong(name, "a string without control characters")
-        return value
-
-    def decode(self, name: str, codes: Mapping[T, int], default: int | None = None) -> T:
-        """Return what the number means in `codes`."""
-        value = self.count(name, default=default) if name in self.values or default is not None else None
-        for meaning, code in codes.items():
-            if code == value:
-                return meaning
-        raise self.wrong(name, ", ".join(f"{code} {meaning}" for meaning, code in codes.items()))
 
 
 def network_attributes(spec: NetworkSpec) -> dict[str, netcdf.Attribute]:
@@ -168,7 +99,7 @@ def network_attributes(spec: NetworkSpec) -> dict[str, netcdf.Attribute]:
     for n, layer in enumerate(spec.layers):
         denoised = layer.kind is LayerKind.INPUT and layer.sparse and spec.denoising > 0
         bits = layer.sparse * SPARSE | denoised * DENOISING | layer.batch_norm * BATCH_NORM
-        own = {**_layer_attributes(layer), **_size_attributes(layer), "attributes": np.uint32(bits)}
+        own = {**_layer_attributes(layer), **size_attributes(spec, n), "attributes": np.uint32(bits)}
         values |= {f"layer{n}_{key}": value for key, value in own.items()}
     return values
 
@@ -196,19 +127,6 @@ def _layer_attributes(layer: Layer) -> dict[str, netcdf.Attribute]:
         **{f"source{i}": name for i, name in enumerate(layer.sources)},
         "skips": np.uint32(len(layer.skips)),
         **{f"skip{i}": name for i, name in enumerate(layer.skips)},
-    }
-
-
-def _size_attributes(layer: Layer) -> dict[str, netcdf.Attribute]:
-    sizes = layer.dimensions or (layer.units or 1,)
-    kernel, stride = layer.kernel or (1,), layer.stride or (1,)
-    return {
-        **{f"N{axis}": np.uint32(size) for axis, size in zip("xyzw", (*sizes, 1, 1, 1), strict=False)},
-        "dimensions": np.uint32(len(sizes)),
-        **{f"kernel{axis}": np.uint32(size) for axis, size in zip("XYZ", (*kernel, 1, 1), strict=False)},
-        "kernelDimensions": np.uint32(len(kernel)),
-        **{f"kernelStride{axis}": np.uint32(size) for axis, size in zip("XYZ", (*stride, 1, 1), strict=False)},
-        **{f"kernelPadding{axis}": np.uint32(0) for axis in "XYZ"},
     }
 
 
@@ -246,21 +164,21 @@ def read_network_spec(attributes: Attributes) -> NetworkSpec:
 
 def _layer(a: Attributes, at: str) -> Layer:
     kind, type_ = a.decode(f"{at}kind", LAYER_KINDS), a.decode(f"{at}type", TYPES)
-    shaped = kind is not LayerKind.INPUT and type_ is not LayerType.FULLY_CONNECTED  # others ignore their kernel
     function = a.decode(f"{at}poolingfunction", FUNCTIONS, None if type_ is LayerType.POOLING else 0)
-    dimensions = _dimensions(a, at)
+    activation = a.decode(f"{at}activation", ACTIVATIONS)
+    if type_ is LayerType.POOLING and COMPAT not in a.values:
+        activation = Activation.LINEAR  # whatever DSSTNE writes, it computes none
     bits = a.count(f"{at}attributes")
-    return Layer(
+    layer = Layer(
         name=a.text(f"{at}name"),
         kind=kind,
-        units=math.prod(dimensions),
+        units=None,
         type=type_,
-        dimensions=dimensions,
         data_set=a.text(f"{at}dataSet"),
         sparse=bool(bits & SPARSE),
         sources=tuple(a.text(f"{at}source{i}") for i in range(a.count(f"{at}sources"))),
         skips=tuple(a.text(f"{at}skip{i}") for i in range(a.count(f"{at}skips"))),
-        activation=a.decode(f"{at}activation", ACTIVATIONS),
+        activation=activation,
         slope=a.real(f"{at}RELUSlope"),
         alpha=a.real(f"{at}ELUAlpha"),
         selu_lambda=a.real(f"{at}SELULambda"),
@@ -277,20 +195,5 @@ def _layer(a: Attributes, at: str) -> Layer:
             bias=a.real(f"{at}biasInit", default=0.0),
         ),
         function=function,
-        kernel=_kernel(a, at, "kernel") if shaped else (),
-        stride=_kernel(a, at, "kernelStride") if shaped else (),
     )
-
-
-def _dimensions(a: Attributes, at: str) -> tuple[int, ...]:
-    """Return N; axes beyond `dimensions` must have the size 1, so that the product is the number of units."""
-    count = a.count(f"{at}dimensions", 1, 4)
-    sizes = [a.count(f"{at}N{axis}", 1, MOST_UNITS if n < count else 1) for n, axis in enumerate("xyzw")]
-    if math.prod(sizes) > MOST_UNITS:
-        raise a.wrong(f"{at}Nx", f"sizes of up to {MOST_UNITS} units together")
-    return tuple(sizes[:count])
-
-
-def _kernel(a: Attributes, at: str, name: str) -> tuple[int, ...]:
-    count = a.count(f"{at}kernelDimensions", 1, 3)
-    return tuple(a.count(f"{at}{name}{axis}", 1, MOST_UNITS) for axis in "XYZ"[:count])
+    return with_sizes(a, at, layer)

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from nnlib.errors import DataError
 from nnlib.inspection.contents import describe_file
 from nnlib.model import network as net
+from nnlib.model.attributes import Attributes
 from nnlib.model.file import Model, _edge_attributes, _spec, read_model, write_model
-from nnlib.model.file_attributes import Attributes, network_attributes
+from nnlib.model.file_attributes import network_attributes
 from nnlib.spec.network import parse_network
 from nnlib.spec.types import Activation, ErrorFunction, Scheme
 from tests.nnlib.isolation import own_process
@@ -247,7 +248,7 @@ def test_switches_that_are_off(tmp_path, whole):
             "layer1_activation: 4 is not legal, legal: 0 Si",
         ),
         (lambda file: file.setncattr("layer1_kind", np.uint32(3)), "layer1_kind: 3 is not legal, legal: 0 Input"),
-        (lambda file: file.setncattr("layer1_type", np.uint32(1)), "variable weight0_weights: 15 numbers, legal: 3"),
+        (lambda file: file.setncattr("layer1_type", np.uint32(1)), "layer1_Nx: 3 is not legal, legal: sizes of 5 x 3"),
         (lambda file: file.setncattr("layer1_name", "Out"), 'Layers[1].Name: "Out" is the name of another layer too'),
         (lambda file: file.setncattr("layer1_name", np.uint32(1)), "layer1_name: 1 is not legal, legal: a string"),
         (lambda file: file.setncattr("layer1_source0", "Out"), "feed each other in a circle"),

@@ -1,0 +1,134 @@
+"""Convolutional networks in model files, in warm starts and in the layouts of memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import netCDF4
+import numpy as np
+import pytest
+
+from nnlib.errors import DataError
+from nnlib.model import network as net
+from nnlib.model.file import Model, read_model, write_model
+from nnlib.spec.network import parse_network
+from nnlib.spec.sizes import resolve_sizes
+from nnlib.spec.types import Activation
+
+IMAGES = {"Name": "In", "N": [9, 7, 4], "DataSet": "images"}
+STEM = {"Name": "Stem", "Type": "Convolutional", "N": 6, "Kernel": [3, 2], "KernelStride": [2, 1], "Activation": "Relu"}
+EDGES = {"Padding": [[1, 0], 2], "Dilation": [1, 2], "Groups": 2, "BatchNormalization": True}
+POOL = {"Name": "Pool", "Type": "Pooling", "Function": "Max", "Kernel": [2, 2], "KernelStride": [2, 2], "Padding": 1}
+TOWER = [
+    STEM | EDGES | {"DropChannels": True, "pDropout": 0.25},
+    {"Name": "Same", "Type": "Convolutional", "N": 6, "Kernel": [3, 3], "Activation": "Tanh"},
+    {"Name": "Sum", "Type": "Pooling", "Function": "Sum", "Source": ["Same", "Stem"], "BatchNormalization": True},
+    POOL | {"Activation": "Relu"},
+    {"Name": "Wide", "Type": "Convolutional", "N": 3},
+    {"Name": "Mean", "Type": "Pooling", "Function": "GlobalAverage", "Source": "Wide"},
+    {"Name": "Gate", "N": 3, "Source": "Mean"},
+    {"Name": "Gated", "Type": "Pooling", "Function": "Product", "Source": ["Wide", "Gate"]},
+    {"Name": "Both", "Type": "Pooling", "Function": "Concatenate", "Source": ["Gated", "Pool"]},
+    {"Name": "Most", "Type": "Pooling", "Function": "GlobalMax"},
+]
+RAW = {"Layers": [IMAGES, *TOWER, {"Name": "Out", "N": 5, "DataSet": "classes"}]}
+
+
+def network_of(raw, compat=False, seed=1):
+    """Return a network of known sizes in which no two numbers are the same."""
+    spec = resolve_sizes(parse_network(raw, "n", compat), "n")
+    network = net.create(spec, np.random.default_rng(seed))
+    draw = np.random.default_rng(seed)
+    for _, array in network.arrays():
+        array[...] = draw.random(array.shape, np.float32)
+    return network
+
+
+def same(one, other):
+    assert one.spec == other.spec
+    for (name, wanted), (found, array) in zip(one.arrays(), other.arrays(), strict=True):
+        assert name == found
+        np.testing.assert_array_equal(array, wanted)
+
+
+@pytest.mark.parametrize("compat", [False, True])
+def test_a_convolutional_model_comes_back_as_it_was_written(tmp_path, compat):
+    network = network_of(RAW, compat)
+    write_model(tmp_path / "one.nc", Model(network, region="r"))
+    again = read_model(tmp_path / "one.nc")
+    same(network, again.network)
+    write_model(tmp_path / "two.nc", again)
+    assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes()
+
+
+def test_the_attributes_of_kernels_are_dsstnes(tmp_path):
+    network = network_of(RAW)
+    write_model(tmp_path / "model.nc", Model(network))
+    with netCDF4.Dataset(tmp_path / "model.nc") as file:
+        assert (file.layer1_type, file.layer1_Nx, file.layer1_Ny, file.layer1_Nz) == (1, 4, 9, 6)
+        assert (file.layer1_dimensions, file.layer1_kernelDimensions) == (3, 2)
+        assert (file.layer1_kernelX, file.layer1_kernelY, file.layer1_kernelZ) == (3, 2, 1)
+        assert (file.layer1_kernelStrideX, file.layer1_kernelStrideY) == (2, 1)
+        assert [file.getncattr(f"layer{n}_kernelPadding{axis}") for n in (1, 2) for axis in "XY"] == [1, 2, 1, 1]
+        assert list(file.layer1_nnlib_padding) == [1, 0, 2, 2]
+        assert list(file.layer1_nnlib_dilation) == [1, 2]
+        assert (file.layer1_nnlib_groups, file.layer1_nnlib_dropChannels) == (2, 1)
+        assert not [name for name in file.ncattrs() if name.startswith("layer2_nnlib")]
+        assert (file.layer3_poolingfunction, file.layer4_poolingfunction, file.layer4_type) == (10, 1, 2)
+        shape = [file.getncattr(f"weight0_{name}") for name in ("width", "height", "length", "depth", "breadth")]
+        assert shape == [6, 2, 2, 3, 1]  # maps, channels of a group, y, x
+        np.testing.assert_array_equal(file["weight0_weights"][:], network.stores[0].reshape(-1))
+        assert file.dimensions["weight0_biasDim"].size == file.dimensions["layer1_bnDim"].size == 6
+        assert file.dimensions["layer3_bnDim"].size == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("layer1_nnlib_padding", np.uint32([1, 0, 2]), "legal: 4 whole numbers from 0"),
+        ("layer1_nnlib_dilation", np.uint32([0, 1]), "legal: 2 whole numbers from 1"),
+        ("layer1_nnlib_groups", np.uint32(4), "Layers[1].Groups: 4 do not divide the 6 maps"),
+        ("layer2_kernelPaddingX", np.uint32(0), "layer2_kernelPaddingX: 0 is not legal, legal: 1, as the sizes say"),
+        (
+            "layer2_Nx",
+            np.uint32(5),
+            "Layers[2].N: 5 x 9 x 6 is not what its sources give, legal: 6, the number of maps",
+        ),
+        ("layer4_Nx", np.uint32(9), "layer4_Nx: 9 is not legal, legal: sizes of 3 x 5 x 6, as its sources give"),
+        ("layer1_kernelX", np.uint32(99), "Layers[1].Kernel: 99 on axis x"),
+    ],
+)
+def test_models_that_contradict_themselves_are_refused(tmp_path, name, value, words):
+    write_model(tmp_path / "model.nc", Model(network_of(RAW)))
+    with netCDF4.Dataset(tmp_path / "model.nc", "a") as file:
+        file.setncattr(name, value)
+    with pytest.raises(DataError) as caught:
+        read_model(tmp_path / "model.nc")
+    assert words in str(caught.value)
+
+
+def test_pooling_layers_of_dsstnes_models_have_no_activation(tmp_path):
+    write_model(tmp_path / "model.nc", Model(network_of(RAW)))
+    with netCDF4.Dataset(tmp_path / "model.nc", "a") as file:
+        file.delncattr("nnlib_compat")
+    seen = read_model(tmp_path / "model.nc").network.spec
+    assert seen.layers[4].activation is Activation.LINEAR
+    assert replace(seen.layers[4], activation=Activation.RELU) == network_of(RAW).spec.layers[4]
+
+
+def test_a_pooling_layer_has_the_activation_it_names_or_none_in_compat():
+    layers = [network_of(RAW, compat).spec.layers for compat in (False, True)]
+    assert [each[4].activation for each in layers] == [Activation.RELU, Activation.LINEAR]
+    assert layers[0][3].activation is Activation.LINEAR
+
+
+def test_initial_kernels_have_the_spread_of_their_fans():
+    wide = {"Type": "Convolutional", "N": 64, "Kernel": [3, 3], "Groups": 4}
+    raw = {"Layers": [IMAGES | {"N": [5, 5, 32]}, wide, {"N": 1, "DataSet": "y"}]}
+    for scheme, wanted in (("CaffeXavier", np.sqrt(3 / 144)), ("Xavier", np.sqrt(6 / (72 + 144)))):
+        raw["Layers"][1]["WeightInit"] = {"Scheme": scheme}
+        spec = resolve_sizes(parse_network(raw, "n"), "n")
+        store = net.create(spec, np.random.default_rng(0)).stores[0]
+        assert store.shape == (64, 72)
+        assert store.flags.c_contiguous
+        assert 0.99 * wanted < np.abs(store).max() <= wanted
