@@ -1,0 +1,1 @@
+"""Layers of maps on processors: convolutions, and what else knows where a value stands."""

@@ -1,0 +1,180 @@
+"""Convolutions on the processors of this machine, and their gradients. Twin: gpu/maps/convolution.py.
+
+Work is cut into pieces whose size depends on the sweep alone, each done by one thread, and sums over examples are in
+the order of the examples: so any number of threads gives the same bits. A piece unfolds what fits into a few MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from nnlib.ops.convolution import fold, unfold
+from nnlib.spec.geometry import Maps, Sweep, Window
+from nnlib.util.arrays import Floats
+from nnlib.util.threads import Each, consume
+
+UNFOLDED = 1 << 19  # numbers of an unfolded piece: 2 MB
+CUTS = 8  # of the channels, where all examples are one sum
+
+Band = tuple[
+    tuple[slice, ...], tuple[slice, ...], Sweep
+]  # of source maps, of target maps, the kernel from one to the other
+
+
+class Convolutions(Protocol):
+    """What computes convolutions; shapes are those of `ops/convolution.py`."""
+
+    versions: Mapping[str, str]  # of a library that computes besides NumPy
+
+    def forward(self, x: Floats, w: Floats, sweep: Sweep, each: Each) -> Floats:
+        """Return z (b, target units)."""
+
+    def input_gradient(self, delta: Floats, w: Floats, sweep: Sweep, each: Each) -> Floats:
+        """Return dLoss/dx (b, source units)."""
+
+    def weight_gradient(self, x: Floats, delta: Floats, sweep: Sweep, each: Each) -> Floats:
+        """Return dLoss/dw (target channels, fan in)."""
+
+
+def convolutions_of(dtype: Any) -> Convolutions:  # noqa: ARG001
+    """Return what computes convolutions of numbers of a type: the fastest that is installed."""
+    return Unfolded()
+
+
+class Unfolded:
+    """Convolutions as products of unfolded maps, by NumPy alone."""
+
+    versions: Mapping[str, str] = {}
+
+    def forward(self, x: Floats, w: Floats, sweep: Sweep, each: Each) -> Floats:
+        """See `Convolutions`."""
+        z = np.empty((len(x), sweep.target.units), x.dtype)
+        source, target = _maps(x, sweep.source), _maps(z, sweep.target)
+        kernels = _kernels(w, sweep)
+
+        def piece(examples: slice) -> None:
+            for here, there, part in bands(sweep):
+                found = np.matmul(kernels, _unfold(source[examples, :, *here], part))
+                out = target[examples, :, *there]
+                out[...] = found.reshape(out.shape)
+
+        _over_examples(each, piece, len(x), sweep)
+        return z
+
+    def input_gradient(self, delta: Floats, w: Floats, sweep: Sweep, each: Each) -> Floats:
+        """See `Convolutions`."""
+        below = np.zeros((len(delta), sweep.source.units), delta.dtype)
+        source, target = _maps(below, sweep.source), _maps(delta, sweep.target)
+        kernels = _kernels(w, sweep).swapaxes(1, 2)
+
+        def piece(examples: slice) -> None:
+            for here, there, part in bands(sweep):
+                rows = target[examples, :, *there]
+                moved = fold(np.matmul(kernels, _by_group(rows, part)), part)
+                out = source[examples, :, *here]
+                out += moved.reshape(out.shape)
+
+        _over_examples(each, piece, len(delta), sweep)
+        return below
+
+    def weight_gradient(self, x: Floats, delta: Floats, sweep: Sweep, each: Each) -> Floats:
+        """See `Convolutions`; a piece is all that some source channels, or groups of them, contribute."""
+        source, target = _maps(x, sweep.source), _maps(delta, sweep.target)
+        gradient = np.zeros((sweep.target.channels, sweep.fan_in), x.dtype)
+        own, above = sweep.source.channels // sweep.groups, sweep.target.channels // sweep.groups
+        whole = sweep.groups == 1  # then channels are cut, else groups
+        step = -(-(own if whole else sweep.groups) // CUTS)
+
+        def piece(low: int) -> None:
+            high = min(low + step, own if whole else sweep.groups)
+            channels = slice(low, high) if whole else slice(low * own, high * own)
+            targets = slice(None) if whole else slice(low * above, high * above)
+            columns = slice(low * sweep.volume, high * sweep.volume) if whole else slice(None)
+            cut = replace(
+                sweep,
+                source=Maps(channels.stop - channels.start, sweep.source.sizes),
+                target=Maps(sweep.target.channels if whole else (high - low) * above, sweep.target.sizes),
+                groups=1 if whole else high - low,
+            )
+            out = gradient[targets, columns]
+            for example in range(len(x)):
+                for here, there, part in bands(cut):
+                    u = _unfold(source[example : example + 1, channels, *here], part)
+                    rows = _by_group(target[example : example + 1, targets, *there], part)
+                    out += np.matmul(rows[0], u[0].swapaxes(1, 2)).reshape(out.shape)
+
+        consume(each(piece, range(0, own if whole else sweep.groups, step)))
+        return gradient
+
+
+@lru_cache(maxsize=256)
+def bands(sweep: Sweep) -> tuple[Band, ...]:
+    """Cut target maps into bands whose unfolded source, of one example, has so many numbers at most, if that goes."""
+    return tuple(_bands(sweep, 0))
+
+
+def _bands(sweep: Sweep, axis: int) -> Iterator[Band]:
+    if axis == len(sweep.windows):
+        whole = (slice(None),) * len(sweep.windows)
+        yield whole, whole, sweep
+        return
+    window = sweep.windows[axis]
+    slice_size = sweep.source.channels * sweep.volume * sweep.target.area // window.out
+    step = max(1, min(window.out, UNFOLDED // slice_size))
+    for low in range(0, window.out, step):
+        here, there, part = _cut(window, low, min(low + step, window.out))
+        windows = (*sweep.windows[:axis], part, *sweep.windows[axis + 1 :])
+        source, target = (tuple(getattr(w, n) for w in windows) for n in ("size", "out"))
+        smaller = replace(
+            sweep,
+            source=Maps(sweep.source.channels, source),
+            target=Maps(sweep.target.channels, target),
+            windows=windows,
+        )
+        for heres, theres, found in _bands(smaller, axis + 1) if step == 1 else _bands(smaller, len(windows)):
+            yield _put(heres, axis, here), _put(theres, axis, there), found
+
+
+def _put(slices: tuple[slice, ...], axis: int, one: slice) -> tuple[slice, ...]:
+    return (*slices[:axis], one, *slices[axis + 1 :])
+
+
+def _cut(window: Window, low: int, high: int) -> tuple[slice, slice, Window]:
+    """Return which places of the source make places `low` to `high` of the target, and the kernel between them."""
+    first = low * window.stride - window.low
+    last = (high - 1) * window.stride - window.low + window.dilation * (window.kernel - 1) + 1
+    a, b = max(first, 0), min(last, window.size)
+    if a >= b:  # padding alone
+        a, b, first, last = 0, 0, first - last, 0
+    part = replace(window, size=b - a, low=a - first, high=last - b)
+    return slice(a, b), slice(low, high), part
+
+
+def _over_examples(each: Each, piece: Callable[[slice], None], examples: int, sweep: Sweep) -> None:
+    one = sweep.source.channels * sweep.volume * sweep.target.area
+    step = max(1, UNFOLDED // one)
+    consume(each(lambda low: piece(slice(low, low + step)), range(0, examples, step)))
+
+
+def _unfold(x: Floats, sweep: Sweep) -> Floats:
+    if sweep.source.sizes == sweep.target.sizes and sweep.volume == 1 and not any(w.low for w in sweep.windows):
+        return x.reshape(len(x), sweep.groups, sweep.fan_in, sweep.target.area)
+    return unfold(x, sweep)
+
+
+def _maps(values: Floats, maps: Maps) -> Floats:
+    return values.reshape(len(values), maps.channels, *maps.sizes)
+
+
+def _kernels(w: Floats, sweep: Sweep) -> Floats:
+    return w.reshape(sweep.groups, sweep.target.channels // sweep.groups, sweep.fan_in)
+
+
+def _by_group(delta: Floats, sweep: Sweep) -> Floats:
+    channels = sweep.target.channels // sweep.groups
+    return delta.reshape(len(delta), sweep.groups, channels, sweep.target.area)

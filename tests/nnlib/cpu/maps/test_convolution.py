@@ -1,0 +1,107 @@
+"""Fast convolutions against the reference, and the same bits on any number of threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nnlib.cpu.maps import convolution as fast
+from nnlib.cpu.maps.convolution import Convolutions, Unfolded, bands
+from nnlib.ops import convolution
+from nnlib.spec.geometry import Maps, Sweep, Window
+from nnlib.util.threads import map_in_turn, workers
+from tests.nnlib.sweeps import arrays_of, sweep_over, sweeps
+
+KINDS = [pytest.param(Unfolded(), id="numpy")]
+
+
+def square(size: int, kernel: int, stride: int = 1, padding: int = 0) -> tuple[Window, Window]:
+    return (Window(size, kernel, stride, padding, padding),) * 2
+
+
+LARGER = {
+    "images": sweep_over(square(70, 7, 2, 3), 3, 40),
+    "small maps": sweep_over(square(7, 3, 1, 1), 70, 90),
+    "places alone": sweep_over(square(14, 1), 64, 72),
+    "every other place": sweep_over(square(14, 1, 2), 64, 24),
+    "of each channel": sweep_over(square(19, 3, 1, 1), 48, 48, groups=48),
+    "of some": sweep_over(square(19, 3, 2, 1), 24, 48, groups=6),
+    "a signal": sweep_over((Window(3000, 9, 1, 8, 0, 2),), 5, 9),
+    "a volume": sweep_over((Window(6, 3, 1, 1, 1), *square(11, 3, 2, 1)), 6, 10),
+    "no maps": Sweep(Maps(70, ()), Maps(50, ()), ()),
+}
+
+
+def results(kind: Convolutions, sweep: Sweep, arrays: tuple[np.ndarray, ...], each=map_in_turn) -> list[np.ndarray]:
+    x, w, delta = arrays
+    return [
+        kind.forward(x, w, sweep, each),
+        kind.input_gradient(delta, w, sweep, each),
+        kind.weight_gradient(x, delta, sweep, each),
+    ]
+
+
+def reference(sweep: Sweep, arrays: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+    x, w, delta = (array.astype(np.float64) for array in arrays)
+    return [
+        convolution.forward(x, w, sweep),
+        convolution.input_gradient(delta, w, sweep),
+        convolution.weight_gradient(x, delta, sweep),
+    ]
+
+
+def assert_rounded(found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
+    """Within some roundings of float32 of the largest number."""
+    for one, other in zip(found, wanted, strict=True):
+        assert one.shape == other.shape and one.dtype == np.float32
+        np.testing.assert_allclose(one, other, rtol=0, atol=3e-6 * max(1, np.abs(other).max(initial=0)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)
+@given(sweep=sweeps(), examples=st.sampled_from([1, 2, 3, 5]))
+def test_it_is_the_reference(kind, sweep, examples):
+    arrays = arrays_of(sweep, examples, dtype=np.float32)
+    assert_rounded(results(kind, sweep, arrays), reference(sweep, arrays))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sweep", LARGER.values(), ids=LARGER)
+@pytest.mark.parametrize("examples", [1, 5])
+def test_larger_ones_are_the_reference(kind, sweep, examples):
+    arrays = arrays_of(sweep, examples, dtype=np.float32)
+    assert_rounded(results(kind, sweep, arrays), reference(sweep, arrays))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sweep", LARGER.values(), ids=LARGER)
+@pytest.mark.parametrize("examples", [1, 5])
+def test_threads_do_not_change_the_bits(kind, sweep, examples):
+    arrays = arrays_of(sweep, examples, dtype=np.float32)
+    found = []
+    for threads in (1, 2, 3, 8):
+        with workers(threads) as each:
+            found.append([part.tobytes() for part in results(kind, sweep, arrays, each)])
+    assert all(other == found[0] for other in found)
+
+
+@settings(deadline=None)
+@given(sweep=sweeps())
+def test_bands_are_the_whole(sweep):
+    arrays = arrays_of(sweep, 2, dtype=np.float32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fast, "UNFOLDED", 40)
+        bands.cache_clear()
+        found = results(Unfolded(), sweep, arrays)
+    bands.cache_clear()
+    assert_rounded(found, reference(sweep, arrays))
+
+
+@given(st.sampled_from(list(LARGER.values())))
+def test_double_precision_stays(sweep):
+    arrays = arrays_of(sweep, 1)
+    both = results(fast.convolutions_of(np.float64), sweep, arrays), reference(sweep, arrays)
+    for found, wanted in zip(*both, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
