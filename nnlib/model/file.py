@@ -24,7 +24,7 @@ from nnlib.model.file_attributes import network_attributes, read_network_spec
 from nnlib.model.network import Network, assemble, bias_count, is_convolution, norm_count, weight_shape
 from nnlib.model.size_attributes import check_sizes
 from nnlib.ops.batch_norm import BatchNorm
-from nnlib.spec.geometry import sweep_of
+from nnlib.spec.geometry import kernel_shape
 from nnlib.spec.json_section import SpecError
 from nnlib.spec.sizes import resolve_sizes
 from nnlib.spec.topology import check_topology
@@ -131,9 +131,7 @@ def _edge_attributes(network: Network, edge: Edge) -> dict[str, netcdf.Attribute
     source, target = layers[edge.source], layers[edge.target]
     shape: tuple[int, ...] = weight_shape(network.spec, edge)[::-1]
     if is_convolution(network.spec, edge):
-        sweep = sweep_of(network.spec, edge.source, edge.target)
-        kernel = (window.kernel for window in sweep.windows)  # the slowest axis first, as DSSTNE has it
-        shape = (sweep.target.channels, sweep.source.channels // sweep.groups, *kernel)
+        shape = kernel_shape(network.spec, edge.source, edge.target)  # DSSTNE's, too, has the slowest axis first
     values: dict[str, netcdf.Attribute] = {
         "inputLayer": source.name,
         "outputLayer": target.name,

@@ -18,7 +18,8 @@ from nnlib.data.units import Units
 from nnlib.errors import DataError
 from nnlib.model.examples import resolve
 from nnlib.model.file import Model
-from nnlib.model.network import Network, assemble, iterate_owners
+from nnlib.model.network import Network, iterate_owners, lay_out_weights, layout_of
+from nnlib.spec.geometry import is_computed
 from nnlib.spec.json_section import show
 from nnlib.spec.types import Activation, ErrorFunction, Layer, LayerKind, NetworkSpec
 from nnlib.util.arrays import Floats, Longs
@@ -71,10 +72,7 @@ def remap_units(model: Model, sets: Mapping[str, Units]) -> Remapped:
             if not np.array_equal(found, np.arange(layer.units or 0)):
                 places[n] = found
     _check_skips(spec, places)
-    matrices = {
-        owner: _gather(_gather(network.matrix(owner), rows, 0, 0.0), columns, 1, 0.0)
-        for owner, (rows, columns) in _ways(spec, places).items()
-    }
+    _check_order(spec, places)
     biases = [_gather(network.biases[e.number], places.get(e.target), 0, LAST) for e in spec.edges]
     layers = [
         replace(layer, units=len(places[n]), dimensions=(len(places[n]),)) if n in places else layer
@@ -88,8 +86,12 @@ def remap_units(model: Model, sets: Mapping[str, Units]) -> Remapped:
     for n, some in known.items():
         if spec.layers[n].activation is Activation.LINEAR_MAX and not some.all():
             raise _cannot(f"layer {show(spec.layers[n].name)} is LinearMax, where an unknown unit changes all others")
-    new_spec = replace(spec, layers=tuple(layers))
-    return Remapped(assemble(new_spec, matrices, biases, network.norms, network.locked), known)
+    new_spec, stores = replace(spec, layers=tuple(layers)), dict(network.stores)
+    for owner, (rows, columns) in _ways(spec, places).items():
+        if rows is not None or columns is not None:
+            weights = _gather(_gather(network.matrix(owner), rows, 0, 0.0), columns, 1, 0.0)
+            stores[owner] = lay_out_weights(new_spec, new_spec.edges[owner], weights)
+    return Remapped(replace(network, spec=new_spec, stores=stores, biases=biases), known)
 
 
 def _set_of(layer: Layer, sets: Mapping[str, Units]) -> Units:
@@ -119,6 +121,16 @@ def _check_skips(spec: NetworkSpec, places: Places) -> None:
         for name in layer.skips:
             if not _alike(places.get(spec.places[name]), places.get(n)):
                 raise _cannot(f"layer {show(layer.name)} skips from {show(name)}, whose units have moved differently")
+
+
+def _check_order(spec: NetworkSpec, places: Places) -> None:
+    """Raise DataError when units have moved whose place says what they are: those of images, and of what is pooled."""
+    for layer in spec.layers:
+        if is_computed(layer):
+            for name in (layer.name, *layer.sources):
+                if spec.places[name] in places:
+                    what = f"layer {show(layer.name)} of type {layer.type}"
+                    raise _cannot(f"the units of {show(name)} have moved, and in {what} each has its place")
 
 
 def _ways(spec: NetworkSpec, places: Places) -> dict[int, tuple[Longs | None, Longs | None]]:
@@ -160,6 +172,8 @@ def match_inputs(network: Network, sets: Mapping[str, DataSet], file: str) -> Ne
     if [layer.sparse for layer in spec.layers] == [layer.sparse for layer in network.spec.layers]:
         return network
     layers = [replace(old, sparse=new.sparse) for old, new in zip(network.spec.layers, spec.layers, strict=True)]
-    matrices = {edge.number: network.matrix(edge.number) for edge in iterate_owners(network.spec)}
-    changed = replace(network.spec, layers=tuple(layers))
-    return assemble(changed, matrices, network.biases, network.norms, network.locked)
+    changed, stores = replace(network.spec, layers=tuple(layers)), dict(network.stores)
+    for edge in iterate_owners(network.spec):
+        if layout_of(changed, edge) is not layout_of(network.spec, edge):
+            stores[edge.number] = lay_out_weights(changed, edge, network.matrix(edge.number))
+    return replace(network, spec=changed, stores=stores)

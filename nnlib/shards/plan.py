@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from nnlib.errors import NnlibError
 from nnlib.model.network import BLOCK, count_units, is_blocked, is_sparse_input
 from nnlib.shards.tree import SHARDS
+from nnlib.spec.geometry import is_computed
 from nnlib.spec.types import LayerKind, NetworkSpec
 
 ITEMS, EXAMPLES, WHOLE = "items", "examples", "none"
 LEAST = SHARDS * BLOCK  # units of a layer that is cut: a block for each shard
 WIDE = 8192  # units from which `auto` cuts
 PART = 0.5  # ... and by how much of the batch they must be more
+MOST_NAMED = 3  # layers in one message
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,14 @@ def plan_of(spec: NetworkSpec, batch: int, parallel: str = "auto") -> Plan:
 
     `auto` cuts the layers by items that are wide and can be, `items` those of 4,096 units or more, at least one.
     `examples` cuts batches, where each example is computed alone; as one device pays for that, nothing else does.
+    Networks that convolve or pool are not cut.
     """
     wanted = parallel.lower()
     if wanted == WHOLE:
+        return Plan()
+    if any(is_computed(layer) for layer in spec.layers):
+        if wanted != "auto":
+            raise NnlibError(_refuse_maps(spec, parallel))
         return Plan()
     if wanted == EXAMPLES:
         _require_alone(spec)
@@ -63,12 +70,23 @@ def why_whole(spec: NetworkSpec, batch: int, parallel: str = "auto") -> dict[int
     wanted = parallel.lower()
     if wanted in (EXAMPLES, WHOLE):
         return dict.fromkeys(range(len(spec.layers)), f"parallel is {wanted}")
+    if any(is_computed(layer) for layer in spec.layers):
+        return dict.fromkeys(range(len(spec.layers)), "the network has layers that are not fully connected")
     least = max(WIDE, int(PART * batch) + 1) if wanted == "auto" else LEAST
     reasons = {}
     for n in range(len(spec.layers)):
         small = f"it has fewer than {least:,} units" if count_units(spec, n) < least else ""
         reasons[n] = small or next(_obstacles(spec, n), "")
     return reasons
+
+
+def _refuse_maps(spec: NetworkSpec, parallel: str) -> str:
+    others = [layer for layer in spec.layers if is_computed(layer)]
+    named = ", ".join(f"{layer.name} is {layer.function or layer.type}" for layer in others[:MOST_NAMED])
+    more = f" and {len(others) - MOST_NAMED} more are not" if len(others) > MOST_NAMED else ""
+    return (
+        f"parallel: {parallel!r} is for networks whose layers are all fully connected; {named}{more}; legal: auto, none"
+    )
 
 
 def _require_alone(spec: NetworkSpec) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from nnlib.spec.checks import Check, whole
 from nnlib.spec.json_section import MOST, MOST_UNITS, Problems, Section, SpecError, nearest, show
-from nnlib.spec.types import FineTuning, LayerKind, NetworkSpec
+from nnlib.spec.types import FineTuning, Layer, LayerKind, LayerType, NetworkSpec
 
 
 def _factor(value: object) -> float:
@@ -74,17 +74,24 @@ def _named(tuning: FineTuning) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _layer_problems(spec: NetworkSpec, name: str) -> Iterator[str]:
-    computed = [layer.name for layer in spec.layers if layer.kind is not LayerKind.INPUT]
-    legal = ", ".join(map(show, computed))
+    learning = [layer.name for layer in spec.layers if _learns(layer)]
+    legal = ", ".join(map(show, learning))
     if name not in spec.places:
-        yield f"{show(name)} is not the name of a layer{nearest(name, computed) or f', legal: {legal}'}"
-    elif name not in computed:
-        yield f"{show(name)} is an Input layer, which has no weights, legal: {legal}"
+        yield f"{show(name)} is not the name of a layer{nearest(name, learning) or f', legal: {legal}'}"
+    elif name not in learning:
+        pools = spec.layers[spec.places[name]].kind is not LayerKind.INPUT
+        what = "a Pooling layer without BatchNormalization" if pools else "an Input layer"
+        yield f"{show(name)} is {what}, which has no weights, legal: {legal}"
+
+
+def _learns(layer: Layer) -> bool:
+    """Whether a layer has anything that is learned."""
+    return layer.kind is not LayerKind.INPUT and (layer.type is not LayerType.POOLING or layer.batch_norm)
 
 
 def _check_whole(spec: NetworkSpec, problems: Problems) -> None:
     tuning = spec.tuning
-    if tuning.freeze and all(layer.name in tuning.freeze for layer in spec.layers if layer.kind is not LayerKind.INPUT):
+    if tuning.freeze and all(layer.name in tuning.freeze for layer in spec.layers if _learns(layer)):
         problems.add("FineTuning.Freeze", "names every layer, so that nothing learns, legal: all but one or more")
     rates = dict(tuning.rates)
     for edge in spec.edges:

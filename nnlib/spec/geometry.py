@@ -95,6 +95,13 @@ def sweep_of(spec: NetworkSpec, source_number: int, layer_number: int) -> Sweep:
     return Sweep(source, maps_of(spec, layer_number), windows[::-1], layer.groups)
 
 
+def kernel_shape(spec: NetworkSpec, source_number: int, layer_number: int) -> tuple[int, ...]:
+    """Return the shape of a convolutional edge's weights: maps, channels of a group, and the kernel, slowest first."""
+    sweep = sweep_of(spec, source_number, layer_number)
+    kernel = (window.kernel for window in sweep.windows)
+    return (sweep.target.channels, sweep.source.channels // sweep.groups, *kernel)
+
+
 def has_kernel(layer: Layer) -> bool:
     """Whether a kernel moves over what a layer is computed of."""
     return layer.kind is not LayerKind.INPUT and (

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nnlib.spec.geometry import Maps, Window, has_kernel, is_computed, sweep_of, view_maps, windows_of
+from nnlib.spec.geometry import Maps, Window, has_kernel, is_computed, kernel_shape, view_maps, windows_of
 from nnlib.spec.json_section import MOST_UNITS, Problems, SpecError, show
 from nnlib.spec.topology import COMPARING, order
 from nnlib.spec.types import Layer, LayerKind, LayerType, NetworkSpec, PoolingFunction
@@ -198,16 +198,10 @@ def _shared_problems(spec: NetworkSpec, number: int) -> Iterator[tuple[str, str]
         if shared.transposed:
             yield f"{path}.Transposed", "true is not legal for a layer of type Convolutional, legal: false"
         elif layer.units is not None and owner.units is not None:
-            own, theirs = (_kernel_shape(spec, *pair) for pair in ends)
+            own, theirs = (kernel_shape(spec, *pair) for pair in ends)
             if own != theirs:
                 pair = f"{show(shared.owner_source)} to {show(owner.name)}"
                 yield path, f"the weights from {pair} are {_show(theirs)}, legal: {_show(own)} (maps, channels, kernel)"
-
-
-def _kernel_shape(spec: NetworkSpec, source: int, target: int) -> tuple[int, ...]:
-    sweep = sweep_of(spec, source, target)
-    kernel = (window.kernel for window in sweep.windows)
-    return (sweep.target.channels, sweep.source.channels // sweep.groups, *kernel)
 
 
 def _show(sizes: Sequence[int]) -> str:

@@ -8,9 +8,13 @@ import netCDF4
 import numpy as np
 import pytest
 
+from nnlib.data.units import Units
 from nnlib.errors import DataError
 from nnlib.model import network as net
 from nnlib.model.file import Model, read_model, write_model
+from nnlib.model.fine_tuning import freeze
+from nnlib.model.remap_units import remap_units
+from nnlib.model.warm_start import apply_initial_weights
 from nnlib.spec.network import parse_network
 from nnlib.spec.sizes import resolve_sizes
 from nnlib.spec.types import Activation
@@ -132,3 +136,83 @@ def test_initial_kernels_have_the_spread_of_their_fans():
         assert store.shape == (64, 72)
         assert store.flags.c_contiguous
         assert 0.99 * wanted < np.abs(store).max() <= wanted
+
+
+BODY = [
+    IMAGES,
+    STEM | EDGES,
+    {"Name": "Norm", "Type": "Pooling", "Function": "Sum", "BatchNormalization": True},
+    {"Name": "Mean", "Type": "Pooling", "Function": "GlobalAverage"},
+]
+HEAD = {"Name": "Out", "N": 5, "DataSet": "classes"}
+
+
+def start(raw, old, **tuning):
+    return apply_initial_weights(Model(network_of(raw | {"FineTuning": tuning}, seed=2)), Model(old))
+
+
+def test_kernels_are_taken_over_to_images_of_another_size():
+    old = network_of({"Layers": [*BODY, HEAD]})
+    large = [BODY[0] | {"N": [17, 13, 4]}, *BODY[1:], HEAD | {"N": 3}]
+    found = start({"Layers": large}, old, Freeze=["Stem", "Norm"])
+    assert found.summary.startswith(
+        "weights of 2 of 3 layers; 0 of 3 units of Out found by number; random: Mean to Out"
+    )
+    np.testing.assert_array_equal(found.network.stores[0], old.stores[0])
+    np.testing.assert_array_equal(found.network.biases[0], old.biases[0])
+    for n in (1, 2):
+        for name in net.NORM_ARRAYS:
+            np.testing.assert_array_equal(getattr(found.network.norms[n], name), getattr(old.norms[n], name))
+    assert not np.shares_memory(found.network.stores[0], old.stores[0])
+    frozen = freeze(found.network, 1)
+    assert (frozen.locked, frozen.fixed) == ({0}, {1, 2})
+    assert frozen.layer_of("weights0") == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"Kernel": [3, 3]}, {"Groups": 1}, {"N": 4}, {"Type": "FullyConnected"}],
+    ids=["kernel", "groups", "maps", "type"],
+)
+def test_kernels_of_another_shape_stay_random(change):
+    old = network_of({"Layers": [*BODY, HEAD]})
+    stem = STEM | EDGES | change
+    if "Type" in change:
+        stem = {key: value for key, value in stem.items() if key in ("Name", "Type", "N")}
+    raw = {"Layers": [IMAGES, stem, HEAD]}
+    found = start(raw, old)
+    assert "In to Stem" in found.summary.partition("random: ")[2]
+    assert not np.isin(found.network.stores[0], old.stores[0]).all()
+    with pytest.raises(DataError, match=r'FineTuning.Freeze: "Stem" would stay random'):
+        start(raw, old, Freeze="Stem")
+
+
+def test_units_of_maps_of_another_shape_are_others():
+    flat = [IMAGES | {"N": [4, 2, 2]}, {"Type": "Pooling", "Function": "Max", "Kernel": [1, 1]}, HEAD]
+    old = network_of({"Layers": [flat[0] | {"N": [2, 2, 4]}, *flat[1:]]})
+    assert "random: Hidden1 to Out" in start({"Layers": flat}, old).summary
+    assert "random" not in start({"Layers": [flat[0] | {"N": [2, 2, 4]}, *flat[1:]]}, old).summary
+
+
+def test_replaced_layers_keep_the_normalization_they_were_drawn_with():
+    old = network_of({"Layers": [*BODY, HEAD]})
+    found = start({"Layers": [*BODY, HEAD]}, old, Replace=["Norm", "Out"])
+    assert "weights of 1 of 3 layers" in found.summary
+    assert not np.array_equal(found.network.norms[2].mean, old.norms[2].mean)
+    with pytest.raises(DataError, match=r'"Norm" would stay as it was drawn: .* no batch normalization of this size'):
+        start({"Layers": [*BODY, HEAD]}, network_of({"Layers": [*BODY[:2], BODY[3], HEAD]}), Freeze="Norm")
+
+
+def test_classes_of_images_are_found_again_by_name_and_pixels_are_not():
+    network = network_of({"Layers": [*BODY, HEAD]})
+    model = Model(network, {4: ("a", "b", "c", "d", "e")})
+    units = {"images": Units(252, ()), "classes": Units(3, ("c", "new", "a"))}
+    seen = remap_units(model, units).network
+    assert seen.stores[0] is network.stores[0]
+    np.testing.assert_array_equal(seen.matrix(1)[:, [0, 2]], network.matrix(1)[:, [2, 0]])
+    named = Model(network, {0: tuple(f"p{n}" for n in range(252))})
+    moved = {"images": Units(252, tuple(f"p{n}" for n in range(252))[::-1]), "classes": Units(5, ())}
+    with pytest.raises(
+        DataError, match=r'the units of "In" have moved, and in layer "Stem" of type Convolutional each'
+    ):
+        remap_units(named, moved)

@@ -127,3 +127,12 @@ def test_a_plan_knows_no_ranks_no_device_and_no_link():
     assert list(inspect.signature(plan_of).parameters) == ["spec", "batch", "parallel"]
     assert [field.name for field in dataclasses.fields(Plan)] == ["kind", "wide"]
     assert PARALLELS == ("auto", "items", "examples", "none")
+
+
+@pytest.mark.parametrize("parallel", ["items", "examples"])
+def test_networks_that_pool_are_not_cut(parallel):
+    layers = (INPUT | {"Sparse": False}, {"Type": "Pooling", "Function": "Sum"}, OUTPUT)
+    assert plan(*layers) == plan(*layers, parallel="none") == Plan()
+    with pytest.raises(NnlibError, match=f"parallel: '{parallel}' is .* Hidden1 is Sum; legal: auto, none"):
+        plan(*layers, parallel=parallel)
+    assert set(why_whole(spec_of(*layers), 256).values()) == {"the network has layers that are not fully connected"}

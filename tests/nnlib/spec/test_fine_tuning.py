@@ -73,3 +73,15 @@ def test_mistakes(tuning, message):
 
 def test_shared_weights_are_legal_where_both_layers_are_named():
     assert parse(Freeze=["A", "B"], Rates={"A": 2, "B": 2}).freeze == ("A", "B")
+
+
+def test_pooling_layers_learn_only_by_their_batch_normalization():
+    pool = {"Name": "P", "Type": "Pooling", "Function": "Sum", "Source": "C"}
+    raw = {
+        "Layers": [*RAW["Layers"][:-1], pool | {"BatchNormalization": True}, pool | {"Name": "Q"}, RAW["Layers"][-1]]
+    }
+    assert parse_network(raw | {"FineTuning": {"Freeze": "P"}}, "n").tuning.freeze == ("P",)
+    with pytest.raises(
+        SpecError, match='"Q" is a Pooling layer without BatchNormalization, which has no weights, legal'
+    ):
+        parse_network(raw | {"FineTuning": {"Freeze": "Q"}}, "n")
