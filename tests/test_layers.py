@@ -106,6 +106,7 @@ THIRD_PARTY = {
     "netCDF4": "nnlib.util.netcdf",
     "duckdb": "nnlib.util.tables",
     "onnx": "nnlib.prediction.onnx_graph",
+    "PIL": "nnlib.importing.images.pictures",
     "numba": "nnlib.compiled.compiler",
     "optuna": "regiondag.trials.optuna_export",
     "matplotlib": "regiondag.trials.plots",

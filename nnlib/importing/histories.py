@@ -14,11 +14,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.contract import slug_of
 from nnlib.data.overview import AsOf
 from nnlib.data.rows import Csr, Floats, Ints, offsets_of
 from nnlib.data.sets import Data, DataSet
-from nnlib.errors import DataError
 from nnlib.importing.purchases import PurchaseRows, Purchases
 from nnlib.importing.sorting import SOME, Pairs, sort_purchases
 from nnlib.importing.splits import (
@@ -162,15 +160,6 @@ def build_history(purchases: Purchases, split: Split) -> PurchaseHistory:
     else:
         return history
     return replace(history, stages=np.left_shift(np.uint8(1), stages))
-
-
-def check_slugs(regions: Sequence[str]) -> None:
-    """Raise DataError when two regions would share their files."""
-    taken: dict[str, str] = {}
-    for region in regions:
-        other = taken.setdefault(slug_of(region), region)
-        if other != region:
-            raise DataError(f"regions {other!r} and {region!r} are both {slug_of(region)!r} as a file name; rename one")
 
 
 def _bought_in(stages: Stages, stage: int) -> Mask:

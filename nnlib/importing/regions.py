@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
 from nnlib.contract import slug_of
-from nnlib.data.file import Begun, begin_data, write_data
+from nnlib.data.file import begin_data, write_data
 from nnlib.data.overview import (
     FEW,
     HEADINGS,
@@ -27,7 +25,7 @@ from nnlib.data.overview import (
 from nnlib.data.rows import Csr
 from nnlib.data.sets import Data, DataSet
 from nnlib.errors import DataError
-from nnlib.importing.histories import PARTS, PurchaseHistory, build_history, check_slugs
+from nnlib.importing.histories import PARTS, PurchaseHistory, build_history
 from nnlib.importing.purchase_lines import Columns, describe_left_out
 from nnlib.importing.purchases import Purchases, load
 from nnlib.importing.side_tables import (
@@ -42,16 +40,15 @@ from nnlib.importing.side_tables import (
 )
 from nnlib.importing.splits import TIME, Split
 from nnlib.importing.table_source import find_source
+from nnlib.importing.whole_folder import Writing, all_or_nothing, choose_regions, scratch_beside, tell_replaced
 from nnlib.importing.windows import ENOUGH, USUAL
-from nnlib.spec.json_section import nearest
 from nnlib.util.columns import format_fitted, print_folded
 from nnlib.util.days import show_day
-from nnlib.util.files import sync, write_atomically
+from nnlib.util.files import write_atomically
 from nnlib.util.terminal import is_quiet, show_reading, width_of
 
 ITEMS_FILE, CUSTOMERS_FILE = "items.csv", "customers.csv"
 OFTEN = 0.3  # share of purchases of what a customer had, from which on buying again may be the business
-SHOWN = 10  # names of files in a message
 NAMES_FILE = ".names.part"  # while the import runs
 USUAL_COLUMNS = Columns()
 USUAL_SPLIT = Split()
@@ -85,7 +82,7 @@ def import_purchases(
     """
     _check_paths(table, out, side)
     size = find_source(table, columns.format).size
-    with show_reading(size, "rows") as report, _scratch(out) as scratch:
+    with show_reading(size, "rows") as report, scratch_beside(out) as scratch:
         purchases = load(table, columns, scratch, report)
     if not purchases.customers:
         raise DataError(f"{table.name}: {_explain_nothing(purchases)}")
@@ -98,10 +95,10 @@ def import_purchases(
         history = build_history(purchases, split)
     except DataError as error:
         raise DataError(f"{table.name}: {error}") from None
-    wanted = _choose(regions, history.regions, table)
+    wanted = choose_regions(regions, history.regions, table)
     if not history.anybody_asked():
         raise DataError(f"{table.name}: {_explain_nobody(history)}")
-    with _all_or_nothing(out) as writing:
+    with all_or_nothing(out) as writing:
         described = [_write_region(writing, history, region) for region in wanted]
         (writing.folder / NAMES_FILE).unlink()
         write_atomically(writing.folder / ITEMS_FILE, items_csv(history.items, known or _told(purchases)))
@@ -117,14 +114,11 @@ def import_purchases(
     if not split.repeats and history.share_of_repeats > OFTEN:
         share = f"{history.share_of_repeats:.0%} of purchases in the windows are of items that the customer had"
         print_folded(f"hint: {share}; with repeats: true (--repeats) they count as wanted", sys.stderr)
-    for what, names in (("replaced", writing.replaced), ("removed", writing.removed)):
-        if names:
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            print_folded(f"{what} in {out}: {', '.join(names[:SHOWN])}{more}", sys.stderr)
+    tell_replaced(writing, out)
     return 0
 
 
-def _write_region(writing: _Writing, history: PurchaseHistory, region: str) -> RegionOverview:
+def _write_region(writing: Writing, history: PurchaseHistory, region: str) -> RegionOverview:
     """Write the parts of a region one after the other, as the largest one's take more memory than all else."""
     seen = _Seen(region)
     for part in PARTS:
@@ -158,86 +152,6 @@ def _check_paths(table: Path, out: Path, side: SideFiles) -> None:
                 raise DataError(
                     f"{read}: would be replaced by the {name} of this import, legal for --out: a new folder"
                 )
-
-
-def _choose(regions: Sequence[str], known: Sequence[str], table: Path) -> Sequence[str]:
-    """Return the regions that were asked for, once each, or all that are known."""
-    unknown = sorted(set(regions) - set(known))
-    if unknown:
-        raise DataError(
-            f"{table.name}: no region {unknown[0]!r}, there are: {', '.join(known)}{nearest(unknown[0], known)}"
-        )
-    wanted = tuple(dict.fromkeys(regions)) or known
-    check_slugs(wanted)
-    return wanted
-
-
-@dataclass(slots=True)
-class _Writing:
-    """A folder to write into, and what becomes of files that are there already."""
-
-    folder: Path
-    begun: Begun | None = None  # what all data files begin with
-    stale: list[str] = field(default_factory=list)  # not written this time, and wrong beside what is
-    replaced: list[str] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-
-
-@contextmanager
-def _scratch(out: Path) -> Iterator[Path]:
-    """Give a folder beside `out` while the block runs; one that a killed import left is removed."""
-    folder = out.resolve().with_name(f".{out.resolve().name}.tables")
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        error.filename = str(out)
-        raise
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _all_or_nothing(out: Path) -> Iterator[_Writing]:
-    """Give a folder to write into, whose files come into `out` together at the end.
-
-    A folder that is not there yet appears at once with all of its files; in one that is, each file is replaced
-    whole, after all of them were written. Each has been flushed to the disk by whoever wrote it. Unlike `appearing` the
-    part has the same name each time, so that the gigabytes that a killed import left are removed.
-    """
-    target = out.resolve()
-    new = not target.exists()
-    part = target.with_name(f".{target.name}.part") if new else target / ".import.part"
-    shutil.rmtree(part, ignore_errors=True)  # of an import that was killed
-    try:
-        part.mkdir(parents=True)
-    except OSError as error:
-        error.filename = str(out)
-        raise
-    writing = _Writing(part)
-    try:
-        yield writing
-        if new:
-            part.replace(target)
-            sync(target.parent)
-            return
-        for file in sorted(part.iterdir()):
-            if (target / file.name).exists():
-                writing.replaced.append(file.name)
-            file.replace(target / file.name)
-        for name in writing.stale:
-            if (target / name).exists():
-                (target / name).unlink()
-                writing.removed.append(name)
-        sync(target)
-    except OSError as error:
-        if error.filename:
-            error.filename = str(out / Path(error.filename).name)
-        raise
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _describe_windows(wanted: Split, history: PurchaseHistory) -> str:

@@ -1,0 +1,1 @@
+"""Pictures in folders, or named by a table, become the data files of every region."""
