@@ -12,13 +12,13 @@ from nnlib.engines import Difference, KernelCheck
 from nnlib.errors import MachineError
 from nnlib.gpu.kernels import read_signatures
 from nnlib.gpu.runtime import Array, Runtime
-from nnlib.gpu.selfcheck import elementwise, inputs, layers, outputs
+from nnlib.gpu.selfcheck import convolutions, elementwise, inputs, layers, maps, outputs
 from nnlib.gpu.selfcheck.case import Case
 
 
 def cases() -> Iterator[Case]:
     """Yield at least one case for every kernel."""
-    for module in (elementwise, layers, outputs, inputs):
+    for module in (elementwise, layers, outputs, inputs, convolutions, maps):
         yield from module.cases()
 
 

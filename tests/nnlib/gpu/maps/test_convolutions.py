@@ -1,0 +1,102 @@
+"""Convolutions as a GPU does them, unfolded piece by piece and straight, against the reference."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnlib.gpu.backend import Gpu
+from nnlib.gpu.maps import convolution
+from nnlib.gpu.maps.convolution import Convolutions, is_unfolded
+from nnlib.gpu.maps.sweeps import Sweeps
+from nnlib.ops import convolution as twin
+from nnlib.spec.geometry import Maps, Sweep, Window
+
+EXAMPLES = 7
+TOLERANCE = 1e-4
+
+
+def sweep_of(channels: int, targets: int, *windows: Window, groups: int = 1) -> Sweep:
+    source, target = (tuple(getattr(one, name) for one in windows) for name in ("size", "out"))
+    return Sweep(Maps(channels, source), Maps(targets, target), windows, groups)
+
+
+WIDE = Window(6, 3, 1, 1, 1)
+SWEEPS = {
+    "unfolded": sweep_of(5, 17, WIDE, Window(5, 3, 2, 0, 1)),
+    "unfolded groups": sweep_of(8, 34, WIDE, WIDE, groups=2),
+    "a row": sweep_of(20, 20, Window(20, 3, 2, 1, 1)),
+    "few maps": sweep_of(3, 5, WIDE, WIDE),
+    "many groups": sweep_of(18, 18, Window(5, 2, 1, 1, 0), groups=9),
+    "depthwise": sweep_of(9, 9, WIDE, Window(5, 3, 2, 1, 1), groups=9),
+    "wide filters of few maps": sweep_of(60, 3, Window(4, 3, 1, 1, 1)),
+}
+UNFOLDED = ("unfolded", "unfolded groups", "a row")
+
+
+def made(gpu: Gpu, sweep: Sweep) -> tuple[Any, Convolutions]:
+    runtime = gpu._runtime
+    multiply = partial(runtime.multiply, scale=1.0, precision="float32")
+
+    def rounded(*args: Any, rounded: bool = True, **keys: Any) -> None:
+        multiply(*args, **keys)
+
+    return runtime, Convolutions(runtime, rounded, Sweeps(runtime), [sweep], EXAMPLES, True)
+
+
+def arrays(sweep: Sweep, examples: int) -> list[np.ndarray]:
+    random = np.random.default_rng(1)
+    shapes = (examples, sweep.source.units), (sweep.target.channels, sweep.fan_in), (examples, sweep.target.units)
+    return [random.standard_normal(shape, np.float32) for shape in (*shapes, (sweep.target.channels,))]
+
+
+@pytest.mark.parametrize("room", [16 << 20, 2500], ids=["at once", "in pieces"])
+@pytest.mark.parametrize("examples", [EXAMPLES, 2])
+@pytest.mark.parametrize("name", SWEEPS)
+def test_all_three(gpu, name, examples, room, monkeypatch):
+    sweep = SWEEPS[name]
+    monkeypatch.setattr(convolution, "ROOM", max(room, sweep.source.channels * sweep.volume * sweep.target.area + 3000))
+    runtime, convolutions = made(gpu, sweep)
+    hosts = arrays(sweep, examples)
+    x, w, delta, bias = hosts
+    places = [runtime.zeros(host.shape) for host in hosts]
+
+    def sent() -> list[Any]:
+        for place, host in zip(places, hosts, strict=True):
+            runtime.upload(place, host)
+        return places
+
+    for add in (False, True):
+        on_x, on_w, on_delta, on_bias = sent()
+        convolutions.forward(on_x, on_w, on_bias, on_delta, sweep, add=add, rounded=True)
+        wanted = twin.forward(x, w, sweep) + np.repeat(bias, sweep.target.area) + add * delta
+        np.testing.assert_allclose(runtime.download(on_delta), wanted, atol=TOLERANCE, rtol=0)
+        on_x, on_w, on_delta, on_bias = sent()
+        convolutions.input_gradient(on_delta, on_w, on_x, sweep, add=add)
+        wanted = twin.input_gradient(delta, w, sweep) + add * x
+        np.testing.assert_allclose(runtime.download(on_x), wanted, atol=TOLERANCE, rtol=0)
+        on_x, on_w, on_delta, on_bias = sent()
+        convolutions.weight_gradient(on_x, on_delta, on_w, sweep, add=add)
+        wanted = twin.weight_gradient(x, delta, sweep) + add * w
+        np.testing.assert_allclose(runtime.download(on_w), wanted, atol=TOLERANCE, rtol=0)
+
+
+def test_what_is_unfolded(monkeypatch):
+    assert [name for name, sweep in SWEEPS.items() if is_unfolded(sweep)] == list(UNFOLDED)
+    sweep = SWEEPS["unfolded"]
+    one = sweep.source.channels * sweep.volume * sweep.target.area + sweep.target.units
+    monkeypatch.setattr(convolution, "ROOM", one)
+    assert is_unfolded(sweep)
+    monkeypatch.setattr(convolution, "ROOM", one - 1)
+    assert not is_unfolded(sweep), "one example must fit"
+
+
+def test_pieces_are_multiples_of_eight_examples_where_they_can_be(monkeypatch):
+    sweep = SWEEPS["unfolded"]
+    one = sweep.source.channels * sweep.volume * sweep.target.area + sweep.target.units
+    for room, wanted in [(20 * one, [(0, 16), (16, 4)]), (7 * one, [(0, 7), (7, 7), (14, 6)]), (99 * one, [(0, 20)])]:
+        monkeypatch.setattr(convolution, "ROOM", room)
+        assert list(convolution._pieces(sweep, 20)) == wanted
