@@ -80,13 +80,16 @@ class Network:
         return self._require_model().features.get(find_layer(self.spec, layer), ())
 
     def weights(self, source: str, target: str) -> Floats:
-        """Return a copy of the weights between two layers, (units of source, units of target)."""
+        """Return a copy of the weights between two layers, (units of source, units of target).
+
+        Of a convolutional layer they are (maps, channels of a group, and the kernel's axes z, y, x that there are).
+        """
         network, edge = self._require_model().network, self.spec.edges[self._edge(source, target)]
-        matrix = network.matrix(edge.owner)
+        matrix = network.kernels(edge.owner)
         return np.array(matrix.T if edge.transposed else matrix)
 
     def biases(self, source: str, target: str) -> Floats:
-        """Return a copy of the biases that the connection between two layers adds, (units of target,)."""
+        """Return a copy of the biases that the connection between two layers adds, (units of target,) or (maps,)."""
         return np.array(self._require_model().network.biases[self._edge(source, target)])
 
     def __repr__(self) -> str:

@@ -69,9 +69,16 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.file}: a network, whose cost depends on data; legal: nnlib inspect {arguments.file} --data "
             "FILE, with --set NAME=VALUE for its placeholders"
         )
-    from nnlib.inspection import contents
+    return _file(arguments.file)
 
-    print(contents.describe_file(arguments.file))
+
+def _file(path: Path) -> int:
+    import sys
+
+    from nnlib.inspection import contents
+    from nnlib.util.terminal import width_of
+
+    print(contents.describe_file(path, min(width_of(sys.stdout), WIDTH)))
     return 0
 
 

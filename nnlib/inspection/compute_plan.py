@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from nnlib.data.sets import DataSet, kind_of
+from nnlib.inspection.shapes import describe_layer
 from nnlib.model import network as net
 from nnlib.model.examples import Examples
 from nnlib.model.graph import Graph, Node
 from nnlib.model.network import Layout, Network
-from nnlib.spec.types import Edge, LayerKind
+from nnlib.spec.geometry import is_computed, maps_of
+from nnlib.spec.types import Edge, LayerKind, NetworkSpec
 
 LOOPS = {"numpy": "NumPy's loops", "numba": "compiled loops", "cupy": "kernels and cuBLAS on a GPU"}
 
@@ -24,14 +26,18 @@ def describe_compute_plan(network: Network, examples: Examples, threads: int, ba
 
 def _line(graph: Graph, node: Node, examples: Examples, in_blocks: bool) -> str:
     layer, data_set = node.layer, examples.sets.get(node.number)
-    title = f"{layer.kind} {layer.name}: {node.units} units"
+    sizes = f" ({' x '.join(map(str, layer.dimensions))})" if maps_of(graph.network.spec, node.number).spatial else ""
+    title = f"{layer.kind} {layer.name}: {node.units} units{sizes}"
     if layer.kind is LayerKind.INPUT:
         assert data_set is not None, "examples have all inputs"
         return f"{title}, {layer.data_set!r} is {_kind(data_set)}; {_describe_inputs(graph, node)}"
-    parts = [f"{title}, {layer.activation}"]
+    how = f", {describe_layer(layer)}" if is_computed(layer) else f", {layer.activation}"
+    parts = [f"{title}{how}"]
     if layer.kind is LayerKind.OUTPUT:
         parts[0] += f", {graph.network.spec.error}"
-    parts[0] += ", batch normalization" * layer.batch_norm + f", dropout {layer.dropout:g}" * bool(layer.dropout)
+    parts[0] += ", batch normalization" * (
+        layer.batch_norm and not is_computed(layer)
+    ) + f", dropout {layer.dropout:g}" * bool(layer.dropout)
     width = min(net.BLOCK, node.units)
     parts.append(
         f"in blocks of {width} units, never all at once" if node.blocked and in_blocks else "the whole layer at once"
@@ -40,6 +46,8 @@ def _line(graph: Graph, node: Node, examples: Examples, in_blocks: bool) -> str:
         dense = "never made dense" if data_set.sparse else "read as they are"
         parts.append(f"targets {layer.data_set!r} are {_kind(data_set)}, {dense}")
     parts += [_edge(graph, edge) for edge in node.edges]
+    if not node.edges:
+        parts.append(f"from {', '.join(layer.sources)}")
     if node.skips:
         parts.append("plus what " + ", ".join(layer.skips) + " give")
     return "; ".join(parts)
@@ -60,11 +68,18 @@ def _edge(graph: Graph, edge: Edge) -> str:
         owner = spec.edges[edge.owner]
         names = f"{spec.layers[owner.source].name} to {spec.layers[owner.target].name}"
         shared = f", weights of {names}{' transposed' if edge.transposed else ''}"
+    if net.is_convolution(spec, edge):
+        return f"from {source.name}: kernels over {_maps(spec, edge.source)}{shared}"
     if not net.is_sparse_input(source):
         return f"from {source.name}: dense products{shared}"
     tables = ", a table for each block" if graph.layouts[edge.number] is Layout.BLOCKED else ""
     lazy = "and touched rows alone are updated" if net.is_lazy(spec, spec.edges[edge.owner]) else "all rows are updated"
     return f"from {source.name}: sums of weight rows{tables}, {lazy}{shared}"
+
+
+def _maps(spec: NetworkSpec, layer: int) -> str:
+    maps = maps_of(spec, layer)
+    return f"{maps.channels} map{'s' * (maps.channels > 1)} of {' x '.join(map(str, maps.sizes[::-1]))}"
 
 
 def _kind(data_set: DataSet) -> str:

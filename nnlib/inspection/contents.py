@@ -8,18 +8,23 @@ from pathlib import Path
 from nnlib.data.file import check_data_file
 from nnlib.inspection.diff import BY_RECIPE, DATA, kind_of_file
 from nnlib.inspection.recipe_models import describe_recipe_model
+from nnlib.inspection.shapes import describe_shapes, has_maps
 from nnlib.model.file import read_model
 from nnlib.model.network import Network
 from nnlib.spec.types import Edge, Layer, LayerKind
+from nnlib.util.columns import fold_text
 from nnlib.util.days import show_day
 
 
-def describe_file(path: Path) -> str:
-    """Return a few lines about the file; DataError when it is neither data nor a model."""
+def describe_file(path: Path, room: int = 80) -> str:
+    """Return a few lines about the file; DataError when it is neither data nor a model.
+
+    Convolutional networks are a table, of at most `room` columns.
+    """
     kind = kind_of_file(path)
     if kind == BY_RECIPE:
         return describe_recipe_model(path)
-    return _data(path) if kind == DATA else _model(path)
+    return _data(path) if kind == DATA else _model(path, room)
 
 
 def _data(path: Path) -> str:
@@ -43,13 +48,15 @@ def _data(path: Path) -> str:
     return "\n".join(lines)
 
 
-def _model(path: Path) -> str:
+def _model(path: Path, room: int) -> str:
     model = read_model(path)
     network, spec = model.network, model.network.spec
     lines = [f"model {spec.name!r}, {spec.error}" + (f", region {model.region!r}" if model.region else "")]
     settings = {"denoising": spec.denoising, "sparseness beta": spec.sparseness.beta, "decay": spec.decay}
     lines[0] += _on(settings) + ", as DSSTNE computes it" * spec.compat
     lines[0] += ", recommends what customers have, too (repeats)" * model.repeats
+    if has_maps(spec):
+        return "\n".join([*fold_text(lines[0], room, "  "), *describe_shapes(spec, room)])
     lines += [f"  {_layer(layer, model.features.get(n, ()))}" for n, layer in enumerate(spec.layers)]
     lines += [f"  {_weights(network, edge)}" for edge in spec.edges]
     return "\n".join([*lines, f"  {network.parameters} parameters"])

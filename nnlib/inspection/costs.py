@@ -1,7 +1,8 @@
 """What a training step of a network takes, layer by layer, counted from shapes: memory, FLOPs, bytes, activations.
 
-Of an edge of i by o weights and a batch of b examples: a product is 2 b i o FLOPs forwards, as many for the gradient
-of its weights, and as many for that of what lies below unless that is an input. A sparse input of e entries in u
+Of an edge of i by o weights and a batch of b examples: a product is 2 b i o FLOPs forwards, a convolution that for each
+value of a map; as many for the gradient of its weights, and as many for that of what lies below unless that is an
+input. A sparse input of e entries in u
 different units sums e rows of o weights and as many of the deltas, and updates u rows. An update reads and writes
 weights and states, and on a GPU the gradient, which on processors is in the cache. Where several batches make an
 update, each has its share of it; their gradients are added up, on a GPU whole, on processors by rows.
@@ -16,9 +17,18 @@ import numpy as np
 
 from nnlib.data.rows import Csr
 from nnlib.engines import Rates
+from nnlib.inspection.shapes import count_parameters, count_places, count_weights
 from nnlib.model.examples import Examples
 from nnlib.model.graph import Graph, Node
-from nnlib.model.network import Network, block_width, count_units, is_lazy, is_sparse_input
+from nnlib.model.network import (
+    Network,
+    bias_count,
+    block_width,
+    count_units,
+    is_lazy,
+    is_sparse_input,
+    norm_count,
+)
 from nnlib.ops.batch_norm import BatchNorm
 from nnlib.spec.types import Edge, LayerKind, NetworkSpec
 from nnlib.util.arrays import Longs
@@ -84,9 +94,9 @@ def outline(spec: NetworkSpec) -> Network:
     def shaped(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
         return np.broadcast_to(np.float32(0), shape)
 
-    biases = [shaped(count_units(spec, edge.target)) for edge in spec.edges]
+    biases = [shaped(bias_count(spec, edge)) for edge in spec.edges]
     normed = [n for n, layer in enumerate(spec.layers) if layer.batch_norm]
-    norms = {n: BatchNorm(*(shaped(count_units(spec, n)) for _ in range(4))) for n in normed}
+    norms = {n: BatchNorm(*(shaped(norm_count(spec, n)) for _ in range(4))) for n in normed}
     return Network(spec, {}, biases, norms)
 
 
@@ -111,18 +121,17 @@ def count_costs(network: Network, entries: Mapping[int, Entries], step: Step) ->
 def _cost(graph: Graph, node: Node, entries: Mapping[int, Entries], step: Step) -> LayerCost:
     spec, b, n = graph.network.spec, step.batch, node.units
     owned = [edge for edge in node.edges if edge.owner == edge.number]
-    weights = sum(count_units(spec, edge.source) * n for edge in owned)
-    others = len(node.edges) * n + 2 * n * node.layer.batch_norm
-    statistics = 2 * n * node.layer.batch_norm
+    parameters = count_parameters(spec, node.number)
+    statistics = 2 * norm_count(spec, node.number) * node.layer.batch_norm
     lazy_rows = sum(count_units(spec, edge.source) for edge in owned if step.by_rows(spec, edge))
     works = [_edge(graph, node, edge, entries, step) for edge in node.edges]
     return LayerCost(
         node.layer.name,
         n,
-        weights + others,
-        WORD * (weights + others + statistics),
-        WORD * (weights + others) * step.states + lazy_rows * (WORD if step.gpu else 2 * WORD),
-        _batch_bytes(graph, node, entries, step) + _gradient_bytes(spec, owned, n, entries, step),
+        parameters,
+        WORD * (parameters + statistics),
+        WORD * parameters * step.states + lazy_rows * (WORD if step.gpu else 2 * WORD),
+        _batch_bytes(graph, node, entries, step) + _gradient_bytes(spec, owned, entries, step),
         sum(flops for flops, _ in works),
         sum(moved for _, moved in works),
         float(b * n * _passes(node)),
@@ -144,8 +153,8 @@ def _edge(graph: Graph, node: Node, edge: Edge, entries: Mapping[int, Entries], 
     times = 3 if source.kind is not LayerKind.INPUT else 2
     if node.error is not None and node.error.softmax and not step.gpu and node.blocked and n > KEPT:
         times += 1  # the sums are computed twice
-    own = edge.owner == edge.number
-    return 2.0 * times * step.batch * below * n, WORD * below * n * update * own
+    weights, own = count_weights(spec, edge), edge.owner == edge.number
+    return 2.0 * times * step.batch * weights * count_places(spec, edge), WORD * weights * update * own
 
 
 def _passes(node: Node) -> int:
@@ -177,16 +186,14 @@ def _batch_bytes(graph: Graph, node: Node, entries: Mapping[int, Entries], step:
     return data + copies * values
 
 
-def _gradient_bytes(
-    spec: NetworkSpec, owned: Sequence[Edge], units: int, entries: Mapping[int, Entries], step: Step
-) -> int:
+def _gradient_bytes(spec: NetworkSpec, owned: Sequence[Edge], entries: Mapping[int, Entries], step: Step) -> int:
     """Return what gradients take that are kept: of rows those that are touched, and twice what a GPU adds up."""
     if not step.keeps:
         return 0
-    rows = 0.0
+    count = 0.0
     for edge in owned:
         if not step.by_rows(spec, edge):
-            rows += count_units(spec, edge.source) * (2 if step.gpu and step.accumulate > 1 else 1)
+            count += count_weights(spec, edge) * (2 if step.gpu and step.accumulate > 1 else 1)
         elif not step.gpu:
-            rows += entries[edge.source].touched * step.accumulate
-    return int(WORD * units * rows)
+            count += entries[edge.source].touched * count_units(spec, edge.target) * step.accumulate
+    return int(WORD * count)

@@ -98,7 +98,7 @@ def _arrays(network: Network) -> dict[str, Floats]:
     for edge in spec.edges:
         pair = f"{spec.layers[edge.source].name} -> {spec.layers[edge.target].name}"
         if edge.owner == edge.number:
-            found[f"weights {pair}"] = network.matrix(edge.number)
+            found[f"weights {pair}"] = network.kernels(edge.number)
         found[f"biases {pair}"] = network.biases[edge.number]
     for n, norm in network.norms.items():
         for what in NORM_ARRAYS:

@@ -13,6 +13,7 @@ from nnlib.errors import DataError
 from nnlib.inspection.compute_plan import describe_compute_plan
 from nnlib.inspection.costs import Entries, LayerCost, Step, count_costs, count_entries, outline
 from nnlib.inspection.gpus_plan import MEANING, describe_cut, describe_efficiency, describe_memory, predict_work
+from nnlib.inspection.shapes import describe_shapes, has_maps
 from nnlib.model.batches import batch_of, batches_of, epoch_order
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network, needs_whole_gradients
@@ -93,9 +94,11 @@ def describe_network_plan(plan: NetworkPlan, room: int) -> str:
     right = [False] + [True] * (len(HEADINGS) - 1)
     count = len(batches_of(plan.examples.count, plan.settings.batch))
     title = f"{plan.examples.file}: {plan.examples.count:,} examples, {count:,} batches an epoch"
+    shapes = [*describe_shapes(plan.network.spec, room), ""] if has_maps(plan.network.spec) else []
     lines = [
         *fold_text(title, room),
         "",
+        *shapes,
         format_fitted(HEADINGS, rows, right, NARROW, room),
         "",
         *(part for line in _sums(plan) for part in fold_text(line, room, "  ")),

@@ -13,7 +13,7 @@ import numpy as np
 from nnlib.model.initial_weights import initial_weights
 from nnlib.ops.batch_norm import BatchNorm
 from nnlib.ops.losses import error_of
-from nnlib.spec.geometry import maps_of, sweep_of
+from nnlib.spec.geometry import kernel_shape, maps_of, sweep_of
 from nnlib.spec.topology import order
 from nnlib.spec.types import Edge, Layer, LayerKind, LayerType, NetworkSpec
 from nnlib.util.arrays import Floats
@@ -66,6 +66,16 @@ class Network:
         if layout is Layout.BLOCKED:
             return join_blocks(self.spec, edge, store).copy()
         return store
+
+    def kernels(self, owner: int) -> Floats:
+        """Return the weights of an edge as people look at them: of a convolution a view (maps, channels, z, y, x).
+
+        The channels are those of a group, and axes that there are not are left out; of other edges it is `matrix`.
+        """
+        edge = self.spec.edges[owner]
+        if not is_convolution(self.spec, edge):
+            return self.matrix(owner)
+        return self.stores[owner].reshape(kernel_shape(self.spec, edge.source, edge.target))
 
     def copy(self) -> Network:
         """Return a copy with parameters of its own."""

@@ -54,7 +54,7 @@ def parse_kernel(layer: Section, kind: LayerKind, type_: LayerType, function: Po
     for size, ends in zip(sizes, padding or (), strict=False):
         if pools and max(ends) >= size:
             layer.wrong("Padding", f"{max(ends)} would pool nothing but padding, legal: less than Kernel, here {size}")
-    return Kernel(sizes, (*stride, 1, 1)[: len(sizes)], padding, _dilation(layer, sizes), layer.whole("Groups", 1))
+    return Kernel(sizes, (*stride, 1, 1, 1)[: len(sizes)], padding, _dilation(layer, sizes), layer.whole("Groups", 1))
 
 
 def _describe(type_: LayerType, function: PoolingFunction | None) -> str:

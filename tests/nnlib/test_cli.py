@@ -565,7 +565,7 @@ def test_a_command_that_does_not_exist(nnlib):
 
 
 def test_a_bug_is_reported_as_one(nnlib, monkeypatch):
-    monkeypatch.setattr("nnlib.inspection.contents.describe_file", lambda path: 1 / 0)
+    monkeypatch.setattr("nnlib.inspection.contents.describe_file", lambda path, room: 1 / 0)
     code, _, err = nnlib("inspect train.nc")
     assert code == 1
     assert "ZeroDivisionError" in err

@@ -1,4 +1,4 @@
-"""Maps, windows and sizes: what convolution and pooling make of images, by hand and by counting."""
+"""Maps and windows: how kernels move, by hand and by counting."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnlib.model.network import create, weight_shape
-from nnlib.spec.geometry import Maps, Window, maps_of, sweep_of, usual_window
+from nnlib.model.network import create
+from nnlib.spec.geometry import Maps, Window, sweep_of, usual_window
 from nnlib.spec.network import parse_network
 from nnlib.spec.sizes import resolve_sizes
-from tests.nnlib.spec.test_topology import ALEXNET, CIFAR
 
 SMALL = st.integers(1, 9)
 
@@ -35,39 +34,6 @@ def test_windows_without_padding_are_dsstnes(size, kernel, stride):
     low = (kernel - size + 1) // 2 if size <= kernel else kernel // 2 if stride == 1 else 0
     assert (window.out, window.low) == (wanted, low)
     assert window.out == count_places(window)
-
-
-def resolved(raw, *dimensions, classes=10):
-    """Return a network whose "auto" are given: of images x first, and of classes."""
-    layers = [dict(layer) for layer in raw["Layers"]]
-    layers[0]["N"], layers[-1]["N"] = list(dimensions), classes
-    spec = parse_network(raw | {"Layers": layers}, "n.json")
-    return resolve_sizes(spec, "n.json")
-
-
-ALEXNETS = [(55, 55, 96), (27, 27, 96), (27, 27, 256), (13, 13, 256), (13, 13, 384), (13, 13, 256), (6, 6, 256)]
-
-
-def test_sizes_of_alexnet():
-    spec = resolved(ALEXNET, 227, 227, 3, classes=1000)
-    sizes = [layer.dimensions for layer in spec.layers]
-    assert sizes[0] == (227, 227, 3)
-    assert [sizes[n] for n in (1, 3, 4, 6, 7, 9, 10)] == ALEXNETS
-    assert [layer.units for layer in spec.layers[11:]] == [4096, 4096, 1000]
-    assert sizes[2] == sizes[1]
-    assert sizes[5] == sizes[4]
-    assert weight_shape(spec, spec.edges[0]) == (11 * 11 * 3, 96)
-    assert weight_shape(spec, spec.edges[5]) == (6 * 6 * 256, 4096)
-    assert sum(below * above for below, above in (weight_shape(spec, edge) for edge in spec.edges)) == 62_367_776
-
-
-def test_sizes_of_cifar():
-    spec = resolved(CIFAR, 32, 32, 3, classes=100)
-    assert [maps_of(spec, n) for n in (0, 1, 3, 4, 6)] == [
-        *(Maps(3, (32, 32)), Maps(96, (32, 32)), Maps(96, (15, 15)), Maps(192, (15, 15)), Maps(192, (7, 7)))
-    ]
-    sweep = sweep_of(spec, 2, 3)
-    assert (sweep.volume, sweep.fan_in, sweep.windows) == (9, 864, (Window(32, 3, 2), Window(32, 3, 2)))
 
 
 def test_axes_of_a_kernel_are_x_first_in_the_layer_and_last_in_the_sweep():
