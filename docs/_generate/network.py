@@ -22,6 +22,8 @@ LAYERS = {
     LayerKind.HIDDEN: {"Kind": "Hidden"},
     LayerKind.OUTPUT: {"Kind": "Output", "DataSet": "out"},
 }
+CONVOLVED = {"Type": "Convolutional", "Kernel": 3}  # what layers are that may have these
+OF_MAPS = ("KernelStride", "Padding", "Dilation", "Groups", "DropChannels")
 HEADINGS = ("key", "legal", "default", "meaning")
 
 # key -> the field of NetworkSpec or Layer that has its value, and what it means; no field: nothing keeps it.
@@ -68,9 +70,9 @@ NETWORK = {
 }
 LAYER = {
     "Kind": ("", "where the layer stands; first Input, last Output, else Hidden"),
-    "Type": ("type", "how it is connected; only fully connected layers can be run yet"),
+    "Type": ("type", "how it is computed of its sources; of an Input nothing follows from it"),
     "Name": ("", "what other layers call it by; if absent its kind and number"),
-    "N": ("", "how many units it has, in up to four dimensions"),
+    "N": ("", "how many units it has, in up to four dimensions; of a convolution how many maps"),
     "Sparse": (
         "sparse",
         "hidden layers: takes the sparseness penalty; inputs say so by their data",
@@ -79,10 +81,18 @@ LAYER = {
     "DataSet": ("", "the data set that it reads, or whose values are its targets"),
     "Source": ("", "the layers that feed it; if absent the one before"),
     "Skip": ("", "layers of as many units whose values are added to its own"),
-    "Kernel": ("", "of convolutional and pooling layers"),
-    "KernelStride": ("", "of convolutional and pooling layers"),
+    "Kernel": ("", "of convolutional, Max and Average layers: its size on the axes x, y, z; 1 on all if absent"),
+    "KernelStride": ("", "how far it moves on each axis; a number alone is that of x; 1 where nothing is said"),
+    "Padding": (
+        "",
+        "zeros around the maps (Max and Average leave them out): one number for all sides, or an entry for each "
+        "axis; if absent, DSSTNE's rule; not in DSSTNE",
+    ),
+    "Dilation": ("", "how far a kernel's values are apart: one number for all axes, or one each; not in DSSTNE"),
+    "Groups": ("groups", "in how many groups channels are convolved, each by itself; not in DSSTNE"),
+    "DropChannels": ("drop_channels", "whether pDropout leaves out whole maps; not in DSSTNE"),
     "Function": ("", "what a pooling layer computes"),
-    "Activation": ("activation", "what a unit makes of its weighted sum"),
+    "Activation": ("activation", "what a unit makes of its weighted sum; of a pooling layer Linear if absent"),
     "RELUSlope": ("slope", "of LeakyRectifiedLinear below zero"),
     "ELUAlpha": ("alpha", "of ExponentialLinear; of ScaledExponentialLinear 1.6733 if absent"),
     "SELULambda": ("selu_lambda", "of ScaledExponentialLinear"),
@@ -97,7 +107,7 @@ LAYER = {
     "SharedWeights.SourceInputLayer": ("", "with the weights that lead from this layer"),
     "SharedWeights.SourceOutputLayer": ("", "to this one"),
     "SharedWeights.Transposed": ("", "turned around"),
-    "BatchNormalization": ("batch_norm", "whether values are normalized over the batch"),
+    "BatchNormalization": ("batch_norm", "whether values are normalized over the batch, those of maps by map"),
     "SparsenessPenalty": ("", "the layer's own where the network's is not to hold"),
     "SparsenessPenalty.p": ("sparseness.p", ""),
     "SparsenessPenalty.beta": ("sparseness.beta", ""),
@@ -143,7 +153,7 @@ def _table(
 def _probes(keys: tuple[str, ...], made: Callable[[Any], Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each key, and those inside of its object, with values in which it alone is not legal."""
     for key in keys:
-        yield key, {key: 0 if key == "Layers" else ILLEGAL}
+        yield key, {**(CONVOLVED if key in OF_MAPS else {}), key: 0 if key == "Layers" else ILLEGAL}
         if "an object" in _legal(made({key: ILLEGAL}), key):
             for inner in _legal(made({key: {UNKNOWN: 0}}), UNKNOWN).split(", "):
                 yield f"{key}.{inner}", {key: {inner: ILLEGAL}}

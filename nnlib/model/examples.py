@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from nnlib.data.sets import DataSet
 from nnlib.errors import DataError
-from nnlib.spec.geometry import is_computed
-from nnlib.spec.sizes import resolve_sizes
+from nnlib.spec.sizes import fit_data, refuse_sparse, resolve_sizes
 from nnlib.spec.topology import check_topology
-from nnlib.spec.types import ErrorFunction, Layer, LayerKind, NetworkSpec
+from nnlib.spec.types import ErrorFunction, LayerKind, NetworkSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,13 +68,8 @@ def resolve(spec: NetworkSpec, data: Mapping[str, DataSet], file: str) -> Networ
                 "legal: a dense data set, or another ErrorFunction"
             )
         if layer.kind is LayerKind.INPUT and found.sparse:
-            problems += [f"{file}: {text}" for text in _refuse_sparse(spec, layer)]
-        dimensions = layer.dimensions or found.dimensions or (found.width,)
-        if is_computed(layer):  # its sources say how many units it has, and it only how many maps
-            layers.append(dataclasses.replace(layer, dimensions=_with_channel(layer, dimensions)))
-            continue
-        sparse_input = found.sparse if layer.kind is LayerKind.INPUT else layer.sparse
-        layers.append(dataclasses.replace(layer, units=found.width, dimensions=dimensions, sparse=sparse_input))
+            problems += [f"{file}: {text}" for text in refuse_sparse(spec, layer)]
+        layers.append(fit_data(layer, found.width, found.dimensions, found.sparse))
     if problems:
         raise DataError("\n".join(problems))
     resolved = resolve_sizes(dataclasses.replace(spec, layers=tuple(layers)), file)
@@ -90,22 +84,6 @@ def resolve(spec: NetworkSpec, data: Mapping[str, DataSet], file: str) -> Networ
     if problems:
         raise DataError("\n".join(problems))
     return resolved
-
-
-def _with_channel(layer: Layer, dimensions: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the dimensions of targets of maps, with one channel where the data have as many axes as the kernel."""
-    return (*dimensions, 1) if len(dimensions) > 1 and len(layer.kernel) == len(dimensions) else dimensions
-
-
-def _refuse_sparse(spec: NetworkSpec, source: Layer) -> Iterator[str]:
-    """Yield what is wrong with a sparse input of layers that have a place for every value."""
-    for layer in spec.layers:
-        if is_computed(layer) and source.name in layer.sources:
-            what = f"{layer.type}" + (f" with Function {layer.function}" if layer.function else "")
-            yield (
-                f"layer {layer.name}: of type {what}, takes {source.name}, whose data set {source.data_set!r} is "
-                "sparse; legal: a dense data set"
-            )
 
 
 def examples_of(spec: NetworkSpec, data: Mapping[str, DataSet], file: str, targets: bool = True) -> Examples:

@@ -50,6 +50,31 @@ def resolve_sizes(spec: NetworkSpec, file: str) -> NetworkSpec:
     return resolved
 
 
+def fit_data(layer: Layer, width: int, dimensions: tuple[int, ...], is_sparse: bool) -> Layer:
+    """Return an Input or Output layer with the size of its data set, of which dimensions may say nothing.
+
+    The sources of a computed one say how many units it has, and it only how many maps: data with as many axes as its
+    kernel are one map.
+    """
+    dimensions = layer.dimensions or dimensions or (width,)
+    if is_computed(layer):
+        one = len(dimensions) > 1 and len(layer.kernel) == len(dimensions)
+        return replace(layer, dimensions=(*dimensions, 1) if one else dimensions)
+    sparse = is_sparse if layer.kind is LayerKind.INPUT else layer.sparse
+    return replace(layer, units=width, dimensions=dimensions, sparse=sparse)
+
+
+def refuse_sparse(spec: NetworkSpec, source: Layer) -> Iterator[str]:
+    """Yield what is wrong with a sparse data set of an Input layer: some layers have a place for every value."""
+    for layer in spec.layers:
+        if is_computed(layer) and source.name in layer.sources:
+            what = f"{layer.type}" + (f" with Function {layer.function}" if layer.function else "")
+            yield (
+                f"layer {layer.name}: of type {what}, takes {source.name}, whose data set {source.data_set!r} is "
+                "sparse; legal: a dense data set"
+            )
+
+
 def _with_channel(spec: NetworkSpec, layer: Layer) -> Layer:
     """Return a layer of as many axes as the kernels that move over it have with one channel besides."""
     if is_computed(layer) or layer.units is None:
@@ -80,11 +105,11 @@ def _size(layer: Layer, sources: Sequence[Layer]) -> tuple[tuple[int, ...], list
     elif layer.function in GLOBAL:
         dimensions = (*(1 for _ in dimensions[:-1]), dimensions[-1])
     elif layer.function is PoolingFunction.CONCATENATE:
-        dimensions = (*_largestview_maps(sources), sum(view_maps(source).channels for source in sources))
+        dimensions = (*_largest_sizes(sources), sum(view_maps(source).channels for source in sources))
     return dimensions, list(_join_problems(layer, sources))
 
 
-def _largestview_maps(sources: Sequence[Layer]) -> tuple[int, ...]:
+def _largest_sizes(sources: Sequence[Layer]) -> tuple[int, ...]:
     """Return the sizes, x first, of the source with the most axes."""
     return max((view_maps(source).sizes[::-1] for source in sources), key=len)
 

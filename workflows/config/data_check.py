@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nnlib.data.file import DataSummary, check_data_file
 from nnlib.errors import DataError
 from nnlib.spec import network as spec
+from nnlib.spec.sizes import fit_data, refuse_sparse, resolve_sizes
+from nnlib.spec.types import LayerKind, NetworkSpec
 from regiondag.errors import ConfigError
 from regiondag.study.families import AGAIN, FAMILY
 from regiondag.study.model import Config, Region
@@ -67,6 +70,25 @@ def misfits_of(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterato
                 )
             else:
                 expected, source = width, str(file)
+    for file in region.data.values():
+        yield from _wrong_sizes(network, summaries[file], f"region {region.name!r}: {file}: {region.network.name}")
+
+
+def _wrong_sizes(network: NetworkSpec, summary: DataSummary, file: str) -> Iterator[str]:
+    """Yield what keeps maps from being made of the data; a network whose data sets are not there has been told of."""
+    known = {one.name: one for one in summary.sets}
+    layers = list(network.layers)
+    for n, layer in enumerate(layers):
+        found = known.get(layer.data_set)
+        if found is not None and layer.units in (None, found.width):
+            sparse = "sparse" in found.kind
+            layers[n] = fit_data(layer, found.width, found.dimensions, sparse)
+            if sparse and layer.kind is LayerKind.INPUT:
+                yield from (f"{file}: {text}" for text in refuse_sparse(network, layer))
+    try:
+        resolve_sizes(replace(network, layers=tuple(layers)), file)
+    except spec.SpecError as error:
+        yield from error.problems
 
 
 def _starts_that_know(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:

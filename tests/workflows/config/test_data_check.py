@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 
+import numpy as np
 import pytest
 
+from nnlib.data.file import write_data
+from nnlib.data.rows import Dense, from_rows
+from nnlib.data.sets import Data, DataSet
 from regiondag.config.data_check import check_data
 from regiondag.config.load import load_config
 from regiondag.errors import ConfigError
@@ -40,4 +45,40 @@ def test_what_trainings_start_from_does_not_know_the_days_that_they_are_asked_ab
         return
     words = f"region 'Germany': init: {init}: such a model has learned from the days on which trials are judged, those "
     with pytest.raises(ConfigError, match=re.escape(words) + "from 2011-01-26 on"):
+        check_data(load_config(study))
+
+
+def write_images(folder, dimensions=(4, 3, 2)):
+    """Write a study of two regions whose examples are images of two classes."""
+    study = write_study(folder)
+    network = json.loads((folder / "network.json").read_text())
+    network["Layers"][0] = {"Name": "Images", "Kind": "Input", "N": "auto", "DataSet": "images"}
+    network["Layers"][1] |= {"Type": "Convolutional", "Kernel": [3, 3], "Padding": 0}
+    (folder / "network.json").write_text(json.dumps(network))
+    for path in (folder / "data").glob("*.nc"):
+        images = DataSet("images", Dense(np.zeros((5, 24), np.uint8)), dimensions=dimensions)
+        write_data(path, Data((images, DataSet("output", from_rows([[n % 2] for n in range(5)], 2)))))
+    return study, network
+
+
+def test_images_fit_a_network_that_convolves_them(tmp_path):
+    study, network = write_images(tmp_path)
+    assert len(check_data(load_config(study))) == 8
+    network["Layers"][1]["Kernel"] = [3, 4]
+    (tmp_path / "network.json").write_text(json.dumps(network))
+    with pytest.raises(ConfigError) as caught:
+        check_data(load_config(study))
+    words = "uk.train.nc: network.json: Layers[1].Kernel: 4 on axis y"
+    wrong = [problem for problem in caught.value.problems if words in problem]
+    assert len(wrong) == 1 and "legal: a kernel of up to 3" in wrong[0]
+
+
+def test_data_that_are_no_images_are_named_before_anything_is_trained(tmp_path):
+    study, network = write_images(tmp_path, ())
+    with pytest.raises(ConfigError, match=r'"Images" has 24 units and no maps, legal: a data set with width, height'):
+        check_data(load_config(study))
+    network["Layers"][0]["DataSet"] = "output"
+    (tmp_path / "network.json").write_text(json.dumps(network))
+    words = "network.json: layer Hidden: of type Convolutional, takes Images, whose data set 'output' is sparse; "
+    with pytest.raises(ConfigError, match=re.escape(words)):
         check_data(load_config(study))
