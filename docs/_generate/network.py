@@ -67,6 +67,20 @@ NETWORK = {
     "FineTuning.Rates": ("", "what the learning rate of a layer is multiplied by"),
     "FineTuning.Replace": ("", "are drawn anew, whatever the model has of them"),
     "FineTuning.UnfreezeAt": ("tuning.unfreeze_at", "the epoch from which frozen layers learn; 0: never"),
+    "Augmentation": ("", "changes pictures by chance in each step of a training; not in DSSTNE"),
+    "Augmentation.Crop": (
+        "augmentation.crop",
+        "moves them by so many pixels at most; behind the edge they are mirrored",
+    ),
+    "Augmentation.Flip": ("augmentation.flip", "mirrors half of them"),
+    "Augmentation.Colour": (
+        "augmentation.colour",
+        "changes brightness, contrast and saturation by this share at most",
+    ),
+    "Augmentation.Mixup": (
+        "augmentation.mixup",
+        "mixes them and their targets with others, by a share from Beta(a, a)",
+    ),
 }
 LAYER = {
     "Kind": ("", "where the layer stands; first Input, last Output, else Hidden"),

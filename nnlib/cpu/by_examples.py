@@ -59,12 +59,12 @@ class ExamplesEngine(CpuEngine):
         self._memory: list[ShardGradients] = []  # as many as the tree keeps, and one
 
     def batches(self, examples: Iterable[Longs]) -> Generator[Share, None, None]:
-        """See `engines.Engine`: no rank reads what is not its own."""
+        """See `engines.Engine`: no rank reads what is not its own, but of pictures that are changed."""
         spec, dtype = self._network.spec, self._network.dtype
-        for rows in examples:
+        for found, rows in self._augmented(examples):
             each = math.ceil(len(rows) / SHARDS)
             parts = (rows[shard * each : (shard + 1) * each] for shard in self._together.own)
-            yield Share([batch_of(spec, self._examples, part, dtype) for part in parts], each, len(rows))
+            yield Share([batch_of(spec, found, part, dtype) for part in parts], each, len(rows))
 
     def run(self, batch: Any) -> None:
         """See `engines.Engine`."""

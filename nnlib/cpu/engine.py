@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from nnlib.cpu.optimizer import Optimizer
 from nnlib.cpu.products import products_of
 from nnlib.cpu.sparse_products import touched_by
 from nnlib.engines import Evaluator, StepFailure
+from nnlib.model.augmentation import augmented
 from nnlib.model.batches import DROPOUT, Batch, add_noise, batch_of, draw_from, part_of, updates_before
 from nnlib.model.examples import Examples
 from nnlib.model.network import (
@@ -83,8 +84,13 @@ class CpuEngine:
 
     def batches(self, examples: Iterable[Longs]) -> Generator[Any, None, None]:
         """See `engines.Engine`."""
-        for rows in examples:
-            yield batch_of(self._network.spec, self._examples, rows, self._network.dtype)
+        for found, rows in self._augmented(examples):
+            yield batch_of(self._network.spec, found, rows, self._network.dtype)
+
+    def _augmented(self, examples: Iterable[Longs]) -> Iterator[tuple[Examples, Longs]]:
+        """Yield where the examples of each of the next batches are to be taken from, and their numbers there."""
+        seed, spec = self._settings.seed, self._network.spec
+        return augmented(spec, self._examples, examples, seed, self.step, self._each)
 
     def run(self, batch: Any) -> None:
         """See `engines.Engine`."""

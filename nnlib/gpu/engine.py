@@ -21,6 +21,7 @@ from nnlib.gpu.output import ADDED, FAILED, FAILURE, Losses
 from nnlib.gpu.packing import Packing
 from nnlib.gpu.runtime import Runtime
 from nnlib.gpu.session import Session
+from nnlib.model.augmentation import augment
 from nnlib.model.batches import Part, part_of, updates_before, updates_of
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network, name_broken_layer
@@ -54,6 +55,7 @@ class GpuEngine:
         With a `cut` the network is a rank's part of one, of whole examples, and `together` joins the ranks.
         """
         self._runtime, self._examples, self._threads, self._settings = runtime, examples, threads, settings
+        self._spec = network.spec
         size, hyper = min(settings.batch, examples.count), hyper_of(settings)
         most = max(size, BATCH)  # that are also evaluated at a time
         several = settings.accumulate > 1
@@ -61,7 +63,8 @@ class GpuEngine:
         self._session = Session(
             runtime, network, most, hyper.rule, settings.seed, precision, not several, cut=cut, together=together
         )
-        self._packing = Packing(network.spec, examples.sets, size, cut)
+        one, _ = augment(network.spec, examples, np.arange(1), settings.seed, 0)  # of the kinds that steps see
+        self._packing = Packing(network.spec, one.sets, size, cut)
         steps = settings.epochs * updates_of(examples.count, settings)
         self._rate, forward = rates_of(network, examples.count, settings), self._session.forward
         self._losses = Losses(forward, size, LOSSES if cut else 1)
@@ -93,10 +96,12 @@ class GpuEngine:
 
     def batches(self, examples: Iterable[Longs]) -> Generator[PackedBatch, None, None]:
         """See `engines.Engine`; a few are prepared ahead of time."""
-        return prepare_ahead(self._prepare, examples, self._threads)
+        return prepare_ahead(self._prepare, enumerate(examples, self.step + 1), self._threads)
 
-    def _prepare(self, rows: Longs) -> PackedBatch:
-        return self._packing.pack(self._examples, rows, learn=True), len(rows)
+    def _prepare(self, numbered: tuple[int, Longs]) -> PackedBatch:
+        step, rows = numbered
+        found, places = augment(self._spec, self._examples, rows, self._settings.seed, step)
+        return self._packing.pack(found, places, learn=True), len(rows)
 
     def run(self, batch: Any) -> None:
         """See `engines.Engine`."""

@@ -23,7 +23,7 @@ from nnlib.ops.targets import Targets, targets_of
 from nnlib.spec.types import LayerKind, NetworkSpec
 from nnlib.util.arrays import Floats
 
-WEIGHTS, SHUFFLE, DENOISE, DROPOUT, INITIAL = range(5)  # what random numbers are for
+WEIGHTS, SHUFFLE, DENOISE, DROPOUT, INITIAL, AUGMENT = range(6)  # what random numbers are for
 AT_ONCE = 8  # numbers of float32 that Philox gives by one count
 SHUFFLE_BLOCK = 4096  # consecutive examples that stay near each other, so that a file can be read in blocks
 SHUFFLE_GROUP = 16  # blocks whose examples are mixed

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nnlib.spec.augmentation import parse_augmentation
 from nnlib.spec.fine_tuning import check_fine_tuning, parse_fine_tuning
 from nnlib.spec.json_section import Problems, Section, SpecError, nearest, show
 from nnlib.spec.layers import Defaults, parse_layers, parse_sparseness
@@ -43,7 +44,7 @@ NETWORK_KEYS = (
     *("Version", "Name", "Kind", "WeightsData", "ShuffleIndices", "ErrorFunction", "Layers"),
     *("LocalResponseNormalization", "Maxout", "SparsenessPenalty", "Denoising", "DeltaBoost", "Decay"),
     *("ScaledMarginalCrossEntropy", "RELUSlope", "ELUAlpha", "SELULambda"),
-    "FineTuning",
+    *("FineTuning", "Augmentation"),
 )
 ALIASES = {
     "LRN": "LocalResponseNormalization",
@@ -193,6 +194,7 @@ def parse_network(raw: Any, file: str, compat: bool = False) -> NetworkSpec:
         maxout=network.section("Maxout", ("k",)).whole("k", 2),
         compat=compat,
         tuning=parse_fine_tuning(network),
+        augmentation=parse_augmentation(network),
         layers=parse_layers(network, _defaults(network, compat), problems),
     )
     if problems.found:

@@ -207,6 +207,19 @@ class FineTuning:
 
 
 @dataclass(frozen=True, slots=True)
+class Augmentation:
+    """How pictures are changed by chance in each step of a training; `model.augmentation` has the formulas."""
+
+    crop: int = 0  # pixels by which a picture is moved at most, to each side
+    flip: bool = False  # half of the pictures are mirrored
+    colour: float = 0.0  # brightness, contrast and saturation change by this share at most
+    mixup: float = 0.0  # alpha: pictures are mixed with others by a share from Beta(alpha, alpha)
+
+
+NO_AUGMENTATION = Augmentation()
+
+
+@dataclass(frozen=True, slots=True)
 class Edge:
     """A weighted connection between the layers numbered `source` and `target`.
 
@@ -237,7 +250,8 @@ class NetworkSpec:
     local_response: LocalResponse = LocalResponse()
     maxout: int = 2
     compat: bool = False  # reproduce the oddities of DSSTNE (not its defects)
-    tuning: FineTuning = FineTuning()  # for the training alone: files of models do not keep it
+    tuning: FineTuning = FineTuning()  # for the training alone, as is `augmentation`: files of models keep neither
+    augmentation: Augmentation = NO_AUGMENTATION
 
     @cached_property
     def edges(self) -> tuple[Edge, ...]:

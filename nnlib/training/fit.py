@@ -29,7 +29,7 @@ from nnlib.model.warm_start import WarmStart, apply_initial_weights
 from nnlib.parallel.opening import check_ranks, open_ranks
 from nnlib.spec.json_section import show
 from nnlib.spec.network import Value, network_of, read_json
-from nnlib.spec.types import FineTuning, NetworkSpec
+from nnlib.spec.types import NO_AUGMENTATION, FineTuning, NetworkSpec
 from nnlib.training import loop
 from nnlib.training.alone import alone_in
 from nnlib.training.checkpoint import Checkpoints, ForeignError, owner_of
@@ -141,7 +141,8 @@ def task_of(
         _check_names(start, learned)
         names = {layer.data_set for layer in start.network.spec.layers} & set(learned.sets)
         network = match_inputs(start.network, {name: learned.sets[name] for name in names}, learned.file).copy()
-        network = replace(network, spec=replace(network.spec, tuning=FineTuning()))  # as if it came from a file
+        spec = replace(network.spec, tuning=FineTuning(), augmentation=NO_AUGMENTATION)
+        network = replace(network, spec=spec)  # as if it came from a file
         begun = WarmStart(network, "")
     else:
         if init is None:

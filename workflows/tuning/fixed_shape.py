@@ -16,7 +16,7 @@ NO_SHAPE = frozenset(
     for key in (
         *("pDropout", "Denoising", "SparsenessPenalty", "WeightInit", "ShuffleIndices", "Decay", "DeltaNorm"),
         *("DeltaBoost", "ScaledMarginalCrossEntropy", "DataScaledMarginalCrossEntropy", "FineTuning"),
-        "DropChannels",
+        *("DropChannels", "Augmentation"),
     )
 )
 

@@ -36,6 +36,7 @@ def test_what_shapes_a_network():
 
 def test_a_placeholder_that_shapes_and_does_not_is_fixed():
     assert find_shaping({"Layers": [{"N": "$x", "pDropout": "$x"}]}) == ("x",)
+    assert find_shaping({"Augmentation": {"Crop": "$crop"}, "Layers": []}) == ()
 
 
 def test_what_hangs_on_a_fixed_hyperparameter_hangs_on_what_that_hung_on():
