@@ -35,9 +35,9 @@ def _line(graph: Graph, node: Node, examples: Examples, in_blocks: bool) -> str:
     parts = [f"{title}{how}"]
     if layer.kind is LayerKind.OUTPUT:
         parts[0] += f", {graph.network.spec.error}"
-    parts[0] += ", batch normalization" * (
-        layer.batch_norm and not is_computed(layer)
-    ) + f", dropout {layer.dropout:g}" * bool(layer.dropout)
+    parts[0] += ", batch normalization" * (layer.batch_norm and not is_computed(layer))
+    if layer.dropout:
+        parts[0] += f", dropout {layer.dropout:g}" + " of whole maps" * layer.drop_channels
     width = min(net.BLOCK, node.units)
     parts.append(
         f"in blocks of {width} units, never all at once" if node.blocked and in_blocks else "the whole layer at once"

@@ -10,6 +10,7 @@ from nnlib.data.file import SetSummary
 from nnlib.errors import NnlibError
 from nnlib.inspection.costs import Entries, Step, count_costs
 from nnlib.inspection.scaling import COUNTS, MACHINES, Work, predict_efficiency, work_of
+from nnlib.inspection.shapes import has_maps
 from nnlib.model.network import Network, is_lazy
 from nnlib.optim.rules import RULES
 from nnlib.shards.plan import EXAMPLES, ITEMS, WHOLE, plan_of, why_whole
@@ -36,6 +37,9 @@ def describe_cut(spec: NetworkSpec, settings: TrainSettings) -> Iterator[str]:
     asked = (spec, settings.batch, settings.parallel)
     plan, reasons = plan_of(*asked), why_whole(*asked)
     yield f"several GPUs (parallel {settings.parallel.lower()}): {HOW[plan.kind]}"
+    if has_maps(spec):
+        yield f"  {next(iter(reasons.values()))}"
+        return
     for n, why in reasons.items():
         layer = spec.layers[n]
         yield f"  {layer.name}: {layer.units:,} units, {f'whole on each: {why}' if why else 'cut by items'}"

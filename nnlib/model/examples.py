@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nnlib.data.sets import DataSet
 from nnlib.errors import DataError
-from nnlib.spec.sizes import fit_data, refuse_sparse, resolve_sizes
+from nnlib.spec.sizes import fit_data, refuse_data, resolve_sizes
 from nnlib.spec.topology import check_topology
 from nnlib.spec.types import ErrorFunction, LayerKind, NetworkSpec
 
@@ -67,8 +67,7 @@ def resolve(spec: NetworkSpec, data: Mapping[str, DataSet], file: str) -> Networ
                 f"{file}: layer {layer.name}: Hinge needs targets of -1 and 1, {layer.data_set!r} is sparse; "
                 "legal: a dense data set, or another ErrorFunction"
             )
-        if layer.kind is LayerKind.INPUT and found.sparse:
-            problems += [f"{file}: {text}" for text in refuse_sparse(spec, layer)]
+        problems += [f"{file}: {text}" for text in refuse_data(spec, layer, found.dimensions, found.sparse)]
         layers.append(fit_data(layer, found.width, found.dimensions, found.sparse))
     if problems:
         raise DataError("\n".join(problems))

@@ -64,15 +64,28 @@ def fit_data(layer: Layer, width: int, dimensions: tuple[int, ...], is_sparse: b
     return replace(layer, units=width, dimensions=dimensions, sparse=sparse)
 
 
-def refuse_sparse(spec: NetworkSpec, source: Layer) -> Iterator[str]:
-    """Yield what is wrong with a sparse data set of an Input layer: some layers have a place for every value."""
-    for layer in spec.layers:
-        if is_computed(layer) and source.name in layer.sources:
+def refuse_data(spec: NetworkSpec, source: Layer, dimensions: tuple[int, ...], is_sparse: bool) -> Iterator[str]:
+    """Yield what is wrong with the data set of an Input layer whose values have places, as those of images have."""
+    said, found = (_without_ones(sizes) for sizes in (source.dimensions, dimensions))
+    for layer in spec.layers if source.kind is LayerKind.INPUT else ():
+        if not is_computed(layer) or source.name not in layer.sources:
+            continue
+        if is_sparse:
             what = f"{layer.type}" + (f" with Function {layer.function}" if layer.function else "")
             yield (
                 f"layer {layer.name}: of type {what}, takes {source.name}, whose data set {source.data_set!r} is "
                 "sparse; legal: a dense data set"
             )
+        elif len(said) > 1 and len(found) > 1 and said != found:
+            yield (
+                f"layer {source.name}: N is {_show(source.dimensions)}, data set {source.data_set!r} is "
+                f'{_show(dimensions)}; legal: {show(list(dimensions))} or "auto"'
+            )
+
+
+def _without_ones(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the sizes without those of 1 at the end, such as one channel."""
+    return _without_ones(sizes[:-1]) if sizes[-1:] == (1,) else sizes
 
 
 def _with_channel(spec: NetworkSpec, layer: Layer) -> Layer:

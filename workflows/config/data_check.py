@@ -10,8 +10,8 @@ from pathlib import Path
 from nnlib.data.file import DataSummary, check_data_file
 from nnlib.errors import DataError
 from nnlib.spec import network as spec
-from nnlib.spec.sizes import fit_data, refuse_sparse, resolve_sizes
-from nnlib.spec.types import LayerKind, NetworkSpec
+from nnlib.spec.sizes import fit_data, refuse_data, resolve_sizes
+from nnlib.spec.types import NetworkSpec
 from regiondag.errors import ConfigError
 from regiondag.study.families import AGAIN, FAMILY
 from regiondag.study.model import Config, Region
@@ -83,8 +83,7 @@ def _wrong_sizes(network: NetworkSpec, summary: DataSummary, file: str) -> Itera
         if found is not None and layer.units in (None, found.width):
             sparse = "sparse" in found.kind
             layers[n] = fit_data(layer, found.width, found.dimensions, sparse)
-            if sparse and layer.kind is LayerKind.INPUT:
-                yield from (f"{file}: {text}" for text in refuse_sparse(network, layer))
+            yield from (f"{file}: {text}" for text in refuse_data(network, layer, found.dimensions, sparse))
     try:
         resolve_sizes(replace(network, layers=tuple(layers)), file)
     except spec.SpecError as error:

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from nnlib.contract import TrainSettings
+from nnlib.data.rows import Dense
+from nnlib.data.sets import DataSet
 from nnlib.devices import CPU
 from nnlib.errors import DataError
-from nnlib.inspection.network_plan import plan_network
-from nnlib.model.examples import examples_of
+from nnlib.inspection.network_plan import describe_network_plan, plan_network
+from nnlib.model.examples import examples_of, resolve
+from nnlib.spec.network import parse_network
 from tests.nnlib.samples import network_of, random_matrix, sets_of
 
 MATRIX = random_matrix(20, 30, 1)
@@ -26,3 +29,24 @@ def test_an_update_has_no_more_batches_than_an_epoch():
     examples = examples_of(SPEC, SETS, "d.nc")
     plans = [plan_network(SPEC, examples, TrainSettings(batch=5, accumulate=n), 1, CPU) for n in (4, 100)]
     assert plans[0].costs == plans[1].costs
+
+
+def test_a_network_of_images_is_told_by_its_maps():
+    images = DataSet("x", Dense(np.zeros((6, 192), np.uint8)), dimensions=(8, 8, 3))
+    sets = {"x": images, "y": sets_of(y=random_matrix(6, 4, 1))["y"]}
+    stem = {"Name": "Stem", "Type": "Convolutional", "N": 5, "Kernel": [3, 3], "Activation": "Relu", "pDropout": 0.5}
+    pool = {"Name": "Pool", "Type": "Pooling", "Function": "Max", "Kernel": [2, 2], "KernelStride": [2, 2]}
+    spec = resolve(parse_network({"Layers": [INPUT, stem | {"DropChannels": True}, pool, OUTPUT]}, "n"), sets, "d.nc")
+    plan = plan_network(spec, examples_of(spec, sets, "d.nc"), TrainSettings(batch=3), 1, CPU)
+    text = describe_network_plan(plan, 80)
+    assert max(map(len, text.split("\n"))) <= 80
+    lines = " ".join(text.split())
+    for words in (
+        "Stem conv 3x3, Relu 8x8x5 140 0.02",
+        "Hidden Stem: 320 units (8 x 8 x 5), conv 3x3, Relu, dropout 0.5 of whole maps; the whole layer at once; from "
+        "I: kernels over 3 maps of 8 x 8",
+        "Hidden Pool: 80 units (4 x 4 x 5), Max 2x2/2; the whole layer at once; from Stem",
+        "several GPUs (parallel auto): no layer is cut, each GPU would do all the work the network has layers that are "
+        "not fully connected",
+    ):
+        assert words in lines

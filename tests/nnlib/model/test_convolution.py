@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import netCDF4
@@ -216,3 +217,21 @@ def test_classes_of_images_are_found_again_by_name_and_pixels_are_not():
         DataError, match=r'the units of "In" have moved, and in layer "Stem" of type Convolutional each'
     ):
         remap_units(named, moved)
+
+
+def test_large_models_are_written_and_read_without_a_copy(tmp_path):
+    wide = [IMAGES | {"N": [16, 16, 8]}, STEM, {"Name": "Full", "N": 4096}, HEAD]
+    network = network_of({"Layers": wide})
+    size = sum(array.nbytes for _, array in network.arrays())
+    tracemalloc.start()
+    try:
+        write_model(tmp_path / "model.nc", Model(network))
+        written = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        model = read_model(tmp_path / "model.nc")
+        read = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    same(network, model.network)
+    assert written < size / 2
+    assert read < 2.1 * size  # netCDF4 asks for as much again as the largest has, which it does not touch
