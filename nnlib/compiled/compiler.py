@@ -16,7 +16,7 @@ from nnlib.util.files import write_atomically
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-MODULES = ("bf16", "compiler", "output", "pictures", "replay", "rules", "sparse", "top")
+MODULES = ("bf16", "compiler", "output", "pictures", "pooling", "replay", "rules", "sparse", "top")
 SUMS = frozenset({"contract", "reassoc", "nsz"})  # sums over SIMD lanes; NaN and infinity keep their meaning
 FUSED = frozenset({"contract"})  # a product and a sum may become one instruction; the order stays
 

@@ -13,6 +13,8 @@ import numpy as np
 from scipy import sparse
 
 from nnlib.cpu.forward import PIECE, Forward, Values
+from nnlib.cpu.maps.layers import Belows
+from nnlib.cpu.maps.pieces import by_examples
 from nnlib.cpu.output import blocked_error, whole_error
 from nnlib.cpu.sink import Sink
 from nnlib.model.graph import Node
@@ -20,7 +22,7 @@ from nnlib.ops import batch_norm
 from nnlib.ops.activations import activation_gradient, dropout_derivative, unmasked_gradient
 from nnlib.ops.limits import limit_norms, sparseness_gradient, sparseness_penalty
 from nnlib.ops.targets import Targets
-from nnlib.spec.types import Edge, LayerKind
+from nnlib.spec.types import Edge, LayerKind, LayerType
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import consume
 
@@ -34,7 +36,15 @@ def backward(forward: Forward, values: Values, targets: Mapping[int, Targets], s
     total = 0.0
 
     def add(layer: int, delta: Floats) -> None:
-        deltas[layer] = delta if layer not in deltas else deltas[layer] + delta
+        known = deltas.get(layer)
+        if known is None:
+            deltas[layer] = delta
+            return
+
+        def some(examples: slice) -> None:
+            known[examples] += delta[examples]
+
+        by_examples(forward.each, some, *delta.shape)
 
     for node in reversed(forward.nodes):
         if node.layer.kind is LayerKind.INPUT:
@@ -57,43 +67,58 @@ def backward(forward: Forward, values: Values, targets: Mapping[int, Targets], s
         if delta is None or not learns:
             continue  # no output layer depends on it, or nothing learns from here on
         delta = _norm_backward(forward, node, values, delta, sink)
-        for edge in node.edges:
-            part = _edge_gradient(forward, edge, values, delta, sink)
-            if part is not None:
-                add(edge.source, part)
-        for skip in node.skips:
-            if skip in forward.learning:
-                add(skip, delta.copy())
+        skipped = [(skip, delta.copy()) for skip in node.skips if skip in forward.learning]
+        for layer, below in (*_belows(forward, node, values, delta, sink), *skipped):
+            add(layer, below)
     return total
 
 
 def _through_layer(forward: Forward, node: Node, values: Values, delta: Floats) -> Floats:
     """Turn dLoss/d(what the next layers see) into dLoss/d(sums after batch normalization)."""
-    layer, keep = node.layer, values.keep.get(node.number)
-    a = values.active(node.number)
+    layer, keep, total = node.layer, values.keep.get(node.number), values.totals.get(node.number)
+    a, out = values.active(node.number), values.out[node.number]
     unmasked = keep is not None and forward.network.spec.compat
-    if keep is not None and not unmasked:
-        delta *= dropout_derivative(layer, keep, delta.dtype)
     rule = forward.network.spec.sparseness_of(layer)
-    if rule.beta:
-        seen = values.out[node.number] if unmasked else a
-        delta += sparseness_gradient(rule, seen)
-    if unmasked:
-        return unmasked_gradient(layer, delta, values.out[node.number])
-    return activation_gradient(layer, delta, a, values.totals.get(node.number))
+    penalty = sparseness_gradient(rule, out if unmasked else a) if rule.beta else None
+
+    def some(examples: slice) -> None:
+        part = delta[examples]
+        if keep is not None and not unmasked:
+            part *= dropout_derivative(layer, keep[examples], delta.dtype)
+        if penalty is not None:
+            part += penalty
+        if unmasked:
+            delta[examples] = unmasked_gradient(layer, part, out[examples])
+        else:
+            activation_gradient(layer, part, a[examples], None if total is None else total[examples])
+
+    by_examples(forward.each, some, *delta.shape)
+    return delta
 
 
 def _norm_backward(forward: Forward, node: Node, values: Values, delta: Floats, sink: Sink) -> Floats:
     """Apply the limit of delta's norm and go back through batch normalization."""
-    if node.layer.delta_norm:  # of each example's own delta, which is b times its part in the mean
-        limit_norms(delta, node.layer.delta_norm, 1, len(delta))
-    if node.layer.batch_norm:
-        norm = forward.network.norms[node.number]
-        if node.number in forward.network.fixed:
-            return batch_norm.inference_backward(norm, delta)
-        delta, scale_gradient, bias_gradient = batch_norm.backward(norm, values.normed[node.number], delta)
-        sink.norm(node.number, scale_gradient, bias_gradient)
-    return delta
+    limit = node.layer.delta_norm
+    if limit:  # of each example's own delta, which is b times its part in the mean
+        by_examples(forward.each, lambda some: limit_norms(delta[some], limit, 1, len(delta)), *delta.shape)
+    if not node.layer.batch_norm:
+        return delta
+    norm, fixed = forward.network.norms[node.number], node.number in forward.network.fixed
+    if node.layer.type is not LayerType.FULLY_CONNECTED:
+        return forward.maps.norm_backward(node, values, delta, sink)
+    if fixed:
+        return batch_norm.inference_backward(norm, delta)
+    below, scale_gradient, bias_gradient = batch_norm.backward(norm, values.normed[node.number], delta)
+    sink.norm(node.number, scale_gradient, bias_gradient)
+    return below
+
+
+def _belows(forward: Forward, node: Node, values: Values, delta: Floats, sink: Sink) -> Belows:
+    """Give the gradients of a layer's weights to `sink`; return dLoss/d(what the layers before it that learn give)."""
+    if node.layer.type is not LayerType.FULLY_CONNECTED:
+        return forward.maps.backward(node, values, delta, sink)
+    found = [(edge.source, _edge_gradient(forward, edge, values, delta, sink)) for edge in node.edges]
+    return [(source, below) for source, below in found if below is not None]
 
 
 def _edge_gradient(forward: Forward, edge: Edge, values: Values, delta: Floats, sink: Sink) -> Floats | None:

@@ -15,6 +15,7 @@ from nnlib.cpu.backward import backward
 from nnlib.cpu.evaluator import CpuEvaluator
 from nnlib.cpu.forward import Forward, Values
 from nnlib.cpu.gradients import Gradients
+from nnlib.cpu.maps.pieces import by_examples
 from nnlib.cpu.optimizer import Optimizer
 from nnlib.cpu.products import products_of
 from nnlib.cpu.sparse_products import touched_by
@@ -67,7 +68,7 @@ class CpuEngine:
         self._optimizer = Optimizer(owned, hyper_of(settings), self._rate, each, pacings)
         products = products_of(settings.precision.lower(), network.dtype)
         self._forward = Forward(network, each, products, cut, together)
-        self._settings, self.versions = settings, products.versions
+        self._settings, self.versions = settings, {**products.versions, **self._forward.maps.versions}
         whole = settings.clip or settings.accumulate > 1 or needs_whole_gradients(network.spec)
         self._gradients = Gradients(network, cut, together) if whole else None
         self._failure: StepFailure | None = None
@@ -185,10 +186,16 @@ class CpuEngine:
 
     def _keep(self, layer: int, shape: tuple[int, int], low: int = 0) -> NDArray[np.bool_]:
         """Return what dropout keeps of the batch's examples from `low` on."""
-        layers = self._forward.network.spec.layers
-        number = self.step * len(layers) + layer
-        random = draw_from(low * shape[1], shape, self._settings.seed, DROPOUT, number)
-        return np.asarray(random >= layers[layer].dropout)
+        layers, (examples, units) = self._forward.network.spec.layers, shape
+        number, keep = self.step * len(layers) + layer, np.empty(shape, np.bool_)
+
+        def some(rows: slice) -> None:
+            at = low + rows.start
+            random = draw_from(at * units, (rows.stop - rows.start, units), self._settings.seed, DROPOUT, number)
+            np.greater_equal(random, layers[layer].dropout, out=keep[rows])
+
+        by_examples(self._each, some, examples, units)
+        return keep
 
     def _settle(self, batch: Batch) -> Values:
         """Bring the weights that the batch will read up to date; return what is known of its sparse inputs."""

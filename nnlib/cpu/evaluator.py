@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.cpu.forward import Forward
+from nnlib.cpu.maps.pieces import choose_at_once
 from nnlib.cpu.output import sum_errors
 from nnlib.cpu.products import FLOAT32
 from nnlib.data.blockwise import BATCH
 from nnlib.data.rows import Csr
+from nnlib.errors import NotFiniteError
 from nnlib.model.batches import Batch, batch_of, batches_of, inputs_of
 from nnlib.model.examples import Examples
 from nnlib.model.network import Network
@@ -42,20 +46,21 @@ class CpuEvaluator:
         self.network, self._cut, self._together = network, cut, together
         self._split = Forward(network, each, FLOAT32, cut, together)
         self._forward = self._split if split else Forward(network, map_in_turn, FLOAT32, cut, together)
+        self._at_once = choose_at_once(self._split)
 
     def mean_loss(self, examples: Examples) -> float:
         """See `engines.Evaluator`."""
         network, forward, errors = self.network, self._split, Errors(self._together)
-        for low, high in batches_of(examples.count, BATCH):
+        for low, high in batches_of(examples.count, min(BATCH, self._at_once)):
             batch = self._part(batch_of(network.spec, examples, np.arange(low, high), network.dtype))
             with np.errstate(all="ignore"):
-                values = forward.run(batch.inputs)
+                values = forward.run(batch.inputs, wanted=())
                 errors.add(sum_errors(forward, values, batch.targets), values.errors)
         return mean_error(errors.total(), examples.count)
 
     def top(self, examples: Examples, output: int, k: int, owned: Csr | None) -> tuple[NDArray[np.int64], Floats]:
         """See `engines.Evaluator`."""
-        part, sums = self._shared(output), self._forward.output_sums(self._inputs(examples), output)
+        part, sums = self._shared(output), self._output_sums(examples, output)
         if part is None:
             return top(sums, k, owned)
         best = min(k, part.units), min(k, part.count)
@@ -68,7 +73,7 @@ class CpuEvaluator:
 
     def sums(self, examples: Examples, output: int) -> Floats:
         """See `engines.Evaluator`."""
-        part, sums = self._shared(output), self._forward.output_sums(self._inputs(examples), output)
+        part, sums = self._shared(output), self._output_sums(examples, output)
         if part is None:
             return sums
         whole = self._side_by_side(np.pad(sums, ((0, 0), (0, len(part.own) * part.each - part.count))))
@@ -80,7 +85,21 @@ class CpuEvaluator:
         if about.kind is LayerKind.OUTPUT:
             return activate(about, self.sums(examples, layer))
         with np.errstate(all="ignore"):
-            return require_finite(self._forward.activations(self._inputs(examples), layer))
+            return self._in_parts(examples, lambda inputs: require_finite(self._forward.activations(inputs, layer)))
+
+    def _output_sums(self, examples: Examples, output: int) -> Floats:
+        return self._in_parts(examples, lambda inputs: self._forward.output_sums(inputs, output))
+
+    def _in_parts(self, examples: Examples, ask: Callable[[dict[int, object]], Floats]) -> Floats:
+        """Return what `ask` gives for the inputs of examples, of so many at a time that their maps fit into memory."""
+        found = []
+        for low, high in batches_of(max(1, examples.count), self._at_once):
+            some = examples if high - low >= examples.count else examples.take(np.arange(low, high))
+            try:
+                found.append(ask(self._inputs(some)))
+            except NotFiniteError as error:
+                raise NotFiniteError(low + error.example) from None
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
     def _shared(self, output: int) -> Range | None:
         """Return what this rank has of an output layer that others have parts of, too."""

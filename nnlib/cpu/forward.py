@@ -6,6 +6,7 @@ wherever it can be (see `network.is_blocked`), so that there is no dense target 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,17 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from nnlib.cpu.maps.layers import MapLayers, is_simple
+from nnlib.cpu.maps.pieces import by_examples
 from nnlib.cpu.products import FLOAT32, Factor, Products
 from nnlib.cpu.sparse_products import EXAMPLES, Touched, add_shards, product, touched_by
 from nnlib.errors import NotFiniteError
 from nnlib.model.graph import Graph, Node
-from nnlib.model.network import Layout, Network, block_width, is_sparse_input
+from nnlib.model.network import Layout, Network, block_width, is_convolution, is_sparse_input
 from nnlib.ops import batch_norm
 from nnlib.ops.activations import ROWWISE, activate, apply_dropout, rowwise_sum
 from nnlib.ops.finite import first_broken, require_finite
 from nnlib.shards.collectives import ALONE, Collectives
 from nnlib.shards.cut import Cut, Range
-from nnlib.spec.types import Edge, LayerKind
+from nnlib.spec.types import Edge, LayerKind, LayerType
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import Each, consume, map_in_turn
 
@@ -78,7 +81,9 @@ class Forward(Graph):
         self.each, self.products, self.together = each, products, together
         self._wide_inputs = cut.inputs if cut else {}
         self._wide_outputs = cut.outputs if cut else {}
-        self._sources = {edge.source for edge in network.spec.edges}
+        self.maps = MapLayers(self, each)
+        self._multiplied = {edge.source for edge in network.spec.edges if not is_convolution(network.spec, edge)}
+        self._last = self._last_uses()
 
     def run(
         self,
@@ -86,10 +91,12 @@ class Forward(Graph):
         keep: Keep | None = None,
         training: bool = False,
         values: Values | None = None,
+        wanted: tuple[int, ...] | None = None,
     ) -> Values:
         """Compute every layer but the blocked ones; `keep` draws what dropout keeps, None for no dropout.
 
-        `values` may hold what is known of the sparse inputs already.
+        `values` may hold what is known of the sparse inputs already. Of the layers that are not `wanted`, None for
+        all, the values are forgotten as soon as no layer needs them, which a backward pass would.
         """
         values = values or Values()
         for node in self.nodes:
@@ -100,15 +107,56 @@ class Forward(Graph):
             else:
                 a = self._compute(node, values, training)
             if keep is not None and node.layer.dropout and not is_sparse_input(node.layer):
-                mask = keep(node.number, a.shape)
-                values.before_dropout[node.number], values.keep[node.number] = a, mask
-                a = apply_dropout(node.layer, a, mask)
+                a = self._drop(node, values, a, keep)
             values.out[node.number] = a
-            if node.number in self._sources and not sparse.issparse(a):
+            if node.number in self._multiplied and not sparse.issparse(a):
                 values.factors[node.number] = self.products.factor(a)
+            if wanted is not None:
+                for layer in set(self._last.get(node.number, ())).difference(wanted):
+                    values.out.pop(layer, None)
+                    values.factors.pop(layer, None)
         return values
 
+    def _last_uses(self) -> Mapping[int, list[int]]:
+        """Return by layer which layers are read for the last time to compute it; sources of blocked ones never are."""
+        last = dict[int, int]()
+        for place, node in enumerate(self.nodes):
+            last |= {n: len(self.nodes) if node.blocked else place for n in (*node.sources, *node.skips)}
+        found = defaultdict[int, list[int]](list)
+        for layer, place in last.items():
+            if place < len(self.nodes):
+                found[self.nodes[place].number].append(layer)
+        return found
+
+    def _drop(self, node: Node, values: Values, a: Floats, keep: Keep) -> Floats:
+        """Return what dropout leaves of a layer's values, of whole maps where the layer says so."""
+        if node.layer.drop_channels:
+            mask = np.repeat(keep(node.number, (len(a), node.maps.channels)), node.maps.area, axis=1)
+        else:
+            mask = keep(node.number, a.shape)
+        values.before_dropout[node.number], values.keep[node.number] = a, mask
+        out = np.empty_like(a)
+
+        def some(examples: slice) -> None:
+            out[examples] = apply_dropout(node.layer, a[examples], mask[examples])
+
+        by_examples(self.each, some, *a.shape)
+        return out
+
     def _compute(self, node: Node, values: Values, training: bool) -> Floats:
+        if node.layer.type is not LayerType.FULLY_CONNECTED:
+            z = self.maps.compute(node, values, training)
+            if is_simple(node):
+                return z
+        else:
+            z = self._normalized_sums(node, values, training)
+        if node.error is not None:
+            values.sums[node.number] = z.copy()
+        if node.layer.activation in ROWWISE:
+            values.totals[node.number] = rowwise_sum(node.layer, z)
+        return activate(node.layer, z)
+
+    def _normalized_sums(self, node: Node, values: Values, training: bool) -> Floats:
         z = self.sums(node, values)
         if node.layer.batch_norm:
             norm = self.network.norms[node.number]
@@ -116,11 +164,7 @@ class Forward(Graph):
                 values.normed[node.number], z = batch_norm.forward(norm, z)
             else:
                 z = batch_norm.inference(norm, z)
-        if node.error is not None:
-            values.sums[node.number] = z.copy()
-        if node.layer.activation in ROWWISE:
-            values.totals[node.number] = rowwise_sum(node.layer, z)
-        return activate(node.layer, z)
+        return z
 
     def part(self, node: Node) -> Range | None:
         """Return what this rank has of an output layer that is cut."""
@@ -222,7 +266,7 @@ class Forward(Graph):
         """
         node = self.node(layer)
         with np.errstate(all="ignore"):
-            values = self.run(inputs)
+            values = self.run(inputs, wanted=())
             sums = self.sums(node, values) if node.blocked else values.sums[layer]
         if self.part(node) is None:
             return require_finite(sums)
@@ -233,7 +277,7 @@ class Forward(Graph):
 
     def activations(self, inputs: Mapping[int, Matrix], layer: int) -> Floats:
         """Return the outputs (b, units) of one layer, as in prediction."""
-        values, node = self.run(inputs), self.node(layer)
+        values, node = self.run(inputs, wanted=(layer,)), self.node(layer)
         if not node.blocked:
             return np.asarray(values.out[layer])
         return activate(node.layer, self.sums(node, values))

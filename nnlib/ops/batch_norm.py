@@ -27,9 +27,9 @@ class BatchNorm:
     mean: Floats
     variance: Floats
 
-    def part(self, low: int, high: int) -> BatchNorm:
+    def part(self, some: slice) -> BatchNorm:
         """Return some of the units or maps, as views."""
-        return BatchNorm(*(array[low:high] for array in (self.scale, self.bias, self.mean, self.variance)))
+        return BatchNorm(*(array[some] for array in (self.scale, self.bias, self.mean, self.variance)))
 
     @staticmethod
     def start(units: int, dtype: Any = np.float32) -> BatchNorm:

@@ -30,8 +30,12 @@ def whole(maps: Maps) -> Sweep:
 
 def forward(function: PoolingFunction, x: Floats, sweep: Sweep) -> Floats:
     """Return what each window gives, (b, target units)."""
+    largest = WHOLE.get(function, function) is PoolingFunction.MAX
+    if _is_whole(sweep):
+        rows = x.reshape(len(x) * sweep.source.channels, -1)
+        return np.reshape(rows.max(axis=1) if largest else rows.mean(axis=1), (len(x), -1))
     source, shape = _maps(x, sweep.source), (-1, *(window.out for window in sweep.windows))
-    if WHOLE.get(function, function) is PoolingFunction.MAX:
+    if largest:
         a = np.full((len(source), *shape[1:]), -np.inf, x.dtype)
         for out, seen in _places(sweep):
             np.maximum(a[out], source[seen], out=a[out])
@@ -46,11 +50,14 @@ def forward(function: PoolingFunction, x: Floats, sweep: Sweep) -> Floats:
 
 def backward(function: PoolingFunction, x: Floats, a: Floats, delta: Floats, sweep: Sweep) -> Floats:
     """Return dLoss/dx from delta = dLoss/da: all to the first of the largest values, or the same to each."""
+    largest = WHOLE.get(function, function) is PoolingFunction.MAX
+    if _is_whole(sweep):
+        return _whole_gradient(x, delta, sweep, largest)
     below = np.zeros_like(x)
     source, target = _maps(x, sweep.source), _maps(below, sweep.source)
     shape = (-1, *(window.out for window in sweep.windows))
     a, delta = a.reshape(shape), delta.reshape(shape)
-    if WHOLE.get(function, function) is PoolingFunction.MAX:
+    if largest:
         left = np.ones(a.shape, bool)  # windows whose largest value is still to be met
         for out, seen in _places(sweep):
             here = left[out] & (source[seen] == a[out])
@@ -61,6 +68,20 @@ def backward(function: PoolingFunction, x: Floats, a: Floats, delta: Floats, swe
         for out, seen in _places(sweep):
             target[seen] += share[out]
     return below
+
+
+def _is_whole(sweep: Sweep) -> bool:
+    return all(w.kernel == w.size and w.out == 1 and not w.low and w.dilation == 1 for w in sweep.windows)
+
+
+def _whole_gradient(x: Floats, delta: Floats, sweep: Sweep, largest: bool) -> Floats:
+    rows = x.reshape(len(x) * sweep.source.channels, -1)
+    if largest:
+        below = np.zeros_like(rows)
+        below[np.arange(len(rows)), rows.argmax(axis=1)] = delta.reshape(-1)
+    else:
+        below = np.repeat(delta.reshape(-1, 1) / x.dtype.type(rows.shape[1]), rows.shape[1], axis=1)
+    return below.reshape(x.shape)
 
 
 def counts(sweep: Sweep) -> Floats:

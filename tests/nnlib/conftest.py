@@ -15,6 +15,7 @@ import pytest
 
 from nnlib.contract import Metric, Role, TrainSettings, Trial, sha256_of, trial_to_json
 from nnlib.cpu import optimizer, output, sparse_products
+from nnlib.cpu.maps import pooling
 from nnlib.data.file import write_data
 from nnlib.families import products
 from nnlib.ops import ranking
@@ -29,7 +30,7 @@ def use_backend(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         if name == "numba":
             pytest.importorskip("numba")
         loops = importlib.import_module("nnlib.compiled.loops") if name == "numba" else None
-        for module in (sparse_products, optimizer, output, ranking, products):
+        for module in (sparse_products, optimizer, output, ranking, products, pooling):
             monkeypatch.setattr(module, "LOOPS", loops)
 
     return use

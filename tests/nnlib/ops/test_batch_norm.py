@@ -57,7 +57,7 @@ def test_part_by_part_is_the_whole(shape):
     z = np.random.default_rng(3).normal(0, 2, shape)
     whole, parts = started(C), started(C)
     _, out = batch_norm.forward(whole, z.copy())
-    pieces = [batch_norm.forward(parts.part(c, c + 1), z[:, c : c + 1].copy())[1] for c in range(C)]
+    pieces = [batch_norm.forward(parts.part(slice(c, c + 1)), z[:, c : c + 1].copy())[1] for c in range(C)]
     np.testing.assert_allclose(np.concatenate(pieces, axis=1), out, rtol=1e-12)
     np.testing.assert_allclose(parts.mean, whole.mean, rtol=1e-14)
     np.testing.assert_allclose(parts.variance, whole.variance, rtol=1e-14)
