@@ -104,6 +104,12 @@ def _set_of(layer: Layer, sets: Mapping[str, Units]) -> Units:
 def _places(layer: Layer, old: Units, new: Units) -> Longs:
     """Return where each of the new units was in the old numbering, NO_UNIT for one that was not there."""
     if not (old.names and new.names) and old.width != new.width:
+        sizes = " x ".join(map(str, layer.dimensions))
+        if len(layer.dimensions) > 1:
+            raise DataError(
+                f"layer {show(layer.name)} has {old.width} units, {sizes}, data set {show(layer.data_set)} has "
+                f"{new.width}; legal: data of {sizes}"
+            )
         nameless = " and ".join(f"the {side}" for side, units in (("model", old), ("data", new)) if not units.names)
         raise DataError(
             f"layer {show(layer.name)} has {old.width} units, data set {show(layer.data_set)} has {new.width}, with "

@@ -211,6 +211,8 @@ def test_classes_of_images_are_found_again_by_name_and_pixels_are_not():
     seen = remap_units(model, units).network
     assert seen.stores[0] is network.stores[0]
     np.testing.assert_array_equal(seen.matrix(1)[:, [0, 2]], network.matrix(1)[:, [2, 0]])
+    with pytest.raises(DataError, match='"In" has 252 units, 9 x 7 x 4, data set "images" has 63; legal: data of 9'):
+        remap_units(model, units | {"images": Units(63, ())})
     named = Model(network, {0: tuple(f"p{n}" for n in range(252))})
     moved = {"images": Units(252, tuple(f"p{n}" for n in range(252))[::-1]), "classes": Units(5, ())}
     with pytest.raises(
