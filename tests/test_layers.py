@@ -108,6 +108,7 @@ THIRD_PARTY = {
     "onnx": "nnlib.prediction.onnx_graph",
     "PIL": "nnlib.importing.images.pictures",
     "numba": "nnlib.compiled.compiler",
+    "llvmlite": "nnlib.compiled.compiler",
     "optuna": "regiondag.trials.optuna_export",
     "matplotlib": "regiondag.trials.plots",
     "sklearn": "regiondag.trials.importance",
@@ -144,7 +145,7 @@ PURE = (
     "nnlib.shards",
 )
 EFFECTS = {"os", "time", "subprocess", "shutil", "socket", "tempfile"}
-HEAVY = {*THIRD_PARTY, "numpy", "scipy"} - {"numba", "classad2", "botocore", "platformdirs"}
+HEAVY = {*THIRD_PARTY, "numpy", "scipy"} - {"numba", "llvmlite", "classad2", "botocore", "platformdirs"}
 
 
 def sources(package: str) -> list[Path]:

@@ -9,14 +9,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from llvmlite import binding
+from llvmlite import ir as ir
 from numba import njit, types
-from numba.extending import overload
+from numba.extending import intrinsic, overload
 
 from nnlib.util.files import write_atomically
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-MODULES = ("bf16", "compiler", "output", "pictures", "pooling", "replay", "rules", "sparse", "top")
+MODULES = (
+    "bf16",
+    "compiler",
+    "convolution",
+    "output",
+    "pictures",
+    "pooling",
+    "replay",
+    "rules",
+    "sparse",
+    "tiles",
+    "top",
+)
 SUMS = frozenset({"contract", "reassoc", "nsz"})  # sums over SIMD lanes; NaN and infinity keep their meaning
 FUSED = frozenset({"contract"})  # a product and a sum may become one instruction; the order stays
 
@@ -46,6 +60,28 @@ def overload_both(name: Callable[[Any], Any], single: Callable[[Any], Any], doub
         return single if x == types.float32 else double
 
     overload(name, jit_options={"fastmath": set(FUSED)})(choose)
+
+
+def has(feature: str) -> bool:
+    """Return whether this processor has what LLVM calls by that name."""
+    return bool(binding.get_host_cpu_features().get(feature, False))
+
+
+def emit(write: Callable[..., None]) -> Callable[..., None]:
+    """Return what compiled loops call with six whole numbers, and whose instructions `write` gives to LLVM.
+
+    `write` takes a builder of llvmlite's `ir`, and the six as its values.
+    """
+    signature = types.void(*[types.int64] * 6)
+
+    def generate(context: Any, builder: Any, _: Any, values: Any) -> Any:
+        write(builder, *values)
+        return context.get_dummy_value()
+
+    def choose(context: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:  # noqa: ARG001
+        return signature, generate
+
+    return cast(Callable[..., None], intrinsic(choose))
 
 
 def _compile(function: Function, flags: frozenset[str], **more: str) -> Function:

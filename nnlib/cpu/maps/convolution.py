@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from nnlib.compiled.select import LOOPS
+from nnlib.cpu.maps.tiled import Tiled
 from nnlib.ops.convolution import fold, unfold
 from nnlib.spec.geometry import Maps, Sweep, Window
 from nnlib.util.arrays import Floats
@@ -41,9 +43,9 @@ class Convolutions(Protocol):
         """Return dLoss/dw (target channels, fan in)."""
 
 
-def convolutions_of(dtype: Any) -> Convolutions:  # noqa: ARG001
+def convolutions_of(dtype: Any) -> Convolutions:
     """Return what computes convolutions of numbers of a type: the fastest that is installed."""
-    return Unfolded()
+    return Unfolded() if LOOPS is None or dtype != np.float32 else Tiled(LOOPS)
 
 
 class Unfolded:
@@ -162,7 +164,7 @@ def _over_examples(each: Each, piece: Callable[[slice], None], examples: int, sw
 
 
 def _unfold(x: Floats, sweep: Sweep) -> Floats:
-    if sweep.source.sizes == sweep.target.sizes and sweep.volume == 1 and not any(w.low for w in sweep.windows):
+    if all(window == Window(window.size, 1) for window in sweep.windows):
         return x.reshape(len(x), sweep.groups, sweep.fan_in, sweep.target.area)
     return unfold(x, sweep)
 

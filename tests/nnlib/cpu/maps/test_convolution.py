@@ -7,14 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nnlib.compiled import loops
 from nnlib.cpu.maps import convolution as fast
 from nnlib.cpu.maps.convolution import Convolutions, Unfolded, bands
+from nnlib.cpu.maps.tiled import Tiled
 from nnlib.ops import convolution
 from nnlib.spec.geometry import Maps, Sweep, Window
 from nnlib.util.threads import map_in_turn, workers
 from tests.nnlib.sweeps import arrays_of, sweep_over, sweeps
 
-KINDS = [pytest.param(Unfolded(), id="numpy")]
+KINDS = [pytest.param(Unfolded(), id="numpy"), pytest.param(Tiled(loops), id="tiles")]
 
 
 def square(size: int, kernel: int, stride: int = 1, padding: int = 0) -> tuple[Window, Window]:

@@ -1,0 +1,279 @@
+"""A convolution as sums of shifted rows: how maps are laid out so that a place of the kernel is one shift of them all.
+
+Maps are copied with the zeros around them, row behind row, into one long row, in which p, a place of the target, is a
+number, and what a place of the kernel meets there stands at p + shift, whatever p is. Some p lie between two rows of
+the target, and what is computed for them is thrown away. Where a kernel takes every s-th place, each of the s phases of
+the source is laid out by itself. Zeros behind a row are also those before the next.
+
+The gradient of a source is the same with delta as the source: each of its s phases by itself, of the places of the
+kernel that reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from nnlib.spec.geometry import Maps, Sweep, Window
+from nnlib.util.arrays import Longs
+
+AXES = 3
+LINE = 16  # numbers of a line of the cache
+PAGE = 1024
+LEAST = 96  # places of a band, if there are as many
+
+
+class Box(NamedTuple):
+    """A number for each axis, slowest first."""
+
+    z: int
+    y: int
+    x: int
+
+
+class Pitches(NamedTuple):
+    """How many numbers lie between the first of two."""
+
+    example: int
+    channel: int
+    slice: int
+    row: int
+
+
+class Lay(NamedTuple):
+    """How maps are laid out: every `step`-th place, `extent` of them; zeros before 0 and from `size` on."""
+
+    size: Box
+    step: Box
+    extent: Box
+    source: Pitches
+    wide: Pitches
+    phase: int  # as `wide`
+
+
+class Put(NamedTuple):
+    """Where the places of a band go: `first` and every `step` numbers from there."""
+
+    first: int
+    extent: Box
+    step: Box
+    target: Pitches
+    wide: Pitches
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis of a source, and the places p of a target that are made of it: of step p + first + tap, for each tap."""
+
+    size: int
+    count: int  # of places p
+    step: int
+    first: int
+    taps: tuple[int, ...]  # none below 0
+    kernel: tuple[int, ...]  # the kernel's place of each
+    target: int  # how long the target is
+    begin: int = 0  # place p is begin + p stride there
+    stride: int = 1
+
+    @property
+    def phases(self) -> tuple[int, ...]:
+        """Return which phases the taps take."""
+        return tuple(sorted({tap % self.step for tap in self.taps}))
+
+    @property
+    def reach(self) -> int:
+        """Return how many places of a phase are met beyond p itself."""
+        return max(self.taps) // self.step
+
+    def pitch(self, most: int) -> int:
+        """Return how many numbers lie from one run of at most so many places to the next."""
+        if most < self.count:
+            return most + self.reach
+        length = self.count + self.reach
+        shared = [self.reach]  # zeros that follow one run and come before the next
+        for phase in self.phases:
+            shared.append(-((self.first + phase) // self.step))
+            shared.append(length + (self.first + phase - self.size) // self.step)
+        return length - max(0, min(shared))
+
+
+@dataclass(frozen=True)
+class Band:
+    """Some places of the target."""
+
+    starts: Longs  # (phases, axes): the first place of each phase of the source
+    lay: Lay
+    put: Put
+    own: Lay  # how the target is laid out as the band is, with zeros between its rows
+    own_starts: Longs
+    width: int  # places, those between rows among them, of one example
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """How the places of a target are made of those of a source, channel by channel."""
+
+    kernel: tuple[int, ...]  # the kernel's places
+    base: Longs  # (channels, len(kernel)): the shift of each
+    bands: tuple[Band, ...]
+    examples: int  # as many are laid out side by side
+    width: int  # places of the widest band, of all of them
+    wide: Pitches  # of a source that is laid out
+    own: Pitches  # of a target
+
+
+@lru_cache(maxsize=512)
+def merged(sweep: Sweep) -> Sweep:
+    """Return the same with neighbouring axes as one, where the kernel takes every place by itself."""
+    windows: list[Window] = []
+    for window in sweep.windows:
+        alone = window == Window(window.size, 1)
+        if windows and alone and windows[-1] == Window(windows[-1].size, 1):
+            windows[-1] = Window(windows[-1].size * window.size, 1)
+        else:
+            windows.append(window)
+    source, target = (tuple(getattr(window, name) for window in windows) for name in ("size", "out"))
+    return Sweep(Maps(sweep.source.channels, source), Maps(sweep.target.channels, target), tuple(windows), sweep.groups)
+
+
+def forward_axis(window: Window) -> Axis:
+    """Return how a target is made of its source."""
+    taps = tuple(n * window.dilation for n in range(window.kernel))
+    return Axis(window.size, window.out, window.stride, -window.low, taps, tuple(range(window.kernel)), window.out)
+
+
+def backward_axes(window: Window) -> list[Axis]:
+    """Return how a source's gradient is made of delta: for each phase of the source that the kernel meets."""
+    found = []
+    for phase in range(window.stride):
+        kernel = tuple(n for n in range(window.kernel) if n * window.dilation % window.stride == phase)
+        begin = -(-max(0, window.low - phase) // window.stride)
+        count = (window.size - 1 + window.low - phase) // window.stride - begin + 1
+        if kernel and count > 0:
+            back = [n * window.dilation // window.stride for n in kernel]
+            taps = tuple(back[-1] - n for n in back)
+            place = begin * window.stride + phase - window.low
+            axis = Axis(window.out, count, 1, begin - back[-1], taps, kernel, window.size, place, window.stride)
+            found.append(axis)
+    return found
+
+
+@lru_cache(maxsize=512)
+def forward_shifts(sweep: Sweep, channels: int, width: int, numbers: int) -> Shifts:
+    """Return how a target is made of so many channels, in bands of at most `width` places and `numbers` of a source."""
+    axes = [forward_axis(window) for window in sweep.windows]
+    return _shifts(_Way(sweep, axes, sweep.source, sweep.target), channels, width, numbers)
+
+
+@lru_cache(maxsize=512)
+def backward_shifts(sweep: Sweep, channels: int, width: int, numbers: int) -> tuple[Shifts, ...]:
+    """Return how the parts of a source's gradient are made of so many channels of delta."""
+    ways = product(*(backward_axes(window) for window in sweep.windows))
+    return tuple(
+        _shifts(_Way(sweep, list(axes), sweep.target, sweep.source), channels, width, numbers) for axes in ways
+    )
+
+
+class _Way:
+    """From maps to maps."""
+
+    def __init__(self, sweep: Sweep, axes: list[Axis], source: Maps, target: Maps) -> None:
+        self.kernel = [window.kernel for window in sweep.windows]
+        self.axes = (*[Axis(1, 1, 1, 0, (0,), (0,), 1)] * (AXES - len(axes)), *axes)
+        self.phases = list(product(*(axis.phases for axis in self.axes)))
+        self.size, self.target = (self._box(name) for name in ("size", "target"))
+        self.pitches = _pitches(source, self.size), _pitches(target, self.target)
+
+    def _box(self, name: str) -> Box:
+        return Box(*(getattr(axis, name) for axis in self.axes))
+
+
+def _pitches(maps: Maps, size: Box) -> Pitches:
+    return Pitches(maps.units, maps.area, size.y * size.x, size.x)
+
+
+def _shifts(way: _Way, channels: int, most: int, numbers: int) -> Shifts:
+    examples, steps = _steps(way.axes, max(LEAST, min(most, numbers // (channels * len(way.phases)))))
+    z, y, x = (axis.pitch(step) for axis, step in zip(way.axes, steps, strict=True))
+    reach = [axis.reach for axis in way.axes]
+    phase = _up(examples * z * y * x + reach[0] * y * x + reach[1] * x + reach[2])
+    wide = Pitches(z * y * x, _off_page(phase * len(way.phases)), y * x, x)
+    own = wide._replace(channel=_off_page(_up(examples * wide.example)))
+    bands = tuple(_bands(way, steps, (wide, own), phase))
+    kernel, base = _kernel(way, wide, phase)
+    shifts = np.arange(channels)[:, None] * wide.channel + np.array(base)
+    width = (examples - 1) * wide.example + max(band.width for band in bands)
+    return Shifts(kernel, np.ascontiguousarray(shifts, np.int64), bands, examples, width, wide, own)
+
+
+def _steps(axes: tuple[Axis, ...], width: int) -> tuple[int, Box]:
+    """Return how many examples, and how much of each axis, fit into a band."""
+    z, y, x = (axis.count for axis in axes)
+    inner = 1
+    for axis in axes[::-1]:
+        inner *= axis.pitch(axis.count)
+    row = axes[2].pitch(x)
+    a_slice = row * axes[1].pitch(y)
+    if inner <= width:
+        return width // inner, Box(z, y, x)
+    if a_slice <= width:
+        return 1, Box(_even(z, width // a_slice), y, x)
+    if row <= width:
+        return 1, Box(1, _even(y, width // row), x)
+    return 1, Box(1, 1, _even(x, width))
+
+
+def _even(count: int, most: int) -> int:
+    """Return the size of parts that differ little."""
+    return -(-count // -(-count // most))
+
+
+def _bands(way: _Way, steps: Box, wide: tuple[Pitches, Pitches], phase: int) -> Iterator[Band]:
+    axes, ones = way.axes, Box(1, 1, 1)
+    source, target = way.pitches
+    step = Box(*(axis.step for axis in axes))
+    along = (target.slice, target.row, 1)
+    put_step = Box(*(axis.stride * n for axis, n in zip(axes, along, strict=True)))
+    for low in product(*(range(0, axis.count, n) for axis, n in zip(axes, steps, strict=True))):
+        count = Box(*(min(n, axis.count - at) for axis, n, at in zip(axes, steps, low, strict=True)))
+        firsts = [axis.first + at * axis.step for axis, at in zip(axes, low, strict=True)]
+        starts = np.array(firsts) + np.array(way.phases)
+        laid = Box(*(n + axis.reach for axis, n in zip(axes, count, strict=True)))
+        first = sum((axis.begin + at * axis.stride) * n for axis, at, n in zip(axes, low, along, strict=True))
+        filled = Box(*(axis.pitch(n) if n == axis.count else n for axis, n in zip(axes, count, strict=True)))
+        end = Box(*(at + n for at, n in zip(low, count, strict=True)))
+        yield Band(
+            np.ascontiguousarray(starts, np.int64),
+            Lay(way.size, step, laid, source, wide[0], phase),
+            Put(first, count, put_step, target, wide[1]),
+            Lay(end, ones, filled, target, wide[1], wide[1].channel),
+            np.array([low], np.int64),
+            (count.z - 1) * wide[0].slice + (count.y - 1) * wide[0].row + count.x,
+        )
+
+
+def _kernel(way: _Way, wide: Pitches, phase: int) -> tuple[tuple[int, ...], list[int]]:
+    """Return the places of the kernel, in their order, and how far from p what they meet is laid out."""
+    kernel, shifts = [], []
+    strides = [0] * (AXES - len(way.kernel)) + [prod(way.kernel[n + 1 :]) for n in range(len(way.kernel))]
+    for taps in product(*(zip(axis.taps, axis.kernel, strict=True) for axis in way.axes)):
+        number = way.phases.index(tuple(tap % axis.step for axis, (tap, _) in zip(way.axes, taps, strict=True)))
+        z, y, x = (tap // axis.step for axis, (tap, _) in zip(way.axes, taps, strict=True))
+        shifts.append(number * phase + z * wide.slice + y * wide.row + x)
+        kernel.append(sum(place * stride for (_, place), stride in zip(taps, strides, strict=True)))
+    return tuple(kernel), shifts
+
+
+def _up(numbers: int) -> int:
+    return -(-numbers // LINE) * LINE + LINE
+
+
+def _off_page(numbers: int) -> int:
+    """Return a pitch that is no whole number of pages: rows that lie so share few lines of the cache."""
+    return numbers + LINE * (numbers % PAGE == 0)
