@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from nnlib.contract import TrainSettings
-from nnlib.data.blockwise import BATCH
 from nnlib.engines import Evaluator, Rates
 from nnlib.errors import NnlibError
 from nnlib.gpu.cublas import BF16, FLOAT32, TF32
 from nnlib.gpu.engine import GpuEngine
 from nnlib.gpu.evaluator import GpuEvaluator
+from nnlib.gpu.maps.layers import count_asked
 from nnlib.gpu.rates import measure_rates
 from nnlib.gpu.reach import require_reach
 from nnlib.gpu.runtime import Runtime
@@ -82,7 +82,7 @@ class Gpu:
         return self._evaluator(network, cut, together)
 
     def _evaluator(self, network: Network, cut: Cut | None, together: Collectives) -> Evaluator:
-        session = Session(self._runtime, _single(network), BATCH, cut=cut, together=together)
+        session = Session(self._runtime, _single(network), count_asked(network.spec), cut=cut, together=together)
         return GpuEvaluator(session, self._threads)
 
     def join(self, host: Collectives) -> Collectives:

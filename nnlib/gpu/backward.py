@@ -6,11 +6,12 @@ import math
 
 from nnlib.gpu.buffers import ACTIVATIONS, Piece
 from nnlib.gpu.forward import DeviceBatch, Forward
+from nnlib.gpu.maps.pooling import Into, is_pooling
 from nnlib.gpu.optimizer import Optimizer
 from nnlib.gpu.output import Losses
 from nnlib.gpu.runtime import Array, grid_of
 from nnlib.model.graph import Node
-from nnlib.model.network import count_units, is_sparse_input
+from nnlib.model.network import is_convolution, is_sparse_input, norm_count
 from nnlib.ops.activations import ROWWISE
 from nnlib.spec.types import Edge, LayerKind
 
@@ -22,7 +23,7 @@ class Backward:
         self._forward, self._losses, self._optimizer = forward, losses, optimizer
         self._parameters, self._runtime = forward.parameters, forward.runtime
         self._spec, self._learning = forward.graph.network.spec, forward.graph.learning
-        fixed = [count_units(self._spec, n) for n in forward.graph.network.fixed]
+        fixed = [norm_count(self._spec, n) for n in forward.graph.network.fixed]
         self._zeros = forward.runtime.zeros(max(fixed, default=0))
         self._belows = self._room_for_belows()
 
@@ -52,6 +53,8 @@ class Backward:
             self._biases(node, delta)
             for edge in node.edges:
                 self._edge(edge, batch, delta, written)
+            if is_pooling(node):
+                self._pool(node, batch, delta, written)
             for skip in node.skips:
                 self._pass(skip, delta, written)
         self._losses.finish(batch)
@@ -102,14 +105,17 @@ class Backward:
     def _through(self, node: Node, batch: DeviceBatch, delta: Array) -> None:
         """Turn dLoss/d(what the next layers see) into dLoss/dz, in place."""
         room, layer = self._forward.rooms[node.number], node.layer
-        dropped = self._forward.drops(batch, node)
+        dropped, noise = self._forward.drops(batch, node), self._forward.noise(node.number)
         unmasked = dropped and self._spec.compat
+        if dropped and not unmasked and self._forward.drops_maps(node):
+            self._forward.maps.drop_backward(node.number, delta, room.unit, noise)
+            dropped = False
         a, (size, n) = room.z, delta.shape
         rule = self._spec.sparseness_of(layer)
         if rule.beta:
             seen = room.out if unmasked else a
             self._runtime.launch("sparseness", (math.ceil(n / 32),), seen, room.penalty, size, n, rule.p, rule.beta)
-        kind, noise = ACTIVATIONS.index(layer.activation), self._forward.noise(node.number)
+        kind = ACTIVATIONS.index(layer.activation)
         arguments = (
             delta,
             a,
@@ -133,7 +139,13 @@ class Backward:
         if layer.delta_norm:
             limit = layer.delta_norm
             self._runtime.launch("limit_delta", (size,), delta, size, n, delta.strides[0] // 4, limit)
-        if node.number in self._forward.graph.network.fixed:  # as in prediction, but for what is constant in it
+        by_channel, fixed = self._forward.maps.by_channel(node.number), node.number in self._forward.graph.network.fixed
+        if fixed and by_channel:
+            self._forward.maps.infer_backward(node.number, delta, self._zeros)
+        elif layer.batch_norm and by_channel:
+            assert room.normal is not None, "room for training has it"
+            self._forward.maps.normalize_backward(node.number, delta, room.normal[:size], room.inverse)
+        elif fixed:  # as in prediction, but for what is constant in it
             scale, variance = (self._parameters.values(f"norm{node.number}_{name}") for name in ("scale", "variance"))
             constants = (scale, self._zeros, self._zeros, variance)
             self._runtime.launch("batch_norm_inference", grid_of(delta.size), delta, *constants, size, n, n)
@@ -147,7 +159,9 @@ class Backward:
         """Give the gradient of the biases, which is the same for all edges into a layer."""
         found = [self._parameters.gradient_of(f"bias{edge.number}") for edge in node.edges]
         first, *others = [gradient for gradient in found if gradient is not None] or [None]
-        if first is not None:
+        if first is not None and self._forward.maps.by_channel(node.number):
+            self._forward.maps.sum_channels(node.number, delta, first)
+        elif first is not None:
             self._sum_columns(delta, first)
         for other in others:
             self._runtime.move(other, first)
@@ -159,6 +173,9 @@ class Backward:
     def _edge(self, edge: Edge, batch: DeviceBatch, delta: Array, written: set[int]) -> None:
         """Give the gradients of an edge; add its part to dLoss/d(its source)."""
         source = self._spec.layers[edge.source]
+        if is_convolution(self._spec, edge):
+            self._convolution(edge, batch, delta, written)
+            return
         w, flipped = self._parameters.weights(edge.owner), self._parameters.is_flipped(edge)
         if edge.source in self._learning:
             below = self._forward.rooms[edge.source].delta
@@ -177,6 +194,30 @@ class Backward:
             self._forward.multiply(delta, x, gradient, (True, False), add=add)
         else:
             self._forward.multiply(x, delta, gradient, (True, False), add=add)
+
+    def _convolution(self, edge: Edge, batch: DeviceBatch, delta: Array, written: set[int]) -> None:
+        """Give the gradient of a convolution's weights; add its part to dLoss/d(its source)."""
+        if edge.source in self._learning:
+            below = self._forward.rooms[edge.source].delta
+            assert below is not None, "layers that are read have it"
+            add = edge.source in written
+            self._forward.maps.input_gradient(edge, delta, below[: batch.size], add=add)
+            written.add(edge.source)
+        if self._parameters.is_trained(edge):
+            x, add = self._forward.out(batch, edge.source), self._optimizer.next_use(edge.owner)
+            self._forward.maps.weight_gradient(edge, x, delta, add=add)
+
+    def _pool(self, node: Node, batch: DeviceBatch, delta: Array, written: set[int]) -> None:
+        """Add the part of a pooling layer to dLoss/d(each of its sources)."""
+        belows: list[Into] = []
+        for number in node.sources:
+            below = self._forward.rooms[number].delta if number in self._learning else None
+            belows.append(None if below is None else (below[: batch.size], number in written))
+            written |= {number} & self._learning
+        room = self._forward.rooms[node.number]
+        a = room.z if room.pooled is None else room.pooled
+        sources = self._forward.sources(batch, node)
+        self._forward.maps.pool_backward(node, sources, a[: batch.size], delta, belows)
 
     def _pass(self, source: int, delta: Array, written: set[int]) -> None:
         """Add delta to dLoss/d(a layer that is skipped from)."""

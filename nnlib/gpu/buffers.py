@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from nnlib.gpu.maps.layers import must_remember
 from nnlib.gpu.runtime import Array, Runtime, align
 from nnlib.model.graph import Graph, Node
+from nnlib.model.network import norm_count
 from nnlib.ops.activations import ROWWISE, dropout_constants
 from nnlib.ops.losses import Error
 from nnlib.shards.cut import Cut
-from nnlib.spec.types import Activation, ErrorFunction, Layer, LayerKind
+from nnlib.spec.types import Activation, ErrorFunction, Layer, LayerKind, LayerType
 
 ACTIVATIONS = tuple(Activation)  # as `enum Activation` in kernels/names.cuh
 ERRORS = tuple(ErrorFunction)  # as `enum ErrorFunction`
@@ -33,7 +35,8 @@ class Room:
     rowwise: Array | None = None  # (b, n): values of a rowwise output layer under an error of single units
     totals: Array | None = None  # (b,): see activations.rowwise_sum; the normalizer of a SoftMax
     normal: Array | None = None  # (b, n): see batch_norm.Normed
-    inverse: Array | None = None  # (n,)
+    inverse: Array | None = None  # (n,), or (channels,) of maps
+    pooled: Array | None = None  # (b, n): what a pooling layer gave, where its gradient needs it and z becomes another
     penalty: Array | None = None  # (n,): the gradient of the sparseness penalty
     unit: Array | None = None  # the constants of kernels/names.cuh
     read: bool = True  # by other layers
@@ -69,7 +72,8 @@ def room_of(runtime: Runtime, graph: Graph, node: Node, most: int, train: bool, 
     is_output, rowwise = layer.kind is LayerKind.OUTPUT, layer.activation in ROWWISE
     read = not is_output or is_read(graph, node)
     wide_input = cut is not None and any(edge.source in cut.inputs for edge in node.edges)  # what it gives is exchanged
-    plain = is_output and not (read or rowwise or node.skips or wide_input)
+    plain = is_output and layer.type is LayerType.FULLY_CONNECTED
+    plain = plain and not (read or rowwise or node.skips or wide_input)
     z = runtime.zeros((most, align(node.units)))[:, : node.units] if plain else runtime.zeros(shape)
     sums = runtime.zeros(shape) if is_output and read else z
     return Room(
@@ -80,7 +84,8 @@ def room_of(runtime: Runtime, graph: Graph, node: Node, most: int, train: bool, 
         rowwise=runtime.zeros(shape) if is_output and rowwise else None,
         totals=runtime.zeros(most) if rowwise else None,
         normal=runtime.zeros(shape) if layer.batch_norm and train else None,
-        inverse=runtime.zeros(node.units) if layer.batch_norm and train else None,
+        inverse=runtime.zeros(norm_count(graph.network.spec, node.number)) if layer.batch_norm and train else None,
+        pooled=runtime.zeros(shape) if train and must_remember(node) else None,
         penalty=runtime.zeros(node.units) if train and graph.network.spec.sparseness_of(layer).beta else None,
         unit=unit,
         read=read,
@@ -106,9 +111,7 @@ def _cut_room(runtime: Runtime, node: Node, most: int, cut: Cut) -> Room:
 
 def is_read(graph: Graph, node: Node) -> bool:
     """Whether other layers take what a layer gives."""
-    return any(
-        node.number in (*(edge.source for edge in other.edges), *other.skips) for other in graph.nodes if other != node
-    )
+    return any(node.number in (*other.sources, *other.skips) for other in graph.nodes if other != node)
 
 
 def unit_constants(layer: Layer) -> Any:

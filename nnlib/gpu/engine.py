@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.contract import TrainSettings
-from nnlib.data.blockwise import BATCH
 from nnlib.engines import Evaluator, StepFailure
 from nnlib.gpu.backward import Backward
 from nnlib.gpu.evaluator import GpuEvaluator
 from nnlib.gpu.feed import Words, prepare_ahead
 from nnlib.gpu.forward import DeviceBatch
+from nnlib.gpu.maps.layers import count_asked
 from nnlib.gpu.optimizer import Optimizer
 from nnlib.gpu.output import ADDED, FAILED, FAILURE, Losses
 from nnlib.gpu.packing import Packing
@@ -57,7 +57,7 @@ class GpuEngine:
         self._runtime, self._examples, self._threads, self._settings = runtime, examples, threads, settings
         self._spec = network.spec
         size, hyper = min(settings.batch, examples.count), hyper_of(settings)
-        most = max(size, BATCH)  # that are also evaluated at a time
+        most = max(size, count_asked(network.spec))  # that are also evaluated at a time
         several = settings.accumulate > 1
         precision = settings.precision
         self._session = Session(

@@ -9,10 +9,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.data.blockwise import BATCH
 from nnlib.data.rows import Csr
+from nnlib.errors import NotFiniteError
 from nnlib.gpu.feed import prepare_ahead
 from nnlib.gpu.forward import DeviceBatch
+from nnlib.gpu.maps.layers import count_asked
 from nnlib.gpu.output import ADDED
 from nnlib.gpu.packing import ABSENT, OWNED, Packing
 from nnlib.gpu.runtime import MOST_PARTS, Array, part_blocks
@@ -37,7 +38,8 @@ class GpuEvaluator:
         """Ask the network of a session; `threads` prepare batches."""
         self._session, self._runtime, self._threads = session, session.runtime, threads
         self._lock = threading.Lock()
-        runtime, most = session.runtime, BATCH
+        runtime = session.runtime
+        self._most = most = count_asked(session.graph.network.spec)
         pieces = len(session.exchange.own) if session.forward.wide_outputs else 1  # of an output layer
         self._ranked: Array = runtime.zeros(pieces * most * MOST_RANKED, np.int32)
         self._best: Array = runtime.zeros(pieces * most * MOST_RANKED)
@@ -60,7 +62,7 @@ class GpuEvaluator:
         with self._lock:
             self._runtime.upload(losses.status, np.zeros(4))
             self._runtime.clear(losses.by_shard)
-            places = [np.arange(low, high) for low, high in batches_of(examples.count, BATCH)]
+            places = [np.arange(low, high) for low, high in batches_of(examples.count, self._most)]
             prepared = prepare_ahead(lambda rows: packing.pack(examples, rows), places, self._threads)
             for words, rows in zip(prepared, places, strict=True):
                 session.run("loss", words, packing, len(rows), work)
@@ -80,6 +82,8 @@ class GpuEvaluator:
         k = min(k, wide.units if wide else node.units)
         if k > MOST_RANKED:
             return ranking.top(self.sums(examples, output), k, owned)
+        if count > self._most:
+            return self._top_of_parts(examples, output, k, owned)
         packing = self._packing(examples)
         some = [] if owned is None else [owned.units(piece.low, piece.low + piece.z.shape[1]) for piece in pieces]
         words = packing.pack(examples, np.arange(count), targets=False, owned=some)
@@ -99,12 +103,26 @@ class GpuEvaluator:
                 self._runtime.launch("top", (count,), sums, count, n, ld, batch.words, *where, min(k, n), *found)
 
         with self._lock:
-            session.run(("top", output, k, owned is None), words, packing, count, work, graph=count == BATCH)
+            session.run(("top", output, k, owned is None), words, packing, count, work, graph=count == self._most)
             finite = np.isfinite(self._runtime.download(self._parts)).all()
             if session.exchange.numbers([finite]).all():
                 return self._merge(output, self._runtime.download(ranked), self._runtime.download(best))
         require_finite(self.sums(examples, output))  # which says which example it is
         raise AssertionError("squares of finite sums are finite in double precision")
+
+    def _top_of_parts(
+        self, examples: Examples, output: int, k: int, owned: Csr | None
+    ) -> tuple[NDArray[np.int64], Floats]:
+        parts = [np.arange(low, high) for low, high in batches_of(examples.count, self._most)]
+        found = []
+        for rows in parts:
+            try:
+                some = None if owned is None else owned.take(rows)
+                found.append(self.top(examples.take(rows), output, k, some))
+            except NotFiniteError as error:
+                raise NotFiniteError(int(rows[0]) + error.example) from None
+        items, best = (np.concatenate(some) for some in zip(*found, strict=True))
+        return items, best
 
     def sums(self, examples: Examples, output: int) -> Floats:
         """See `engines.Evaluator`."""
@@ -129,6 +147,10 @@ class GpuEvaluator:
 
     def _ask(self, examples: Examples, layer: int, found: Callable[[DeviceBatch], list[Array]]) -> list[Floats]:
         """Return what the forward pass of some examples leaves in some places, (b, units) each."""
+        if examples.count > self._most:
+            parts = [np.arange(low, high) for low, high in batches_of(examples.count, self._most)]
+            every = [self._ask(examples.take(rows), layer, found) for rows in parts]
+            return [np.concatenate(some) for some in zip(*every, strict=True)]
         packing, count = self._packing(examples), examples.count
         places = list[Array]()
 
@@ -163,4 +185,4 @@ class GpuEvaluator:
         return ranking.best_of(found.astype(np.int64), scores, k)
 
     def _packing(self, examples: Examples) -> Packing:
-        return Packing(self._session.graph.network.spec, examples.sets, BATCH, self._session.cut)
+        return Packing(self._session.graph.network.spec, examples.sets, self._most, self._session.cut)

@@ -10,6 +10,7 @@ import numpy as np
 
 from nnlib.gpu.buffers import ACTIVATIONS, Room, room_of
 from nnlib.gpu.cublas import FLOAT32
+from nnlib.gpu.maps.layers import MapLayers
 from nnlib.gpu.marks import Marks
 from nnlib.gpu.packing import BY_SHARD, Packing
 from nnlib.gpu.parameters import Parameters
@@ -20,7 +21,7 @@ from nnlib.model.graph import Graph, Node
 from nnlib.model.network import NORM_ARRAYS, is_sparse_input
 from nnlib.ops.activations import ROWWISE
 from nnlib.shards.cut import Cut
-from nnlib.spec.types import Activation, Edge, LayerKind
+from nnlib.spec.types import Activation, Edge, LayerKind, LayerType
 
 GATHERED = 1024  # columns that a block of `gather` sums
 
@@ -71,6 +72,7 @@ class Forward:
         self.step = self.runtime.zeros(1, np.int64)
         self.rooms: dict[int, Room] = {}
         self.marks = Marks(parameters, graph) if train else None
+        self.maps = MapLayers(graph, parameters, self.multiply, most, train)
         self.pending: dict[int, Array | None] = {}  # biases that the sums of output layers lack yet
         for node in graph.nodes:
             room = room_of(self.runtime, graph, node, most, train, cut)
@@ -110,6 +112,10 @@ class Forward:
         room = self.rooms[layer]
         return (room.out if batch.train else room.z)[: batch.size]
 
+    def sources(self, batch: DeviceBatch, node: Node) -> list[Array]:
+        """Return what a layer of maps sees of each of its sources, (b, n)."""
+        return [self.out(batch, source) for source in node.sources]
+
     def noise(self, layer: int, purpose: int = DROPOUT) -> tuple[int, Array, int, int]:
         """Return key, step, layers and layer: what a kernel needs to draw what NumPy draws."""
         return self._seed << 8 | purpose, self.step, len(self.graph.network.spec.layers), layer
@@ -121,6 +127,10 @@ class Forward:
     def drops(self, batch: DeviceBatch, node: Node) -> bool:
         """Whether a layer drops units in this batch."""
         return bool(batch.train and node.layer.dropout)
+
+    def drops_maps(self, node: Node) -> bool:
+        """Whether a layer drops whole maps."""
+        return node.layer.drop_channels and self.maps.by_channel(node.number)
 
     def _compute(self, node: Node, batch: DeviceBatch) -> None:
         if node.number in self.wide_outputs:
@@ -158,17 +168,19 @@ class Forward:
     def _activate(self, node: Node, batch: DeviceBatch, z: Array, bias: Array | None) -> None:
         room, layer = self.rooms[node.number], node.layer
         sums = room.sums[: batch.size] if room.sums is not room.z else None
-        out = room.out[: batch.size] if self.drops(batch, node) and room.out is not room.z else None
+        dropped = room.out[: batch.size] if self.drops(batch, node) and room.out is not room.z else None
+        out = None if self.drops_maps(node) else dropped
         if layer.activation not in ROWWISE:
             kind, noise = ACTIVATIONS.index(layer.activation), self.noise(node.number)
             mark = self.marks.of_layer(node.number) if self.marks is not None and batch.train else None
             arguments = (z, out, bias, sums, z.size, node.units, kind, room.unit, *noise, mark)
             self.runtime.launch("bias_activation_dropout", grid_of(math.ceil(z.size / 8)), *arguments)
-            return
-        if sums is not None:
-            self.runtime.move(sums, z)
-        self.rowwise(node, z, room.totals)
-        if out is not None:
+        else:
+            if sums is not None:
+                self.runtime.move(sums, z)
+            self.rowwise(node, z, room.totals)
+            out = None
+        if dropped is not None and out is None:
             self._drop(node, batch, z)
 
     def rowwise(self, node: Node, z: Array, totals: Array | None) -> None:
@@ -183,13 +195,19 @@ class Forward:
     def _drop(self, node: Node, batch: DeviceBatch, a: Array) -> None:
         room = self.rooms[node.number]
         noise = self.noise(node.number)
+        if self.drops_maps(node):
+            self.maps.drop(node.number, a, room.out[: batch.size], room.unit, noise)
+            return
         grid = grid_of(math.ceil(a.size / 8))
         self.runtime.launch("dropout", grid, a, room.out[: batch.size], a.size, room.unit, *noise)
 
     def _normalize(self, node: Node, batch: DeviceBatch, z: Array) -> None:
         room, (size, n) = self.rooms[node.number], z.shape
         arrays = [self.parameters.values(f"norm{node.number}_{name}") for name in NORM_ARRAYS]
-        if batch.train and node.number not in self.graph.network.fixed:
+        learns = batch.train and node.number not in self.graph.network.fixed
+        if self.maps.by_channel(node.number):
+            self.maps.normalize(node.number, z, *((room.normal, room.inverse) if learns else (None, None)))
+        elif learns:
             assert room.normal is not None, "room for training has it"
             self.runtime.launch("batch_norm", (math.ceil(n / 32),), z, room.normal, room.inverse, *arrays, size, n)
         else:
@@ -197,9 +215,16 @@ class Forward:
 
     def _sums(self, node: Node, batch: DeviceBatch, z: Array) -> Array | None:
         """Compute the sums of a layer but for one bias, which is returned for whoever comes next to add it."""
-        for n, edge in enumerate(node.edges):
-            self._product(edge, batch, z, add=n > 0)
-        biases = [self.parameters.values(f"bias{edge.number}") for edge in node.edges]
+        biases: list[Array | None] = [None]
+        if node.layer.type is LayerType.FULLY_CONNECTED:
+            for n, edge in enumerate(node.edges):
+                self._product(edge, batch, z, add=n > 0)
+            biases = [self.parameters.values(f"bias{edge.number}") for edge in node.edges]
+        else:
+            self.maps.compute(node, self.sources(batch, node), z, rounded=batch.train)
+            pooled = self.rooms[node.number].pooled
+            if pooled is not None and batch.train:
+                self.runtime.move(pooled, z)
         for bias in biases[1:]:
             self.add_bias(z, bias)
         for skip in node.skips:

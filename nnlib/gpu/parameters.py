@@ -16,13 +16,15 @@ from nnlib.gpu.runtime import Array, Runtime, align
 from nnlib.model.network import (
     Layout,
     Network,
-    count_units,
+    bias_count,
     find_live_layers,
     is_lazy,
     iterate_owners,
     join_blocks,
     lay_out_weights,
     layout_of,
+    norm_count,
+    weight_shape,
 )
 from nnlib.optim.rules import RULES
 from nnlib.spec.types import Edge, NetworkSpec
@@ -48,7 +50,9 @@ class ParameterBlock:
 
 
 class Parameters:
-    """See the head of this module. Weights are (in, out), those that a dense layer gives an output layer (out, in)."""
+    """See the head of this module. Weights are (in, out); those of a convolution, and those that a dense layer gives an
+    output layer, (out, in).
+    """
 
     def __init__(self, runtime: Runtime, network: Network, rule: str | None = None, lazy: bool = True) -> None:
         """Copy a network's parameters to the GPU; with a `rule` they are to be trained, as a whole unless `lazy`."""
@@ -68,11 +72,9 @@ class Parameters:
                 self.tables[edge.number] = self._table(_shape(spec, edge))
             else:
                 dense.append((_weights(edge.number), _shape(spec, edge)))
-        still: list[tuple[str, tuple[int, ...]]] = [
-            (f"bias{e.number}", (count_units(spec, e.target),)) for e in spec.edges
-        ]
+        still: list[tuple[str, tuple[int, ...]]] = [(f"bias{e.number}", (bias_count(spec, e),)) for e in spec.edges]
         normed: list[tuple[str, tuple[int, ...]]] = [
-            (f"norm{n}_{name}", (count_units(spec, n),)) for n in network.norms for name in ("scale", "bias")
+            (f"norm{n}_{name}", (norm_count(spec, n),)) for n in network.norms for name in ("scale", "bias")
         ]
         learning = self.live - network.fixed
         of_trained = {f"bias{number}" for number in trained} | {
@@ -86,7 +88,7 @@ class Parameters:
                 self.parts[name] = ParameterBlock(runtime.zeros(shape))
         for n in network.norms:
             for name in ("mean", "variance"):
-                self.parts[f"norm{n}_{name}"] = ParameterBlock(runtime.zeros((count_units(spec, n),)))
+                self.parts[f"norm{n}_{name}"] = ParameterBlock(runtime.zeros((norm_count(spec, n),)))
         self.push()
 
     def _table(self, shape: tuple[int, ...]) -> Table:
@@ -187,7 +189,7 @@ class Parameters:
 
 
 def _shape(spec: NetworkSpec, owner: Edge) -> tuple[int, int]:
-    below, above = count_units(spec, owner.source), count_units(spec, owner.target)
+    below, above = weight_shape(spec, owner)
     return (above, below) if layout_of(spec, owner) is Layout.BY_OUTPUT else (below, above)
 
 

@@ -6,7 +6,7 @@ from nnlib.errors import NnlibError
 from nnlib.gpu.optimizer import CHUNK
 from nnlib.gpu.output import TILE
 from nnlib.model.network import Layout, Network, count_units, iterate_limited_edges, layout_of
-from nnlib.spec.types import LayerKind
+from nnlib.spec.types import LayerKind, LayerType
 
 GRID_ROWS = 65_535  # of a CUDA grid in its second dimension: the blocks that share a layer, or rows of weights
 CPU = "device: cpu takes more"
@@ -20,6 +20,10 @@ def require_reach(network: Network) -> None:
         if layer.kind is not LayerKind.INPUT and units > GRID_ROWS * TILE:
             raise NnlibError(
                 f'layer "{layer.name}": {units:,} units, legal on a GPU: up to {GRID_ROWS * TILE:,}; {CPU}'
+            )
+        if layer.type is LayerType.CONVOLUTIONAL and layer.groups > GRID_ROWS:
+            raise NnlibError(
+                f'layer "{layer.name}": {layer.groups:,} Groups, legal on a GPU: up to {GRID_ROWS:,}; {CPU}'
             )
     for edge in iterate_limited_edges(network):
         below = count_units(spec, edge.source)

@@ -57,7 +57,11 @@ def test_forward(name, seed, grid):
     [found] = run("pooling", "max_pool", grid, [x, room, words, rows(sweep)])
     np.testing.assert_array_equal(found, pooling.forward(MAX, x, sweep))
     [found] = run("pooling", "average_pool", grid, [x, room, words, rows(sweep)])
-    np.testing.assert_array_equal(found, pooling.forward(AVERAGE, x, sweep))
+    wanted = pooling.forward(AVERAGE, x, sweep)
+    if name == "whole":  # of which NumPy takes the mean in another order
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=16 * EPSILON)
+    else:
+        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("grid", GRIDS)

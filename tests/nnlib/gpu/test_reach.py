@@ -44,6 +44,18 @@ def test_limits_over_more_units_than_a_grid_has_blocks_for(cupy, monkeypatch):
         gpu.evaluator(network)
 
 
+def test_a_convolution_of_more_groups_than_a_grid_has_blocks_for(cupy, monkeypatch):
+    images = sets_of(x=np.ones((50, 40), np.float32), y=random_matrix(50, 20, 2))
+    layer = {"Kind": "Hidden", "Name": "C", "Type": "Convolutional", "N": 10, "Kernel": [3], "Groups": 10}
+    network = network_of({"Layers": [INPUT | {"N": [4, 10]}, layer, OUTPUT]}, images)
+    gpu = Gpu(cupy.runtime())
+    monkeypatch.setattr(reach, "GRID_ROWS", 10)
+    gpu.evaluator(network)
+    monkeypatch.setattr(reach, "GRID_ROWS", 9)
+    with pytest.raises(NnlibError, match=r'layer "C": 10 Groups, legal on a GPU: up to 9; device: cpu takes more'):
+        gpu.evaluator(network)
+
+
 @pytest.mark.parametrize(("sets", "most"), [(SETS, 300), (DENSE, 1000)])
 def test_batches_whose_places_an_int_cannot_hold(cupy, monkeypatch, sets, most):
     gpu, network = Gpu(cupy.runtime()), network_of({"Layers": [INPUT, HIDDEN, OUTPUT]}, sets)
