@@ -24,7 +24,7 @@ from nnlib.util.terminal import add_loudness, loud_as, timed
 GROUPS = {
     "train networks": ("train", "check-gradients"),
     "use models": ("predict", "recommend", "evaluate", "embed"),
-    "data and model files": ("import", "merge", "inspect", "diff"),
+    "data and model files": ("import", "merge", "inspect", "diff", "import-onnx", "export-onnx"),
     "this machine": ("doctor-gpu", "bench-io"),
 }
 EPILOG = """`nnlib COMMAND --help` has all of a command's options, with examples.

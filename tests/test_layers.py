@@ -56,6 +56,7 @@ NNLIB = """
     parallel
     importing evaluation
     families
+    onnx_files
     inspection
     prediction
     training
@@ -86,7 +87,7 @@ SHARED = (
     "inspection.gpus_plan",
     "inspection.scaling",
     "families.model_file",
-    "prediction.onnx_graph",
+    "onnx_files.write",
     "importing",
     "prediction.recommended_file",
     "prediction.recommender",
@@ -105,7 +106,7 @@ THIRD_PARTY = {
     "rich": "nnlib.util.terminal",
     "netCDF4": "nnlib.util.netcdf",
     "duckdb": "nnlib.util.tables",
-    "onnx": "nnlib.prediction.onnx_graph",
+    "onnx": "nnlib.onnx_files.library",
     "PIL": "nnlib.importing.images.pictures",
     "numba": "nnlib.compiled.compiler",
     "llvmlite": "nnlib.compiled.compiler",

@@ -16,6 +16,7 @@ from docs._generate.http import render_http
 from docs._generate.json_output import render_json_output
 from docs._generate.markdown import relink
 from docs._generate.network import render_network
+from docs._generate.onnx import render_onnx_operators
 from docs._generate.performance import benchmarks, read_results, render_performance
 from docs._generate.study import render_study_reference
 from regiondag.config.keys import describe_study
@@ -63,6 +64,7 @@ GENERATED: dict[str, Callable[..., str]] = {
     "http": render_http,
     "contract": render_contract,
     "network": render_network,
+    "onnx-operators": render_onnx_operators,
     "study": lambda: render_study_reference(describe_study()),
     "performance": lambda: render_performance(benchmarks(), read_results()),
     "file": render_file,

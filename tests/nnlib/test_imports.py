@@ -15,7 +15,7 @@ ONE_MODULE = {
     "threadpoolctl": "threads",
     "cupy": "runtime",
     "duckdb": "tables",
-    "onnx": "onnx_graph",
+    "onnx": "library",
 }
 STANDARD_ONLY = (
     *("cli", "contract", "errors", "spec.json_section", "spec.layers", "spec.network", "spec.topology", "spec.types"),

@@ -45,7 +45,7 @@ def export_champion(champion: Champion, folder: Path, kind: Format) -> Path:
 def _write_graph(champion: Champion, part: Path) -> str:
     """Write the model as an ONNX graph, and the items in its order; return how it is asked."""
     from nnlib.errors import NnlibError
-    from nnlib.prediction.onnx_graph import write_onnx
+    from nnlib.onnx_files.write import write_onnx
 
     try:
         facts = write_onnx(champion.model, champion.region, part / ONNX_FILE)
@@ -57,6 +57,9 @@ def _write_graph(champion: Champion, part: Path) -> str:
         raise RegiondagError(f"{champion.region}: {error}; --format netcdf exports any model") from error
     (part / ITEMS_FILE).write_text(json.dumps(facts.items, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
     shutil.copyfile(champion.folder / CHAMPION_FILE, part / CHAMPION_FILE)
+    if not facts.half_lives:
+        ends = "; ".join(f"`{name}` ({', '.join(map(str, shape))})" for name, shape in facts.inputs.items())
+        return f"`{ONNX_FILE}` takes {ends} of float32, and gives `{ITEMS_FILE}` in that order."
     weights = {
         name: "1 for what he has"
         if half_life is None

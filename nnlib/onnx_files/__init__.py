@@ -1,0 +1,1 @@
+"""Networks and models as ONNX graphs, read and written."""
