@@ -60,6 +60,7 @@ RUNS = [
     pytest.param("quality.precision", str, id="precision"),
     pytest.param("importing", lacks_pandas, id="importing"),
     pytest.param("serve", lacks_services, id="serve"),
+    pytest.param("onnx", str, id="onnx"),
     pytest.param("recommend", lacks(IMPLICIT_FOLDER), id="recommend"),
     pytest.param("report", str, marks=pytest.mark.browser, id="report"),
     pytest.param("bake --only size", lacks_image, id="bake"),

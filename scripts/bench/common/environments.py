@@ -16,9 +16,9 @@ from scripts.bench.common.processes import NotMeasuredError
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regiondag"
 TORCH_FOLDER, OPTUNA_FOLDER = CACHE / "bench-torch", CACHE / "bench-optuna"
-IMPLICIT_FOLDER = CACHE / "bench-implicit"
+IMPLICIT_FOLDER, TORCHVISION_FOLDER = CACHE / "bench-implicit", CACHE / "bench-torchvision"
 SMAC_FOLDER, AX_FOLDER = CACHE / "bench-smac", CACHE / "bench-ax"
-TORCH, OPTUNA, IMPLICIT = "2.13.0", "5.0.0", "0.7.3"
+TORCH, OPTUNA, IMPLICIT, ONNXSCRIPT = "2.13.0", "5.0.0", "0.7.3", "0.7.2"
 CMAES, SMAC, CONFIGSPACE, AX, BOTORCH = "0.13.1", "2.4.1", "1.2.2", "1.3.1", "0.18.1"
 
 
@@ -26,6 +26,13 @@ CMAES, SMAC, CONFIGSPACE, AX, BOTORCH = "0.13.1", "2.4.1", "1.2.2", "1.3.1", "0.
 def torch_python() -> Path:
     """Return a Python that has PyTorch."""
     return _made(TORCH_FOLDER, {"torch": TORCH, "scipy": metadata.version("scipy")}, ("numpy",))
+
+
+@cache
+def torchvision_python() -> Path:
+    """Return a Python that has torchvision and both of PyTorch's exporters to ONNX."""
+    pins = {"torch": "2.14.1", "torchvision": "0.29.1", "onnx": metadata.version("onnx"), "onnxscript": ONNXSCRIPT}
+    return _made(TORCHVISION_FOLDER, pins, ("numpy",))
 
 
 @cache

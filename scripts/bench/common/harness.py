@@ -28,7 +28,7 @@ HEADINGS = ("workload", "ours", "peer", "ratio", "goal", "met")
 PACKAGES = (
     *("regiondag", "htcondor", "jinja2", "scikit-optimize", "scikit-learn", "numpy", "scipy", "netCDF4", "numba"),
     *("cupy-cuda12x", "cupy-cuda13x", "cuda-toolkit", "nvidia-npp", "nvidia-npp-cu12", "pandas", "pyarrow", "plotly"),
-    *("starlette", "uvicorn", "httptools", "uvloop", "fastapi", "implicit"),
+    *("starlette", "uvicorn", "httptools", "uvloop", "fastapi", "implicit", "onnx", "onnxruntime"),
 )
 MB = 1 << 20
 
