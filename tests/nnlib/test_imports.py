@@ -16,6 +16,7 @@ ONE_MODULE = {
     "cupy": "runtime",
     "duckdb": "tables",
     "onnx": "library",
+    "PIL": "pictures",
 }
 STANDARD_ONLY = (
     *("cli", "contract", "errors", "spec.json_section", "spec.layers", "spec.network", "spec.topology", "spec.types"),
