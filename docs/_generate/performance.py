@@ -19,7 +19,11 @@ ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "scripts" / "bench"
 BEGIN, END = "<!-- figures:begin -->", "<!-- figures:end -->"
 PAGE = "docs/performance.md"
-NOT_SHOWN = {"kernels", "level3_predicted"}  # what a compiler says, and what a model does: nothing is measured
+NOT_SHOWN = {
+    "kernels",
+    "level3_predicted",
+    "pictures_predicted",
+}  # what a compiler says, and what a model does: nothing is measured
 
 Results = Mapping[str, Mapping[str, Any]]  # benchmark -> its results file
 

@@ -18,12 +18,14 @@ from scripts.bench.common import environments, harness, processes
 from scripts.bench.common.child import Child
 from scripts.bench.common.workload import filled, weights, widths
 from scripts.bench.gpu import __main__ as command
-from scripts.bench.gpu import floor, multiply, ours, product, training, work
+from scripts.bench.gpu import floor, multiply, ours, pictures, predict, product, training, work
 from scripts.bench.gpu.rows import rows_of
 from scripts.bench.gpu.work import GpuWork
 from tests.kernels.standin import Cupy, Products, folder
 
 TINY = {"batch": 8, "batches": 3, "steps": 3, "warm": 1}
+CIFAR = GpuWork("cifar-100", side=8, rate=1e-5, **(TINY | {"batch": 4, "steps": 1}))
+RESNET = GpuWork("resnet-18", side=32, rate=1e-5, **(TINY | {"batch": 4, "steps": 1}))
 SMALL = GpuWork("autoencoder", items=60, hidden=8, density=0.4, **TINY)
 
 
@@ -34,7 +36,7 @@ def answers(monkeypatch, capsys, given, compute) -> list[dict]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-@pytest.mark.parametrize("given", [replace(SMALL, optimizer="rmsprop"), GpuWork("images", **TINY)])
+@pytest.mark.parametrize("given", [replace(SMALL, optimizer="rmsprop"), GpuWork("images", **TINY), CIFAR])
 def test_our_side_trains_as_the_cpu_does(monkeypatch, capsys, given):
     cupy = Cupy()
     ready, step, prepare, memory = answers(monkeypatch, capsys, given, Gpu(cupy.runtime(), 2))
@@ -59,6 +61,14 @@ def torch():
     if not python.exists():
         pytest.skip("no PyTorch: python -m scripts.bench.cpu brings it")
     return python
+
+
+@pytest.mark.parametrize(("given", "variant"), [(CIFAR, work.EAGER), (RESNET, work.CHANNELS_LAST)])
+def test_a_peer_trains_on_pictures_as_ours_does(torch, given, variant):
+    losses = ours.Training(given, Cpu()).losses()
+    with Child(torch, "gpu.peer", replace(given, variant=variant, device="cpu").arguments()) as child:
+        theirs = child.answer(120)["losses"]
+    assert work.difference(losses, theirs, work.FLOAT32, training.OF_PICTURES) == ""
 
 
 @pytest.mark.parametrize(
@@ -121,6 +131,23 @@ def test_floors_of_the_wide_network():
     found = floor.ceilings_of(cupy.runtime(), side=16, words=64, repeats=1)
     cupy.check()
     assert min(found.bandwidth, found.float32, found.tf32) > 0
+
+
+def test_floors_of_networks_for_pictures():
+    """ResNet-18: 1.81e9 multiplications an image, of which the stem's go back once less; 11.7 M parameters."""
+    resnet = GpuWork("resnet-18", batch=100)
+    assert pictures.operations_of(resnet) == pytest.approx(2 * 100 * (3 * 1.814e9 - 0.118e9), rel=2e-3)
+    layers = pictures.pictures.network(resnet)
+    assert sum(w.size for w in pictures.pictures.weights(resnet, layers).values()) == pytest.approx(11.68e6, rel=1e-3)
+    assert pictures.pictures.shapes(resnet, layers)["s3b1"] == (512, 7, 7)
+    cifar = GpuWork("cifar-100", batch=1)
+    assert pictures.pictures.shapes(cifar, pictures.pictures.network(cifar))["c5"] == (192, 7, 7)
+    ceilings = floor.Ceilings(bandwidth=4e12, float32=50e12, tf32=400e12)
+    plain, tf32 = (pictures.floor_of(replace(resnet, precision=one), ceilings) for one in (work.FLOAT32, work.TF32))
+    assert (plain.by, tf32.by, tf32.bytes_ms) == ("operations", "operations", plain.bytes_ms)
+    made = predict.rows()
+    assert {row[2] for row in made} == {"H100", "A10G"}
+    assert all(0 < float(row[4].rstrip("%")) <= 100 for row in made)
 
 
 def test_what_multiplies_wrongly_or_is_missing_is_not_measured(monkeypatch):
@@ -226,6 +253,7 @@ def scripted(monkeypatch, tmp_path):
     for module in (command, training):
         monkeypatch.setattr(module, "Child", Scripted)
     monkeypatch.setattr(training, "works", lambda quick, tf32: [SMALL, replace(SMALL, precision=work.TF32)][: 1 + tf32])
+    monkeypatch.setattr(pictures, "works", lambda quick, tf32: [CIFAR])
     monkeypatch.setattr(harness, "RESULTS", tmp_path)
     times = {"mul_c": {"host": 4e-6, "device": 1e-6}, "cupy.multiply": {"host": 8e-6, "device": 1e-6}}
     Scripted.given_by = {
@@ -261,6 +289,9 @@ def test_everything_is_printed_and_kept(scripted, tmp_path, capsys):
     assert rows["data[i] *= c, arrays of 1K floats: mul_c (peer: cupy.multiply)"]["ratio"] == 2
     assert rows["data[i] *= c, arrays of 1K floats: mul_c (peer: NPP)"]["peer"] is None
     assert rows["60-8x3-60, batch 8, Adam, float32 (peer: PyTorch, EmbeddingBag, eager)"]["met"] is False
+    images = rows["cifar-100, 8 x 8, batch 4, float32 (peer: PyTorch, compiled, channels last)"]
+    assert (images["ours"], images["ratio"], images["unit"]) == (2000, 1, "images/s")
+    assert [one["workload"] for one in kept["pictures"]] == ["cifar-100, 8 x 8, batch 4, float32"]
     found = {name: row["ours"] for name, row in rows.items()}
     assert found["kernels that differ from NumPy"] == 1
     assert found["pinned memory to the GPU"] == 50

@@ -12,6 +12,7 @@ from nnlib.model.examples import Examples, examples_of, resolve
 from nnlib.model.network import Network, create
 from nnlib.spec.network import parse_network
 from nnlib.spec.types import NetworkSpec
+from scripts.bench.common.pictures import CLASSES, PICTURES, pictures
 from scripts.bench.common.workload import AUTOENCODER, IMAGES, Work, images, purchases
 
 
@@ -28,6 +29,12 @@ def data_sets(work: Work) -> dict[str, DataSet]:
     if work.kind == AUTOENCODER:
         rows = rows_of(work)
         return {"input": DataSet("input", rows), "output": DataSet("output", rows)}
+    if work.kind in PICTURES:
+        drawn, classes = (np.concatenate(part) for part in zip(*pictures(work), strict=True))
+        return {
+            "input": DataSet("input", Dense(drawn)),
+            "output": DataSet("output", one_hot(classes, CLASSES[work.kind])),
+        }
     pixels, classes = (np.concatenate(part) for part in zip(*images(work), strict=True))
     return {"input": DataSet("input", Dense(pixels)), "output": DataSet("output", one_hot(classes, 10))}
 

@@ -31,6 +31,7 @@ class Work:
     zero_target: float = 0.0  # above 0: the marginal cross entropy, else the plain one
     precision: str = "float32"  # of products: as nnlib's setting; PyTorch's are float32, medium and autocast
     k: int = 100
+    side: int = 0  # of pictures; 0: as their network has it
     threads: int = 1
     steps: int = 2  # for each command
     warm: int = 3  # steps before the first command

@@ -16,7 +16,7 @@ from scripts.bench.common import harness
 from scripts.bench.common.child import Answer, Child
 from scripts.bench.common.harness import Row, number, options, to_json
 from scripts.bench.common.processes import NotMeasuredError
-from scripts.bench.gpu import floor, multiply, training
+from scripts.bench.gpu import floor, multiply, pictures, training
 from scripts.bench.gpu.rows import rows_of
 from scripts.bench.gpu.work import GpuWork
 
@@ -33,8 +33,8 @@ PRODUCT = {
     "epoch": 60.0,
     "tests": 90.0,
 }
-LIMITS = {"gpu": 60.0, "torch": 60.0, "ceilings": 45.0, "multiply": 60.0, "training": 90.0} | PRODUCT
-PARTS = ("multiply", "training", *PRODUCT)  # besides what is always done
+LIMITS = {"gpu": 60.0, "torch": 60.0, "ceilings": 45.0, "multiply": 60.0, "training": 90.0, "pictures": 90.0} | PRODUCT
+PARTS = ("multiply", "training", "pictures", *PRODUCT)  # besides what is always done
 TWICE = 2  # trainings whose models must be the same
 TORCH_PYTHON = "TORCH_PYTHON"  # the variable with a Python that has PyTorch, where it is another one
 INSTALL = (
@@ -57,7 +57,7 @@ class Gpu:
         """Do all parts, or one of them."""
         for name in ("gpu", "torch", "ceilings"):
             self.part(name, lambda name=name: self._ask(name))  # type: ignore[misc]
-        self.details["training"] = []
+        self.details |= {"training": [], "pictures": []}
         works = training.works(self.quick, self._has_tensor_cores)
         for name in ("kernels", "pci", "determinism"):
             self._maybe(only, name, lambda name=name: self._product(name))  # type: ignore[misc]
@@ -66,6 +66,9 @@ class Gpu:
         for name in ("launches", "top", "epoch", "tests"):
             self._maybe(only, name, lambda name=name: self._product(name))  # type: ignore[misc]
         self._trainings(only, works[training.FIRST :])
+        for work in pictures.works(self.quick, self._has_tensor_cores):
+            title = f"pictures {pictures.name_of(work)}"
+            self._maybe(only, "pictures", lambda work=work: self._pictures(work), title)  # type: ignore[misc]
 
     def _maybe(self, only: str | None, name: str, work: Callable[[], Iterable[Row]], title: str = "") -> None:
         if only in (None, name):
@@ -143,16 +146,25 @@ class Gpu:
             raise failure
 
     def _train(self, work: GpuWork) -> Iterator[Row]:
-        variants = training.variants_of(work, compiled=not self.quick)
-        if "reason" in self.details["torch"]:
-            variants = variants[:1]
-        start = training.starter(self.own, self.peers)
-        outcome = training.compared(work, variants, start, self._seconds("training"))
+        outcome = self._compared(work, training.variants_of(work, compiled=not self.quick), "training")
         if "ceilings" in self.details:
             ceilings = floor.Ceilings(**self.details["ceilings"])
             outcome.floor = floor.floor_of(work, floor.touched_by(work), ceilings)
-        self.details["training"].append(training.to_keep(outcome))
+        self.details["training"].append(training.to_keep(outcome, training.name_of(work)))
         yield from training.rows_of(outcome)
+
+    def _pictures(self, work: GpuWork) -> Iterator[Row]:
+        outcome = self._compared(work, pictures.variants_of(compiled=not self.quick), "pictures")
+        if "ceilings" in self.details:
+            outcome.floor = pictures.floor_of(work, floor.Ceilings(**self.details["ceilings"]))
+        self.details["pictures"].append(training.to_keep(outcome, pictures.name_of(work)))
+        yield from pictures.rows_of(outcome)
+
+    def _compared(self, work: GpuWork, variants: Sequence[str], part: str) -> training.Outcome:
+        if "reason" in self.details["torch"]:
+            variants = variants[:1]
+        start = training.starter(self.own, self.peers)
+        return training.compared(work, variants, start, self._seconds(part))
 
     @property
     def _words(self) -> list[str]:

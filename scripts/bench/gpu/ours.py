@@ -17,7 +17,9 @@ from nnlib.data.sets import DataSet
 from nnlib.engines import Backend
 from nnlib.model.examples import examples_of
 from nnlib.model.network import Network, assemble
+from scripts.bench.common.nnlib_pictures import picture_network
 from scripts.bench.common.nnlib_side import data_sets, network_spec
+from scripts.bench.common.pictures import PICTURES
 from scripts.bench.common.workload import MEMORY, PREPARE, STEP, serve, weights, widths
 from scripts.bench.gpu.work import CHECKED, MB, GpuWork, timed
 
@@ -105,6 +107,8 @@ def settings_of(work: GpuWork) -> TrainSettings:
 
 def network_of(work: GpuWork, data: dict[str, DataSet]) -> Network:
     """Return the network that all sides start with."""
+    if work.kind in PICTURES:
+        return picture_network(work, data)
     units = widths(work)
     biases = [np.zeros(width, np.float32) for width in units[1:]]
     return assemble(network_spec(work, data, units[1:-1]), dict(enumerate(weights(work))), biases, {})

@@ -16,13 +16,17 @@ from typing import Any
 
 import torch
 
+from scripts.bench.common.pictures import PICTURES
 from scripts.bench.common.torch_networks import Autoencoder, Classifier, Tensors, make_optimizer
+from scripts.bench.common.torch_pictures import Pictures
 from scripts.bench.common.workload import AUTOENCODER, MEMORY, STEP, serve
 from scripts.bench.gpu.work import (
     BF16,
+    CHANNELS_LAST,
     CHECKED,
     COMPILED,
     COMPILED_GRAPH,
+    COMPILED_LAST,
     DENSE,
     EAGER,
     GRAPHED,
@@ -42,6 +46,7 @@ class Variant:
     dense: bool = False  # the input is a dense matrix
     compiled: bool = False  # forward, loss and backward
     graph: bool = False  # a whole step
+    channels_last: bool = False  # of images
 
     @property
     def compiled_optimizer(self) -> bool:
@@ -60,6 +65,8 @@ VARIANTS = {
     GRAPHED: Variant(graph=True),
     COMPILED: Variant(compiled=True),
     COMPILED_GRAPH: Variant(compiled=True, graph=True),
+    CHANNELS_LAST: Variant(channels_last=True),
+    COMPILED_LAST: Variant(compiled=True, channels_last=True),
 }
 
 
@@ -67,6 +74,8 @@ def main() -> None:
     """Serve the work named on the command line."""
     work = GpuWork(**json.loads(sys.argv[1]))
     torch.set_float32_matmul_precision("high" if work.precision == TF32 else "highest")
+    torch.backends.cudnn.allow_tf32 = work.precision == TF32  # PyTorch's default is True, whatever products have
+    torch.backends.cudnn.benchmark = True  # the fastest way for these shapes
     training = Training(work, VARIANTS[work.variant])
     losses = training.losses()
     timed(training.step, training.settle, work.warm)
@@ -84,7 +93,7 @@ class Training:
         self._cuda = work.device == "cuda"
         if variant.graph and not self._cuda:
             raise SystemExit("a CUDA graph needs a GPU")
-        model = Autoencoder(work, variant.dense, variant.fixed) if work.kind == AUTOENCODER else Classifier(work)
+        model = _model(work, variant)
         self._start = model.start
         self._parameters = [torch.nn.Parameter(array.to(work.device, copy=True)) for array in self._start]
         form = {"foreach": True} if variant.compiled_optimizer else {}
@@ -164,6 +173,12 @@ class Training:
     def memory(self) -> dict[str, float | None]:
         """Return the most that was in use."""
         return {"mb": torch.cuda.max_memory_allocated() / MB if self._cuda else None}
+
+
+def _model(work: GpuWork, variant: Variant) -> Autoencoder | Classifier | Pictures:
+    if work.kind in PICTURES:
+        return Pictures(work, variant.channels_last)
+    return Autoencoder(work, variant.dense, variant.fixed) if work.kind == AUTOENCODER else Classifier(work)
 
 
 def _autocast(loss: Callable[..., torch.Tensor], device: str) -> Callable[..., torch.Tensor]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from scripts.bench.common.child import Child
 from scripts.bench.common.harness import Row
+from scripts.bench.common.pictures import PICTURES
 from scripts.bench.common.processes import NotMeasuredError
 from scripts.bench.common.workload import AUTOENCODER, IMAGES, MEMORY, PREPARE, STEP
 from scripts.bench.gpu.floor import Floor
@@ -40,6 +41,7 @@ ROUNDS = 5
 OVER_DENSE, OVER_EAGER, OVER_COMPILED, OF_FLOOR, OVER_EAGER_IMAGES = 2.0, 1.3, 1.1, 0.7, 3.0  # goals
 RMSPROP_RATE = 1e-4
 NAMES = {FLOAT32: "float32", TF32: "TF32", BF16: "bfloat16"}
+OF_PICTURES = 4.0  # times as much their losses may differ: sums of more terms, divided by deviations of a batch
 FIRST = 4  # workloads without which the others say little
 
 
@@ -160,7 +162,8 @@ def _is_ready(outcome: Outcome, name: str, child: Any, deadline: float) -> bool:
         side.reason = str(error)
         return False
     if name != OURS:
-        side.reason = difference(ours.losses, side.losses, outcome.work.precision)
+        times = OF_PICTURES if outcome.work.kind in PICTURES else 1.0
+        side.reason = difference(ours.losses, side.losses, outcome.work.precision, times)
     return not side.reason
 
 
@@ -230,11 +233,11 @@ def _row(outcome: Outcome, kind: str, variants: Sequence[str], goal: float | Non
     return Row(name, ours.ms, ms, "ms", goal if ms else None, note, goal_is_ratio=bool(goal and ms))
 
 
-def to_keep(outcome: Outcome) -> dict[str, Any]:
+def to_keep(outcome: Outcome, name: str) -> dict[str, Any]:
     """Return the form in which everything that was measured is kept."""
     sides = {name: asdict(side) | {"ms": side.ms} for name, side in outcome.sides.items()}
     return {
-        "workload": name_of(outcome.work),
+        "workload": name,
         "work": asdict(outcome.work),
         "sides": sides,
         "preparing": asdict(outcome.preparing) | {"ms": outcome.preparing.ms},

@@ -13,6 +13,7 @@ OURS = "ours"
 DENSE = "dense input, eager"  # PyTorch's: what they are is in peer.py
 EAGER, GRAPHED = "eager", "eager, CUDA graph"
 COMPILED, COMPILED_GRAPH = "compiled", "compiled, CUDA graph"
+CHANNELS_LAST, COMPILED_LAST = "channels last", "compiled, channels last"  # of networks for images
 PLAIN = (EAGER, GRAPHED)
 COMPILATIONS = (COMPILED, COMPILED_GRAPH)
 
@@ -51,10 +52,10 @@ def timed(step: Callable[[], object], settle: Callable[[], object], steps: int) 
     return 1e3 * (time.perf_counter() - began) / steps
 
 
-def difference(ours: Sequence[float], theirs: Sequence[float], precision: str) -> str:
-    """Return how the losses of the first steps differ by more than they may, or nothing."""
+def difference(ours: Sequence[float], theirs: Sequence[float], precision: str, times: float = 1.0) -> str:
+    """Return how the losses of the first steps differ by more than `times` what they may, or nothing."""
     for step, (own, other) in enumerate(zip(ours, theirs, strict=True), 1):
         apart = abs(own - other) / max(abs(own), abs(other), 1e-30)
-        if not apart <= TOLERANCES[precision]:  # nor when one is not a number
+        if not apart <= times * TOLERANCES[precision]:  # nor when one is not a number
             return f"loss of step {step} is {other:.7g}, ours {own:.7g}: they differ by {apart:.1e} of it"
     return ""
