@@ -150,7 +150,8 @@ HEAVY = {*THIRD_PARTY, "numpy", "scipy"} - {"numba", "llvmlite", "classad2", "bo
 
 
 def sources(package: str) -> list[Path]:
-    return sorted(FOLDERS[package].rglob("*.py"))
+    examples = FOLDERS[package] / "examples"  # scripts of users, which nothing imports
+    return sorted(path for path in FOLDERS[package].rglob("*.py") if not path.is_relative_to(examples))
 
 
 def name_of(path: Path) -> str:

@@ -42,7 +42,11 @@ def test_the_wheel_holds_templates_scripts_examples_and_recipe(tmp_path):
         *(f"regiondag/templates/{path.relative_to(ROOT / 'templates')}" for path in (ROOT / "templates").rglob("*.*")),
         *(f"regiondag/scripts/dag/{path.name}" for path in (ROOT / "scripts" / "dag").iterdir()),
         *(f"regiondag/{path.relative_to(ROOT)}" for path in _files_of_the_recipe()),
-        *(f"regiondag/examples/retail/{path.name}" for path in (ROOT / "workflows/examples/retail").iterdir()),
+        *(
+            f"regiondag/examples/{name}/{path.name}"
+            for name in ("retail", "images")
+            for path in (ROOT / "workflows/examples" / name).glob("*.*")
+        ),
         *(f"nnlib/kernels/{path.name}" for path in (ROOT / "kernels").iterdir()),
         *(f"nnlib/{path.relative_to(ROOT / 'nnlib')}" for path in (ROOT / "nnlib" / "gpu").rglob("*.py")),
         "regiondag/cli.py",

@@ -15,7 +15,7 @@ import pytest
 from docs._generate.performance import benchmarks
 from nnlib.cpu.products import obstacle
 from regiondag.bake.image import ImageWishes, image_path
-from scripts.bench.common.environments import IMPLICIT_FOLDER, OPTUNA_FOLDER, TORCH_FOLDER
+from scripts.bench.common.environments import IMAGES_FOLDER, IMPLICIT_FOLDER, OPTUNA_FOLDER, TORCH_FOLDER
 from scripts.bench.common.processes import REPOSITORY
 from scripts.bench.tuner.problems import yahpo
 from tests.support.fresh_machine import why_not
@@ -59,6 +59,7 @@ RUNS = [
     pytest.param("quality.rules", str, id="rules"),
     pytest.param("quality.precision", str, id="precision"),
     pytest.param("importing", lacks_pandas, id="importing"),
+    pytest.param("images", lacks(IMAGES_FOLDER), id="images"),
     pytest.param("serve", lacks_services, id="serve"),
     pytest.param("onnx", str, id="onnx"),
     pytest.param("recommend", lacks(IMPLICIT_FOLDER), id="recommend"),

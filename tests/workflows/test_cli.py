@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nnlib import cli as nnlib_cli
 from regiondag import cli
 from regiondag.cli import COMMANDS, main
 from regiondag.condor.submit import find_slash_tmp
@@ -328,7 +329,19 @@ def test_the_example_is_a_whole_study(tmp_path, capsys):
     assert sum(path.stat().st_size for path in folder.iterdir()) < 4_000_000
     assert main(["init", "retail", str(folder)]) == 2
     assert main(["init", "nope", str(tmp_path / "x")]) == 2
-    assert "there is: retail" in capsys.readouterr().err
+    assert "there is: images, retail" in capsys.readouterr().err
+
+
+def test_the_example_of_images_is_whole_once_its_pictures_are_drawn(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "signs"
+    assert main(["init", "images", str(folder)]) == 0
+    steps = [shlex.split(line) for line in capsys.readouterr().err.splitlines()[1:]]
+    monkeypatch.chdir(folder)
+    assert steps[0] == ["cd", str(folder)]
+    subprocess.run([sys.executable, *steps[1][1:], "--scale", "0.1"], check=True, capture_output=True)
+    assert nnlib_cli.main(steps[2][1:]) == 0
+    assert main(["validate", "study.yaml"]) == 0
+    assert "6 regions, 22 trials, 20 data files" in capsys.readouterr().out
 
 
 def test_generate_prints_the_run_directory_alone_on_stdout(study_file, capsys):

@@ -28,13 +28,16 @@ The table is a CSV, TSV or Parquet file (.gz, .zst), a folder of such, or one of
 encoding and dates are guessed where you do not name them, and shown with what the table holds and what will be left
 out, before anything is written. Where it can be meant in several ways you are asked, or without a terminal told the
 options. Examples:
-  retail   purchases of an online shop in 41 countries; a champion for each of them"""
+  retail   purchases of an online shop in 41 countries; a champion for each of them
+  images   pictures of ten signs in five cities; a convolutional network for each, begun from that of all cities"""
 EPILOG = """examples:
   regiondag init retail example                        # the example, in ./example
+  regiondag init images signs                          # pictures, which a script beside the study draws
   regiondag init --data sales.csv shop                 # all is guessed, and shown
   regiondag init --data sales.csv --region store --customer client --item sku --time when shop
   regiondag init --data sales.csv --dry-run shop       # look only
   regiondag init --data postgresql://me@db.example.org/shop --table sales --password env:SHOP_PASSWORD shop"""
+MADE = {"images": ("python make_pictures.py", "nnlib import pictures --size 32 --test 40% --out data")}  # data come of
 COLUMNS = ("region", "customer", "item", "time", "description", "quantity")
 OF_DATABASE = ("table", "query", "password")
 FORMAT = ("separator", "encoding", "dates", "decimal")
@@ -45,7 +48,7 @@ DAY = 86_400
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.usage = "regiondag init EXAMPLE DIR\n       regiondag init --data PATH [--region COLUMN] [...] DIR"
-    parser.add_argument("example", metavar="EXAMPLE", help="name of the example: retail; not with --data")
+    parser.add_argument("example", metavar="EXAMPLE", help="name of the example: retail or images; not with --data")
     parser.add_argument(
         "folder", type=Path, nargs="?", metavar="DIR", help="folder to write; must not exist or be empty"
     )
@@ -88,10 +91,10 @@ def run(arguments: argparse.Namespace) -> int:
     check_free(folder)
     _copy(resource_dir("examples") / arguments.example, folder)
     print(folder / "study.yaml")
-    tell(
-        f"""Next:
-  regiondag run {shlex.quote(str(folder))}{_elsewhere(folder)}     # or step by step, from: regiondag generate"""
-    )
+    where, first = shlex.quote(str(folder)), ""
+    if arguments.example in MADE:
+        first, where = "".join(f"  {line}\n" for line in (f"cd {where}", *MADE[arguments.example])), "."
+    tell(f"Next:\n{first}  regiondag run {where}{_elsewhere(folder)}     # or step by step, from: regiondag generate")
     return 0
 
 

@@ -149,11 +149,10 @@ def _print(seen: Sequence[_Seen], broken: Sequence[str], listing: Listing) -> No
                 "too much; leave copies out",
                 sys.stderr,
             )
-        if one.fewest[1] < ENOUGH:
-            print_folded(
-                f"warning: {one.region}: {one.fewest[1]} pictures of {one.fewest[0]!r} are learned from, which is few",
-                sys.stderr,
-            )
+    few = [f"{one.region} {one.fewest[1]} of {one.fewest[0]!r}" for one in seen if one.fewest[1] < ENOUGH]
+    if few:
+        more = f" and {len(few) - SHOWN} more regions" if len(few) > SHOWN else ""
+        print_folded(f"warning: few pictures to learn from: {', '.join(few[:SHOWN])}{more}", sys.stderr)
     if listing.others:
         names = ", ".join(sorted(listing.others)[:SHOWN])
         tell(f"passed over, as their names end in none of pictures: {len(listing.others)} files: {names}")

@@ -17,6 +17,7 @@ from scripts.bench.common.processes import NotMeasuredError
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "regiondag"
 TORCH_FOLDER, OPTUNA_FOLDER = CACHE / "bench-torch", CACHE / "bench-optuna"
 IMPLICIT_FOLDER, TORCHVISION_FOLDER = CACHE / "bench-implicit", CACHE / "bench-torchvision"
+IMAGES_FOLDER = CACHE / "bench-images"
 SMAC_FOLDER, AX_FOLDER = CACHE / "bench-smac", CACHE / "bench-ax"
 TORCH, OPTUNA, IMPLICIT, ONNXSCRIPT = "2.13.0", "5.0.0", "0.7.3", "0.7.2"
 CMAES, SMAC, CONFIGSPACE, AX, BOTORCH = "0.13.1", "2.4.1", "1.2.2", "1.3.1", "0.18.1"
@@ -45,6 +46,12 @@ def implicit_python() -> Path:
 def optuna_python() -> Path:
     """Return a Python that has Optuna and what its samplers need."""
     return _made_with_torch(OPTUNA_FOLDER, {"optuna": OPTUNA, "cmaes": CMAES, "scipy": metadata.version("scipy")})
+
+
+@cache
+def images_python() -> Path:
+    """Return a Python that has PyTorch and Pillow."""
+    return _made_with_torch(IMAGES_FOLDER, {"pillow": metadata.version("pillow")})
 
 
 @cache
