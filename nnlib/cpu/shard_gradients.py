@@ -102,7 +102,7 @@ class ShardGradients:
         raise NotImplementedError
 
     def norm(self, layer: int, scale: Floats, bias: Floats) -> None:
-        """Not called: a plan by examples has no batch normalization."""
+        """Not called: in a plan by examples no batch normalization learns."""
         raise NotImplementedError
 
 

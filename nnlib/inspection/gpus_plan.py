@@ -37,6 +37,9 @@ def describe_cut(spec: NetworkSpec, settings: TrainSettings) -> Iterator[str]:
     asked = (spec, settings.batch, settings.parallel)
     plan, reasons = plan_of(*asked), why_whole(*asked)
     yield f"several GPUs (parallel {settings.parallel.lower()}): {HOW[plan.kind]}"
+    if plan.kind == EXAMPLES:
+        yield "  each has all weights, updates its rows of them, and keeps the optimizer's state of these"
+        return
     if has_maps(spec):
         yield f"  {next(iter(reasons.values()))}"
         return

@@ -5,7 +5,8 @@ that no GPU shortens. Layers cut by items have 1/R of their units on each of R G
 Each weight matrix of a cut layer costs a step one sum over the GPUs of batch x units of its other end: an exchange of
 slices and one of their sums, in which 2 (R - 1) / R of the array leave each GPU, however wide the layer is. By examples
 each GPU has 8 / R shards of the batch, whole weights, and 1 / R of the optimizer's state: gradients are summed over the
-GPUs by slices, and the new weights travel back.
+GPUs by slices, and the new weights travel back. A convolution is a product of unfolded maps: as many rows an example
+as a map has values.
 
 The efficiency is that of strong scaling, T(1) / (R T(R)): the same batch on R GPUs, and T(1) of one GPU that knows of
 no parts. What machines reach is assumed: about three quarters of what their makers' data sheets promise, of links what
@@ -17,13 +18,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from nnlib.inspection.shapes import count_places
+from nnlib.model.network import weight_shape
 from nnlib.shards.tree import RANKS, SHARDS
+from nnlib.spec.geometry import is_computed
 from nnlib.spec.types import Edge, LayerKind, NetworkSpec
 
 COUNTS = RANKS[1:]
 WORD = 4  # bytes of a float32
 NARROW = 64  # rows or columns up to which a product reaches only a part of the rate
 OUTPUT_PASSES = 5  # over the values of an output layer
+MAP_PASSES = 6  # over those of a layer that convolves or pools: sums, normalized, activated, and as many back
 WORTH = 0.5  # efficiency below which GPUs serve better as parallel trials
 
 
@@ -51,7 +56,10 @@ MACHINES = (
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The weights of an edge, (below, units); a batch has `entries` of a sparse source, in `rows` different units."""
+    """The weights of an edge, (below, units); a batch has `entries` of a sparse source, in `rows` different units.
+
+    An example meets them `places` times: kernels once for each value of a map.
+    """
 
     below: int
     units: int
@@ -60,6 +68,7 @@ class Matrix:
     entries: float | None = None  # None: dense
     rows: float = 0.0  # that an update touches
     output: bool = False
+    places: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,7 @@ class Work:
     batch: int
     states: int
     by_examples: bool = False  # in place of items
+    values: int = 0  # of an example in layers that convolve or pool
 
 
 def work_of(
@@ -85,7 +95,8 @@ def work_of(
     `cut`: numbers of the layers that are cut by items. `entries`: what a batch has of each sparse input, by the number
     of its layer, and in how many units. `lazy`: numbers of the edges of whose weights only touched rows are updated.
     """
-    return Work(tuple(_matrix(spec, edge, cut, entries, lazy) for edge in spec.edges), batch, states)
+    matrices = tuple(_matrix(spec, edge, cut, entries, lazy) for edge in spec.edges)
+    return Work(matrices, batch, states, values=sum(layer.units or 0 for layer in spec.layers if is_computed(layer)))
 
 
 def _matrix(
@@ -96,21 +107,22 @@ def _matrix(
     lazy: Collection[int],
 ) -> Matrix:
     source, target = spec.layers[edge.source], spec.layers[edge.target]
-    below, units = source.units or 0, target.units or 0
+    below, units = weight_shape(spec, edge)
     parts, first = edge.source in cut or edge.target in cut, source.kind is LayerKind.INPUT
     output = target.kind is LayerKind.OUTPUT
     if edge.source not in entries:
-        return Matrix(below, units, parts, first, output=output)
+        return Matrix(below, units, parts, first, output=output, places=count_places(spec, edge))
     count, touched = entries[edge.source]
     return Matrix(below, units, parts, first, count, touched if edge.number in lazy else float(below), output)
 
 
 def step_seconds(machine: Machine, work: Work, ranks: int = 1) -> float:
     """Return how long a step takes on so many GPUs."""
+    passes = WORD * MAP_PASSES * work.batch * work.values / machine.memory
     if work.by_examples and ranks > 1:
-        seconds = sum(_seconds_by_examples(machine, work, matrix, ranks) for matrix in work.matrices)
+        seconds = sum(_seconds_by_examples(machine, work, matrix, ranks) for matrix in work.matrices) + passes / ranks
         return machine.floor + seconds + 2 * machine.latency  # of all dense gradients at once
-    return machine.floor + sum(_seconds(machine, work, matrix, ranks) for matrix in work.matrices)
+    return machine.floor + passes + sum(_seconds(machine, work, matrix, ranks) for matrix in work.matrices)
 
 
 def predict_efficiency(machine: Machine, work: Work, ranks: int) -> float:
@@ -131,10 +143,9 @@ def _seconds(machine: Machine, work: Work, matrix: Matrix, ranks: int) -> float:
         seconds = WORD * matrix.units * (2 * matrix.entries + rows) / share / machine.memory
         return seconds + _exchanges(machine, b * matrix.units, share)
     below, units = (matrix.below, matrix.units / share) if matrix.output else (matrix.below / share, matrix.units)
-    seconds = _product(machine, b, below, units) + _product(machine, below, b, units)
-    seconds += 0.0 if matrix.first else _product(machine, b, units, below)
+    seconds = _products(machine, matrix, b, below, units)
     seconds += WORD * (update + 1) * below * units / machine.memory
-    seconds += WORD * OUTPUT_PASSES * b * units / machine.memory if matrix.output else 0.0
+    seconds += WORD * OUTPUT_PASSES * b * matrix.places * units / machine.memory if matrix.output else 0.0
     return seconds + _exchanges(machine, b * (matrix.below if matrix.output else matrix.units), share)
 
 
@@ -145,17 +156,23 @@ def _seconds_by_examples(machine: Machine, work: Work, matrix: Matrix, ranks: in
         moved = matrix.units * (2 * matrix.entries + matrix.rows * update) / ranks
         sent = 2 * machine.latency + _sent(machine, 2 * matrix.rows * matrix.units, ranks)  # rows come with numbers
         return WORD * moved / machine.memory + sent
-    mine, b = SHARDS // ranks, work.batch / SHARDS
-    seconds = _product(machine, b, matrix.below, matrix.units) + _product(machine, matrix.below, b, matrix.units)
-    seconds += 0.0 if matrix.first else _product(machine, b, matrix.units, matrix.below)
+    mine = SHARDS // ranks
+    seconds = _products(machine, matrix, work.batch / SHARDS, matrix.below, matrix.units)
     moved = (3 * (mine - 1) + (update + 1) / ranks) * size
-    moved += OUTPUT_PASSES * work.batch * matrix.units / ranks if matrix.output else 0.0
+    moved += OUTPUT_PASSES * work.batch * matrix.places * matrix.units / ranks if matrix.output else 0.0
     return mine * seconds + WORD * moved / machine.memory + _sent(machine, size, ranks)
 
 
 def _sent(machine: Machine, numbers: float, ranks: int) -> float:
     """Return the seconds in which slices of an array, and then the sums of slices, leave a GPU."""
     return 2 * WORD * numbers * (ranks - 1) / ranks / machine.link
+
+
+def _products(machine: Machine, matrix: Matrix, batch: float, below: float, units: float) -> float:
+    """Return the seconds of the products of so many examples, with so much of a dense matrix."""
+    rows = batch * matrix.places
+    seconds = _product(machine, rows, below, units) + _product(machine, below, rows, units)
+    return seconds + (0.0 if matrix.first else _product(machine, rows, units, below))
 
 
 def _product(machine: Machine, a: float, b: float, c: float) -> float:

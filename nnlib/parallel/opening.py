@@ -11,7 +11,7 @@ from nnlib.devices import GPU, open_device
 from nnlib.engines import Backend
 from nnlib.errors import NnlibError
 from nnlib.parallel.places import VISIBLE, find_gpus, gpus_of, most_ranks
-from nnlib.shards.plan import plan_of
+from nnlib.shards.plan import EXAMPLES, plan_of
 from nnlib.shards.tree import RANKS
 from nnlib.spec.types import NetworkSpec
 from nnlib.util.threads import Each, workers
@@ -44,6 +44,7 @@ def check_ranks(ranks: int, spec: NetworkSpec, settings: TrainSettings, device: 
     if not plan_of(spec, settings.batch, settings.parallel).is_cut:
         raise NnlibError(
             f"{where}: {ranks} ranks have nothing to share of this network: {_why_whole(spec, settings)}; legal: 1"
+            + ", or parallel examples" * (device != GPU and _goes_by_examples(spec, settings))
         )
     gpus = find_gpus(os.environ)
     if device == GPU and 0 < len(gpus) < ranks:
@@ -61,6 +62,14 @@ def choose_ranks(spec: NetworkSpec, settings: TrainSettings, environment: Mappin
     if not plan_of(spec, settings.batch, settings.parallel).is_cut:
         return 1
     return most_ranks(len(find_gpus(environment)))
+
+
+def _goes_by_examples(spec: NetworkSpec, settings: TrainSettings) -> bool:
+    """Whether batches could be cut, if that were asked for."""
+    try:
+        return plan_of(spec, settings.batch, EXAMPLES).is_cut
+    except NnlibError:
+        return False
 
 
 def _why_whole(spec: NetworkSpec, settings: TrainSettings) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from nnlib.model.batches import Batch
-from nnlib.model.network import BLOCK, Layout, Network, count_units, layout_of
+from nnlib.model.network import BLOCK, Layout, Network, bias_count, count_units, layout_of, weight_shape
 from nnlib.ops.targets import Targets
 from nnlib.shards.plan import EXAMPLES, Plan, plan_of
 from nnlib.shards.tree import SHARDS, shards_of
@@ -202,8 +202,10 @@ class Cut:
     def updated(self, name: str) -> Rows:
         """Return which rows of weights or biases a rank updates by examples, by their name in `Network.arrays`."""
         edge = self.spec.edges[int(name.removeprefix("weights").removeprefix("bias"))]
-        is_by_input = name.startswith("weights") and layout_of(self.spec, edge) is Layout.PLAIN
-        return Rows(count_units(self.spec, edge.source if is_by_input else edge.target), self.own)
+        if name.startswith("bias"):
+            return Rows(bias_count(self.spec, edge), self.own)
+        below, above = weight_shape(self.spec, edge)
+        return Rows(below if layout_of(self.spec, edge) is Layout.PLAIN else above, self.own)
 
     def take(self, name: str, whole: Floats) -> Floats:
         """Return the rank's part of an array that is named as in `rows_of`; perhaps a view, perhaps the array."""

@@ -40,18 +40,18 @@ def plan_of(spec: NetworkSpec, batch: int, parallel: str = "auto") -> Plan:
 
     `auto` cuts the layers by items that are wide and can be, `items` those of 4,096 units or more, at least one.
     `examples` cuts batches, where each example is computed alone; as one device pays for that, nothing else does.
-    Networks that convolve or pool are not cut.
+    Networks that convolve or pool are cut by examples alone.
     """
     wanted = parallel.lower()
     if wanted == WHOLE:
         return Plan()
+    if wanted == EXAMPLES:
+        _require_alone(spec)
+        return Plan(EXAMPLES)
     if any(is_computed(layer) for layer in spec.layers):
         if wanted != "auto":
             raise NnlibError(_refuse_maps(spec, parallel))
         return Plan()
-    if wanted == EXAMPLES:
-        _require_alone(spec)
-        return Plan(EXAMPLES)
     reasons = why_whole(spec, batch, parallel)
     found = tuple(n for n, why in reasons.items() if not why)
     if not found and wanted == ITEMS:
@@ -85,24 +85,26 @@ def _refuse_maps(spec: NetworkSpec, parallel: str) -> str:
     named = ", ".join(f"{layer.name} is {layer.function or layer.type}" for layer in others[:MOST_NAMED])
     more = f" and {len(others) - MOST_NAMED} more are not" if len(others) > MOST_NAMED else ""
     return (
-        f"parallel: {parallel!r} is for networks whose layers are all fully connected; {named}{more}; legal: auto, none"
+        f"parallel: {parallel!r} is for networks whose layers are all fully connected; {named}{more}; legal: auto, "
+        "examples, none"
     )
 
 
 def _require_alone(spec: NetworkSpec) -> None:
     """Raise NnlibError unless each example is computed without the others of its batch, from dense data."""
-    found = []
+    found, fixed = [], () if spec.tuning.unfreeze_at else spec.tuning.freeze
     for layer in spec.layers:
         if is_sparse_input(layer):
             found.append(f"{layer.name}: its data are sparse")
-        if layer.batch_norm:
-            found.append(f"{layer.name}: BatchNormalization is over the whole batch")
+        if layer.batch_norm and layer.name not in fixed:
+            found.append(f"{layer.name}: BatchNormalization that learns is over the whole batch")
         if spec.sparseness_of(layer).beta:
             found.append(f"{layer.name}: the sparseness penalty is over the whole batch")
     if found:
+        more = f"; {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         raise NnlibError(
             "parallel: 'examples' is for dense data and layers that compute each example alone; "
-            f"{'; '.join(found)}; legal: auto, items, none"
+            f"{'; '.join(found[:MOST_NAMED])}{more}; legal: auto, items, none"
         )
 
 

@@ -104,7 +104,7 @@ def _describe(key: str, gpus: int, uses: Sequence[_Use]) -> str:
             f"efficiency of {_ends(known)} ({MACHINE.name}; a model, not measured)"
         )
     if len(known) < len(uses):
-        parts.append("no layer of the network is wide enough to be cut, so that each GPU does all the work")
+        parts.append("nothing of the network is cut (nnlib inspect says why), so that each GPU does all the work")
     worth = max(use.worth for use in uses)
     if worth > 1:
         parts.append(f"at most {worth} GPUs are worth it")

@@ -18,6 +18,7 @@ from nnlib.optim.rules import RULES
 from nnlib.shards import collectives
 from nnlib.shards.tree import RANKS, Tree
 from nnlib.util.threads import map_in_turn
+from tests.nnlib import image_cases
 from tests.nnlib.samples import network_of, random_matrix, sets_of
 from tests.nnlib.shards import trained as on_ranks
 from tests.nnlib.shards.together import run_ranks
@@ -102,6 +103,53 @@ def test_weights_of_examples():
     sets = SETS | {"y": dataclasses.replace(SETS["y"], weights=np.linspace(0.5, 2, COUNT).astype(np.float32))}
     found = [train(ranks, PLAIN, sets, parallel="examples").sha256 for ranks in RANKS]
     assert len(set(found)) == 1 and found[0] != trained(1, PLAIN).sha256
+
+
+def fits(name):
+    raw = image_cases.CASES[name]
+    return not ("SparsenessPenalty" in raw or any(layer.get("BatchNormalization") for layer in raw["Layers"]))
+
+
+def image_sets(name):
+    raw = image_cases.CASES[name]
+    return raw, sets_of(
+        x=image_cases.pixels(raw["Layers"][0]["N"], COUNT).astype(np.float32),
+        y=image_cases.classes(COUNT, image_cases.WIDTHS.get(name, image_cases.TARGETS)).astype(np.float32),
+    )
+
+
+@pytest.mark.parametrize("name", [*filter(fits, image_cases.CASES)])
+def test_networks_of_images(name):
+    raw, sets = image_sets(name)
+    shards = on_ranks.assert_same(raw=raw, sets=sets, parallel="examples", clip=0.5, optimizer="momentum")
+    whole = train(1, raw, sets, parallel="none", clip=0.5, optimizer="momentum")
+    assert shards.totals == pytest.approx(whole.totals, rel=1e-5)
+    for (_, found), (array, wanted) in zip(shards.network.arrays(), whole.network.arrays(), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5, err_msg=array)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_images_that_are_changed_by_chance(backend, threads):
+    raw, sets = image_sets("dropped maps")
+    raw = raw | {"Augmentation": {"Crop": 1, "Flip": True, "Mixup": 0.3}}
+    on_ranks.assert_same(raw=raw, sets=sets, parallel="examples", threads=threads)
+
+
+def test_a_training_of_images_goes_on_with_other_ranks():
+    raw, sets = image_sets("squeeze and excitation")
+    on_ranks.assert_goes_on(raw=raw, sets=sets, parallel="examples")
+
+
+def test_what_is_frozen_stays_as_it_is():
+    raw, sets = image_sets("normalized twice")
+    raw = raw | {"FineTuning": {"Freeze": ["A", "B"], "Rates": {"O": 0.5}}}
+    first, found = network_of(dict(raw), sets), on_ranks.assert_same(raw=raw, sets=sets, parallel="examples")
+    same = {
+        name
+        for (name, one), (_, other) in zip(first.arrays(), found.network.arrays(), strict=True)
+        if (one == other).all()
+    }
+    assert same == {name for name, _ in first.arrays() if first.layer_of(name) != 3}
 
 
 @pytest.mark.parametrize("name", [None, *LAYERS])

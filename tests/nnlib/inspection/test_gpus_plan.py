@@ -13,6 +13,7 @@ from nnlib.inspection.gpus_plan import describe_cut, describe_efficiency, descri
 from nnlib.inspection.scaling import Matrix, Work
 from nnlib.shards.plan import Plan
 from nnlib.spec.network import parse_network
+from nnlib.spec.sizes import resolve_sizes
 from nnlib.spec.types import NetworkSpec
 from nnlib.util.memory import show_bytes
 
@@ -104,9 +105,9 @@ def test_what_is_not_cut_is_on_every_gpu():
 def test_by_examples_every_gpu_has_all_weights(monkeypatch):
     monkeypatch.setattr(gpus_plan, "plan_of", lambda *_: Plan("examples"))
     network, entries = outline(spec(100)), {0: Entries(50.0, 40.0), 2: Entries(50.0, 40.0)}
-    assert next(describe_cut(network.spec, TrainSettings())).endswith(
-        "each batch by examples, in eight shards, so far on processors alone"
-    )
+    whole, each = describe_cut(network.spec, TrainSettings())
+    assert whole.endswith("each batch by examples, in eight shards, so far on processors alone")
+    assert each == "  each has all weights, updates its rows of them, and keeps the optimizer's state of these"
     work = predict_work(network.spec, TrainSettings(), 64, entries)
     assert work is not None and work.by_examples and not any(matrix.cut for matrix in work.matrices)
     costs = count_costs(network, entries, Step(64, 2, gpu=True))
@@ -114,3 +115,36 @@ def test_by_examples_every_gpu_has_all_weights(monkeypatch):
     for ranks in (1, 8):
         taken = sum(cost.weights + (cost.state + cost.batch) / ranks for cost in costs)
         assert f"{show_bytes(int(taken))} on {ranks}" in found
+
+
+IMAGES = {
+    "Layers": [
+        {"Name": "I", "Kind": "Input", "N": [12, 10, 3], "DataSet": "x"},
+        {"Name": "A", "Kind": "Hidden", "Type": "Convolutional", "N": 8, "Kernel": [3, 3], "Activation": "Relu"},
+        {"Name": "B", "Kind": "Hidden", "Type": "Pooling", "Function": "Max", "Kernel": [2, 2], "KernelStride": [2, 2]},
+        {"Name": "C", "Kind": "Hidden", "Type": "Convolutional", "N": 6, "Groups": 2, "Kernel": [3, 3]},
+        {"Name": "O", "Kind": "Output", "N": 4, "DataSet": "y", "Activation": "SoftMax"},
+    ]
+}
+
+
+def test_networks_of_images_are_cut_by_examples():
+    network = resolve_sizes(parse_network(IMAGES, "n.json"), "n.json")
+    assert list(describe_cut(network, TrainSettings())) == [
+        "several GPUs (parallel auto): no layer is cut, each GPU would do all the work",
+        "  the network has layers that are not fully connected",
+    ]
+    assert predict_work(network, TrainSettings(), 64, {}) is None
+    settings = TrainSettings(parallel="examples", optimizer="sgd")
+    assert len(list(describe_cut(network, settings))) == 2
+    assert predict_work(network, settings, 64, {}) == Work(
+        (
+            Matrix(27, 8, first=True, places=120),
+            Matrix(36, 6, places=30),
+            Matrix(180, 4, output=True),
+        ),
+        64,
+        0,
+        by_examples=True,
+        values=8 * 120 + 8 * 30 + 6 * 30,
+    )

@@ -74,6 +74,17 @@ def test_a_step_by_hand():
     assert predict_efficiency(machine, work, 1) == 1.0
 
 
+def test_a_convolution_by_hand():
+    """Kernels of 64 values to 64 maps, of 100 places, on a machine without an end of bandwidth, and on one of 1 B/s."""
+    matrix, slow = Matrix(64, 64, first=True, places=100), Machine("slow", 1.0, float("inf"), 4.0, 3.0, floor=7.0)
+    work = Work((matrix,), 64, states=0, by_examples=True, values=6400)
+    assert step_seconds(slow, work) == 7 + 2 * 2 * 6400 * 64**2
+    assert step_seconds(slow, work, 2) == 7 + 2 * 2 * 3200 * 64**2 + 2 * 4 * 64**2 / 2 / 4 + 2 * 3
+    narrow = Machine("narrow", float("inf"), 1.0, float("inf"), 0.0, floor=0.0)
+    product, passes = 4 * (2 * 6400 * 64 + 64**2), 4 * 6 * 64 * 6400
+    assert step_seconds(narrow, work) == 2 * product + passes + 4 * 3 * 64**2
+
+
 def test_what_is_not_cut_gains_nothing():
     for count in COUNTS:
         assert predict_efficiency(MACHINES[0], autoencoder(27_278, 1024, 256, cut=False), count) == 1 / count

@@ -9,15 +9,18 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nnlib.contract import Exit
 from nnlib.data.file import write_data
 from nnlib.data.sets import Data, DataSet
 from nnlib.training.checkpoint import load, owner_of
-from tests.nnlib.samples import random_rows
+from tests.nnlib.image_cases import classes, conv, image_network, pixels
+from tests.nnlib.samples import random_rows, sets_of
 
 pytestmark = pytest.mark.slow
 
@@ -39,19 +42,27 @@ NETWORK = {
 }
 
 
+IMAGES = {"Version": 0.8, "Name": "images", "Kind": "FeedForward", **image_network(conv("A", 5, pDropout=0.3))}
+BY_EXAMPLES = "examples"
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("faults")
     (folder / "network.json").write_text(json.dumps(NETWORK))
     write_data(folder / "train.nc", Data((DataSet("x", random_rows(64, ITEMS, 1)),)))
+    (folder / "images.json").write_text(json.dumps(IMAGES))
+    images = sets_of(x=pixels(examples=64).astype(np.float32), y=classes(64).astype(np.float32))
+    write_data(folder / "images.nc", Data(tuple(replace(data, name=name) for name, data in images.items())))
     return folder
 
 
 @pytest.fixture
 def start(folder, keep):
-    def begin(out, ranks, *more, fault="", **options):
-        command = [sys.executable, "-m", "nnlib", "train", "network.json", "train.nc", "--out", str(out / "model.nc")]
-        settings = ["--batch", "16", "--parallel", "items", "--threads", "1", "--ranks", str(ranks)]
+    def begin(out, ranks, *more, fault="", parallel="items", **options):
+        files = ["images.json", "images.nc"] if parallel == BY_EXAMPLES else ["network.json", "train.nc"]
+        command = [sys.executable, "-m", "nnlib", "train", *files, "--out", str(out / "model.nc")]
+        settings = ["--batch", "16", "--parallel", parallel, "--threads", "1", "--ranks", str(ranks)]
         path = os.pathsep.join(filter(None, [str(FAULTY), os.environ.get("PYTHONPATH", "")]))
         environment = os.environ | {"PYTHONPATH": path, "FAULT": fault}
         words = [*command, *settings, "--stop-after", "0", *more]
@@ -124,6 +135,15 @@ def test_what_befalls_a_rank_ends_all_and_is_named(start, tmp_path, what):
     assert "rank 1 of 2 (process " in told
     assert not [rank for rank in ranks if Path(f"/proc/{rank}").exists()]
     assert not (tmp_path / "model.nc").exists()
+
+
+@pytest.mark.parametrize("what", ["SIGKILL", "SIGSTOP", "hang"])
+def test_what_befalls_a_rank_of_a_training_of_images(start, tmp_path, what):
+    code, said = FAULTS[what]
+    job = start(tmp_path, 4, "--epochs", "1000", fault=f"{what}:2:6", parallel=BY_EXAMPLES)
+    _, told = job.communicate(timeout=STARTED)
+    assert job.returncode == code and said in told and "rank 2 of 4 (process " in told, told
+    assert not ranks_of(job.pid)
 
 
 @pytest.mark.parametrize(
@@ -218,14 +238,16 @@ def test_ranks_do_not_outlive_their_job(start, tmp_path):
     assert not [name for name in shared if Path(name).exists()]
 
 
-def test_a_training_goes_on_with_other_ranks_and_ends_with_the_same_file(start, tmp_path):
+@pytest.mark.parametrize("parallel", ["items", BY_EXAMPLES])
+def test_a_training_goes_on_with_other_ranks_and_ends_with_the_same_file(start, tmp_path, parallel):
     """4 -> 2 -> 8 -> 1 ranks beside one that nobody has stopped."""
-    alone = start(tmp_path, 1, "--epochs", "12")
+    alone = start(tmp_path, 1, "--epochs", "12", parallel=parallel)
     assert alone.wait(STARTED) == 0, alone.stderr.read()
     digest = sha256(tmp_path / "model.nc")
     work = tmp_path / "work"
     for ranks, stop_at in ((4, 5), (2, 17), (8, 30), (1, 0)):
-        job = start(tmp_path, ranks, "--epochs", "12", "--checkpoint", str(work), fault=f"leave:{ranks - 1}:{stop_at}")
+        more = ["--epochs", "12", "--checkpoint", str(work)]
+        job = start(tmp_path, ranks, *more, fault=f"leave:{ranks - 1}:{stop_at}", parallel=parallel)
         _, told = job.communicate(timeout=STARTED)
         assert job.returncode == (Exit.EVICTED if stop_at else 0), told
     assert sha256(tmp_path / "model.nc") == digest

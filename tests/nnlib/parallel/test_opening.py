@@ -19,6 +19,7 @@ from tests.nnlib.samples import network_of, random_matrix, sets_of
 
 WIDE = sets_of(x=random_matrix(4, LEAST, 1, 0.01))
 NARROW = sets_of(x=random_matrix(4, LEAST - 1, 1, 0.01))
+DENSE = sets_of(x=np.ones((3, 5), np.float32))
 LAYERS = [
     {"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "x"},
     {"Name": "H", "Kind": "Hidden", "N": 3, "Activation": "Tanh"},
@@ -40,6 +41,7 @@ def spec_of(sets) -> NetworkSpec:
         (2, WIDE, replace(ITEMS, parallel="none"), "2 ranks have nothing to share of this network: parallel is none"),
         (2, WIDE, TrainSettings(), "parallel auto cuts no layer of it, parallel items would; legal: 1"),
         (2, NARROW, TrainSettings(), "'items' cuts sparse inputs and output layers of at least 4,096 units"),
+        (2, DENSE, TrainSettings(), "here is none; legal: 1, or parallel examples"),
     ],
 )
 def test_ranks_that_cannot_be_are_refused(ranks, sets, settings, said):
@@ -52,7 +54,7 @@ def test_ranks_that_can_be_are_not_refused():
         check_ranks(ranks, spec_of(WIDE), ITEMS, "cpu")
     check_ranks(1, spec_of(NARROW), TrainSettings(), "gpu")
     by_examples = TrainSettings(parallel="examples")
-    check_ranks(8, spec_of(sets_of(x=np.ones((3, 5), np.float32))), by_examples, "cpu")
+    check_ranks(8, spec_of(DENSE), by_examples, "cpu")
     with pytest.raises(NnlibError, match="I: its data are sparse; legal: auto, items, none"):
         check_ranks(8, spec_of(WIDE), by_examples, "cpu")
 

@@ -72,7 +72,7 @@ def fit(backend, raw=NOISY, sets=SETS, keeper=None, **settings):
     examples = examples_of(network.spec, sets, "d")
 
     def value(evaluator):
-        best, sums = evaluator.top(examples.take(np.arange(9)), 2, 5, None)
+        best, sums = evaluator.top(examples.take(np.arange(9)), network.spec.places["O"], 5, None)
         return evaluator.mean_loss(examples) + float(best.sum()) + float(sums.sum(dtype=np.float64))
 
     given = dataclasses.replace(SETTINGS, **settings)
@@ -83,11 +83,14 @@ def fit(backend, raw=NOISY, sets=SETS, keeper=None, **settings):
 MEAN = {"ema": 0.9, "optimizer": "adagrad", "clip": 0.0}
 DENSE = {"Layers": [dense.INPUT, dense.HIDDEN, dense.OUTPUT]}
 BY_EXAMPLES = {"raw": DENSE, "sets": dense.SETS, "parallel": "examples", "clip": 0.05}
+PICTURES, LABELS = dense.image_sets("dropped maps")
+IMAGES = {"raw": PICTURES | {"Augmentation": {"Crop": 1, "Mixup": 0.3}}, "sets": LABELS, "parallel": "examples"}
 TRAININGS = {
     "clip": {},
     "mean of weights": MEAN,
     "by examples": BY_EXAMPLES,
     "by examples, mean of weights": BY_EXAMPLES | MEAN,
+    "images by examples": IMAGES,
 }
 
 
@@ -117,8 +120,9 @@ class Leaving(Checkpoints):
         ({"optimizer": "adam"}, ((4, 1), (2, 2), (1, 2), (8, 1))),
         ({"optimizer": "sgd"}, ((4, 1), (2, 2), (1, 2), (8, 1))),
         (BY_EXAMPLES, ((4, 1), (2, 2), (8, 2), (1, 1))),
+        (IMAGES, ((4, 2), (2, 2))),
     ],
-    ids=["adam", "sgd", "by examples"],
+    ids=["adam", "sgd", "by examples", "images by examples"],
 )
 def test_a_training_goes_on_with_another_number_of_ranks(backends, tmp_path, settings, legs):
     settings = settings | {"schedule": "plateau", "decay_epochs": 1}

@@ -105,9 +105,21 @@ def test_batches_are_cut_where_it_is_asked_for():
     assert why_whole(spec_of(*DENSE), 256, "examples") == dict.fromkeys(range(3), "parallel is examples")
 
 
+NORMED = {"BatchNormalization": True}
+POOL = {"Type": "Pooling", "Function": "Sum"}
 BATCHWISE = {
     "sparse": ((INPUT, HIDDEN, OUTPUT), {}, "I: its data are sparse"),
-    "norm": ((DENSE[0], HIDDEN | {"BatchNormalization": True}, OUTPUT), {}, "H: BatchNormalization is over the whole"),
+    "norm": ((DENSE[0], HIDDEN | NORMED, OUTPUT), {}, "H: BatchNormalization that learns is over the whole batch"),
+    "norm that learns later": (
+        (DENSE[0], HIDDEN | NORMED, OUTPUT),
+        {"FineTuning": {"Freeze": ["H"], "UnfreezeAt": 3}},
+        "H: BatchNormalization that learns is over the whole batch",
+    ),
+    "norms of maps": (
+        (DENSE[0], *(POOL | NORMED | {"Name": name} for name in "ABCDE"), OUTPUT),
+        {},
+        "A: Batch.*; B: Batch.*; C: Batch.* whole batch; 2 more",
+    ),
     "penalty": (
         (DENSE[0], HIDDEN | {"Sparse": True}, OUTPUT),
         {"SparsenessPenalty": {"p": 0.2, "beta": 0.5}},
@@ -129,10 +141,15 @@ def test_a_plan_knows_no_ranks_no_device_and_no_link():
     assert PARALLELS == ("auto", "items", "examples", "none")
 
 
-@pytest.mark.parametrize("parallel", ["items", "examples"])
-def test_networks_that_pool_are_not_cut(parallel):
-    layers = (INPUT | {"Sparse": False}, {"Type": "Pooling", "Function": "Sum"}, OUTPUT)
+def test_normalization_that_is_frozen_looks_at_no_batch():
+    layers = DENSE[0], HIDDEN | NORMED, DENSE[2]
+    assert plan(*layers, parallel="examples", FineTuning={"Freeze": ["H"]}) == Plan("examples")
+
+
+def test_networks_that_pool_are_cut_by_examples_alone():
+    layers = (INPUT | {"Sparse": False}, POOL, OUTPUT)
     assert plan(*layers) == plan(*layers, parallel="none") == Plan()
-    with pytest.raises(NnlibError, match=f"parallel: '{parallel}' is .* Hidden1 is Sum; legal: auto, none"):
-        plan(*layers, parallel=parallel)
+    assert plan(*layers, parallel="examples") == Plan("examples")
+    with pytest.raises(NnlibError, match=r"parallel: 'items' is .* Hidden1 is Sum; legal: auto, examples, none"):
+        plan(*layers, parallel="items")
     assert set(why_whole(spec_of(*layers), 256).values()) == {"the network has layers that are not fully connected"}

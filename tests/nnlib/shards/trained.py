@@ -15,6 +15,7 @@ from nnlib.cpu.backend import Cpu
 from nnlib.cpu.engine import CpuEngine
 from nnlib.model.batches import batches_of, epoch_order
 from nnlib.model.examples import Examples, examples_of
+from nnlib.model.fine_tuning import freeze
 from nnlib.model.network import Network
 from nnlib.shards.collectives import Collectives
 from nnlib.shards.cut import Cut
@@ -84,7 +85,8 @@ def train(
 
     `ask(evaluator, examples)` gives what is the same on all ranks, after each epoch.
     """
-    whole = before.network.copy() if before else network_of(dict(raw), sets, compat=bool(changes.get("compat")))
+    first = freeze(network_of(dict(raw), sets, compat=bool(changes.get("compat"))), 1)
+    whole = (before.network if before else first).copy()
     found = Trained(whole.copy(), dict(before.states) if before else {}, before.step if before else 0)
     examples, settings = examples_of(whole.spec, sets, "d"), settings_of(**changes)
     places = batches_of(examples.count, settings.batch)

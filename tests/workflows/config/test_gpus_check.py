@@ -34,8 +34,8 @@ def asking(job: str, *more: str) -> str:
 
 def test_a_network_of_which_nothing_is_cut(notes):
     text = (
-        "job.gpus: 4: United Kingdom and 1 more: no layer of the network is wide enough to be cut, so that each GPU "
-        "does all the work; trials side by side use GPUs whole: gpus: 1 and a larger search.parallel"
+        "job.gpus: 4: United Kingdom and 1 more: nothing of the network is cut (nnlib inspect says why), so that each "
+        "GPU does all the work; trials side by side use GPUs whole: gpus: 1 and a larger search.parallel"
     )
     assert notes(asking("gpus: 4"), 12, 8191) == [text]
     assert notes(asking("gpus: 1"), 12, 12) == []
@@ -66,7 +66,7 @@ def test_validate_says_it(tmp_path, capsys):
     assert out.endswith("all good\n")
     few, poor = err.splitlines()
     assert few == "job.cpus: 1: 2 GPUs have a process each, which prepares its batches, too; give cpus: 2 or more"
-    assert poor.startswith("job.gpus: 2: United Kingdom and 1 more: no layer")
+    assert poor.startswith("job.gpus: 2: United Kingdom and 1 more: nothing of")
 
 
 def test_cores_that_are_not_said_are_enough(tmp_path):

@@ -40,14 +40,16 @@ if ARGUMENTS and ARGUMENTS[1] == RANK:
     elif WHAT == "start":
         os._exit(3)
     else:
+        from nnlib.cpu.by_examples import ExamplesEngine
         from nnlib.cpu.engine import CpuEngine
 
-        plain = CpuEngine.run
+        plain = {kind: kind.run for kind in (CpuEngine, ExamplesEngine)}
 
         def run(self, batch):
             """Run a batch, or not."""
             if self.step + 1 == int(STEP):
                 befall()
-            plain(self, batch)
+            plain[type(self)](self, batch)
 
-        CpuEngine.run = run
+        for kind in plain:
+            kind.run = run
