@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,22 @@ def trained(compute: Backend, start: Network, data: dict[str, Any], steps: int, 
     for n, layer in enumerate(start.spec.layers):
         found[f"values of {layer.name}"] = evaluator.values(examples, n)
     return found | {"loss": evaluator.mean_loss(examples)}
+
+
+def test_what_fine_tuning_leaves_alone(gpu):
+    """Fixed norms of maps are those of prediction, also on the way back, and locked kernels stay."""
+    raw, x, y = case("normalized twice")
+    data = {"x": as_data_set("x", x), "y": as_data_set("y", y)}
+    found = []
+    for compute, dtype in ((Cpu(), np.float64), (gpu, np.float32)):
+        free = network_of(raw, data, dtype)
+        kernels = free.stores[1].tobytes()
+        start = dataclasses.replace(free, locked=frozenset({1}), fixed=frozenset({2}))
+        found.append(trained(compute, start, data, 2, learning_rate=0.1))
+        assert found[-1]["weights1"].tobytes() == kernels
+    for name, values in found[0].items():
+        scale = max(1.0, float(np.abs(values).max()))
+        np.testing.assert_allclose(found[1][name], values, rtol=0, atol=CLOSE * scale, err_msg=name)
 
 
 def compare(
