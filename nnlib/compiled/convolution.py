@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from nnlib.compiled.compiler import compile_loop
+from nnlib.compiled.compiler import compile_loop, compile_within
 from nnlib.compiled.tiles import (
     ALONE,
+    ALONE_VECTORS,
     DOTS,
     FEW,
     LANES,
@@ -19,6 +21,7 @@ from nnlib.compiled.tiles import (
     VECTORS,
     clear,
     copy,
+    copy_half,
     dots,
     dots_alone,
     sums,
@@ -31,44 +34,64 @@ from nnlib.compiled.tiles import (
 
 Floats = NDArray[Any]
 Longs = NDArray[Any]
-TILE, (MANY, OTHERS) = VECTORS * LANES, DOTS
+MANY, OTHERS = DOTS
 
 
 @compile_loop
-def lay_out(x: Floats, first: int, lay: Any, starts: Longs, examples: int, channels: int, out: Floats) -> None:
-    """Write channels of examples, of which the first number is x[first], to `out`, with zeros around their maps."""
+def lay_out(
+    x: Floats, first: int, lay: Any, starts: Longs, examples: int, lanes: int, channels: int, out: Floats
+) -> None:
+    """Write channels of examples, of which the first number is x[first], to `out`, with zeros around their maps.
+
+    With more than one of `lanes` there are as many examples, and each place has all of them.
+    """
     size, step, extent, wide = lay.size, lay.step, lay.extent, lay.wide
     numbers, target = x.ctypes.data, out.ctypes.data
-    last = (examples - 1) * wide.example + (extent.z - 1) * wide.slice + (extent.y - 1) * wide.row + extent.x
-    for channel in range(channels):
-        for phase in range(starts.shape[0]):
-            z0, y0, x0 = starts[phase, 0], starts[phase, 1], starts[phase, 2]
-            low = min(extent.x, max(0, (step.x - 1 - x0) // step.x))
-            high = max(low, min(extent.x, (size.x - x0 + step.x - 1) // step.x))
-            block = channel * wide.channel + phase * lay.phase
-            for example in range(examples):
-                begin = first + example * lay.source.example + channel * lay.source.channel + x0
-                for z in range(extent.z):
-                    for y in range(extent.y):
-                        at = block + example * wide.example + z * wide.slice + y * wide.row
-                        there = target + 4 * at
-                        from_z, from_y = z * step.z + z0, y * step.y + y0
-                        if from_z < 0 or from_z >= size.z or from_y < 0 or from_y >= size.y:
-                            clear(there, extent.x, 0, 0, 0, 0)
-                            continue
-                        source = begin + from_z * lay.source.slice + from_y * lay.source.row
-                        clear(there, low, 0, 0, 0, 0)
-                        clear(there + 4 * high, extent.x - high, 0, 0, 0, 0)
-                        if step.x == 1:
-                            copy(numbers + 4 * (source + low), there + 4 * low, high - low, 0, 0, 0)
+    for phase in range(starts.shape[0]):
+        z0, y0, x0 = starts[phase, 0], starts[phase, 1], starts[phase, 2]
+        z1, y1, x1 = _first(z0, step.z), _first(y0, step.y), _first(x0, step.x)
+        z2, y2, x2 = _last(z0, step.z, size.z), _last(y0, step.y, size.y), _last(x0, step.x, size.x)
+        z2, y2, count = min(z2, extent.z), min(y2, extent.y), min(x2, extent.x) - x1
+        for channel in range(channels):
+            block = target + 4 * (channel * wide.channel + phase * lay.phase)
+            clear(block, lay.phase, 0, 0, 0, 0)
+            for example in range(examples if lanes == 1 else 1):
+                begin = first + example * lay.source.example + channel * lay.source.channel + x0 + x1 * step.x
+                for z in range(z1, z2):
+                    for y in range(y1, y2):
+                        source = begin + (z * step.z + z0) * lay.source.slice + (y * step.y + y0) * lay.source.row
+                        there = block + 4 * (example * wide.example + z * wide.slice + y * wide.row + x1 * lanes)
+                        if lanes > 1:
+                            at = (there - target) // 4
+                            for _ in range(count):
+                                for lane in range(LANES):
+                                    out[at + lane] = x[source + lane * lay.source.example]
+                                at += LANES
+                                source += step.x
+                        elif step.x == 1:
+                            copy(numbers + 4 * source, there, count, 0, 0, 0)
+                        elif step.x == 2:
+                            copy_half(numbers + 4 * source, there, count, 0, 0, 0)
                         else:
-                            for n in range(low, high):
+                            at = (there - target) // 4
+                            for n in range(count):
                                 out[at + n] = x[source + n * step.x]
-            clear(target + 4 * (block + last), lay.phase - last, 0, 0, 0, 0)
+
+
+@compile_within
+def _first(start: int, step: int) -> int:
+    return max(0, (step - 1 - start) // step)
+
+
+@compile_within
+def _last(start: int, step: int, size: int) -> int:
+    return (size - start + step - 1) // step
 
 
 @compile_loop
-def put_back(rows: Floats, pitch: int, put: Any, first: int, examples: int, channels: int, out: Floats) -> None:
+def put_back(
+    rows: Floats, pitch: int, put: Any, first: int, examples: int, lanes: int, channels: int, out: Floats
+) -> None:
     """Write what is laid out in `rows`, channels `pitch` apart, to where it belongs from out[first] on."""
     extent, step, wide = put.extent, put.step, put.wide
     source, target = rows.ctypes.data, out.ctypes.data
@@ -78,11 +101,28 @@ def put_back(rows: Floats, pitch: int, put: Any, first: int, examples: int, chan
                 for y in range(extent.y):
                     at = channel * pitch + example * wide.example + z * wide.slice + y * wide.row
                     to = first + example * put.target.example + channel * put.target.channel + z * step.z + y * step.y
-                    if step.x == 1:
+                    if lanes > 1:
+                        for n in range(extent.x):
+                            out[to + n * step.x] = rows[at + n * lanes]
+                    elif step.x == 1:
                         copy(source + 4 * at, target + 4 * to, extent.x, 0, 0, 0)
                     else:
                         for n in range(extent.x):
                             out[to + n * step.x] = rows[at + n]
+
+
+@compile_loop
+def pack(w: Floats, rows: int, pitch: int, apart: int, places: Longs, block: int, out: Floats) -> None:
+    """Write a block of rows of weights, place by place, to out[:, block] (groups, places, rows of a block).
+
+    Weights of a group lie `apart`, and of it `rows` by `pitch`; behind the last are zeros.
+    """
+    many = out.shape[3]
+    for group in range(out.shape[0]):
+        for n in range(places.size):
+            for m in range(many):
+                row = block * many + m
+                out[group, block, n, m] = w[group * apart + row * pitch + places[n]] if row < rows else 0
 
 
 @compile_loop
@@ -94,9 +134,10 @@ def convolve(
     base: Longs,
     width: int,
     w: Floats,
-    groups: tuple[int, int],
+    groups: int,
     blocks: tuple[int, int],
     examples: int,
+    lanes: int,
     channels: tuple[int, int],
     put: Any,
     to: int,
@@ -106,37 +147,72 @@ def convolve(
 ) -> None:
     """Write to `out`, from `to` on, what the weights w (groups, blocks, channels and places, rows of a block) give.
 
-    `groups` and `blocks` of them from the first to behind the last; `channels` of a group: of the source and of the
+    `blocks` are taken from the first to behind the last; `channels` are those of a group, of the source and of the
     target. `laid` and `rows` are memory: for all channels of a source, and for the rows of a block.
     """
     below, above = channels
     many, pitch, count = w.shape[3], rows.size // w.shape[3], base.size
     places = base.ctypes.data
-    for group in range(groups[0], groups[1]):
-        lay_out(x, first + group * below * lay.source.channel, lay, starts, examples, below, laid)
+    for group in range(groups):
+        lay_out(x, first + group * below * lay.source.channel, lay, starts, examples, lanes, below, laid)
         for block in range(blocks[0], blocks[1]):
             weights = w[group, block].ctypes.data
-            at = 0
-            while at < width:
-                here, there = laid.ctypes.data + 4 * at, rows.ctypes.data + 4 * at
-                if at + TILE <= width:
-                    if many == ROWS:
-                        sums(here, places, count, weights, there, pitch)
-                    elif many == FEW:
-                        sums_few(here, places, count, weights, there, pitch)
-                    else:
-                        sums_alone(here, places, count, weights, there, pitch)
-                    at += TILE
-                else:
-                    if many == ROWS:
-                        sums_narrow(here, places, count, weights, there, pitch)
-                    elif many == FEW:
-                        sums_few_narrow(here, places, count, weights, there, pitch)
-                    else:
-                        sums_alone_narrow(here, places, count, weights, there, pitch)
-                    at += LANES
+            for z in range(put.extent.z if lanes > 1 else 1):
+                for y in range(put.extent.y if lanes > 1 else 1):
+                    at = 4 * (z * lay.wide.slice + y * lay.wide.row)
+                    _sum_tiles(laid.ctypes.data + at, places, count, weights, rows.ctypes.data + at, pitch, width, many)
             target = to + (group * above + block * many) * put.target.channel
-            put_back(rows, pitch, put, target, examples, min(many, above - block * many), out)
+            put_back(rows, pitch, put, target, examples, lanes, min(many, above - block * many), out)
+
+
+@compile_loop
+def convolve_as_it_is(
+    x: Floats,
+    first: int,
+    base: Longs,
+    width: int,
+    w: Floats,
+    groups: int,
+    blocks: tuple[int, int],
+    channels: tuple[int, int],
+    pitches: tuple[int, int],
+    to: int,
+    out: Floats,
+) -> None:
+    """As `convolve`, of maps that are not laid out; channels have `pitches` in x and in `out`."""
+    below, above = channels
+    many = w.shape[3]
+    tile = (VECTORS if many > 1 else ALONE_VECTORS) * LANES
+    for group in range(groups):
+        for at in range(0, width, tile):
+            here = x.ctypes.data + 4 * (first + group * below * pitches[0] + at)
+            some = min(tile, width - at)
+            for block in range(blocks[0], blocks[1]):
+                there = out.ctypes.data + 4 * (to + (group * above + block * many) * pitches[1] + at)
+                weights = w[group, block].ctypes.data
+                _sum_tiles(here, base.ctypes.data, base.size, weights, there, pitches[1], some, many)
+
+
+@compile_within
+def _sum_tiles(x: int, base: int, count: int, w: int, z: int, pitch: int, width: int, many: int) -> None:
+    """Compute z (many, width) at an address; what lies behind the width up to a vector's end is overwritten."""
+    tile = 4 * (VECTORS if many > 1 else ALONE_VECTORS) * LANES
+    at, end = 0, 4 * width
+    while at < end:
+        whole = at + tile <= end
+        if many == ROWS and whole:
+            sums(x + at, base, count, w, z + at, pitch)
+        elif many == ROWS:
+            sums_narrow(x + at, base, count, w, z + at, pitch)
+        elif many == FEW and whole:
+            sums_few(x + at, base, count, w, z + at, pitch)
+        elif many == FEW:
+            sums_few_narrow(x + at, base, count, w, z + at, pitch)
+        elif whole:
+            sums_alone(x + at, base, count, w, z + at, pitch)
+        else:
+            sums_alone_narrow(x + at, base, count, w, z + at, pitch)
+        at += tile if whole else 4 * LANES
 
 
 @compile_loop
@@ -153,7 +229,9 @@ def correlate(
     own_starts: Longs,
     apart: tuple[int, int],
     examples: int,
+    lanes: int,
     channels: tuple[int, int],
+    as_it_is: bool,
     laid: Floats,
     rows: Floats,
     gradient: Floats,
@@ -163,17 +241,25 @@ def correlate(
     Groups are so many numbers `apart`, in x and in delta, and so many `channels` of each are used. `base` is longer
     than there are places, so that a tile of them may end behind the last. `laid` and `rows` are memory.
     """
-    pitch, steps = own.wide.channel, (width + LANES - 1) // LANES
+    pitch = own.wide.channel
+    shape = np.array([(width + LANES - 1) // LANES, own.extent.y if lanes > 1 else 1, own.wide.row])
     many, others = (1, ALONE) if channels[1] == 1 else (MANY, OTHERS)
     for group in range(gradient.shape[0]):
-        lay_out(x, first + group * apart[0], lay, starts, examples, channels[0], laid)
-        lay_out(delta, delta_first + group * apart[1], own, own_starts, examples, channels[1], rows)
+        begin, above = first + group * apart[0], delta_first + group * apart[1]
+        left, right = laid.ctypes.data, rows.ctypes.data
+        if as_it_is:
+            left, right = x.ctypes.data + 4 * begin, delta.ctypes.data + 4 * above
+        else:
+            lay_out(x, begin, lay, starts, examples, lanes, channels[0], laid)
+            lay_out(delta, above, own, own_starts, examples, lanes, channels[1], rows)
         for place in range(gradient.shape[1]):
             here = base.ctypes.data + 8 * place * others
             for row in range(gradient.shape[2]):
-                there = rows.ctypes.data + 4 * row * many * pitch
+                there = right + 4 * row * many * pitch
                 out = gradient[group, place, row].ctypes.data
-                if channels[1] == 1:
-                    dots_alone(laid.ctypes.data, here, there, pitch, steps, out)
-                else:
-                    dots(laid.ctypes.data, here, there, pitch, steps, out)
+                for z in range(own.extent.z if lanes > 1 else 1):
+                    at = 4 * z * own.wide.slice
+                    if channels[1] == 1:
+                        dots_alone(left + at, here, there + at, pitch, out, shape.ctypes.data)
+                    else:
+                        dots(left + at, here, there + at, pitch, out, shape.ctypes.data)

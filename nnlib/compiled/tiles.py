@@ -16,6 +16,7 @@ LANES = 16 if has("avx512f") else 8 if has("avx2") else 4
 ROWS, VECTORS = (4, 3) if NARROW else (8, 3)  # of a tile of sums
 FEW = 4  # rows of one for a few channels
 DOTS = (3, 3) if NARROW else (4, 6)  # rows of either kind in a tile of dots
+ALONE_VECTORS = 6  # of a row alone
 ALONE = 9  # rows that meet a row alone
 
 LONG, INT, FLOAT = ir.IntType(64), ir.IntType(32), ir.FloatType()
@@ -53,12 +54,11 @@ def _everywhere(builder: Builder, number: Value) -> Value:
     return _pick(builder, one, [0] * LANES)
 
 
-def _totals(builder: Builder, vectors: Sequence[Value]) -> tuple[list[Value], list[list[int]]]:
-    """Add up the lanes of each vector; return vectors of these sums, and whose sum each of their lanes is.
+def _totals(builder: Builder, vectors: Sequence[Value]) -> list[Value]:
+    """Add up the lanes of each vector; return vectors of these sums, which stand there as `_order` says.
 
     Two vectors at a time become one that holds halves of both, added, until there is one lane for each.
     """
-    owners = [[number] for number in range(len(vectors))]
     found, size = list(vectors), LANES
     while size > 1:
         half = size // 2
@@ -72,9 +72,8 @@ def _totals(builder: Builder, vectors: Sequence[Value]) -> tuple[list[Value], li
             )
             for a, b in pairs
         ]
-        owners = [owners[a] + owners[b] for a, b in pairs]
         size = half
-    return found, owners
+    return found
 
 
 def _order(count: int) -> tuple[int, ...]:
@@ -93,18 +92,18 @@ def _add(builder: Builder, a: Value, b: Value, total: Value) -> Value:
 
 
 def _repeat(
-    builder: Builder, count: Value, size: int, step: Callable[[Value, list[Value]], list[Value]]
+    builder: Builder, count: Value, start: Sequence[Value], step: Callable[[Value, list[Value]], list[Value]]
 ) -> list[Value]:
-    """Return `size` vectors that start as zeros and that `step` makes new ones of, `count` times."""
+    """Return vectors of which `step` makes new ones `count` times."""
     before, function = builder.block, builder.function
     head, body, end = (function.append_basic_block(name) for name in ("head", "body", "end"))
     builder.branch(head)
     builder.position_at_end(head)
     number = builder.phi(LONG)
     number.add_incoming(LONG(0), before)
-    totals = [builder.phi(VECTOR) for _ in range(size)]
-    for total in totals:
-        total.add_incoming(NOTHING, before)
+    totals = [builder.phi(VECTOR) for _ in start]
+    for total, vector in zip(totals, start, strict=True):
+        total.add_incoming(vector, before)
     builder.cbranch(builder.icmp_signed("<", number, count), body, end)
     builder.position_at_end(body)
     found = step(number, totals)
@@ -129,7 +128,7 @@ def _sums(rows: int, vectors: int) -> Callable[..., None]:
                 found += [_add(builder, weight, met[n], totals[row * vectors + n]) for n in range(vectors)]
             return found
 
-        totals = _repeat(builder, count, rows * vectors, step)
+        totals = _repeat(builder, count, [NOTHING] * rows * vectors, step)
         for number, total in enumerate(totals):
             row, n = divmod(number, vectors)
             _store(builder, total, _plus(builder, _row(builder, z, row, pitch), n * LANES))
@@ -138,23 +137,28 @@ def _sums(rows: int, vectors: int) -> Callable[..., None]:
 
 
 def _dots(rows: int, others: int) -> Callable[..., None]:
-    def write(builder: Builder, x: Value, base: Value, d: Value, pitch: Value, count: Value, out: Value) -> None:
+    def write(builder: Builder, x: Value, base: Value, d: Value, pitch: Value, out: Value, shape: Value) -> None:
+        steps, runs, apart = (_load(builder, builder.add(shape, LONG(8 * n)), LONG) for n in range(3))
         left = [_row(builder, d, row, pitch) for row in range(rows)]
         places = [_load(builder, builder.add(base, LONG(8 * n)), LONG) for n in range(others)]
         right = [builder.add(x, builder.mul(place, LONG(4))) for place in places]
 
-        def step(k: Value, totals: list[Value]) -> list[Value]:
-            further = builder.mul(k, LONG(4 * LANES))
-            deltas = [_load(builder, builder.add(address, further)) for address in left]
-            found = list(totals)
-            for n, address in enumerate(right):
-                met = _load(builder, builder.add(address, further))
-                for row, delta in enumerate(deltas):
-                    found[row * others + n] = _add(builder, delta, met, totals[row * others + n])
-            return found
+        def run(number: Value, totals: list[Value]) -> list[Value]:
+            begin = builder.mul(builder.mul(number, apart), LONG(4))
 
-        totals, _ = _totals(builder, _repeat(builder, count, rows * others, step))
-        for number, total in enumerate(totals):
+            def step(k: Value, totals: list[Value]) -> list[Value]:
+                further = builder.add(begin, builder.mul(k, LONG(4 * LANES)))
+                deltas = [_load(builder, builder.add(address, further)) for address in left]
+                found = list(totals)
+                for n, address in enumerate(right):
+                    met = _load(builder, builder.add(address, further))
+                    for row, delta in enumerate(deltas):
+                        found[row * others + n] = _add(builder, delta, met, totals[row * others + n])
+                return found
+
+            return _repeat(builder, steps, totals, step)
+
+        for number, total in enumerate(_totals(builder, _repeat(builder, runs, [NOTHING] * rows * others, run))):
             place = _plus(builder, out, number * LANES)
             _store(builder, builder.fadd(_load(builder, place), total), place)
 
@@ -210,6 +214,39 @@ def _copy() -> Callable[..., None]:
     return emit(write)
 
 
+def _copy_half() -> Callable[..., None]:
+    def write(builder: Builder, source: Value, target: Value, count: Value, *_: Value) -> None:
+        function, before = builder.function, builder.block
+        head, many, more, one, end = (
+            function.append_basic_block(name) for name in ("head", "many", "more", "one", "end")
+        )
+        builder.branch(head)
+        builder.position_at_end(head)
+        place = builder.phi(LONG)
+        place.add_incoming(LONG(0), before)
+        further = builder.add(place, LONG(LANES))
+        builder.cbranch(builder.icmp_signed("<", further, count), many, more)  # what lies behind the last is not read
+        builder.position_at_end(many)
+        here = builder.add(source, builder.mul(place, LONG(8)))
+        low, high = (_load(builder, _plus(builder, here, n * LANES)) for n in (0, 1))
+        even = ir.Constant(ir.VectorType(INT, LANES), list(range(0, 2 * LANES, 2)))
+        _store(builder, builder.shuffle_vector(low, high, even), builder.add(target, builder.mul(place, LONG(4))))
+        place.add_incoming(further, builder.block)
+        builder.branch(head)
+        builder.position_at_end(more)
+        rest = builder.phi(LONG)
+        rest.add_incoming(place, head)
+        builder.cbranch(builder.icmp_signed("<", rest, count), one, end)
+        builder.position_at_end(one)
+        number = _load(builder, builder.add(source, builder.mul(rest, LONG(8))), FLOAT)
+        _store(builder, number, builder.add(target, builder.mul(rest, LONG(4))))
+        rest.add_incoming(builder.add(rest, LONG(1)), builder.block)
+        builder.branch(more)
+        builder.position_at_end(end)
+
+    return emit(write)
+
+
 def _clear() -> Callable[..., None]:
     def write(builder: Builder, target: Value, count: Value, *_: Value) -> None:
         def one(place: Value, kind: Any) -> None:
@@ -226,13 +263,14 @@ sums = _sums(ROWS, VECTORS)
 sums_narrow = _sums(ROWS, 1)
 sums_few = _sums(FEW, VECTORS)
 sums_few_narrow = _sums(FEW, 1)
-sums_alone = _sums(1, VECTORS)
+sums_alone = _sums(1, ALONE_VECTORS)
 sums_alone_narrow = _sums(1, 1)
-# (x, base, d, pitch, count, out): adds to out, at ORDER[row, n], the sum over p < count LANES of
-# d[row, p] x[base[n] + p].
+# (x, base, d, pitch, out, shape): adds to out, at ORDER[row, n], the sum over p of d[row, p] x[base[n] + p]; p takes
+# shape[0] vectors one behind the other, and that shape[1] times, from one to the next shape[2] numbers.
 dots = _dots(*DOTS)
 dots_alone = _dots(1, ALONE)
 # (source, target, count, 0, 0, 0) and (target, count, 0, 0, 0, 0): count numbers of a row.
 copy = _copy()
+copy_half = _copy_half()  # every other number of the source
 clear = _clear()
 ORDER, ORDER_ALONE = _order(DOTS[0] * DOTS[1]), _order(ALONE)

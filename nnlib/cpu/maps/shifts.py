@@ -26,7 +26,7 @@ from nnlib.util.arrays import Longs
 AXES = 3
 LINE = 16  # numbers of a line of the cache
 PAGE = 1024
-LEAST = 96  # places of a band, if there are as many
+LEAST = 208  # places of a band, if there are as many
 
 
 class Box(NamedTuple):
@@ -103,6 +103,20 @@ class Axis:
         return length - max(0, min(shared))
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much is laid out at a time: places of the target, and numbers of the source, of so many lanes of examples.
+
+    With more than one lane, as many examples are laid out place by place, all lanes of one beside each other: then
+    nothing lies between the rows of a target. `plain` allows to take maps as they are.
+    """
+
+    width: int
+    numbers: int
+    lanes: int = 1
+    plain: bool = True
+
+
 @dataclass(frozen=True)
 class Band:
     """Some places of the target."""
@@ -123,9 +137,17 @@ class Shifts:
     base: Longs  # (channels, len(kernel)): the shift of each
     bands: tuple[Band, ...]
     examples: int  # as many are laid out side by side
-    width: int  # places of the widest band, of all of them
     wide: Pitches  # of a source that is laid out
     own: Pitches  # of a target
+    lanes: int
+    as_it_is: bool  # nothing is laid out: places are where they are in the source, and in the target
+
+    @property
+    def waste(self) -> float:
+        """How many places are computed for each that is wanted."""
+        band = self.bands[0]
+        width = (self.examples - 1) * self.wide.example + band.width
+        return -(-width // LINE) * LINE / (self.examples * prod(band.put.extent))
 
 
 @lru_cache(maxsize=512)
@@ -165,19 +187,17 @@ def backward_axes(window: Window) -> list[Axis]:
 
 
 @lru_cache(maxsize=512)
-def forward_shifts(sweep: Sweep, channels: int, width: int, numbers: int) -> Shifts:
+def forward_shifts(sweep: Sweep, channels: int, room: Room) -> Shifts:
     """Return how a target is made of so many channels, in bands of at most `width` places and `numbers` of a source."""
     axes = [forward_axis(window) for window in sweep.windows]
-    return _shifts(_Way(sweep, axes, sweep.source, sweep.target), channels, width, numbers)
+    return _shifts(_Way(sweep, axes, sweep.source, sweep.target), channels, room)
 
 
 @lru_cache(maxsize=512)
-def backward_shifts(sweep: Sweep, channels: int, width: int, numbers: int) -> tuple[Shifts, ...]:
+def backward_shifts(sweep: Sweep, channels: int, room: Room) -> tuple[Shifts, ...]:
     """Return how the parts of a source's gradient are made of so many channels of delta."""
     ways = product(*(backward_axes(window) for window in sweep.windows))
-    return tuple(
-        _shifts(_Way(sweep, list(axes), sweep.target, sweep.source), channels, width, numbers) for axes in ways
-    )
+    return tuple(_shifts(_Way(sweep, list(axes), sweep.target, sweep.source), channels, room) for axes in ways)
 
 
 class _Way:
@@ -193,23 +213,44 @@ class _Way:
     def _box(self, name: str) -> Box:
         return Box(*(getattr(axis, name) for axis in self.axes))
 
+    @property
+    def as_it_is(self) -> bool:
+        """Whether each place is made of itself, and lines of the cache need not be cut."""
+        alone = (Axis(axis.size, axis.size, 1, 0, (0,), (0,), axis.size) for axis in self.axes)
+        return self.axes == tuple(alone) and self.target[:2] == (1, 1) and self.target.x % LINE == 0
+
 
 def _pitches(maps: Maps, size: Box) -> Pitches:
     return Pitches(maps.units, maps.area, size.y * size.x, size.x)
 
 
-def _shifts(way: _Way, channels: int, most: int, numbers: int) -> Shifts:
-    examples, steps = _steps(way.axes, max(LEAST, min(most, numbers // (channels * len(way.phases)))))
+def _shifts(way: _Way, channels: int, room: Room) -> Shifts:
+    if room.plain and way.as_it_is:
+        return _as_it_is(way, channels, room.width)
+    lanes = room.lanes
+    width = max(LEAST, min(room.width, room.numbers // (channels * len(way.phases))))
+    examples, steps = _steps(way.axes, width // lanes)
+    examples = examples if lanes == 1 else 1
     z, y, x = (axis.pitch(step) for axis, step in zip(way.axes, steps, strict=True))
     reach = [axis.reach for axis in way.axes]
-    phase = _up(examples * z * y * x + reach[0] * y * x + reach[1] * x + reach[2])
-    wide = Pitches(z * y * x, _off_page(phase * len(way.phases)), y * x, x)
-    own = wide._replace(channel=_off_page(_up(examples * wide.example)))
-    bands = tuple(_bands(way, steps, (wide, own), phase))
-    kernel, base = _kernel(way, wide, phase)
+    phase = _up(lanes * (examples * z * y * x + reach[0] * y * x + reach[1] * x + reach[2]))
+    example = z * y * x if lanes == 1 else 1
+    wide = Pitches(example, _off_page(phase * len(way.phases)), lanes * y * x, lanes * x)
+    own = wide._replace(channel=_off_page(_up(lanes * examples * z * y * x)))
+    bands = tuple(_bands(way, steps, (wide, own), phase, lanes))
+    kernel, base = _kernel(way, wide, phase, lanes)
     shifts = np.arange(channels)[:, None] * wide.channel + np.array(base)
-    width = (examples - 1) * wide.example + max(band.width for band in bands)
-    return Shifts(kernel, np.ascontiguousarray(shifts, np.int64), bands, examples, width, wide, own)
+    return Shifts(kernel, np.ascontiguousarray(shifts, np.int64), bands, max(examples, lanes), wide, own, lanes, False)
+
+
+def _as_it_is(way: _Way, channels: int, most: int) -> Shifts:
+    """Return shifts from channel to channel; the longest axis is cut at lines of the cache."""
+    source, target = way.pitches
+    step = _even(way.target.x // LINE, most // LINE) * LINE
+    wide, own = source._replace(example=0), target._replace(example=0)
+    bands = tuple(_bands(way, Box(1, 1, step), (wide, own), 0, 1))
+    base = np.arange(channels, dtype=np.int64)[:, None] * source.channel
+    return Shifts((0,), base, bands, 1, wide, own, 1, True)
 
 
 def _steps(axes: tuple[Axis, ...], width: int) -> tuple[int, Box]:
@@ -234,7 +275,7 @@ def _even(count: int, most: int) -> int:
     return -(-count // -(-count // most))
 
 
-def _bands(way: _Way, steps: Box, wide: tuple[Pitches, Pitches], phase: int) -> Iterator[Band]:
+def _bands(way: _Way, steps: Box, wide: tuple[Pitches, Pitches], phase: int, lanes: int) -> Iterator[Band]:
     axes, ones = way.axes, Box(1, 1, 1)
     source, target = way.pitches
     step = Box(*(axis.step for axis in axes))
@@ -246,26 +287,26 @@ def _bands(way: _Way, steps: Box, wide: tuple[Pitches, Pitches], phase: int) -> 
         starts = np.array(firsts) + np.array(way.phases)
         laid = Box(*(n + axis.reach for axis, n in zip(axes, count, strict=True)))
         first = sum((axis.begin + at * axis.stride) * n for axis, at, n in zip(axes, low, along, strict=True))
-        filled = Box(*(axis.pitch(n) if n == axis.count else n for axis, n in zip(axes, count, strict=True)))
+        gaps = [axis.pitch(n) if n == axis.count and lanes == 1 else n for axis, n in zip(axes, count, strict=True)]
         end = Box(*(at + n for at, n in zip(low, count, strict=True)))
         yield Band(
             np.ascontiguousarray(starts, np.int64),
             Lay(way.size, step, laid, source, wide[0], phase),
             Put(first, count, put_step, target, wide[1]),
-            Lay(end, ones, filled, target, wide[1], wide[1].channel),
+            Lay(end, ones, Box(*gaps), target, wide[1], wide[1].channel),
             np.array([low], np.int64),
-            (count.z - 1) * wide[0].slice + (count.y - 1) * wide[0].row + count.x,
+            (count.z - 1) * wide[0].slice + (count.y - 1) * wide[0].row + lanes * count.x,
         )
 
 
-def _kernel(way: _Way, wide: Pitches, phase: int) -> tuple[tuple[int, ...], list[int]]:
+def _kernel(way: _Way, wide: Pitches, phase: int, lanes: int) -> tuple[tuple[int, ...], list[int]]:
     """Return the places of the kernel, in their order, and how far from p what they meet is laid out."""
     kernel, shifts = [], []
     strides = [0] * (AXES - len(way.kernel)) + [prod(way.kernel[n + 1 :]) for n in range(len(way.kernel))]
     for taps in product(*(zip(axis.taps, axis.kernel, strict=True) for axis in way.axes)):
         number = way.phases.index(tuple(tap % axis.step for axis, (tap, _) in zip(way.axes, taps, strict=True)))
         z, y, x = (tap // axis.step for axis, (tap, _) in zip(way.axes, taps, strict=True))
-        shifts.append(number * phase + z * wide.slice + y * wide.row + x)
+        shifts.append(number * phase + z * wide.slice + y * wide.row + x * lanes)
         kernel.append(sum(place * stride for (_, place), stride in zip(taps, strides, strict=True)))
     return tuple(kernel), shifts
 

@@ -6,23 +6,44 @@ of a source. The gradient of weights is summed over examples piece by piece, in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from types import ModuleType
 
 import numpy as np
 
-from nnlib.cpu.maps.shifts import Shifts, backward_shifts, forward_axis, forward_shifts, merged
+from nnlib.cpu.maps.shifts import LINE, Band, Room, Shifts, backward_shifts, forward_axis, forward_shifts, merged
 from nnlib.cpu.scratch import SCRATCH
 from nnlib.spec.geometry import Sweep
-from nnlib.util.arrays import Floats
+from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each, consume
 
 WIDTH, LONGER = 512, 1024  # places of a band: in sums, and in the products that weights' gradients are
 NUMBERS = 1 << 17  # of a source that are laid out at a time: 512 KB
 GROUPS, TARGETS, SOURCES = 16, 64, 96  # groups and channels of a piece of a weights' gradient
+ROWS = 8  # a number of channels is a multiple of it, where nothing is laid out
 PIECES = 8  # at least, where there is as much work
+WASTE = 1.25  # places for one wanted from which on lanes of examples cost less
+MANY = 64  # products of a sum from which on
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A band of some examples."""
+
+    shifts: Shifts
+    band: Band
+    first: int  # example
+    examples: int
+
+    @property
+    def width(self) -> int:
+        """Return how many places are computed one behind the other."""
+        if self.shifts.lanes > 1:
+            return self.shifts.lanes * self.band.put.extent.x
+        return (self.examples - 1) * self.shifts.wide.example + self.band.width
 
 
 class Tiled:
@@ -32,119 +53,169 @@ class Tiled:
 
     def __init__(self, loops: ModuleType) -> None:
         self._loops = loops
-        self._dots = (*loops.DOTS, loops.ORDER)
 
     def forward(self, x: Floats, w: Floats, sweep: Sweep, each: Each) -> Floats:
         """See `Convolutions`."""
         sweep = merged(sweep)
-        below, above = sweep.source.channels // sweep.groups, sweep.target.channels // sweep.groups
+        below, above = _channels(sweep)
         z = np.empty((len(x), sweep.target.units), np.float32)
-        shifts = forward_shifts(sweep, below, WIDTH, NUMBERS)
-        self._sum(x, w.reshape(sweep.groups, above, sweep.fan_in), shifts, z, each)
+        plain = above % ROWS == 0
+        tasks = self._tasks(len(x), lambda lanes: forward_shifts(sweep, below, Room(WIDTH, NUMBERS, lanes, plain)))
+        places = np.arange(sweep.fan_in)
+        self._sum(x, self._pack(w, sweep.groups, above, sweep.fan_in, places, each), above, tasks, z, each)
         return z
 
     def input_gradient(self, delta: Floats, w: Floats, sweep: Sweep, each: Each) -> Floats:
         """See `Convolutions`."""
         sweep = merged(sweep)
-        below, above = sweep.source.channels // sweep.groups, sweep.target.channels // sweep.groups
-        parts = backward_shifts(sweep, above, WIDTH, NUMBERS)
+        below, above = _channels(sweep)
+        plain = below % ROWS == 0
+        parts = backward_shifts(sweep, above, Room(WIDTH, NUMBERS, plain=plain))
         places = sum(prod(band.put.extent) for part in parts for band in part.bands)
         new = np.empty if places == sweep.source.area else np.zeros
         gradient = new((len(delta), sweep.source.units), np.float32)
-        kernels = w.reshape(sweep.groups, above, below, sweep.volume).swapaxes(1, 2)
-        for part in parts:
-            weights = kernels[..., list(part.kernel)].reshape(sweep.groups, below, -1)
-            self._sum(delta, weights, part, gradient, each)
+        rows = np.arange(above)[:, None] * sweep.fan_in
+        for number, part in enumerate(parts):
+            weights = self._pack(w, sweep.groups, below, sweep.volume, (rows + np.array(part.kernel)).reshape(-1), each)
+
+            def find(lanes: int, number: int = number) -> Shifts:
+                return backward_shifts(sweep, above, Room(WIDTH, NUMBERS, lanes, plain))[number]
+
+            self._sum(delta, weights, below, self._tasks(len(delta), find), gradient, each)
         return gradient
 
-    def _sum(self, x: Floats, w: Floats, shifts: Shifts, out: Floats, each: Each) -> None:
-        """Write to `out` the sums of x shifted, by weights w (groups, target channels, source channels and places)."""
-        groups, above, _ = w.shape
-        weights = _blocks(w, self._loops)
-        blocks, rows = weights.shape[1], weights.shape[3]
-        bands = [(first, band) for first in range(0, len(x), shifts.examples) for band in shifts.bands]
-        cuts = min(blocks, -(-PIECES // len(bands)))
+    def _tasks(self, batch: int, find: Callable[[int], Shifts]) -> list[Task]:
+        """Return what there is to do for a batch: in lanes as far as that pays, then example behind example."""
+        shifts, begin = find(1), 0
+        found: list[Task] = []
+        lanes = self._loops.LANES
+        if len(shifts.kernel) > 1 and shifts.base.size >= MANY and shifts.waste > WASTE:
+            begin = batch // lanes * lanes
+            found += _all_of(find(lanes), 0, begin) if begin else []
+        return found + list(_all_of(shifts, begin, batch))
+
+    def _pack(self, w: Floats, groups: int, rows: int, pitch: int, places: Longs, each: Each) -> Floats:
+        """Return weights (groups, blocks of rows, places, rows of a block); `places` say where those of a row are."""
+        loops = self._loops
+        size = 1 if rows == 1 else min(loops.FEW, loops.ROWS) if rows <= loops.FEW else loops.ROWS
+        found = np.empty((groups, -(-rows // size), len(places), size), np.float32)
+        flat = np.ascontiguousarray(w).reshape(-1)
+
+        def block(number: int) -> None:
+            loops.pack(flat, rows, pitch, len(flat) // groups, places, number, found)
+
+        consume(each(block, range(found.shape[1])))
+        return found
+
+    def _sum(self, x: Floats, w: Floats, above: int, tasks: list[Task], out: Floats, each: Each) -> None:
+        """Write to `out` the sums of x shifted, by packed weights w."""
+        groups, blocks, _, rows = w.shape
+        cuts = min(blocks, -(-PIECES // len(tasks)))
         x, flat = np.ascontiguousarray(x).reshape(-1), out.reshape(-1)
-        below = len(shifts.base)
-        base = shifts.base.reshape(-1)
 
         def piece(number: int) -> None:
-            (first, band), cut = bands[number // cuts], number % cuts
+            task, cut = tasks[number // cuts], number % cuts
+            shifts, band = task.shifts, task.band
+            base, channels = shifts.base.reshape(-1), (len(shifts.base), above)
             some = cut * blocks // cuts, (cut + 1) * blocks // cuts
-            examples = min(shifts.examples, len(out) - first)
-            width = (examples - 1) * shifts.wide.example + band.width
-            laid = SCRATCH.get("laid", (below * shifts.wide.channel,), np.float32)
-            sums = SCRATCH.get("sums", (rows * shifts.own.channel,), np.float32)
-            begin, to = first * band.lay.source.example, first * band.put.target.example + band.put.first
+            source, target = band.lay.source, band.put.target
+            begin, to = task.first * source.example, task.first * target.example + band.put.first
+            if shifts.as_it_is:
+                self._loops.convolve_as_it_is(
+                    *(x, begin + band.starts[0, 2], base, task.width, w, groups, some),
+                    *(channels, (source.channel, target.channel), to, flat),
+                )
+                return
+            laid = _memory("laid", channels[0] * shifts.wide.channel)
+            sums = _memory("sums", rows * shifts.own.channel)
             self._loops.convolve(
-                *(x, begin, band.lay, band.starts, base, width, weights, (0, groups), some),
-                *(examples, (below, above), band.put, to, laid, sums, flat),
+                *(x, begin, band.lay, band.starts, base, task.width, w, groups, some),
+                *(task.examples, shifts.lanes, channels, band.put, to, laid, sums, flat),
             )
 
-        consume(each(piece, range(len(bands) * cuts)))
+        consume(each(piece, range(len(tasks) * cuts)))
 
     def weight_gradient(self, x: Floats, delta: Floats, sweep: Sweep, each: Each) -> Floats:
         """See `Convolutions`."""
         sweep = merged(sweep)
-        below, above = sweep.source.channels // sweep.groups, sweep.target.channels // sweep.groups
-        batch, volume = len(x), sweep.volume
+        below, above = _channels(sweep)
+        volume, plain = sweep.volume, above % ROWS == 0
         phases = prod(len(forward_axis(window).phases) for window in sweep.windows)
         sources = _ranges(below, max(1, SOURCES // phases))
-        shifts = forward_shifts(sweep, max(map(len, sources)), LONGER, NUMBERS)
-        parts = list(product(_ranges(sweep.groups, GROUPS), _ranges(above, TARGETS), sources))
-        steps = range(0, batch, shifts.examples)
-        sums = _ranges(len(steps), -(-len(steps) // -(-PIECES // len(parts))))
-        many, others, order = (1, self._loops.ALONE, self._loops.ORDER_ALONE) if above == 1 else self._dots
-        base = np.append(shifts.base, np.zeros(others, np.int64))
+        widest = max(map(len, sources))
+        rows = _ranges(above, TARGETS if volume > 1 else 4 * TARGETS, ROWS if plain else 1)
+        parts = list(product(_ranges(sweep.groups, GROUPS), rows, sources))
+        tasks = self._tasks(len(x), lambda lanes: forward_shifts(sweep, widest, Room(LONGER, NUMBERS, lanes, plain)))
+        sums = _ranges(len(tasks), -(-len(tasks) // -(-PIECES // len(parts))))
         x, delta = np.ascontiguousarray(x).reshape(-1), np.ascontiguousarray(delta).reshape(-1)
         gradient = np.zeros((sweep.groups, above, below * volume), np.float32)
 
         def piece(number: int) -> Floats:
-            (groups, rows, channels), some = parts[number // len(sums)], sums[number % len(sums)]
-            tiles = -(-len(channels) * volume // others), -(-len(rows) // many)
-            part = np.zeros(
-                (len(groups), *tiles, -(-many * others // self._loops.LANES) * self._loops.LANES), np.float32
-            )
-            laid = SCRATCH.get("laid", (len(channels) * shifts.wide.channel,), np.float32)
-            wide = SCRATCH.get("sums", (tiles[1] * many * shifts.own.channel,), np.float32)
-            for step, band in product(some, shifts.bands):
-                examples = min(shifts.examples, batch - steps[step])
-                source, target = band.lay.source, band.own.source
-                begin = steps[step] * source.example + (groups[0] * below + channels[0]) * source.channel
-                above_begin = steps[step] * target.example + (groups[0] * above + rows[0]) * target.channel
-                width = (examples - 1) * shifts.wide.example + band.width
-                self._loops.correlate(
-                    *(x, begin, band.lay, band.starts, base, width, delta, above_begin, band.own, band.own_starts),
-                    *((below * source.channel, above * target.channel), examples, (len(channels), len(rows))),
-                    *(laid, wide, part),
-                )
-            found = part[..., list(order)].reshape(len(groups), *tiles, many, others).transpose(0, 2, 3, 1, 4)
-            return found.reshape(len(groups), tiles[1] * many, -1)[:, : len(rows), : len(channels) * volume]
+            part = parts[number // len(sums)]
+            return self._products(x, delta, sweep, part, [tasks[n] for n in sums[number % len(sums)]])
 
         for number, part in enumerate(each(piece, range(len(parts) * len(sums)))):
-            groups, rows, channels = parts[number // len(sums)]
+            groups, rows_, channels = parts[number // len(sums)]
             columns = slice(channels.start * volume, channels.stop * volume)
-            gradient[_slice(groups), _slice(rows), columns] += part
+            gradient[_slice(groups), _slice(rows_), columns] += part
         return gradient.reshape(sweep.target.channels, sweep.fan_in)
 
+    def _products(
+        self, x: Floats, delta: Floats, sweep: Sweep, part: tuple[range, range, range], tasks: list[Task]
+    ) -> Floats:
+        """Return what tasks contribute to the gradient of the weights of some groups, target and source channels."""
+        (below, above), (groups, rows, channels), loops = _channels(sweep), part, self._loops
+        many, others, order = (1, loops.ALONE, loops.ORDER_ALONE) if above == 1 else (*loops.DOTS, loops.ORDER)
+        tiles = -(-len(channels) * sweep.volume // others), -(-len(rows) // many)
+        size = -(-many * others // loops.LANES) * loops.LANES
+        found = np.zeros((len(groups), *tiles, size), np.float32)
+        for task in tasks:
+            shifts, band = task.shifts, task.band
+            source, target = band.lay.source, band.own.source
+            begin = task.first * source.example + (groups[0] * below + channels[0]) * source.channel
+            delta_begin = task.first * target.example + (groups[0] * above + rows[0]) * target.channel
+            laid_numbers, own_numbers = len(channels) * shifts.wide.channel, tiles[1] * many * shifts.own.channel
+            if shifts.as_it_is:
+                begin, delta_begin = begin + band.starts[0, 2], delta_begin + band.own_starts[0, 2]
+                laid_numbers = own_numbers = 1
+            loops.correlate(
+                *(x, begin, band.lay, band.starts, _longer(shifts, others), task.width),
+                *(delta, delta_begin, band.own, band.own_starts, (below * source.channel, above * target.channel)),
+                *(task.examples, shifts.lanes, (len(channels), len(rows)), shifts.as_it_is),
+                *(_memory("laid", laid_numbers), _memory("sums", own_numbers), found),
+            )
+        found = found[..., list(order)].reshape(len(groups), *tiles, many, others).transpose(0, 2, 3, 1, 4)
+        return found.reshape(len(groups), tiles[1] * many, -1)[:, : len(rows), : len(channels) * sweep.volume]
 
-def _ranges(count: int, most: int) -> list[range]:
-    """Cut into ranges of at most so many that differ little."""
-    parts = -(-count // most)
-    return [range(n * count // parts, (n + 1) * count // parts) for n in range(parts)]
+
+def _memory(name: str, numbers: int) -> Floats:
+    """Return memory of this thread that begins with a line of the cache."""
+    memory = SCRATCH.get(f"maps {name}", (numbers + LINE,), np.float32)
+    begin = -memory.ctypes.data % (4 * LINE) // 4
+    return memory[begin : begin + numbers]
+
+
+def _channels(sweep: Sweep) -> tuple[int, int]:
+    """Return how many channels a group has, of the source and of the target."""
+    return sweep.source.channels // sweep.groups, sweep.target.channels // sweep.groups
+
+
+def _all_of(shifts: Shifts, begin: int, end: int) -> Iterator[Task]:
+    for first in range(begin, end, shifts.examples):
+        for band in shifts.bands:
+            yield Task(shifts, band, first, min(shifts.examples, end - first))
+
+
+def _longer(shifts: Shifts, more: int) -> Floats:
+    """Return the shifts, and some more: the last tile may end behind them."""
+    return np.append(shifts.base, np.zeros(more, np.int64))
+
+
+def _ranges(count: int, most: int, unit: int = 1) -> list[range]:
+    """Cut into ranges of at most so many that differ little, at multiples of `unit`, which both have to be."""
+    parts, count = -(-count // most), count // unit
+    return [range(n * count // parts * unit, (n + 1) * count // parts * unit) for n in range(parts)]
 
 
 def _slice(numbers: range) -> slice:
     return slice(numbers.start, numbers.stop)
-
-
-def _blocks(w: Floats, loops: ModuleType) -> Floats:
-    """Return weights (groups, blocks of rows, columns, rows of a block), with zeros for the rows that are missing."""
-    groups, rows, columns = w.shape
-    size = 1 if rows == 1 else min(loops.FEW, loops.ROWS) if rows <= loops.FEW else loops.ROWS
-    blocks = -(-rows // size)
-    if rows % size:
-        whole = np.zeros((groups, blocks * size, columns), w.dtype)
-        whole[:, :rows] = w
-        w = whole
-    return np.ascontiguousarray(w.reshape(groups, blocks, size, columns).swapaxes(2, 3))

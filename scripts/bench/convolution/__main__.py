@@ -33,14 +33,15 @@ class Sizes:
 
     shapes: tuple[Shape, ...]
     rounds: int
-    threads: tuple[int, ...]
     compared: int
+    both: tuple[Shape, ...]  # on two threads, too
     alone: tuple[Shape, ...]  # by NumPy, too
 
 
 QUICK_SHAPES = (replace(SHAPES[9], examples=4), replace(SHAPES[14], examples=4), replace(SHAPES[21], examples=4))
-FULL = Sizes(SHAPES, 7, (1, 2), 200, (SHAPES[2], SHAPES[7], SHAPES[12], SHAPES[19]))
-QUICK = Sizes(QUICK_SHAPES, 3, (1,), 20, QUICK_SHAPES[:1])
+SOME = tuple(SHAPES[n] for n in (1, 4, 7, 9, 10, 12, 17, 19))
+FULL = Sizes(SHAPES, 7, 200, SOME, SOME[2:6:3] + SOME[7:])
+QUICK = Sizes(QUICK_SHAPES, 3, 20, (), QUICK_SHAPES[:1])
 
 
 class Convolution(Bench[Sizes]):
@@ -53,14 +54,6 @@ class Convolution(Bench[Sizes]):
                 turns = self._measured(all_sides, shape, 1, ("", *LAYOUTS))
                 for part in PARTS:
                     yield _row(shape, part, 1, [turn[part] for turn in turns])
-
-    def two_threads(self) -> Iterator[Row]:
-        """All parts together, by the clock."""
-        if 2 in self.sizes.threads:
-            with self._sides(2) as all_sides:
-                for shape in self.sizes.shapes:
-                    turns = self._measured(all_sides, shape, 2, ("", *LAYOUTS))
-                    yield _row(shape, "all three", 2, [turn["all"] for turn in turns])
 
     def numpy_alone(self) -> Iterator[Row]:
         """What is computed where Numba is missing."""
@@ -80,6 +73,14 @@ class Convolution(Bench[Sizes]):
             found, theirs = (max(values) for values in zip(*apart, strict=True))
             name = f"{self.sizes.compared} convolutions of all kinds, {part}: largest error, of the largest value"
             yield Row(name, found * 1e6, theirs * 1e6, "millionths", 3.0)
+
+    def two_threads(self) -> Iterator[Row]:
+        """All parts together, by the clock."""
+        if self.sizes.both:
+            with self._sides(2) as all_sides:
+                for shape in self.sizes.both:
+                    turns = self._measured(all_sides, shape, 2, ("", *LAYOUTS))
+                    yield _row(shape, "all three", 2, [turn["all"] for turn in turns])
 
     def _apart(self, number: int, part: str) -> tuple[float, float]:
         ours, single, double = (

@@ -27,6 +27,7 @@ LARGER = {
     "images": sweep_over(square(70, 7, 2, 3), 3, 40),
     "small maps": sweep_over(square(7, 3, 1, 1), 70, 90),
     "places alone": sweep_over(square(14, 1), 64, 72),
+    "as they are": sweep_over(square(28, 1), 70, 72),
     "every other place": sweep_over(square(14, 1, 2), 64, 24),
     "of each channel": sweep_over(square(19, 3, 1, 1), 48, 48, groups=48),
     "of some": sweep_over(square(19, 3, 2, 1), 24, 48, groups=6),
@@ -71,7 +72,7 @@ def test_it_is_the_reference(kind, sweep, examples):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sweep", LARGER.values(), ids=LARGER)
-@pytest.mark.parametrize("examples", [1, 5])
+@pytest.mark.parametrize("examples", [1, 5, 19])
 def test_larger_ones_are_the_reference(kind, sweep, examples):
     arrays = arrays_of(sweep, examples, dtype=np.float32)
     assert_rounded(results(kind, sweep, arrays), reference(sweep, arrays))
@@ -79,7 +80,7 @@ def test_larger_ones_are_the_reference(kind, sweep, examples):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sweep", LARGER.values(), ids=LARGER)
-@pytest.mark.parametrize("examples", [1, 5])
+@pytest.mark.parametrize("examples", [1, 5, 19])
 def test_threads_do_not_change_the_bits(kind, sweep, examples):
     arrays = arrays_of(sweep, examples, dtype=np.float32)
     found = []
@@ -107,3 +108,10 @@ def test_double_precision_stays(sweep):
     both = results(fast.convolutions_of(np.float64), sweep, arrays), reference(sweep, arrays)
     for found, wanted in zip(*both, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.abs(wanted).max())
+
+
+def test_without_numba_numpy_computes(monkeypatch):
+    assert isinstance(fast.convolutions_of(np.float32), Tiled)
+    assert isinstance(fast.convolutions_of(np.float64), Unfolded)
+    monkeypatch.setattr(fast, "LOOPS", None)
+    assert isinstance(fast.convolutions_of(np.float32), Unfolded)
