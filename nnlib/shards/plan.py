@@ -102,9 +102,12 @@ def _require_alone(spec: NetworkSpec) -> None:
             found.append(f"{layer.name}: the sparseness penalty is over the whole batch")
     if found:
         more = f"; {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        others = "auto, none" if any(is_computed(layer) for layer in spec.layers) else "auto, items, none"
+        if any(layer.batch_norm and layer.name not in fixed for layer in spec.layers):
+            others += ", or FineTuning that freezes what is normalized, without UnfreezeAt"
         raise NnlibError(
             "parallel: 'examples' is for dense data and layers that compute each example alone; "
-            f"{'; '.join(found[:MOST_NAMED])}{more}; legal: auto, items, none"
+            f"{'; '.join(found[:MOST_NAMED])}{more}; legal: {others}"
         )
 
 
