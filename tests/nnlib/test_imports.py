@@ -12,6 +12,7 @@ ONE_MODULE = {
     "netCDF4": "netcdf",
     "rich": "terminal",
     "numba": "compiler",
+    "llvmlite": "compiler",
     "threadpoolctl": "threads",
     "cupy": "runtime",
     "duckdb": "tables",
