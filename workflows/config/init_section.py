@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from regiondag.config.keys import START
+from regiondag.config.values import MODEL
 from regiondag.study.init import SHOWN
 from regiondag.study.model import POOLED, Init, Region
 from regiondag.util import schema
@@ -20,6 +22,7 @@ class _Wish:
 
     kind: str
     neighbour: str  # a region's name; empty: the largest
+    model: str  # a path
     section: Section
     own: Section  # what the region itself says
 
@@ -32,14 +35,17 @@ class _Wish:
 class InitReader:
     """Reads the starts of all regions, and then finds the neighbours by their names."""
 
-    def __init__(self, study: Section) -> None:
+    def __init__(self, study: Section, folder: Path) -> None:
         self.study = study
+        self.folder = folder  # where paths begin
         self.problems = study.problems
         self.wishes: dict[str, _Wish] = {}
 
     def read(self, slug: str, section: Section, own: Section) -> None:
         """Read `init` and `neighbour` of one region."""
-        wish = _Wish(section.value("init", START), section.value("neighbour", START), section, own)
+        start = section.value("init", START)
+        kind, model = (start, "") if isinstance(start, str) else start
+        wish = _Wish(kind, section.value("neighbour", START), model, section, own)
         if "neighbour" in own and wish.kind != "neighbour":
             self.problems.add(own.where("neighbour"), f"is used by init: neighbour only, seen init: {wish.kind}")
         self.wishes[slug] = wish
@@ -57,6 +63,11 @@ class InitReader:
         wish = self.wishes[region.slug]
         if wish.kind == "pooled":
             return Init("pooled", POOLED)
+        if wish.kind == MODEL:
+            path = self.folder / wish.model
+            if not path.is_file():
+                self.problems.add(wish.section.where("init"), f"{path} is no file; legal: the path of a model file")
+            return Init(MODEL, model=str(path.resolve()))
         if wish.kind != "neighbour":
             return Init(wish.kind)
         if wish.yields and region.slug in named:

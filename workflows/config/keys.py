@@ -22,7 +22,6 @@ from regiondag.util.schema import DURATION, OR_NEVER, TEXT, Key, Keys, choice, o
 ACQUISITIONS = ("improvement", "improvement_per_second")
 SCHEDULES = ("rounds", "lanes")
 WINNERS = ("observed", "model", "auto")
-INITS = ("random", "champion", "neighbour", "pooled")
 SCOPES = ("auto", "all", "region")
 WORDS = ("time", "leave-one-out", "random")
 SPLITS = (*WORDS, "column")
@@ -278,7 +277,11 @@ SECTIONS: Keys = {
     ),
 }
 START: Keys = {
-    "init": Key("random", choice(INITS), "What trainings start from: random weights, or those of a model."),
+    "init": Key(
+        "random",
+        values.START,
+        "What trainings start from: random weights, or those of a model, of a run or, with {model: FILE}, of a file.",
+    ),
     "neighbour": Key(
         "", TEXT, "The region that `init: neighbour` starts from; by default that with the most training examples."
     ),

@@ -68,7 +68,7 @@ def check_starts(problems: Problems, regions: Sequence[tuple[Region, KeyPath]]) 
             problems.add(
                 (*path, "network"),
                 f"{network}: FineTuning.{key}: every region that has it starts from random weights; legal: with init "
-                "champion, neighbour or pooled, or a network without this key",
+                "champion, neighbour, pooled or {model: FILE}, or a network without this key",
             )
 
 

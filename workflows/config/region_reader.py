@@ -52,7 +52,7 @@ class RegionReader:
                 self.problems.add(study.where(key), text)
         self.several = False  # regions with searches of their own
         self.shared: dict[tuple[Any, ...], Any] = {}
-        self.starts = InitReader(study)
+        self.starts = InitReader(study, folder)
 
     def read(self, raw: Raw, path: KeyPath) -> Region:
         """Read a region that stands at `path`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from nnlib.spec import metric_names
@@ -17,6 +18,27 @@ MAX_NAME = 200
 LARGEST = 1e300  # of a real hyperparameter's bounds
 SCALARS: Schema = {"type": ["boolean", "number", "string"]}
 SOME_SCALARS: Schema = {"anyOf": [SCALARS, {"type": "array", "items": SCALARS}]}
+
+
+INITS = ("random", "champion", "neighbour", "pooled")
+MODEL = "model"
+
+
+def _start(value: Any) -> str | tuple[str, str]:
+    """Return one of INITS, or MODEL and a path."""
+    if isinstance(value, Mapping) and set(value) == {MODEL}:
+        return MODEL, TEXT.of(value[MODEL])
+    if not isinstance(value, str) or value not in INITS:
+        raise ValueError(nearest(str(value), INITS).removeprefix("; "))
+    return value
+
+
+MODEL_FILE: Keys = {MODEL: Key("", TEXT, "Path of a model file, from study.yaml's folder.")}
+START: Check[str | tuple[str, str]] = Check(
+    _start,
+    f"{', '.join(INITS)}, or {{{MODEL}: FILE}}",
+    {"anyOf": [{"enum": list(INITS)}, object_of(MODEL_FILE, MODEL_FILE)]},
+)
 
 
 def _study_name(value: Any) -> str:

@@ -13,9 +13,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import Recipe, sha256_of
+from nnlib.contract import INIT_FILE, Recipe, sha256_of
 from nnlib.spec.network import read_json
-from nnlib.util.files import appearing, write_atomically
+from nnlib.util.files import appearing, link_or_copy, write_atomically
 from nnlib.util.os_errors import describe
 from regiondag.condor.quoting import check_path, is_path
 from regiondag.condor.versions import Version, show_version
@@ -113,6 +113,7 @@ class _Writer:
         self.image = image
         self.archives = (pack_manager(archives_of(run.path.parent)), pack_worker())
         self.digests: dict[str, str] = {}  # path in the run directory -> SHA-256
+        self.models: dict[Path, Path] = {}  # model file to start from -> the run's first copy
         self.known: dict[Path, str] = {}  # input file -> SHA-256, as regions may share files
         self.sources: dict[str, str] = {}  # path in the run directory -> the file it was copied from
 
@@ -148,6 +149,8 @@ class _Writer:
         if incumbent and region.init.kind == "champion":
             copies[folder.incumbent_model] = incumbent.model
             self._copy(incumbent.metrics, folder.incumbent_metrics)
+        if region.init.model:
+            copies[folder.init_model] = Path(region.init.model)
         for copy, source in copies.items():
             self._copy(source, copy)
         rows = write_merged(region, folder)
@@ -155,7 +158,8 @@ class _Writer:
         for copy in merged:
             self._note(self._inside(copy))
         inside = {copy.name: self.digests[self._inside(copy)] for copy in [*copies, *merged]}
-        shape = () if region.init.random or not region.network else find_shaping(read_json(region.network))
+        bound = not (region.init.random or region.init.model)  # to the shape of a run's model
+        shape = find_shaping(read_json(region.network)) if bound and region.network else ()
         recipe = recipe_of_champion(incumbent) if incumbent else None
         own = self._own_recipes(region, recipe)
         window = None if region.served_by else _first_day(folder.data("valid"))
@@ -190,7 +194,12 @@ class _Writer:
 
     def _copy(self, source: Path, copy: Path) -> None:
         """Copy an input and note the digest of the copy, which is what the jobs will get."""
-        shutil.copyfile(source, copy)
+        if source in self.models:  # a model is large, and never written into
+            link_or_copy(self.models[source], copy)
+        else:
+            shutil.copyfile(source, copy)
+        if copy.name == INIT_FILE:
+            self.models.setdefault(source, copy)
         if source not in self.known:
             self.known[source] = sha256_of(copy)
         self.digests[self._inside(copy)] = self.known[source]

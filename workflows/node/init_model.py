@@ -32,7 +32,7 @@ def start_from_model(folder: RegionFolder, spec: RegionSpec) -> RegionSpec:
 
     Call it under the region's lock. Raises GiveUpError when there is no such model yet, or none of this network.
     """
-    if spec.init.random:
+    if spec.init.random or spec.init.model:  # a file was copied when the run was made
         return spec
     if not folder.init_facts.exists():
         _take(folder, spec)

@@ -50,7 +50,9 @@ def describe_init(asked: Config, chosen: Config) -> Iterator[str]:
     names = {region.slug: region.name for region in chosen.regions}
     groups: dict[str, list[str]] = {}
     for wish, region in zip(asked.regions, chosen.regions, strict=True):
-        if region.init.source == POOLED:
+        if region.init.model:
+            text = f"from the model {Path(region.init.model).name}"
+        elif region.init.source == POOLED:
             text = "from a model of all regions together"
         elif region.init.source:
             text = f"from the champion of {names[region.init.source]}"

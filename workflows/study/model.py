@@ -143,10 +143,12 @@ class Init:
 
     `source` is the slug of the region of the same run whose champion that model is: a neighbour, or all regions pooled.
     It is empty for `champion`, the region's own of an earlier run, and for a neighbour that is still to be chosen.
+    `model` is the path of a model file, which no run made.
     """
 
-    kind: str = "random"  # or champion, neighbour, pooled
+    kind: str = "random"  # or champion, neighbour, pooled, model
     source: str = ""
+    model: str = ""
 
     @property
     def random(self) -> bool:

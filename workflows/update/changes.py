@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 
-from nnlib.contract import sha256_of
+from nnlib.contract import INIT_FILE, sha256_of
 from regiondag.errors import RegiondagError
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NETWORK_FILE, RunFolder, data_file
@@ -42,11 +43,15 @@ def is_finished(run: RunFolder, slug: str) -> bool:
 
 
 def is_unchanged(region: Region, digests: Mapping[str, str]) -> bool:
-    """Return whether the region's data and network, though not its other inputs, have the digests of a run."""
+    """Return whether the region's data, network and model file to start from, no other input, have a run's digests."""
     sources = {data_file(part): file for part, file in region.data.items()}
     if region.network is not None:
         sources[NETWORK_FILE] = region.network
+    if region.init.model:
+        sources[INIT_FILE] = Path(region.init.model)
     start = f"regions/{region.slug}/"
     inside = {path.removeprefix(start): digest for path, digest in digests.items() if path.startswith(start)}
-    then = {name: digest for name, digest in inside.items() if name in sources or name.startswith("data.")}
+    then = {
+        name: digest for name, digest in inside.items() if name in (*sources, INIT_FILE) or name.startswith("data.")
+    }
     return set(then) == set(sources) and all(then[name] == sha256_of(file) for name, file in sources.items())

@@ -173,3 +173,46 @@ def test_tomorrows_trainings_start_from_todays_champion(study_file, tmp_path):
     prepare_trial(other, NodeName("united-kingdom", 0))
     assert trial_of(other, NodeName("united-kingdom", 0)).init is None
     assert "PARENT germany_final" not in run.study_dag.read_text()
+
+
+def test_a_model_from_a_file_is_copied_when_the_run_is_made(study_file, tmp_path):
+    body = tmp_path / "body.nc"
+    body.write_bytes(b"a model from elsewhere")
+    study_file.write_text(STUDY + "init: {model: body.nc}\n")
+    run = create(study_file, tmp_path / "runs")
+    folders = [run.region(slug) for slug in ("united-kingdom", "germany")]
+    copies = [folder.init_model for folder in folders]
+    digest = sha256_of(body)
+    body.write_bytes(b"another one, which the run does not care about")
+    assert [sha256_of(copy) for copy in copies] == [digest] * 2
+    assert copies[0].stat().st_ino == copies[1].stat().st_ino  # one copy a run
+    manifest = json.loads(run.manifest.read_text())
+    inside = [f"regions/{slug}/init.nc" for slug in ("united-kingdom", "germany")]
+    assert [manifest["sha256"][name] for name in inside] == [digest] * 2
+    assert {manifest["sources"][name] for name in inside} == {str(body)}
+    play_trials(folders[1], [0.1, 0.4, 0.3, 0.2])
+    prepare_final(folders[1], FINAL)
+    for node in (*(NodeName("germany", number) for number in range(4)), FINAL):
+        trial = trial_of(folders[1], node)
+        assert (trial.init, trial.sha256["init.nc"]) == ("init.nc", digest)
+    points = [proposal.point for proposal in Journal(folders[1].journal).read().proposals.values()]
+    assert len({point["hidden"] for point in points}) > 1  # its shape is the network's to say
+    assert "init.nc" in (folders[1].path / "train.sub").read_text() and not folders[1].init_facts.exists()
+
+
+def test_a_changed_model_is_something_new(study_file, tmp_path):
+    from regiondag.config.load import load_config
+    from regiondag.run.manifest import read_manifest
+    from regiondag.update.changes import is_unchanged
+
+    body = tmp_path / "body.nc"
+    body.write_bytes(b"a model from elsewhere")
+    study_file.write_text(STUDY + "init: {model: body.nc}\n")
+    run = create(study_file, tmp_path / "runs")
+    digests = read_manifest(run).sha256
+    regions = load_config(study_file).regions
+    assert all(is_unchanged(region, digests) for region in regions)
+    body.write_bytes(b"a better one")
+    assert not any(is_unchanged(region, digests) for region in regions)
+    study_file.write_text(STUDY)
+    assert not any(is_unchanged(region, digests) for region in load_config(study_file).regions)

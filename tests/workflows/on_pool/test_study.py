@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nnlib.cli import main as nnlib_main
 from nnlib.contract import Exit, Result, result_from_json, sha256_of
 from regiondag.cli import main
 from regiondag.condor import client
@@ -165,6 +166,30 @@ def test_small_regions_start_from_a_model_of_all(pool, run_area, capsys):
         for place in folder.path.glob("trials/*"):
             assert f"{WIDTH:,} of {WIDTH:,} units of Input found by name" in result_of(place).init
     assert not run.region("germany").init_model.exists()
+
+
+def test_every_region_starts_from_a_file(pool, run_area, capsys):
+    """It travels with the jobs of a run that was made from it, whatever becomes of the file."""
+    study = write_study(run_area, STUDY.replace("limits:", "init: {model: body.nc}\nlimits:"))
+    for stem, users in (("uk", 12), ("germany", 8)):
+        write_region(run_area / "data", stem, users)
+    words = ["train", run_area / "network.json", run_area / "data/uk.train.nc", "--out", run_area / "body.nc"]
+    assert nnlib_main([str(word) for word in [*words, "--set", "hidden=4", "--epochs", "1"]]) == 0
+    digest = sha256_of(run_area / "body.nc")
+    assert main(["generate", str(study)]) == 0
+    told = capsys.readouterr()
+    run = RunFolder(Path(told.out.strip()))
+    assert "trainings start from the model body.nc: United Kingdom, Germany" in told.err
+    (run_area / "body.nc").unlink()
+    submit(run)
+    assert finish(pool, run).exit_code == 0
+    assert {row["status"] for row in summary(run)["regions"]} == {"promoted"}
+    for slug in ("united-kingdom", "germany"):
+        folder = run.region(slug)
+        assert sha256_of(folder.init_model) == digest
+        said = [result_of(place).init for place in folder.path.glob("trials/*")]
+        assert said and all(f"{WIDTH:,} of {WIDTH:,} units of Input found by" in one for one in said), said
+    assert main(["verify", str(run.path)]) == 0
 
 
 def test_one_region_alone_and_then_the_others(pool, run_area, capsys):

@@ -176,3 +176,27 @@ def test_all_that_start_from_the_pooled_model_wait_for_it(tmp_path):
     plan = build_plan(load_config(study_of(tmp_path, THREE + POOLED)))
     assert [str(parent) for parent, _ in plan.starts()] == ["pooled_final"] * 3
     assert plan.trials == 3 * 4 + 2
+
+
+def test_a_model_from_a_file(tmp_path):
+    text = THREE.replace("germany.nc}", "germany.nc, init: random}") + "init: {model: models/body.nc}\n"
+    study = study_of(tmp_path, text)
+    with pytest.raises(ConfigError, match=r"init: .*models/body.nc is no file; legal: the path of a model file"):
+        load_config(study)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/body.nc").write_bytes(b"a model")
+    config = load_config(study)
+    body = Init("model", model=str(tmp_path.resolve() / "models/body.nc"))
+    assert starts_of(config) == {"United Kingdom": body, "Germany": Init(), "Malta": body}
+    chosen = choose_init(config, {}, ())
+    assert list(describe_init(config, chosen)) == ["trainings start from the model body.nc: United Kingdom, Malta"]
+    plan = build_plan(config)
+    assert list(plan.starts()) == []  # no region waits for another
+
+
+@pytest.mark.parametrize("value", ["{model: 3}", "{file: body.nc}", "{model: body.nc, more: 1}", "body.nc", "[model]"])
+def test_what_is_no_start(tmp_path, value):
+    with pytest.raises(
+        ConfigError, match=r"init: seen .* legal: random, champion, neighbour, pooled, or {model: FILE}"
+    ):
+        load_config(study_of(tmp_path, THREE + f"init: {value}\n"))
