@@ -37,7 +37,7 @@ MODEL_FILE: Keys = {MODEL: Key("", TEXT, "Path of a model file, from study.yaml'
 START: Check[str | tuple[str, str]] = Check(
     _start,
     f"{', '.join(INITS)}, or {{{MODEL}: FILE}}",
-    {"anyOf": [{"enum": list(INITS)}, object_of(MODEL_FILE, MODEL_FILE)]},
+    {"anyOf": [{"enum": list(INITS)}, {**object_of(MODEL_FILE), "minProperties": 1}]},
 )
 
 
