@@ -54,9 +54,10 @@ class Through(Bench[Sizes]):
             told.append((taken, json.loads(measure(module("onnx.compare", graph, model, again)).output)))
             for path in self.area.glob(f"{graph.stem}*"):
                 path.unlink()
-        seen = ", ".join(f"{name} {one['ours']:.1e}" for name, (_, one) in zip(self.sizes.exporters, told, strict=True))
         for what, key in (("imported", "ours"), ("exported again", "again")):
-            yield Row(f"{network}, {what}: largest difference", max(one[key] for _, one in told), None, "", GOAL, seen)
+            found = [one[key] for _, one in told]
+            seen = ", ".join(f"{name} {one:.1e}" for name, one in zip(self.sizes.exporters, found, strict=True))
+            yield Row(f"{network}, {what}: largest difference", max(found), None, "", GOAL, seen)
         for what, done in zip(("import", "export"), told[0][0], strict=True):
             yield Row(f"{network}, {what}", done.seconds, None, "s")
             yield Row(f"{network}, {what}: peak memory", done.peak_mb, None, "MB")
