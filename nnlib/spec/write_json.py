@@ -7,6 +7,7 @@ from typing import Any
 
 from nnlib.spec.types import (
     Activation,
+    Augmentation,
     FineTuning,
     Layer,
     LayerKind,
@@ -55,6 +56,8 @@ def network_to_json(spec: NetworkSpec) -> Json:
         raw["ScaledMarginalCrossEntropy"] = dict(zip(names, values, strict=True))
     if spec.tuning != usual.tuning:
         raw["FineTuning"] = _tuning(spec.tuning)
+    if spec.augmentation != usual.augmentation:
+        raw["Augmentation"] = _augmentation(spec.augmentation)
     return {**raw, "Layers": [_layer(layer) for layer in spec.layers]}
 
 
@@ -129,6 +132,10 @@ def _tuning(tuning: FineTuning) -> Json:
     raw: Json = {"Freeze": list(tuning.freeze), "Replace": list(tuning.replace), "Rates": dict(tuning.rates)}
     raw["UnfreezeAt"] = tuning.unfreeze_at
     return {key: value for key, value in raw.items() if value}
+
+
+def _augmentation(one: Augmentation) -> Json:
+    return {"Crop": one.crop, "Flip": one.flip, "Colour": one.colour, "Mixup": one.mixup}
 
 
 def _shared(one: SharedWeights) -> Json:
