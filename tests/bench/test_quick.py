@@ -68,6 +68,7 @@ RUNS = [
     pytest.param("first_hour --only look", why_not, id="first_hour"),
     pytest.param("starting", lacks(TORCH_FOLDER), id="starting"),
     pytest.param("wide", lacks(TORCH_FOLDER), id="wide"),
+    pytest.param("layers", lacks(TORCH_FOLDER), id="layers"),
     pytest.param("convolution", lacks(TORCH_FOLDER), id="convolution"),
     pytest.param("level3", str, id="level3"),
     pytest.param("level3.examples", str, id="level3_examples"),

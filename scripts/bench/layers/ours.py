@@ -45,7 +45,7 @@ def main() -> None:
 
 def layers(_: Path, count: int, each: Each) -> Arrays:
     """Return what random layers give, and their gradients."""
-    found = {}
+    found: Arrays = {}
     for case in cases.random_cases(count):
         found[f"{case.seed} a"], found[f"{case.seed} below"] = layer_of(case, each)()
     return found
@@ -58,12 +58,12 @@ def speed(_: Path, rounds: int, each: Each) -> Arrays:
 
 
 def milliseconds(act: Callable[[], object], rounds: int) -> float:
-    """Return the median time of an act, which is done once before."""
+    """Return the median CPU time of an act, which is done once before."""
     times = []
     for _ in range(rounds + 1):
-        start = time.perf_counter()
+        start = time.process_time()
         act()
-        times.append(1e3 * (time.perf_counter() - start))
+        times.append(1e3 * (time.process_time() - start))
     return statistics.median(times[1:])
 
 
@@ -115,7 +115,7 @@ def parameters_of(network: Network, arrays: Arrays) -> Arrays:
 
 def networks(folder: Path, count: int, each: Each) -> Arrays:
     """Return the gradients and values of whole networks on a batch; leave their parameters in the folder."""
-    found = {}
+    found: Arrays = {}
     for name, hidden in list(cases.NETWORKS.items())[:count]:
         network = network_of(cases.spec_of(hidden), 1)
         np.savez(folder / f"{name}.start.npz", **parameters_of(network, dict(network.arrays())))
@@ -140,7 +140,7 @@ def bound(spec: NetworkSpec, x: Any, labels: Any) -> Examples:
 
 def lessons(folder: Path, seeds: int, each: Each) -> Arrays:
     """Return the accuracy of a network trained from each seed; leave pictures, starts and orders in the folder."""
-    lesson, spec, accuracies = Lesson(1 if seeds == 1 else 8), cases.spec_of(cases.LEARNER), []
+    lesson, spec, accuracies = Lesson(1 if seeds == 1 else 12), cases.spec_of(cases.LEARNER), []
     digits = load_digits()
     x, labels = cases.pictures(digits.images), digits.target
     np.savez(folder / "pictures.npz", x=x, labels=labels)

@@ -21,9 +21,9 @@ from nnlib.spec.types import Activation, Layer, LayerKind, LayerType, NetworkSpe
 from scripts.bench.layers import cases
 from scripts.bench.layers.cases import Arrays, Case, Lesson
 
-CONVOLUTIONS = (None, F.conv1d, F.conv2d, F.conv3d)
-LARGEST = (None, F.max_pool1d, F.max_pool2d, F.max_pool3d)
-MEANS = (None, F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)
+CONVOLUTIONS: Any = (None, F.conv1d, F.conv2d, F.conv3d)
+LARGEST: Any = (None, F.max_pool1d, F.max_pool2d, F.max_pool3d)
+MEANS: Any = (None, F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)
 ACTIVATIONS = {
     Activation.LINEAR: lambda z: z,
     Activation.RELU: F.relu,
@@ -46,7 +46,7 @@ def main() -> None:
 
 def layers(_: Path, count: int) -> Arrays:
     """Return what random layers give, and their gradients."""
-    found = {}
+    found: Arrays = {}
     for case in cases.random_cases(count):
         found[f"{case.seed} a"], found[f"{case.seed} below"] = (a.reshape(len(a), -1) for a in layer_of(case)())
     return found
@@ -59,12 +59,12 @@ def speed(_: Path, rounds: int) -> Arrays:
 
 
 def milliseconds(act: Callable[[], object], rounds: int) -> float:
-    """Return the median time of an act, which is done once before."""
+    """Return the median CPU time of an act, which is done once before."""
     times = []
     for _ in range(rounds + 1):
-        start = time.perf_counter()
+        start = time.process_time()
         act()
-        times.append(1e3 * (time.perf_counter() - start))
+        times.append(1e3 * (time.process_time() - start))
     return statistics.median(times[1:])
 
 
@@ -77,7 +77,7 @@ def layer_of(case: Case) -> Callable[[], tuple[Any, Any]]:
     )
     x.requires_grad_()
     n, alpha, beta, k = cases.RESPONSES
-    act = {
+    act: Callable[[], Any] = {
         cases.MAX: lambda: pooled(x, sweep, "Max"),
         cases.AVERAGE: lambda: pooled(x, sweep, "Average"),
         cases.RESPONSE: lambda: F.local_response_norm(x, n, alpha, beta, k),
@@ -157,6 +157,7 @@ class Torch:
 
     def _pool(self, n: int, layer: Layer, sources: list[torch.Tensor]) -> torch.Tensor:
         first, *others = sources
+        assert layer.function is not None  # noqa: S101 -- for the type checker
         function, wide = layer.function, [x.flatten(2) for x in sources]
         if function is PoolingFunction.LRN:
             rule = self.spec.local_response
@@ -165,7 +166,7 @@ class Torch:
             return torch.cat(sources, dim=1)
         if function in (PoolingFunction.MAX, PoolingFunction.AVERAGE):
             return pooled(first, sweep_of(self.spec, self.spec.places[layer.sources[0]], n), str(function))
-        act = {
+        act: dict[PoolingFunction, Callable[[], Any]] = {
             PoolingFunction.SUM: lambda: sum(others, first),
             PoolingFunction.PRODUCT: lambda: wide[0] * wide[1],
             PoolingFunction.MAXOUT: lambda: torch.maximum(first, others[0]),
@@ -177,7 +178,7 @@ class Torch:
 
 def networks(folder: Path, count: int) -> Arrays:
     """Return the gradients and values of whole networks on a batch."""
-    found = {}
+    found: Arrays = {}
     for name, hidden in list(cases.NETWORKS.items())[:count]:
         network = Torch(cases.spec_of(hidden), dict(np.load(folder / f"{name}.start.npz")))
         x, labels = (torch.from_numpy(array) for array in cases.batch())
@@ -194,7 +195,7 @@ def networks(folder: Path, count: int) -> Arrays:
 
 def lessons(folder: Path, seeds: int) -> Arrays:
     """Return the accuracy of a network trained from each seed, on the same batches."""
-    lesson, spec, accuracies = Lesson(1 if seeds == 1 else 8), cases.spec_of(cases.LEARNER), []
+    lesson, spec, accuracies = Lesson(1 if seeds == 1 else 12), cases.spec_of(cases.LEARNER), []
     data = np.load(folder / "pictures.npz")
     x, labels = torch.from_numpy(data["x"]).view(-1, 3, 16, 16), torch.from_numpy(data["labels"])
     count = len(x) - lesson.tested
