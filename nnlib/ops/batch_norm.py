@@ -52,8 +52,9 @@ class Normed:
 def forward(norm: BatchNorm, z: Floats) -> tuple[Normed, Floats]:
     """Return what the backward pass needs, and the normalized, scaled and shifted sums; z is overwritten."""
     over = _axes(z)
-    mean, variance = z.mean(axis=over), z.var(axis=over)
+    mean = z.mean(axis=over)
     z -= _wide(mean, z)
+    variance = np.square(z).mean(axis=over)
     inverse = 1 / np.sqrt(variance + z.dtype.type(EPSILON))
     z *= _wide(inverse, z)
     seen = z.size // z.shape[1]
@@ -61,7 +62,9 @@ def forward(norm: BatchNorm, z: Floats) -> tuple[Normed, Floats]:
     for running, newest in ((norm.mean, mean), (norm.variance, unbiased)):
         running *= 1 - NEWEST
         running += NEWEST * newest
-    return Normed(z, inverse), z * _wide(norm.scale, z) + _wide(norm.bias, z)
+    out = z * _wide(norm.scale, z)
+    out += _wide(norm.bias, z)
+    return Normed(z, inverse), out
 
 
 def inference(norm: BatchNorm, z: Floats) -> Floats:

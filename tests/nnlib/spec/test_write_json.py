@@ -30,15 +30,31 @@ EVERYTHING = {
         {"Name": "A", "Kind": "Hidden", "N": [3, 4], "Activation": "ELU", "ELUAlpha": 0.5, "pDropout": 0.1},
         {"Name": "B", "Kind": "Hidden", "N": 12, "Activation": "SELU", "SELULambda": 1.2, "BatchNormalization": True},
         {
-            **{"Name": "C", "Kind": "Hidden", "N": 12, "Source": ["A", "B"], "Skip": "A", "Activation": "LRelu"},
-            **{"Sparse": True, "SparsenessPenalty": {"p": 0.3, "beta": 1.0}, "RELUSlope": 0.3},
+            "Name": "C",
+            "Kind": "Hidden",
+            "N": 12,
+            "Source": ["A", "B"],
+            "Skip": "A",
+            "Activation": "LRelu",
+            "Sparse": True,
+            "SparsenessPenalty": {"p": 0.3, "beta": 1.0},
+            "RELUSlope": 0.3,
             "SharedWeights": {
-                **{"InputLayer": "B", "SourceInputLayer": "A", "SourceOutputLayer": "B", "Transposed": True},
+                "InputLayer": "B",
+                "SourceInputLayer": "A",
+                "SourceOutputLayer": "B",
+                "Transposed": True,
             },
         },
         {
-            **{"Name": "Out", "Kind": "Output", "N": "auto", "DataSet": "output", "Activation": "Sigmoid"},
-            **{"WeightNorm": 3.0, "DeltaNorm": 2.0, "WeightInit": {"Scheme": "Gaussian", "Scale": 0.1, "Bias": -5.0}},
+            "Name": "Out",
+            "Kind": "Output",
+            "N": "auto",
+            "DataSet": "output",
+            "Activation": "Sigmoid",
+            "WeightNorm": 3.0,
+            "DeltaNorm": 2.0,
+            "WeightInit": {"Scheme": "Gaussian", "Scale": 0.1, "Bias": -5.0},
         },
     ],
 }
@@ -49,9 +65,18 @@ NETWORKS = {
         "Layers": [
             IMAGE,
             {
-                **{"Name": "C", "Type": "Convolutional", "N": 6, "Kernel": [3, 2], "KernelStride": [2, 1]},
-                **{"Padding": [[1, 2], 0], "Dilation": [1, 2], "Groups": 3, "Activation": "Relu6"},
-                **{"pDropout": 0.2, "DropChannels": True, "BatchNormalization": True},
+                "Name": "C",
+                "Type": "Convolutional",
+                "N": 6,
+                "Kernel": [3, 2],
+                "KernelStride": [2, 1],
+                "Padding": [[1, 2], 0],
+                "Dilation": [1, 2],
+                "Groups": 3,
+                "Activation": "Relu6",
+                "pDropout": 0.2,
+                "DropChannels": True,
+                "BatchNormalization": True,
             },
             {"Name": "M", "Type": "Pooling", "Function": "Max", "Kernel": [2, 2], "KernelStride": [2, 2]},
             {"Name": "L", "Type": "Pooling", "Function": "LRN", "Activation": "Linear"},
@@ -75,8 +100,13 @@ def test_what_is_written_is_read_as_the_same(tmp_path, name):
 def test_what_goes_without_saying_is_not_said():
     [_, layer, _] = network_to_json(parse_network(NETWORKS["DSSTNE's own padding"], "made"))["Layers"]
     assert layer == {
-        **{"Name": "C", "Kind": "Hidden", "Type": "Convolutional", "N": 6, "Source": ["In"]},
-        **{"Kernel": [3, 3], "Activation": "Relu"},
+        "Name": "C",
+        "Kind": "Hidden",
+        "Type": "Convolutional",
+        "N": 6,
+        "Source": ["In"],
+        "Kernel": [3, 3],
+        "Activation": "Relu",
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from nnlib.contract import TrainSettings
 from nnlib.cpu.backend import Cpu
@@ -191,3 +192,60 @@ def test_a_network_learns_where_a_square_stands():
     output = len(network.spec.layers) - 1
     best = CpuEvaluator(found.network, map_in_turn).sums(test, output).argmax(axis=1)
     assert (best == corner[180:]).mean() > 0.9
+
+
+ALEXNET = image_network(  # DSSTNE's, an eighth as wide, for images half as large
+    conv("A", 12, 11, 11, KernelStride=[4, 4], Activation="Relu"),
+    pooled("B", "LRN"),
+    pooled("C", "Max", 3, 3, stride=2),
+    conv("D", 32, 5, 5, Activation="Relu"),
+    pooled("E", "LRN"),
+    pooled("F", "Max", 3, 3, stride=2),
+    *(conv(name, maps, Activation="Relu") for name, maps in (("G", 48), ("H", 48), ("J", 32))),
+    pooled("K", "Max", 3, 3, stride=2),
+    *({"Name": name, "Kind": "Hidden", "N": 64, "Activation": "Relu", "pDropout": 0.5} for name in "LM"),
+    size=[107, 107, 3],
+    LocalResponseNormalization={"k": 2, "n": 5, "alpha": 0.0001, "beta": 0.75},
+)
+CIFAR = image_network(  # DSSTNE's, a twelfth as wide
+    *(
+        conv(name, maps, KernelStride=[stride, stride], Activation="Relu", pDropout=dropout, WeightInit=init)
+        for name, maps, stride, dropout, init in (
+            ("A", 8, 1, 0.2, {"Scheme": "Gaussian", "Scale": 0.14}),
+            ("B", 8, 1, 0.0, {"Scheme": "Gaussian", "Scale": 0.14}),
+            ("C", 8, 2, 0.5, {"Scheme": "Gaussian", "Scale": 0.14, "Bias": 0.1}),
+            ("D", 16, 1, 0.0, {"Scheme": "Gaussian", "Scale": 0.14}),
+            ("E", 16, 2, 0.5, {"Scheme": "Gaussian", "Scale": 0.14, "Bias": 0.1}),
+        )
+    ),
+    size=[32, 32, 3],
+)
+
+
+@pytest.mark.parametrize("raw", [ALEXNET, CIFAR], ids=["alexnet", "cifar"])
+def test_the_networks_of_dsstne_learn(raw):
+    """Twelve images by heart."""
+    layers = raw["Layers"]
+    layers[-1] |= {"Activation": "SoftMax"}
+    sets = sets_of(x=pixels(layers[0]["N"], 12).astype(np.float32), y=classes(12))
+    network = network_of(raw, sets)
+    examples = examples_of(network.spec, sets, "d")
+    before = CpuEvaluator(network, map_in_turn).mean_loss(examples)
+    given = TrainSettings(epochs=120, batch=12, learning_rate=0.002)
+    found = loop.fit(network, examples, given, Cpu(), lambda _: None)
+    assert CpuEvaluator(found.network, map_in_turn).mean_loss(examples) < before / 2
+
+
+def test_a_sparse_input_may_be_skipped_from():
+    x = (np.random.default_rng(1).random((6, 9)) < 0.4).astype(np.float32)
+    raw = {
+        "Layers": [
+            {"Name": "I", "Kind": "Input", "N": 9, "DataSet": "x"},
+            {"Name": "A", "Kind": "Hidden", "N": 9, "Activation": "Tanh"},
+            pooled("B", "Sum", Source="A", Skip="I"),
+            {"Name": "O", "Kind": "Output", "N": 6, "DataSet": "y", "Source": "B"},
+        ]
+    }
+    network = network_of(raw, sets_of(x=sparse.csr_array(x), y=classes(6)))
+    values = Forward(network).run({0: sparse.csr_array(x)})
+    np.testing.assert_array_equal(values.out[2], values.out[1] + x)
