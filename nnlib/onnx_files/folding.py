@@ -49,7 +49,7 @@ def fold(build: Build, node: Node) -> Array:
             raise ValueError(f"{build.computed:,} numbers in all, legal: up to {MOST_COMPUTED:,}")
         with np.errstate(all="ignore"):
             return np.asarray(FOLDED[node.operator](node, arrays))
-    except (ValueError, IndexError, TypeError, OverflowError) as error:
+    except (ValueError, LookupError, TypeError, OverflowError) as error:
         shapes = [list(one.shape) for one in arrays]
         raise node.wrong(f"cannot be computed of arrays {shapes}: {str(error)[:200]}") from error
 

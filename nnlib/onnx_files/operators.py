@@ -87,7 +87,6 @@ OPERATORS: Mapping[str, Operator] = {
     "Transpose": Operator(reshaping.transpose, "nothing, where only sizes of 1 move", ("perm",)),
 }
 ARRAYS = ("Constant", "Shape", *folding.FOLDED)
-CONSTANT = ("value", "value_float", "value_floats", "value_int", "value_ints")
 
 
 def check_operators(nodes: Iterable[Node]) -> None:

@@ -29,6 +29,7 @@ from nnlib.util.arrays import Floats
 
 MOST_NAME = 80
 MOST_WEIGHTS = 2**31 - 1  # numbers of all layers together: a graph may name one array many times
+MOST_MADE = 2**24  # numbers of one layer that are in no array of the file
 Shape = tuple[int, ...]  # of one example: (channels, sizes, slowest axis first), or (units,)
 
 
@@ -224,8 +225,14 @@ class Build:
     def affine(self, node: Node, value: Value, scale: Floats | float, shift: Floats | float) -> Value:
         """Add scale x + shift, by channel, which no training changes."""
         channels = self.parts[value.part].shape[0]
+        self.check_count(channels)
         one, other = (np.broadcast_to(np.asarray(a, np.float32), (channels,)).copy() for a in (scale, shift))
         return self.normalize(node, value, affine_norm(one, other), constant=True)
+
+    def check_count(self, numbers: int) -> None:
+        """Raise DataError for more numbers than a layer may get that the file does not hold: it may ask for any."""
+        if numbers > MOST_MADE:
+            raise DataError(f"{self.file}: a layer of {numbers:,} numbers made up, legal: up to {MOST_MADE:,}")
 
     def name_for(self, node: Node) -> str:
         """Return a name that no other part has: that of the weights, as torch calls them, else the node's."""

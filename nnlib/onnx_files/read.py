@@ -119,6 +119,7 @@ def _add_input(build: Build, name: str, shape: tuple[int, ...], options: ImportO
 def _normalized(build: Build, value: Value, options: ImportOptions) -> Value:
     """Add (v - mean) / deviation, where v are bytes in parts of 255 and the input gives bytes / 256 - 0.5."""
     channels = value.shape[0]
+    build.check_count(channels)
     mean, deviation = (np.array(one, np.float64) for one in (options.mean or (0.0,), options.deviation or (1.0,)))
     for option, numbers in (("--mean", mean), ("--std", deviation)):
         if len(numbers) not in (1, channels):

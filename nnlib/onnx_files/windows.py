@@ -112,6 +112,7 @@ def pool(build: Build, node: Node) -> Value:
 def _mean_with_edge(build: Build, node: Node, value: Value, windows: Windows, shape: tuple[int, ...]) -> Value:
     """Add a mean that counts the padding as zeros: a convolution of each map by itself, which is not to be trained."""
     channels, volume = shape[0], prod(one.kernel for one in windows.axes)
+    build.check_count(channels * volume)
     layer = build.layer(node, LayerType.CONVOLUTIONAL, (value.part,), groups=channels, **windows.keys())
     weights = np.full((channels, volume), 1 / volume, np.float32)
     return build.add(Part(layer, shape, weights, np.zeros(channels, np.float32), constant=True))

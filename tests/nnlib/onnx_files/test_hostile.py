@@ -14,6 +14,7 @@ from onnx import ModelProto, TensorProto, helper
 
 from nnlib.errors import DataError
 from nnlib.onnx_files import parts
+from nnlib.onnx_files.folding import FOLDED
 from nnlib.onnx_files.operators import OPERATORS
 from nnlib.onnx_files.read import ImportOptions, import_network
 from tests.nnlib.onnx_files.graphs import Small
@@ -52,6 +53,7 @@ def test_bytes_that_were_changed(tmp_path, data):
 
 NUMBERS = st.one_of(st.integers(-3, 5), st.sampled_from([2**31, 2**62, -(2**63)]))
 ATTRIBUTES = st.one_of(NUMBERS, st.lists(NUMBERS, min_size=1, max_size=5), st.floats(), st.text(max_size=3))
+CONSTANT = ("value", "value_float", "value_floats", "value_int", "value_ints", "start", "end")
 KNOWN = sorted({name for one in OPERATORS.values() for name in one.attributes})
 
 
@@ -59,9 +61,9 @@ KNOWN = sorted({name for one in OPERATORS.values() for name in one.attributes})
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(sorted(OPERATORS)),
+            st.sampled_from(sorted({*OPERATORS, *FOLDED, "Constant", "Shape"})),
             st.lists(st.sampled_from(["x", "y0", "y1", "y2", "y3", "scalar", "axes", "row", "", "nobody"]), max_size=4),
-            st.dictionaries(st.sampled_from(KNOWN), ATTRIBUTES, max_size=2),
+            st.dictionaries(st.sampled_from([*KNOWN, *CONSTANT]), ATTRIBUTES, max_size=2),
         ),
         min_size=1,
         max_size=4,
@@ -74,7 +76,8 @@ def test_graphs_that_make_no_sense(tmp_path, nodes):
     small.array([0.5, 2.0], "row")
     small.conv("x", 2, 2, 1, 1)
     for number, (operator, inputs, attributes) in enumerate(nodes):
-        legal = {name: value for name, value in attributes.items() if name in OPERATORS[operator].attributes}
+        own = OPERATORS[operator].attributes if operator in OPERATORS else (*KNOWN, *CONSTANT)
+        legal = {name: value for name, value in attributes.items() if name in own}
         small.nodes.append(helper.make_node(operator, inputs, [f"y{number}"], **legal))
     path = small.save(tmp_path / "odd.onnx", f"y{len(nodes) - 1}")
     with np.errstate(all="ignore"):
@@ -189,3 +192,14 @@ def test_names_from_a_file_are_made_plain(tmp_path):
     network = import_network(small.save(tmp_path / "small.onnx", "n1"), ImportOptions()).network
     one, other = (layer.name for layer in network.spec.layers[1:])
     assert one.startswith("learning_rate__[31m") and other == f"{one}_2" and len(one) <= parts.MOST_NAME
+
+
+@pytest.mark.parametrize("shape", [(2**30,), (2000, 20_000)], ids=["scaled", "averaged"])
+def test_numbers_that_the_file_does_not_hold_are_bounded(tmp_path, shape):
+    small = Small(shape)
+    if len(shape) == 1:
+        out = small.add("Mul", "x", 2.0)
+    else:
+        out = small.add("AveragePool", "x", kernel_shape=[20_000], pads=[1, 1], count_include_pad=1)
+    with pytest.raises(DataError, match=r"numbers made up, legal: up to 16,777,216"):
+        import_network(small.save(tmp_path / "small.onnx", out), ImportOptions())
