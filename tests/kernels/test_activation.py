@@ -13,6 +13,7 @@ from nnlib.model.batches import DROPOUT, generator_for
 from nnlib.ops.activations import ROWWISE, activate, apply_dropout, dropout_constants
 from nnlib.ops.limits import MEAN_FLOOR
 from nnlib.spec.types import Activation, Layer, LayerKind, Sparseness
+from nnlib.util.threads import map_in_turn
 from tests.kernels.host import poisoned, run
 
 EPSILON = float(np.finfo(np.float32).eps)
@@ -120,7 +121,7 @@ def through_layer(layer, delta, a, out, keep, compat, rule):
     spec = SimpleNamespace(compat=compat, sparseness_of=lambda layer: rule)
     keeps = {} if keep is None else {0: keep}
     values = SimpleNamespace(keep=keeps, totals={}, out={0: out}, active=lambda number: a)
-    graph = SimpleNamespace(network=SimpleNamespace(spec=spec))
+    graph = SimpleNamespace(network=SimpleNamespace(spec=spec), each=map_in_turn)
     return backward._through_layer(graph, SimpleNamespace(number=0, layer=layer), values, delta)
 
 
