@@ -375,8 +375,8 @@ def test_noise_is_drawn_anew_for_every_batch(monkeypatch):
     inputs, kept = [], []
     forward = Forward.run
 
-    def recording(self, some, keep=None, training=False, values=None):
-        found = forward(self, some, keep, training, values)
+    def recording(self, some, keep=None, training=False, values=None, wanted=None):
+        found = forward(self, some, keep, training, values, wanted)
         inputs.append(some[0].nnz if training else 0)
         kept.extend(mask.mean() for mask in found.keep.values())
         return found
