@@ -134,7 +134,7 @@ def convolve(
     base: Longs,
     width: int,
     w: Floats,
-    groups: int,
+    groups: tuple[int, int],
     blocks: tuple[int, int],
     examples: int,
     lanes: int,
@@ -147,13 +147,13 @@ def convolve(
 ) -> None:
     """Write to `out`, from `to` on, what the weights w (groups, blocks, channels and places, rows of a block) give.
 
-    `blocks` are taken from the first to behind the last; `channels` are those of a group, of the source and of the
-    target. `laid` and `rows` are memory: for all channels of a source, and for the rows of a block.
+    `groups` and `blocks` are taken from the first to behind the last; `channels` are those of a group, of the source
+    and of the target. `laid` and `rows` are memory: for all channels of a source, and for the rows of a block.
     """
     below, above = channels
     many, pitch, count = w.shape[3], rows.size // w.shape[3], base.size
     places = base.ctypes.data
-    for group in range(groups):
+    for group in range(groups[0], groups[1]):
         lay_out(x, first + group * below * lay.source.channel, lay, starts, examples, lanes, below, laid)
         for block in range(blocks[0], blocks[1]):
             weights = w[group, block].ctypes.data
@@ -172,7 +172,7 @@ def convolve_as_it_is(
     base: Longs,
     width: int,
     w: Floats,
-    groups: int,
+    groups: tuple[int, int],
     blocks: tuple[int, int],
     channels: tuple[int, int],
     pitches: tuple[int, int],
@@ -183,7 +183,7 @@ def convolve_as_it_is(
     below, above = channels
     many = w.shape[3]
     tile = (VECTORS if many > 1 else ALONE_VECTORS) * LANES
-    for group in range(groups):
+    for group in range(groups[0], groups[1]):
         for at in range(0, width, tile):
             here = x.ctypes.data + 4 * (first + group * below * pitches[0] + at)
             some = min(tile, width - at)

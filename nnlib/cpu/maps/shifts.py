@@ -26,6 +26,7 @@ from nnlib.util.arrays import Longs
 AXES = 3
 LINE = 16  # numbers of a line of the cache
 PAGE = 1024
+BESIDE = 512  # places up to which examples are laid side by side
 LEAST = 208  # places of a band, if there are as many
 
 
@@ -262,7 +263,7 @@ def _steps(axes: tuple[Axis, ...], width: int) -> tuple[int, Box]:
     row = axes[2].pitch(x)
     a_slice = row * axes[1].pitch(y)
     if inner <= width:
-        return width // inner, Box(z, y, x)
+        return max(1, min(width, BESIDE) // inner), Box(z, y, x)
     if a_slice <= width:
         return 1, Box(_even(z, width // a_slice), y, x)
     if row <= width:

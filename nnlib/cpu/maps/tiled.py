@@ -20,7 +20,8 @@ from nnlib.spec.geometry import Sweep
 from nnlib.util.arrays import Floats, Longs
 from nnlib.util.threads import Each, consume
 
-WIDTH, LONGER = 512, 1024  # places of a band: in sums, and in the products that weights' gradients are
+WIDTH = 1024  # places of a band
+WIDER = 4096  # of one of groups, which have few channels
 NUMBERS = 1 << 17  # of a source that are laid out at a time: 512 KB
 GROUPS, TARGETS, SOURCES = 16, 64, 96  # groups and channels of a piece of a weights' gradient
 ROWS = 8  # a number of channels is a multiple of it, where nothing is laid out
@@ -60,7 +61,9 @@ class Tiled:
         below, above = _channels(sweep)
         z = np.empty((len(x), sweep.target.units), np.float32)
         plain = above % ROWS == 0
-        tasks = self._tasks(len(x), lambda lanes: forward_shifts(sweep, below, Room(WIDTH, NUMBERS, lanes, plain)))
+        tasks = self._tasks(
+            len(x), lambda lanes: forward_shifts(sweep, below, Room(_width(sweep), NUMBERS, lanes, plain))
+        )
         places = np.arange(sweep.fan_in)
         self._sum(x, self._pack(w, sweep.groups, above, sweep.fan_in, places, each), above, tasks, z, each)
         return z
@@ -70,7 +73,7 @@ class Tiled:
         sweep = merged(sweep)
         below, above = _channels(sweep)
         plain = below % ROWS == 0
-        parts = backward_shifts(sweep, above, Room(WIDTH, NUMBERS, plain=plain))
+        parts = backward_shifts(sweep, above, Room(_width(sweep), NUMBERS, plain=plain))
         places = sum(prod(band.put.extent) for part in parts for band in part.bands)
         new = np.empty if places == sweep.source.area else np.zeros
         gradient = new((len(delta), sweep.source.units), np.float32)
@@ -79,7 +82,7 @@ class Tiled:
             weights = self._pack(w, sweep.groups, below, sweep.volume, (rows + np.array(part.kernel)).reshape(-1), each)
 
             def find(lanes: int, number: int = number) -> Shifts:
-                return backward_shifts(sweep, above, Room(WIDTH, NUMBERS, lanes, plain))[number]
+                return backward_shifts(sweep, above, Room(_width(sweep), NUMBERS, lanes, plain))[number]
 
             self._sum(delta, weights, below, self._tasks(len(delta), find), gradient, each)
         return gradient
@@ -110,26 +113,28 @@ class Tiled:
     def _sum(self, x: Floats, w: Floats, above: int, tasks: list[Task], out: Floats, each: Each) -> None:
         """Write to `out` the sums of x shifted, by packed weights w."""
         groups, blocks, _, rows = w.shape
-        cuts = min(blocks, -(-PIECES // len(tasks)))
+        count = groups if groups > 1 else blocks
+        cuts = min(count, -(-PIECES // len(tasks)))
         x, flat = np.ascontiguousarray(x).reshape(-1), out.reshape(-1)
 
         def piece(number: int) -> None:
             task, cut = tasks[number // cuts], number % cuts
             shifts, band = task.shifts, task.band
             base, channels = shifts.base.reshape(-1), (len(shifts.base), above)
-            some = cut * blocks // cuts, (cut + 1) * blocks // cuts
+            some = cut * count // cuts, (cut + 1) * count // cuts
+            part = (some, (0, blocks)) if groups > 1 else ((0, 1), some)
             source, target = band.lay.source, band.put.target
             begin, to = task.first * source.example, task.first * target.example + band.put.first
             if shifts.as_it_is:
                 self._loops.convolve_as_it_is(
-                    *(x, begin + band.starts[0, 2], base, task.width, w, groups, some),
+                    *(x, begin + band.starts[0, 2], base, task.width, w, *part),
                     *(channels, (source.channel, target.channel), to, flat),
                 )
                 return
             laid = _memory("laid", channels[0] * shifts.wide.channel)
             sums = _memory("sums", rows * shifts.own.channel)
             self._loops.convolve(
-                *(x, begin, band.lay, band.starts, base, task.width, w, groups, some),
+                *(x, begin, band.lay, band.starts, base, task.width, w, *part),
                 *(task.examples, shifts.lanes, channels, band.put, to, laid, sums, flat),
             )
 
@@ -145,7 +150,9 @@ class Tiled:
         widest = max(map(len, sources))
         rows = _ranges(above, TARGETS if volume > 1 else 4 * TARGETS, ROWS if plain else 1)
         parts = list(product(_ranges(sweep.groups, GROUPS), rows, sources))
-        tasks = self._tasks(len(x), lambda lanes: forward_shifts(sweep, widest, Room(LONGER, NUMBERS, lanes, plain)))
+        tasks = self._tasks(
+            len(x), lambda lanes: forward_shifts(sweep, widest, Room(_width(sweep), NUMBERS, lanes, plain))
+        )
         sums = _ranges(len(tasks), -(-len(tasks) // -(-PIECES // len(parts))))
         x, delta = np.ascontiguousarray(x).reshape(-1), np.ascontiguousarray(delta).reshape(-1)
         gradient = np.zeros((sweep.groups, above, below * volume), np.float32)
@@ -193,6 +200,10 @@ def _memory(name: str, numbers: int) -> Floats:
     memory = SCRATCH.get(f"maps {name}", (numbers + LINE,), np.float32)
     begin = -memory.ctypes.data % (4 * LINE) // 4
     return memory[begin : begin + numbers]
+
+
+def _width(sweep: Sweep) -> int:
+    return WIDTH if sweep.groups == 1 else WIDER
 
 
 def _channels(sweep: Sweep) -> tuple[int, int]:

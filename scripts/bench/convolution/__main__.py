@@ -23,7 +23,7 @@ BENCH = "convolution"
 LAYOUTS = ("", "channels last")  # of the peer
 GOAL = 0.8
 ANSWER = 600.0  # seconds that a side may take
-PATIENCE = 60  # seconds after which busy rounds are no longer tried again
+PATIENCE = 120  # seconds after which busy rounds are no longer tried again
 LONG = 0.05  # seconds of a turn, at least
 
 
@@ -40,7 +40,7 @@ class Sizes:
 
 QUICK_SHAPES = (replace(SHAPES[9], examples=4), replace(SHAPES[14], examples=4), replace(SHAPES[21], examples=4))
 SOME = tuple(SHAPES[n] for n in (1, 4, 7, 9, 10, 12, 17, 19))
-FULL = Sizes(SHAPES, 7, 200, SOME, SOME[2:6:3] + SOME[7:])
+FULL = Sizes(SHAPES, 5, 200, SOME, SOME[2:6:3] + SOME[7:])
 QUICK = Sizes(QUICK_SHAPES, 3, 20, (), QUICK_SHAPES[:1])
 
 
