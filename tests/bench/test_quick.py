@@ -70,6 +70,7 @@ RUNS = [
     pytest.param("wide", lacks(TORCH_FOLDER), id="wide"),
     pytest.param("layers", lacks(TORCH_FOLDER), id="layers"),
     pytest.param("convolution", lacks(TORCH_FOLDER), id="convolution"),
+    pytest.param("sequences", lacks(TORCH_FOLDER), id="sequences"),
     pytest.param("level3", str, id="level3"),
     pytest.param("level3.examples", str, id="level3_examples"),
     pytest.param("level3.quality", str, id="level3_quality"),
