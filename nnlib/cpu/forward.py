@@ -121,7 +121,8 @@ class Forward(Graph):
         """Return by layer which layers are read for the last time to compute it; sources of blocked ones never are."""
         last = dict[int, int]()
         for place, node in enumerate(self.nodes):
-            last |= {n: len(self.nodes) if node.blocked else place for n in (*node.sources, *node.skips)}
+            end = len(self.nodes) if node.blocked else place
+            last |= {n: max(last.get(n, 0), end) for n in (*node.sources, *node.skips)}
         found = defaultdict[int, list[int]](list)
         for layer, place in last.items():
             if place < len(self.nodes):

@@ -115,7 +115,8 @@ def _own_matrix(network: Network, owner: int) -> Floats:
 
 def _copy(old: Floats, new: Floats, *known: Known | None) -> None:
     """Write what is known along each axis to its new places; None is all of an axis, where it is."""
-    if all(one is None or _is_all(one, length) for one, length in zip(known, new.shape, strict=True)):
+    same = old.shape == new.shape  # else the one may be the beginning of the other
+    if same and all(one is None or _is_all(one, length) for one, length in zip(known, new.shape, strict=True)):
         new[...] = old
         return
     all_of = [np.arange(length) for length in new.shape]

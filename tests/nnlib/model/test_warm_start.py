@@ -123,6 +123,16 @@ def test_the_same_catalogue_gives_the_model_itself():
     )
 
 
+@pytest.mark.parametrize("cut", [slice(0, 9), slice(3, 12)], ids=["beginning", "end"])
+def test_a_catalogue_whose_other_items_have_vanished(cut):
+    model = model_of(OLD, 2)
+    found, summary = start(model_of(OLD[cut], 1), model)
+    assert np.array_equal(weights(found, "In", "H")[0], weights(model, "In", "H")[0][cut])
+    assert np.array_equal(weights(found, "H", "Out")[0], weights(model, "H", "Out")[0][:, cut])
+    assert np.array_equal(weights(found, "H", "Out")[1], weights(model, "H", "Out")[1][cut])
+    assert "9 of 9 units of Out found by name" in summary
+
+
 def test_blocks_of_outputs_and_tables_of_inputs(monkeypatch):
     """The layouts of wide layers, whose last block is filled up with zeros."""
     monkeypatch.setattr(net, "BLOCK", 5)
