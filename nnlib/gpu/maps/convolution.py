@@ -21,7 +21,7 @@ NARROW = 4  # channels of a group up to which a block has as many rows: see kern
 NARROW_WEIGHTS = 128  # of a filter, up to which each has a block of its own: see kernels/filters.cu
 TILE, TILE_NARROW = 64, 1024  # columns of a block's part of a product
 BLOCKS = 512  # that a weight gradient is cut into at least, if there are as many examples
-MOST_STEPS = (1 << 31) - 1  # of a sum of a block
+MOST_STEPS = (1 << 31) - 17  # of a sum of a block, which counts on by up to 16 in an int
 OF_A_THREAD = 16  # numbers that a thread lays out
 EVEN = 8  # examples laid out at a time are a multiple of this where they can be: rows stay aligned
 
@@ -46,8 +46,8 @@ class Convolutions:
         unfolded = [(sweep, _each(sweep, most)) for sweep in some if is_unfolded(sweep)]
         self._rows = runtime.zeros(max((each * _rows_of(sweep) for sweep, each in unfolded), default=0))
         self._maps = runtime.zeros(max((each * sweep.target.units for sweep, each in unfolded), default=0))
-        parts = [_parts(sweep, most)[0] * _weights_of(sweep) for sweep in some if _has_parts(sweep)]
-        self._parts = runtime.zeros(max(parts, default=0) if train else 0)
+        parts = [_most_parts(sweep, most) * _weights_of(sweep) for sweep in some if train and _has_parts(sweep)]
+        self._parts = runtime.zeros(max(parts, default=0))
 
     def forward(self, x: Array, w: Array, bias: Array, z: Array, sweep: Sweep, add: bool, rounded: bool) -> None:
         """Set z (b, target units), or add to it, w * x + bias; the factors are `rounded` as the training has it."""
@@ -189,3 +189,8 @@ def _parts(sweep: Sweep, size: int) -> tuple[int, int]:
     tiles = math.ceil(sweep.fan_in / TILE) * math.ceil(channels_of(sweep)[1] / TILE) * sweep.groups
     each = min(math.ceil(size / max(1, min(size, BLOCKS // tiles))), MOST_STEPS // sweep.target.area)
     return math.ceil(size / max(1, each)), each
+
+
+def _most_parts(sweep: Sweep, most: int) -> int:
+    """Return into how many parts a batch of up to `most` examples is cut: a smaller one may have more of them."""
+    return max((_parts(sweep, size)[0] for size in range(1, most + 1)), default=0)

@@ -84,6 +84,32 @@ def test_all_three(gpu, name, examples, room, monkeypatch):
         np.testing.assert_allclose(runtime.download(on_w), wanted, atol=TOLERANCE, rtol=0)
 
 
+def of_maps(side: int, kernel: int, channels: int, targets: int, groups: int = 1) -> Sweep:
+    window = Window(side, kernel, 1, kernel // 2, kernel // 2)
+    return sweep_of(channels, targets, window, window, groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("sweep", "most"),
+    [(of_maps(32, 7, 3, 8), 256), (of_maps(8, 3, 50, 50, 10), 256), (of_maps(28, 3, 1, 32), 700)],
+    ids=["few maps", "groups", "grey"],
+)
+def test_the_parts_of_a_weight_gradient_have_room_in_every_batch(cupy, sweep, most):
+    runtime = Gpu(cupy.runtime())._runtime
+    room = Convolutions(runtime, None, Sweeps(runtime), [sweep], most, True)._parts.size  # type: ignore[arg-type]
+    weights = sweep.target.channels * sweep.fan_in
+    needed = [convolution._parts(sweep, size)[0] * weights for size in range(1, most + 1)]
+    assert convolution._has_parts(sweep) and max(needed) == room > needed[-1]
+    assert not Convolutions(runtime, None, Sweeps(runtime), [sweep], most, False)._parts.size  # type: ignore[arg-type]
+
+
+def test_a_block_counts_the_steps_of_its_sum_in_an_int():
+    sweep = sweep_of(1, 8, Window(331, 1), Window(151, 1))  # 2^31 - 2 is a multiple of these places
+    _, each = convolution._parts(sweep, 1 << 26)
+    depth = each * sweep.target.area
+    assert depth > (1 << 31) - (1 << 17) and -(-depth // 16) * 16 < 1 << 31
+
+
 def test_what_is_unfolded(monkeypatch):
     assert [name for name, sweep in SWEEPS.items() if is_unfolded(sweep)] == list(UNFOLDED)
     sweep = SWEEPS["unfolded"]
