@@ -56,6 +56,39 @@ def test_a_convolution_of_more_groups_than_a_grid_has_blocks_for(cupy, monkeypat
         gpu.evaluator(network)
 
 
+def of_kernel(**layer):
+    images = sets_of(x=np.ones((50, 40), np.float32), y=random_matrix(50, 20, 2))
+    middle = {"Kind": "Hidden", "Name": "K"} | layer
+    return network_of({"Layers": [INPUT | {"N": [4, 5, 2]}, middle, OUTPUT]}, images)
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        ({"Type": "Pooling", "Function": "Max", "Kernel": [70_000, 70_000]}, "4,900,000,000 places of its Kernel"),
+        ({"Type": "Pooling", "Function": "Average", "Kernel": [65_536, 32_768]}, "2,147,483,648 places of its Kernel"),
+        ({"Type": "Convolutional", "N": 3, "Kernel": [1, 3], "Dilation": [1, 1 << 30]}, "places of an axis and its p"),
+    ],
+)
+def test_kernels_that_an_int_cannot_count(cupy, layer, message):
+    with pytest.raises(NnlibError, match=rf'layer "K": .*{message}.*, legal on a GPU: up to 2,147,483,6\d\d; device'):
+        Gpu(cupy.runtime()).evaluator(of_kernel(**layer))
+
+
+def test_kernels_that_an_int_just_counts(cupy, monkeypatch):
+    layer, gpu = {"Type": "Convolutional", "N": 6, "Kernel": [3, 3], "Groups": 2}, Gpu(cupy.runtime())
+    monkeypatch.setattr(reach, "MOST_STEPS", 3 * 9)
+    monkeypatch.setattr(reach, "MOST_PLACES", 7)
+    gpu.evaluator(of_kernel(**layer))
+    monkeypatch.setattr(reach, "MOST_STEPS", 3 * 9 - 1)
+    with pytest.raises(NnlibError, match='layer "K": 27 places of its Kernel in a group'):
+        gpu.evaluator(of_kernel(**layer))
+    gpu.evaluator(of_kernel(Type="Pooling", Function="Max", Kernel=[3, 3]))
+    monkeypatch.setattr(reach, "MOST_PLACES", 6)
+    with pytest.raises(NnlibError, match='layer "K": 7 places of an axis and its padding'):
+        gpu.evaluator(of_kernel(Type="Pooling", Function="Max", Kernel=[3, 3]))
+
+
 @pytest.mark.parametrize(("sets", "most"), [(SETS, 300), (DENSE, 1000)])
 def test_batches_whose_places_an_int_cannot_hold(cupy, monkeypatch, sets, most):
     gpu, network = Gpu(cupy.runtime()), network_of({"Layers": [INPUT, HIDDEN, OUTPUT]}, sets)
