@@ -19,7 +19,6 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", "
 TABLE = (".csv",)
 REGION, CLASS, PATH, SPLIT = "region", "class", "path", "split"
 HELD_OUT = ("train", "valid", "test")
-SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +44,20 @@ class Listing:
         for what, text in (("region", picture.region), ("class", picture.label), ("name", picture.name)):
             if not text or not is_plain(text):
                 raise DataError(
-                    f"{self.folder / picture.name!r}: {what} {text!r} is not legal, legal: text without control "
+                    f"{str(self.folder / picture.name)!r}: {what} {text!r} is not legal, legal: text without control "
                     "characters, in UTF-8; rename it"
                 )
         self.pictures.append(picture)
 
 
 def looks_like_pictures(source: Path) -> bool:
-    """Return whether a folder holds folders of pictures, by the first names that are met in it."""
+    """Return whether a folder holds folders of pictures, by the first folder in it and the first in that."""
     if not source.is_dir():
         return False
     inner = next(_folders(source), None)
     while inner is not None:
-        files = [entry for entry in _entries(inner) if entry.is_file()]
-        if files:
-            return any(_is_picture(entry.name) for entry in files[:SHOWN])
+        if any(_is_picture(entry.name) and entry.is_file() for entry in _entries(inner)):
+            return True
         inner = next(_folders(inner), None) if inner.parent == source else None
     return False
 

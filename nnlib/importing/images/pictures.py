@@ -62,7 +62,7 @@ def pillow() -> Iterator[None]:
     except ImportError as error:
         raise NnlibError(
             f"pictures are read by Pillow, which is missing; to install it: {install_line('images')}"
-        ) from (error)
+        ) from error
     Image.init()  # once: threads would do it again beside each other
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of odd files, which are read as far as they can be
@@ -147,11 +147,13 @@ def _plain(picture: Any, mode: str) -> Any:
     if picture.mode == "F":
         raise PictureError("pixels of floating point, legal: 8 or 16 bits")
     if picture.mode.startswith("I"):
-        values = np.asarray(picture).astype(np.int64)
-        if values.min() < 0 or values.max() > np.iinfo(np.uint16).max:
+        stored = np.asarray(picture)
+        if stored.min() < 0 or stored.max() > np.iinfo(np.uint16).max:
             raise PictureError("pixels of 32 bits, legal: 8 or 16 bits")
-        eight = ((values + OF_16_BITS // 2) // OF_16_BITS).astype(np.uint8)
-        return Image.fromarray(eight).convert(mode)
+        values = stored.astype(np.uint32)  # in place from here on: pictures are large, and threads have one each
+        values += OF_16_BITS // 2
+        values //= OF_16_BITS
+        return Image.fromarray(values.astype(np.uint8)).convert(mode)
     if picture.has_transparency_data:
         page = Image.new("RGBA", picture.size, "white")
         page.alpha_composite(picture.convert("RGBA"))

@@ -154,5 +154,5 @@ def _print(seen: Sequence[_Seen], broken: Sequence[str], listing: Listing) -> No
         more = f" and {len(few) - SHOWN} more regions" if len(few) > SHOWN else ""
         print_folded(f"warning: few pictures to learn from: {', '.join(few[:SHOWN])}{more}", sys.stderr)
     if listing.others:
-        names = ", ".join(sorted(listing.others)[:SHOWN])
+        names = ", ".join(map(repr, sorted(listing.others)[:SHOWN]))  # quoted: a name may hold what moves a cursor
         tell(f"passed over, as their names end in none of pictures: {len(listing.others)} files: {names}")

@@ -28,7 +28,7 @@ from nnlib.util import netcdf
 from nnlib.util.threads import Each
 
 INPUT, OUTPUT = "input", "output"
-BLOCK = 256  # pictures that are decoded together
+BLOCK, ROOM = 256, 1 << 26  # pictures that are decoded together at most, and their bytes if they are several
 COPIED = 1 << 24  # bytes that are copied together
 DIGEST = 16  # bytes of what tells a picture from others
 
@@ -66,7 +66,7 @@ def decode_region(
 
     `broken` is told each picture that cannot be decoded, and may raise to end it all; else it is passed over.
     """
-    number = {label: n for n, label in enumerate(classes)}
+    number, block = {label: n for n, label in enumerate(classes)}, block_of(form)
     parts = {part: Decoded(scratch / part) for part in dict.fromkeys(picture.part for picture in pictures)}
     seen: dict[bytes, set[str]] = {}
 
@@ -78,9 +78,9 @@ def decode_region(
 
     with ExitStack() as stack:
         files: dict[str, BinaryIO] = {part: stack.enter_context(one.path.open("wb")) for part, one in parts.items()}
-        for low in range(0, len(pictures), BLOCK):
-            places = range(low, min(low + BLOCK, len(pictures)))
-            for picture, found in zip(pictures[low : low + BLOCK], each(attempt, places), strict=True):
+        for low in range(0, len(pictures), block):
+            places = range(low, min(low + block, len(pictures)))
+            for picture, found in zip(pictures[low : low + block], each(attempt, places), strict=True):
                 if isinstance(found, PictureError):
                     broken(picture.name, str(found))
                     continue
@@ -91,6 +91,11 @@ def decode_region(
             advance(len(places))
     copies = sum(len(where) > 1 for where in seen.values())
     return RegionPictures({part: one for part, one in parts.items() if one.names}, copies)
+
+
+def block_of(form: PictureForm) -> int:
+    """Return how many pictures are decoded together."""
+    return max(1, min(BLOCK, ROOM // form.units))
 
 
 def write_part(path: Path, sources: Iterable[Decoded], region: str, classes: Sequence[str], form: PictureForm) -> None:

@@ -28,6 +28,18 @@ def test_folders(tmp_path):
     assert looks_like_pictures(source)
 
 
+def test_other_files_do_not_hide_pictures(tmp_path):
+    assert looks_like_pictures(touch(tmp_path / "one", "A/readme.txt", "A/x/1.png"))
+    assert looks_like_pictures(touch(tmp_path / "two", "A/x/1.png", *(f"A/x/0{n}.txt" for n in range(9))))
+
+
+def test_a_name_that_is_not_legal_is_shown_as_text(tmp_path):
+    with pytest.raises(DataError) as caught:
+        list_pictures(touch(tmp_path / "in", "R/x/1\x1b[2J.png"))
+    assert "Path(" not in str(caught.value) and "\x1b" not in str(caught.value)
+    assert "in/R/x/1\\x1b[2J.png': " in str(caught.value)
+
+
 def test_one_region(tmp_path):
     source = touch(tmp_path / "in", "x/1.png", "y/1.png")
     assert {(one.region, one.label) for one in list_pictures(source, "Süd").pictures} == {("Süd", "x"), ("Süd", "y")}

@@ -1,6 +1,7 @@
 """Pictures of every kind become the bytes that a person would say they are."""
 
 import struct
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -89,6 +90,21 @@ def test_kinds_of_png(tmp_path, image, how, grey, colour):
     path = saved(tmp_path, image, **how)
     assert decode(path, GREY)[0, 0].tolist() == grey
     assert decode(path, COLOUR)[:, 0].T.tolist() == colour
+
+
+def test_16_bits_are_rounded_to_8(tmp_path):
+    values = np.arange(1 << 16, dtype=np.uint16).reshape(256, 256)
+    found = decode(saved(tmp_path, Image.fromarray(values)), PictureForm(256, 256, grey=True))[0]
+    np.testing.assert_array_equal(found, np.floor(values / 257 + 0.5))
+
+
+def test_16_bits_take_few_bytes_a_pixel(tmp_path):
+    path = saved(tmp_path, Image.fromarray(np.full((1000, 1000), 7, np.uint16)))
+    tracemalloc.start()
+    decode(path, SMALL)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 10 * 1000 * 1000
 
 
 def test_a_palette_is_not_taken_for_grey(tmp_path):

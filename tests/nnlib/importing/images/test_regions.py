@@ -100,6 +100,32 @@ def test_broken_pictures_are_named(source, tmp_path, capsys):
     assert kept == 23
 
 
+def test_large_pictures_are_decoded_in_smaller_blocks(source, tmp_path, monkeypatch):
+    assert write.block_of(PictureForm(64, 64)) == write.BLOCK
+    assert write.block_of(PictureForm(4096, 4096)) == 1
+    asked, out = [], {}
+    for room in (1 << 26, 7 * 4 * 3 * 3, 1):
+        monkeypatch.setattr(write, "ROOM", room)
+        with workers(2) as each:
+            regions.import_images(
+                source,
+                tmp_path / str(room),
+                lambda act, some, each=each: asked.append(len(some)) or each(act, some),
+                PictureForm(4, 3),
+            )
+        out[room] = {path.name: path.read_bytes() for path in (tmp_path / str(room)).iterdir()}
+    assert asked[:2] == [30, 20] and max(asked[2:]) == 7 and asked[-50:] == [1] * 50
+    assert out[1 << 26] == out[7 * 4 * 3 * 3] == out[1]
+
+
+def test_names_of_other_files_reach_no_terminal_as_they_are(source, tmp_path, capsys):
+    (source / "Nord/a/one\x1b[2J\ntwo.txt").touch()
+    assert main(["import", str(source), "--out", str(tmp_path / "data"), "--size", "4"]) == 0
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    assert "1 files: 'Nord/a/one\\x1b[2J\\ntwo.txt'" in " ".join(said.split())
+
+
 def test_copies_are_told(source, tmp_path, capsys):
     one = Image.open(source / "Nord/a/0.png")
     for n in range(10):
