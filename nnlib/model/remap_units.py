@@ -28,7 +28,7 @@ NO_UNIT = -1
 LAST = -1e30  # the sum of an unknown output unit: below every other and yet finite
 SILENT = (  # what is exactly 0 there, so that an unknown unit that is no target costs no loss
     *(Activation.SIGMOID, Activation.SOFTMAX, Activation.RELU),
-    *(Activation.RELU_MAX, Activation.SOFTPLUS),
+    *(Activation.RELU6, Activation.RELU_MAX, Activation.SOFTPLUS),
 )
 ROWS = 8192  # rows of targets looked at together
 Places = Mapping[int, Longs]  # layer number -> where each of its new units was; only layers whose units have moved

@@ -124,6 +124,7 @@ def test_added_removed_and_reordered_items_do_not_change_the_metrics_of_the_comm
         ("Sigmoid", "L2"),
         ("Relu", "L1"),
         ("Relu", "L2Hinge"),
+        ("Relu6", "L2"),
         ("SoftPlus", "L2"),
         ("RELUMax", "L2"),
     ],
