@@ -86,13 +86,24 @@ def _known(fresh: Model, n: int, model: Model) -> Known | None:
     names, old_names = fresh.features.get(n, ()), model.features.get(place, ())
     if not (names and old_names) or names == old_names:
         units = np.arange(layer.units or 0)
-        maps = [view_maps(one) for one in (layer, old_spec.layers[place])]
-        differ = maps[0] != maps[1] and any(one.spatial for one in maps)
-        return None if differ or maps[0].units != maps[1].units else (units, units)
+        return (units, units) if _are_alike(layer, old_spec.layers[place]) else None
     numbers = {name: number for number, name in enumerate(old_names) if name}  # the padding of layers has none
     places = np.array([numbers.get(name, -1) for name in names], dtype=np.int64)
     units = np.flatnonzero(places >= 0)
     return (units, places[units]) if len(units) else None
+
+
+def _are_alike(layer: Layer, old: Layer) -> bool:
+    """Whether units of the same number are the same; a size of 1, or one number for all, says nothing of their order.
+
+    Where units are maps that were computed, their number has to be the same, too.
+    """
+    both = layer, old
+    maps = [view_maps(one) for one in both]
+    axes = [[size for size in one.dimensions if size > 1] for one in both]
+    if any(is_computed(one) for one in both):
+        return maps[0] == maps[1] or (maps[0].units == maps[1].units and not any(one.spatial for one in maps))
+    return maps[0].units == maps[1].units and (axes[0] == axes[1] or min(map(len, axes)) < 2)
 
 
 def _find(fresh: Model, edge: Edge, known: Mapping[int, Known], model: Model) -> Edge | None:

@@ -220,7 +220,10 @@ def _fits(one: Maps, other: Maps) -> bool:
 def _skip_problems(spec: NetworkSpec, layer: Layer) -> Iterator[tuple[str, str]]:
     for name in layer.skips:
         source = spec.layers[spec.places[name]]
-        if None not in (source.units, layer.units) and not _fits(view_maps(source), view_maps(layer)):
+        if None in (source.units, layer.units):
+            continue
+        have_maps = is_computed(layer) or is_computed(source)  # else units are added by their numbers
+        if source.units != layer.units or (have_maps and not _fits(view_maps(source), view_maps(layer))):
             seen, legal = (_show(one.dimensions or (one.units or 0,)) for one in (source, layer))
             yield "Skip", f"{show(name)} has {seen} units, legal: {legal}, as {show(layer.name)} has"
 

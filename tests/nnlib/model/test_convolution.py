@@ -195,6 +195,33 @@ def test_units_of_maps_of_another_shape_are_others():
     assert "random" not in start({"Layers": [flat[0] | {"N": [2, 2, 4]}, *flat[1:]]}, old).summary
 
 
+@pytest.mark.parametrize(
+    ("size", "other", "alike"),
+    [
+        ([4, 4, 1], 16, True),
+        ([4, 4, 1], [4, 4], True),
+        ([2, 4, 2], [16], True),
+        ([4, 4, 1], [2, 8], False),
+        (16, 15, False),
+    ],
+)
+def test_one_size_may_be_spelled_in_several_ways(size, other, alike):
+    """Of inputs and of dense layers, whose units have nothing but their numbers."""
+    for pair in ((size, other), (other, size)):
+        inputs = [[IMAGES | {"N": n}, {"Name": "H", "N": 6}, HEAD] for n in pair]
+        hidden = [[IMAGES | {"N": 9}, {"Name": "H", "N": n}, HEAD] for n in pair]
+        for old, new in (inputs, hidden):
+            summary = start({"Layers": new}, network_of({"Layers": old})).summary
+            assert ("random" not in summary) == alike
+
+
+def test_a_dense_layer_is_no_map_of_the_same_size():
+    dense, maps = {"Name": "H", "N": [3, 3, 1]}, {"Name": "H", "Type": "Convolutional", "N": 1, "Kernel": [1, 1]}
+    old, new = ([IMAGES | {"N": [3, 3, 4]}, layer, HEAD] for layer in (dense | {"N": 9}, maps))
+    for before, after in ((old, new), (new, old)):
+        assert "random: In to H, H to Out" in start({"Layers": after}, network_of({"Layers": before})).summary
+
+
 def test_replaced_layers_keep_the_normalization_they_were_drawn_with():
     old = network_of({"Layers": [*BODY, HEAD]})
     found = start({"Layers": [*BODY, HEAD]}, old, Replace=["Norm", "Out"])

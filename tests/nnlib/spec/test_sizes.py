@@ -209,6 +209,16 @@ def test_what_cannot_be_is_named_with_the_sizes_seen_and_what_is_legal(raw, prob
     assert caught.value.problems == [f"n.json: {problem}"]
 
 
+@pytest.mark.parametrize("one", [[4, 4], [2, 8], [4, 4, 1], 16])
+@pytest.mark.parametrize("other", [[4, 4], [2, 8], [4, 4, 1], 16])
+def test_dense_layers_skip_unit_by_unit(one, other):
+    """However the number of their units is spelled; a model file keeps it as it was."""
+    layers = dense("A") | {"N": one}, dense("B") | {"N": other, "Skip": "A"}
+    parse_network(net(*layers), "n.json")
+    with pytest.raises(SpecError, match='Skip: "A" has 16 units, legal: 17'):
+        parse_network(net(layers[0], layers[1] | {"N": 17}), "n.json")
+
+
 @given(SMALL, SMALL, st.integers(0, 3), st.integers(0, 3), st.integers(1, 3))
 def test_the_nearest_kernel_and_padding_are_legal(size, kernel, low, high, dilation):
     def problems(kernel, padding):
