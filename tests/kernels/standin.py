@@ -52,6 +52,7 @@ class Stream:
     def __init__(self, non_blocking: bool = False) -> None:
         assert non_blocking, "graphs cannot be captured on the default stream"
         self.waiting: deque[Callable[[], None]] = deque()
+        self.turn = threading.RLock()  # whoever waits does what is waiting, and none goes on while another is at it
         self.recorded: list[Callable[[], None]] | None = None
         self.ptr = id(self)
         Stream.by_pointer[self.ptr] = self
@@ -67,12 +68,15 @@ class Stream:
         (self.waiting if self.recorded is None else self.recorded).append(work)
 
     def step(self) -> None:
-        self.waiting.popleft()()
+        with self.turn:
+            if self.waiting:
+                self.waiting.popleft()()
 
     def synchronize(self) -> None:
         assert self.recorded is None, "a stream cannot be waited for while it is captured"
-        while self.waiting:
-            self.step()
+        with self.turn:
+            while self.waiting:
+                self.step()
 
     def wait_event(self, event: Event) -> None:
         mark = event.mark
