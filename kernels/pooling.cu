@@ -20,13 +20,25 @@ template <class Take> __device__ __forceinline__ void under_window(const int* sw
             }
 }
 
+// From which place of an axis of the kernel on, and up to which, a window may see a place of the source: where there is one window
+// that is one place, as of a kernel as large as the map, of which all would take the square of its size.
+__device__ __forceinline__ int first_tap(const int* axis, int seen) { return axis[OUT] == 1 ? seen / axis[DILATION] : 0; }
+
+__device__ __forceinline__ int end_of_taps(const int* axis, int first)
+{
+    return axis[OUT] == 1 && first < axis[KERNEL] ? first + 1 : axis[KERNEL];
+}
+
 // Calls take(window) for the windows that see a place of the source, by the order of the kernel's places they see it with.
 template <class Take> __device__ __forceinline__ void over_windows(const int* sweep, int place, Take take)
 {
+    const int *const rows = sweep + AXIS_SIZE, *const columns = rows + AXIS_SIZE;
     const Spot seen = from_padding(sweep, spot_of(sweep, SIZE, place));
-    for (int z = 0; z < sweep[KERNEL]; ++z)
-        for (int y = 0; y < sweep[AXIS_SIZE + KERNEL]; ++y)
-            for (int x = 0; x < sweep[2 * AXIS_SIZE + KERNEL]; ++x) {
+    const Spot from = {0, first_tap(sweep, seen.z), first_tap(rows, seen.y), first_tap(columns, seen.x)};
+    const Spot to = {0, end_of_taps(sweep, from.z), end_of_taps(rows, from.y), end_of_taps(columns, from.x)};
+    for (int z = from.z; z < to.z; ++z)
+        for (int y = from.y; y < to.y; ++y)
+            for (int x = from.x; x < to.x; ++x) {
                 const Spot tap = {0, z, y, x};
                 const int window = result_of(sweep, seen, distance_of(sweep, tap));
                 if (window >= 0) take(window);

@@ -80,6 +80,17 @@ def test_backward(name, seed, grid, add):
     np.testing.assert_array_equal(found, more + pooling.backward(AVERAGE, x, a, delta, sweep))
 
 
+def test_the_way_back_through_a_whole_map_does_not_take_the_square_of_its_places():
+    sweep = pooling.whole(Maps(1, (512, 512)))  # each place by each of the kernel would be 7e10 steps
+    x, delta = np.zeros((1, sweep.source.units), np.float32), np.full((1, 1), 512 * 512, np.float32)
+    x[0, 100_000] = 1
+    args = [delta, poisoned(x.shape), sweep_words(sweep), np.int64(1), np.int32(0)]
+    [found] = run("pooling", "average_pool_backward", (4,), args)
+    np.testing.assert_array_equal(found, np.ones_like(x))
+    [found] = run("pooling", "max_pool_backward", (4,), [x, x.max(keepdims=True), *args])
+    np.testing.assert_array_equal(found, x * 512 * 512)
+
+
 def test_what_is_not_a_number_stays_it():
     sweep = SWEEPS["2x2"]
     x = values(sweep, 0)
