@@ -158,7 +158,10 @@ def _read_row(row: dict[str, str], place: str, one_region: str, split: bool, lis
 
 def _check_inside(path: Path, root: Path, place: str = "") -> None:
     """Raise DataError where a path or a link leads out of the folder that was named."""
-    target = path.resolve()
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError) as error:  # the latter before Python 3.13
+        raise DataError(f"{place or path}: {path} is a link to itself; legal: a file, or a link to one") from error
     if not target.is_relative_to(root):
         raise DataError(f"{place or path}: leads to {target}, outside of {root}; legal: files within it; copy it there")
 

@@ -112,6 +112,7 @@ def test_a_table(tmp_path):
         ("path,class,region\nnone.png,x,R\n", "table.csv:2: there is no file"),
         ("path,class,region\n/etc/passwd,x,R\n", "table.csv:2: path: '/etc/passwd' is not legal"),
         ("path,class,region\n../a.png,x,R\n", "table.csv:2: leads to .* outside of"),
+        ("path,class,region\nloop.png,x,R\n", "table.csv:2: (.*loop.png is a link to itself|there is no file)"),
         ("path,class,region,split\na.png,x,R,later\n", "table.csv:2: split: 'later' is not legal, legal: train, valid"),
         ("path,class,region\na.png,x,R\na.png,y,R\n", r"a.png comes twice in region 'R'"),
         ('path,class,region\n"a.png,x,R\n', "legal: CSV"),
@@ -120,6 +121,7 @@ def test_a_table(tmp_path):
 )
 def test_other_tables(tmp_path, text, message):
     inside = touch(tmp_path / "in", "a.png")
+    (inside / "loop.png").symlink_to("loop.png")
     touch(tmp_path, "a.png")
     with pytest.raises(DataError, match=message):
         list_pictures(table(inside, text))
