@@ -137,18 +137,33 @@ class _Layers:
         if function in (PoolingFunction.DOT_PRODUCT, PoolingFunction.COSINE):
             return self.compare(function, sources), shape
         [source] = sources
+        if function in GLOBAL and len(self.shape(source)) == 1:  # of no maps, each unit is its own mean
+            return self.shaped(source, shape), shape
         if function in GLOBAL:
             return self.builder.add(GLOBAL[function], self.shaped(source, self.shape(source))), shape
         maps = self.shaped(source, self.shape(source))
         if function is PoolingFunction.LRN:
-            rule = spec.local_response
-            return self.builder.add("LRN", maps, size=rule.n, alpha=rule.alpha, beta=rule.beta, bias=rule.k), shape
+            return self.respond(node.layer, source, shape), shape
         windows = _windows(sweep_of(spec, source, node.number))
         if function is PoolingFunction.MAX:
             return self.builder.add("MaxPool", maps, **windows), shape
         if function is PoolingFunction.AVERAGE:
             return self.builder.add("AveragePool", maps, count_include_pad=0, **windows), shape
         raise NnlibError(f"layer {node.layer.name}: {function}: ONNX has no such pooling")
+
+    def respond(self, layer: Layer, source: int, shape: Shape) -> str:
+        """Return values normalized by those of the channels around; LRN takes two sizes, so others are laid so."""
+        rule, sizes = self.graph.network.spec.local_response, shape[1:]
+        if rule.n % 2 == 0:
+            raise NnlibError(f"layer {layer.name}: LRN over {rule.n} maps, legal in ONNX: an odd number")
+        two = sizes if len(sizes) == 2 else (prod(sizes[:1]), prod(sizes[1:]))
+        maps = self.shaped(source, (shape[0], *two))
+        found = self.builder.add("LRN", maps, size=rule.n, alpha=rule.alpha, beta=rule.beta, bias=rule.k)
+        if len(sizes) == 2:
+            return found
+        if not sizes:
+            return self.builder.add("Flatten", found, axis=1)
+        return self.builder.add("Reshape", found, self.builder.whole_numbers(-1, *shape))
 
     def join(self, operator: str, sources: list[int], shape: Shape) -> str:
         """Return values that are put together one by one; one a channel is spread over its map."""

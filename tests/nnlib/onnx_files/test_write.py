@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from nnlib.model.file import Model, write_model
 from nnlib.model.network import create
 from nnlib.spec.network import parse_network
 from nnlib.spec.sizes import resolve_sizes
-from nnlib.spec.types import Activation
+from nnlib.spec.types import Activation, LocalResponse
 from tests.nnlib.families.made_up import drawn, everybody, from_last
 
 pytest.importorskip("onnx")
@@ -166,6 +167,26 @@ NETWORKS = {
         out_of("B"),
     ],
     "response": [IMAGE, CONVOLUTION, layer("L", "Pooling", Function="LRN", Activation="Linear"), OUT],
+    "response of one size": [
+        {**IMAGE, "N": [9, 2]},
+        layer("C", "Convolutional", N=4, Kernel=3, Padding=1),
+        layer("L", "Pooling", Function="LRN", Activation="Linear"),
+        OUT,
+    ],
+    "response of three sizes": [
+        {**IMAGE, "N": [4, 5, 3, 2]},
+        layer("C", "Convolutional", N=4, Kernel=[2, 2, 2], Padding=0),
+        layer("L", "Pooling", Function="LRN", Activation="Linear"),
+        OUT,
+    ],
+    "pooling without maps": [
+        IMAGE,
+        layer("H", N=7),
+        layer("L", "Pooling", Function="LRN", Activation="Linear"),
+        layer("M", "Pooling", Function="GlobalMax", Activation="Linear"),
+        layer("A", "Pooling", Function="GlobalAverage", Activation="Tanh"),
+        OUT,
+    ],
     "sum, product, skip": [
         IMAGE,
         CONVOLUTION,
@@ -258,6 +279,13 @@ def test_networks_of_maps(tmp_path, name):
     for one, other in zip(ours(network, inputs), graphs.ask(tmp_path / "model.onnx", inputs), strict=True):
         np.testing.assert_allclose(other.reshape(one.shape), one, rtol=1e-4, atol=1e-6)
     assert facts.half_lives == {} and next(iter(facts.outputs)) == "Out"
+
+
+def test_a_response_over_an_even_number(tmp_path):
+    layers = [IMAGE, CONVOLUTION, layer("L", "Pooling", Function="LRN", Activation="Linear"), OUT]
+    spec = replace(made(layers).spec, local_response=LocalResponse(n=4))
+    with pytest.raises(NnlibError, match="layer L: LRN over 4 maps, legal in ONNX: an odd number"):
+        write_network(Model(create(spec, np.random.default_rng(3))), tmp_path / "model.onnx")
 
 
 def test_a_network_of_ours_comes_back(tmp_path):
