@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help='BODY.json has a new last layer, a SoftMax as wide as the data set "output"; all others are frozen',
     )
+    parser.add_argument("--force", action="store_true", help="replace a BODY.json that is there and says other things")
     parser.add_argument(
         "--mean", type=numbers, default=(), metavar="N,N,N", help="of each channel, in parts of 255, as in torchvision"
     )
@@ -91,8 +92,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     options = ImportOptions(arguments.size, arguments.mean, arguments.std, arguments.replace_head)
     imported = import_network(arguments.graph, options)
+    text = network_text(imported.tuned)
+    if not arguments.force and network_file.exists() and network_file.read_bytes() != text.encode():
+        raise NnlibError(
+            f"{network_file}: is there and says other things, perhaps yours; give --out another name, or add "
+            "--force to replace it"
+        )
     write_model(arguments.out, Model(imported.network))
-    write_atomically(network_file, network_text(imported.tuned))
+    write_atomically(network_file, text)
     for note in imported.notes:
         tell(f"nnlib: {note}")
     tell(f"{arguments.out}: {summarize(imported.network)}")

@@ -79,6 +79,16 @@ def test_the_network_file_alone_says_what_the_model_is(nnlib):  # noqa: F811
     assert parsed.layers == read_model(Path("body.nc")).network.spec.layers
 
 
+def test_a_network_file_that_was_changed_is_kept(nnlib):  # noqa: F811
+    words = "import-onnx body.onnx --out body.nc"
+    assert nnlib(words)[0] == nnlib(words)[0] == 0  # the same again
+    Path("body.json").write_text("mine")
+    code, _, said = nnlib(words)
+    assert code == 4 and "body.json: is there and says other things" in said
+    assert Path("body.json").read_text() == "mine"
+    assert nnlib(f"{words} --force")[0] == 0 and Path("body.json").read_text() != "mine"
+
+
 def test_a_model_of_a_family(nnlib):  # noqa: F811
     write_recipe_model(Path("ease.nc"), fit_recipe(Recipe("ease"), drawn()))
     said = nnlib("export-onnx ease.nc --region North --out ease.onnx")[2]
