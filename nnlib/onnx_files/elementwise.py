@@ -9,6 +9,7 @@ import numpy as np
 
 from nnlib.onnx_files.graph import Node
 from nnlib.onnx_files.parts import Build, Value
+from nnlib.spec.json_section import show
 from nnlib.spec.types import Activation, PoolingFunction
 from nnlib.util.arrays import Floats
 
@@ -169,6 +170,12 @@ def _by_channel(build: Build, node: Node, value: Value, index: int) -> Floats:
     shape = (1,) * (rank - found.ndim) + found.shape
     if shape != (1, value.shape[0], *(1,) * (rank - 2)):
         raise node.wrong(f"is of an array {list(found.shape)} and {value}, legal: one number, or one a channel")
+    channels = build.parts[value.part].shape[0]
+    if found.size != channels:  # the units of maps, in a row
+        raise node.wrong(
+            f"is of {found.size:,} numbers, and layer {show(value.part)} has {channels:,} channels, legal: as many; do "
+            "it by channel before units are put in a row"
+        )
     return found.reshape(-1)
 
 

@@ -78,7 +78,12 @@ def _reshape(_: Node, arrays: Arrays) -> Array:
     return arrays[0].reshape([arrays[0].shape[n] if one == 0 else one for n, one in enumerate(shape)])
 
 
-def _slice(_: Node, arrays: Arrays) -> Array:
+def _slice(node: Node, arrays: Arrays) -> Array:
+    if len(arrays) == 1:  # of sets 7 to 9, where these are attributes
+        given = [node.attributes.get(name) for name in ("starts", "ends", "axes")]
+        arrays = [arrays[0], *(np.array(one, np.int64) for one in given if isinstance(one, tuple))]
+    if len(arrays) < 3:
+        raise ValueError("starts or ends are missing")
     starts, ends, *rest = ([int(one) for one in array.reshape(-1)] for array in arrays[1:])
     axes = rest[0] if rest else list(range(len(starts)))
     steps = rest[1] if len(rest) > 1 else [1] * len(starts)

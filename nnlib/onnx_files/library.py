@@ -101,5 +101,7 @@ def parse(content: bytes) -> Any:
 
     try:
         return onnx.ModelProto.FromString(content)
+    except MemoryError:
+        raise
     except Exception as error:  # protobuf has errors of its own, which are no module of ours to import
         raise ValueError(str(error)) from error

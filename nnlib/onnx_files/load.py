@@ -5,6 +5,7 @@ Weights in files of their own are read where these lie in the model's folder, or
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,6 +19,7 @@ from nnlib.onnx_files.graph import Array, Attribute, Node, OnnxGraph
 from nnlib.spec.json_section import MOST_UNITS, show
 
 MOST_BYTES = 2**31 - 1  # of a message of protobuf
+MOST_EXTERNAL = 2**33  # bytes of weights in other files, together
 MOST_NODES, MOST_RANK, MOST_NAME = 100_000, 8, 1000
 OLDEST = 7  # set of operators
 EXTERNAL = 1  # data_location
@@ -32,6 +34,14 @@ FLOATS = (1, 10, 11, BFLOAT16)
 FIELDS = {1: "float_data", 7: "int64_data", 11: "double_data", 12: "uint64_data", 13: "uint64_data"}
 # AttributeProto.AttributeType -> the field.
 ATTRIBUTES = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints", 8: "strings"}
+
+
+@dataclass(slots=True)
+class Beside:
+    """The folder of a model, and how many bytes of files in it were read: nodes may name the same ones many times."""
+
+    folder: Path
+    bytes_: int = 0
 
 
 def read_graph(path: Path) -> OnnxGraph:
@@ -50,13 +60,14 @@ def read_graph(path: Path) -> OnnxGraph:
         raise DataError(f"{path}: {len(proto.node):,} nodes, legal: up to {MOST_NODES:,}")
     if proto.sparse_initializer:
         raise DataError(f"{path}: has sparse initializers, legal: dense ones; export it again")
+    beside = Beside(path.parent)
     constants = {
-        _text(one.name): _array(one, f"{path}: initializer {_name(one.name)}", path.parent) for one in proto.initializer
+        _text(one.name): _array(one, f"{path}: initializer {_name(one.name)}", beside) for one in proto.initializer
     }
     return OnnxGraph(
         str(path),
         _opset(model, path),
-        tuple(_node(one, f"{path}: node {n}", path.parent) for n, one in enumerate(proto.node)),
+        tuple(_node(one, f"{path}: node {n}", beside) for n, one in enumerate(proto.node)),
         {_text(one.name): _shape(one, path) for one in proto.input if _text(one.name) not in constants},
         tuple(_text(one.name) for one in proto.output),
         constants,
@@ -79,22 +90,22 @@ def _name(text: str | bytes) -> str:
     return show(_text(text)[:MOST_NAME])
 
 
-def _node(proto: Any, place: str, folder: Path) -> Node:
+def _node(proto: Any, place: str, beside: Beside) -> Node:
     domain, operator = _text(proto.domain), _text(proto.op_type)
     operator = operator if domain in ("", "ai.onnx") else f"{domain}.{operator}"
     place = f"{place} {_name(proto.name or next(iter(proto.output), ''))} ({_name(operator)[1:-1]})"
-    attributes = {_text(one.name): _attribute(one, place, folder) for one in proto.attribute}
+    attributes = {_text(one.name): _attribute(one, place, beside) for one in proto.attribute}
     inputs, outputs = (tuple(map(_text, names)) for names in (proto.input, proto.output))
     return Node(place, _text(proto.name), operator, inputs, outputs, attributes)
 
 
-def _attribute(proto: Any, place: str, folder: Path) -> Attribute:
+def _attribute(proto: Any, place: str, beside: Beside) -> Attribute:
     field = ATTRIBUTES.get(proto.type)
     if field is None:
         raise DataError(f"{place}: attribute {_name(proto.name)} is of a type that is not read; legal: numbers, texts")
     value = getattr(proto, field)
     if field == "t":
-        return _array(value, f"{place}: attribute {_name(proto.name)}", folder)
+        return _array(value, f"{place}: attribute {_name(proto.name)}", beside)
     if field == "s":
         return _text(value)
     if field == "strings":
@@ -115,16 +126,16 @@ def _shape(proto: Any, path: Path) -> tuple[int | None, ...]:
     return tuple(shape)
 
 
-def _array(proto: Any, place: str, folder: Path) -> Array:
+def _array(proto: Any, place: str, beside: Beside) -> Array:
     """Return a tensor's numbers; floating ones as float32. The sizes are compared before anything is made."""
     shape, kind = tuple(proto.dims), proto.data_type
     if kind not in RAW:
         raise DataError(f"{place}: is of type {kind}, legal: numbers of floating point, or whole ones")
-    if len(shape) > MOST_RANK or any(size < 0 for size in shape) or prod(shape) * 8 > 4 * MOST_BYTES:
+    if len(shape) > MOST_RANK or any(size < 0 for size in shape) or _too_large(shape):
         raise DataError(f"{place}: has shape {_shown(shape)}, legal: up to {MOST_RANK} sizes, and 2 GB")
     raw = RAW[kind]
     if proto.data_location == EXTERNAL:
-        values = _external(proto, place, folder, prod(shape), raw)
+        values = _external(proto, place, beside, prod(shape), raw)
     elif proto.HasField("raw_data"):
         content = proto.raw_data
         if len(content) != prod(shape) * np.dtype(raw).itemsize:
@@ -140,6 +151,11 @@ def _array(proto: Any, place: str, folder: Path) -> Array:
     return values.reshape(shape)
 
 
+def _too_large(shape: tuple[int, ...]) -> bool:
+    """Whether an array has too many numbers, or would have with sizes of 1 for those of 0: NumPy multiplies them."""
+    return prod(max(1, size) for size in shape) * 8 > 4 * MOST_BYTES
+
+
 def _listed(proto: Any, place: str, shape: tuple[int, ...], kind: int) -> Array:
     """Return numbers that stand one by one; those of 16 bits stand there as their bits."""
     values = np.array(getattr(proto, FIELDS.get(kind, "int32_data")))
@@ -150,20 +166,27 @@ def _listed(proto: Any, place: str, shape: tuple[int, ...], kind: int) -> Array:
     return values.astype(np.dtype(RAW[kind]), copy=False)
 
 
-def _external(proto: Any, place: str, folder: Path, count: int, raw: DTypeLike) -> Array:
+def _external(proto: Any, place: str, beside: Beside, count: int, raw: DTypeLike) -> Array:
     """Return numbers that stand in another file, which has to lie in the folder of the model or below."""
     facts = {_text(one.key): _text(one.value) for one in proto.external_data}
     location = PurePosixPath(facts.get("location", ""))
-    path = folder / location
+    path = beside.folder / location
     outside = location.is_absolute() or ".." in location.parts or not location.parts or "\0" in str(location)
-    if outside or not path.resolve().is_relative_to(folder.resolve()):
+    try:
+        outside = outside or not path.resolve().is_relative_to(beside.folder.resolve())
+    except (OSError, RuntimeError) as error:  # the latter before Python 3.13
+        raise DataError(f"{place}: external data in {_name(str(location))}, a link to itself; legal: a file") from error
+    if outside:
         raise DataError(f"{place}: external data in {_name(str(location))}, legal: a file in the folder of the model")
     bytes_ = count * np.dtype(raw).itemsize
     low, length = (facts.get(key, usual) for key, usual in (("offset", "0"), ("length", str(bytes_))))
-    if not (low.isdecimal() and length.isdecimal() and len(low) < 19) or int(length) != bytes_:
+    if not (low.isdecimal() and length.isdecimal() and len(low) < 19 and len(length) < 19) or int(length) != bytes_:
         raise DataError(f"{place}: external data at {_name(low)}, {_name(length)} bytes, legal: {bytes_:,} bytes")
     if not path.is_file() or path.stat().st_size < int(low) + bytes_:
         raise DataError(f"{place}: {path} is missing or too short; copy it beside the model again")
+    beside.bytes_ += bytes_
+    if beside.bytes_ > MOST_EXTERNAL:
+        raise DataError(f"{place}: external data of {beside.bytes_:,} bytes so far, legal: up to {MOST_EXTERNAL:,}")
     with path.open("rb") as file:
         file.seek(int(low))
         return np.fromfile(file, raw, count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nnlib.errors import DataError
@@ -65,7 +65,9 @@ OPERATORS: Mapping[str, Operator] = {
     "HardSwish": Operator(elementwise.hard, "a Product with a scaled Relu6"),
     "Swish": Operator(elementwise.swish, "a Product with a Sigmoid", ("alpha",)),
     "Softmax": Operator(elementwise.softmax, "SoftMax, over all units", ("axis",)),
-    "LogSoftmax": Operator(elementwise.softmax, "SoftMax: probabilities, not their logarithms", ("axis",)),
+    "LogSoftmax": Operator(
+        elementwise.softmax, "SoftMax, at the end of a graph: probabilities, not their logarithms", ("axis",)
+    ),
     **dict.fromkeys(
         ("Add", "Sub", "Mul", "Div"),
         Operator(
@@ -89,7 +91,7 @@ OPERATORS: Mapping[str, Operator] = {
 ARRAYS = ("Constant", "Shape", *folding.FOLDED)
 
 
-def check_operators(nodes: Iterable[Node]) -> None:
+def check_operators(nodes: Sequence[Node]) -> None:
     """Raise DataError that names nodes whose operators or attributes are not read, and those that are."""
     legal = sorted({*OPERATORS, *ARRAYS})
     unknown = [node for node in nodes if node.operator not in legal]
@@ -97,7 +99,10 @@ def check_operators(nodes: Iterable[Node]) -> None:
         more = f"\nand {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
         lines = [f"{node.place}: not read{nearest(node.operator, legal)}" for node in unknown[:MOST_NAMED]]
         raise DataError("\n".join(lines) + f"{more}\nlegal: {', '.join(legal)}")
+    read = {name for node in nodes for name in node.inputs}
     for node in nodes:
+        if node.operator == "LogSoftmax" and read.intersection(node.outputs):
+            raise node.wrong("becomes probabilities, which other nodes would read as logarithms, legal: at the end")
         if node.operator not in OPERATORS:
             continue
         known = OPERATORS[node.operator].attributes

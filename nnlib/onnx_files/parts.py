@@ -44,11 +44,6 @@ class Part:
     norm: BatchNorm | None = None
     constant: bool = False  # its norm, or weights, are arithmetic of the graph, which no training should change
 
-    @property
-    def owns(self) -> bool:
-        """Whether it has weights of its own."""
-        return self.weights is not None
-
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -77,6 +72,8 @@ class Build:
     notes: list[str] = field(default_factory=list)
     weights: int = 0  # numbers of all layers
     computed: int = 0  # numbers of all arrays that followed from others
+    finite: dict[int, Array] = field(default_factory=dict)  # arrays that were looked through, by their ids
+    last: dict[str, int] = field(default_factory=dict)  # a name -> the number that it had last
 
     # --- what nodes are given ---
 
@@ -111,8 +108,10 @@ class Build:
     def floats(self, node: Node, index: int, shape: Shape | None = None) -> Floats:
         """Return an input that is finite float32 numbers, of a shape if one is given."""
         found = self.constant(node, index)
-        if found.dtype != np.float32 or not np.isfinite(found).all():
-            raise node.wrong(f"input {index} is not all finite numbers of type float; train the network again")
+        if id(found) not in self.finite:
+            if found.dtype != np.float32 or not np.isfinite(found).all():
+                raise node.wrong(f"input {index} is not all finite numbers of type float; train the network again")
+            self.finite[id(found)] = found
         if shape is not None and found.shape != shape:
             raise node.wrong(f"input {index} has shape {list(found.shape)}, legal: {list(shape)}")
         return found
@@ -241,10 +240,12 @@ class Build:
     def free(self, name: str) -> str:
         """Return a name, with a number where another part has it."""
         name = "".join(one if is_plain(one) else "_" for one in name[:MOST_NAME]).lstrip("$") or "Layer"
-        numbered, number = name, 1
+        number = self.last.get(name, 1)
+        numbered = name if number == 1 else f"{name}_{number}"
         while numbered in self.parts:
             number += 1
             numbered = f"{name}_{number}"
+        self.last[name] = number
         return numbered
 
 

@@ -61,9 +61,12 @@ def import_network(path: Path, options: ImportOptions) -> Imported:
     build = Build(graph.file, graph.opset, dict(graph.constants))
     for name, shape in _inputs(graph, nodes, options.sizes).items():
         _add_input(build, name, shape, options)
-    for node in nodes:
-        read_node(build, node)
-    parts, outputs = _finished(build, graph)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite then is refused
+        for node in nodes:
+            read_node(build, node)
+        parts, outputs = _finished(build, graph)
+    for part in parts:
+        _check_finite(build, part)
     spec, network = _assembled(build, parts)
     constant = tuple(part.layer.name for part in parts if part.constant)
     tuned = replace(spec, tuning=FineTuning(freeze=constant))
@@ -108,8 +111,10 @@ def _inputs(graph: OnnxGraph, nodes: Sequence[Node], sizes: tuple[int, ...]) -> 
 
 
 def _add_input(build: Build, name: str, shape: tuple[int, ...], options: ImportOptions) -> None:
-    data_set = name if build.values else INPUT
-    layer = Layer(build.free(name), LayerKind.INPUT, None, data_set=data_set)
+    free = build.free(name)
+    if build.values and free in (INPUT, OUTPUT):  # data sets of other layers
+        free = build.free(f"{free}_2")
+    layer = Layer(free, LayerKind.INPUT, None, data_set=free if build.values else INPUT)
     value = build.add(Part(layer, shape))
     if options.mean or options.deviation:
         value = _normalized(build, value, options)
@@ -150,7 +155,6 @@ def _finished(build: Build, graph: OnnxGraph) -> tuple[list[Part], list[str]]:
     outputs = []
     for n, (name, old) in enumerate(given.items()):
         part = left[at[old]]
-        data_set = OUTPUT if len(given) == 1 else name
         layer = part.layer
         if layer.kind is not LayerKind.HIDDEN or layer.name in looked_at or layer.batch_norm or layer.dropout:
             build.parts.update(left)
@@ -163,9 +167,21 @@ def _finished(build: Build, graph: OnnxGraph) -> tuple[list[Part], list[str]]:
             )
             part = Part(layer, part.shape)
         left.pop(layer.name, None)  # outputs come last, in the order of the graph
+        data_set = OUTPUT if len(given) == 1 else layer.name if layer.name != INPUT else build.free(f"{INPUT}_2")
         left[layer.name] = replace(part, layer=replace(layer, kind=LayerKind.OUTPUT, data_set=data_set))
         outputs.append(layer.name)
     return list(left.values()), outputs
+
+
+def _check_finite(build: Build, part: Part) -> None:
+    """Raise DataError where numbers that were put together are too large for float32."""
+    norm = part.norm
+    arrays = (part.weights, part.bias, *((norm.scale, norm.bias, norm.mean, norm.variance) if norm else ()))
+    if not all(np.isfinite(one).all() for one in arrays if one is not None):
+        raise DataError(
+            f"{build.file}: layer {show(part.layer.name)} would have weights that are not finite, legal: numbers of "
+            "the graph whose products are finite in float32"
+        )
 
 
 def _assembled(build: Build, parts: Sequence[Part]) -> tuple[NetworkSpec, Network]:
@@ -210,6 +226,12 @@ def _with_new_head(spec: NetworkSpec, outputs: Sequence[str]) -> NetworkSpec:
     if old.type is not LayerType.FULLY_CONNECTED:  # a body without a head: one is put on it
         layers.append(Layer(_free(spec, HEAD), LayerKind.OUTPUT, None, sources=(old.name,)))
         layers[place] = replace(old, kind=LayerKind.HIDDEN, data_set="")
+    lends = {one.owner_target for layer in layers for one in layer.shared}
+    if layers[place] is old and (old.shared or old.name in lends):
+        raise DataError(
+            f"--replace-head: layer {show(old.name)} has the weights of another layer, too; legal: a last layer with "
+            "weights of its own"
+        )
     head = replace(
         layers[-1] if layers[-1].units is None else old,
         units=None,

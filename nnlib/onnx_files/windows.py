@@ -97,12 +97,17 @@ def pool(build: Build, node: Node) -> Value:
     windows = windows_of(node, value)
     if any(window.dilation > 1 for window in windows.axes):
         raise node.wrong("attribute dilations is not 1, legal: 1 in pooling")
+    if any(max(window.low, window.high) >= window.kernel for window in windows.axes):
+        edges = [(window.low, window.high) for window in windows.axes]
+        raise node.wrong(f"edges {edges} of kernel {[one.kernel for one in windows.axes]}, legal: less than the kernel")
     shape = (value.shape[0], *(window.out for window in windows.axes))
     if not windows.padded and all((one.kernel, one.stride) == (1, 1) for one in windows.axes):
         return Value(value.part, value.shape)
-    if not largest and node.whole("count_include_pad", 0) and windows.padded:
-        if node.whole("ceil_mode", 0):
-            raise node.wrong("attributes count_include_pad and ceil_mode are 1, legal: one of them")
+    # What ceil_mode adds behind the maps is never counted.
+    ceil, edge = node.whole("ceil_mode", 0), any(node.wholes("pads", 2 * len(windows.axes), 0))
+    if not largest and node.whole("count_include_pad", 0) and windows.padded and (edge or not ceil):
+        if ceil:
+            raise node.wrong("attributes count_include_pad and ceil_mode are 1, legal: one of them, or no pads")
         return _mean_with_edge(build, node, value, windows, shape)
     function = PoolingFunction.MAX if largest else PoolingFunction.AVERAGE
     layer = build.pooling(node, function, (value.part,), **windows.keys())

@@ -25,7 +25,11 @@ def resolve_sizes(spec: NetworkSpec, file: str) -> NetworkSpec:
     network must have been through `check_topology`.
     """
     problems = Problems(file)
-    layers = [_with_channel(spec, layer) for layer in spec.layers]
+    over: dict[str, list[Layer]] = {}
+    for layer in spec.layers:
+        for name in dict.fromkeys(layer.sources) if has_kernel(layer) and layer.kernel else ():
+            over.setdefault(name, []).append(layer)
+    layers = [_with_channel(layer, over.get(layer.name, ())) for layer in spec.layers]
     for n in order(spec):
         layer = layers[n]
         sources = [layers[spec.places[name]] for name in layer.sources]
@@ -88,11 +92,10 @@ def _without_ones(sizes: tuple[int, ...]) -> tuple[int, ...]:
     return _without_ones(sizes[:-1]) if sizes[-1:] == (1,) else sizes
 
 
-def _with_channel(spec: NetworkSpec, layer: Layer) -> Layer:
-    """Return a layer of as many axes as the kernels that move over it have with one channel besides."""
+def _with_channel(layer: Layer, over: Sequence[Layer]) -> Layer:
+    """Return a layer of as many axes as the kernels of those `over` it have, with one channel besides."""
     if is_computed(layer) or layer.units is None:
         return layer
-    over = [other for other in spec.layers if layer.name in other.sources and has_kernel(other) and other.kernel]
     if over and all(len(other.kernel) == len(layer.dimensions) for other in over):
         return replace(layer, dimensions=(*layer.dimensions, 1))
     return layer

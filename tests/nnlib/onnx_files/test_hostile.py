@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import pytest
 
 pytest.importorskip("onnx")
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
 
 from nnlib.errors import DataError
-from nnlib.onnx_files import parts
+from nnlib.onnx_files import library, load, parts
 from nnlib.onnx_files.folding import FOLDED
 from nnlib.onnx_files.operators import OPERATORS
 from nnlib.onnx_files.read import ImportOptions, import_network
@@ -135,6 +137,44 @@ def test_places_in_another_file_that_are_not(tmp_path, facts):
     assert "external data at" in said or "too short" in said
 
 
+def test_a_length_of_ever_so_many_digits(tmp_path):
+    assert "external data at" in changed(tmp_path, external("data", length="9" * 5000))
+
+
+def test_a_link_to_itself(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    said = changed(tmp_path, external("loop"))
+    assert "a link to itself" in said or "is missing" in said
+
+
+def test_external_data_are_bounded_together(tmp_path, monkeypatch):
+    (tmp_path / "data").write_bytes(bytes(216))
+    monkeypatch.setattr(load, "MOST_EXTERNAL", 215)
+    assert "external data of 216 bytes so far, legal: up to 215" in changed(tmp_path, external("data"))
+
+
+def test_no_memory_is_no_torn_file(monkeypatch):
+    def parse(content):
+        raise MemoryError
+
+    monkeypatch.setattr(ModelProto, "FromString", parse, raising=False)
+    with pytest.raises(MemoryError):
+        library.parse(b"")
+
+
+def test_equal_names_and_shared_weights_take_no_time(tmp_path):
+    small = Small((4,))
+    x, weights, count = "x", small.drawn(4, 4), 3000
+    for _ in range(count):
+        x = small.add("Relu", small.add("MatMul", x, weights))
+    for node in small.nodes:
+        node.name = "same"
+    seconds = perf_counter()
+    layers = import_network(small.save(tmp_path / "small.onnx", x), ImportOptions()).network.spec.layers
+    assert perf_counter() - seconds < 20 and len(layers) == count + 1  # 1 s
+    assert [layer.name for layer in layers[1:4]] == ["same", "same_3", "same_5"]
+
+
 def test_a_circle(tmp_path):
     def change(model: ModelProto):
         model.graph.node.insert(0, helper.make_node("Add", ["x", model.graph.node[0].output[0]], ["circle"]))
@@ -148,6 +188,13 @@ def test_sizes_that_lie(tmp_path):
         model.graph.initializer[0].dims[0] = 2**40
 
     assert "has shape [1099511627776, 2, 3, 3], legal" in changed(tmp_path, change)
+
+    def nothing(model: ModelProto):
+        tensor = model.graph.initializer[0]
+        tensor.ClearField("raw_data")
+        tensor.dims[:] = [0, 2**62]
+
+    assert "has shape [0, 4611686018427387904], legal" in changed(tmp_path, nothing)
     assert "bytes, legal for its shape" in changed(tmp_path, lambda m: m.graph.initializer[0].dims.append(2))
 
 

@@ -68,6 +68,9 @@ CASES = {
     "AveragePool counts": lambda s: spatial(
         s, "AveragePool", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1
     ),
+    "AveragePool counts nothing": lambda s: spatial(
+        s, "AveragePool", kernel_shape=[3, 2], strides=[2, 2], ceil_mode=1, count_include_pad=1
+    ),
     "AveragePool nothing": lambda s: spatial(s, "AveragePool", kernel_shape=[1, 1]),
     "GlobalAveragePool": lambda s: s.head(spatial(s, "GlobalAveragePool"), 4),
     "GlobalMaxPool": lambda s: s.head(spatial(s, "GlobalMaxPool"), 4),
@@ -238,6 +241,13 @@ def test_an_inverted_block_with_squeeze_and_excitation(tmp_path):
     assert Activation.SIGMOID in {layer.activation for layer in network.spec.layers[1:]}
 
 
+@pytest.mark.parametrize("given", [{"axes": [1], "starts": [1], "ends": [4]}, {"starts": [0, 1], "ends": [2, 4]}])
+def test_slices_of_earlier_sets(tmp_path, given):
+    small = Small((2,), opset=9)
+    weights = small.add("Slice", small.drawn(2, 5), **given)
+    agree(small, tmp_path, small.add("MatMul", "x", weights))
+
+
 def test_weights_that_are_used_twice_are_shared(tmp_path):
     small = Small()
     weights, bias = small.drawn(4, 4, 3, 3), small.drawn(4)
@@ -254,6 +264,16 @@ def test_several_inputs_and_outputs(tmp_path):
     network = agree(small, tmp_path, one, small.add("Sigmoid", both))
     names = [(layer.name, layer.data_set) for layer in network.spec.layers if layer.data_set]
     assert names[:2] == [("left", "input"), ("right", "right")]
+
+
+def test_data_sets_have_names_of_their_own(tmp_path):
+    shape = ("batch", 4)
+    small = Small(inputs={"a": shape, "input": shape, "$q\n": shape})
+    hidden = small.add("Sum", *(small.head(name, 4) for name in small.inputs))
+    small.add("Relu", hidden, out="$r")
+    layers = agree(small, tmp_path, "$r", small.add("Sigmoid", hidden)).spec.layers
+    sets = [layer.data_set for layer in layers if layer.data_set]
+    assert sets[:3] == ["input", "input_2", "q_"] and len(set(sets)) == 5 and "$" not in "".join(sets)
 
 
 def test_layers_have_the_names_of_torch(tmp_path):
@@ -290,6 +310,29 @@ WRONG = {
     "kernel": (lambda s: s.conv("x", 4, 4, 9, 9), r"a kernel that spans 9 over 6, legal: one that fits"),
     "groups": (lambda s: s.add("Conv", "x", s.drawn(4, 3, 3, 3)), r"weights \[4, 3, 3, 3\] in 1 groups"),
     "dilated": (lambda s: s.add("MaxPool", "x", kernel_shape=[2, 2], dilations=[2, 2]), r"dilations is not 1"),
+    "units in a row": (
+        lambda s: s.add("Sub", s.add("Flatten", body(s)), np.arange(120.0)),
+        r"is of 120 numbers, and layer .n0. has 4 channels, legal: as many",
+    ),
+    "wide edge": (
+        lambda s: s.add(
+            "MaxPool",
+            s.add("Pad", body(s), s.array([0, 0, 2, 0, 0, 0, 0, 0], dtype=np.int64), -np.inf),
+            kernel_shape=[2, 2],
+        ),
+        r"edges .* legal: less than the kernel",
+    ),
+    "counted twice": (
+        lambda s: spatial(
+            s, "AveragePool", kernel_shape=[3, 3], pads=[1] * 4, strides=[2, 2], ceil_mode=1, count_include_pad=1
+        ),
+        r"legal: one of them, or no pads",
+    ),
+    "logarithms": (
+        lambda s: s.add("Mul", s.add("LogSoftmax", s.head("x", 120)), 2.0),
+        r"\(LogSoftmax\): becomes probabilities, .* legal: at the end",
+    ),
+    "too large": (lambda s: s.add("Clip", body(s), 0.0, 1e-40), r"layer .n0. would have weights that are not finite"),
     "infinite": (lambda s: s.add("Conv", "x", np.full((4, 4, 1, 1), np.inf)), r"not all finite"),
     "no weights": (lambda s: s.add("Relu", "x"), r"no layer has weights"),
     "div": (lambda s: s.add("Div", "x", 0.0), r"without 0"),
@@ -346,6 +389,14 @@ def test_a_new_head(tmp_path):
     head = tuned.layers[-1]
     assert (head.kind, head.units, head.activation) == (LayerKind.OUTPUT, None, Activation.SOFTMAX)
     assert tuned.tuning.replace == (head.name,) and tuned.tuning.freeze == ("n0",)
+
+
+def test_a_head_that_shares_its_weights(tmp_path):
+    small = Small((4,))
+    weights = small.drawn(4, 4)
+    x = small.add("MatMul", small.add("Relu", small.add("MatMul", "x", weights)), weights)
+    with pytest.raises(DataError, match=r"--replace-head: layer .* has the weights of another layer, too"):
+        import_network(small.save(tmp_path / "small.onnx", x), ImportOptions(replace_head=True))
 
 
 def test_a_body_without_a_head_gets_one(tmp_path):
