@@ -104,7 +104,8 @@ def pool(build: Build, node: Node) -> Value:
     if not windows.padded and all((one.kernel, one.stride) == (1, 1) for one in windows.axes):
         return Value(value.part, value.shape)
     # What ceil_mode adds behind the maps is never counted.
-    ceil, edge = node.whole("ceil_mode", 0), any(node.wholes("pads", 2 * len(windows.axes), 0))
+    ceil, same = node.whole("ceil_mode", 0), node.text("auto_pad", "NOTSET").startswith("SAME")
+    edge = same or any(node.wholes("pads", 2 * len(windows.axes), 0))
     if not largest and node.whole("count_include_pad", 0) and windows.padded and (edge or not ceil):
         if ceil:
             raise node.wrong("attributes count_include_pad and ceil_mode are 1, legal: one of them, or no pads")

@@ -328,6 +328,12 @@ WRONG = {
         ),
         r"legal: one of them, or no pads",
     ),
+    "counted twice, same": (
+        lambda s: spatial(
+            s, "AveragePool", kernel_shape=[3, 3], auto_pad="SAME_UPPER", ceil_mode=1, count_include_pad=1
+        ),
+        r"legal: one of them, or no pads",
+    ),
     "logarithms": (
         lambda s: s.add("Mul", s.add("LogSoftmax", s.head("x", 120)), 2.0),
         r"\(LogSoftmax\): becomes probabilities, .* legal: at the end",
