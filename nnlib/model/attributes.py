@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from nnlib.errors import DataError
-from nnlib.spec.json_section import MOST, is_plain
+from nnlib.spec.json_section import MOST, MOST_UNITS, is_plain
 from nnlib.util import netcdf
 
 T = TypeVar("T")
@@ -48,10 +48,11 @@ class Attributes:
         return int(value)
 
     def counts(self, name: str, length: int, low: int) -> tuple[int, ...]:
-        """Return `length` whole numbers from `low`."""
+        """Return `length` whole numbers in [low, MOST_UNITS]."""
         values = np.atleast_1d(np.asarray(self.values.get(name)))
-        if values.shape != (length,) or values.dtype.kind not in "iu" or int(values.min()) < low:
-            raise self.wrong(name, f"{length} whole numbers from {low}")
+        whole = values.shape == (length,) and values.dtype.kind in "iu"
+        if not whole or int(values.min()) < low or int(values.max()) > MOST_UNITS:
+            raise self.wrong(name, f"{length} whole numbers from {low} to {MOST_UNITS}")
         return tuple(int(value) for value in values)
 
     def flag(self, name: str) -> bool:

@@ -164,9 +164,11 @@ def read_network_spec(attributes: Attributes) -> NetworkSpec:
 
 def _layer(a: Attributes, at: str) -> Layer:
     kind, type_ = a.decode(f"{at}kind", LAYER_KINDS), a.decode(f"{at}type", TYPES)
-    function = a.decode(f"{at}poolingfunction", FUNCTIONS, None if type_ is LayerType.POOLING else 0)
+    pools = type_ is LayerType.POOLING
+    functions = {function: code for function, code in FUNCTIONS.items() if function or not pools}
+    function = a.decode(f"{at}poolingfunction", functions, None if pools else 0)
     activation = a.decode(f"{at}activation", ACTIVATIONS)
-    if type_ is LayerType.POOLING and COMPAT not in a.values:
+    if pools and COMPAT not in a.values:
         activation = Activation.LINEAR  # whatever DSSTNE writes, it computes none
     bits = a.count(f"{at}attributes")
     layer = Layer(

@@ -210,8 +210,6 @@ def _assembled(build: Build, parts: Sequence[Part]) -> tuple[NetworkSpec, Networ
         biases.append(part.bias)
         if part.weights is not None:
             matrices[edge.number] = part.weights.T
-    if not biases:
-        raise DataError(f"{build.file}: no layer has weights, legal: a network with one at least")
     norms = {n: part.norm for n, part in enumerate(parts) if part.norm is not None}
     return sized, assemble(sized, matrices, biases, norms)
 

@@ -50,11 +50,8 @@ def parse_kernel(layer: Section, kind: LayerKind, type_: LayerType, function: Po
     for key in BESIDE:
         if key in layer and "Kernel" not in layer:
             layer.wrong(key, "says how Kernel is moved, which is missing, legal: both or none")
-    padding = _padding(layer, sizes)
-    for size, ends in zip(sizes, padding or (), strict=False):
-        if pools and max(ends) >= size:
-            layer.wrong("Padding", f"{max(ends)} would pool nothing but padding, legal: less than Kernel, here {size}")
-    return Kernel(sizes, (*stride, 1, 1, 1)[: len(sizes)], padding, _dilation(layer, sizes), layer.whole("Groups", 1))
+    padding, dilation = _padding(layer, sizes), _dilation(layer, sizes)
+    return Kernel(sizes, (*stride, 1, 1, 1)[: len(sizes)], padding, dilation, layer.whole("Groups", 1))
 
 
 def _describe(type_: LayerType, function: PoolingFunction | None) -> str:

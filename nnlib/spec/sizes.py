@@ -16,6 +16,7 @@ from nnlib.spec.types import Layer, LayerKind, LayerType, NetworkSpec, PoolingFu
 
 GLOBAL = (PoolingFunction.GLOBAL_MAX, PoolingFunction.GLOBAL_AVERAGE)
 AXES = "xyz"
+MOST_PADDING = 4, 1024  # times an axis, and values besides that all axes share
 
 
 def resolve_sizes(spec: NetworkSpec, file: str) -> NetworkSpec:
@@ -33,7 +34,8 @@ def resolve_sizes(spec: NetworkSpec, file: str) -> NetworkSpec:
     for n in order(spec):
         layer = layers[n]
         sources = [layers[spec.places[name]] for name in layer.sources]
-        if not is_computed(layer) or any(source.units is None for source in sources):
+        auto = layer.type is LayerType.CONVOLUTIONAL and not layer.dimensions  # as many maps as its data say
+        if not is_computed(layer) or auto or any(source.units is None for source in sources):
             continue
         dimensions, found = _size(layer, sources)
         units = math.prod(dimensions)
@@ -141,7 +143,7 @@ def _swept_size(layer: Layer, sources: Sequence[Layer]) -> tuple[tuple[int, ...]
             found.append(problem)
             continue
         windows = windows_of(layer, maps.sizes[::-1])
-        found += _window_problems(source, windows)
+        found += _window_problems(layer, source, windows)
         if layer.type is LayerType.CONVOLUTIONAL:
             found += _group_problems(layer, source, maps.channels, channels)
         sizes[source.name] = tuple(window.out for window in windows)
@@ -170,12 +172,24 @@ def _axes_problem(layer: Layer, source: Layer) -> tuple[str, str] | None:
     return "Kernel", f"{show(list(layer.kernel))} has {len(layer.kernel)}, {seen}, legal: {legal}"
 
 
-def _window_problems(source: Layer, windows: Sequence[Window]) -> Iterator[tuple[str, str]]:
+def _window_problems(layer: Layer, source: Layer, windows: Sequence[Window]) -> Iterator[tuple[str, str]]:
+    times, besides = MOST_PADDING
     for axis, window in zip(AXES, windows, strict=False):
-        if window.out < 1:
+        most_padding = times * window.size + besides // len(windows)
+        dilated = f" with Dilation {window.dilation}" if window.dilation > 1 else ""
+        if layer.type is LayerType.POOLING and max(window.low, window.high) >= window.kernel:
+            legal = f"less than Kernel, here {window.kernel}"
+            yield "Padding", f"{max(window.low, window.high)} would pool nothing but padding, legal: {legal}"
+        elif window.low + window.high > most_padding and layer.padding is not None:
+            seen = f"{window.low} + {window.high} on axis {axis}, where {show(source.name)} has {window.size}"
+            yield "Padding", f"{seen}, legal: up to {most_padding} together"
+        elif window.low + window.high > most_padding:
+            seen = f"{window.kernel}{dilated} on axis {axis} covers {window.span}"
+            legal = f"a kernel that covers up to {window.size + most_padding}"
+            yield "Kernel", f"{seen}, where {show(source.name)} has {window.size}, legal: {legal}"
+        elif window.out < 1:
             room = window.size + window.low + window.high
             most = (room - 1) // window.dilation + 1
-            dilated = f" with Dilation {window.dilation}" if window.dilation > 1 else ""
             yield (
                 "Kernel",
                 f"{window.kernel}{dilated} on axis {axis} covers {window.span} of the {room} that {show(source.name)} "
@@ -194,7 +208,8 @@ def _group_problems(layer: Layer, source: Layer, below: int, above: int) -> Iter
 
 def nearest_divisors(count: int, wish: int) -> list[int]:
     """Return the largest divisor of `count` up to `wish`, and the smallest from there, where there is one."""
-    divisors = [n for n in range(1, count + 1) if count % n == 0]
+    small = [n for n in range(1, math.isqrt(count) + 1) if count % n == 0]
+    divisors = sorted({*small, *(count // n for n in small)})
     below, above = [n for n in divisors if n <= wish], [n for n in divisors if n >= wish]
     return sorted({*below[-1:], *above[:1]})
 

@@ -55,6 +55,8 @@ def check_topology(spec: NetworkSpec, file: str) -> None:
             problems.add("Layers", f"no layer of kind {kind}, legal: one or more")
     if not problems.found:
         _check_circle(spec, problems)
+        if all(layer.kind is LayerKind.INPUT or layer.type is LayerType.POOLING for layer in spec.layers):
+            problems.add("Layers", "no layer has weights, legal: one or more of type FullyConnected or Convolutional")
     if not problems.found:
         for n, layer in enumerate(spec.layers):
             _check_layer(spec, n, layer, problems)
@@ -200,4 +202,8 @@ def _output(spec: NetworkSpec, layer: Layer) -> Iterator[tuple[str, str]]:
     legal = OUTPUTS.get(spec.error)
     if layer.kind is LayerKind.OUTPUT and legal and layer.activation not in legal:
         names = ", ".join(legal)
-        yield "Activation", f"{layer.activation} has no {spec.error} error, legal with it in an Output layer: {names}"
+        text = f"{layer.activation} has no {spec.error} error, legal with it in an Output layer: {names}"
+        if spec.compat and layer.type is LayerType.POOLING:
+            dense = f"{LayerType.FULLY_CONNECTED} or {LayerType.CONVOLUTIONAL}"
+            text = f"with compat a Pooling layer has none, and {text}, of type {dense}; or no compat"
+        yield "Activation", text

@@ -79,10 +79,10 @@ def _layer(layer: Layer) -> Json:
 
 
 def _size(layer: Layer) -> object:
-    if layer.units is None and layer.type is not LayerType.CONVOLUTIONAL:
-        return "auto"
-    if layer.kind is not LayerKind.INPUT and layer.type is LayerType.CONVOLUTIONAL:
+    if layer.kind is not LayerKind.INPUT and layer.type is LayerType.CONVOLUTIONAL and layer.dimensions:
         return layer.dimensions[-1]
+    if layer.units is None:
+        return "auto"
     return list(layer.dimensions) if len(layer.dimensions) > 1 else layer.units
 
 
@@ -114,9 +114,7 @@ def _computed(layer: Layer) -> Json:
 
 
 def _kernel(layer: Layer) -> Json:
-    if not layer.kernel:
-        return {}
-    raw: Json = {"Kernel": list(layer.kernel)}
+    raw: Json = {"Kernel": list(layer.kernel)} if layer.kernel else {}
     if any(one != 1 for one in layer.stride):
         raw["KernelStride"] = list(layer.stride)
     if layer.padding is not None:

@@ -11,6 +11,7 @@ kernel that reach it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -174,15 +175,17 @@ def forward_axis(window: Window) -> Axis:
 def backward_axes(window: Window) -> list[Axis]:
     """Return how a source's gradient is made of delta: for each phase of the source that the kernel meets."""
     found = []
-    for phase in range(window.stride):
-        kernel = tuple(n for n in range(window.kernel) if n * window.dilation % window.stride == phase)
+    of_phase: defaultdict[int, list[int]] = defaultdict(list)
+    for n in range(window.kernel):
+        of_phase[n * window.dilation % window.stride].append(n)
+    for phase, kernel in sorted(of_phase.items()):
         begin = -(-max(0, window.low - phase) // window.stride)
         count = (window.size - 1 + window.low - phase) // window.stride - begin + 1
-        if kernel and count > 0:
+        if count > 0:
             back = [n * window.dilation // window.stride for n in kernel]
             taps = tuple(back[-1] - n for n in back)
             place = begin * window.stride + phase - window.low
-            axis = Axis(window.out, count, 1, begin - back[-1], taps, kernel, window.size, place, window.stride)
+            axis = Axis(window.out, count, 1, begin - back[-1], taps, tuple(kernel), window.size, place, window.stride)
             found.append(axis)
     return found
 

@@ -91,6 +91,10 @@ def test_the_attributes_of_kernels_are_dsstnes(tmp_path):
     ("name", "value", "words"),
     [
         ("layer1_nnlib_padding", np.uint32([1, 0, 2]), "legal: 4 whole numbers from 0"),
+        ("layer1_nnlib_padding", np.uint64([1, 0, 2**40, 2]), "legal: 4 whole numbers from 0 to 2147483647"),
+        ("layer1_nnlib_padding", np.uint32([1, 0, 2**20, 2]), "Layers[1].Padding: 1048576 + 2 on axis y, where"),
+        ("layer4_nnlib_padding", np.uint32([1, 4, 1, 1]), "Layers[4].Padding: 4 would pool nothing but padding"),
+        ("layer3_poolingfunction", np.uint32(0), "poolingfunction: 0 is not legal, legal: 1 Max, 2 Average"),
         ("layer1_nnlib_dilation", np.uint32([0, 1]), "legal: 2 whole numbers from 1"),
         ("layer1_nnlib_groups", np.uint32(4), "Layers[1].Groups: 4 do not divide the 6 maps"),
         ("layer2_kernelPaddingX", np.uint32(0), "layer2_kernelPaddingX: 0 is not legal, legal: 1, as the sizes say"),

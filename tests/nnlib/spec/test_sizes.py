@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from nnlib.model.network import weight_shape
 from nnlib.spec.geometry import Maps, Window, maps_of, sweep_of
 from nnlib.spec.json_section import SpecError
 from nnlib.spec.network import parse_network, substitute
-from nnlib.spec.sizes import nearest_divisors, resolve_sizes
+from nnlib.spec.sizes import fit_data, nearest_divisors, resolve_sizes
 from tests.nnlib.spec.image_networks import resnet50, vgg16
 from tests.nnlib.spec.test_topology import ALEXNET, CIFAR
 
@@ -162,6 +164,25 @@ WRONG = {
         net(pooling("Average", "In", Kernel=[2, 3], Padding=[1, [0, 3]])),
         "Layers[1].Padding: 3 would pool nothing but padding, legal: less than Kernel, here 3",
     ),
+    "a kernel of zeros": (
+        net(convolution(kernel=(3, 2**31 - 1))),
+        'Layers[1].Kernel: 2147483647 on axis y covers 2147483647, where "In" has 6, legal: a kernel that covers up to '
+        "542",
+    ),
+    "a dilation of zeros": (
+        net({"Type": "Convolutional", "N": 2, "Kernel": [3], "Dilation": 2**31 - 1}, n=(28, 1)),
+        'Layers[1].Kernel: 3 with Dilation 2147483647 on axis x covers 4294967295, where "In" has 28, legal: a kernel '
+        "that covers up to 1164",
+    ),
+    "a pool of nothing": (
+        net(pooling("Max", "In", Kernel=[2**31 - 1, 1])),
+        'Layers[1].Kernel: 2147483647 on axis x covers 2147483647, where "In" has 8, legal: a kernel that covers up to '
+        "552",
+    ),
+    "Padding of zeros": (
+        net(convolution(Padding=[2**20, 1], Dilation=[2**20, 1])),
+        'Layers[1].Padding: 1048576 + 1048576 on axis x, where "In" has 8, legal: up to 544 together',
+    ),
     "Dilation of more axes": (
         net(convolution(Dilation=[1, 2, 3])),
         "Layers[1].Dilation: [1, 2, 3] has more numbers than Kernel, legal: 2 of them",
@@ -244,6 +265,28 @@ def test_the_nearest_divisors_divide(count, wish):
     assert found and all(count % one == 0 for one in found)
     nearest = min(abs(one - wish) for one in range(1, count + 1) if count % one == 0)
     assert nearest == min(abs(one - wish) for one in found)
+
+
+def test_the_divisors_of_many_maps_are_found_at_once():
+    assert nearest_divisors(2**30, 3) == [2, 4]
+    assert nearest_divisors(36, 6) == [6]
+
+
+def test_what_networks_look_around_themselves_is_legal():
+    """DeepLab's widest dilation, on 33 places, and a signal's of 512, as WaveNet has."""
+    for layer, n in ((convolution(Dilation=36, Padding=36), (33, 33, 4)), (convolution(kernel=(2,)), (9, 4))):
+        dilation = {} if len(n) == 3 else {"Dilation": 512}
+        found = resolve_sizes(parse_network(net(layer | dilation, n=n), "n"), "n").layers[1]
+        assert found.units
+
+
+def test_the_maps_of_an_output_are_as_many_as_its_data_have():
+    raw = net()
+    raw["Layers"][-1] |= {"Type": "Convolutional", "N": "auto", "Kernel": [3, 3]}
+    spec = parse_network(raw, "n")
+    assert spec.layers[-1].units is None
+    out = fit_data(spec.layers[-1], 96, (8, 6, 2), False)
+    assert resolve_sizes(replace(spec, layers=(spec.layers[0], out)), "n").layers[-1].units == 96
 
 
 def test_shared_kernels_may_move_over_maps_of_other_sizes():

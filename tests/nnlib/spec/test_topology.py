@@ -243,6 +243,29 @@ def test_other_errors_take_any_output(error):
     check_topology(parse_network(net(out={"Activation": "LRelu"}, ErrorFunction=error), "n"), "n")
 
 
+def test_an_output_that_pools_has_no_activation_with_compat():
+    raw = net(out={"Type": "Pooling", "Function": "Sum", "Source": ["In", "Full"], "Activation": "SoftMax"})
+    raw["Layers"].insert(2, {"Name": "Full", "N": 4, "Source": "In"})
+    del raw["Layers"][-1]["N"]
+    assert parse_network(raw, "n")
+    with pytest.raises(SpecError) as caught:
+        parse_network(raw, "n", compat=True)
+    words = (
+        "n: Layers[3].Activation: with compat a Pooling layer has none, and Linear has no CrossEntropy error, legal "
+        "with it in an Output layer: Sigmoid, SoftMax, of type FullyConnected or Convolutional; or no compat"
+    )
+    assert set(caught.value.problems) == {words}
+
+
+def test_a_network_without_weights_has_nothing_to_learn():
+    raw = net(out={"Type": "Pooling", "Function": "GlobalAverage", "Source": "In", "Activation": "SoftMax"})
+    del raw["Layers"][-1]["N"]
+    with pytest.raises(SpecError) as caught:
+        parse_network(raw, "n")
+    words = "n: Layers: no layer has weights, legal: one or more of type FullyConnected or Convolutional"
+    assert caught.value.problems == [words]
+
+
 def test_a_name_among_thousands():
     with pytest.raises(SpecError, match=r'"Hidden11" and 289 more$'):
         parse_network(net(*({} for _ in range(297)), {"Name": "x", "Source": "zzz"}), "n")

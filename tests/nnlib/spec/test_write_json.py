@@ -84,6 +84,13 @@ NETWORKS = {
             OUT,
         ],
     },
+    "what has no Kernel": {
+        "Layers": [
+            IMAGE | {"Type": "Convolutional", "N": "auto"},
+            {"Name": "C", "Type": "Convolutional", "N": 6, "Groups": 3},
+            OUT | {"Type": "Convolutional"},
+        ]
+    },
     "DSSTNE's own padding": {
         "Layers": [IMAGE, {"Name": "C", "Type": "Convolutional", "N": 6, "Kernel": [3, 3], "Activation": "Relu"}, OUT]
     },

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnlib.cpu.maps.shifts import Room, backward_shifts, forward_axis, forward_shifts, merged
+from nnlib.cpu.maps.shifts import Room, backward_axes, backward_shifts, forward_axis, forward_shifts, merged
 from nnlib.cpu.maps.tiled import NUMBERS, WIDTH
 from nnlib.spec.geometry import Maps, Sweep, Window
 from tests.nnlib.sweeps import sweep_over, sweeps
@@ -40,6 +40,11 @@ def test_every_place_is_in_one_band(sweep, lanes):
     assert sum(prod(band.put.extent) for part in parts for band in part.bands) <= sweep.source.area
     places = [place for part in parts for place in part.kernel]
     assert len(places) == len(set(places)) and set(places) <= set(range(sweep.volume))
+
+
+def test_a_stride_beyond_the_axis_takes_no_time():
+    found = backward_axes(Window(28, 3, 2**31 - 1, 1, 1))
+    assert [(axis.begin, axis.kernel) for axis in found] == [(0, (1,)), (1, (2,))]
 
 
 def test_zeros_behind_a_row_are_those_before_the_next():
