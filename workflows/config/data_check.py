@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from nnlib.data.file import DataSummary, check_data_file
 from nnlib.errors import DataError
 from nnlib.spec import network as spec
+from nnlib.spec.geometry import is_computed
 from nnlib.spec.sizes import fit_data, refuse_data, resolve_sizes
-from nnlib.spec.types import NetworkSpec
+from nnlib.spec.types import LayerKind, NetworkSpec
 from regiondag.errors import ConfigError
 from regiondag.study.families import AGAIN, FAMILY
 from regiondag.study.model import Config, Region
@@ -70,12 +71,33 @@ def misfits_of(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterato
                 )
             else:
                 expected, source = width, str(file)
+    outputs: set[str] = set()
     for file in region.data.values():
-        yield from _wrong_sizes(network, summaries[file], f"region {region.name!r}: {file}: {region.network.name}")
+        resolved = yield from _wrong_sizes(
+            network, summaries[file], f"region {region.name!r}: {file}: {region.network.name}"
+        )
+        wrong = set(_wrong_outputs(resolved, summaries[file])) - outputs
+        outputs |= wrong
+        yield from (f"region {region.name!r}: {region.network.name}: {text}" for text in sorted(wrong))
 
 
-def _wrong_sizes(network: NetworkSpec, summary: DataSummary, file: str) -> Iterator[str]:
-    """Yield what keeps maps from being made of the data; a network whose data sets are not there has been told of."""
+def _wrong_outputs(network: NetworkSpec, summary: DataSummary) -> Iterator[str]:
+    """Yield which outputs, computed of what is below, have another size than their data."""
+    known = {one.name: one.width for one in summary.sets}
+    for layer in network.layers_of(LayerKind.OUTPUT):
+        width = known.get(layer.data_set)
+        if is_computed(layer) and None not in (layer.units, width) and layer.units != width:
+            yield (
+                f"layer {layer.name!r}: its sources give {layer.units} units, data set {layer.data_set!r} has width "
+                f"{width}; legal: {layer.units}"
+            )
+
+
+def _wrong_sizes(network: NetworkSpec, summary: DataSummary, file: str) -> Generator[str, None, NetworkSpec]:
+    """Yield what keeps maps from being made of the data, and return the network with its sizes.
+
+    A network whose data sets are not there has been told of.
+    """
     known = {one.name: one for one in summary.sets}
     layers = list(network.layers)
     for n, layer in enumerate(layers):
@@ -85,9 +107,10 @@ def _wrong_sizes(network: NetworkSpec, summary: DataSummary, file: str) -> Itera
             layers[n] = fit_data(layer, found.width, found.dimensions, sparse)
             yield from (f"{file}: {text}" for text in refuse_data(network, layer, found.dimensions, sparse))
     try:
-        resolve_sizes(replace(network, layers=tuple(layers)), file)
+        return resolve_sizes(replace(network, layers=tuple(layers)), file)
     except spec.SpecError as error:
         yield from error.problems
+    return network
 
 
 def _starts_that_know(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:

@@ -73,6 +73,17 @@ def test_images_fit_a_network_that_convolves_them(tmp_path):
     assert len(wrong) == 1 and "legal: a kernel of up to 3" in wrong[0]
 
 
+def test_an_output_of_maps_has_as_many_units_as_its_data(tmp_path):
+    study, network = write_images(tmp_path)
+    network["Layers"][-1] |= {"Type": "Convolutional", "N": 3}
+    (tmp_path / "network.json").write_text(json.dumps(network))
+    with pytest.raises(ConfigError) as caught:
+        check_data(load_config(study))
+    words = "network.json: layer 'Output': its sources give 6 units, data set 'output' has width 2; legal: 6"
+    wanted = [f"region {name!r}: {words}" for name in ("United Kingdom", "Germany")]  # and not once for each file
+    assert caught.value.problems == wanted
+
+
 def test_data_that_are_no_images_are_named_before_anything_is_trained(tmp_path):
     study, network = write_images(tmp_path, ())
     with pytest.raises(ConfigError, match=r'"Images" has 24 units and no maps, legal: a data set with width, height'):
