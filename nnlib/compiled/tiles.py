@@ -15,7 +15,8 @@ NARROW = has("avx2") and not has("avx512f")  # 16 registers, else 32
 LANES = 16 if has("avx512f") else 8 if has("avx2") else 4
 ROWS, VECTORS = (4, 3) if NARROW else (8, 3)  # of a tile of sums
 FEW = 4  # rows of one for a few channels
-DOTS = (3, 3) if NARROW else (4, 6)  # rows of either kind in a tile of dots
+DOTS_OF = {True: (2, 4), False: (4, 6)}  # the first divides cpu.maps.tiled.ROWS: maps that are not laid out end there
+DOTS = DOTS_OF[NARROW]  # rows of either kind in a tile of dots
 ALONE_VECTORS = 6  # of a row alone
 ALONE = 9  # rows that meet a row alone
 

@@ -6,7 +6,7 @@ of a source. The gradient of weights is summed over examples piece by piece, in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -49,8 +49,6 @@ class Task:
 
 class Tiled:
     """See `Convolutions`."""
-
-    versions: Mapping[str, str] = {}
 
     def __init__(self, loops: ModuleType) -> None:
         self._loops = loops
@@ -181,7 +179,8 @@ class Tiled:
             source, target = band.lay.source, band.own.source
             begin = task.first * source.example + (groups[0] * below + channels[0]) * source.channel
             delta_begin = task.first * target.example + (groups[0] * above + rows[0]) * target.channel
-            laid_numbers, own_numbers = len(channels) * shifts.wide.channel, tiles[1] * many * shifts.own.channel
+            laid_numbers = len(shifts.base) * shifts.wide.channel  # a tile may end in channels that another part has
+            own_numbers = tiles[1] * many * shifts.own.channel
             if shifts.as_it_is:
                 begin, delta_begin = begin + band.starts[0, 2], delta_begin + band.own_starts[0, 2]
                 laid_numbers = own_numbers = 1

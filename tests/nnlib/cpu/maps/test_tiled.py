@@ -1,0 +1,106 @@
+"""What tiles read and write: nothing behind the end of an array, on any kind of processor."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnlib.compiled.tiles import ALONE, DOTS_OF, FEW
+from nnlib.cpu.maps.tiled import ROWS, Tiled
+from nnlib.spec.geometry import Sweep, Window
+from nnlib.util.threads import map_in_turn
+from tests.nnlib.sweeps import sweep_over
+
+PROCESSORS = {"sse": (4, 8, DOTS_OF[False]), "avx2": (8, 4, DOTS_OF[True]), "avx512": (16, 8, DOTS_OF[False])}
+
+
+class Ends(SimpleNamespace):
+    """Loops that compute nothing but look where they would read and write the furthest."""
+
+    def __init__(self, lanes: int, rows: int, dots: tuple[int, int]) -> None:
+        orders = (tuple(range(n)) for n in (dots[0] * dots[1], ALONE))
+        super().__init__(LANES=lanes, ROWS=rows, FEW=FEW, DOTS=dots, ALONE=ALONE, seen=set())
+        self.ORDER, self.ORDER_ALONE = orders
+
+    def pack(self, *_: Any) -> None:
+        """Nothing."""
+
+    def _places(self, width: int, extent: Any, wide: Any, lanes: int) -> int:
+        """Return how many numbers behind its begin a sum goes, up to the end of a vector."""
+        along = (extent.z - 1) * wide.slice + (extent.y - 1) * wide.row if lanes > 1 else 0
+        return along + -(-width // self.LANES) * self.LANES
+
+    def _lay_out(self, lay: Any, starts: Any, examples: int, lanes: int, channels: int, out: Any) -> None:
+        extent, wide = lay.extent, lay.wide
+        last = (examples - 1) * wide.example if lanes == 1 else 0
+        last += (extent.z - 1) * wide.slice + (extent.y - 1) * wide.row + lanes * extent.x
+        assert last <= lay.phase
+        assert (channels - 1) * wide.channel + len(starts) * lay.phase <= out.size
+
+    def convolve(self, x, first, lay, starts, base, width, w, groups, blocks, examples, lanes, channels, put, *rest):
+        _, laid, rows, _ = rest
+        self._lay_out(lay, starts, examples, lanes, channels[0], laid)
+        places = self._places(width, put.extent, lay.wide, lanes)
+        assert base.max() + places <= laid.size
+        assert places <= rows.size // w.shape[3]
+        self.seen.add("laid out")
+
+    def convolve_as_it_is(self, x, first, base, width, w, groups, blocks, channels, pitches, to, out):
+        places, rows = -(-width // self.LANES) * self.LANES, w.shape[3]
+        assert first + (groups[1] - 1) * channels[0] * pitches[0] + base.max() + places <= x.size
+        last = (groups[1] - 1) * channels[1] + blocks[1] * rows - 1
+        assert to + last * pitches[1] + places <= out.size
+        self.seen.add("as it is")
+
+    def correlate(self, x, first, lay, starts, base, width, delta, delta_first, own, own_starts, apart, *rest):
+        examples, lanes, channels, as_it_is, laid, rows, gradient = rest
+        many, others = (1, ALONE) if channels[1] == 1 else self.DOTS
+        places = self._places(width, own.extent, own.wide, lanes)
+        used = base[: gradient.shape[1] * others]
+        assert used.size == gradient.shape[1] * others
+        above = (gradient.shape[2] * many - 1) * own.wide.channel + places
+        if as_it_is:
+            further = [(len(gradient) - 1) * pitch for pitch in apart]
+            assert first + further[0] + used.max() + places <= x.size
+            assert delta_first + further[1] + above <= delta.size
+        else:
+            self._lay_out(lay, starts, examples, lanes, channels[0], laid)
+            self._lay_out(own, own_starts, examples, lanes, channels[1], rows)
+            assert used.max() + places <= laid.size
+            assert above <= rows.size
+        self.seen.add("dots as it is" if as_it_is else "dots laid out")
+
+
+def random_sweep(random: np.random.Generator) -> Sweep:
+    """Return one of few places and of many channels, often taken as they are."""
+    alone, stride = random.random() < 0.4, int(random.integers(1, 4))
+    windows = []
+    for _ in range(random.integers(1, 4)):
+        size = int(random.choice([4, 5, 7, 8, 12]))
+        kernel = Window(size, int(random.integers(1, 4)), stride, *map(int, random.integers(0, 3, 2)))
+        windows.append(Window(size, 1) if alone else kernel)
+    groups = int(random.choice([1, 1, 2, 5]))
+    below, above = (groups * int(random.choice([1, 3, 8, 24, 64, 70, 130, 200])) for _ in range(2))
+    return sweep_over(tuple(windows), below, above, groups)
+
+
+@pytest.mark.parametrize("processor", PROCESSORS.values(), ids=PROCESSORS)
+def test_nothing_behind_the_end_of_an_array_is_met(processor):
+    random, ends = np.random.default_rng(1), Ends(*processor)
+    tiled = Tiled(ends)  # type: ignore[arg-type]
+    for _ in range(300):
+        sweep, examples = random_sweep(random), int(random.choice([1, 3, 19]))
+        x, delta = (np.empty((examples, maps.units), np.float32) for maps in (sweep.source, sweep.target))
+        w = np.empty((sweep.target.channels, sweep.fan_in), np.float32)
+        tiled.forward(x, w, sweep, map_in_turn)
+        tiled.input_gradient(delta, w, sweep, map_in_turn)
+        tiled.weight_gradient(x, delta, sweep, map_in_turn)
+    assert ends.seen == {"laid out", "as it is", "dots laid out", "dots as it is"}
+
+
+@pytest.mark.parametrize("narrow", DOTS_OF)
+def test_tiles_of_dots_end_where_maps_that_are_not_laid_out_do(narrow):
+    assert ROWS % DOTS_OF[narrow][0] == 0
