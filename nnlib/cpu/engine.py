@@ -68,7 +68,7 @@ class CpuEngine:
         self._optimizer = Optimizer(owned, hyper_of(settings), self._rate, each, pacings)
         products = products_of(settings.precision.lower(), network.dtype)
         self._forward = Forward(network, each, products, cut, together)
-        self._settings, self.versions = settings, {**products.versions, **self._forward.maps.versions}
+        self._settings, self.versions = settings, products.versions
         whole = settings.clip or settings.accumulate > 1 or needs_whole_gradients(network.spec)
         self._gradients = Gradients(network, cut, together) if whole else None
         self._failure: StepFailure | None = None

@@ -24,18 +24,18 @@ from nnlib.util.arrays import Floats
 
 def forward(x: Floats, w: Floats, sweep: Sweep) -> Floats:
     """Return z (b, g o P) of x (b, g c S) and w (g o, c v)."""
-    z: Floats = np.matmul(_kernels(w, sweep), unfold(x, sweep))
+    z: Floats = np.matmul(view_kernels(w, sweep), unfold(x, sweep))
     return z.reshape(len(x), sweep.target.units)
 
 
 def input_gradient(delta: Floats, w: Floats, sweep: Sweep) -> Floats:
     """Return dLoss/dx (b, g c S) from delta = dLoss/dz (b, g o P)."""
-    return fold(np.matmul(_kernels(w, sweep).swapaxes(1, 2), _by_group(delta, sweep)), sweep)
+    return fold(np.matmul(view_kernels(w, sweep).swapaxes(1, 2), view_by_group(delta, sweep)), sweep)
 
 
 def weight_gradient(x: Floats, delta: Floats, sweep: Sweep) -> Floats:
     """Return dLoss/dw (g o, c v), summed over the examples."""
-    products: Floats = np.matmul(_by_group(delta, sweep), unfold(x, sweep).swapaxes(2, 3))
+    products: Floats = np.matmul(view_by_group(delta, sweep), unfold(x, sweep).swapaxes(2, 3))
     gradient: Floats = products.sum(axis=0)
     return gradient.reshape(sweep.target.channels, sweep.fan_in)
 
@@ -76,10 +76,12 @@ def _met(window: Window, offset: int) -> slice:
     return slice(first, first + (window.out - 1) * window.stride + 1, window.stride)
 
 
-def _kernels(w: Floats, sweep: Sweep) -> Floats:
+def view_kernels(w: Floats, sweep: Sweep) -> Floats:
+    """Return w (g o, c v) as (g, o, c v)."""
     return w.reshape(sweep.groups, sweep.target.channels // sweep.groups, sweep.fan_in)
 
 
-def _by_group(delta: Floats, sweep: Sweep) -> Floats:
+def view_by_group(delta: Floats, sweep: Sweep) -> Floats:
+    """Return delta (b, g o P) as (b, g, o, P)."""
     channels = sweep.target.channels // sweep.groups
     return delta.reshape(len(delta), sweep.groups, channels, sweep.target.area)

@@ -6,7 +6,7 @@ the order of the examples: so any number of threads gives the same bits. A piece
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ import numpy as np
 
 from nnlib.compiled.select import LOOPS
 from nnlib.cpu.maps.tiled import Tiled
-from nnlib.ops.convolution import fold, unfold
+from nnlib.ops.convolution import fold, unfold, view_by_group, view_kernels
 from nnlib.spec.geometry import Maps, Sweep, Window
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import Each, consume
@@ -30,8 +30,6 @@ Band = tuple[
 
 class Convolutions(Protocol):
     """What computes convolutions; shapes are those of `ops/convolution.py`."""
-
-    versions: Mapping[str, str]  # of a library that computes besides NumPy
 
     def forward(self, x: Floats, w: Floats, sweep: Sweep, each: Each) -> Floats:
         """Return z (b, target units)."""
@@ -51,13 +49,11 @@ def convolutions_of(dtype: Any) -> Convolutions:
 class Unfolded:
     """Convolutions as products of unfolded maps, by NumPy alone."""
 
-    versions: Mapping[str, str] = {}
-
     def forward(self, x: Floats, w: Floats, sweep: Sweep, each: Each) -> Floats:
         """See `Convolutions`."""
         z = np.empty((len(x), sweep.target.units), x.dtype)
         source, target = _maps(x, sweep.source), _maps(z, sweep.target)
-        kernels = _kernels(w, sweep)
+        kernels = view_kernels(w, sweep)
 
         def piece(examples: slice) -> None:
             for here, there, part in bands(sweep):
@@ -72,12 +68,12 @@ class Unfolded:
         """See `Convolutions`."""
         below = np.zeros((len(delta), sweep.source.units), delta.dtype)
         source, target = _maps(below, sweep.source), _maps(delta, sweep.target)
-        kernels = _kernels(w, sweep).swapaxes(1, 2)
+        kernels = view_kernels(w, sweep).swapaxes(1, 2)
 
         def piece(examples: slice) -> None:
             for here, there, part in bands(sweep):
                 rows = target[examples, :, *there]
-                moved = fold(np.matmul(kernels, _by_group(rows, part)), part)
+                moved = fold(np.matmul(kernels, view_by_group(rows, part)), part)
                 out = source[examples, :, *here]
                 out += moved.reshape(out.shape)
 
@@ -107,7 +103,7 @@ class Unfolded:
             for example in range(len(x)):
                 for here, there, part in bands(cut):
                     u = _unfold(source[example : example + 1, channels, *here], part)
-                    rows = _by_group(target[example : example + 1, targets, *there], part)
+                    rows = view_by_group(target[example : example + 1, targets, *there], part)
                     out += np.matmul(rows[0], u[0].swapaxes(1, 2)).reshape(out.shape)
 
         consume(each(piece, range(0, own if whole else sweep.groups, step)))
@@ -171,12 +167,3 @@ def _unfold(x: Floats, sweep: Sweep) -> Floats:
 
 def _maps(values: Floats, maps: Maps) -> Floats:
     return values.reshape(len(values), maps.channels, *maps.sizes)
-
-
-def _kernels(w: Floats, sweep: Sweep) -> Floats:
-    return w.reshape(sweep.groups, sweep.target.channels // sweep.groups, sweep.fan_in)
-
-
-def _by_group(delta: Floats, sweep: Sweep) -> Floats:
-    channels = sweep.target.channels // sweep.groups
-    return delta.reshape(len(delta), sweep.groups, channels, sweep.target.area)

@@ -45,7 +45,6 @@ class MapLayers:
         self._graph, self._each = graph, each
         self._maps = {node.number: node.maps for node in graph.nodes}
         self._convolutions = convolutions_of(graph.network.dtype)
-        self.versions = self._convolutions.versions
 
     def compute(self, node: Node, values: Values, training: bool) -> Floats:
         """Return the sums of a layer, normalized; of a simple one (see `is_simple`) what it gives.
