@@ -189,8 +189,12 @@ def _contradictions(result: Result, settled: TrialOutcome, node: NodeName) -> It
     """Yield in what a result is not what was settled; a diverged trial has no figures."""
     if result.node != str(node):
         yield f"is of the node {result.node!r}"
+    # What serves a region, and so the figures that its last job settled, may be popularity or an earlier champion.
+    others = [*result.compared.values(), result.baseline] if node.number is None else []
     for name in ("status", "value", "metrics", "curve", "best_epoch"):
         said, seen = getattr(settled, name), getattr(result, name)
+        if name == "metrics" and said in others:
+            continue
         if seen != said and (name in ("status", "value") or said):
             yield f"says {name} {_brief(seen)}, the journal says {_brief(said)}"
 

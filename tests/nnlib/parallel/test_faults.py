@@ -141,7 +141,7 @@ def test_what_befalls_a_rank_ends_all_and_is_named(start, tmp_path, what):
 def test_what_befalls_a_rank_of_a_training_of_images(start, tmp_path, what):
     code, said = FAULTS[what]
     job = start(tmp_path, 4, "--epochs", "1000", fault=f"{what}:2:6", parallel=BY_EXAMPLES)
-    _, told = job.communicate(timeout=STARTED)
+    _, told = job.communicate(timeout=2 * STARTED)  # an epoch comes first
     assert job.returncode == code and said in told and "rank 2 of 4 (process " in told, told
     assert not ranks_of(job.pid)
 

@@ -110,6 +110,18 @@ def test_a_journal_of_before_results_had_digests_is_checked_by_its_figures(run, 
     assert verify(run, capsys)[0] == 1
 
 
+def test_a_region_may_be_served_by_what_its_last_job_was_compared_with(run, capsys):
+    """Its journal then has the figures of popularity, say; others are found."""
+    journal = run.region("germany").journal
+    records = [json.loads(line) for line in journal.read_text().splitlines()]
+    [settled] = [record for record in records if record["event"] == "settled" and record["trial"] is None]
+    last = json.loads((run.path / GERMANY / "trials/final/result.json").read_text())
+    for metrics, code in ((last["baseline"], 0), (last["baseline"] | {"loss": 0.5}, 1)):
+        settled["metrics"] = metrics
+        journal.write_text("".join(json.dumps(record) + "\n" for record in records))
+        assert verify(run, capsys)[0] == code
+
+
 def test_a_trial_that_is_not_what_was_proposed(run, capsys):
     path = run.path / T1 / "trial.json"
     raw = json.loads(path.read_text())
