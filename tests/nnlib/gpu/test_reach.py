@@ -62,19 +62,6 @@ def of_kernel(**layer):
     return network_of({"Layers": [INPUT | {"N": [4, 5, 2]}, middle, OUTPUT]}, images)
 
 
-@pytest.mark.parametrize(
-    ("layer", "message"),
-    [
-        ({"Type": "Pooling", "Function": "Max", "Kernel": [70_000, 70_000]}, "4,900,000,000 places of its Kernel"),
-        ({"Type": "Pooling", "Function": "Average", "Kernel": [65_536, 32_768]}, "2,147,483,648 places of its Kernel"),
-        ({"Type": "Convolutional", "N": 3, "Kernel": [1, 3], "Dilation": [1, 1 << 30]}, "places of an axis and its p"),
-    ],
-)
-def test_kernels_that_an_int_cannot_count(cupy, layer, message):
-    with pytest.raises(NnlibError, match=rf'layer "K": .*{message}.*, legal on a GPU: up to 2,147,483,6\d\d; device'):
-        Gpu(cupy.runtime()).evaluator(of_kernel(**layer))
-
-
 def test_kernels_that_an_int_just_counts(cupy, monkeypatch):
     layer, gpu = {"Type": "Convolutional", "N": 6, "Kernel": [3, 3], "Groups": 2}, Gpu(cupy.runtime())
     monkeypatch.setattr(reach, "MOST_STEPS", 3 * 9)
