@@ -43,14 +43,14 @@ class CpuEvaluator:
         cut: Cut | None = None,
         together: Collectives = ALONE,
     ) -> None:
-        self.network, self._cut, self._together = network, cut, together
-        self._split = Forward(network, each, FLOAT32, cut, together)
-        self._forward = self._split if split else Forward(network, map_in_turn, FLOAT32, cut, together)
-        self._at_once = choose_at_once(self._split)
+        self.network, self._each, self._cut, self._together = network, each, cut, together
+        self._forward = Forward(network, each if split else map_in_turn, FLOAT32, cut, together)
+        self._at_once = choose_at_once(self._forward)
 
     def mean_loss(self, examples: Examples) -> float:
         """See `engines.Evaluator`."""
-        network, forward, errors = self.network, self._split, Errors(self._together)
+        network, errors = self.network, Errors(self._together)
+        forward = Forward(network, self._each, FLOAT32, self._cut, self._together)
         for low, high in batches_of(examples.count, min(BATCH, self._at_once)):
             batch = self._part(batch_of(network.spec, examples, np.arange(low, high), network.dtype))
             with np.errstate(all="ignore"):

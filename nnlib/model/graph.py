@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from nnlib.model.network import Network, block_width, count_units, find_learning_layers, is_blocked, layout_of
 from nnlib.ops import losses
@@ -39,11 +40,15 @@ class Graph:
         self.network = network
         self.nodes = tuple(_node(network, n) for n in order(spec))
         self.outputs = tuple(node for node in self.nodes if node.layer.kind is LayerKind.OUTPUT)
-        self.learning = find_learning_layers(network)
         self._sweeps = {
             (source, node.number): _sweep(spec, source, node) for node in self.nodes for source in node.sources
         }
         self.layouts = {edge.number: layout_of(spec, spec.edges[edge.owner]) for edge in spec.edges}
+
+    @cached_property
+    def learning(self) -> frozenset[int]:
+        """The layers whose value training changes, to which alone the error is carried back."""
+        return find_learning_layers(self.network)
 
     def node(self, layer: int) -> Node:
         """Return the node of a layer."""

@@ -151,12 +151,12 @@ class RanksEngine:
         for cut, message in zip(self._cuts, self._ask("states"), strict=True):
             for name, local in message.arrays.items():
                 rows = cut.rows_of(name)
-                if rows is not None and name not in whole:
-                    whole[name] = np.empty((rows.units, *local.shape[1:]), local.dtype)
                 if rows is None:
                     whole[name] = local
-                else:
-                    cut.put(name, local, whole[name])
+                    continue
+                if name not in whole:
+                    whole[name] = np.empty((rows.units, *local.shape[1:]), local.dtype)
+                rows.put(local, whole[name])
         return whole
 
     def resume(self, step: int, states: Mapping[str, Floats]) -> None:

@@ -50,10 +50,6 @@ class Channel:
         self._end, self._idle = end, idle
         end.settimeout(TICK if idle else None)
 
-    def fileno(self) -> int:
-        """Return the socket's number, for `select`."""
-        return self._end.fileno()
-
     def close(self) -> None:
         """Let the other end know that nothing more comes."""
         self._end.close()

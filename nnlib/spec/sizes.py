@@ -28,7 +28,7 @@ def resolve_sizes(spec: NetworkSpec, file: str) -> NetworkSpec:
     problems = Problems(file)
     over: dict[str, list[Layer]] = {}
     for layer in spec.layers:
-        for name in dict.fromkeys(layer.sources) if has_kernel(layer) and layer.kernel else ():
+        for name in layer.sources if has_kernel(layer) and layer.kernel else ():
             over.setdefault(name, []).append(layer)
     layers = [_with_channel(layer, over.get(layer.name, ())) for layer in spec.layers]
     for n in order(spec):

@@ -199,15 +199,15 @@ class Training:
         value = self._validate(self._evaluator()) if self._validate else None
         seconds = position.seconds + time.perf_counter() - self._started
         report(Epoch(position.epoch, loss, value, seconds, self._examples.count))
+        score = loss if value is None else value if self._minimize else -value  # the less, the better
         if value is not None:
-            better = value if self._minimize else -value
-            if better < position.best_value:
-                position.best_value, position.best_epoch = better, position.epoch
+            if score < position.best_value:
+                position.best_value, position.best_epoch = score, position.epoch
                 self._keep_best()
             rung = self._rungs.get(position.epoch)
             self.pruned = rung is not None and position.best_value > (rung if self._minimize else -rung)
         if self.settings.schedule.lower() == "plateau":
-            self._look_for_plateau(loss if value is None else value if self._minimize else -value)
+            self._look_for_plateau(score)
         position.epoch, position.batch, position.total, position.seconds = position.epoch + 1, 0, 0.0, 0.0
 
     def _look_for_plateau(self, value: float) -> None:
@@ -221,8 +221,10 @@ class Training:
 
     def _current(self) -> Network:
         """Return what is validated and kept: the network of this step, or the mean of the last ones."""
+        if self._average is not None:
+            return self._average.network
         self._engine.pull()
-        return self.network if self._average is None else self._average.network
+        return self.network
 
     def _keep_best(self) -> None:
         if self.best is None:

@@ -6,7 +6,7 @@ the order of the examples: so any number of threads gives the same bits. A piece
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nnlib.compiled.select import LOOPS
+from nnlib.cpu.maps.pieces import by_examples
 from nnlib.cpu.maps.tiled import Tiled
 from nnlib.ops.convolution import fold, unfold, view_by_group, view_kernels
 from nnlib.spec.geometry import Maps, Sweep, Window
@@ -61,7 +62,7 @@ class Unfolded:
                 out = target[examples, :, *there]
                 out[...] = found.reshape(out.shape)
 
-        _over_examples(each, piece, len(x), sweep)
+        by_examples(each, piece, len(x), _unfolded_size(sweep), UNFOLDED)
         return z
 
     def input_gradient(self, delta: Floats, w: Floats, sweep: Sweep, each: Each) -> Floats:
@@ -77,7 +78,7 @@ class Unfolded:
                 out = source[examples, :, *here]
                 out += moved.reshape(out.shape)
 
-        _over_examples(each, piece, len(delta), sweep)
+        by_examples(each, piece, len(delta), _unfolded_size(sweep), UNFOLDED)
         return below
 
     def weight_gradient(self, x: Floats, delta: Floats, sweep: Sweep, each: Each) -> Floats:
@@ -122,7 +123,7 @@ def _bands(sweep: Sweep, axis: int) -> Iterator[Band]:
         yield whole, whole, sweep
         return
     window = sweep.windows[axis]
-    slice_size = sweep.source.channels * sweep.volume * sweep.target.area // window.out
+    slice_size = _unfolded_size(sweep) // window.out
     step = max(1, min(window.out, UNFOLDED // slice_size))
     for low in range(0, window.out, step):
         here, there, part = _cut(window, low, min(low + step, window.out))
@@ -153,10 +154,9 @@ def _cut(window: Window, low: int, high: int) -> tuple[slice, slice, Window]:
     return slice(a, b), slice(low, high), part
 
 
-def _over_examples(each: Each, piece: Callable[[slice], None], examples: int, sweep: Sweep) -> None:
-    one = sweep.source.channels * sweep.volume * sweep.target.area
-    step = max(1, UNFOLDED // one)
-    consume(each(lambda low: piece(slice(low, low + step)), range(0, examples, step)))
+def _unfolded_size(sweep: Sweep) -> int:
+    """Return how many numbers one example has when it is unfolded."""
+    return sweep.source.channels * sweep.volume * sweep.target.area
 
 
 def _unfold(x: Floats, sweep: Sweep) -> Floats:

@@ -15,14 +15,14 @@ NUMBERS = 1 << 17  # that one thread works on at a time: half a megabyte of floa
 ASKED = 1 << 24  # that one thread keeps of a network with maps that is asked: 64 MB of float32
 
 
-def by_examples(each: Each, act: Callable[[slice], object], examples: int, units: int) -> None:
-    """Do `act` for some of the examples, then some others, of a layer of so many units."""
-    _in_steps(each, act, examples, units)
+def by_examples(each: Each, act: Callable[[slice], object], examples: int, units: int, numbers: int = 0) -> None:
+    """Do `act` for some of the examples, then some others, of so many units each; `numbers` at a time, 0: NUMBERS."""
+    _in_steps(each, act, examples, units, numbers or NUMBERS)
 
 
 def by_maps(each: Each, act: Callable[[slice], object], examples: int, maps: Maps) -> None:
     """Do `act` for some of the maps, then some others: for what is summed over examples and places."""
-    _in_steps(each, act, maps.channels, examples * maps.area)
+    _in_steps(each, act, maps.channels, examples * maps.area, NUMBERS)
 
 
 def choose_at_once(graph: Graph) -> int:
@@ -36,8 +36,8 @@ def choose_at_once(graph: Graph) -> int:
     return max(1, ASKED // max(around)) if around else sys.maxsize
 
 
-def _in_steps(each: Each, act: Callable[[slice], object], count: int, size: int) -> None:
-    step = max(1, NUMBERS // max(1, size))
+def _in_steps(each: Each, act: Callable[[slice], object], count: int, size: int, numbers: int) -> None:
+    step = max(1, numbers // max(1, size))
 
     def piece(low: int) -> None:
         with np.errstate(all="ignore"):  # a thread has its own; what is not finite is found in the values

@@ -98,7 +98,7 @@ class Tiled:
     def _pack(self, w: Floats, groups: int, rows: int, pitch: int, places: Longs, each: Each) -> Floats:
         """Return weights (groups, blocks of rows, places, rows of a block); `places` say where those of a row are."""
         loops = self._loops
-        size = 1 if rows == 1 else min(loops.FEW, loops.ROWS) if rows <= loops.FEW else loops.ROWS
+        size = 1 if rows == 1 else loops.FEW if rows <= loops.FEW else loops.ROWS
         found = np.empty((groups, -(-rows // size), len(places), size), np.float32)
         flat = np.ascontiguousarray(w).reshape(-1)
 
