@@ -34,10 +34,6 @@ class Builder:
         """Keep numbers of the graph; return their name."""
         return self._keep(np.asarray(values, np.float32))
 
-    def number(self, value: float) -> str:
-        """Keep one number; return its name."""
-        return self._keep(np.float32(value))
-
     def whole_numbers(self, *values: int) -> str:
         """Keep a list of whole numbers, such as a shape; return its name."""
         return self._keep(np.array(values, np.int64))

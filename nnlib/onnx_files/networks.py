@@ -67,7 +67,10 @@ class _Layers:
 
     def shaped(self, number: int, shape: Shape) -> str:
         """Return the value of a layer in a shape of as many units."""
-        name, seen = self.values[number]
+        return self.laid(*self.values[number], shape)
+
+    def laid(self, name: str, seen: Shape, shape: Shape) -> str:
+        """Return a value of the shape `seen` in another of as many units."""
         if seen == shape:
             return name
         if len(shape) == 1:
@@ -110,11 +113,8 @@ class _Layers:
         """Return the maps that a kernel gives."""
         network = self.graph.network
         sweep = sweep_of(network.spec, edge.source, edge.target)
-        weights = network.matrix(edge.owner).T.reshape(
-            sweep.target.channels, sweep.source.channels // sweep.groups, *(one.kernel for one in sweep.windows)
-        )
-        source = self.shaped(edge.source, (sweep.source.channels, *sweep.source.sizes))
-        arrays = self.builder.weight(weights), self.builder.weight(network.biases[edge.number])
+        source = self.shaped(edge.source, self.shape(edge.source))
+        arrays = [self.builder.weight(one) for one in (network.kernels(edge.owner), network.biases[edge.number])]
         dilations = [one.dilation for one in sweep.windows]
         return self.builder.add("Conv", source, *arrays, group=sweep.groups, dilations=dilations, **_windows(sweep))
 
@@ -156,14 +156,10 @@ class _Layers:
         rule, sizes = self.graph.network.spec.local_response, shape[1:]
         if rule.n % 2 == 0:
             raise NnlibError(f"layer {layer.name}: LRN over {rule.n} maps, legal in ONNX: an odd number")
-        two = sizes if len(sizes) == 2 else (prod(sizes[:1]), prod(sizes[1:]))
-        maps = self.shaped(source, (shape[0], *two))
+        two = shape if len(sizes) == 2 else (shape[0], prod(sizes[:1]), prod(sizes[1:]))
+        maps = self.shaped(source, two)
         found = self.builder.add("LRN", maps, size=rule.n, alpha=rule.alpha, beta=rule.beta, bias=rule.k)
-        if len(sizes) == 2:
-            return found
-        if not sizes:
-            return self.builder.add("Flatten", found, axis=1)
-        return self.builder.add("Reshape", found, self.builder.whole_numbers(-1, *shape))
+        return self.laid(found, two, shape)
 
     def join(self, operator: str, sources: list[int], shape: Shape) -> str:
         """Return values that are put together one by one; one a channel is spread over its map."""
@@ -196,7 +192,7 @@ class _Layers:
         builder = self.builder
         special: dict[Activation, Callable[[], str]] = {
             Activation.LINEAR: lambda: z,
-            Activation.RELU6: lambda: builder.add("Clip", z, builder.number(0), builder.number(6)),
+            Activation.RELU6: lambda: builder.add("Clip", z, builder.weight(0), builder.weight(6)),
             Activation.LEAKY_RELU: lambda: builder.add("LeakyRelu", z, alpha=layer.slope),
             Activation.ELU: lambda: builder.add("Elu", z, alpha=layer.alpha),
             Activation.SELU: lambda: builder.add("Selu", z, alpha=layer.alpha, gamma=layer.selu_lambda),
@@ -210,11 +206,8 @@ class _Layers:
 
     def softmax(self, z: str, shape: Shape) -> str:
         """Return e^z / sum e^z over all units of an example."""
-        builder = self.builder
-        if len(shape) == 1:
-            return builder.add("Softmax", z, axis=1)
-        flat = builder.add("Softmax", builder.add("Flatten", z, axis=1), axis=1)
-        return builder.add("Reshape", flat, builder.whole_numbers(-1, *shape))
+        row = (prod(shape),)
+        return self.laid(self.builder.add("Softmax", self.laid(z, shape, row), axis=1), row, shape)
 
 
 def _windows(sweep: Sweep) -> dict[str, Any]:

@@ -54,6 +54,16 @@ class Value:
     pads: tuple[tuple[int, int], ...] = ()  # of each spatial axis, by an operator Pad
     padding: float = 0.0  # what stands there
 
+    @property
+    def edges(self) -> tuple[tuple[int, int], ...]:
+        """How many places each spatial axis got before and after it."""
+        return self.pads or ((0, 0),) * (len(self.shape) - 1)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the maps without those places."""
+        return tuple(size - sum(edge) for size, edge in zip(self.shape[1:], self.edges, strict=True))
+
     def __str__(self) -> str:
         return f"(batch, {', '.join(map(str, self.shape))})"
 
@@ -91,9 +101,7 @@ class Build:
         """Return the first input, which must be the maps of a part as they are: one to three sizes."""
         value = self.value(node, 0, padded)
         part = self.parts[value.part]
-        pads = value.pads or ((0, 0),) * (len(value.shape) - 1)
-        sizes = tuple(size - sum(edge) for size, edge in zip(value.shape[1:], pads, strict=True))
-        if not 1 <= len(sizes) <= 3 or (value.shape[0], *sizes) != part.shape:
+        if not 1 <= len(value.sizes) <= 3 or (value.shape[0], *value.sizes) != part.shape:
             raise node.wrong(f"is given {value}, legal: maps with 1 to 3 sizes, not reshaped")
         return value
 

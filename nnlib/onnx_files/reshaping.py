@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from nnlib.onnx_files.graph import Node
+from nnlib.onnx_files.load import FLOATS
 from nnlib.onnx_files.parts import Build, Value
 from nnlib.spec.types import Activation
 
@@ -13,7 +14,7 @@ MOST_AXES = 5  # of a value, with the batch
 
 def keep(build: Build, node: Node) -> Value:
     """Identity, and Cast from one kind of number to another."""
-    if node.operator == "Cast" and node.whole("to", 1) not in (1, 10, 11, 16):
+    if node.operator == "Cast" and node.whole("to", 1) not in FLOATS:
         raise node.wrong(f"casts to type {node.whole('to', 1)}, legal: numbers of floating point")
     return build.value(node)
 

@@ -41,9 +41,7 @@ class Windows:
 
 def windows_of(node: Node, value: Value, kernel: tuple[int, ...] | None = None) -> Windows:
     """Return the windows of a node over a value; `kernel` where the weights say it."""
-    pads = value.pads or ((0, 0),) * (len(value.shape) - 1)
-    sizes = [size - sum(pad) for size, pad in zip(value.shape[1:], pads, strict=True)]
-    axes = len(sizes)
+    pads, axes = value.edges, len(value.sizes)
     kernel_shape = node.wholes("kernel_shape", axes, None if kernel is None else 0)
     if kernel is not None and any(kernel_shape) and kernel_shape != kernel:
         raise node.wrong(f"attribute kernel_shape is {list(kernel_shape)}, legal: {list(kernel)}, as weights have it")
@@ -53,7 +51,7 @@ def windows_of(node: Node, value: Value, kernel: tuple[int, ...] | None = None) 
     if not all(0 < n <= WIDEST for n in (*kernel, *strides, *dilations)) or max(given) > WIDEST:
         raise node.wrong(f"kernel {list(kernel)}, strides {list(strides)}, dilations {list(dilations)}, legal: from 1")
     found = []
-    for n, size in enumerate(sizes):
+    for n, size in enumerate(value.sizes):
         span = dilations[n] * (kernel[n] - 1) + 1
         low, high = _edges(node, (given[n], given[n + axes]), size + sum(pads[n]), span, strides[n])
         window = Window(size, kernel[n], strides[n], pads[n][0] + low, pads[n][1] + high, dilations[n])
