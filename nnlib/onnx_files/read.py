@@ -222,22 +222,16 @@ def _with_new_head(spec: NetworkSpec, outputs: Sequence[str]) -> NetworkSpec:
     place = spec.places[outputs[0]]
     old = layers[place]
     if old.type is not LayerType.FULLY_CONNECTED:  # a body without a head: one is put on it
-        layers.append(Layer(_free(spec, HEAD), LayerKind.OUTPUT, None, sources=(old.name,)))
         layers[place] = replace(old, kind=LayerKind.HIDDEN, data_set="")
-    lends = {one.owner_target for layer in layers for one in layer.shared}
-    if layers[place] is old and (old.shared or old.name in lends):
+        place, old = len(layers), Layer(_free(spec, HEAD), LayerKind.OUTPUT, None, sources=(old.name,))
+        layers.append(old)
+    elif old.shared or any(one.owner_target == old.name for layer in layers for one in layer.shared):
         raise DataError(
             f"--replace-head: layer {show(old.name)} has the weights of another layer, too; legal: a last layer with "
             "weights of its own"
         )
-    head = replace(
-        layers[-1] if layers[-1].units is None else old,
-        units=None,
-        dimensions=(),
-        data_set=OUTPUT,
-        activation=Activation.SOFTMAX,
-    )
-    layers = [head if layer.name == head.name else layer for layer in layers]
+    head = replace(old, units=None, dimensions=(), data_set=OUTPUT, activation=Activation.SOFTMAX)
+    layers[place] = head
     learning = {layer.name for layer in spec.layers if layer.batch_norm}
     learning |= {spec.layers[edge.target].name for edge in spec.edges}
     frozen = tuple(layer.name for layer in spec.layers if layer.name in learning and layer.name != head.name)
