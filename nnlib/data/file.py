@@ -182,10 +182,10 @@ def write_data(path: Path, data: Data, begun: Begun | None = None) -> None:
     variables: dict[str, netcdf.Variable] = {}
     for n, data_set in enumerate(data.sets):
         attributes |= set_attributes(n, data_set)
-        variables |= _variables(n, data_set)
+        variables |= variables_of_set(n, data_set)
     for n, owner in names_owners(data).items():
         if owner == n:
-            variables |= _names(n, data.sets[n])
+            variables |= names_of_set(n, data.sets[n])
         else:
             attributes[f"namesOf{n}"] = np.uint32(owner)
     if data.samples:
@@ -200,7 +200,7 @@ def begin_data(path: Path, data: Data) -> Begun:
     """Write what files of the same units begin with, for `write_data`."""
     variables: dict[str, netcdf.Variable] = {}
     for owner in set(names_owners(data).values()):
-        variables |= _names(owner, data.sets[owner])
+        variables |= names_of_set(owner, data.sets[owner])
     netcdf.write(path, netcdf.Content({}, variables))
     return Begun(path, tuple(data_set.features for data_set in data.sets))
 
@@ -258,7 +258,8 @@ def set_attributes(n: int, data_set: DataSet) -> dict[str, netcdf.Attribute]:
     return values | {f"{axis}{n}": np.uint32(size) for axis, size in zip(AXES, dimensions, strict=False)}
 
 
-def _variables(n: int, data_set: DataSet) -> dict[str, netcdf.Variable]:
+def variables_of_set(n: int, data_set: DataSet) -> dict[str, netcdf.Variable]:
+    """Return what a file holds of data set `n`, but for its names."""
     rows = data_set.rows
     if not isinstance(rows, Csr | Dense):
         rows = rows.take(np.arange(rows.examples))
@@ -291,7 +292,8 @@ def names_owners(data: Data) -> dict[int, int]:
     return found
 
 
-def _names(n: int, data_set: DataSet) -> dict[str, netcdf.Variable]:
+def names_of_set(n: int, data_set: DataSet) -> dict[str, netcdf.Variable]:
+    """Return the names of the units of data set `n`, as a file holds them."""
     return {f"indToFeature{n}": netcdf.Variable(f"indToFeatureDim{n}", data_set.features)}
 
 

@@ -40,7 +40,14 @@ from nnlib.importing.side_tables import (
 )
 from nnlib.importing.splits import TIME, Split
 from nnlib.importing.table_source import find_source
-from nnlib.importing.whole_folder import Writing, all_or_nothing, choose_regions, scratch_beside, tell_replaced
+from nnlib.importing.whole_folder import (
+    Writing,
+    all_or_nothing,
+    check_out_folder,
+    choose_regions,
+    scratch_beside,
+    tell_replaced,
+)
 from nnlib.importing.windows import ENOUGH, USUAL
 from nnlib.util.columns import format_fitted, print_folded
 from nnlib.util.days import show_day
@@ -144,8 +151,7 @@ def _print(regions: Sequence[RegionOverview], suspicions: Suspicions, warnings: 
 
 def _check_paths(table: Path, out: Path, side: SideFiles) -> None:
     """Raise DataError where a table could not be read or a file not be written, or an input would be replaced."""
-    if out.exists() and not out.is_dir():
-        raise DataError(f"{out}: not a folder, legal for --out: a folder, or a name that is still free")
+    check_out_folder(out)
     for read in (table, side.items, side.customers):
         for name in (ITEMS_FILE, CUSTOMERS_FILE):
             if read is not None and read.resolve() == (out / name).resolve():

@@ -20,6 +20,12 @@ from nnlib.util.terminal import is_quiet
 SHOWN = 10  # names of files in a message
 
 
+def check_out_folder(out: Path) -> None:
+    """Raise DataError where something that is no folder has the name of the one to write into."""
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out}: not a folder, legal for --out: a folder, or a name that is still free")
+
+
 def choose_regions(regions: Sequence[str], known: Sequence[str], table: Path) -> Sequence[str]:
     """Return the regions that were asked for, once each, or all that are known."""
     unknown = sorted(set(regions) - set(known))

@@ -19,6 +19,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", "
 TABLE = (".csv",)
 REGION, CLASS, PATH, SPLIT = "region", "class", "path", "split"
 HELD_OUT = ("train", "valid", "test")
+IN_ONE_REGION = "with --one-region legal: CLASS/PICTURE; without it: REGION/CLASS/PICTURE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,35 +80,32 @@ def list_pictures(source: Path, one_region: str = "") -> Listing:
 def _list_folder(source: Path, one_region: str) -> Listing:
     listing, root = Listing(source), source.resolve()
     for first in _folders(source):
+        if one_region:
+            _add_class(listing, first, one_region, root, IN_ONE_REGION)
+            continue
         for entry in _entries(first):
             path = Path(entry.path)
-            if entry.is_dir() and one_region:
-                raise DataError(
-                    f"{path}: a folder in a class, with --one-region legal: CLASS/PICTURE; without it: "
-                    "REGION/CLASS/PICTURE"
-                )
             if entry.is_dir():
                 _check_inside(path, root)
-                _add_class(listing, path, first.name, root)
-            elif _is_picture(entry.name) and not one_region:
+                _add_class(listing, path, first.name, root, "legal: pictures; move them up, or the folder away")
+            elif _is_picture(entry.name):
                 raise DataError(
                     f"{path}: a picture in a region, legal: REGION/CLASS/PICTURE; if {first.name!r} is a class: "
                     "--one-region NAME"
                 )
-            elif not one_region:
+            else:
                 listing.others.append(str(path.relative_to(source)))
-        if one_region:
-            _add_class(listing, first, one_region, root)
     listing.others += [entry.name for entry in _entries(source) if not entry.is_dir()]
     return listing
 
 
-def _add_class(listing: Listing, folder: Path, region: str, root: Path) -> None:
+def _add_class(listing: Listing, folder: Path, region: str, root: Path, legal: str) -> None:
+    """Add the pictures of a class; DataError with what is `legal` where it has folders."""
     for entry in _entries(folder):
         path = Path(entry.path)
         name = str(path.relative_to(listing.folder))
         if entry.is_dir():
-            raise DataError(f"{path}: a folder in a class, legal: pictures; move them up, or the folder away")
+            raise DataError(f"{path}: a folder in a class, {legal}")
         if not _is_picture(entry.name) or not entry.is_file():
             listing.others.append(name)
             continue

@@ -15,12 +15,19 @@ from nnlib.importing.images.listing import Listing, Picture, list_pictures
 from nnlib.importing.images.parts import PARTS, TEST, TRAIN, VALID, Shares, divide
 from nnlib.importing.images.pictures import PictureForm, pillow
 from nnlib.importing.images.write import RegionPictures, decode_region, files_of, write_part
-from nnlib.importing.whole_folder import Writing, all_or_nothing, choose_regions, scratch_beside, tell_replaced
+from nnlib.importing.whole_folder import (
+    Writing,
+    all_or_nothing,
+    check_out_folder,
+    choose_regions,
+    scratch_beside,
+    tell_replaced,
+)
 from nnlib.util.columns import Narrow, format_fitted, print_folded
 from nnlib.util.terminal import show_count, tell, width_of
 from nnlib.util.threads import Each
 
-SKIP, REFUSE = "skip", "refuse"
+REFUSE = "refuse"
 SHOWN = 5  # names in a message
 ENOUGH = 10  # pictures of a class to learn from, below which a hint is given
 HEADINGS = ("region", "classes", "train", "valid", "test", "files")
@@ -74,8 +81,7 @@ def import_images(
 
     A failure leaves `out` as it was. `regions` limits what is written, not the list of classes.
     """
-    if out.exists() and not out.is_dir():
-        raise DataError(f"{out}: not a folder, legal for --out: a folder, or a name that is still free")
+    check_out_folder(out)
     listing = list_pictures(source, one_region)
     classes = sorted({picture.label for picture in listing.pictures})
     if len(classes) < 2:

@@ -11,12 +11,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
-from nnlib.data.file import set_attributes
+from nnlib.data.file import names_of_set, set_attributes, variables_of_set
 from nnlib.data.file_history import attributes_of
 from nnlib.data.rows import Csr, Dense
 from nnlib.data.sets import Data, DataSet
@@ -105,26 +104,20 @@ def write_part(path: Path, sources: Iterable[Decoded], region: str, classes: Seq
     shape = form.width, form.height, form.channels
     sets = (
         DataSet(INPUT, Dense(np.empty((0, form.units), np.uint8)), dimensions=shape),
-        DataSet(OUTPUT, Csr(np.zeros(1, np.int64), np.empty(0, np.int32), len(classes)), tuple(classes)),
+        DataSet(OUTPUT, Csr(np.arange(len(names) + 1), np.array(labels, np.int32), len(classes)), tuple(classes)),
     )
     attributes: dict[str, netcdf.Attribute] = {"datasets": np.uint32(len(sets))}
     for n, data_set in enumerate(sets):
         attributes |= set_attributes(n, data_set)
-    starts = np.arange(len(names) + 1, dtype=np.uint64)
-    columns: dict[str, tuple[str, NDArray[Any] | tuple[str, ...]]] = {
-        "sparseStart1": ("examplesDim1", starts[:-1]),
-        "sparseEnd1": ("examplesDim1", starts[1:]),
-        "sparseIndex1": ("sparseDataDim1", np.array(labels, np.uint32)),
-        "indToFeature1": ("indToFeatureDim1", tuple(classes)),
-        "samples": ("samplesDim", tuple(names)),
-    }
+    columns = variables_of_set(1, sets[1]) | names_of_set(1, sets[1])
+    columns["samples"] = netcdf.Variable("samplesDim", tuple(names))
     plans = {"data0": netcdf.VariableShape({"dataDim0": len(names) * form.units}, np.dtype(np.uint8))}
-    for name, (dimension, values) in columns.items():
-        kind = None if isinstance(values, tuple) else values.dtype
-        plans[name] = netcdf.VariableShape({dimension: len(values)}, kind)
+    for name, column in columns.items():
+        kind = None if isinstance(column.values, tuple) else column.values.dtype
+        plans[name] = netcdf.VariableShape({column.dimension: len(column.values)}, kind)
     with netcdf.fill(path, attributes | attributes_of(Data(sets, (), region)), plans) as put:
-        for name, (_, values) in columns.items():
-            put(name, 0, values)
+        for name, column in columns.items():
+            put(name, 0, column.values)
         place = 0
         for one in found:
             with one.path.open("rb") as file:
