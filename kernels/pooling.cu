@@ -1,6 +1,6 @@
-// Pooling of maps and local response normalization, forwards and back. x (rows, places of the source) and a (rows, places of the
-// target), a row for each channel of each example, in the words of sweep.cuh. A thread has one number, any grid.
-// Twins: nnlib/ops/pooling.py and response_norm.py.
+// Pooling of maps, forwards and back. x (rows, places of the source) and a (rows, places of the target), a row for each channel of
+// each example, in the words of sweep.cuh. A thread has one number, any grid.
+// Twin: nnlib/ops/pooling.py.
 #include "sweep.cuh"
 
 __device__ __forceinline__ long long own_number() { return (long long)blockIdx.x * THREADS + threadIdx.x; }

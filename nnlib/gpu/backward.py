@@ -34,6 +34,12 @@ class Backward:
         shards = len(self._forward.exchange.own) + 1  # and for their sum
         return self._runtime.zeros(shards * max((d.size for d in deltas if d is not None), default=0))
 
+    def _room(self, number: int, size: int) -> Array:
+        """Return room for dLoss/d(what the next layers see) of a layer, for a batch of `size` examples."""
+        delta = self._forward.rooms[number].delta
+        assert delta is not None, "layers that are read have it"
+        return delta[:size]
+
     def run(self, batch: DeviceBatch) -> None:
         """Go through the layers backwards, after `Forward.run`; the loss is added up in `Losses.status`."""
         self._optimizer.begin()
@@ -78,9 +84,7 @@ class Backward:
 
     def _below_pieces(self, edge: Edge, pieces: list[tuple[Piece, Array]], batch: DeviceBatch, add: bool) -> None:
         """Compute dLoss/d(the source of an edge), or add to it: the tree's sum over all shards."""
-        room, w = self._forward.rooms[edge.source].delta, self._parameters.weights(edge.owner)
-        assert room is not None, "layers that are read have it"
-        below = room[: batch.size]
+        below, w = self._room(edge.source, batch.size), self._parameters.weights(edge.owner)
         every = self._belows[: (len(pieces) + 1) * below.size].reshape(len(pieces) + 1, *below.shape)
         for (piece, delta), part in zip(pieces, every, strict=False):
             self._forward.multiply(delta, w[piece.at], part, (False, False), add=False)
@@ -91,10 +95,8 @@ class Backward:
 
     def _delta(self, node: Node, batch: DeviceBatch, given: bool) -> Array:
         """Return dLoss/dz, after batch normalization, of a layer: from those that read it, and from its own error."""
-        room = self._forward.rooms[node.number]
         if given:
-            assert room.delta is not None, "layers that are read have it"
-            delta = room.delta[: batch.size]
+            delta = self._room(node.number, batch.size)
             self._through(node, batch, delta)
             if node.error is not None:
                 own = self._losses.error(node, batch)
@@ -178,10 +180,8 @@ class Backward:
             return
         w, flipped = self._parameters.weights(edge.owner), self._parameters.is_flipped(edge)
         if edge.source in self._learning:
-            below = self._forward.rooms[edge.source].delta
-            assert below is not None, "layers that are read have it"
-            multiply = self._forward.multiply
-            multiply(delta, w, below[: batch.size], (False, not flipped), add=edge.source in written)
+            below = self._room(edge.source, batch.size)
+            self._forward.multiply(delta, w, below, (False, not flipped), add=edge.source in written)
             written.add(edge.source)
         if not self._parameters.is_trained(edge):
             return
@@ -198,10 +198,8 @@ class Backward:
     def _convolution(self, edge: Edge, batch: DeviceBatch, delta: Array, written: set[int]) -> None:
         """Give the gradient of a convolution's weights; add its part to dLoss/d(its source)."""
         if edge.source in self._learning:
-            below = self._forward.rooms[edge.source].delta
-            assert below is not None, "layers that are read have it"
-            add = edge.source in written
-            self._forward.maps.input_gradient(edge, delta, below[: batch.size], add=add)
+            below, add = self._room(edge.source, batch.size), edge.source in written
+            self._forward.maps.input_gradient(edge, delta, below, add=add)
             written.add(edge.source)
         if self._parameters.is_trained(edge):
             x, add = self._forward.out(batch, edge.source), self._optimizer.next_use(edge.owner)
@@ -223,8 +221,7 @@ class Backward:
         """Add delta to dLoss/d(a layer that is skipped from)."""
         if source not in self._learning:
             return
-        target = self._forward.rooms[source].delta
-        assert target is not None, "layers that are read have it"
+        target = self._room(source, len(delta))
         if source in written:
             self._runtime.launch("add", grid_of(delta.size), target, delta, delta.size)
         else:

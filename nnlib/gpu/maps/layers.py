@@ -14,11 +14,8 @@ from nnlib.gpu.parameters import Parameters
 from nnlib.gpu.runtime import Array
 from nnlib.model.graph import Graph, Node
 from nnlib.model.network import NORM_ARRAYS, is_convolution, norm_count
-from nnlib.spec.geometry import Maps, maps_of
-from nnlib.spec.types import Activation, Edge, LayerKind, LayerType, NetworkSpec
-
-OF_MAPS = (LayerType.CONVOLUTIONAL, LayerType.POOLING)
-
+from nnlib.spec.geometry import Maps, is_computed, maps_of
+from nnlib.spec.types import Activation, Edge, LayerType, NetworkSpec
 
 ASKED = 1 << 28  # numbers, 1 GiB: what all layers of maps give, of the examples that are asked for together
 
@@ -109,7 +106,7 @@ class MapLayers:
 
 def count_asked(spec: NetworkSpec) -> int:
     """Return how many examples are evaluated together: fewer of them where maps take much memory."""
-    maps = [layer for layer in spec.layers if layer.kind is not LayerKind.INPUT and layer.type in OF_MAPS]
+    maps = [layer for layer in spec.layers if is_computed(layer)]
     return max(1, min(BATCH, ASKED // max(1, sum(layer.units or 0 for layer in maps))))
 
 

@@ -10,8 +10,7 @@ import numpy as np
 from nnlib.gpu.buffers import unit_constants
 from nnlib.gpu.maps.sweeps import sweep_words
 from nnlib.gpu.selfcheck.case import EPSILON, Case, Numbers, normal, nothing
-from nnlib.gpu.selfcheck.layers import LAYER, LAYERS, SEED, STEP, noise
-from nnlib.model.batches import DROPOUT, generator_for
+from nnlib.gpu.selfcheck.layers import kept, noise
 from nnlib.ops import batch_norm, joining, pooling, response_norm
 from nnlib.ops.activations import apply_dropout, dropout_derivative
 from nnlib.ops.batch_norm import BatchNorm
@@ -71,8 +70,7 @@ def _response() -> Iterator[Case]:
 
 def _dropout() -> Iterator[Case]:
     layer = Layer("H", LayerKind.HIDDEN, CHANNELS * PLACES, activation=Activation.ELU, dropout=0.25)
-    draw = generator_for(SEED, DROPOUT, STEP * LAYERS + LAYER).random((B, CHANNELS), np.float32)
-    keep = np.repeat(draw >= layer.dropout, PLACES, axis=1).reshape(ROWS, PLACES)
+    keep = np.repeat(kept((B, CHANNELS), layer.dropout), PLACES, axis=1).reshape(ROWS, PLACES)
     a, given = normal(6, ROWS, PLACES), {"rows": ROWS, "n": PLACES, "unit": unit_constants(layer), **noise()}
     yield Case("drop_maps", (2,), {"a": a, "out": nothing(*a.shape), **given}, {"out": apply_dropout(layer, a, keep)})
     wanted = a * dropout_derivative(layer, keep, a.dtype)
