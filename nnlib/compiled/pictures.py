@@ -96,7 +96,7 @@ def _convert(moved: NDArray[np.uint8], found: Floats) -> None:
 def _colour(moved: NDArray[np.uint8], gain: Any, of_grey: Any, added: Any, more: Floats, found: Floats) -> None:
     channels, height, width = moved.shape
     byte, most, middle, none = np.float32(1 / 256), np.float32(255 / 256), np.float32(0.5), np.float32(0)
-    red, green, blue = np.float32(0.299), np.float32(0.587), np.float32(0.114)
+    red, green, blue = np.float32(RED / 1000), np.float32(GREEN / 1000), np.float32(BLUE / 1000)
     for y in range(height):
         if channels == 1:
             one = moved[0, y]

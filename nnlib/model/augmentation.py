@@ -37,7 +37,7 @@ from nnlib.util.threads import Each, consume, map_in_turn
 
 PIECE = 16  # examples that a thread changes together
 THOUSANDTHS = (299, 587, 114)  # of grey, that are red, green and blue
-GREY = np.array([0.299, 0.587, 0.114], np.float32)
+GREY = (np.array(THOUSANDTHS) / 1000).astype(np.float32)
 MOST = np.float32(255 / 256)  # the largest value of a byte, as DSSTNE reads it
 MIDDLE = np.float32(0.5)  # what inputs of bytes are less than their value
 
