@@ -18,7 +18,7 @@ from nnlib.commands._arguments import (
     hold_threads,
     seconds,
 )
-from nnlib.contract import COMPAT, OPTIMIZERS, PARALLELS, PRECISIONS, SCALES, SCHEDULES, Exit, Metric, TrainSettings
+from nnlib.contract import OPTIMIZERS, SCALES, SCHEDULES, Exit, Metric, TrainSettings
 from nnlib.errors import EvictedError, MachineError
 from nnlib.shards.tree import RANKS
 from nnlib.spec.metric_names import list_metrics
@@ -39,17 +39,6 @@ goes on from there. Without, Ctrl-C ends with exit code 130 and nothing is kept.
 
 A job (--trial) leaves with exit code 85 after --checkpoint-every, to be started again; all its files lie beside
 trial.json."""
-FLAGS = dict.fromkeys(
-    ("epochs", "batch", "accumulate", "stop_after", "stop_after_examples", "decay_epochs", "base_batch", "seed"), int
-)
-TEXTS = {
-    "optimizer": OPTIMIZERS,
-    "schedule": SCHEDULES,
-    "scale_rate": SCALES,
-    "compat": COMPAT,
-    "precision": PRECISIONS,
-    "parallel": PARALLELS,
-}
 MEANINGS = {
     "epochs": "passes over the examples",
     "batch": "examples in a step",
@@ -87,11 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metric", help=f"{list_metrics()}, loss (default: {Metric().name})")
     settings = parser.add_argument_group("settings")
     for field in dataclasses.fields(TrainSettings):
+        kind = type(field.default)
         default = field.default if field.default != "" else "none"
         settings.add_argument(
             "--" + field.name.replace("_", "-"),
-            type=FLAGS.get(field.name, str if field.name in TEXTS else float),
-            metavar="NAME" if field.name in TEXTS else "N",
+            type=kind,
+            metavar="NAME" if kind is str else "N",
             help=f"{MEANINGS[field.name]} (default: {default})",
         )
     add_hyperparameters(settings)

@@ -136,7 +136,7 @@ def _cells(cost: LayerCost, rates: Rates) -> tuple[str, ...]:
 
 def _sums(plan: NetworkPlan) -> Iterator[str]:
     """Yield what follows the table, a paragraph each."""
-    costs, rates, size = plan.costs, plan.rates, min(plan.settings.batch, plan.examples.count)
+    costs, rates, size = plan.costs, plan.rates, plan.step.batch
     weights, state, batch = (sum(getattr(cost, name) for cost in costs) for name in ("weights", "state", "batch"))
     yield (
         f"memory: {show_bytes(weights + state + batch)}: weights {show_bytes(weights)}, state of "

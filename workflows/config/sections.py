@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from nnlib.contract import Metric, TrainSettings
 from regiondag.config.keys import ACQUISITIONS, JOB, LIMITS, SEARCH, SECTIONS, STUDY, TRAIN
@@ -39,8 +40,7 @@ def read_train(section: Section) -> TrainSettings:
 
 def read_job(section: Section) -> JobRequest:
     """Read `job`."""
-    given = {name: section.value(name, JOB) for name in JOB}
-    section.finish()
+    given: dict[str, Any] = section.fill(dict, JOB)
     fewest, most = given.pop("gpus")
     job = JobRequest(**given, gpus=most, fewest_gpus=None if fewest == most else fewest)
     if "cpus" not in section:
