@@ -20,6 +20,7 @@ BENCH = ROOT / "scripts" / "bench"
 BEGIN, END = "<!-- figures:begin -->", "<!-- figures:end -->"
 PAGE = "docs/performance.md"
 NOT_SHOWN = {
+    "costs_predicted",
     "kernels",
     "level3_predicted",
     "pictures_predicted",

@@ -2,6 +2,8 @@
 # Everything that is measured on a GPU, in less than nine minutes: scripts/bench/gpu.sh [--quick] [--only PART] [--json FILE]
 # Then what cutting a network into shards costs one GPU, and where there are more, one training on 1, 2, 4 and 8 of them: its
 # bits, strong and weak scaling, PyTorch's ways beside it (results/level3_gpus.json). --only ranks does that alone.
+# --only costs measures what fine-tuning costs (results/costs-NAME.json), which is in no other run; it predicts, too,
+# and does so without a GPU.
 #   PYTHON         the Python that has regiondag's libraries and CuPy (default: .venv's if it has CuPy, else python3)
 #   TORCH_PYTHON   the Python that has PyTorch, where it is another one; without PyTorch there are no peers
 # Exit code 75 says on one line what is missing.
@@ -33,6 +35,7 @@ case " $* " in
     fi
     exec "$python" -m scripts.bench.level3 --only gpus --json "$kept"
     ;;
+*" --only costs "*) exec "$python" -m scripts.bench.gpu.costs ;;
 *" --only "* | *" --quick "*) exec "$python" -m scripts.bench.gpu "$@" ;;
 esac
 status=0

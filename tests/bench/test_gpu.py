@@ -25,6 +25,7 @@ from tests.kernels.standin import Cupy, Products, folder
 
 TINY = {"batch": 8, "batches": 3, "steps": 3, "warm": 1}
 CIFAR = GpuWork("cifar-100", side=8, rate=1e-5, **(TINY | {"batch": 4, "steps": 1}))
+DEEP = GpuWork("resnet-50", side=64, rate=1e-6, **(TINY | {"steps": 1}))
 RESNET = GpuWork("resnet-18", side=32, rate=1e-5, **(TINY | {"batch": 4, "steps": 1}))
 SMALL = GpuWork("autoencoder", items=60, hidden=8, density=0.4, **TINY)
 
@@ -63,7 +64,7 @@ def torch():
     return python
 
 
-@pytest.mark.parametrize(("given", "variant"), [(CIFAR, work.EAGER), (RESNET, work.CHANNELS_LAST)])
+@pytest.mark.parametrize(("given", "variant"), [(CIFAR, work.EAGER), (RESNET, work.CHANNELS_LAST), (DEEP, work.EAGER)])
 def test_a_peer_trains_on_pictures_as_ours_does(torch, given, variant):
     losses = ours.Training(given, Cpu()).losses()
     with Child(torch, "gpu.peer", replace(given, variant=variant, device="cpu").arguments()) as child:
@@ -140,6 +141,10 @@ def test_floors_of_networks_for_pictures():
     layers = pictures.pictures.network(resnet)
     assert sum(w.size for w in pictures.pictures.weights(resnet, layers).values()) == pytest.approx(11.68e6, rel=1e-3)
     assert pictures.pictures.shapes(resnet, layers)["s3b1"] == (512, 7, 7)
+    deep = {name: GpuWork(name, batch=1) for name in ("resnet-50", "resnet-152")}  # 23.5 and 58.1 M before the classes
+    assert [pictures.parameters_of(one) for one in deep.values()] == pytest.approx([23.98e6, 58.52e6], rel=1e-3)
+    known = [pictures.operations_of(one) + 0.236e9 for one in deep.values()]  # 4.09 and 11.5e9 multiplications
+    assert known == pytest.approx([6 * 4.09e9, 6 * 11.51e9], rel=1e-2)
     cifar = GpuWork("cifar-100", batch=1)
     assert pictures.pictures.shapes(cifar, pictures.pictures.network(cifar))["c5"] == (192, 7, 7)
     ceilings = floor.Ceilings(bandwidth=4e12, float32=50e12, tf32=400e12)
@@ -405,6 +410,7 @@ def test_the_command_runs_the_python_that_it_is_given(tmp_path):
     assert done.stdout.splitlines()[1:] == [
         "-m", "scripts.bench.level3", "--only", "gpus", "--json", str(harness.RESULTS / "level3_gpus.json"),
     ]  # fmt: skip
+    assert call("--only", "costs", PYTHON=str(python)).stdout.splitlines()[1:] == ["-m", "scripts.bench.gpu.costs"]
     python.write_text('#!/bin/sh\n[ "$1" = -c ] || echo 0\n')
     done = call("--only", "ranks", PYTHON=str(python))
     assert (done.returncode, done.stdout) == (75, "")

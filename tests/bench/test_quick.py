@@ -101,6 +101,16 @@ def test_a_quick_run_measures_every_row(words, missing, tmp_path):
     assert kept["rows"] and all(row["ours"] is not None for row in kept["rows"])
 
 
+def test_costs_are_predicted_and_measured_where_a_gpu_is(tmp_path):
+    done = run_quick("gpu.costs", tmp_path / "costs.json")
+    assert done.returncode == 0, done.stderr
+    assert "predicted, not measured: resnet-50" in done.stdout
+    if "measured: nothing" in done.stderr:
+        assert not (tmp_path / "costs.json").exists()
+    else:
+        assert all(row["ours"] for row in json.loads((tmp_path / "costs.json").read_text())["rows"])
+
+
 def test_a_quick_run_on_a_gpu(tmp_path):
     done = run_quick("gpu", tmp_path / "gpu.json")
     if done.returncode == 75:
@@ -109,5 +119,5 @@ def test_a_quick_run_on_a_gpu(tmp_path):
 
 
 def test_every_benchmark_is_run_here_or_on_a_gpu():
-    names = {run.id for run in RUNS} | {"gpu"}
+    names = {run.id for run in RUNS} | {"gpu", "costs"}
     assert set(benchmarks()) == names

@@ -16,16 +16,18 @@ from scripts.bench.common.workload import Work
 Layer = dict[str, Any]
 Shape = tuple[int, int, int]  # channels, height, width
 
-CIFAR, RESNET = "cifar-100", "resnet-18"
-PICTURES = (CIFAR, RESNET)
-CLASSES = {CIFAR: 100, RESNET: 1000}
-SIDES = {CIFAR: 32, RESNET: 224}  # of an image, unless the work says another one
+CIFAR, RESNET, RESNET_50, RESNET_152 = "cifar-100", "resnet-18", "resnet-50", "resnet-152"
+PICTURES = (CIFAR, RESNET, RESNET_50, RESNET_152)
+CLASSES = {CIFAR: 100, RESNET: 1000, RESNET_50: 256, RESNET_152: 256}  # Caltech-256 is what the deep ones are tuned to
+SIDES = {CIFAR: 32, RESNET: 224, RESNET_50: 224, RESNET_152: 224}  # of an image, unless the work says another one
+BLOCKS = {RESNET: (2, 2, 2, 2), RESNET_50: (3, 4, 6, 3), RESNET_152: (3, 8, 36, 3)}  # of each stage
+WIDER = 4  # times as many maps leave a block of three convolutions as its others have
 SEED = 3
 
 
 def network(work: Work) -> list[Layer]:
-    """Return the layers of a network: DSSTNE's sample for CIFAR-100 without its dropout, or ResNet-18."""
-    layers = _cifar() if work.kind == CIFAR else _resnet()
+    """Return the layers of a network: DSSTNE's sample for CIFAR-100 without its dropout, or a ResNet."""
+    layers = _cifar() if work.kind == CIFAR else _resnet(work.kind)
     return [*layers, {"Name": "out", "N": CLASSES[work.kind], "Type": "FullyConnected"}]
 
 
@@ -38,27 +40,41 @@ def _cifar() -> list[Layer]:
     ]
 
 
-def _resnet() -> list[Layer]:
-    """He et al. (2015), table 1: 18 layers."""
+def _resnet(kind: str) -> list[Layer]:
+    """He et al. (2015), table 1; in blocks of three the middle convolution has the stride, as torchvision's have."""
     normed = {"BatchNormalization": True}
     layers = [_convolution("stem", 64, 7, 2, 3) | normed | {"Source": "in"}]
     pool = {"Type": "Pooling", "Kernel": [3, 3], "KernelStride": [2, 2], "Padding": [1, 1], "Activation": "Linear"}
     layers.append({"Name": "start", "Function": "Max", "Source": "stem", **pool})
-    below = "start"
-    for stage, maps in enumerate((64, 128, 256, 512)):
-        for block in range(2):
+    below, given, deep = "start", 64, kind != RESNET
+    for stage, blocks in enumerate(BLOCKS[kind]):
+        maps = 64 << stage
+        wide = WIDER * maps if deep else maps
+        for block in range(blocks):
             at, stride = f"s{stage}b{block}", 2 if stage and not block else 1
-            layers.append(_convolution(f"{at}a", maps, 3, stride, 1) | normed | {"Source": below})
             linear = normed | {"Activation": "Linear"}
-            layers.append(_convolution(f"{at}b", maps, 3, 1, 1) | linear | {"Source": f"{at}a"})
-            if stride == 2:
-                layers.append(_convolution(f"{at}c", maps, 1, 2, 0) | linear | {"Source": below})
-                below = f"{at}c"
-            join = {"Type": "Pooling", "Function": "Sum", "Activation": "Relu", "Source": [f"{at}b", below]}
+            layers += _block(at, maps, wide, stride, below)
+            if stride == 2 or given != wide:
+                layers.append(_convolution(f"{at}s", wide, 1, stride, 0) | linear | {"Source": below})
+                below, given = f"{at}s", wide
+            join = {"Type": "Pooling", "Function": "Sum", "Activation": "Relu", "Source": [f"{at}e", below]}
             layers.append({"Name": at, **join})
             below = at
     mean = {"Type": "Pooling", "Function": "GlobalAverage", "Activation": "Linear", "Source": below}
     return [*layers, {"Name": "mean", **mean}]
+
+
+def _block(at: str, maps: int, wide: int, stride: int, below: str) -> list[Layer]:
+    """Return the convolutions of a block: two of 3 x 3, or one between two of 1 x 1 where more maps leave it."""
+    normed = {"BatchNormalization": True}
+    if wide == maps:
+        first = [_convolution(f"{at}a", maps, 3, stride, 1) | normed | {"Source": below}]
+        last = _convolution(f"{at}e", wide, 3, 1, 1)
+    else:
+        first = [_convolution(f"{at}a", maps, 1, 1, 0) | normed | {"Source": below}]
+        first.append(_convolution(f"{at}b", maps, 3, stride, 1) | normed | {"Source": f"{at}a"})
+        last = _convolution(f"{at}e", wide, 1, 1, 0)
+    return [*first, last | normed | {"Activation": "Linear", "Source": first[-1]["Name"]}]
 
 
 def _convolution(name: str, maps: int, kernel: int, stride: int, padding: int) -> Layer:
@@ -95,17 +111,25 @@ def shapes(work: Work, layers: list[Layer]) -> dict[str, Shape]:
     return found
 
 
-def weights(work: Work, layers: list[Layer]) -> dict[str, Any]:
-    """Return the first weights of layers (channels above, what one is made of), by He et al.; biases start at zero."""
-    random, known, found = np.random.default_rng(2), shapes(work, layers), {}
+def weight_shapes(work: Work, layers: list[Layer]) -> dict[str, tuple[int, int]]:
+    """Return of each layer with weights (channels above, what one is made of)."""
+    known, found = shapes(work, layers), {}
     for before, layer in pairwise([{"Name": "in"}, *layers]):
         if layer["Type"] == "Pooling":
             continue
         below = known[sources(layer, before["Name"])[0]]
         fan_in = prod(below) if layer["Type"] == "FullyConnected" else below[0] * prod(layer["Kernel"])
-        drawn = random.standard_normal((layer["N"], fan_in), np.float32)
-        drawn *= np.float32((2 / fan_in) ** 0.5)
-        found[layer["Name"]] = drawn
+        found[layer["Name"]] = layer["N"], fan_in
+    return found
+
+
+def weights(work: Work, layers: list[Layer]) -> dict[str, Any]:
+    """Return the first weights of layers, by He et al.; biases start at zero."""
+    random, found = np.random.default_rng(2), {}
+    for name, shape in weight_shapes(work, layers).items():
+        drawn = random.standard_normal(shape, np.float32)
+        drawn *= np.float32((2 / shape[1]) ** 0.5)
+        found[name] = drawn
     return found
 
 

@@ -14,14 +14,14 @@ ASKED = "driver_version,power.limit,clocks.max.sm,clocks.max.memory"  # of nvidi
 
 
 def device(_: bool) -> dict[str, Any]:
-    """What can be used; `missing` says why nothing can."""
+    """How many can be used; `missing` says why none can."""
     try:
         import cupy
 
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # CuPy, a driver or a GPU is missing, and each fails in its own way
         return {"missing": f"{type(error).__name__}: {error}"}
-    return {"missing": "" if count else "CUDA finds no GPU"}
+    return {"missing": "" if count else "CUDA finds no GPU", "count": count}
 
 
 def gpu(_: bool) -> dict[str, Any]:

@@ -93,15 +93,19 @@ def bytes_of(work: Work) -> float:
     layers = pictures.network(work)
     known = pictures.shapes(work, layers)
     passes = sum(prod(known[one["Name"]]) * (PASSES + NORM_PASSES * _normed(one)) for one in layers)
-    parameters = sum(drawn.size for drawn in pictures.weights(work, layers).values())
-    return float(FLOAT * (work.batch * passes + parameters * (4 + 2 * (1 + STATES[work.optimizer]))))
+    return float(FLOAT * (work.batch * passes + parameters_of(work) * (4 + 2 * (1 + STATES[work.optimizer]))))
+
+
+def parameters_of(work: Work) -> int:
+    """Return how many weights the network has."""
+    return sum(map(prod, pictures.weight_shapes(work, pictures.network(work)).values()))
 
 
 def operations_of(work: Work) -> float:
     """Return the operations of a step's products."""
     layers = pictures.network(work)
-    known, drawn = pictures.shapes(work, layers), pictures.weights(work, layers)
-    first, *others = (prod(known[name][1:]) * int(w.size) for name, w in drawn.items())
+    known, drawn = pictures.shapes(work, layers), pictures.weight_shapes(work, layers)
+    first, *others = (prod(known[name][1:]) * prod(shape) for name, shape in drawn.items())
     return 2.0 * work.batch * (2 * first + 3 * sum(others))
 
 

@@ -24,9 +24,15 @@ HEADINGS = ("network", "batch", "GPU", "images/s", "of the floor", "by")
 def predict(work: GpuWork, machine: Machine) -> tuple[float, float, str]:
     """Return images a second, which part that is of what the floor allows, and what the floor is due to."""
     floor = pictures.floor_of(work, Ceilings(machine.memory, machine.flops, None))
-    seconds = 1e-3 * floor.operations_ms + pictures.unfolded_of(work) / machine.memory
-    seconds = machine.floor + max(seconds, 1e-3 * floor.bytes_ms)
+    seconds = step_seconds(work, machine)
     return work.batch / seconds, 1e-3 * floor.ms / seconds, floor.by
+
+
+def step_seconds(work: GpuWork, machine: Machine, unfolded: bool = True) -> float:
+    """Return the seconds of a step; those of a library that unfolds nothing without `unfolded`."""
+    floor = pictures.floor_of(work, Ceilings(machine.memory, machine.flops, None))
+    seconds = 1e-3 * floor.operations_ms + (pictures.unfolded_of(work) / machine.memory if unfolded else 0.0)
+    return machine.floor + max(seconds, 1e-3 * floor.bytes_ms)
 
 
 def rows() -> list[tuple[str, ...]]:

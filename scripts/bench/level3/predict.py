@@ -84,7 +84,12 @@ def autoencoder(n: int, h: int, b: int, states: int = 2) -> Work:
 def weak(network: Convolutional, ranks: int) -> float:
     """Return T(1) / T(R) by examples, when no exchange is hidden behind computing."""
     alone = K80.floor + network.batch * network.flops / K80.flops
-    return alone / (alone + K80.latency + 2 * 4 * network.parameters * (ranks - 1) / ranks / K80.link)
+    return alone / (alone + sum_seconds(K80, network.parameters, ranks))
+
+
+def sum_seconds(machine: Machine, parameters: float, ranks: int) -> float:
+    """Return the seconds of a sum of float32 gradients over the GPUs of a machine."""
+    return machine.latency + 2 * 4 * parameters * (ranks - 1) / ranks / machine.link if ranks > 1 else 0.0
 
 
 def published_rows() -> Iterator[tuple[str, ...]]:
