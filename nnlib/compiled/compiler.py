@@ -22,14 +22,17 @@ MODULES = (
     "bf16",
     "compiler",
     "convolution",
+    "depthwise",
     "output",
     "pictures",
     "pooling",
     "replay",
+    "rows",
     "rules",
     "sparse",
     "tiles",
     "top",
+    "vectors",
 )
 SUMS = frozenset({"contract", "reassoc", "nsz"})  # sums over SIMD lanes; NaN and infinity keep their meaning
 FUSED = frozenset({"contract"})  # a product and a sum may become one instruction; the order stays

@@ -16,7 +16,6 @@ from nnlib.compiled.tiles import (
     ALONE_VECTORS,
     DOTS,
     FEW,
-    LANES,
     ROWS,
     VECTORS,
     clear,
@@ -31,6 +30,7 @@ from nnlib.compiled.tiles import (
     sums_few_narrow,
     sums_narrow,
 )
+from nnlib.compiled.vectors import LANES
 
 Floats = NDArray[Any]
 Longs = NDArray[Any]

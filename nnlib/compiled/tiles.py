@@ -6,13 +6,30 @@ registers of this machine; no sum depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from nnlib.compiled.compiler import emit, has, ir
+from nnlib.compiled.vectors import (
+    FLOAT,
+    INT,
+    LANES,
+    LONG,
+    NOTHING,
+    Builder,
+    Value,
+    add_lanes,
+    add_product,
+    everywhere,
+    load,
+    order_of,
+    plus,
+    repeat,
+    row_address,
+    store,
+)
 
 NARROW = has("avx2") and not has("avx512f")  # 16 registers, else 32
-LANES = 16 if has("avx512f") else 8 if has("avx2") else 4
 ROWS, VECTORS = (4, 3) if NARROW else (8, 3)  # of a tile of sums
 FEW = 4  # rows of one for a few channels
 DOTS_OF = {True: (2, 4), False: (4, 6)}  # the first divides cpu.maps.tiled.ROWS: maps that are not laid out end there
@@ -20,128 +37,33 @@ DOTS = DOTS_OF[NARROW]  # rows of either kind in a tile of dots
 ALONE_VECTORS = 6  # of a row alone
 ALONE = 9  # rows that meet a row alone
 
-LONG, INT, FLOAT = ir.IntType(64), ir.IntType(32), ir.FloatType()
-VECTOR = ir.VectorType(FLOAT, LANES)
-NOTHING = ir.Constant(VECTOR, [0.0] * LANES)
-FUSED = ("contract",)
-
-Value = Any  # of LLVM
-Builder = Any
-
-
-def _load(builder: Builder, address: Value, kind: Any = VECTOR) -> Value:
-    return builder.load(builder.inttoptr(address, ir.PointerType(kind)), align=8 if kind is LONG else 4)
-
-
-def _store(builder: Builder, value: Value, address: Value) -> None:
-    builder.store(value, builder.inttoptr(address, ir.PointerType(value.type)), align=4)
-
-
-def _plus(builder: Builder, address: Value, numbers: int) -> Value:
-    return builder.add(address, LONG(4 * numbers)) if numbers else address
-
-
-def _row(builder: Builder, address: Value, number: int, pitch: Value) -> Value:
-    return builder.add(address, builder.mul(pitch, LONG(4 * number)))
-
-
-def _pick(builder: Builder, vector: Value, lanes: Sequence[int]) -> Value:
-    mask = ir.Constant(ir.VectorType(INT, len(lanes)), list(lanes))
-    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)
-
-
-def _everywhere(builder: Builder, number: Value) -> Value:
-    one = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), number, INT(0))
-    return _pick(builder, one, [0] * LANES)
-
-
-def _totals(builder: Builder, vectors: Sequence[Value]) -> list[Value]:
-    """Add up the lanes of each vector; return vectors of these sums, which stand there as `_order` says.
-
-    Two vectors at a time become one that holds halves of both, added, until there is one lane for each.
-    """
-    found, size = list(vectors), LANES
-    while size > 1:
-        half = size // 2
-        firsts = [lane for block in range(0, LANES, size) for lane in range(block, block + half)]
-        pairs = [(n, min(n + 1, len(found) - 1)) for n in range(0, len(found), 2)]
-        low = ir.Constant(ir.VectorType(INT, LANES), [*firsts, *(LANES + lane for lane in firsts)])
-        high = ir.Constant(low.type, [lane.constant + half for lane in low.constant])
-        found = [
-            builder.fadd(
-                builder.shuffle_vector(found[a], found[b], low), builder.shuffle_vector(found[a], found[b], high)
-            )
-            for a, b in pairs
-        ]
-        size = half
-    return found
-
-
-def _order(count: int) -> tuple[int, ...]:
-    """Return where the sums of so many vectors stand in what `_totals` gives: as they come, if there are enough."""
-    owners = [[number] for number in range(count)]
-    size = LANES
-    while size > 1:
-        owners = [owners[n] + owners[min(n + 1, len(owners) - 1)] for n in range(0, len(owners), 2)]
-        size //= 2
-    flat = [owner for lanes in owners for owner in lanes]
-    return tuple(flat.index(number) for number in range(count))
-
-
-def _add(builder: Builder, a: Value, b: Value, total: Value) -> Value:
-    return builder.fadd(total, builder.fmul(a, b, flags=FUSED), flags=FUSED)
-
-
-def _repeat(
-    builder: Builder, count: Value, start: Sequence[Value], step: Callable[[Value, list[Value]], list[Value]]
-) -> list[Value]:
-    """Return vectors of which `step` makes new ones `count` times."""
-    before, function = builder.block, builder.function
-    head, body, end = (function.append_basic_block(name) for name in ("head", "body", "end"))
-    builder.branch(head)
-    builder.position_at_end(head)
-    number = builder.phi(LONG)
-    number.add_incoming(LONG(0), before)
-    totals = [builder.phi(VECTOR) for _ in start]
-    for total, vector in zip(totals, start, strict=True):
-        total.add_incoming(vector, before)
-    builder.cbranch(builder.icmp_signed("<", number, count), body, end)
-    builder.position_at_end(body)
-    found = step(number, totals)
-    number.add_incoming(builder.add(number, LONG(1)), builder.block)
-    for total, new in zip(totals, found, strict=True):
-        total.add_incoming(new, builder.block)
-    builder.branch(head)
-    builder.position_at_end(end)
-    return totals
-
 
 def _sums(rows: int, vectors: int) -> Callable[..., None]:
     def write(builder: Builder, x: Value, base: Value, count: Value, w: Value, z: Value, pitch: Value) -> None:
         def step(k: Value, totals: list[Value]) -> list[Value]:
-            place = _load(builder, builder.add(base, builder.mul(k, LONG(8))), LONG)
+            place = load(builder, builder.add(base, builder.mul(k, LONG(8))), LONG)
             here = builder.add(x, builder.mul(place, LONG(4)))
-            met = [_load(builder, _plus(builder, here, n * LANES)) for n in range(vectors)]
+            met = [load(builder, plus(builder, here, n * LANES)) for n in range(vectors)]
             weights = builder.add(w, builder.mul(k, LONG(4 * rows)))
             found = []
             for row in range(rows):
-                weight = _everywhere(builder, _load(builder, _plus(builder, weights, row), FLOAT))
-                found += [_add(builder, weight, met[n], totals[row * vectors + n]) for n in range(vectors)]
+                weight = everywhere(builder, load(builder, plus(builder, weights, row), FLOAT))
+                found += [add_product(builder, weight, met[n], totals[row * vectors + n]) for n in range(vectors)]
             return found
 
-        totals = _repeat(builder, count, [NOTHING] * rows * vectors, step)
+        totals = repeat(builder, count, [NOTHING] * rows * vectors, step)
         for number, total in enumerate(totals):
             row, n = divmod(number, vectors)
-            _store(builder, total, _plus(builder, _row(builder, z, row, pitch), n * LANES))
+            store(builder, total, plus(builder, row_address(builder, z, row, pitch), n * LANES))
 
     return emit(write)
 
 
 def _dots(rows: int, others: int) -> Callable[..., None]:
     def write(builder: Builder, x: Value, base: Value, d: Value, pitch: Value, out: Value, shape: Value) -> None:
-        steps, runs, apart = (_load(builder, builder.add(shape, LONG(8 * n)), LONG) for n in range(3))
-        left = [_row(builder, d, row, pitch) for row in range(rows)]
-        places = [_load(builder, builder.add(base, LONG(8 * n)), LONG) for n in range(others)]
+        steps, runs, apart = (load(builder, builder.add(shape, LONG(8 * n)), LONG) for n in range(3))
+        left = [row_address(builder, d, row, pitch) for row in range(rows)]
+        places = [load(builder, builder.add(base, LONG(8 * n)), LONG) for n in range(others)]
         right = [builder.add(x, builder.mul(place, LONG(4))) for place in places]
 
         def run(number: Value, totals: list[Value]) -> list[Value]:
@@ -149,19 +71,19 @@ def _dots(rows: int, others: int) -> Callable[..., None]:
 
             def step(k: Value, totals: list[Value]) -> list[Value]:
                 further = builder.add(begin, builder.mul(k, LONG(4 * LANES)))
-                deltas = [_load(builder, builder.add(address, further)) for address in left]
+                deltas = [load(builder, builder.add(address, further)) for address in left]
                 found = list(totals)
                 for n, address in enumerate(right):
-                    met = _load(builder, builder.add(address, further))
+                    met = load(builder, builder.add(address, further))
                     for row, delta in enumerate(deltas):
-                        found[row * others + n] = _add(builder, delta, met, totals[row * others + n])
+                        found[row * others + n] = add_product(builder, delta, met, totals[row * others + n])
                 return found
 
-            return _repeat(builder, steps, totals, step)
+            return repeat(builder, steps, totals, step)
 
-        for number, total in enumerate(_totals(builder, _repeat(builder, runs, [NOTHING] * rows * others, run))):
-            place = _plus(builder, out, number * LANES)
-            _store(builder, builder.fadd(_load(builder, place), total), place)
+        for number, total in enumerate(add_lanes(builder, repeat(builder, runs, [NOTHING] * rows * others, run))):
+            place = plus(builder, out, number * LANES)
+            store(builder, builder.fadd(load(builder, place), total), place)
 
     return emit(write)
 
@@ -208,7 +130,7 @@ def _copy() -> Callable[..., None]:
     def write(builder: Builder, source: Value, target: Value, count: Value, *_: Value) -> None:
         def one(place: Value, kind: Any) -> None:
             further = builder.mul(place, LONG(4))
-            _store(builder, _load(builder, builder.add(source, further), kind), builder.add(target, further))
+            store(builder, load(builder, builder.add(source, further), kind), builder.add(target, further))
 
         _spread(builder, count, one)
 
@@ -229,9 +151,9 @@ def _copy_half() -> Callable[..., None]:
         builder.cbranch(builder.icmp_signed("<", further, count), many, more)  # what lies behind the last is not read
         builder.position_at_end(many)
         here = builder.add(source, builder.mul(place, LONG(8)))
-        low, high = (_load(builder, _plus(builder, here, n * LANES)) for n in (0, 1))
+        low, high = (load(builder, plus(builder, here, n * LANES)) for n in (0, 1))
         even = ir.Constant(ir.VectorType(INT, LANES), list(range(0, 2 * LANES, 2)))
-        _store(builder, builder.shuffle_vector(low, high, even), builder.add(target, builder.mul(place, LONG(4))))
+        store(builder, builder.shuffle_vector(low, high, even), builder.add(target, builder.mul(place, LONG(4))))
         place.add_incoming(further, builder.block)
         builder.branch(head)
         builder.position_at_end(more)
@@ -239,8 +161,8 @@ def _copy_half() -> Callable[..., None]:
         rest.add_incoming(place, head)
         builder.cbranch(builder.icmp_signed("<", rest, count), one, end)
         builder.position_at_end(one)
-        number = _load(builder, builder.add(source, builder.mul(rest, LONG(8))), FLOAT)
-        _store(builder, number, builder.add(target, builder.mul(rest, LONG(4))))
+        number = load(builder, builder.add(source, builder.mul(rest, LONG(8))), FLOAT)
+        store(builder, number, builder.add(target, builder.mul(rest, LONG(4))))
         rest.add_incoming(builder.add(rest, LONG(1)), builder.block)
         builder.branch(more)
         builder.position_at_end(end)
@@ -252,7 +174,7 @@ def _clear() -> Callable[..., None]:
     def write(builder: Builder, target: Value, count: Value, *_: Value) -> None:
         def one(place: Value, kind: Any) -> None:
             zeros = ir.Constant(kind, 0.0 if kind is FLOAT else [0.0] * kind.count)
-            _store(builder, zeros, builder.add(target, builder.mul(place, LONG(4))))
+            store(builder, zeros, builder.add(target, builder.mul(place, LONG(4))))
 
         _spread(builder, count, one)
 
@@ -274,4 +196,4 @@ dots_alone = _dots(1, ALONE)
 copy = _copy()
 copy_half = _copy_half()  # every other number of the source
 clear = _clear()
-ORDER, ORDER_ALONE = _order(DOTS[0] * DOTS[1]), _order(ALONE)
+ORDER, ORDER_ALONE = order_of(DOTS[0] * DOTS[1]), order_of(ALONE)

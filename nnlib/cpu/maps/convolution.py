@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nnlib.compiled.select import LOOPS
+from nnlib.cpu.maps.depthwise import Depthwise
 from nnlib.cpu.maps.pieces import by_examples
 from nnlib.cpu.maps.tiled import Tiled
 from nnlib.ops.convolution import fold, unfold, view_by_group, view_kernels
@@ -44,7 +45,9 @@ class Convolutions(Protocol):
 
 def convolutions_of(dtype: Any) -> Convolutions:
     """Return what computes convolutions of numbers of a type: the fastest that is installed."""
-    return Unfolded() if LOOPS is None or dtype != np.float32 else Tiled(LOOPS)
+    if LOOPS is None or dtype != np.float32:
+        return Unfolded()
+    return Depthwise(LOOPS, Tiled(LOOPS)) if LOOPS.MASKED else Tiled(LOOPS)
 
 
 class Unfolded:

@@ -10,13 +10,18 @@ from hypothesis import strategies as st
 from nnlib.compiled import loops
 from nnlib.cpu.maps import convolution as fast
 from nnlib.cpu.maps.convolution import Convolutions, Unfolded, bands
+from nnlib.cpu.maps.depthwise import Depthwise
 from nnlib.cpu.maps.tiled import Tiled
 from nnlib.ops import convolution
 from nnlib.spec.geometry import Maps, Sweep, Window
 from nnlib.util.threads import map_in_turn, workers
 from tests.nnlib.sweeps import arrays_of, sweep_over, sweeps
 
-KINDS = [pytest.param(Unfolded(), id="numpy"), pytest.param(Tiled(loops), id="tiles")]
+KINDS = [
+    pytest.param(Unfolded(), id="numpy"),
+    pytest.param(Tiled(loops), id="tiles"),
+    pytest.param(fast.convolutions_of(np.float32), id="chosen"),
+]
 
 
 def square(size: int, kernel: int, stride: int = 1, padding: int = 0) -> tuple[Window, Window]:
@@ -111,6 +116,9 @@ def test_double_precision_stays(sweep):
 
 
 def test_without_numba_numpy_computes(monkeypatch):
+    monkeypatch.setattr(loops, "MASKED", True)
+    assert isinstance(fast.convolutions_of(np.float32), Depthwise)
+    monkeypatch.setattr(loops, "MASKED", False)
     assert isinstance(fast.convolutions_of(np.float32), Tiled)
     assert isinstance(fast.convolutions_of(np.float64), Unfolded)
     monkeypatch.setattr(fast, "LOOPS", None)

@@ -1,0 +1,182 @@
+"""Sums of products over a map, for square kernels of one channel: maps are met where they are, and nothing beside them.
+
+Rows are computed by vectors. Which lanes of a vector are there stands in `bits`, uint16 (vectors of a row of the
+target, places of the kernel along it, stride + 1): what is met of the source, of which a stride of two takes every
+other lane of two vectors, and what belongs to the target. What the kernel meets above and below is a row of zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from nnlib.compiled.compiler import emit, ir
+from nnlib.compiled.vectors import (
+    FLOAT,
+    INT,
+    LANES,
+    LONG,
+    NOTHING,
+    Builder,
+    Value,
+    add_product,
+    everywhere,
+    load,
+    load_bits,
+    load_some,
+    plus,
+    prefetch,
+    repeat,
+    store,
+    store_some,
+)
+
+TOGETHER = {3: 3, 5: 2, 7: 1}  # rows of a kernel whose sums fit into the registers, by its size
+AHEAD = 512  # numbers from what is computed to what is on its way to the cache: processors do not see where rows go
+
+
+class _Walk(NamedTuple):
+    """How a kernel moves: `numbers` (int64) of the loops, in this order; distances are in bytes."""
+
+    zeros: Value  # address of a row of zeros, as if it had padding
+    vectors: Value  # of a row of the target
+    bits: Value  # from those of a vector to those of the next
+    apart: Value  # what neighbouring places of the kernel meet in a row
+    out: Value  # rows of the target
+    size: Value  # rows of the source
+    stride: Value  # this and what follows: of rows
+    dilation: Value
+    low: Value
+    begin: Value  # from a row of the source to what its first place meets: minus the padding
+    pitch: Value
+    out_pitch: Value
+
+    @classmethod
+    def read(cls, builder: Builder, numbers: Value) -> _Walk:
+        return cls(*(load(builder, builder.add(numbers, LONG(8 * n)), LONG) for n in range(len(cls._fields))))
+
+
+class _Row:
+    """A row of the target, y, and what it meets of a map x."""
+
+    def __init__(self, builder: Builder, walk: _Walk, x: Value, y: Value) -> None:
+        self._builder, self._walk, self._x, self._y = builder, walk, x, y
+
+    def of(self, target: Value) -> Value:
+        """Return where it begins."""
+        return _further(self._builder, target, self._y, self._walk.out_pitch)
+
+    def met(self, k: Value) -> Value:
+        """Return where the row of the source begins that row k of the kernel meets."""
+        builder, walk = self._builder, self._walk
+        first = builder.sub(builder.mul(self._y, walk.stride), walk.low)
+        row = _further(builder, first, k, walk.dilation)
+        place = _further(builder, builder.add(self._x, walk.begin), row, walk.pitch)
+        return builder.select(builder.icmp_unsigned("<", row, walk.size), place, walk.zeros)
+
+    def call_ahead(self, n: Value, stride: int) -> None:
+        """Have on its way what vector n of a row some rows further meets."""
+        builder, row = self._builder, self._builder.mul(self._y, LONG(stride))
+        for part in range(stride):
+            begin = _further(builder, self._x, builder.add(row, LONG(part)), self._walk.pitch)
+            place = plus(builder, _further(builder, begin, n, LONG(4 * stride * LANES)), AHEAD)
+            for vector in range(stride):
+                prefetch(builder, plus(builder, place, vector * LANES))
+
+
+class _Vector:
+    """Vector n of a row of the target."""
+
+    def __init__(self, builder: Builder, walk: _Walk, bits: Value, n: Value, stride: int) -> None:
+        self._builder, self._walk, self._n, self._stride = builder, walk, n, stride
+        self._bits = _further(builder, bits, n, walk.bits)
+
+    def met(self, row: Value, k: int) -> Value:
+        """Return what place k of the kernel meets of a row of the source."""
+        builder, stride = self._builder, self._stride
+        address = _further(builder, row, self._n, LONG(4 * stride * LANES))
+        address = _further(builder, address, LONG(k), self._walk.apart)
+        bits = builder.add(self._bits, LONG(2 * (stride + 1) * k))
+        parts = [
+            load_some(builder, plus(builder, address, n * LANES), load_bits(builder, builder.add(bits, LONG(2 * n))))
+            for n in range(stride)
+        ]
+        every = ir.Constant(ir.VectorType(INT, LANES), list(range(0, stride * LANES, stride)))
+        return parts[0] if stride == 1 else builder.shuffle_vector(*parts, every)
+
+    def own(self) -> Value:
+        """Return which lanes belong to the target."""
+        return load_bits(self._builder, self._builder.add(self._bits, LONG(2 * self._stride)))
+
+    def of(self, row: Value) -> Value:
+        """Return where it is in a row of the target."""
+        return _further(self._builder, row, self._n, LONG(4 * LANES))
+
+
+def _further(builder: Builder, begin: Value, number: Value, step: Value) -> Value:
+    return builder.add(begin, builder.mul(number, step))
+
+
+def _sum_map(stride: int, kernel: int) -> Callable[..., None]:
+    def write(builder: Builder, x: Value, w: Value, bits: Value, out: Value, numbers: Value, _: Value) -> None:
+        walk = _Walk.read(builder, numbers)
+
+        def compute_row(y: Value, _: list[Value]) -> list[Value]:
+            row = _Row(builder, walk, x, y)
+            begins, target = [row.met(LONG(n)) for n in range(kernel)], row.of(out)
+
+            def compute_vector(n: Value, _: list[Value]) -> list[Value]:
+                here, total = _Vector(builder, walk, bits, n, stride), NOTHING
+                row.call_ahead(n, stride)
+                prefetch(builder, plus(builder, here.of(target), AHEAD), to_write=True)
+                for number, begin in enumerate(begins):
+                    for k in range(kernel):
+                        weight = load(builder, plus(builder, w, number * kernel + k), FLOAT)
+                        total = add_product(builder, everywhere(builder, weight), here.met(begin, k), total)
+                store_some(builder, total, here.of(target), here.own())
+                return []
+
+            return repeat(builder, walk.vectors, [], compute_vector)
+
+        repeat(builder, walk.out, [], compute_row)
+
+    return emit(write)
+
+
+def _correlate_map(stride: int, kernel: int) -> Callable[..., None]:
+    def write(builder: Builder, x: Value, delta: Value, bits: Value, sums: Value, numbers: Value, _: Value) -> None:
+        walk = _Walk.read(builder, numbers)
+
+        def add_rows(kernel_rows: range) -> None:
+            def meet_row(y: Value, totals: list[Value]) -> list[Value]:
+                row = _Row(builder, walk, x, y)
+                begins, target = [row.met(LONG(n)) for n in kernel_rows], row.of(delta)
+
+                def meet_vector(n: Value, totals: list[Value]) -> list[Value]:
+                    here = _Vector(builder, walk, bits, n, stride)
+                    row.call_ahead(n, stride)
+                    prefetch(builder, plus(builder, here.of(target), AHEAD))
+                    deltas = load_some(builder, here.of(target), here.own())
+                    met = [here.met(begin, k) for begin in begins for k in range(kernel)]
+                    return [add_product(builder, deltas, m, total) for m, total in zip(met, totals, strict=True)]
+
+                return repeat(builder, walk.vectors, totals, meet_vector)
+
+            found = repeat(builder, walk.out, [NOTHING] * len(kernel_rows) * kernel, meet_row)
+            for n, total in enumerate(found, kernel_rows.start * kernel):
+                place = plus(builder, sums, n * LANES)
+                store(builder, builder.fadd(load(builder, place), total), place)
+
+        for first in range(0, kernel, TOGETHER[kernel]):
+            add_rows(range(first, min(first + TOGETHER[kernel], kernel)))
+
+    return emit(write)
+
+
+# (x, w, bits, out, numbers, 0): out[y, p] = sum over rows n and places k of the kernel of w[n, k] times what it meets.
+sum_3, sum_5, sum_7 = (_sum_map(1, kernel) for kernel in TOGETHER)
+sum_3_by_2, sum_5_by_2, sum_7_by_2 = (_sum_map(2, kernel) for kernel in TOGETHER)
+# (x, delta, bits, sums, numbers, 0): adds to sums[n, k] the sum over y and p of delta[y, p] times what n, k meet; each
+# is a vector, of which the lanes are to be added up.
+correlate_3, correlate_5, correlate_7 = (_correlate_map(1, kernel) for kernel in TOGETHER)
+correlate_3_by_2, correlate_5_by_2, correlate_7_by_2 = (_correlate_map(2, kernel) for kernel in TOGETHER)
