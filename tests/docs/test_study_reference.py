@@ -29,7 +29,8 @@ def test_every_key_has_a_row_with_an_anchor_of_its_own():
         assert "-".join(path if len(path) > 1 else ("study", *path)) in anchors
     assert {"regions-data", "regions-from", "search-space-real-step", "search-space-choice-choice"} <= set(anchors)
     assert [heading for heading in headings if "NAME" in heading] == [
-        f"`search.space.NAME` with `{kind}`" for kind in ("real", "int", "choice")
+        *(f"`search.space.NAME` with `{kind}`" for kind in ("real", "int", "choice")),
+        "`job.submit.NAME` with `expression`",
     ]
 
 

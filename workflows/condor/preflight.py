@@ -18,8 +18,14 @@ IO_PROXY = (
     "nothing here needs it: take it out of the submit file, or of SUBMIT_ATTRS in HTCondor's configuration"
 )
 
+# The graph's own commands in which regions differ by their names alone; others, of the study, may decide what matches.
+_NAMES = re.compile(
+    r"^(batch_name|initialdir|MY\.(Regiondag\w+|CommonInputCatalogs|_x_catalog_\w+)) = .*$", re.MULTILINE
+)
+_UNUSED = re.compile(r"the line '(.*)' was unused by condor_submit")
 
 UNKNOWN_LINK = "what links their GPUs is not known to HTCondor: run nnlib doctor-gpu on a worker"
+CORRECT = "correct the name in job.submit, or take it out"
 ONE_KIND = "GPUs_DeviceName"  # what only machines say whose GPUs are all of one kind
 
 
@@ -40,9 +46,9 @@ def check_run(pool: Pool, run: RunFolder, slugs: Sequence[str]) -> Iterator[Find
     for submit, regions in distinct_submit_files(run, slugs).items():
         subject = f"{submit.name} of {list_some(regions, 3)}"
         ad, problem = dry_run(pool, submit)
-        if ad is None:
+        if problem:
             yield Finding(subject, False, problem)
-        else:
+        if ad is not None:
             yield _describe_match(subject, matching.match(ad, slots), client.number_of(ad, "RequestGPUs"), slots)
             if "WantIOProxy" in ad and ad.eval("WantIOProxy") is True:
                 yield Finding(subject, True, IO_PROXY)
@@ -70,21 +76,21 @@ def distinct_submit_files(run: RunFolder, slugs: Sequence[str]) -> dict[Path, li
             if not path.exists():
                 continue  # a region without a search of its own has no trials
             text = path.read_text(encoding="utf-8").replace(f"/regions/{slug}/", "/regions/*/")
-            text = re.sub(r"^(batch_name|MY\.\w+) = .*$", "", text, flags=re.MULTILINE)
-            text = re.sub(r"^initialdir = .*$", "", text, flags=re.MULTILINE)
+            text = _NAMES.sub("", text)
             groups.setdefault((name, text), (path, []))[1].append(slug)
     return dict(groups.values())
 
 
 def dry_run(pool: Pool, submit: Path) -> tuple[classads.ClassAd | None, str]:
-    """Have condor_submit make the job's ad without submitting; (ad, "") or (None, what it said)."""
+    """Have condor_submit make the job's ad without submitting; the ad, and what is wrong: all where there is none."""
     # trials/ is empty before the run, and VARS come from DAGMan: give both for one job
     given = ["trial=0000", f"initialdir={submit.parent}", f"transfer_input_files={submit.parent / NETWORK_FILE}"]
     appended = [word for line in given for word in ("-append", line)]
     done = pool.run(["condor_submit", "-dry-run", "-", *appended, str(submit)], cwd=submit.parent, capture_output=True)
     ad = classads.parse_ad(done.stdout) if done.returncode == 0 else None
     if ad is not None:
-        return ad, ""
+        unused = [line.partition(" =")[0] for line in _UNUSED.findall(done.stderr)]
+        return ad, f"HTCondor {show_version(pool.version)} knows no {', '.join(unused)}: {CORRECT}" if unused else ""
     said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
     return None, " ".join(said[-3:]) or f"condor_submit -dry-run ended with {done.returncode}"
 

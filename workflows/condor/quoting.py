@@ -5,9 +5,12 @@ Names and values come from YAML and are hostile until they have passed through h
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 
 from regiondag.errors import RegiondagError
+from regiondag.study.submit_commands import ATTRIBUTE, EXPRESSION, NAME
 from regiondag.util.text import holds_control_character
 
 _PATH = re.compile(r"[\w./:@+=~-]+")
@@ -79,6 +82,36 @@ def submit_value(value: object) -> str:
 def submit_expression(value: object) -> str:
     """Return a ClassAd expression of the user on one line, as it is; HTCondor checks it at the dry run."""
     return _one_line(value)
+
+
+def submit_command(name: str, value: object) -> str:
+    """Return a command of the user's with its value: true or false, a number, a text or {"expression": TEXT}.
+
+    The text of an attribute of the job's ad becomes a string of it; that of a command is read as HTCondor does.
+
+    >>> submit_command("MY.ProjectName", "Bird 1"), submit_command("accounting_group", "physics.it")
+    ('MY.ProjectName = "Bird 1"', 'accounting_group = physics.it')
+    >>> submit_command("MY.WantGlideIn", True), submit_command("MY.Sites", {"expression": "MY.Slow ?: 1"})
+    ('MY.WantGlideIn = true', 'MY.Sites = MY.Slow ?: 1')
+    """
+    if not re.fullmatch(NAME, name):
+        raise QuotingError(f"{name!r} is no submit command")
+    return f"{name} = {_command_value(value, attribute=name.startswith((ATTRIBUTE, '+')))}"
+
+
+def _command_value(value: object, *, attribute: bool) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float) and math.isfinite(value):
+        return repr(value)
+    if isinstance(value, str):
+        return classad_string(value) if attribute else submit_value(value)
+    if attribute and isinstance(value, Mapping) and set(value) == {EXPRESSION}:
+        expression = submit_expression(value[EXPRESSION])
+        if "$" in expression or expression.rstrip().endswith("\\"):
+            raise QuotingError(f"{expression!r} holds a $, or ends with a backslash, which HTCondor expands or goes on")
+        return expression
+    raise QuotingError(f"{value!r} is neither text, a finite number nor true or false")
 
 
 def arguments(words: list[str]) -> str:

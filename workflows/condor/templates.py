@@ -33,6 +33,7 @@ def template_environment() -> Environment:
         quoting.arguments,
         quoting.submit_value,
         quoting.submit_expression,
+        quoting.submit_command,
         quoting.classad_string,
     )
     filters = {quote.__name__: quote for quote in quotes}

@@ -5,12 +5,15 @@ The reader reads by these tables, and `describe_study` makes the JSON Schema of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from nnlib.contract import COMPAT, OPTIMIZERS, PARALLELS, PRECISIONS, SCALES, Metric, TrainSettings
 from nnlib.contract import SCHEDULES as RATE_SCHEDULES
 from nnlib.spec.checks import BOOLEAN, Check, Schema, instance, real, whole
 from regiondag.config import values
 from regiondag.config.database_section import DATABASE_SCHEMA
 from regiondag.config.notify_section import NOTIFY
+from regiondag.config.submit_section import LEGAL, SUBMIT
 from regiondag.study.families import FAMILIES
 from regiondag.study.model import GIVE_UP_AFTER, MAX_TRIALS, MIN_CUSTOMERS, POOLED, JobRequest, Limits
 from regiondag.tuning.methods import AUTO, METHODS
@@ -164,6 +167,11 @@ JOB: Keys = {
         _job.requirements,
         values.REQUIREMENTS,
         "What a machine must be, beside having the resources above; with `gpus: 0` by default anything.",
+    ),
+    "submit": Key(
+        None,
+        instance(Mapping, LEGAL, SUBMIT),
+        "Submit commands that HTCondor gets beside those of the graph, such as a project's name for accounting.",
     ),
 }
 

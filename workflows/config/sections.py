@@ -10,6 +10,7 @@ from typing import Any
 from nnlib.contract import Metric, TrainSettings
 from regiondag.config.keys import ACQUISITIONS, JOB, LIMITS, SEARCH, SECTIONS, STUDY, TRAIN
 from regiondag.config.space_section import grid_trials, read_constraints, read_space, small_size
+from regiondag.config.submit_section import read_submit
 from regiondag.study.families import AGAIN, BLEND, DAYS, FAMILIES, NETWORK, POPULARITY, space_of
 from regiondag.study.model import MAX_TRIALS, TRAIN_SETTINGS, JobRequest, Limits, Purchases, Search
 from regiondag.study.space import Space, list_extreme_values, list_grid_values
@@ -40,7 +41,9 @@ def read_train(section: Section) -> TrainSettings:
 
 def read_job(section: Section) -> JobRequest:
     """Read `job`."""
-    given: dict[str, Any] = section.fill(dict, JOB)
+    given: dict[str, Any] = {name: section.value(name, JOB) for name in JOB if name != "submit"}
+    given["submit"] = read_submit(section.section("submit"))
+    section.finish()
     fewest, most = given.pop("gpus")
     job = JobRequest(**given, gpus=most, fewest_gpus=None if fewest == most else fewest)
     if "cpus" not in section:

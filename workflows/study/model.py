@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from nnlib.contract import Metric, TrainSettings
 from regiondag.study.families import FAMILY
 from regiondag.study.space import Point, Space
+from regiondag.study.submit_commands import Submit
 
 if TYPE_CHECKING:
     from regiondag.study.database import Database
@@ -119,6 +120,7 @@ class JobRequest:
     idle_limit: int = 7 * DAY
     retries: int = 2
     requirements: str = "TARGET.HAS_GPU =?= True"
+    submit: Submit = field(default_factory=dict)  # commands of the user's own
 
     @property
     def gpu_counts(self) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -105,3 +106,22 @@ def test_one_file_of_each_kind_is_tried_and_regions_without_trials_have_none(tmp
         "a/final.sub": ["a", "b", "pooled"],
         "pooled/train.sub": ["pooled"],
     }
+
+
+def test_regions_whose_jobs_say_different_things_are_tried_apart(tmp_path):
+    """A machine may look at any attribute of a job; those of the graph differ in names alone."""
+    run = RunFolder(tmp_path)
+    for slug, project in {"a": "x", "b": "y", "c": "x"}.items():
+        folder = run.region(slug).path
+        folder.mkdir(parents=True)
+        (folder / "final.sub").write_text(f'MY.RegiondagRegion = "{slug}"\nMY.ProjectName = "{project}"\nqueue\n')
+    assert list(distinct_submit_files(run, ["a", "b", "c"]).values()) == [["a", "c"], ["b"]]
+
+
+def test_commands_that_htcondor_takes_no_notice_of_are_told(monkeypatch, tmp_path):
+    said = "WARNING: the line 'acounting = a = b' was unused by condor_submit. Is it a typo?\n"
+    done = subprocess.CompletedProcess([], 0, "Requirements = true\n", said)
+    monkeypatch.setattr(Pool, "run", lambda *_, **__: done)
+    ad, problem = preflight.dry_run(Pool("p", "installed", (25, 14, 1)), tmp_path / "train.sub")
+    assert ad is not None
+    assert problem == "HTCondor 25.14.1 knows no acounting: correct the name in job.submit, or take it out"

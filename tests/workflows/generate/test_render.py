@@ -98,13 +98,26 @@ def test_several_gpus_are_of_one_kind_on_one_machine(tmp_path):
     assert "request_cpus = 1\n" in final  # as the study says of all jobs
 
 
+def rendered_of(study: Path) -> dict[str, str]:
+    plan = build_plan(load_config(study))
+    renderer = Renderer(RunFolder(Path("/runs/r")), plan, htcondor=(23, 9, 6), python="/p", codes=("a", "b"))
+    return {name: "".join(pieces) for name, pieces in renderer.files()}
+
+
 def test_who_names_the_kind_gets_it_on_mixed_machines_too(tmp_path):
     named = GPUS.replace("Capability >= 8.0", "'DeviceName == \"NVIDIA L4\"'")
-    plan = build_plan(load_config(write_study(tmp_path, named)))
-    renderer = Renderer(RunFolder(Path("/runs/r")), plan, htcondor=(23, 9, 6), python="/p", codes=("a", "b"))
-    files = {name: "".join(pieces) for name, pieces in renderer.files()}
+    files = rendered_of(write_study(tmp_path, named))
     assert "requirements = (TARGET.HAS_GPU =?= True) $(avoid)\n" in files["regions/germany/final.sub"]
     assert 'require_gpus = DeviceName == "NVIDIA L4"\n' in files["regions/germany/final.sub"]
+
+
+def test_jobs_get_the_submit_commands_of_the_study(tmp_path):
+    given = 'final: {submit: {"+projectname": Last}}\njob: {submit: {"+ProjectName": "a \\"b\\"", nice_user: true}, '
+    files = rendered_of(write_study(tmp_path, STUDY.replace("job: {", given, 1)))
+    train, final = (files[f"regions/germany/{kind}.sub"] for kind in ("train", "final"))
+    assert '\n# What the study adds.\nMY.ProjectName = "a \\"b\\""\nnice_user = true\n' in train
+    assert '\n# What the study adds.\nMY.projectname = "Last"\nnice_user = true\n' in final
+    assert "What the study adds" not in rendered(tmp_path / "none", "bayes-23.9")["regions/germany/train.sub"]
 
 
 def test_tuning_jobs_never_get_the_test_data(tmp_path):
