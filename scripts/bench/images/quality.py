@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from nnlib.cli import main as nnlib_main
 from nnlib.data.file import read_data
 from nnlib.data.rows import Csr, Dense
 from nnlib.spec.network import read_json
-from scripts.bench.common.harness import Row, finish, measure_groups, options, work_area
+from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.common.processes import REPOSITORY, NotMeasuredError
 from scripts.bench.quality.training import interval
 
@@ -125,11 +125,8 @@ def _run(*words: str) -> None:
         raise NotMeasuredError(f"nnlib {words[0]} ended with {code}")
 
 
-class Quality:
+class Quality(Bench[Sizes]):
     """The rows of all seeds."""
-
-    def __init__(self, area: Path, sizes: Sizes) -> None:
-        self.area, self.sizes = area, sizes
 
     def ways(self) -> Iterator[Row]:
         """Yield our way beside each of the others."""
@@ -146,13 +143,5 @@ class Quality:
             yield Row(title, float(ours.mean()), float(peer.mean()), "", goal=float(peer.mean()), higher=True)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure every way."""
-    arguments = options(RESULTS, ("ways",), argv)
-    with work_area() as area:
-        rows = measure_groups({"ways": Quality(area, QUICK if arguments.quick else Sizes()).ways}, arguments.only)
-    return finish(RESULTS, rows, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(RESULTS, Quality, Sizes(), QUICK))

@@ -11,14 +11,14 @@ than the usual batch's by no more than another seed changes, its standard deviat
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from nnlib.contract import TrainSettings
-from scripts.bench.common.harness import Row, finish, measure_groups, options, work_area
-from scripts.bench.quality.training import METRIC, RATES, Sizes, Trainings, interval
+from scripts.bench.common.harness import Bench, Row, main
+from scripts.bench.quality.training import METRIC, QUICK, Sizes, Trainings, interval
 
 BENCH = "level3_quality"
 SEEDS = 8
@@ -30,32 +30,26 @@ ALWAYS: Mapping[str, Any] = {"epochs": 150, "stop_after": 8}
 WAYS = (("sqrt", 0.0), ("sqrt", 5.0), ("linear", 5.0))
 
 
-def compare(trainings: Trainings) -> Iterator[Row]:
-    """Yield a row for each batch and each way to scale the rate, beside the usual batch."""
-    usual = {**ALWAYS, "learning_rate": trainings.best_rate(ALWAYS)}
-    one, epoch = trainings.test(usual)
-    noise, mean = float(np.std(one, ddof=1)), float(np.mean(one))
-    note = f"learning rate {usual['learning_rate']:g}, {len(one)} seeds, deviation by seed {noise:.4f}"
-    yield Row(f"{METRIC}, batch {USUAL_BATCH}: {note}, best epoch {epoch:.0f}", mean, None, "", higher=True)
-    for scale, warmup in WAYS:
-        for multiple in MULTIPLES:
-            larger = {"batch": multiple * USUAL_BATCH, "scale_rate": scale, "warmup": warmup}
-            values, epoch = trainings.test({**usual, **larger})
-            low, middle, high = interval(np.array(values) - np.array(one))
-            title = f"{METRIC}, {multiple}x the batch, scale_rate {scale}, warmup {warmup:g} (peer: 1x)"
-            note = f"{middle:+.4f} [{low:+.4f}, {high:+.4f}], best epoch {epoch:.0f}"
-            yield Row(f"{title}: {note}", float(np.mean(values)), mean, "", goal=mean - noise, higher=True)
+class Batches(Bench[Sizes]):
+    """Larger batches beside the usual one."""
 
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure everything."""
-    arguments = options(BENCH, ("compare",), argv)
-    sizes = Sizes(seeds=2, rates=RATES[:1], epochs=1) if arguments.quick else Sizes(seeds=SEEDS)
-    with work_area() as area:
-        trainings = Trainings(area, sizes)
-        rows = measure_groups({"compare": lambda: compare(trainings)}, arguments.only)
-    return finish(BENCH, rows, arguments)
+    def compare(self) -> Iterator[Row]:
+        """Yield a row for each batch and each way to scale the rate, beside the usual batch."""
+        trainings = Trainings(self.area, self.sizes)
+        usual = {**ALWAYS, "learning_rate": trainings.best_rate(ALWAYS)}
+        one, epoch = trainings.test(usual)
+        noise, mean = float(np.std(one, ddof=1)), float(np.mean(one))
+        note = f"learning rate {usual['learning_rate']:g}, {len(one)} seeds, deviation by seed {noise:.4f}"
+        yield Row(f"{METRIC}, batch {USUAL_BATCH}: {note}, best epoch {epoch:.0f}", mean, None, "", higher=True)
+        for scale, warmup in WAYS:
+            for multiple in MULTIPLES:
+                larger = {"batch": multiple * USUAL_BATCH, "scale_rate": scale, "warmup": warmup}
+                values, epoch = trainings.test({**usual, **larger})
+                low, middle, high = interval(np.array(values) - np.array(one))
+                title = f"{METRIC}, {multiple}x the batch, scale_rate {scale}, warmup {warmup:g} (peer: 1x)"
+                note = f"{middle:+.4f} [{low:+.4f}, {high:+.4f}], best epoch {epoch:.0f}"
+                yield Row(f"{title}: {note}", float(np.mean(values)), mean, "", goal=mean - noise, higher=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(BENCH, Batches, Sizes(seeds=SEEDS), QUICK))

@@ -28,7 +28,7 @@ from nnlib.devices import processors
 from nnlib.spec.network import read_json
 from nnlib.training.validation import DataPart, Validator, objective_of
 from nnlib.util.threads import map_in_turn
-from scripts.bench.common.harness import Row, finish, measure_groups, options, work_area
+from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.quality.runs import EXAMPLE
 from scripts.bench.quality.training import METRIC, NETWORK, Sizes, import_example, interval
 
@@ -46,6 +46,8 @@ WAYS: Mapping[str, Mapping[str, Any]] = {  # what the network's FineTuning says
     "hidden at a tenth of the rate": {"Rates": {"Hidden": 0.1}},
 }
 NOTHING, AS_IT_IS = "from nothing", "the body as it is"
+FULL = Sizes(rates=RATES)
+QUICK = Sizes(seeds=2, rates=RATES[1:2], epochs=2)
 
 
 class Trainings:
@@ -94,26 +96,21 @@ class Trainings:
         rate = max(tried, key=lambda rate: tried[rate])
         return rate, [self.mean(way, rate, seed, "test") for seed in range(1, self._sizes.seeds + 1)]
 
+
+class FineTuning(Bench[Sizes]):
+    """The ways to start."""
+
     def ways(self) -> Iterator[Row]:
         """Yield a row for each way to start, beside trainings from nothing."""
-        base, plain = self.values(NOTHING)
+        trainings = Trainings(self.area, self.sizes)
+        base, plain = trainings.values(NOTHING)
         for way in (AS_IT_IS, *WAYS):
-            rate, values = self.values(way)
+            rate, values = trainings.values(way)
             low, middle, high = interval(np.array(values) - np.array(plain))
             rates = f", learning rate {rate:g}" if rate else ""
             title = f"{METRIC}, {way}: {middle:+.4f} [{low:+.4f}, {high:+.4f}]{rates} (from nothing {base:g})"
             yield Row(title, float(np.mean(values)), float(np.mean(plain)), "", higher=True)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure every way."""
-    arguments = options(RESULTS, ("ways",), argv)
-    sizes = Sizes(seeds=2, rates=RATES[1:2], epochs=2) if arguments.quick else Sizes(rates=RATES)
-    with work_area() as area:
-        trainings = Trainings(area, sizes)
-        rows = measure_groups({"ways": trainings.ways}, arguments.only)
-    return finish(RESULTS, rows, arguments)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(RESULTS, FineTuning, FULL, QUICK))

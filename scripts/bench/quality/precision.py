@@ -9,46 +9,36 @@ bfloat16. The goal: the mean difference of pairs is less than what another seed 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from nnlib.cpu.products import obstacle
-from scripts.bench.common.harness import Row, finish, measure_groups, options, work_area
-from scripts.bench.quality.training import METRIC, RATES, Sizes, Trainings, interval
+from scripts.bench.common.harness import Bench, Row, main
+from scripts.bench.quality.training import METRIC, QUICK, Sizes, Trainings, interval
 
 BENCH = "precision"
 SEEDS = 12
 
 
-def compare(trainings: Trainings) -> Iterator[Row]:
-    """Yield the metric of each precision, and the difference beside what seeds change."""
-    settings = {"learning_rate": trainings.rate_for("default")}
-    single, epoch = trainings.test(settings)
-    rounded, rounded_epoch = trainings.test({**settings, "precision": "bf16"})
-    low, middle, high = interval(np.array(rounded) - np.array(single))
-    noise = float(np.std(single, ddof=1))
-    by = "oneMKL" if not obstacle() else "NumPy"
-    yield Row(
-        f"{METRIC}, bf16 by {by} (peer: float32), {len(single)} seeds, best epochs {rounded_epoch:.1f} and {epoch:.1f}",
-        float(np.mean(rounded)),
-        float(np.mean(single)),
-        "",
-        higher=True,
-    )
-    title = f"{METRIC}, bf16 less float32 by pairs: {middle:+.5f} [{low:+.5f}, {high:+.5f}] (peer: deviation by seed)"
-    yield Row(title, abs(middle), noise, "", goal=noise)
+class Precision(Bench[Sizes]):
+    """bfloat16 beside float32."""
 
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure everything."""
-    arguments = options(BENCH, ("compare",), argv)
-    sizes = Sizes(seeds=2, rates=RATES[:1], epochs=1) if arguments.quick else Sizes(seeds=SEEDS)
-    with work_area() as area:
-        trainings = Trainings(area, sizes)
-        rows = measure_groups({"compare": lambda: compare(trainings)}, arguments.only)
-    return finish(BENCH, rows, arguments)
+    def compare(self) -> Iterator[Row]:
+        """Yield the metric of each precision, and the difference beside what seeds change."""
+        trainings = Trainings(self.area, self.sizes)
+        settings = {"learning_rate": trainings.rate_for("default")}
+        single, epoch = trainings.test(settings)
+        rounded, rounded_epoch = trainings.test({**settings, "precision": "bf16"})
+        low, middle, high = interval(np.array(rounded) - np.array(single))
+        noise = float(np.std(single, ddof=1))
+        by = "oneMKL" if not obstacle() else "NumPy"
+        title = f"{METRIC}, bf16 by {by} (peer: float32), {len(single)} seeds"
+        epochs = f"best epochs {rounded_epoch:.1f} and {epoch:.1f}"
+        yield Row(f"{title}, {epochs}", float(np.mean(rounded)), float(np.mean(single)), "", higher=True)
+        title = f"{METRIC}, bf16 less float32 by pairs: {middle:+.5f} [{low:+.5f}, {high:+.5f}]"
+        yield Row(f"{title} (peer: deviation by seed)", abs(middle), noise, "", goal=noise)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(BENCH, Precision, Sizes(seeds=SEEDS), QUICK))

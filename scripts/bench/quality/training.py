@@ -27,7 +27,7 @@ from nnlib.data.sources import open_files
 from nnlib.devices import processors
 from nnlib.training.validation import DataPart, Validator, objective_of
 from nnlib.util.threads import map_in_turn
-from scripts.bench.common.harness import Row, finish, measure_groups, options, work_area
+from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.common.processes import NotMeasuredError
 from scripts.bench.quality.runs import EXAMPLE, TABLE
 
@@ -55,6 +55,9 @@ class Sizes:
     seeds: int = 6
     rates: Sequence[float] = RATES
     epochs: int = 0  # of every training; 0: as the settings have it
+
+
+QUICK = Sizes(seeds=2, rates=RATES[:1], epochs=1)
 
 
 def import_example(folder: Path, *arguments: str) -> None:
@@ -109,27 +112,6 @@ class Trainings:
             self._default = self.test({"learning_rate": self.rate_for("default")})[0]
         return self._default
 
-    def row(self, name: str, settings: Mapping[str, Any]) -> Row:
-        """Return a setting beside the default."""
-        values, epoch = self.test(settings)
-        low, middle, high = interval(np.array(values) - np.array(self.default()))
-        rate = f"learning rate {settings['learning_rate']:g}, best epoch {epoch:.0f}"
-        note = f"{middle:+.4f} [{low:+.4f}, {high:+.4f}], {rate}"
-        title = f"{METRIC}, {name}: {note}"
-        return Row(title, float(np.mean(values)), float(np.mean(self.default())), "", higher=True)
-
-    def settings(self) -> Iterator[Row]:
-        """Yield a row for each setting at its best rate."""
-        for name, settings in list(SETTINGS.items())[1:]:
-            yield self.row(name, {**settings, "learning_rate": self.rate_for(name)})
-
-    def batches(self) -> Iterator[Row]:
-        """Yield what other batches give at the default's rate, scaled or not."""
-        for batch in OTHER_BATCHES:
-            for scale in SCALES:
-                changes = {"batch": batch, "scale_rate": scale, "learning_rate": self.rate_for("default")}
-                yield self.row(f"batch {batch}, scale_rate {scale}", changes)
-
 
 def interval(differences: np.ndarray) -> tuple[float, float, float]:
     """Return lower end, mean and upper end of a mean's 95 % interval."""
@@ -138,16 +120,34 @@ def interval(differences: np.ndarray) -> tuple[float, float, float]:
     return mean - reach, mean, mean + reach
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure everything, or one group."""
-    arguments = options(RESULTS, ("settings", "batches"), argv)
-    sizes = Sizes(seeds=2, rates=RATES[:1], epochs=1) if arguments.quick else Sizes()
-    with work_area() as area:
-        trainings = Trainings(area, sizes)
-        groups = {name: getattr(trainings, name) for name in ("settings", "batches")}
-        rows = measure_groups(groups, arguments.only)
-    return finish(RESULTS, rows, arguments)
+class Settings(Bench[Sizes]):
+    """The settings beside the default."""
+
+    def __init__(self, area: Path, sizes: Sizes) -> None:
+        super().__init__(area, sizes)
+        self._trainings = Trainings(area, sizes)
+
+    def settings(self) -> Iterator[Row]:
+        """Yield a row for each setting at its best rate."""
+        for name, settings in list(SETTINGS.items())[1:]:
+            yield self._row(name, {**settings, "learning_rate": self._trainings.rate_for(name)})
+
+    def batches(self) -> Iterator[Row]:
+        """Yield what other batches give at the default's rate, scaled or not."""
+        for batch in OTHER_BATCHES:
+            for scale in SCALES:
+                changes = {"batch": batch, "scale_rate": scale, "learning_rate": self._trainings.rate_for("default")}
+                yield self._row(f"batch {batch}, scale_rate {scale}", changes)
+
+    def _row(self, name: str, settings: Mapping[str, Any]) -> Row:
+        """Return a setting beside the default."""
+        values, epoch = self._trainings.test(settings)
+        low, middle, high = interval(np.array(values) - np.array(self._trainings.default()))
+        rate = f"learning rate {settings['learning_rate']:g}, best epoch {epoch:.0f}"
+        note = f"{middle:+.4f} [{low:+.4f}, {high:+.4f}], {rate}"
+        title = f"{METRIC}, {name}: {note}"
+        return Row(title, float(np.mean(values)), float(np.mean(self._trainings.default())), "", higher=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(RESULTS, Settings, Sizes(), QUICK))
