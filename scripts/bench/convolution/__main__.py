@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -15,15 +14,14 @@ import numpy as np
 from scripts.bench.common.child import Child
 from scripts.bench.common.environments import torch_python
 from scripts.bench.common.harness import Bench, Row, main
-from scripts.bench.common.processes import ONE_THREAD, NotMeasuredError
+from scripts.bench.common.processes import ONE_THREAD
 from scripts.bench.convolution.shapes import PARTS, SHAPES, Shape, to_raw
-from scripts.bench.cpu.turns import busy, is_quiet
+from scripts.bench.cpu.turns import quiet_rounds
 
 BENCH = "convolution"
 LAYOUTS = ("", "channels last")  # of the peer
 GOAL = 0.8
 ANSWER = 600.0  # seconds that a side may take
-PATIENCE = 120  # seconds after which busy rounds are no longer tried again
 LONG = 0.05  # seconds of a turn, at least
 
 
@@ -110,22 +108,19 @@ class Convolution(Bench[Sizes]):
         clock = "cpu" if threads == 1 else "wall"
         first = {part: [_ask(side, part, 1)["wall"] for side in sides] for part in PARTS}
         times = {part: [max(1, round(1e3 * LONG / ms)) for ms in found] for part, found in first.items()}
-        turns: list[dict[str, list[float]]] = []
-        deadline = time.monotonic() + PATIENCE
-        while len(turns) < self.sizes.rounds:
-            before, spent, wall = busy(), 0.0, 0.0
-            turn: dict[str, list[float]] = {}
+
+        def turn() -> tuple[dict[str, list[float]], float, float]:
+            spent, wall = 0.0, 0.0
+            found: dict[str, list[float]] = {}
             for part in PARTS:
                 answers = [_ask(side, part, n) for side, n in zip(sides, times[part], strict=True)]
                 spent += sum(answer["cpu"] * n / 1e3 for answer, n in zip(answers, times[part], strict=True))
                 wall += sum(answer["wall"] * n / 1e3 for answer, n in zip(answers, times[part], strict=True))
-                turn[part] = [answer[clock] for answer in answers]
-            turn["all"] = [sum(values) for values in zip(*(turn[part] for part in PARTS), strict=True)]
-            if threads == 1 or is_quiet(before, spent, wall):
-                turns.append(turn)
-            elif time.monotonic() > deadline:
-                raise NotMeasuredError(f"{threads} threads: other programs kept the machine busy")
-        return turns
+                found[part] = [answer[clock] for answer in answers]
+            found["all"] = [sum(values) for values in zip(*(found[part] for part in PARTS), strict=True)]
+            return found, spent, wall
+
+        return quiet_rounds(threads, self.sizes.rounds, turn)
 
 
 def _ask(side: Child, part: str, times: int) -> dict[str, float]:

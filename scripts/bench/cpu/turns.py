@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
 from scripts.bench.common.child import Child
 from scripts.bench.common.environments import torch_python
@@ -19,6 +20,8 @@ from scripts.bench.common.workload import MEMORY, STEP, Work
 OTHERS = 0.1  # part of the processors' time that other programs may take while wall time is measured
 PATIENCE = 120  # seconds after which busy rounds are no longer tried again
 ANSWER = 600.0  # seconds that a side may take to get ready, or for a command
+
+Found = TypeVar("Found")  # what one round gives
 
 
 @dataclass(frozen=True)
@@ -46,22 +49,17 @@ class Sides:
     def in_turn(self, rounds: int) -> Turn:
         """Return the round whose ratio to the peer that is fastest in the median is the median.
 
-        One thread is measured by its CPU time, which others hardly stretch. More are measured by wall time, in rounds
-        in which the machine has nothing else to do; NotMeasuredError if there are too few of them.
+        One thread is measured by its CPU time, more by wall time, in quiet rounds.
         """
         threads, steps = self._work.threads, self._work.steps
         clock = "cpu" if threads == 1 else "wall"
-        turns: list[list[float]] = []
-        deadline = time.monotonic() + PATIENCE
-        while len(turns) < rounds:
-            before = busy()
+
+        def turn() -> tuple[list[float], float, float]:
             answers = [side.ask(STEP, ANSWER) for side in self._all]
             spent, wall = (sum(answer[name] for answer in answers) * steps / 1e3 for name in ("cpu", "wall"))
-            if threads == 1 or is_quiet(before, spent, wall):
-                turns.append([answer[clock] for answer in answers])
-            elif time.monotonic() > deadline:
-                raise NotMeasuredError(f"{threads} threads: other programs kept the machine busy")
-        ours, *theirs = zip(*turns, strict=True)
+            return [answer[clock] for answer in answers], spent, wall
+
+        ours, *theirs = zip(*quiet_rounds(threads, rounds, turn), strict=True)
         fastest = min(range(len(theirs)), key=lambda n: median(theirs[n]))
         found = [Turn(*pair, self._peers[fastest]) for pair in zip(ours, theirs[fastest], strict=True)]
         return sorted(found, key=lambda turn: turn.ratio)[rounds // 2]
@@ -86,6 +84,24 @@ def sides(
             peers[name] = stack.enter_context(child)
         ours = stack.enter_context(Child(sys.executable, "cpu.ours", work.arguments(), env=env))
         yield Sides(work, ours, peers)
+
+
+def quiet_rounds(threads: int, rounds: int, measure: Callable[[], tuple[Found, float, float]]) -> list[Found]:
+    """Return what each round gives; `measure` also says for how long it kept processors busy, and its wall time (s).
+
+    One thread is measured by its CPU time, which others hardly stretch. More are measured by wall time, and their
+    rounds count when the machine has nothing else to do; NotMeasuredError if there are too few of them.
+    """
+    found: list[Found] = []
+    deadline = time.monotonic() + PATIENCE
+    while len(found) < rounds:
+        before = busy()
+        turn, spent, wall = measure()
+        if threads == 1 or is_quiet(before, spent, wall):
+            found.append(turn)
+        elif time.monotonic() > deadline:
+            raise NotMeasuredError(f"{threads} threads: other programs kept the machine busy")
+    return found
 
 
 def is_quiet(before: float, spent: float, wall: float) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import statistics
 import sys
 import time
@@ -27,7 +26,7 @@ from nnlib.model.examples import Examples, examples_of, resolve  # noqa: E402
 from nnlib.model.network import create  # noqa: E402
 from nnlib.spec.network import parse_network  # noqa: E402
 from nnlib.spec.types import NetworkSpec  # noqa: E402
-from scripts.bench.cpu.turns import OTHERS, busy  # noqa: E402
+from scripts.bench.cpu.turns import busy, is_quiet  # noqa: E402
 
 BATCHES, WARM = 8, 3
 
@@ -108,10 +107,8 @@ def measure(case: Case, spec: NetworkSpec, examples: Examples, settings: TrainSe
             if number >= WARM:
                 found.append(1e3 * (clock() - started))
         batches.close()
-    others = busy() - before - (time.process_time() - spent)
-    if THREADS > 1 and others > OTHERS * (os.cpu_count() or 1) * (time.perf_counter() - began):
-        return None
-    return statistics.median(found)
+    quiet = is_quiet(before, time.process_time() - spent, time.perf_counter() - began)
+    return statistics.median(found) if THREADS == 1 or quiet else None
 
 
 if __name__ == "__main__":
