@@ -1,8 +1,10 @@
-"""Layers, networks and pictures that both sides have. Imports nothing that one side lacks."""
+"""Layers, networks and pictures that both sides have, and how long one takes. Imports nothing that one side lacks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +79,16 @@ TIMED = {
     "batch norm, 32 x 512 x 7 x 7 (ResNet)": Case(NORM, 32, 512, square(7), 1),
 }
 SHORT = {"Max 3 x 3 by 2, 2 x 8 x 55 x 55": Case(MAX, 2, 8, square(55, 3, 2), 1)}
+
+
+def milliseconds(act: Callable[[], object], rounds: int) -> float:
+    """Return the median CPU time of an act, which is done once before."""
+    times = []
+    for _ in range(rounds + 1):
+        start = time.process_time()
+        act()
+        times.append(1e3 * (time.process_time() - start))
+    return statistics.median(times[1:])
 
 
 def _conv(name: str, maps: int, kernel: int = 3, **keys: Any) -> dict[str, Any]:

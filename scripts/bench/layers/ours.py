@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,17 +52,7 @@ def layers(_: Path, count: int, each: Each) -> Arrays:
 def speed(_: Path, rounds: int, each: Each) -> Arrays:
     """Return the milliseconds of a layer forward and back, the median of some rounds."""
     timed = cases.TIMED if rounds > 1 else cases.SHORT
-    return {name: milliseconds(layer_of(case, each), rounds) for name, case in timed.items()}
-
-
-def milliseconds(act: Callable[[], object], rounds: int) -> float:
-    """Return the median CPU time of an act, which is done once before."""
-    times = []
-    for _ in range(rounds + 1):
-        start = time.process_time()
-        act()
-        times.append(1e3 * (time.process_time() - start))
-    return statistics.median(times[1:])
+    return {name: cases.milliseconds(layer_of(case, each), rounds) for name, case in timed.items()}
 
 
 def layer_of(case: Case, each: Each) -> Callable[[], tuple[Any, Any]]:

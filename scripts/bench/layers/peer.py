@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,17 +53,7 @@ def layers(_: Path, count: int) -> Arrays:
 def speed(_: Path, rounds: int) -> Arrays:
     """Return the milliseconds of a layer forward and back, the median of some rounds."""
     timed = cases.TIMED if rounds > 1 else cases.SHORT
-    return {name: milliseconds(layer_of(case), rounds) for name, case in timed.items()}
-
-
-def milliseconds(act: Callable[[], object], rounds: int) -> float:
-    """Return the median CPU time of an act, which is done once before."""
-    times = []
-    for _ in range(rounds + 1):
-        start = time.process_time()
-        act()
-        times.append(1e3 * (time.process_time() - start))
-    return statistics.median(times[1:])
+    return {name: cases.milliseconds(layer_of(case), rounds) for name, case in timed.items()}
 
 
 def layer_of(case: Case) -> Callable[[], tuple[Any, Any]]:
