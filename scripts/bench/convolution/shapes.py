@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from scripts.bench.common import workload
 
 FORWARD, INPUT, WEIGHT = "forward", "input gradient", "weight gradient"
 PARTS = (FORWARD, INPUT, WEIGHT)
@@ -124,18 +123,9 @@ def serve(prepare: Callable[[Shape, str], Calls], results: Callable[[int, str], 
         spent = time.perf_counter() - wall, time.process_time() - cpu
         return {"wall": 1e3 * spent[0] / times, "cpu": 1e3 * spent[1] / times}
 
-    workload.serve({}, _Every(answer))
-
-
-class _Every(dict[str, Callable[[], Mapping[str, float]]]):
-    """A command for each line."""
-
-    def __init__(self, answer: Callable[[str], Mapping[str, float]]) -> None:
-        super().__init__()
-        self._answer = answer
-
-    def __missing__(self, line: str) -> Callable[[], Mapping[str, float]]:
-        return lambda: self._answer(line)
+    print("{}", flush=True)  # ready
+    for line in sys.stdin:
+        print(json.dumps(answer(line)), flush=True)
 
 
 def to_raw(shape: Shape) -> dict[str, Any]:
