@@ -10,7 +10,6 @@ import torch.nn.functional as F  # noqa: N812
 from scripts.bench.common import pictures
 from scripts.bench.common.workload import Work
 
-Tensors = tuple[torch.Tensor, ...]
 MOMENTUM = 0.1  # of running statistics
 
 
@@ -18,12 +17,12 @@ class Pictures:
     """What training starts with, its batches, and the loss of one."""
 
     def __init__(self, work: Work, channels_last: bool) -> None:
-        self._layers, self._classes = pictures.network(work), pictures.CLASSES[work.kind]
+        self._layers = pictures.network(work)
         known = pictures.shapes(work, self._layers)
         self.start: list[torch.Tensor] = []
         self._places: dict[str, int] = {}
-        drawn, memory = pictures.weights(work, self._layers), torch.contiguous_format
-        memory = torch.channels_last if channels_last else memory
+        drawn = pictures.weights(work, self._layers)
+        memory = torch.channels_last if channels_last else torch.contiguous_format
         for layer in self._layers:
             name = layer["Name"]
             if name not in drawn:
@@ -36,11 +35,11 @@ class Pictures:
             ones, zeros = torch.ones(len(w)), torch.zeros(len(w))
             self.start += [w, ones, zeros] if layer.get("BatchNormalization") else [w, zeros]
         self._running: dict[str, list[torch.Tensor]] = {}
-        self._device = getattr(work, "device", "cpu")
+        device = getattr(work, "device", "cpu")
         for layer in self._layers:
             if layer.get("BatchNormalization"):
                 made = torch.zeros(layer["N"]), torch.ones(layer["N"])
-                self._running[layer["Name"]] = [array.to(self._device) for array in made]
+                self._running[layer["Name"]] = [array.to(device) for array in made]
         shape = (work.batch, *known["in"])
         self.batches = [
             (
