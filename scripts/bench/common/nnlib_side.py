@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,24 +42,28 @@ def data_sets(work: Work) -> dict[str, DataSet]:
 
 def network_spec(work: Work, data: dict[str, DataSet], hidden: tuple[int, ...]) -> NetworkSpec:
     """Return the network between two data sets."""
-    raw: dict[str, Any] = {
-        "Name": "bench",
-        "ErrorFunction": "ScaledMarginalCrossEntropy" if work.zero_target else "CrossEntropy",
-        "Layers": [
-            {"Kind": "Input", "N": "auto", "DataSet": "input", "Sparse": work.kind == AUTOENCODER},
-            *({"Kind": "Hidden", "N": units, "Activation": "Relu"} for units in hidden),
-            {
-                "Kind": "Output",
-                "N": "auto",
-                "DataSet": "output",
-                "Activation": "SoftMax" if work.kind == IMAGES else "Sigmoid",
-            },
-        ],
-    }
+    activation = "SoftMax" if work.kind == IMAGES else "Sigmoid"
+    keys: dict[str, Any] = {}
     if work.zero_target:
         margins = {"oneTarget": 1, "zeroTarget": work.zero_target, "oneScale": 1, "zeroScale": 1}
-        raw["ScaledMarginalCrossEntropy"] = margins
-    return resolve(parse_network(raw, "bench"), data, "bench")
+        keys = {"ErrorFunction": "ScaledMarginalCrossEntropy", "ScaledMarginalCrossEntropy": margins}
+    return spec_between(data, hidden, activation, sparse=work.kind == AUTOENCODER, **keys)
+
+
+def spec_between(
+    data: dict[str, DataSet], hidden: Sequence[int], activation: str, *, sparse: bool, **keys: Any
+) -> NetworkSpec:
+    """Return the network from `input` over layers of Relu to `output`; `keys` are more of its own."""
+    raw: dict[str, Any] = {
+        "Name": "bench",
+        "ErrorFunction": "CrossEntropy",
+        "Layers": [
+            {"Kind": "Input", "N": "auto", "DataSet": "input", "Sparse": sparse},
+            *({"Kind": "Hidden", "N": units, "Activation": "Relu"} for units in hidden),
+            {"Kind": "Output", "N": "auto", "DataSet": "output", "Activation": activation},
+        ],
+    }
+    return resolve(parse_network(raw | keys, "bench"), data, "bench")
 
 
 def problem_of(work: Work, hidden: tuple[int, ...]) -> tuple[Network, Examples]:

@@ -22,10 +22,10 @@ from nnlib.data.rows import Dense, from_rows, one_hot  # noqa: E402
 from nnlib.data.sets import DataSet  # noqa: E402
 from nnlib.devices import CPU  # noqa: E402
 from nnlib.inspection.network_plan import plan_network  # noqa: E402
-from nnlib.model.examples import Examples, examples_of, resolve  # noqa: E402
+from nnlib.model.examples import Examples, examples_of  # noqa: E402
 from nnlib.model.network import create  # noqa: E402
-from nnlib.spec.network import parse_network  # noqa: E402
 from nnlib.spec.types import NetworkSpec  # noqa: E402
+from scripts.bench.common.nnlib_side import spec_between  # noqa: E402
 from scripts.bench.cpu.turns import busy, is_quiet  # noqa: E402
 
 BATCHES, WARM = 8, 3
@@ -74,16 +74,7 @@ def make(case: Case) -> tuple[NetworkSpec, Examples]:
         rows = Dense(random.random((count, case.items), np.float32))
         targets = one_hot(random.integers(0, case.targets, count), case.targets)
     data = {"input": DataSet("input", rows), "output": DataSet("output", targets)}
-    raw: dict[str, Any] = {
-        "Name": "bench",
-        "ErrorFunction": "CrossEntropy",
-        "Layers": [
-            {"Kind": "Input", "N": "auto", "DataSet": "input", "Sparse": bool(case.entries)},
-            *({"Kind": "Hidden", "N": units, "Activation": "Relu"} for units in case.hidden),
-            {"Kind": "Output", "N": "auto", "DataSet": "output", "Activation": case.activation},
-        ],
-    }
-    spec = resolve(parse_network(raw, "bench"), data, "bench")
+    spec = spec_between(data, case.hidden, case.activation, sparse=bool(case.entries))
     return spec, examples_of(spec, data, "bench")
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from nnlib.data.rows import Csr, one_hot
 from nnlib.data.sets import DataSet
 from nnlib.model.batches import WEIGHTS, generator_for
-from nnlib.model.examples import Examples, examples_of, resolve
+from nnlib.model.examples import Examples, examples_of
 from nnlib.model.network import Network, create
-from nnlib.spec.network import parse_network
+from scripts.bench.common.nnlib_side import spec_between
 from scripts.bench.wide.data import Wide, rows
 
 
@@ -23,14 +21,5 @@ def problem_of(work: Wide) -> tuple[Network, Examples]:
         "input": DataSet("input", Csr(starts, units.reshape(-1), work.width)),
         "output": DataSet("output", one_hot(classes, work.classes)),
     }
-    raw: dict[str, Any] = {
-        "Name": "bench",
-        "ErrorFunction": "CrossEntropy",
-        "Layers": [
-            {"Kind": "Input", "N": "auto", "DataSet": "input", "Sparse": True},
-            {"Kind": "Hidden", "N": work.hidden, "Activation": "Relu"},
-            {"Kind": "Output", "N": "auto", "DataSet": "output", "Activation": "SoftMax"},
-        ],
-    }
-    spec = resolve(parse_network(raw, "bench"), data, "bench")
+    spec = spec_between(data, (work.hidden,), "SoftMax", sparse=True)
     return create(spec, generator_for(1, WEIGHTS)), examples_of(spec, data, "bench")
