@@ -14,8 +14,7 @@ from nnlib.families.family import Arrays
 from nnlib.util.arrays import Floats, Longs
 from scripts.bench.sequences.metrics import K
 from scripts.bench.sequences.ours import lists_of, to_events
-from scripts.bench.sequences.sets import Part
-from scripts.bench.sequences.windows import Histories
+from scripts.bench.sequences.windows import Histories, Part
 
 MOST = 1500  # customers by whom weights are found
 Lists = tuple[np.ndarray, np.ndarray]  # items and scores (customers, KEPT)

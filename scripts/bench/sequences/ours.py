@@ -23,8 +23,8 @@ from nnlib.ops.ranking import top
 from nnlib.util.arrays import Floats
 from nnlib.util.threads import workers
 from scripts.bench.sequences.metrics import measure
-from scripts.bench.sequences.sets import Part, Problem
-from scripts.bench.sequences.windows import Histories, Longs, next_days
+from scripts.bench.sequences.sets import Problem
+from scripts.bench.sequences.windows import Histories, Longs, Part, next_days
 
 KEPT, BLOCK = 100, 512
 MOST = 3000  # customers by whom hyperparameters are chosen

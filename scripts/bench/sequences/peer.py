@@ -14,7 +14,6 @@ import math
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +25,10 @@ from torch import Tensor
 from scripts.bench.sequences.metrics import measure
 from scripts.bench.sequences.nets import KINDS, Network
 from scripts.bench.sequences.peers import Settings
-from scripts.bench.sequences.windows import NOTHING, Histories, batches, count_from_end, spread
+from scripts.bench.sequences.windows import NOTHING, Histories, Part, batches, count_from_end, spread
 
 KEPT = 100
 ASKED = 256  # customers at once
-
-
-@dataclass(frozen=True)
-class Part:
-    """Sequences to learn from, who is asked, and what he wants."""
-
-    fit: Histories
-    asked: Histories
-    wanted: Histories
 
 
 def read(file: Mapping[str, Any], part: str) -> Part:

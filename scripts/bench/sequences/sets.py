@@ -12,22 +12,13 @@ import numpy as np
 
 from scripts.bench.common.processes import NotMeasuredError
 from scripts.bench.quality import rules_shop
-from scripts.bench.sequences.windows import Histories, Longs
+from scripts.bench.sequences.windows import Histories, Longs, Part
 
 VARIABLE = "REGIONDAG_SEQUENCES"
 AS_OF = (
     1 << 14
 )  # the day that is asked about where there are no days but an order: the item before it has the day before
 WINDOW = 28  # days of the shop that are asked for, and the validation's before them
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """What is learned from, who is asked with which history, and what he wants."""
-
-    fit: Histories
-    asked: Histories
-    wanted: Histories
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,6 +40,15 @@ class Histories:
 
 
 @dataclass(frozen=True, eq=False)
+class Part:
+    """What is learned from, who is asked with which history, and what he wants."""
+
+    fit: Histories
+    asked: Histories
+    wanted: Histories
+
+
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Windows side by side (b, n), padded on the right with item 0."""
 
