@@ -29,6 +29,7 @@ from scripts.bench.gpu.work import (
     GRAPHED,
     OURS,
     PLAIN,
+    SMALL,
     TF32,
     GpuWork,
     difference,
@@ -84,9 +85,7 @@ Start = Callable[[GpuWork], Any]  # gives a context of what answers as Child doe
 
 def works(quick: bool, tensor_cores: bool) -> list[GpuWork]:
     """Return the workloads, the FIRST ones the most telling; with `tensor_cores` products may be rounded."""
-    sizes: dict[str, Any] = (
-        {"items": 4000, "hidden": 256, "density": 0.02, "batches": 8, "steps": 8, "warm": 8} if quick else {}
-    )
+    sizes: dict[str, Any] = {**SMALL, "steps": 8, "warm": 8} if quick else {}
     wide = GpuWork(AUTOENCODER, **sizes)
     images = GpuWork(IMAGES, batches=64, steps=256, warm=128)
     if quick:

@@ -35,7 +35,8 @@ EXAMPLE = REPOSITORY / "workflows/examples/images"
 SMALL = ("lagos", "lima", "perth", "kyoto")
 CITIES = (*SMALL, "oslo")
 CHOSEN = {"body_rate": 0.5, "dropout": 0.1, "crop": 2}
-SETTINGS: dict[str, Any] = {"learning_rate": 0.003, "schedule": "cosine", "threads": 2, "metric": "p@1"}
+SETTINGS: dict[str, Any] = {"learning_rate": 0.003, "schedule": "cosine", "threads": 2}
+METRIC = "p@1"
 INVERSES = (0.001, 0.01, 0.1)  # of the penalty of logistic regression
 OURS, RANDOM, POOLED, LINEAR = "from all cities' network", "from random", "all cities' network", "regression on pixels"
 
@@ -82,10 +83,9 @@ class Pictures:
     def train(self, city: str, batch: int, epochs: int, init: nnlib.Network | None = None) -> nnlib.Network:
         """Return the network of a city's best epoch."""
         network = nnlib.Network.from_json(read_json(EXAMPLE / "network.json"), CHOSEN)
-        settings = {name: value for name, value in SETTINGS.items() if name != "metric"}
-        trainer = nnlib.Trainer(network, **settings, batch=batch, epochs=epochs, stop_after=0, seed=self.seed)
+        trainer = nnlib.Trainer(network, **SETTINGS, batch=batch, epochs=epochs, stop_after=0, seed=self.seed)
         valid = self.file(city, "valid")
-        return trainer.fit(self.file(city, "train"), valid=valid, metric=SETTINGS["metric"], init=init)
+        return trainer.fit(self.file(city, "train"), valid=valid, metric=METRIC, init=init)
 
     def values(self) -> dict[str, float]:
         """Return the share of right answers of each way, a mean over the small cities."""
