@@ -10,31 +10,25 @@ import pytest
 
 from nnlib.gpu.maps.sweeps import channels_of, sweep_words
 from nnlib.ops import convolution
-from nnlib.spec.geometry import Maps, Sweep, Window
+from nnlib.spec.geometry import Sweep, Window
 from tests.kernels.host import poisoned, run
+from tests.nnlib.sweeps import sweep_over
 
 EPSILON = float(np.finfo(np.float32).eps)
-
-
-def sweep_of(channels: int, targets: int, *windows: Window, groups: int = 1) -> Sweep:
-    source, target = (tuple(getattr(one, name) for one in windows) for name in ("size", "out"))
-    return Sweep(Maps(channels, source), Maps(targets, target), windows, groups)
-
-
 SWEEPS = {
-    "one place": sweep_of(3, 5),
-    "1x1": sweep_of(70, 65, Window(3, 1, 1, 0, 0), Window(2, 1, 1, 0, 0)),
-    "3x3": sweep_of(3, 4, Window(5, 3, 1, 1, 1), Window(6, 3, 1, 1, 1)),
-    "stride": sweep_of(2, 3, Window(9, 3, 2, 1, 0), Window(8, 2, 3, 0, 1)),
-    "dilation": sweep_of(2, 3, Window(9, 3, 1, 2, 2, 2), Window(11, 3, 2, 0, 3, 3)),
-    "lopsided": sweep_of(2, 3, Window(4, 3, 1, 0, 2), Window(5, 4, 2, 3, 0)),
-    "row": sweep_of(4, 6, Window(40, 5, 2, 2, 2)),
-    "volume": sweep_of(2, 3, Window(4, 2, 1, 1, 0), Window(5, 3, 2, 1, 1), Window(3, 3, 1, 1, 1)),
-    "groups": sweep_of(6, 9, Window(5, 3, 1, 1, 1), Window(5, 3, 1, 1, 1), groups=3),
-    "depthwise": sweep_of(5, 5, Window(7, 3, 2, 1, 1), Window(6, 3, 2, 1, 1), groups=5),
-    "multiplied": sweep_of(3, 6, Window(5, 3, 1, 1, 1), Window(5, 3, 1, 1, 1), groups=3),
-    "many": sweep_of(33, 67, Window(4, 3, 1, 1, 1), Window(4, 3, 1, 1, 1)),
-    "only padding": sweep_of(1, 2, Window(2, 1, 3, 3, 3)),
+    "one place": sweep_over((), 3, 5),
+    "1x1": sweep_over((Window(3, 1, 1, 0, 0), Window(2, 1, 1, 0, 0)), 70, 65),
+    "3x3": sweep_over((Window(5, 3, 1, 1, 1), Window(6, 3, 1, 1, 1)), 3, 4),
+    "stride": sweep_over((Window(9, 3, 2, 1, 0), Window(8, 2, 3, 0, 1)), 2, 3),
+    "dilation": sweep_over((Window(9, 3, 1, 2, 2, 2), Window(11, 3, 2, 0, 3, 3)), 2, 3),
+    "lopsided": sweep_over((Window(4, 3, 1, 0, 2), Window(5, 4, 2, 3, 0)), 2, 3),
+    "row": sweep_over((Window(40, 5, 2, 2, 2),), 4, 6),
+    "volume": sweep_over((Window(4, 2, 1, 1, 0), Window(5, 3, 2, 1, 1), Window(3, 3, 1, 1, 1)), 2, 3),
+    "groups": sweep_over((Window(5, 3, 1, 1, 1), Window(5, 3, 1, 1, 1)), 6, 9, groups=3),
+    "depthwise": sweep_over((Window(7, 3, 2, 1, 1), Window(6, 3, 2, 1, 1)), 5, 5, groups=5),
+    "multiplied": sweep_over((Window(5, 3, 1, 1, 1), Window(5, 3, 1, 1, 1)), 3, 6, groups=3),
+    "many": sweep_over((Window(4, 3, 1, 1, 1), Window(4, 3, 1, 1, 1)), 33, 67),
+    "only padding": sweep_over((Window(2, 1, 3, 3, 3),), 1, 2),
 }
 NARROW = [name for name, one in SWEEPS.items() if one.target.channels * one.fan_in <= 500]  # a block for each weight
 ADDED = [0, 1]

@@ -12,29 +12,23 @@ from nnlib.ops import pooling, response_norm
 from nnlib.spec.geometry import Maps, Sweep, Window
 from nnlib.spec.types import LocalResponse, PoolingFunction
 from tests.kernels.host import poisoned, run
+from tests.nnlib.sweeps import sweep_over
 
 EPSILON = float(np.finfo(np.float32).eps)
 MAX, AVERAGE = PoolingFunction.MAX, PoolingFunction.AVERAGE
 B = 3
 GRIDS = [(1,), (3,)]
-
-
-def sweep_of(channels: int, *windows: Window) -> Sweep:
-    source, target = (tuple(getattr(one, name) for one in windows) for name in ("size", "out"))
-    return Sweep(Maps(channels, source), Maps(channels, target), windows)
-
-
 SWEEPS = {
-    "2x2": sweep_of(3, Window(6, 2, 2, 0, 0), Window(7, 2, 2, 0, 0)),
-    "overlapping": sweep_of(2, Window(7, 3, 2, 1, 1), Window(8, 3, 2, 0, 1)),
-    "same": sweep_of(2, Window(5, 3, 1, 1, 1), Window(4, 2, 1, 1, 0)),
-    "dilation": sweep_of(2, Window(9, 3, 1, 2, 2, 2), Window(9, 2, 3, 0, 1, 3)),
-    "gaps": sweep_of(2, Window(9, 2, 4, 0, 0), Window(5, 1, 2, 0, 0)),
-    "row": sweep_of(4, Window(33, 4, 3, 2, 1)),
-    "volume": sweep_of(2, Window(4, 2, 2, 0, 0), Window(5, 3, 2, 1, 1), Window(3, 2, 1, 1, 0)),
+    "2x2": sweep_over((Window(6, 2, 2, 0, 0), Window(7, 2, 2, 0, 0)), 3, 3),
+    "overlapping": sweep_over((Window(7, 3, 2, 1, 1), Window(8, 3, 2, 0, 1)), 2, 2),
+    "same": sweep_over((Window(5, 3, 1, 1, 1), Window(4, 2, 1, 1, 0)), 2, 2),
+    "dilation": sweep_over((Window(9, 3, 1, 2, 2, 2), Window(9, 2, 3, 0, 1, 3)), 2, 2),
+    "gaps": sweep_over((Window(9, 2, 4, 0, 0), Window(5, 1, 2, 0, 0)), 2, 2),
+    "row": sweep_over((Window(33, 4, 3, 2, 1),), 4, 4),
+    "volume": sweep_over((Window(4, 2, 2, 0, 0), Window(5, 3, 2, 1, 1), Window(3, 2, 1, 1, 0)), 2, 2),
     "whole": pooling.whole(Maps(5, (6, 7))),
     "one place": pooling.whole(Maps(5, ())),
-    "only padding": sweep_of(1, Window(2, 1, 3, 3, 3)),
+    "only padding": sweep_over((Window(2, 1, 3, 3, 3),), 1, 1),
 }
 
 

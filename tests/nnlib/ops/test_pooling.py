@@ -10,8 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nnlib.ops import pooling
-from nnlib.spec.geometry import Maps, Sweep, Window
+from nnlib.spec.geometry import Maps, Window
 from nnlib.spec.types import PoolingFunction
+from tests.nnlib.sweeps import sweep_over
 
 MAX, AVERAGE = PoolingFunction.MAX, PoolingFunction.AVERAGE
 GLOBAL = (PoolingFunction.GLOBAL_MAX, PoolingFunction.GLOBAL_AVERAGE)
@@ -25,12 +26,8 @@ def sweeps(draw):
         size, kernel, stride, dilation = (draw(st.integers(1, most)) for most in (7, 3, 3, 2))
         windows.append(Window(size, kernel, stride, draw(st.integers(0, 3)), draw(st.integers(0, 3)), dilation))
     assume(all(window.out >= 1 for window in windows))
-    return sweep_of(draw(st.integers(1, 3)), *windows)
-
-
-def sweep_of(channels, *windows):
-    source = Maps(channels, tuple(window.size for window in windows))
-    return Sweep(source, Maps(channels, tuple(window.out for window in windows)), windows)
+    channels = draw(st.integers(1, 3))
+    return sweep_over(tuple(windows), channels, channels)
 
 
 def seen_by(sweep, place):
@@ -94,7 +91,7 @@ def test_global_ones_take_whole_maps(function, sizes):
 
 
 def test_a_tie_goes_to_the_first():
-    sweep = sweep_of(1, Window(2, 2, 2, 0, 0), Window(4, 2, 2, 0, 0))
+    sweep = sweep_over((Window(2, 2, 2, 0, 0), Window(4, 2, 2, 0, 0)), 1, 1)
     x = np.array([[1.0, 3, 2, 2, 3, 3, 2, 2]])
     a = pooling.forward(MAX, x, sweep)
     assert a.tolist() == [[3, 2]]
@@ -103,14 +100,14 @@ def test_a_tie_goes_to_the_first():
 
 @pytest.mark.parametrize("function", [MAX, AVERAGE])
 def test_types_stay_and_nan_is_seen(function):
-    sweep = sweep_of(1, Window(4, 2, 2, 0, 0))
+    sweep = sweep_over((Window(4, 2, 2, 0, 0),), 1, 1)
     a = pooling.forward(function, np.array([[1, np.nan, 2, 3]], np.float32), sweep)
     assert a.dtype == np.float32
     assert np.isnan(a).tolist() == [[True, False]]
 
 
 def test_padding_alone_gives_nothing():
-    sweep = sweep_of(1, Window(1, 1, 1, 2, 0))
+    sweep = sweep_over((Window(1, 1, 1, 2, 0),), 1, 1)
     for function in (MAX, AVERAGE):
         a = pooling.forward(function, np.array([[-4.0]]), sweep)
         assert a.tolist() == [[0, 0, -4]]

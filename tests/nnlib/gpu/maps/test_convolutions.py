@@ -13,26 +13,20 @@ from nnlib.gpu.maps import convolution
 from nnlib.gpu.maps.convolution import Convolutions, is_unfolded
 from nnlib.gpu.maps.sweeps import Sweeps
 from nnlib.ops import convolution as twin
-from nnlib.spec.geometry import Maps, Sweep, Window
+from nnlib.spec.geometry import Sweep, Window
+from tests.nnlib.sweeps import sweep_over
 
 EXAMPLES = 7
 TOLERANCE = 1e-4
-
-
-def sweep_of(channels: int, targets: int, *windows: Window, groups: int = 1) -> Sweep:
-    source, target = (tuple(getattr(one, name) for one in windows) for name in ("size", "out"))
-    return Sweep(Maps(channels, source), Maps(targets, target), windows, groups)
-
-
 WIDE = Window(6, 3, 1, 1, 1)
 SWEEPS = {
-    "unfolded": sweep_of(5, 17, WIDE, Window(5, 3, 2, 0, 1)),
-    "unfolded groups": sweep_of(8, 34, WIDE, WIDE, groups=2),
-    "a row": sweep_of(20, 20, Window(20, 3, 2, 1, 1)),
-    "few maps": sweep_of(3, 5, WIDE, WIDE),
-    "many groups": sweep_of(18, 18, Window(5, 2, 1, 1, 0), groups=9),
-    "depthwise": sweep_of(9, 9, WIDE, Window(5, 3, 2, 1, 1), groups=9),
-    "wide filters of few maps": sweep_of(60, 3, Window(4, 3, 1, 1, 1)),
+    "unfolded": sweep_over((WIDE, Window(5, 3, 2, 0, 1)), 5, 17),
+    "unfolded groups": sweep_over((WIDE, WIDE), 8, 34, groups=2),
+    "a row": sweep_over((Window(20, 3, 2, 1, 1),), 20, 20),
+    "few maps": sweep_over((WIDE, WIDE), 3, 5),
+    "many groups": sweep_over((Window(5, 2, 1, 1, 0),), 18, 18, groups=9),
+    "depthwise": sweep_over((WIDE, Window(5, 3, 2, 1, 1)), 9, 9, groups=9),
+    "wide filters of few maps": sweep_over((Window(4, 3, 1, 1, 1),), 60, 3),
 }
 UNFOLDED = ("unfolded", "unfolded groups", "a row")
 
@@ -86,7 +80,7 @@ def test_all_three(gpu, name, examples, room, monkeypatch):
 
 def of_maps(side: int, kernel: int, channels: int, targets: int, groups: int = 1) -> Sweep:
     window = Window(side, kernel, 1, kernel // 2, kernel // 2)
-    return sweep_of(channels, targets, window, window, groups=groups)
+    return sweep_over((window, window), channels, targets, groups=groups)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +98,7 @@ def test_the_parts_of_a_weight_gradient_have_room_in_every_batch(cupy, sweep, mo
 
 
 def test_a_block_counts_the_steps_of_its_sum_in_an_int():
-    sweep = sweep_of(1, 8, Window(331, 1), Window(151, 1))  # 2^31 - 2 is a multiple of these places
+    sweep = sweep_over((Window(331, 1), Window(151, 1)), 1, 8)  # 2^31 - 2 is a multiple of these places
     _, each = convolution._parts(sweep, 1 << 26)
     depth = each * sweep.target.area
     assert depth > (1 << 31) - (1 << 17) and -(-depth // 16) * 16 < 1 << 31
