@@ -67,6 +67,11 @@ def compare(
     with np.errstate(all="ignore"):
         wanted = trained(Cpu(), network_of(raw, sets, np.float64, compat), sets, steps, **settings)
     found = trained(gpu, network_of(raw, sets, np.float32, compat), sets, steps, **settings)
+    assert_near(found, wanted, tolerance)
+
+
+def assert_near(found: dict[str, Any], wanted: dict[str, Any], tolerance: float) -> None:
+    """Assert that all arrays are the same but for `tolerance` times the largest value, or one."""
     assert found.keys() == wanted.keys()
     for name, values in wanted.items():
         scale = max(1.0, float(np.abs(values).max()))

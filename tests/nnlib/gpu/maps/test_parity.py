@@ -16,7 +16,7 @@ from nnlib.gpu.maps import convolution
 from nnlib.model.examples import examples_of
 from nnlib.model.network import Network
 from nnlib.spec.types import Activation
-from tests.nnlib.gpu.test_parity import DESCENT, TOLERANCE
+from tests.nnlib.gpu.test_parity import DESCENT, TOLERANCE, assert_near
 from tests.nnlib.image_cases import CASES, EXAMPLES, case, classes, conv, image_network, pixels, pooled
 from tests.nnlib.samples import network_of
 
@@ -51,9 +51,7 @@ def test_what_fine_tuning_leaves_alone(gpu):
         start = dataclasses.replace(free, locked=frozenset({1}), fixed=frozenset({2}))
         found.append(trained(compute, start, data, 2, learning_rate=0.1))
         assert found[-1]["weights1"].tobytes() == kernels
-    for name, values in found[0].items():
-        scale = max(1.0, float(np.abs(values).max()))
-        np.testing.assert_allclose(found[1][name], values, rtol=0, atol=CLOSE * scale, err_msg=name)
+    assert_near(found[1], found[0], CLOSE)
 
 
 def compare(
@@ -65,11 +63,7 @@ def compare(
     with np.errstate(all="ignore"):
         wanted = trained(Cpu(), network_of(raw, data, np.float64, compat), data, steps, **settings)
     found = trained(gpu, network_of(raw, data, np.float32, compat), data, steps, **settings)
-    assert found.keys() == wanted.keys()
-    for name, values in wanted.items():
-        scale = max(1.0, float(np.abs(values).max()))
-        same = np.reshape(found[name], np.shape(values))
-        np.testing.assert_allclose(same, values, rtol=0, atol=CLOSE * scale, err_msg=name)
+    assert_near(found, wanted, CLOSE)
 
 
 @pytest.mark.parametrize("name", CASES)
