@@ -15,14 +15,13 @@ from nnlib.model.batches import DROPOUT, batch_of, draw_from, generator_for
 from nnlib.model.examples import examples_of
 from nnlib.optim.hyper import hyper_of
 from nnlib.optim.rules import RULES
-from nnlib.shards import collectives
 from nnlib.shards.tree import RANKS, Tree
 from nnlib.util.threads import map_in_turn
 from tests.nnlib import image_cases
 from tests.nnlib.samples import network_of, random_matrix, sets_of
 from tests.nnlib.shards import trained as on_ranks
 from tests.nnlib.shards.together import run_ranks
-from tests.nnlib.shards.trained import engine_of, settings_of, train
+from tests.nnlib.shards.trained import engine_of, settings_of, sum_in_turn, train
 
 COUNT = 45  # in batches of 20 the last one has 5: fewer than there are shards
 RANDOM = np.random.default_rng(7)
@@ -212,10 +211,6 @@ def test_what_is_drawn_from_a_place_on_is_what_all_would_be():
 
 
 # Mistakes, each of which has to change the bits from one number of ranks to another: else these tests show nothing.
-
-
-def sum_in_turn(monkeypatch):
-    monkeypatch.setattr(collectives, "tree_sum", lambda parts: functools.reduce(np.add, parts))
 
 
 def sum_own_in_turn(monkeypatch):

@@ -14,7 +14,7 @@ from nnlib.cpu.engine import CpuEngine
 from nnlib.errors import NotFiniteError
 from nnlib.model.batches import DROPOUT, add_noise, generator_for
 from nnlib.model.examples import examples_of
-from nnlib.shards import collectives, cut
+from nnlib.shards import cut
 from nnlib.shards.cut import Cut, Range
 from nnlib.shards.plan import plan_of
 from nnlib.shards.tree import RANKS
@@ -26,6 +26,7 @@ from tests.nnlib.shards.trained import (
     EXAMPLES,
     HIDDEN,
     INPUT,
+    NOISY,
     OUTPUT,
     PLAIN,
     SETS,
@@ -33,12 +34,12 @@ from tests.nnlib.shards.trained import (
     assert_same,
     engine_of,
     settings_of,
+    sum_in_turn,
     train,
 )
 
 pytestmark = pytest.mark.slow
 
-NOISY = PLAIN | {"Denoising": {"p": 0.3}, "Layers": [INPUT, HIDDEN | {"pDropout": 0.4}, OUTPUT]}
 MARGIN = {"oneTarget": 0.7, "zeroTarget": 0.45, "oneScale": 3, "zeroScale": 0.5}
 SHUT = {"oneTarget": 0.9, "zeroTarget": 0.6}  # nearly all deltas are zero, and the products sparse
 
@@ -287,10 +288,6 @@ def test_a_backend_gives_each_rank_its_part(ranks):
 
 
 # Mistakes, each of which has to change the bits from one number of ranks to another: else these tests show nothing.
-
-
-def sum_in_turn(monkeypatch):
-    monkeypatch.setattr(collectives, "tree_sum", lambda parts: functools.reduce(np.add, parts))
 
 
 def draw_noise_for_own_entries(monkeypatch):

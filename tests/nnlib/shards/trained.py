@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from contextlib import closing
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 from nnlib.contract import TrainSettings
 from nnlib.cpu.backend import Cpu
@@ -17,6 +19,7 @@ from nnlib.model.batches import batches_of, epoch_order
 from nnlib.model.examples import Examples, examples_of
 from nnlib.model.fine_tuning import freeze
 from nnlib.model.network import Network
+from nnlib.shards import collectives
 from nnlib.shards.collectives import Collectives
 from nnlib.shards.cut import Cut
 from nnlib.shards.plan import LEAST, plan_of
@@ -39,6 +42,7 @@ INPUT = {"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "x"}
 HIDDEN = {"Name": "H", "Kind": "Hidden", "N": 12, "Activation": "Tanh"}
 OUTPUT = {"Name": "O", "Kind": "Output", "N": "auto", "DataSet": "y"}
 PLAIN: dict[str, Any] = {"Layers": [INPUT, HIDDEN, OUTPUT]}
+NOISY = PLAIN | {"Denoising": {"p": 0.3}, "Layers": [INPUT, HIDDEN | {"pDropout": 0.4}, OUTPUT]}
 
 
 @dataclass
@@ -142,3 +146,8 @@ def assert_goes_on(**arguments: Any) -> None:
     assert part.totals[-1] == whole.totals[-1]
     part.totals = whole.totals
     assert part.sha256 == whole.sha256
+
+
+def sum_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the mistake that sums are not those of the tree: the bits depend on the number of ranks then."""
+    monkeypatch.setattr(collectives, "tree_sum", lambda parts: functools.reduce(np.add, parts))

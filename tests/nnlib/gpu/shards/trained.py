@@ -14,9 +14,8 @@ from nnlib.model.examples import examples_of
 from nnlib.parallel.opening import open_ranks
 from nnlib.training import loop
 from tests.nnlib.samples import network_of
-from tests.nnlib.shards.trained import HIDDEN, INPUT, OUTPUT, PLAIN, SETS
+from tests.nnlib.shards.trained import NOISY, SETS
 
-NOISY = PLAIN | {"Denoising": {"p": 0.3}, "Layers": [INPUT, HIDDEN | {"pDropout": 0.4}, OUTPUT]}
 SETTINGS = TrainSettings(batch=20, epochs=2, learning_rate=0.01, parallel="items", clip=0.05, ema=0.9, seed=3)
 
 
