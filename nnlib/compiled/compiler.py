@@ -23,6 +23,7 @@ MODULES = (
     "compiler",
     "convolution",
     "depthwise",
+    "norms",
     "output",
     "pictures",
     "pooling",

@@ -57,14 +57,18 @@ def forward(norm: BatchNorm, z: Floats) -> tuple[Normed, Floats]:
     variance = np.square(z).mean(axis=over)
     inverse = 1 / np.sqrt(variance + z.dtype.type(EPSILON))
     z *= _wide(inverse, z)
-    seen = z.size // z.shape[1]
+    remember(norm, mean, variance, z.size // z.shape[1])
+    out = z * _wide(norm.scale, z)
+    out += _wide(norm.bias, z)
+    return Normed(z, inverse), out
+
+
+def remember(norm: BatchNorm, mean: Floats, variance: Floats, seen: int) -> None:
+    """Take a batch's statistics, each of so many numbers, into the running averages."""
     unbiased = variance * (seen / max(1, seen - 1))
     for running, newest in ((norm.mean, mean), (norm.variance, unbiased)):
         running *= 1 - NEWEST
         running += NEWEST * newest
-    out = z * _wide(norm.scale, z)
-    out += _wide(norm.bias, z)
-    return Normed(z, inverse), out
 
 
 def inference(norm: BatchNorm, z: Floats) -> Floats:

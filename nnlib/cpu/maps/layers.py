@@ -8,6 +8,7 @@ import numpy as np
 from scipy import sparse
 
 from nnlib.cpu.maps.convolution import convolutions_of
+from nnlib.cpu.maps.norms import normalize, normalize_back
 from nnlib.cpu.maps.pieces import by_examples, by_maps
 from nnlib.cpu.maps.pooling import join, join_gradients, pool, pool_gradient, respond, respond_gradient
 from nnlib.cpu.sink import Sink
@@ -67,14 +68,12 @@ class MapLayers:
             for skip in skips:
                 part += skip[examples, channels]
             if learned and norm is not None:
-                found, part = batch_norm.forward(norm.part(channels), part)
-                inverse[channels] = found.inverse
+                normalize(norm, wide, channels, inverse, out)
+                part = out[:, channels]
             elif norm is not None:
                 batch_norm.inference(norm.part(channels), part)
             if is_simple(node):
                 activate(node.layer, part)
-            if learned:
-                out[examples, channels] = part
 
         if learned:
             by_maps(self._each, lambda some: finish(slice(None), some), len(z), maps)
@@ -103,23 +102,20 @@ class MapLayers:
         return belows
 
     def norm_backward(self, node: Node, values: Values, delta: Floats, sink: Sink) -> Floats:
-        """Return dLoss/d(sums before batch normalization), and give the gradients of scale and bias to `sink`."""
+        """Return dLoss/d(sums before batch normalization), and give the gradients of scale and bias to `sink`.
+
+        delta = dLoss/d(normalized sums) is overwritten.
+        """
         network, maps = self._graph.network, node.maps
-        norm, wide = network.norms[node.number], delta.reshape(len(delta), maps.channels, maps.area)
+        norm = network.norms[node.number]
+        wide = np.ascontiguousarray(delta).reshape(len(delta), maps.channels, maps.area)
         if node.number in network.fixed:
             by_examples(self._each, lambda some: batch_norm.inference_backward(norm, wide[some]), *delta.shape)
-            return delta
-        normed, below = values.normed[node.number], np.empty_like(wide)
-        scale, bias = np.empty_like(norm.scale), np.empty_like(norm.bias)
-
-        def some(channels: slice) -> None:
-            part = Normed(normed.normal[:, channels], normed.inverse[channels])
-            found = batch_norm.backward(norm.part(channels), part, wide[:, channels])
-            below[:, channels], scale[channels], bias[channels] = found
-
-        by_maps(self._each, some, len(delta), maps)
+            return wide.reshape(delta.shape)
+        normed, scale, bias = values.normed[node.number], np.empty_like(norm.scale), np.empty_like(norm.bias)
+        by_maps(self._each, lambda some: normalize_back(norm, normed, wide, some, scale, bias), len(delta), maps)
         sink.norm(node.number, scale, bias)
-        return below.reshape(delta.shape)
+        return wide.reshape(delta.shape)
 
     def _sums(self, node: Node, values: Values) -> Floats:
         """Return z (b, units) without biases and skips, in memory of its own."""
