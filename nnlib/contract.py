@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from nnlib.confusion import Confusion, confusion_of
+
 CONTRACT_VERSION = 1
 
 TRIAL_FILE = "trial.json"
@@ -184,6 +186,7 @@ class Result:
     recipe: Recipe | None = None  # what was fitted, with the weights that were found
     fitted_until: int | None = None  # the day (since 1970-01-01) before which all that `value` learned from lies
     scores: str = ""  # SHA-256 of scores.npy, the metrics of each customer
+    confusion: Confusion | None = None  # final, of pictures in classes: what was taken for what; else there is no key
     init: str = ""  # what was taken over from the trial's `init`, in words
     curve: tuple[float, ...] = ()  # the trial's metric after each epoch
     best_epoch: int = 0
@@ -226,7 +229,7 @@ class ContractError(ValueError):
 
 def trial_to_json(trial: Trial) -> str:
     """Return `trial` as JSON text, keys sorted, so that the same trial gives the same bytes."""
-    return _to_json(trial)
+    return _to_json(asdict(trial))
 
 
 def trial_from_json(text: str) -> Trial:
@@ -252,7 +255,10 @@ def trial_from_json(text: str) -> Trial:
 
 def result_to_json(result: Result) -> str:
     """Return `result` as JSON text."""
-    return _to_json(result)
+    raw = asdict(result)
+    if result.confusion is None:
+        del raw["confusion"]
+    return _to_json(raw)
 
 
 def result_from_json(text: str) -> Result:
@@ -269,7 +275,9 @@ def result_from_json(text: str) -> Result:
         if status not in SAID_BY_WORKERS:
             raise ValueError(f"status: seen {status.value!r}, which only the manager says of a trial")
         recipe = None if raw.get("recipe") is None else recipe_of(raw["recipe"])
-        return Result(**{**known, "status": status, "curve": tuple(raw.get("curve", ())), "recipe": recipe})
+        confusion = None if raw.get("confusion") is None else confusion_of(raw["confusion"])
+        read = {"status": status, "curve": tuple(raw.get("curve", ())), "recipe": recipe, "confusion": confusion}
+        return Result(**{**known, **read})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ContractError(f"{RESULT_FILE}: not a result of version {CONTRACT_VERSION}: {error}") from error
 
@@ -391,8 +399,8 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _to_json(value: Trial | Result) -> str:
-    return json.dumps(asdict(value), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+def _to_json(raw: Mapping[str, Any]) -> str:
+    return json.dumps(raw, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _object(text: str, name: str) -> dict[str, Any]:

@@ -40,6 +40,7 @@ REGIONDAG = """
     __main__
 """
 NNLIB = """
+    confusion
     contract
     errors epoch_log progress
     util
@@ -67,6 +68,7 @@ NNLIB = """
 """
 # What the manager's side takes of nnlib.
 SHARED = (
+    "confusion",
     "contract",
     "errors",
     "epoch_log",

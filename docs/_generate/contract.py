@@ -8,16 +8,19 @@ from typing import Any
 from docs._generate.comments import comments_of
 from docs._generate.markdown import code, escape, table
 from nnlib import contract
+from nnlib.confusion import Confusion, Example
 
 
 def render_contract() -> str:
-    """Return a section for `trial.json`, for its settings of training, for recipes, and for `result.json`."""
+    """Return a section each for `trial.json`, its settings of training, recipes, `result.json` and its confusion."""
     parts = []
     for owner, name in (
         (contract.Trial, "trial.json"),
         (contract.TrainSettings, "train"),
         (contract.Recipe, "recipe"),
         (contract.Result, "result.json"),
+        (Confusion, "confusion"),
+        (Example, "examples"),
     ):
         parts += [f"## {code(name)}", table(("key", "type", "default", "meaning"), _rows(owner))]
     return "\n\n".join(parts)

@@ -60,7 +60,7 @@ AROUND = {
     "regiondag study show --why": "A list of such objects.",
     "regiondag study importance": "A list of such objects; `dependence` of one region alone.",
     "regiondag report": "Also `finished`, whether every region has its champion. The same stands in "
-    "`report/summary.json`.",
+    "`report/summary.json`. A `confusion` has no `examples` there.",
 }
 
 

@@ -52,6 +52,7 @@ from nnlib.training.stop import Stop
 from nnlib.training.validation import DataPart, Validator, check_fit, check_some, objective_of
 from nnlib.util.files import write_atomically
 from nnlib.util.terminal import show_training
+from nnlib.worker.confusion import find_confusion
 from nnlib.worker.held_out import held_out_file
 from nnlib.worker.libraries import LIBRARIES
 from nnlib.worker.rivals import read_rivals, write_recipe
@@ -196,6 +197,7 @@ def _measure(
     compared = {name: means_of(values) for name, values in others.items()}
     if trial.role is Role.FINAL:
         result = replace(result, compared=compared, baseline=compared.get(BASELINE) or ruler.popularity(learned))
+        result = replace(result, confusion=find_confusion(ruler, evaluator))
     else:  # a journal has thousands of them: what counts is enough
         result = replace(result, compared={name: {goal.key: means[goal.key]} for name, means in compared.items()})
     if goal.k is None:

@@ -38,6 +38,7 @@ const short = value => value === null || value === undefined ? "" : isNumber(val
 const shortened = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text;
 const signed = (value, count = 4) => value === null || value === undefined ? "" : (Math.abs(value) < 0.5 * 10 ** -count ? "±" : value > 0 ? "+" : "−") + Math.abs(value).toFixed(count);
 const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+const asked = () => data.asked ?? "customer"; // what metrics are means over
 const moment = seconds => new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ") + " UTC";
 
 function lasting(seconds) {

@@ -9,7 +9,7 @@ const mapRegions = () => { const own = data.regions.filter(region => !region.who
 const wordsOf = region => {
   const gain = gainOf(region, map.against), reason = region.verdict === "failed" ? region.reason : "";
   return [region.name, VERDICTS[groupOf(region, map.against)].title.toLowerCase(), gain ? `${sayGain(gain)} over ${AGAINST[map.against]}` : "",
-    region.customers ? plural(region.customers, "customer") : "", reason].filter(Boolean).join(", ");
+    region.customers ? plural(region.customers, asked()) : "", reason].filter(Boolean).join(", ");
 };
 
 // The scale: as wide as the intervals of regions with customers enough, or else as the gains; wider ones get an arrow.
@@ -38,7 +38,7 @@ function whisker(gain, limit) {
 function mapTile(region, group, limit) {
   const gain = gainOf(region, map.against), name = element("span", {className: "name", textContent: region.name});
   const inside = [element("span", {className: "sign", textContent: VERDICTS[group].sign, ariaHidden: "true"}), name];
-  if (gain) inside.push(element("span", {className: "figures"}, element("b", {textContent: signed(gain.value)}), element("span", {className: "of", textContent: plural(region.customers, "customer")})), whisker(gain, limit));
+  if (gain) inside.push(element("span", {className: "figures"}, element("b", {textContent: signed(gain.value)}), element("span", {className: "of", textContent: plural(region.customers, asked())})), whisker(gain, limit));
   else if (group === "failed") inside.push(element("span", {className: "of why", textContent: shortened(region.reason, 90)}));
   return element("button", {type: "button", className: `cell ${gain || group === "failed" ? "tile" : "chip"}`}, ...inside);
 }
@@ -89,7 +89,7 @@ function fillScale(all, limit, many) {
     place.replaceChildren(element("p", {className: "quiet", textContent: map.against === "incumbent" ? "No recipe was in office before whose figures are known." : "No region has figures of its test yet."}));
     return;
   }
-  const text = `${data.metric} gained over ${AGAINST[map.against]} by the same customers of the test window; the line is its 95 % interval.`;
+  const text = `${data.metric} gained over ${AGAINST[map.against]} by the same ${asked()}s of the test window; the line is its 95 % interval.`;
   if (many) place.replaceChildren(byRank(known.sort(sorters.gain), limit), element("p", {className: "quiet", textContent: `${text} Each region by its gain, best first; below, a sign each.`}));
   else place.replaceChildren(element("p", {className: "quiet", textContent: `${text} Each line goes from ${signed(-limit, 3)} to ${signed(limit, 3)}, the mark in the middle is 0; ◂ ▸: wider.`}));
 }
@@ -147,7 +147,7 @@ function goToCell(at, how = {}) {
 function startMap() { // once; fillMap() fills it
   const known = Object.keys(AGAINST).filter(against => data.regions.some(region => region.gains[against]));
   byId("against").replaceChildren(...(known.length ? known : ["floor"]).map(name => new Option(AGAINST[name], name)));
-  byId("order").replaceChildren(new Option("gain", "gain"), new Option("customers", "customers"), new Option("name", "name"));
+  byId("order").replaceChildren(new Option("gain", "gain"), new Option(`${asked()}s`, "customers"), new Option("name", "name"));
   byId("against").onchange = byId("order").onchange = fillMap;
   const place = byId("groups"), cellOf = event => event.target.closest(".cell");
   place.onclick = event => { const cell = cellOf(event); if (cell) openRegion(map.regions[cell.dataset.at]); };

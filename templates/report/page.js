@@ -2,7 +2,7 @@
 
 let data, details = null; // what is shown at once, and what is unpacked when a detail comes into sight
 let unpacking = null;
-const picked = {region: null, rows: [], trial: null, sort: {title: "customers", way: "descending"}};
+const picked = {region: null, rows: [], trial: null};
 const opened = new Set(); // sections whose details are shown
 const redraws = []; // every picture of the library
 
@@ -33,7 +33,7 @@ function overviewColumns(metric) {
   return [
     {title: "region", get: region => region.name, node: region => regionLink(region.name, region)},
     {title: "outcome", get: outcome}, {title: "status", more: true, get: region => region.status},
-    figure("customers", region => region.customers || (region.serves && !Object.keys(region.test).length ? 0 : null), value => value?.toLocaleString("en") ?? ""), figure(`test ${metric}`, region => region.test[metric]),
+    figure(`${asked()}s`, region => region.customers || (region.serves && !Object.keys(region.test).length ? 0 : null), value => value?.toLocaleString("en") ?? ""), figure(`test ${metric}`, region => region.test[metric]),
     {title: "95 %", number: true, screen: known.length > 2, by: region => region.intervals[metric]?.[0] ?? null, get: region => interval(region, metric)},
     ...known.flatMap((against, at) => gain(words[against], against, at > 0 && against !== "incumbent")),
     figure("recent popularity", region => region.floor[metric], undefined, true), figure("best simple", region => region.simple[metric], undefined, true), figure("bestsellers", region => region.bestsellers[metric], undefined, true),
@@ -121,6 +121,7 @@ const OPENERS = { // what a section shows when it comes into sight
   async region() {
     picked.rows = trialRows(picked.region);
     fillAbout();
+    fillConfusion();
     fillTrials();
     if (!details.trials.some(columns => columns.trial.length) && !data.live.length) return;
     await (library ??= loadLibrary());
@@ -174,6 +175,7 @@ function listenToScreen() {
 
 async function start() {
   data = JSON.parse(await unpacked("data"));
+  picked.sort = {title: `${asked()}s`, way: "descending"};
   const state = keptState();
   if (state) history.scrollRestoration = "manual";
   fillHead();

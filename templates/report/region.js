@@ -3,8 +3,9 @@
 
 let library = null; // plotly.js: a promise, from the first picture on
 let regionPictures = []; // none before
+const MOST_CLASSES = 20; // of which all pairs are known, as in nnlib/confusion.py
 const withInterval = row => short(row.value) + (isNumber(row.half) ? ` ± ${digits(row.half, 4)}` : "");
-const among = row => [`trial ${row.trial}`, row.customers ? plural(row.customers, "customer") : "", isNumber(row.floor) ? `recent popularity ${short(row.floor)}` : ""].filter(Boolean).join(", ");
+const among = row => [`trial ${row.trial}`, row.customers ? plural(row.customers, asked()) : "", isNumber(row.floor) ? `recent popularity ${short(row.floor)}` : ""].filter(Boolean).join(", ");
 
 async function loadLibrary() {
   await parsed;
@@ -18,7 +19,10 @@ function pickRegion(region) {
   byId("region-title").textContent = `One region: ${region.name}`;
   fillAbout();
   fillBeside();
-  if (details) fillTrials();
+  if (details) {
+    fillConfusion();
+    fillTrials();
+  }
   picked.overview?.mark();
   markMap();
   drawRegion();
@@ -47,11 +51,47 @@ function fillBeside() {
   const {region} = picked, metric = data.metric, rows = [["served", region.test[metric], ""], ["best simple method", region.simple[metric], "simple"], ["recent popularity", region.floor[metric], "floor"], ["bestsellers", region.bestsellers[metric], ""]].filter(([, value]) => isNumber(value));
   if (isNumber(region.gains.incumbent?.[0]) && rows.length) rows.splice(1, 0, ["what served before", region.test[metric] - region.gains.incumbent[0], "incumbent"]);
   const most = Math.max(...rows.map(([, value]) => value), 1e-9), [low, high] = region.intervals[metric] ?? [];
-  const title = element("h3", {textContent: `${metric} on the test part`}), many = element("p", {className: "quiet", textContent: `${plural(region.customers, "customer")}${isNumber(low) ? `; 95 % of what serves: ${low.toFixed(4)} to ${high.toFixed(4)}` : ""}`});
+  const title = element("h3", {textContent: `${metric} on the test part`}), many = element("p", {className: "quiet", textContent: `${plural(region.customers, asked())}${isNumber(low) ? `; 95 % of what serves: ${low.toFixed(4)} to ${high.toFixed(4)}` : ""}`});
   const body = rows.map(([name, value, against]) => element("tr", {}, element("th", {scope: "row", textContent: name}), element("td", {className: "number", textContent: value.toFixed(4)}),
     element("td", {className: "bars", ariaHidden: "true"}, element("span", {style: `width:${(100 * value / most).toFixed(1)}%`, className: against || name !== "served" ? "" : "serves"})),
     element("td", {textContent: against && gainOf(region, against) ? `gain ${sayGain(gainOf(region, against))}` : ""})));
   byId("beside").replaceChildren(...(rows.length ? [title, element("table", {className: "beside"}, element("tbody", {}, ...body)), many] : []));
+}
+
+// What it took pictures for: a table of all classes, or the pairs of many that were confused most, and some pictures.
+function fillConfusion() {
+  const found = details.confusions?.[data.regions.indexOf(picked.region)], place = byId("confusion");
+  if (!found) return place.replaceChildren();
+  const {of, classes, pictures, pairs, examples} = found, whole = of <= MOST_CLASSES;
+  const counts = pictures.map((all, at) => pictures.map((_, other) => at === other ? all : 0));
+  for (const [actual, predicted, count] of pairs) {
+    counts[actual][predicted] = count;
+    counts[actual][actual] -= count;
+  }
+  const label = at => shortened(classes[at], 24), name = (tag, at, more) => element(tag, {textContent: label(at), title: classes[at], ...more});
+  const head = textContent => element("th", {scope: "col", textContent}), number = (textContent, more) => element("td", {className: "number", textContent, ...more});
+  const cell = (actual, predicted) => {
+    const count = counts[actual][predicted], share = 60 * count / pictures[actual];
+    return count ? number(count, {style: `background:color-mix(in srgb, var(--${actual === predicted ? "blue" : "orange"}) ${share.toFixed(0)}%, transparent)`}) : number(0, {className: "number quiet"});
+  };
+  const row = (actual, ...cells) => element("tr", {}, name("th", actual, {scope: "row"}), ...cells, number(pictures[actual]));
+  const rows = whole ? classes.map((_, actual) => row(actual, ...classes.map((_, predicted) => cell(actual, predicted)))) : pairs.map(([actual, predicted]) => row(actual, name("td", predicted), cell(actual, predicted)));
+  const heads = whole ? [head("class"), ...classes.map((_, at) => name("th", at, {scope: "col"})), head("pictures")] : ["class", "taken for", "pictures", "of"].map(head);
+  const title = "What pictures were taken for", note = whole ? "Rows are what a picture of the test part shows, columns what it was taken for." : `The pairs of ${of.toLocaleString("en")} classes that were confused most on the test part.`;
+  const table = element("table", {className: "confusion"}, element("caption", {className: "unseen", textContent: title}), element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows));
+  const said = ({actual, predicted, probability}) => `${actual === predicted ? `✓ ${label(actual)}` : `✗ ${label(actual)} taken for ${label(predicted)}`}, ${(100 * probability).toFixed(0)} %`;
+  const toCsv = () => [["class", "taken for", "pictures", "of"], ...pairs.map(([actual, predicted, count]) => [classes[actual], classes[predicted], count, pictures[actual]])];
+  place.replaceChildren(element("h3", {textContent: title}), element("div", {className: "scroll", tabIndex: 0, role: "region", ariaLabel: title}, table),
+    element("div", {className: "below"}, element("span", {className: "quiet", textContent: note}), csvButton(`${picked.region.slug}-confusion`, toCsv)),
+    element("ul", {className: "examples"}, ...examples.map(one => element("li", {}, painted(one, said(one)), said(one)))));
+}
+
+// Pixels as they are: a byte for each channel, of which a grey picture has one.
+function painted({width, height, channels, pixels}, label) {
+  const bytes = atob(pixels), image = new ImageData(width, height), canvas = element("canvas", {width, height, role: "img", ariaLabel: label});
+  for (let at = 0; at < image.data.length; at++) image.data[at] = at % 4 === 3 ? 255 : bytes.charCodeAt((at >> 2) * channels + Math.min(at % 4, channels - 1));
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  return canvas;
 }
 
 function pickTrial(number) {
@@ -70,7 +110,7 @@ function trialColumns(region) {
     {...number("trial", row => row.trial), node: row => element("button", {type: "button", className: "link", textContent: row.trial, title: "mark this trial in the pictures", onclick: () => pickTrial(row.trial)})},
     {title: "status", get: row => row.status, show: row => row.status + (row.won ? " ★ won" : "")},
     number(region.metric, row => row.value, row => digits(row.value, 4)),
-    ...(picked.rows.some(row => row.customers) ? [number("± 95 %", row => row.half, row => digits(row.half, 4)), number("customers", row => row.customers || null, row => row.customers ? row.customers.toLocaleString("en") : ""), number("recent popularity", row => row.floor, row => digits(row.floor, 4))] : []),
+    ...(picked.rows.some(row => row.customers) ? [number("± 95 %", row => row.half, row => digits(row.half, 4)), number(`${asked()}s`, row => row.customers || null, row => row.customers ? row.customers.toLocaleString("en") : ""), number("recent popularity", row => row.floor, row => digits(row.floor, 4))] : []),
     ...region.space.map((parameter, index) => ({title: parameter.name, number: !parameter.options, by: row => orderOf(parameter, row.point[index]), get: row => row.point[index], show: row => short(row.point[index])})),
     number("epochs", row => row.curve.length || null), number("best epoch", row => row.bestEpoch || null), number("seconds", row => row.seconds, row => digits(row.seconds, 1)),
     {title: "settled", screen: true, get: row => row.settled ? moment(row.settled) : ""},

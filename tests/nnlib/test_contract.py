@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nnlib.confusion import Confusion, Example
 from nnlib.contract import (
     ContractError,
     Exit,
@@ -44,6 +45,7 @@ TRIAL = Trial(
     rungs=((1, 0.5), (3, 0.25)),
     sha256={"a.nc": "00"},
 )
+CONFUSION = Confusion(2, ("ring", "disc"), (1, 1), ((0, 1, 1),), (Example(0, 1, 0.75, 1, 1, 3, "AAEC"),))
 RESULT = Result("köln_t0001", Status.OK, value=0.5, metrics={"loss": 0.5}, curve=(0.75, 0.5), best_epoch=2, epochs=2)
 
 
@@ -93,6 +95,9 @@ def test_settings_keep_pythons_own_numbers_all_of_them():
 def test_trials_and_results_are_read_as_they_were_written():
     assert trial_from_json(trial_to_json(TRIAL)) == TRIAL
     assert result_from_json(result_to_json(RESULT)) == RESULT
+    of_pictures = dataclasses.replace(RESULT, confusion=CONFUSION)
+    assert result_from_json(result_to_json(of_pictures)) == of_pictures
+    assert "confusion" not in json.loads(result_to_json(RESULT))  # others have the bytes that they had before
     for text in (trial_to_json(TRIAL), result_to_json(RESULT)):
         assert text.endswith("\n}\n") and "köln" in text  # for people, too
         assert list(json.loads(text)) == sorted(json.loads(text))
@@ -139,6 +144,9 @@ def test_what_is_torn_or_of_another_version_is_refused(read, text, words):
         ({"host": "\ud800"}, "surrogates not allowed"),
         ({"status": "good"}, "good"),
         ({"status": "removed"}, "only the manager says"),
+        ({"confusion": {"of": 1}}, "confusion: 'pairs'"),
+        ({"confusion": dataclasses.asdict(CONFUSION) | {"pictures": [1, 10**400]}}, "pictures: seen 1000"),
+        ({"confusion": "<script>"}, "confusion: "),
     ],
 )
 def test_results_that_cannot_be_are_refused(values, words):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import random
@@ -11,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nnlib.confusion import Confusion, Example
 from nnlib.contract import Metric, Recipe, Status, TrainSettings
 from regiondag.condor.events.attempts import Attempt, Hold, Leg, Span
 from regiondag.run.history import TrialOutcome
@@ -45,6 +47,7 @@ class Shape:
     slots: int = 64
     served: bool = False  # whether the search of the first region is for the last one, too
     ends: str = "some fail"  # or "all fail", or "never": it is still going
+    classes: tuple[str, ...] = ()  # those of its pictures, if it is of such
     nights: int = 1  # from the second one on there is a recipe in office
 
     def __str__(self) -> str:
@@ -96,6 +99,19 @@ def _write_region(run: RunFolder, number: int, slug: str, name: str, shape: Shap
     folder.champion_metrics.parent.mkdir()
     point = random_point(SPACE, number)
     folder.champion_metrics.write_text(json.dumps({"hyperparameters": point, "test": test}), encoding="utf-8")
+    if shape.classes:
+        folder.champion_confusion.write_text(json.dumps(asdict(make_confusion(rng, shape.classes))), encoding="utf-8")
+
+
+def make_confusion(rng: random.Random, classes: Sequence[str]) -> Confusion:
+    """What pictures of some classes were taken for: the first one often for the second, the others for the first."""
+    pairs = [(0, 1, 9), *((number, 0, 1) for number in range(1, len(classes)))]
+    sides = ((48, 48, 3), (3, 2, 1))
+    examples = [
+        Example(0, at, 0.5 + at / 4, *size, base64.b64encode(rng.randbytes(math.prod(size))).decode())
+        for at, size in zip((1, 0), sides, strict=True)
+    ]
+    return Confusion(len(classes), tuple(classes), (10,) * len(classes), tuple(pairs), tuple(examples))
 
 
 def _journal(rng: random.Random, shape: Shape, number: int) -> Iterator[tuple[str, dict[str, Any]]]:

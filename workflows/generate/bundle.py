@@ -20,6 +20,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip can hold
 
 # What PRE and POST import, by package or module: the rest of regiondag stays with the user.
 MANAGER_CODE = (
+    "nnlib.confusion",
     "nnlib.contract",
     "nnlib.progress",
     "nnlib.spec.checks",
@@ -52,6 +53,7 @@ MANAGER_CODE = (
 
 # What PRE and POST of recommendations for all customers import.
 RECOMMEND_CODE = (
+    "nnlib.confusion",
     "nnlib.contract",
     "nnlib.util.files",
     "nnlib.util.os_errors",

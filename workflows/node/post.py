@@ -251,7 +251,12 @@ def _write_champion(
     floor_serves = settled.recipe is not None and trial["recipe"] is None  # instead of the network
     folder.champion_model.parent.mkdir(exist_ok=True)
     copy_atomically(place / (FLOOR_FILE if floor_serves else MODEL_FILE), folder.champion_model)
-    facts = _champion_facts(folder, node, settled, spec, won, trial)
+    made = _read_result(place / RESULT_FILE, node)
+    if made and made.confusion and not floor_serves:
+        write_atomically(folder.champion_confusion, json.dumps(asdict(made.confusion), ensure_ascii=False) + "\n")
+    else:
+        folder.champion_confusion.unlink(missing_ok=True)
+    facts = _champion_facts(folder, made, settled, spec, won, trial)
     facts["sha256"] = sha256_of(folder.champion_model)
     if spec.regions:
         copy_atomically(place / FLOOR_FILE, folder.champion_floor)
@@ -261,13 +266,12 @@ def _write_champion(
 
 def _champion_facts(
     folder: RegionFolder,
-    node: NodeName,
+    made: Result | None,
     settled: TrialOutcome,
     spec: RegionSpec,
     won: int | None,
     trial: Mapping[str, Any],
 ) -> dict[str, Any]:
-    made = _read_result(folder.trial(node) / RESULT_FILE, node)
     settings = {p.name: trial["train"][p.name] for p in spec.search.space if p.name in trial["train"]}
     if spec.search.of_families:
         settings[FAMILY] = NETWORK

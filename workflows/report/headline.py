@@ -122,7 +122,7 @@ def make_headline(summary: Summary, bill: Bill) -> Headline:
         counts=dict(Counter(verdict for verdict, _ in judged)),
         against=dict(Counter(against for _, against in judged if against)),
         kept=sum(region.status == RegionOutcome.KEPT for region in regions),
-        all_customers=next((say_gain(one, summary.metric) for one in summary.regions if one.stands_for_all), ""),
+        all_customers=next((say_gain(one, summary) for one in summary.regions if one.stands_for_all), ""),
         hours=sum(region.hours for region in summary.regions),
         cost=bill.cost,
         currency=bill.currency,
@@ -156,7 +156,7 @@ def _list_needs(
     none = tuple(of.get(Verdict.NO_FIGURES, ()))
     if none:
         have = "has" if len(none) == 1 else "have"
-        yield Need(f"{_count(len(none), 'region')} {have} no customers to judge by", none)
+        yield Need(f"{_count(len(none), 'region')} {have} no {summary.asked} to judge by", none)
 
 
 # --- in words ----------------------------------------------------------------------------------------------
@@ -180,12 +180,13 @@ def word_for_stayed(headline: Headline) -> str:
     return "too close to tell" if first else "stayed"
 
 
-def say_gain(region: RegionSummary, metric: str) -> str:
+def say_gain(region: RegionSummary, summary: Summary) -> str:
     """Return how good what serves is, and by how much better than what is simpler; nothing without a figure."""
+    metric = summary.metric
     gains, value = gains_of(region, metric), region.test.get(metric)
     if value is None:
         return ""
-    text = f"{metric} of all {region.customers:,} customers is {value:.4f}"
+    text = f"{metric} of all {region.customers:,} {summary.asked} is {value:.4f}"
     kept = {INCUMBENT} if region.status == RegionOutcome.KEPT else set()
     known = [(name, gains[name]) for name in AGAINST if name in gains and name not in kept]
     more = [f"{one.value:+.4f}{_show_ends(one)} over {AGAINST[name]}" for name, one in known]
@@ -196,7 +197,7 @@ def _show_ends(gain: Gain) -> str:
     return "" if gain.low is None or gain.high is None else f" ({gain.low:+.4f} to {gain.high:+.4f})"
 
 
-def say_against(headline: Headline) -> str:
+def say_against(headline: Headline, asked: str = "customers") -> str:
     """Return what better and worse mean; nothing where no region was held against anything."""
     against = headline.against
     if not against:
@@ -204,7 +205,7 @@ def say_against(headline: Headline) -> str:
     words = [AGAINST[name] for name in AGAINST if against.get(name)]
     if len(words) > 1:
         words = [f"{AGAINST[name]} ({against[name]})" for name in AGAINST if against.get(name)]
-    text = f"Better or worse than {' or '.join(words)} with 95 % certainty, on the same customers of the test window."
+    text = f"Better or worse than {' or '.join(words)} with 95 % certainty, on the same {asked} of the test window."
     return f"{text} {_count(headline.kept, 'region')} kept the recipe in office." if headline.kept else text
 
 

@@ -6,8 +6,9 @@ from regiondag.report.headline import say_against, say_cost, say_counts
 from regiondag.report.summary import TEST_METRIC, RegionSummary, Summary
 from regiondag.run.region_state import list_left
 from regiondag.util.intervals import FEW
-from regiondag.util.text import escape_markdown
+from regiondag.util.text import escape_markdown, shorten
 
+MOST_CONFUSED, LONGEST_NAME = 5, 18  # rows of a region, and characters
 COMPARED = {"floor": "recent popularity", "simple": "best simple"}  # as results call it, and the table
 
 # --- text --------------------------------------------------------------------------------------------------
@@ -17,7 +18,7 @@ def headings(summary: Summary) -> list[str]:
     """Return the columns' names; each test metric stands beside what simpler models reach on the same customers."""
     if _is_compared(summary):
         others = [words for name, words in COMPARED.items() if _has(summary, name)]
-        judged = ["customers", f"test {summary.metric}", "95 %", *others, "bestsellers"]
+        judged = [summary.asked, f"test {summary.metric}", "95 %", *others, "bestsellers"]
         return ["region", *judged, "served by"]
     figures = [text for metric in _shown_metrics(summary) for text in (f"test {metric}", f"popularity {metric}")]
     return ["region", "status", *figures, "trials run/failed/pruned", "hours", "champion"]
@@ -104,15 +105,26 @@ def to_markdown(summary: Summary) -> str:
     pictures = [
         f"- {escape_markdown(r.region)}: {', '.join(map(_link, r.pictures))}" for r in summary.regions if r.pictures
     ]
-    for title, items in (("Notes", notes), ("Pictures", pictures)):
+    for title, items in (("Confusion", _list_confused(summary)), ("Notes", notes), ("Pictures", pictures)):
         lines += ["", f"## {title}", "", *items] if items else []
     return "\n".join(lines) + "\n"
+
+
+def _list_confused(summary: Summary) -> list[str]:
+    """Return a table of each region's most frequent mistakes with pictures, in 80 columns."""
+    rows = []
+    for region, found in ((region.region, region.confusion) for region in summary.regions if region.confusion):
+        for actual, predicted, often in found.pairs[:MOST_CONFUSED]:
+            names = (region, found.classes[actual], found.classes[predicted])
+            cells = [escape_markdown(shorten(name, LONGEST_NAME)) for name in names]
+            rows.append(f"| {' | '.join(cells)} | {often} of {found.pictures[actual]} |")
+    return ["| region | class | taken for | pictures |", "|---|---|---|---|", *rows] if rows else []
 
 
 def say_headline(summary: Summary) -> list[str]:
     """Return what the run came to, a sentence each; the first says most."""
     headline = summary.headline
-    told = (say_counts(headline), say_against(headline), headline.all_customers, say_cost(headline))
+    told = (say_counts(headline), say_against(headline, summary.asked), headline.all_customers, say_cost(headline))
     return [text for text in told if text]
 
 

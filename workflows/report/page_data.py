@@ -7,6 +7,7 @@ rather than in objects, so that the packed page stays small and opens at once. `
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from types import MappingProxyType
 
 from regiondag.accounting.usage import EVICTED
@@ -36,6 +37,7 @@ from regiondag.util.text import shorten
 
 CURVE_DIGITS = 4  # of learning curves: less than a pixel of any picture
 INTERVAL_DIGITS = 3
+MOST_EXAMPLES = 240  # pictures on the page, of all regions together: 2.2 MB at most
 
 
 def page_data(
@@ -76,6 +78,8 @@ def page_data(
             for row, region in zip(summary.regions, trials, strict=True)
         ],
     }
+    if summary.asked == "pictures":
+        first["asked"] = "picture"
     texts, machines = Texts(), last_machines(attempts)
     details: dict[str, object] = {
         "trials": [_trials(region, machines, texts) for region in trials],
@@ -84,18 +88,23 @@ def page_data(
         "failures": group_failures(summary, trials, attempts, places, machines, texts),
         "texts": texts.all,
     }
+    confusions = [region.confusion for region in summary.regions]
+    if any(confusions):
+        most = MOST_EXAMPLES // sum(map(bool, confusions))
+        details["confusions"] = [one and asdict(replace(one, examples=one.examples[:most])) for one in confusions]
     return first, details
 
 
 def _headline(summary: Summary) -> dict[str, object]:
     headline = summary.headline
+    told = (say_against(headline, summary.asked), headline.all_customers)
     stayed = word_for_stayed(headline)
     return {
         "counts": [
             [verdict, stayed if verdict == Verdict.STAYED else verdict, headline.counts.get(verdict, 0)]
             for verdict in Verdict
         ],
-        "sentences": [shorten(text, LONGEST_TEXT) for text in (say_against(headline), headline.all_customers) if text],
+        "sentences": [shorten(text, LONGEST_TEXT) for text in told if text],
         "took": say_cost(headline),
         "hours": show_hours(headline.hours),
         "needs": [[shorten(need.text, LONGEST_TEXT), list(need.regions)] for need in headline.needs],

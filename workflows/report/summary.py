@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from nnlib.confusion import Confusion, confusion_of
 from nnlib.contract import Status
 from regiondag.errors import RegiondagError
 from regiondag.registry.read import Registry, open_registry
@@ -21,7 +22,7 @@ from regiondag.run.sick_machines import SICK_AFTER, read_failures, select_sick
 from regiondag.study.families import describe_recipe
 from regiondag.study.model import POOLED
 from regiondag.study.space import Value
-from regiondag.util.text import show_value
+from regiondag.util.text import make_printable, show_value
 
 TEST_METRIC = "p@10"
 NO_TRIALS = {"planned": 0, "run": 0, "ok": 0, "failed": 0, "pruned": 0}
@@ -53,6 +54,7 @@ class RegionSummary:
     pinned: bool = False  # no run takes its champion's place
     left: ExpectedGain | None = None  # what another trial would be expected to gain; None: no model says so
     pictures: tuple[str, ...] = ()  # paths from the report's folder, of those that `regiondag study plot` drew
+    confusion: Confusion | None = None  # what its champion took pictures for; there is no key where it has none
 
     @property
     def finished(self) -> bool:
@@ -84,6 +86,11 @@ class Summary:
         return all(region.finished for region in self.regions)
 
     @property
+    def asked(self) -> str:
+        """What metrics are means over, as far as a champion says."""
+        return "pictures" if any(region.confusion for region in self.regions) else "customers"
+
+    @property
     def headline(self) -> Headline:
         """What it came to."""
         return make_headline(self, self.bill)
@@ -97,7 +104,16 @@ def summarise(run: RunFolder, bill: Bill | None = None) -> Summary:
     rows = [replace(row, pinned=_is_pinned(registry, row.slug)) for row in rows]
     cautions = _cautions(run, manifest.regions)
     machines = _sick_machines(run)
-    return Summary(manifest.study, str(run.path), manifest.metric, tuple(rows), machines, cautions, bill or Bill())
+    summary = Summary(manifest.study, str(run.path), manifest.metric, tuple(rows), machines, cautions, bill or Bill())
+    return _say_pictures(summary) if summary.asked == "pictures" else summary
+
+
+def _say_pictures(summary: Summary) -> Summary:
+    """Return the summary in words of pictures: what chose the champions did not know of them."""
+    reasons = [row.reason.replace("customers", "pictures") if row.finished else row.reason for row in summary.regions]
+    rows = tuple(replace(row, reason=reason) for row, reason in zip(summary.regions, reasons, strict=True))
+    cautions = tuple(text.replace("customers", "pictures") for text in summary.cautions)
+    return replace(summary, regions=rows, cautions=cautions)
 
 
 def _summary_of(run: RunFolder, slug: str, name: str) -> RegionSummary:
@@ -168,7 +184,17 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
         gains=final.gains if final else {},
         left=history.left,
         stands_for_all=bool(spec.regions) or spec.slug == POOLED,
+        confusion=None if champion is None else _read_confusion(folder),
     )
+
+
+def _read_confusion(folder: RegionFolder) -> Confusion | None:
+    """Return what the champion took pictures for; None of other champions, and where the file is damaged."""
+    try:
+        found = confusion_of(json.loads(folder.champion_confusion.read_bytes()))
+    except (OSError, ValueError):
+        return None
+    return replace(found, classes=tuple(map(make_printable, found.classes)))  # as the job wrote them
 
 
 def _what_was_saved(spec: RegionSpec, history: History, state: RegionState) -> str:

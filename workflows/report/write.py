@@ -19,6 +19,10 @@ def write_report(run: RunFolder, bill: Bill | None = None) -> Summary:
     run.report.mkdir(exist_ok=True)
     raw = asdict(summary) | {"finished": summary.finished, "headline": asdict(summary.headline)}
     for row, region in zip(raw["regions"], summary.regions, strict=True):
+        if region.confusion is None:
+            del row["confusion"]
+        else:
+            del row["confusion"]["examples"]
         verdict, against = judge(region, summary.metric)
         gains = {name: asdict(gain) for name, gain in gains_of(region, summary.metric).items()}
         row |= {"verdict": verdict, "against": against, "gains": gains}

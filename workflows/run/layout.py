@@ -151,6 +151,11 @@ class RegionFolder:
         return self.path / "champion" / FLOOR_FILE
 
     @property
+    def champion_confusion(self) -> Path:
+        """What the champion took pictures for; only where it is a network of pictures in classes."""
+        return self.path / "champion" / "confusion.json"
+
+    @property
     def decisions(self) -> Path:
         """What serves which region, and why."""
         return self.path / "decisions.json"
@@ -326,6 +331,7 @@ FILES = (
     RunFile("regions/*/champion/model.nc", "POST", "the model that serves, fitted on all days"),
     RunFile("regions/*/champion/floor.nc", "POST", "recent popularity, beside the champion of all regions together"),
     RunFile("regions/*/champion/metrics.json", "POST", "what its recipe reached, and how it was made"),
+    RunFile("regions/*/champion/confusion.json", "POST", "of pictures in classes: what was taken for what, with a few"),
     RunFile("manager.log", "PRE, POST", "what they said, a line each"),
     RunFile("machines.json", "POST", "machines that failed jobs of this run and have not done better since"),
     RunFile("machines.lock", "POST", "empty; who holds it writes machines.json"),

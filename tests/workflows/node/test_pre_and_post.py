@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from nnlib.confusion import Confusion, Example, confusion_of
 from nnlib.contract import Result, Role, Status, result_to_json, sha256_of, trial_from_json
 from regiondag.errors import GiveUpError, TryAgainError
 from regiondag.monitor.status import read_status
@@ -539,6 +541,32 @@ def test_a_champion_says_what_made_it(folder):
     assert (facts["machine"], facts["gpu"]) == ({"cpu": "EPYC"}, {"name": "H200"})
     assert facts["inputs"]["data.final.nc"] == sha256_of(folder.path / "data.final.nc")
     assert facts["sha256"] == sha256_of(folder.champion_model)
+
+
+def test_what_a_champion_took_pictures_for_stands_beside_it_as_long_as_it_serves(folder, run):
+    play_trials(folder, [0.1, 0.4, 0.2, 0.3])
+    prepare_final(folder, FINAL)
+    found = Confusion(2, ("ring", "a\x1b[2Jb"), (3, 2), ((0, 1, 2),), (Example(0, 1, 0.75, 1, 1, 1, "AA=="),))
+    finish(folder, FINAL, 0.5, confusion=found)
+    settle_final(folder, FINAL, END)
+    assert confusion_of(json.loads(folder.champion_confusion.read_text())) == found
+    assert summarise(run).regions[1].confusion == replace(found, classes=("ring", "a?[2Jb"))
+    folder.champion_model.unlink()
+    prepare_final(folder, FINAL)
+    finish(folder, FINAL, 0.5)
+    settle_final(folder, FINAL, END)
+    assert not folder.champion_confusion.exists() and summarise(run).regions[1].confusion is None
+
+
+def test_a_job_whose_pictures_are_out_of_bounds_brought_no_result(folder):
+    play_trials(folder, [0.1, 0.4, 0.2, 0.3])
+    prepare_final(folder, FINAL)
+    finish(folder, FINAL, 0.5, confusion=Confusion(1, ("ring",), (3,), ()))
+    result = folder.trial(FINAL) / "result.json"
+    result.write_text(result.read_text().replace('"ring"', '"' + "x" * 300 + '"'))
+    with pytest.raises(TryAgainError, match="brought no complete result"):
+        settle_final(folder, FINAL, END)
+    assert not folder.champion_confusion.exists()
 
 
 def test_the_last_script_notes_once_what_is_left_to_gain(folder, run):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import json
@@ -298,6 +299,42 @@ def test_every_picture_has_its_table(page, button, heads, least):
     _, [found, *rows] = downloaded(page, button)
     assert found[: len(heads)] == heads and len(rows) >= least
     assert all(len(row) == len(found) for row in rows)
+
+
+# --- pictures ----------------------------------------------------------------------------------------------
+
+
+def test_what_pictures_were_taken_for_is_a_table_with_some_of_them(browser, make):
+    path = make(2, 3, 3, ("one", "two"), classes=HOSTILE)
+    page = shown(browser, path)
+    assert texts(page, "#confusion thead th[title]") == texts(page, "#confusion tbody th") != []
+    assert page.run("[...document.querySelectorAll('#confusion tbody th')].map(e => e.title)") == list(HOSTILE)
+    cells = page.run(
+        "[...document.querySelectorAll('#confusion tbody tr')].map(e => [...e.cells].map(c => c.innerText))"
+    )
+    assert [row[1:] for row in cells[:2]] == [
+        ["1", "9", "0", "0", "0", "0", "0", "0", "10"],
+        ["1", "9", "0", "0", "0", "0", "0", "0", "10"],
+    ]
+    found = json.loads((path.parents[1] / "regions/region-0/champion/confusion.json").read_text())
+    pixels = base64.b64decode(found["examples"][0]["pixels"])
+    drawn = "document.querySelector('#confusion canvas').getContext('2d').getImageData(0, 0, 48, 48).data"
+    rgba = bytes(page.run(f"[...{drawn}]"))
+    assert [rgba[at::4] for at in range(4)] == [*(pixels[at::3] for at in range(3)), b"\xff" * 48 * 48]
+    labels = page.run("[...document.querySelectorAll('#confusion canvas')].map(e => e.ariaLabel)")
+    assert labels == texts(page, "#confusion li")
+    assert [label[0] + label[-6:] for label in labels] == ["✗, 75 %", "✓, 50 %"]
+    assert page.run("document.querySelectorAll('main img, main a, td b, [onerror], [onmouseover]').length") == 0
+    _, [heads, first, *_] = downloaded(page, "#confusion .csv")
+    assert (heads, first[2:]) == (["class", "taken for", "pictures", "of"], ["9", "10"])
+    assert "pictures" in texts(page, "#overview th[scope=col]") and page.complaints == []
+
+
+def test_of_many_classes_the_pairs_are_listed(browser, make):
+    page = shown(browser, make(1, 3, 3, ("one",), classes=tuple(f"class {n}" for n in range(30))))
+    assert texts(page, "#confusion thead th") == ["class", "taken for", "pictures", "of"]
+    assert texts(page, "#confusion tbody tr:first-child > *") == ["class 0", "class 1", "9", "10"]
+    assert page.complaints == []
 
 
 # --- sizes, colours, paper ---------------------------------------------------------------------------------

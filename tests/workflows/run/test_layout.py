@@ -59,6 +59,7 @@ REGION_FILES = {
     "init_facts": "init.json",
     "champion_model": "champion/model.nc",
     "champion_metrics": "champion/metrics.json",
+    "champion_confusion": "champion/confusion.json",
 }
 RUN_FILES = {
     "manifest": "manifest.json",
