@@ -1,13 +1,18 @@
-"""Take a requirements expression apart into the clauses that all must hold."""
+"""Match jobs with machines: what a job's requirements are made of, which slots meet each part, and what others lack."""
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from regiondag.condor.classads import ClassAd, parse_expression
+
+_OF_EACH_GPU = "MY.RequireGPUs"  # what HTCondor counts a machine's GPUs by
+_NAME_OF_GPU = "DeviceName"
+_NO_ATTRIBUTES = ("true", "false", "undefined", "error", "is", "isnt")
 
 
 def split_conjunction(expression: str) -> list[str]:
@@ -76,10 +81,19 @@ def _walk(expression: str) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One part of a job's requirements, and how many slots meet it."""
+    """One part of a job's requirements, and how many slots meet it; of one on GPUs, what theirs lack."""
 
     text: str
     met_by: int
+    lacking: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """Slots that do not meet the same parts of a job's requirements."""
+
+    slots: tuple[str, ...]
+    unmet: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +104,7 @@ class Match:
     matching: tuple[str, ...]  # names of the slots where job and machine accept each other
     clauses: tuple[Clause, ...]
     refused_by_slot: tuple[str, ...]  # slots the job accepts, but whose own START expression says no
+    excluded: tuple[Exclusion, ...] = ()  # the others, the most common reasons first
 
 
 def offers_gpus(slot: ClassAd) -> bool:
@@ -116,12 +131,68 @@ def match(job: ClassAd, slots: Sequence[ClassAd]) -> Match:
     accepted = [slot for slot in slots if _holds(job.lookup("Requirements"), job, slot)]
     agreed = [job.symmetricMatch(slot) for slot in accepted]  # ads are compared by all that is in them: slowly
     clauses = []
+    unmet: list[list[str]] = [[] for _ in slots]
     for text in split_conjunction(str(job.lookup("Requirements"))):
         expression = parse_expression(text)
-        clauses.append(Clause(text, sum(_holds(expression, job, slot) for slot in slots)))
+        lacking: dict[str, None] = {}
+        met_by = 0
+        for slot, of_slot in zip(slots, unmet, strict=True):
+            if _holds(expression, job, slot):
+                met_by += 1
+                continue
+            found = _find_lacking(job, slot) if _OF_EACH_GPU in text else ""
+            of_slot.append(found or text)
+            lacking |= {found: None} if found else {}
+        clauses.append(Clause(text, met_by, tuple(lacking)))
     matching = itertools.compress(accepted, agreed)
     refused = itertools.compress(accepted, (not agrees for agrees in agreed))
-    return Match(len(slots), _names(matching), tuple(clauses), _names(refused))
+    return Match(len(slots), _names(matching), tuple(clauses), _names(refused), _group(slots, unmet))
+
+
+def _group(slots: Sequence[ClassAd], unmet: Sequence[Sequence[str]]) -> tuple[Exclusion, ...]:
+    groups: dict[tuple[str, ...], list[ClassAd]] = {}
+    for slot, clauses in zip(slots, unmet, strict=True):
+        if clauses:
+            groups.setdefault(tuple(clauses), []).append(slot)
+    found = [Exclusion(_names(alike), clauses) for clauses, alike in groups.items()]
+    return tuple(sorted(found, key=lambda group: -len(group.slots)))
+
+
+def _find_lacking(job: ClassAd, slot: ClassAd) -> str:
+    """Say which part of a job's RequireGPUs the GPUs of a slot do not meet, and what they have; empty for too few."""
+    gpus = [gpu.eval(slot) for gpu in slot.eval("AvailableGPUs")] if "AvailableGPUs" in slot else []
+    if not gpus:
+        return "a GPU (it has none)"
+    lacking: dict[str, None] = {}
+    for text in split_conjunction(str(job.lookup("RequireGPUs"))):
+        expression = parse_expression(text)
+        for gpu in gpus:
+            if expression.eval(gpu) is not True:
+                has = [_show(gpu, name) for name in _attributes(text) if name != _NAME_OF_GPU]
+                lacking[
+                    f"{_plain(text)} of each GPU ({gpu.get(_NAME_OF_GPU, '?')}: {', '.join(has) or 'it is not'})"
+                ] = None
+    return " and ".join(lacking)
+
+
+def _attributes(expression: str) -> list[str]:
+    """Return the names of attributes in an expression, as it spells them.
+
+    >>> _attributes('Capability >= 8.0 && regexp("A100", DeviceName) =!= true')
+    ['Capability', 'DeviceName']
+    """
+    code = "".join(expression[position] for position in _walk(expression))
+    words = re.findall(r"\b[A-Za-z_]\w*\b(?!\s*\()", code)
+    return [word for word in dict.fromkeys(words) if word.lower() not in _NO_ATTRIBUTES]
+
+
+def _plain(expression: str) -> str:
+    """Return an expression with its numbers as people write them: ClassAds have 16 digits of each."""
+    return re.sub(r"\b\d\.\d{15}E[+-]\d+", lambda number: repr(float(number[0])), expression)
+
+
+def _show(ad: ClassAd, name: str) -> str:
+    return f"{name} {ad.eval(name)}" if name in ad else f"no {name}"
 
 
 def _holds(expression: Any, job: ClassAd, slot: ClassAd) -> bool:

@@ -11,7 +11,7 @@ from regiondag.condor import classads, client, matching
 from regiondag.condor.versions import show_version
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import FINAL_SUBMIT, NETWORK_FILE, TRAIN_SUBMIT, RunFolder
-from regiondag.util.text import list_some
+from regiondag.util.text import list_some, spell_out
 
 IO_PROXY = (
     "caution: WantIOProxy is set, so a job can read and write your files on this machine and any attribute of its ad; "
@@ -24,6 +24,7 @@ _NAMES = re.compile(
 )
 _UNUSED = re.compile(r"the line '(.*)' was unused by condor_submit")
 
+SHOWN = 3  # names or reasons in one line
 UNKNOWN_LINK = "what links their GPUs is not known to HTCondor: run nnlib doctor-gpu on a worker"
 CORRECT = "correct the name in job.submit, or take it out"
 ONE_KIND = "GPUs_DeviceName"  # what only machines say whose GPUs are all of one kind
@@ -108,7 +109,7 @@ def _describe_slots(pool: Pool, slots: Sequence[classads.ClassAd]) -> Finding:
 def _describe_match(subject: str, match: matching.Match, gpus: int, slots: Sequence[classads.ClassAd]) -> Finding:
     """Say what a job finds that asks for so many GPUs, or makes do with them."""
     if match.matching:
-        text = f"matches {len(match.matching)} of {match.slots} slots"
+        text = f"matches {len(match.matching)} of {match.slots} slots{spell_out(_describe_others(match))}"
         return Finding(subject, True, text + f"; {UNKNOWN_LINK}" * (gpus > 1))
     most = matching.most_gpus(slots)
     text = find_mismatch(match)
@@ -117,11 +118,30 @@ def _describe_match(subject: str, match: matching.Match, gpus: int, slots: Seque
     return Finding(subject, False, text)
 
 
+def _describe_others(match: matching.Match) -> str:
+    """Name the slots that match where not all do, and say what keeps the job from the others."""
+    if len(match.matching) == match.slots:
+        return ""
+    text = f": {list_some(match.matching, SHOWN)}"
+    for group in match.excluded[:SHOWN]:
+        they = "it does" if len(group.slots) == 1 else "they do"
+        text += f"; not {list_some(group.slots, SHOWN)}: {they} not meet {list_some(group.unmet, SHOWN)}"
+    more = sum(len(group.slots) for group in match.excluded[SHOWN:])
+    text += f"; nor {more} more, for other reasons" if more else ""
+    if match.refused_by_slot:
+        text += f"; not {list_some(match.refused_by_slot, SHOWN)}: the START expression there refuses the job"
+    return text
+
+
+def _describe_clause(clause: matching.Clause) -> str:
+    return f"{clause.text}: {'; '.join(clause.lacking[:SHOWN])}" if clause.lacking else clause.text
+
+
 def find_mismatch(match: matching.Match) -> str:
     """Say why a job that matches no slot does not."""
     never = [clause for clause in match.clauses if clause.met_by == 0]
     if never:
-        text = "; ".join(f"no slot meets {clause.text}" for clause in never)
+        text = "; ".join(f"no slot meets {spell_out(_describe_clause(clause))}" for clause in never)
         mixed = any(ONE_KIND in clause.text for clause in never)
         return text + "; GPUs of several kinds: name one with job.require_gpus: DeviceName == ..." * mixed
     if match.refused_by_slot:

@@ -15,6 +15,7 @@ from regiondag.config.database_section import DATABASE_SCHEMA
 from regiondag.config.notify_section import NOTIFY
 from regiondag.config.submit_section import LEGAL, SUBMIT
 from regiondag.study.families import FAMILIES
+from regiondag.study.gpus import GpuWish
 from regiondag.study.model import GIVE_UP_AFTER, MAX_TRIALS, MIN_CUSTOMERS, POOLED, JobRequest, Limits
 from regiondag.tuning.methods import AUTO, METHODS
 from regiondag.tuning.noise import KINDS as STOPS
@@ -134,10 +135,11 @@ TRAIN: Keys = {
 
 JOB: Keys = {
     "gpus": Key(
-        (_job.gpus, _job.gpus),
+        GpuWish(_job.gpus, _job.gpus),
         values.GPUS,
         "GPUs of a training, all of one kind on one machine, 0: none; with `min` and `max` as many as a machine has "
-        "free, and at most half as many after each fault of a machine.",
+        "free, and at most half as many after each fault of a machine; `capability`, `memory` and `runtime` say what "
+        "each must be.",
     ),
     "require_gpus": Key(
         _job.require_gpus,

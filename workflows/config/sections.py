@@ -12,6 +12,7 @@ from regiondag.config.keys import ACQUISITIONS, JOB, LIMITS, SEARCH, SECTIONS, S
 from regiondag.config.space_section import grid_trials, read_constraints, read_space, small_size
 from regiondag.config.submit_section import read_submit
 from regiondag.study.families import AGAIN, BLEND, DAYS, FAMILIES, NETWORK, POPULARITY, space_of
+from regiondag.study.gpus import GpuWish
 from regiondag.study.model import MAX_TRIALS, TRAIN_SETTINGS, JobRequest, Limits, Purchases, Search
 from regiondag.study.space import Space, list_extreme_values, list_grid_values
 from regiondag.tuning.methods import METHODS, resolve_method
@@ -44,11 +45,12 @@ def read_job(section: Section) -> JobRequest:
     given: dict[str, Any] = {name: section.value(name, JOB) for name in JOB if name != "submit"}
     given["submit"] = read_submit(section.section("submit"))
     section.finish()
-    fewest, most = given.pop("gpus")
-    job = JobRequest(**given, gpus=most, fewest_gpus=None if fewest == most else fewest)
+    wish: GpuWish = given.pop("gpus")
+    job = JobRequest(**given, gpus=wish.most, fewest_gpus=None if wish.fewest == wish.most else wish.fewest)
     if "cpus" not in section:
-        job = replace(job, cpus=max(job.cpus, most))  # each GPU has a process of its own
-    if job.require_gpus and not most:
+        job = replace(job, cpus=max(job.cpus, wish.most))  # each GPU has a process of its own
+    job = replace(job, require_gpus=wish.require(job.require_gpus))
+    if job.require_gpus and not wish.most:
         if section.contradicts("require_gpus", "gpus"):
             section.problems.add(section.where("require_gpus"), "is of GPUs, and `gpus` is 0; remove it, or give gpus")
         job = replace(job, require_gpus="")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nnlib.spec import metric_names
 from nnlib.spec.checks import Check, Schema, matching, real, whole
 from regiondag.study.families import FAMILIES
+from regiondag.study.gpus import BOUNDS, GpuWish, require_capability, require_memory, require_runtime
 from regiondag.study.model import DAY, GPU_COUNTS, MAX_TRIALS
 from regiondag.study.space import Value
-from regiondag.util.schema import DURATION, TEXT, Key, Keys, nearest, object_of
+from regiondag.util.schema import DURATION, TEXT, Key, Keys, nearest, object_of, size
 
 MAX_NAME = 200
 LARGEST = 1e300  # of a real hyperparameter's bounds
@@ -74,20 +75,40 @@ def _requirements(value: Any) -> str:
     return expression
 
 
-def _gpus(value: Any) -> tuple[int, int]:
-    """Return the fewest and the most."""
+def _gpus(value: Any) -> GpuWish:
     counts: tuple[int, ...] = (0, *GPU_COUNTS)
+    wanted: dict[str, Any] = value if isinstance(value, dict) else {"count": value}
+    for key in wanted:
+        if key not in GPU_KEYS:
+            raise ValueError(f"unknown key {key!r}{nearest(str(key), GPU_KEYS)}")
     if isinstance(value, dict):
-        if set(value) != set(GPU_RANGE):
+        if not value:
+            raise ValueError
+        if ("min" in value) != ("max" in value):
             raise ValueError("give both, min and max")
-        fewest, most, counts = value["min"], value["max"], GPU_COUNTS
-    else:
-        fewest = most = value
+        if {"count", "min"} <= set(value):
+            raise ValueError("give count, or min and max")
+        counts = GPU_COUNTS
+    fewest, most = wanted.get("min", wanted.get("count", 1)), wanted.get("max", wanted.get("count", 1))
     if any(type(count) is not int or count not in counts for count in (fewest, most)):
         raise ValueError
     if fewest > most:
         raise ValueError("min is larger than max")
-    return fewest, most
+    return GpuWish(fewest, most, " && ".join(_each_gpu(wanted)))
+
+
+def _each_gpu(wanted: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what each GPU must be, clause by clause."""
+    for key, each in OF_EACH_GPU.items():
+        if key in wanted:
+            try:
+                yield each.check.of(wanted[key])
+            except ValueError:
+                raise ValueError(f"{key}: seen {wanted[key]!r}, legal: {each.check.legal}") from None
+
+
+def _capability(value: Any) -> str:
+    return require_capability(str(value) if isinstance(value, int | float) and value is not True else TEXT.of(value))
 
 
 def _require_gpus(value: Any) -> str:
@@ -141,15 +162,53 @@ REQUIREMENTS = Check(
     TEXT.schema,
 )
 _COUNT: Check[int] = Check(int, "1, 2, 4 or 8", {"enum": list(GPU_COUNTS)})
-GPU_RANGE: Keys = {
-    "min": Key(None, _COUNT, "The fewest GPUs with which a training makes do."),
+GPU_NUMBERS: Keys = {
+    "count": Key(1, _COUNT, "GPUs of a training."),
+    "min": Key(None, _COUNT, "In the place of `count`: the fewest GPUs with which a training makes do."),
     "max": Key(None, _COUNT, "The most that it takes."),
 }
+_GPU_MEMORY = size(1 << 20)
+OF_EACH_GPU: Keys = {
+    "capability": Key(
+        None,
+        Check(
+            _capability,
+            'a compute capability such as 8.0, at least, or bounds such as ">= 7.5, < 10"',
+            {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": f"^{BOUNDS}$"}]},
+        ),
+        "The compute capability of each.",
+    ),
+    "memory": Key(
+        None,
+        Check(lambda value: require_memory(_GPU_MEMORY.of(value)), _GPU_MEMORY.legal, _GPU_MEMORY.schema),
+        "The memory of each at least, as HTCondor knows it: somewhat less than its name says.",
+    ),
+    "runtime": Key(
+        None,
+        Check(
+            lambda value: require_runtime(TEXT.of(value)),
+            'a version of CUDA in quotes, such as "12.4"',
+            {"type": "string", "pattern": r"^[0-9]{1,2}\.[0-9]{1,2}$"},
+        ),
+        "The version of CUDA that the driver of each knows at least.",
+    ),
+}
+GPU_KEYS: Keys = {**GPU_NUMBERS, **OF_EACH_GPU}
 GPUS = Check(
     _gpus,
-    "0, 1, 2, 4 or 8, or {min: 2, max: 8}",
-    {"anyOf": [{"enum": [0, *GPU_COUNTS]}, object_of(GPU_RANGE, GPU_RANGE)]},
-    lambda ends: ends[0] if ends[0] == ends[1] else {"min": ends[0], "max": ends[1]},
+    '0, 1, 2, 4 or 8, or {min: 2, max: 8}, or {count: 1, capability: ">= 8.0", memory: 40GB, runtime: "12.4"}',
+    {
+        "anyOf": [
+            {"enum": [0, *GPU_COUNTS]},
+            {
+                **object_of(GPU_KEYS),
+                "minProperties": 1,
+                "dependentRequired": {"min": ["max"], "max": ["min"]},
+                "not": {"required": ["count", "min"]},
+            },
+        ]
+    },
+    lambda wish: wish.most if wish.fewest == wish.most else {"min": wish.fewest, "max": wish.most},
 )
 REQUIRE_GPUS = Check(
     _require_gpus,

@@ -53,9 +53,46 @@ def findings(monkeypatch, tmp_path):
 def test_what_machines_have_is_said(findings):
     pool, of_job = findings([slot(2), slot(4)], job("4"))
     assert pool.text == "2 slots, 2 of them with GPUs, at most 4 on one machine (V100)"
-    assert (of_job.good, of_job.text) == (True, f"matches 1 of 2 slots; {preflight.UNKNOWN_LINK}")
+    others = "slot1@big; not slot1@big: it does not meet TARGET.GPUs >= RequestGPUs"
+    assert (of_job.good, of_job.text) == (True, f"matches 1 of 2 slots: {others}; {preflight.UNKNOWN_LINK}")
     assert findings([slot(2)], job("1"))[1].text == "matches 1 of 1 slots"
     assert findings([], job())[0].text == "0 slots, 0 of them with GPUs"
+
+
+def test_what_keeps_jobs_from_other_machines_is_said(findings):
+    """Those with the same reasons are told together, the most first; which GPU lacks what, with what it has."""
+    said = findings(
+        [slot(1, free=""), *(slot(n, free="") for n in (4, 4, 0, 2)), slot(4, 'GPUs_DeviceName = "V100"\nColor = 1\n')],
+        job("2", "Capability >= 7.0 && Memory >= 9", " && (TARGET.Color =?= 1)"),
+    )[1]
+    assert not said.good and said.text == (
+        "no slot meets countMatches(MY.RequireGPUs,TARGET.AvailableGPUs) >= RequestGPUs: Memory >= 9 of each GPU (?: "
+        "no Memory); a GPU (it has none)"
+    )
+    ads = [slot(1, free=""), slot(0, free=""), slot(4, free=""), *(slot(4, f"{V100}Color = 1\n") for _ in range(2))]
+    said = findings(ads, job("2", "Capability >= 7.0", " && (TARGET.Color =?= 1)"))[1]
+    assert said.good and said.text == (
+        "matches 2 of 5 slots: slot1@big, slot1@big; not slot1@big: it does not meet countMatches(MY.RequireGPUs,"
+        "TARGET.AvailableGPUs) >= RequestGPUs, TARGET.Color is 1; not slot1@big: it does not meet a GPU (it has none), "
+        f"TARGET.Color is 1; not slot1@big: it does not meet TARGET.Color is 1; {preflight.UNKNOWN_LINK}"
+    )
+    busy = parse_ad('Requirements = false\nName = "shy"\nColor = 1\nGPUs = 2\n')
+    many = [*(parse_ad(f'Requirements = true\nName = "c{n}"\nColor = {n}\nGPUs = 1\n') for n in (1, 2, 2, 2, 2)), busy]
+    assert findings(many, job("1", more=" && (TARGET.Color =?= 1)"))[1].text == (
+        "matches 1 of 6 slots: c1; not c2, c2, c2 and 1 more: they do not meet TARGET.Color is 1; not shy: the START "
+        "expression there refuses the job"
+    )
+
+
+def test_what_each_gpu_lacks_is_said(findings):
+    asked = 'Capability >= 8.0 && MaxSupportedVersion >= 12040 && regexp("V", DeviceName)'
+    named = OF_FOUR.replace("Capability = 7.0", 'Capability = 7.0; DeviceName = "V100"')
+    ad = parse_ad(f'Requirements = true\nName = "old"\nTotalSlotGPUs = 2\n{named}AssignedGPUs = "GPU-a,GPU-b"\n'
+                  "AvailableGPUs = { GPUs_GPU_a, GPUs_GPU_b }\n")  # fmt: skip
+    assert findings([ad], job("1", asked))[1].text == (
+        "no slot meets countMatches(MY.RequireGPUs,TARGET.AvailableGPUs) >= RequestGPUs: Capability >= 8.0 of each GPU "
+        "(V100: Capability 7.0) and MaxSupportedVersion >= 12040 of each GPU (V100: no MaxSupportedVersion)"
+    )
 
 
 def test_no_machine_has_so_many(findings):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 from pathlib import Path
 from textwrap import indent
 from typing import Any
 
+import classad2
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from nnlib.contract import Metric
 from regiondag.config.sections import (
@@ -20,6 +25,7 @@ from regiondag.config.sections import (
     read_train,
     read_update,
 )
+from regiondag.config.values import GPUS
 from regiondag.study.model import JobRequest, Limits, Purchases
 from regiondag.util.schema import Layer, Problems, Section
 from regiondag.util.yaml_file import parse_yaml
@@ -120,14 +126,26 @@ def test_gpus_are_counts_that_can_share_eight_parts():
         ("{min: 0, max: 2}", ""),
         ("{min: 4, max: 2}", "min is larger than max"),
         ("{max: 2}", "give both, min and max"),
-        ("{min: 1, max: 2, most: 4}", "give both, min and max"),
+        ("{min: 1, max: 2, most: 4}", "unknown key 'most'"),
+        ("{count: 1, min: 1, max: 2}", "give count, or min and max"),
+        ("{count: 0, memory: 1GB}", ""),
+        ("{}", ""),
+        ("{capability: '8.0 || true'}", "capability: seen '8.0 || true', legal: a compute capability such as 8.0"),
+        ("{capability: true}", "capability: seen True"),
+        ("{capability: -1}", "capability: seen -1"),
+        ("{capability: .nan}", "capability: seen nan"),
+        ("{memory: 40}", "memory: seen 40, legal: a size such as"),
+        ("{memory: 1KB}", "memory: seen '1KB'"),
+        ("{runtime: 12.4}", "runtime: seen 12.4, legal: a version of CUDA in quotes"),
+        ("{runtime: '12'}", "runtime: seen '12'"),
         ("{min: [1], max: 2}", ""),
     ],
 )
 def test_other_counts_of_gpus_are_refused(text, why):
     job, told = read(read_job, f"gpus: {text}")
     assert job == JobRequest()
-    assert len(told) == 1 and why in told[0] and told[0].endswith("legal: 0, 1, 2, 4 or 8, or {min: 2, max: 8}")
+    assert len(told) == 1 and why in told[0]
+    assert ", legal: 0, 1, 2, 4 or 8, or {min: 2, max: 8}, or {count: 1, capability" in told[0]
 
 
 def test_what_each_gpu_must_be():
@@ -140,6 +158,70 @@ def test_what_each_gpu_must_be():
     assert job.require_gpus == "" and told == [
         "s.yaml:2: x.require_gpus: is of GPUs, and `gpus` is 0; remove it, or give gpus"
     ]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "more", "job"),
+    [
+        ("{capability: 8}", "", JobRequest(require_gpus="Capability >= 8.0")),
+        ("{count: 2, memory: 40GB}", "", JobRequest(gpus=2, require_gpus="GlobalMemoryMb >= 40960")),
+        ("{min: 1, max: 4, runtime: '12.4'}", "",
+         JobRequest(gpus=4, fewest_gpus=1, cpus=4, require_gpus="MaxSupportedVersion >= 12040")),
+        ("{capability: '>=7.5, < 9.0'}", "",
+         JobRequest(require_gpus="Capability >= 7.5 && Capability < 9.0")),
+        ("{count: 1, capability: '>= 8.0', memory: 1536MB, runtime: '11.8'}", "require_gpus: ECCEnabled || A",
+         JobRequest(require_gpus="Capability >= 8.0 && GlobalMemoryMb >= 1536 && MaxSupportedVersion >= 11080 && "
+                                 "(ECCEnabled || A)")),
+    ],
+)  # fmt: skip
+def test_what_each_gpu_must_be_in_words(gpus, more, job):
+    assert read(read_job, f"gpus: {gpus}\n{more}\n") == (job, [])
+
+
+@given(st.sampled_from(["", ">=", "> ", "<=", "==", "< "]), st.integers(0, 99), st.integers(0, 9), st.integers(1, 999))
+def test_htcondor_counts_gpus_as_they_are(sign, whole_part, tenth, gb):
+    """What HTCondor evaluates for a GPU is what the words say."""
+    wish = GPUS.of(
+        {"capability": f"{sign}{whole_part}.{tenth}", "memory": f"{gb}GB", "runtime": f"{whole_part}.{tenth}"}
+    )
+    asked = float(f"{whole_part}.{tenth}")
+    compare = {
+        "": operator.ge,
+        ">=": operator.ge,
+        ">": operator.gt,
+        "<=": operator.le,
+        "==": operator.eq,
+        "<": operator.lt,
+    }
+    for capability in (asked - 0.1, asked, asked + 0.1):
+        for memory in (gb * 1024 - 1, gb * 1024):
+            for version in (1000 * whole_part + 10 * tenth, 1000 * whole_part + 10 * tenth - 10):
+                gpu = classad2.ClassAd()
+                gpu["Capability"], gpu["GlobalMemoryMb"], gpu["MaxSupportedVersion"] = capability, memory, version
+                met = compare[sign.strip()](capability, asked) and memory >= gb * 1024
+                assert classad2.ExprTree(wish.each).eval(gpu) is (met and version == 1000 * whole_part + 10 * tenth)
+
+
+def test_the_schema_knows_the_words():
+    schema = Draft202012Validator(GPUS.schema)
+    for good in (
+        0,
+        8,
+        {"min": 1, "max": 2},
+        {"capability": 8},
+        {"count": 2, "capability": ">= 8.0, < 9", "memory": "4GB"},
+    ):
+        assert schema.is_valid(good)
+    for bad in (
+        3,
+        {},
+        {"min": 1},
+        {"count": 1, "min": 1, "max": 2},
+        {"capability": "x"},
+        {"runtime": 12.4},
+        {"most": 1},
+    ):
+        assert not schema.is_valid(bad)
 
 
 def test_the_last_training_may_ask_for_more():
