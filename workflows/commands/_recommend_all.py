@@ -45,7 +45,7 @@ def recommend_all(
     pool = require_pool(arguments.pool)
     batch, plan = begin_batch(folder, served, slugs, wish, arguments.chunk)
     if not batch.dag.exists():
-        write_dag(batch, plan)
+        write_dag(batch, plan, {slug: served.find_submit(slug) for slug in slugs})
     tell(f"job {submit_batch(pool, batch)} of the pool {pool.name!r} writes {batch.path}")
     return _watch(arguments, batch, plan)
 

@@ -6,8 +6,10 @@ import shlex
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from regiondag.condor import client, quoting
 from regiondag.condor.events.dag_log import read_dag_log
@@ -21,6 +23,7 @@ from regiondag.recommend.make import AIM, DATA, FLOOR, MODEL, NEVER, ONLY
 from regiondag.run import layout
 from regiondag.run.layout import dagman_file, dagman_log
 from regiondag.study import job_rules
+from regiondag.study.submit_commands import Submit
 from regiondag.util.resources import resource_dir
 
 SCRIPTS = ("pre.sh", "post.sh", "recommend.sh")
@@ -54,8 +57,11 @@ class BatchStatus:
         return self.finished or self.dag in ("ended", "removed", "not submitted")
 
 
-def write_dag(batch: BatchFolder, plan: BatchPlan) -> None:
-    """Write all that HTCondor reads of a batch; done again it is the same, unless the program is newer."""
+def write_dag(batch: BatchFolder, plan: BatchPlan, submit: Mapping[str, Submit] = MappingProxyType({})) -> None:
+    """Write all that HTCondor reads of a batch; done again it is the same, unless the program is newer.
+
+    `submit`: commands that a study adds to the jobs of its regions, by slug.
+    """
     manager, worker = pack_recommend(), pack_worker()
     for archive in (manager, worker):
         (batch.work / archive.name).write_bytes(archive.content)
@@ -69,7 +75,8 @@ def write_dag(batch: BatchFolder, plan: BatchPlan) -> None:
     write(batch.work / layout.DAGMAN_CONFIG, "dagman.config.j2", jobs=0)
     write(batch.work / layout.REPORT_SUBMIT, "report.sub.j2")
     for region in plan.regions:
-        write(batch.inputs(region.slug) / "recommend.sub", "recommend.sub.j2", **_job(batch, plan, region, worker.name))
+        values = _job(batch, plan, region, worker.name) | {"submit": submit.get(region.slug, {})}
+        write(batch.inputs(region.slug) / "recommend.sub", "recommend.sub.j2", **values)
     write(
         batch.dag,
         "recommend.dag.j2",

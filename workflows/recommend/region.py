@@ -18,6 +18,8 @@ from regiondag.registry.read import Champion, Registry, open_registry
 from regiondag.run.champions import earlier_runs
 from regiondag.run.layout import RunFolder
 from regiondag.run.manifest import read_manifest
+from regiondag.run.region_spec import read_spec
+from regiondag.study.submit_commands import Submit
 
 if TYPE_CHECKING:
     from nnlib.prediction.recommender import Recommender
@@ -88,6 +90,11 @@ class Served:
             f"no run of the study {self.study!r} in {self.runs} has data of the region {slug!r} any more, so nothing "
             "is known of its customers; next: regiondag generate"
         )
+
+    def find_submit(self, slug: str) -> Submit:
+        """Return the submit commands that the newest run of a region gives its jobs, as a pool may ask for them."""
+        spec = next((run.region(slug).spec for run in self._runs if run.region(slug).spec.is_file()), None)
+        return read_spec(spec).job.submit if spec else {}
 
     def open(self, slug: str) -> Recommender:
         """Return what recommends in a region; RegiondagError says what is missing or damaged."""

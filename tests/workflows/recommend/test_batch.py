@@ -27,7 +27,10 @@ from regiondag.recommend.jobs import read_status, write_dag
 from regiondag.recommend.make import begin_batch, choose_chunk
 from regiondag.recommend.region import Served
 from regiondag.run.layout import REPORT_NODE, SETTLED_BEFORE
-from tests.workflows.recommend.made_up import LATER, REGIONS, place_run, place_study
+from regiondag.run.region_spec import spec_to_json
+from regiondag.study.model import JobRequest
+from tests.workflows.recommend.made_up import LATER, NIGHT, REGIONS, place_run, place_study
+from tests.workflows.registry.registered import spec_of
 
 K = 4
 
@@ -223,6 +226,23 @@ def test_the_job_writes_the_same_file_as_here(study, tmp_path):
     done = subprocess.run(argv, cwd=sandbox, capture_output=True, text=True, env={"PATH": path, "HOME": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     assert sha256_of(sandbox / f"{chunk.name}.parquet") == sha256_of(batch.part(chunk))
+
+
+def test_jobs_have_the_submit_commands_of_the_newest_run(study):
+    served = Served(study / "runs", "shop")
+    assert served.find_submit("berg") == {}
+    for night, project in ((NIGHT, "Old"), (LATER, "New")):
+        run = place_run(study, night)
+        spec = dataclasses.replace(
+            spec_of("berg"), job=JobRequest(submit={"MY.ProjectName": project, "nice_user": True})
+        )
+        run.region("berg").spec.write_text(spec_to_json(spec))
+    served = Served(study / "runs", "shop")
+    batch, plan = begin(study)
+    write_dag(batch, plan, {slug: served.find_submit(slug) for slug in served.regions})
+    texts = {one.slug: (batch.inputs(one.slug) / "recommend.sub").read_text() for one in plan.regions}
+    assert '# What the study adds.\nMY.ProjectName = "New"\nnice_user = true\nqueue\n' in texts["berg"]
+    assert "What the study adds" not in texts["cote-d-ivoire"]
 
 
 def test_a_job_that_fails_brings_what_it_promised(study, tmp_path):
