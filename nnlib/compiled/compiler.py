@@ -23,6 +23,7 @@ MODULES = (
     "compiler",
     "convolution",
     "depthwise",
+    "laying",
     "norms",
     "output",
     "pictures",

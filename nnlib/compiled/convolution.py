@@ -1,4 +1,4 @@
-"""Compiled convolutions: maps laid out and tiles of what they give. Twins: `ops.convolution`, `cpu.maps.convolution`.
+"""Compiled convolutions: tiles of what maps that are laid out give. Twins: `ops.convolution`, `cpu.maps.convolution`.
 
 `lay`, `put` and pitches are those of `cpu.maps.shifts`, which says what they mean.
 """
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnlib.compiled.compiler import compile_loop, compile_within
+from nnlib.compiled.laying import lay_out, put_back
 from nnlib.compiled.tiles import (
     ALONE,
     ALONE_VECTORS,
@@ -18,9 +19,6 @@ from nnlib.compiled.tiles import (
     FEW,
     ROWS,
     VECTORS,
-    clear,
-    copy,
-    copy_half,
     dots,
     dots_alone,
     sums,
@@ -35,80 +33,6 @@ from nnlib.compiled.vectors import LANES
 Floats = NDArray[Any]
 Longs = NDArray[Any]
 MANY, OTHERS = DOTS
-
-
-@compile_loop
-def lay_out(
-    x: Floats, first: int, lay: Any, starts: Longs, examples: int, lanes: int, channels: int, out: Floats
-) -> None:
-    """Write channels of examples, of which the first number is x[first], to `out`, with zeros around their maps.
-
-    With more than one of `lanes` there are as many examples, and each place has all of them.
-    """
-    size, step, extent, wide = lay.size, lay.step, lay.extent, lay.wide
-    numbers, target = x.ctypes.data, out.ctypes.data
-    for phase in range(starts.shape[0]):
-        z0, y0, x0 = starts[phase, 0], starts[phase, 1], starts[phase, 2]
-        z1, y1, x1 = _first(z0, step.z), _first(y0, step.y), _first(x0, step.x)
-        z2, y2, x2 = _last(z0, step.z, size.z), _last(y0, step.y, size.y), _last(x0, step.x, size.x)
-        z2, y2, count = min(z2, extent.z), min(y2, extent.y), min(x2, extent.x) - x1
-        for channel in range(channels):
-            block = target + 4 * (channel * wide.channel + phase * lay.phase)
-            clear(block, lay.phase, 0, 0, 0, 0)
-            for example in range(examples if lanes == 1 else 1):
-                begin = first + example * lay.source.example + channel * lay.source.channel + x0 + x1 * step.x
-                for z in range(z1, z2):
-                    for y in range(y1, y2):
-                        source = begin + (z * step.z + z0) * lay.source.slice + (y * step.y + y0) * lay.source.row
-                        there = block + 4 * (example * wide.example + z * wide.slice + y * wide.row + x1 * lanes)
-                        if lanes > 1:
-                            at = (there - target) // 4
-                            for _ in range(count):
-                                for lane in range(LANES):
-                                    out[at + lane] = x[source + lane * lay.source.example]
-                                at += LANES
-                                source += step.x
-                        elif step.x == 1:
-                            copy(numbers + 4 * source, there, count, 0, 0, 0)
-                        elif step.x == 2:
-                            copy_half(numbers + 4 * source, there, count, 0, 0, 0)
-                        else:
-                            at = (there - target) // 4
-                            for n in range(count):
-                                out[at + n] = x[source + n * step.x]
-
-
-@compile_within
-def _first(start: int, step: int) -> int:
-    return max(0, (step - 1 - start) // step)
-
-
-@compile_within
-def _last(start: int, step: int, size: int) -> int:
-    return (size - start + step - 1) // step
-
-
-@compile_loop
-def put_back(
-    rows: Floats, pitch: int, put: Any, first: int, examples: int, lanes: int, channels: int, out: Floats
-) -> None:
-    """Write what is laid out in `rows`, channels `pitch` apart, to where it belongs from out[first] on."""
-    extent, step, wide = put.extent, put.step, put.wide
-    source, target = rows.ctypes.data, out.ctypes.data
-    for channel in range(channels):
-        for example in range(examples):
-            for z in range(extent.z):
-                for y in range(extent.y):
-                    at = channel * pitch + example * wide.example + z * wide.slice + y * wide.row
-                    to = first + example * put.target.example + channel * put.target.channel + z * step.z + y * step.y
-                    if lanes > 1:
-                        for n in range(extent.x):
-                            out[to + n * step.x] = rows[at + n * lanes]
-                    elif step.x == 1:
-                        copy(source + 4 * at, target + 4 * to, extent.x, 0, 0, 0)
-                    else:
-                        for n in range(extent.x):
-                            out[to + n * step.x] = rows[at + n]
 
 
 @compile_loop

@@ -1,4 +1,4 @@
-"""Sums of products over a map, for square kernels of one channel: maps are met where they are, and nothing beside them.
+"""Maps met where they are, and nothing beside them: sums over them for square kernels of one channel, copies of rows.
 
 Rows are computed by vectors. Which lanes of a vector are there stands in `bits`, uint16 (vectors of a row of the
 target, places of the kernel along it, stride + 1): what is met of the source, of which a stride of two takes every
@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from nnlib.compiled.compiler import emit, ir
+from nnlib.compiled.compiler import emit
 from nnlib.compiled.vectors import (
     FLOAT,
-    INT,
     LANES,
     LONG,
     NOTHING,
     Builder,
     Value,
     add_product,
+    every,
     everywhere,
     load,
     load_bits,
@@ -101,8 +101,7 @@ class _Vector:
             load_some(builder, plus(builder, address, n * LANES), load_bits(builder, builder.add(bits, LONG(2 * n))))
             for n in range(stride)
         ]
-        every = ir.Constant(ir.VectorType(INT, LANES), list(range(0, stride * LANES, stride)))
-        return parts[0] if stride == 1 else builder.shuffle_vector(*parts, every)
+        return every(builder, parts)
 
     def own(self) -> Value:
         """Return which lanes belong to the target."""
@@ -173,6 +172,35 @@ def _correlate_map(stride: int, kernel: int) -> Callable[..., None]:
     return emit(write)
 
 
+def _lay_rows(stride: int) -> Callable[..., None]:
+    def write(
+        builder: Builder, source: Value, target: Value, bits: Value, numbers: Value, low: Value, end: Value
+    ) -> None:
+        vectors, rows, pitch, target_pitch = (load(builder, builder.add(numbers, LONG(8 * n)), LONG) for n in range(4))
+
+        def lay_row(y: Value, _: list[Value]) -> list[Value]:
+            inside = builder.icmp_unsigned("<", builder.sub(y, low), builder.sub(end, low))
+            row = builder.add(source, builder.mul(y, pitch))
+            into = builder.add(target, builder.mul(y, target_pitch))
+
+            def lay_vector(n: Value, _: list[Value]) -> list[Value]:
+                begin = builder.add(row, builder.mul(n, LONG(4 * stride * LANES)))
+                lanes, parts = builder.add(bits, builder.mul(n, LONG(2 * stride))), []
+                for part in range(stride):
+                    here = plus(builder, begin, part * LANES)
+                    prefetch(builder, plus(builder, here, AHEAD))
+                    some = load_bits(builder, builder.add(lanes, LONG(2 * part)), inside)
+                    parts.append(load_some(builder, here, some))
+                store(builder, every(builder, parts), builder.add(into, builder.mul(n, LONG(4 * LANES))))
+                return []
+
+            return repeat(builder, vectors, [], lay_vector)
+
+        repeat(builder, rows, [], lay_row)
+
+    return emit(write)
+
+
 # (x, w, bits, out, numbers, 0): out[y, p] = sum over rows n and places k of the kernel of w[n, k] times what it meets.
 sum_3, sum_5, sum_7 = (_sum_map(1, kernel) for kernel in TOGETHER)
 sum_3_by_2, sum_5_by_2, sum_7_by_2 = (_sum_map(2, kernel) for kernel in TOGETHER)
@@ -180,3 +208,7 @@ sum_3_by_2, sum_5_by_2, sum_7_by_2 = (_sum_map(2, kernel) for kernel in TOGETHER
 # is a vector, of which the lanes are to be added up.
 correlate_3, correlate_5, correlate_7 = (_correlate_map(1, kernel) for kernel in TOGETHER)
 correlate_3_by_2, correlate_5_by_2, correlate_7_by_2 = (_correlate_map(2, kernel) for kernel in TOGETHER)
+# (source, target, bits, numbers, low, end): copies rows from `low` to before `end`; other rows become zeros, and so do
+# other lanes up to the end of a row's last vector. `bits` has no kernel: those of the source, one vector behind the other;
+# `numbers` are vectors of a row, rows, and bytes between two rows of the source and of the target.
+lay_rows, lay_rows_by_two, lay_rows_by_four = (_lay_rows(stride) for stride in (1, 2, 4))

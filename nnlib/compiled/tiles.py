@@ -24,6 +24,7 @@ from nnlib.compiled.vectors import (
     load,
     order_of,
     plus,
+    prefetch,
     repeat,
     row_address,
     store,
@@ -35,6 +36,7 @@ FEW = 4  # rows of one for a few channels
 DOTS_OF = {True: (2, 4), False: (4, 6)}  # the first divides cpu.maps.tiled.ROWS: maps that are not laid out end there
 DOTS = DOTS_OF[NARROW]  # rows of either kind in a tile of dots
 ALONE_VECTORS = 6  # of a row alone
+AHEAD = 256  # weights from those that are met to those on their way to the cache
 ALONE = 9  # rows that meet a row alone
 
 
@@ -45,6 +47,7 @@ def _sums(rows: int, vectors: int) -> Callable[..., None]:
             here = builder.add(x, builder.mul(place, LONG(4)))
             met = [load(builder, plus(builder, here, n * LANES)) for n in range(vectors)]
             weights = builder.add(w, builder.mul(k, LONG(4 * rows)))
+            prefetch(builder, builder.add(weights, LONG(4 * AHEAD)))
             found = []
             for row in range(rows):
                 weight = everywhere(builder, load(builder, plus(builder, weights, row), FLOAT))

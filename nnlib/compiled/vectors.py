@@ -47,9 +47,10 @@ def store_some(builder: Builder, vector: Value, address: Value, bits: Value) -> 
     builder.call(masked_store, [vector, builder.inttoptr(address, ir.PointerType()), INT(4), bits])
 
 
-def load_bits(builder: Builder, address: Value) -> Value:
-    """Load 16 bits, of which the lowest are those of the lanes."""
+def load_bits(builder: Builder, address: Value, wanted: Value | None = None) -> Value:
+    """Load 16 bits, of which the lowest are those of the lanes; none if they are not `wanted`."""
     bits = builder.load(builder.inttoptr(address, ir.PointerType(SHORT)), align=2)
+    bits = bits if wanted is None else builder.select(wanted, bits, SHORT(0))
     return builder.bitcast(builder.trunc(bits, ir.IntType(LANES)) if LANES < 16 else bits, BITS)
 
 
@@ -80,6 +81,15 @@ def everywhere(builder: Builder, number: Value) -> Value:
     """Return a vector with a number in each lane."""
     one = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), number, INT(0))
     return pick(builder, one, [0] * LANES)
+
+
+def every(builder: Builder, parts: Sequence[Value]) -> Value:
+    """Return every lane of a vector, every other one of two, every fourth of four."""
+    if len(parts) == 1:
+        return parts[0]
+    even = ir.Constant(ir.VectorType(INT, LANES), list(range(0, 2 * LANES, 2)))
+    halves = [builder.shuffle_vector(*parts[n : n + 2], even) for n in range(0, len(parts), 2)]
+    return every(builder, halves)
 
 
 def add_lanes(builder: Builder, vectors: Sequence[Value]) -> list[Value]:

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnlib.compiled import loops
 from nnlib.compiled.tiles import ALONE, DOTS_OF, FEW
 from nnlib.cpu.maps.tiled import ROWS, Tiled
+from nnlib.cpu.scratch import SCRATCH
 from nnlib.spec.geometry import Sweep, Window
 from nnlib.util.threads import map_in_turn
-from tests.nnlib.sweeps import sweep_over
+from tests.nnlib.sweeps import arrays_of, sweep_over
 
 PROCESSORS = {"sse": (4, 8, DOTS_OF[False]), "avx2": (8, 4, DOTS_OF[True]), "avx512": (16, 8, DOTS_OF[False])}
 
@@ -36,8 +38,12 @@ class Ends(SimpleNamespace):
     def _lay_out(self, lay: Any, starts: Any, examples: int, lanes: int, channels: int, out: Any) -> None:
         extent, wide = lay.extent, lay.wide
         last = (examples - 1) * wide.example if lanes == 1 else 0
-        last += (extent.z - 1) * wide.slice + (extent.y - 1) * wide.row + lanes * extent.x
-        assert last <= lay.phase
+        last += (extent.z - 1) * wide.slice + (extent.y - 1) * wide.row
+        row = lanes * extent.x if lanes > 1 else -(-extent.x // self.LANES) * self.LANES
+        assert last + row <= lay.phase
+        assert lanes > 1 or extent.x >= wide.row or extent.y * extent.z * examples == 1
+        assert lanes > 1 or extent.y * wide.row >= wide.slice or extent.z * examples == 1
+        assert lanes > 1 or extent.z * wide.slice >= wide.example or examples == 1
         assert (channels - 1) * wide.channel + len(starts) * lay.phase <= out.size
 
     def convolve(self, x, first, lay, starts, base, width, w, groups, blocks, examples, lanes, channels, put, *rest):
@@ -87,18 +93,40 @@ def random_sweep(random: np.random.Generator) -> Sweep:
     return sweep_over(tuple(windows), below, above, groups)
 
 
+BANDED = [  # bands of different sizes along each axis
+    sweep_over((Window(2999, 5, 1, 2, 2, 3),), 5, 8),
+    sweep_over((Window(71, 3, 1, 1, 1), Window(67, 3, 2, 1, 1)), 9, 8),
+    sweep_over((Window(23, 3, 1, 1, 1), Window(13, 3), Window(19, 3, 1, 0, 2)), 3, 8),
+    sweep_over((Window(11, 2), Window(3, 3, 1, 1, 1), Window(700, 3, 1, 1, 1)), 4, 4, 4),
+]
+
+
 @pytest.mark.parametrize("processor", PROCESSORS.values(), ids=PROCESSORS)
 def test_nothing_behind_the_end_of_an_array_is_met(processor):
     random, ends = np.random.default_rng(1), Ends(*processor)
     tiled = Tiled(ends)  # type: ignore[arg-type]
-    for _ in range(300):
-        sweep, examples = random_sweep(random), int(random.choice([1, 3, 19]))
+    for sweep in (*BANDED, *(random_sweep(random) for _ in range(300))):
+        examples = int(random.choice([1, 3, 19]))
         x, delta = (np.empty((examples, maps.units), np.float32) for maps in (sweep.source, sweep.target))
         w = np.empty((sweep.target.channels, sweep.fan_in), np.float32)
         tiled.forward(x, w, sweep, map_in_turn)
         tiled.input_gradient(delta, w, sweep, map_in_turn)
         tiled.weight_gradient(x, delta, sweep, map_in_turn)
     assert ends.seen == {"laid out", "as it is", "dots laid out", "dots as it is"}
+
+
+def test_what_memory_held_before_is_of_no_consequence():
+    random, tiled = np.random.default_rng(2), Tiled(loops)
+    for sweep in (*BANDED, *(random_sweep(random) for _ in range(10))):
+        examples = int(random.choice([1, 3, 19]))
+        x, w, delta = arrays_of(sweep, examples, dtype=np.float32)
+        found = []
+        for before in (0, np.nan):
+            for array in SCRATCH._arrays.values():
+                array.fill(before if array.dtype == np.float32 else 0)
+            parts = tiled.forward(x, w, sweep, map_in_turn), tiled.input_gradient(delta, w, sweep, map_in_turn)
+            found.append([part.tobytes() for part in (*parts, tiled.weight_gradient(x, delta, sweep, map_in_turn))])
+        assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("narrow", DOTS_OF)

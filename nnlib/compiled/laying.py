@@ -1,0 +1,141 @@
+"""Compiled copies of maps to where tiles meet them, with the zeros around them, and back. Twin: `ops.convolution`.
+
+`lay`, `put` and pitches are those of `cpu.maps.shifts`, which says what they mean.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnlib.compiled.compiler import compile_loop, compile_within
+from nnlib.compiled.rows import lay_rows, lay_rows_by_four, lay_rows_by_two
+from nnlib.compiled.tiles import clear, copy, copy_half
+from nnlib.compiled.vectors import LANES, MASKED
+
+Floats = NDArray[Any]
+Longs = NDArray[Any]
+
+
+@compile_loop
+def lay_out(
+    x: Floats, first: int, lay: Any, starts: Longs, examples: int, lanes: int, channels: int, out: Floats
+) -> None:
+    """Write channels of examples, of which the first number is x[first], to `out`, with zeros around their maps.
+
+    With more than one of `lanes` there are as many examples, and each place has all of them.
+    """
+    size, step, extent, wide = lay.size, lay.step, lay.extent, lay.wide
+    if MASKED and lanes == 1 and (step.x <= 2 or step.x == 4):
+        _lay_out_by_lanes(x, first, lay, starts, examples, channels, out)
+        return
+    numbers, target = x.ctypes.data, out.ctypes.data
+    for phase in range(starts.shape[0]):
+        z0, y0, x0 = starts[phase, 0], starts[phase, 1], starts[phase, 2]
+        z1, y1, x1 = _first(z0, step.z), _first(y0, step.y), _first(x0, step.x)
+        z2, y2, x2 = _last(z0, step.z, size.z), _last(y0, step.y, size.y), _last(x0, step.x, size.x)
+        z2, y2, count = min(z2, extent.z), min(y2, extent.y), min(x2, extent.x) - x1
+        for channel in range(channels):
+            block = target + 4 * (channel * wide.channel + phase * lay.phase)
+            clear(block, lay.phase, 0, 0, 0, 0)
+            for example in range(examples if lanes == 1 else 1):
+                begin = first + example * lay.source.example + channel * lay.source.channel + x0 + x1 * step.x
+                for z in range(z1, z2):
+                    for y in range(y1, y2):
+                        source = begin + (z * step.z + z0) * lay.source.slice + (y * step.y + y0) * lay.source.row
+                        there = block + 4 * (example * wide.example + z * wide.slice + y * wide.row + x1 * lanes)
+                        if lanes > 1:
+                            at = (there - target) // 4
+                            for _ in range(count):
+                                for lane in range(LANES):
+                                    out[at + lane] = x[source + lane * lay.source.example]
+                                at += LANES
+                                source += step.x
+                        elif step.x == 1:
+                            copy(numbers + 4 * source, there, count, 0, 0, 0)
+                        elif step.x == 2:
+                            copy_half(numbers + 4 * source, there, count, 0, 0, 0)
+                        else:
+                            at = (there - target) // 4
+                            for n in range(count):
+                                out[at + n] = x[source + n * step.x]
+
+
+@compile_loop
+def _lay_out_by_lanes(
+    x: Floats, first: int, lay: Any, starts: Longs, examples: int, channels: int, out: Floats
+) -> None:
+    """As `lay_out`. A row's last vector ends behind it, where the next one begins, which is written afterwards.
+
+    Rows and slices that end before the next one begins are the last ones.
+    """
+    size, step, extent, wide = lay.size, lay.step, lay.extent, lay.wide
+    last = (examples - 1) * wide.example + (extent.z - 1) * wide.slice + (extent.y - 1) * wide.row + extent.x
+    bits = np.empty((starts.shape[0], (extent.x + LANES - 1) // LANES * step.x), np.uint16)
+    for phase in range(starts.shape[0]):
+        for vector in range(bits.shape[1]):
+            bits[phase, vector] = _lanes(starts[phase, 2] + vector * LANES, size.x, step.x * extent.x - vector * LANES)
+    numbers = np.array([bits.shape[1] // step.x, extent.y, 4 * step.y * lay.source.row, 4 * wide.row])
+    for channel in range(channels):
+        for phase in range(starts.shape[0]):
+            z0, y0, x0 = starts[phase, 0], starts[phase, 1], starts[phase, 2]
+            z1, z2, y1 = _first(z0, step.z), _last(z0, step.z, size.z), _first(y0, step.y)
+            y2 = max(y1, _last(y0, step.y, size.y))
+            block = out.ctypes.data + 4 * (channel * wide.channel + phase * lay.phase)
+            lanes, walk = bits[phase].ctypes.data, numbers.ctypes.data
+            for example in range(examples):
+                begin = first + example * lay.source.example + channel * lay.source.channel + x0
+                for z in range(extent.z):
+                    from_row = begin + (z * step.z + z0) * lay.source.slice + y0 * lay.source.row
+                    source = x.ctypes.data + 4 * from_row
+                    target = block + 4 * (example * wide.example + z * wide.slice)
+                    end = y2 if z1 <= z < z2 else y1
+                    if step.x == 1:
+                        lay_rows(source, target, lanes, walk, y1, end)
+                    elif step.x == 2:
+                        lay_rows_by_two(source, target, lanes, walk, y1, end)
+                    else:
+                        lay_rows_by_four(source, target, lanes, walk, y1, end)
+            clear(block + 4 * last, lay.phase - last, 0, 0, 0, 0)
+
+
+@compile_within
+def _lanes(begin: int, size: int, wanted: int) -> int:
+    """Return a bit for each lane of a vector from `begin` on that is in a row of a size, and among the wanted ones."""
+    low, high = max(0, -begin), min(LANES, size - begin, wanted)
+    return (1 << high) - (1 << low) if low < high else 0
+
+
+@compile_within
+def _first(start: int, step: int) -> int:
+    return max(0, (step - 1 - start) // step)
+
+
+@compile_within
+def _last(start: int, step: int, size: int) -> int:
+    return (size - start + step - 1) // step
+
+
+@compile_loop
+def put_back(
+    rows: Floats, pitch: int, put: Any, first: int, examples: int, lanes: int, channels: int, out: Floats
+) -> None:
+    """Write what is laid out in `rows`, channels `pitch` apart, to where it belongs from out[first] on."""
+    extent, step, wide = put.extent, put.step, put.wide
+    source, target = rows.ctypes.data, out.ctypes.data
+    for channel in range(channels):
+        for example in range(examples):
+            for z in range(extent.z):
+                for y in range(extent.y):
+                    at = channel * pitch + example * wide.example + z * wide.slice + y * wide.row
+                    to = first + example * put.target.example + channel * put.target.channel + z * step.z + y * step.y
+                    if lanes > 1:
+                        for n in range(extent.x):
+                            out[to + n * step.x] = rows[at + n * lanes]
+                    elif step.x == 1:
+                        copy(source + 4 * at, target + 4 * to, extent.x, 0, 0, 0)
+                    else:
+                        for n in range(extent.x):
+                            out[to + n * step.x] = rows[at + n]
