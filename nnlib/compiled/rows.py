@@ -209,6 +209,6 @@ sum_3_by_2, sum_5_by_2, sum_7_by_2 = (_sum_map(2, kernel) for kernel in TOGETHER
 correlate_3, correlate_5, correlate_7 = (_correlate_map(1, kernel) for kernel in TOGETHER)
 correlate_3_by_2, correlate_5_by_2, correlate_7_by_2 = (_correlate_map(2, kernel) for kernel in TOGETHER)
 # (source, target, bits, numbers, low, end): copies rows from `low` to before `end`; other rows become zeros, and so do
-# other lanes up to the end of a row's last vector. `bits` has no kernel: those of the source, one vector behind the other;
-# `numbers` are vectors of a row, rows, and bytes between two rows of the source and of the target.
+# other lanes up to the end of a row's last vector. `bits` has no kernel, only those of the source, and `numbers` are
+# vectors of a row, rows, and bytes between two rows of the source and of the target.
 lay_rows, lay_rows_by_two, lay_rows_by_four = (_lay_rows(stride) for stride in (1, 2, 4))
