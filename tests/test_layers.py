@@ -112,7 +112,7 @@ THIRD_PARTY = {
     "PIL": "nnlib.importing.images.pictures",
     "numba": "nnlib.compiled.compiler",
     "llvmlite": "nnlib.compiled.compiler",
-    "optuna": "regiondag.trials.optuna_export",
+    "optuna": "regiondag.trials.optuna_space",
     "matplotlib": "regiondag.trials.plots",
     "sklearn": "regiondag.trials.importance",
     "argcomplete": "regiondag.util.completion",

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regiondag.api.champion import Champion
     from regiondag.api.run import Run
+    from regiondag.api.search import Search
     from regiondag.api.study import Study
 
 __version__ = "0.1.0"
-__all__ = ["Champion", "Run", "Study", "__version__"]
+__all__ = ["Champion", "Run", "Search", "Study", "__version__"]
 
-_HOMES = {"Champion": "champion", "Run": "run", "Study": "study"}
+_HOMES = {"Champion": "champion", "Run": "run", "Search": "search", "Study": "study"}
 
 
 def __getattr__(name: str) -> Any:

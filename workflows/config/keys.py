@@ -26,6 +26,7 @@ from regiondag.util.schema import DURATION, OR_NEVER, TEXT, Key, Keys, choice, o
 ACQUISITIONS = ("improvement", "improvement_per_second")
 SCHEDULES = ("rounds", "lanes")
 WINNERS = ("observed", "model", "auto")
+MODES = ("max", "min")
 SCOPES = ("auto", "all", "region")
 WORDS = ("time", "leave-one-out", "random")
 SPLITS = (*WORDS, "column")
@@ -267,6 +268,17 @@ SEARCH: Keys = {
         "auto: by the model where it has learned that values are noisy; by default `model` where `share: model` is "
         "written, and `observed` with `share: warm` and other methods than `bayes`.",
     ),
+}
+
+# What `regiondag.Search` takes.
+ALONE: Keys = {
+    "space": Key(None, section_of(SPACE), "The hyperparameters."),
+    **{name: SEARCH[name] for name in ("method", "constraints", "acquisition")},
+    "metric": Key("value", TEXT, "Name of what trials are judged by."),
+    "mode": Key(MODES[0], choice(MODES), "Whether more of it is better, or less."),
+    "trials": Key(32, whole(1, MAX_TRIALS), "About how many there will be."),
+    "seed": TRAIN["seed"],
+    "first": Key((), instance(list, "a list of points", {"type": "array"}), "Points that are tried first."),
 }
 
 SECTIONS: Keys = {

@@ -7,16 +7,19 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from nnlib.contract import Metric, TrainSettings
-from regiondag.config.keys import ACQUISITIONS, JOB, LIMITS, SEARCH, SECTIONS, STUDY, TRAIN
+from nnlib.contract import Metric, TrainSettings, slug_of
+from regiondag.config.keys import ACQUISITIONS, ALONE, JOB, LIMITS, MODES, SEARCH, SECTIONS, STUDY, TRAIN
 from regiondag.config.space_section import grid_trials, read_constraints, read_space, small_size
 from regiondag.config.submit_section import read_submit
 from regiondag.study.families import AGAIN, BLEND, DAYS, FAMILIES, NETWORK, POPULARITY, space_of
 from regiondag.study.gpus import GpuWish
-from regiondag.study.model import MAX_TRIALS, TRAIN_SETTINGS, JobRequest, Limits, Purchases, Search
-from regiondag.study.space import Space, list_extreme_values, list_grid_values
+from regiondag.study.model import MAX_TRIALS, TRAIN_SETTINGS, JobRequest, Limits, Purchases, Region, Search
+from regiondag.study.space import Choice, Point, Space, list_extreme_values, list_grid_values
+from regiondag.tuning.domain import domain_of
 from regiondag.tuning.methods import METHODS, resolve_method
 from regiondag.util.schema import Layer, Section
+
+POINT = "a point of the space: a legal value of each hyperparameter that exists there, and no constraint broken"
 
 
 def read_metric(section: Section) -> Metric:
@@ -135,6 +138,53 @@ def read_search(section: Section, families: tuple[str, ...] = (NETWORK,), *, sev
         return replace(search, sizes=(trials,))
     full, rest = divmod(trials, parallel)
     return replace(search, sizes=(parallel,) * full + (rest,) * (rest > 0))
+
+
+def read_search_alone(section: Section, name: str) -> Region:
+    """Read a search whose trials somebody else runs, as `keys.ALONE` has it, as that of a region of data nowhere.
+
+    Each trial is proposed by itself, as in lanes, and hyperparameters may be absent: there is no network to need them.
+    """
+    given = {key: section.value(key, ALONE) for key in ("metric", "mode", "trials", "seed")}
+    method = resolve_method(section.value("method", ALONE))
+    space = read_space(section.section("space"), None)
+    search = Search(
+        method,
+        space,
+        (given["trials"],),
+        constraints=read_constraints(section, space),
+        acquisition=_acquisition(section, method),
+        schedule="lanes",
+    )
+    first = _read_first(section, search)
+    section.finish()
+    count = _grid_trials(section, search) if method == "grid" else min([given["trials"], *small_size(search)])
+    return Region(
+        name=name,
+        slug=slug_of(name),
+        data={},
+        network=None,
+        metric=Metric(given["metric"], minimize=given["mode"] == MODES[1]),
+        train=TrainSettings(seed=given["seed"]),
+        search=replace(search, sizes=(count,)),
+        job=JobRequest(),
+        first=first,
+    )
+
+
+def _read_first(section: Section, search: Search) -> tuple[Point, ...]:
+    """Read points that are tried first; what has one value only need not stand there."""
+    given: list[object] = section.value("first", ALONE)
+    fixed = {one.name: one.options[0] for one in search.space if isinstance(one, Choice) and len(one.options) == 1}
+    domain = domain_of(search) if given and not section.problems.found else None  # else nothing can be said of them
+    points = []
+    for number, point in enumerate(given if domain else ()):
+        whole = {**fixed, **point} if isinstance(point, Mapping) else {}
+        if domain and domain.has(whole):
+            points.append({one.name: whole[one.name] for one in search.space if one.name in whole})
+        else:
+            section.problems.add((*section.where("first"), number), f"seen {point!r}, legal: {POINT}")
+    return tuple(points)
 
 
 def _share(section: Section, method: str, asked: str, *, several: bool) -> str:

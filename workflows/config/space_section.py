@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -33,8 +34,11 @@ WIDEST = 1e300  # log scale: beyond, its ends' ratio is no number
 SAMPLES = 20  # points on which constraints are tried before anything is proposed
 
 
-def read_space(space: Section, settings: Iterable[str]) -> Space:
-    """Read `search.space`; `settings` are the names that stand for training settings."""
+def read_space(space: Section, settings: Iterable[str] | None) -> Space:
+    """Read `search.space`; `settings` are the names that stand for training settings.
+
+    Without (None) nobody needs a value of what is absent: it may have a default or not.
+    """
     names = list(dict.fromkeys(name for layer in reversed(space.layers) for name in layer.value))
     if not names:
         space.problems.add(
@@ -43,7 +47,8 @@ def read_space(space: Section, settings: Iterable[str]) -> Space:
         )
     found = [parameter for name in names if (parameter := _read_parameter(space, name)) is not None]
     known = {parameter.name: parameter for parameter in found}
-    legal = [_with_condition(space, parameter, known, frozenset(settings)) for parameter in found]
+    trained = None if settings is None else frozenset(settings)
+    legal = [_with_condition(space, parameter, known, trained) for parameter in found]
     return _without_circles(space, tuple(legal))
 
 
@@ -110,8 +115,8 @@ def _read_parameter(space: Section, name: str) -> Parameter | None:
     if not name.isidentifier() or not name.isascii():
         space.problems.add(path, "a hyperparameter's name holds letters, digits and '_' only")
         return None
-    if isinstance(raw, bool | int | float | str):
-        return Choice(name, (raw,))
+    with suppress(ValueError):
+        return Choice(name, (values.SCALAR.of(raw),))
     kinds = [kind for kind in ("real", "int", "choice") if isinstance(raw, dict) and kind in raw]
     if len(kinds) != 1:
         space.problems.add(path, f"seen {raw!r}, legal: {KINDS}")
@@ -155,7 +160,7 @@ def _read_range(section: Section, name: str, kind: str) -> Real | Integer | None
 
 
 def _with_condition(
-    space: Section, parameter: Parameter, known: dict[str, Parameter], settings: frozenset[str]
+    space: Section, parameter: Parameter, known: dict[str, Parameter], settings: frozenset[str] | None
 ) -> Parameter:
     """Read `when` and `default` of a parameter."""
     raw, path = space.raw(parameter.name), space.where(parameter.name)
@@ -169,6 +174,8 @@ def _with_condition(
     conditions = section.section("when")
     found = [_read_condition(conditions, name, parameter, known) for name in conditions.layers[0].value]
     when: When = tuple(condition for condition in found if condition is not None)
+    if settings is None:
+        return replace(parameter, when=when, default=default)
     setting = parameter.name in settings
     if setting and default is not None:
         text = "a training setting that is absent takes its value from `train`; remove this key"

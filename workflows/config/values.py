@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -125,7 +126,10 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _scalar(value: Any) -> Value:
-    if isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+    if isinstance(value, str):
+        value.encode()  # UnicodeEncodeError, a ValueError, for half of a character
+        return value
+    if isinstance(value, bool | int | float) and abs(value) <= sys.float_info.max:
         return value
     raise ValueError
 

@@ -97,6 +97,7 @@ class History:
     declined: dict[int, str] = field(default_factory=dict)  # trials that were not proposed for now, and why
     cancelled: set[int] = field(default_factory=set)
     reopened: set[int | None] = field(default_factory=set)  # and not settled since
+    search: Mapping[str, object] = field(default_factory=dict)  # what `regiondag.Search` was given; of a run nothing
     folded: tuple[int, int] = field(default=(0, 0), compare=False)  # lines and bytes of the journal
 
     @property

@@ -10,7 +10,8 @@ Two events matter, and the first of each per trial counts, so that a script DAGM
 for when it proposed; `"left"` is the same after the last trial.
 `{"event": "stopped", "trial": 7, "reason": ...}`: the region stops at this node until that is "resumed".
 `{"event": "cancelled", "trial": 7}`: a person wants it ended; `{"event": "reopened", "trial": 7}`: it is to run again,
-and what was settled before is forgotten. Unknown events and keys are passed over: a newer version wrote them.
+and what was settled before is forgotten. `{"event": "search", "space": {...}, ...}`: what `regiondag.Search` was given,
+in journals without a run. Unknown events and keys are passed over: a newer version wrote them.
 """
 
 from __future__ import annotations
@@ -166,6 +167,8 @@ class Journal:
                 record["curve"] = tuple(record.get("curve", ()))
                 record["recipe"] = recipe_of(record["recipe"]) if record.get("recipe") else None
                 history.settle(TrialOutcome(**_drop_unknown(TrialOutcome, record)), when)
+            elif event == "search":
+                history.search = record
             elif event == "won":
                 history.won = _check_number(record["trial"]), _check_number(record["of"])
             elif event == "expected":

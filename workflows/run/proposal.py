@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from regiondag.run.history import History
 from regiondag.run.observations import observe_trials
 from regiondag.run.region_spec import RegionSpec
-from regiondag.run.trial_recipes import is_of_space
-from regiondag.study.families import FAMILY, INCUMBENT
+from regiondag.study.families import BLEND, FAMILY, INCUMBENT
 from regiondag.study.model import Search
-from regiondag.study.space import Point, seed_of
+from regiondag.study.space import Choice, Point, seed_of
 from regiondag.tuning.sharing import Observation, Shared
 
 
@@ -48,7 +47,9 @@ def make_request(
     spec: RegionSpec, history: History, numbers: range, before: Sequence[int], shared: Shared | None
 ) -> ProposalRequest:
     """Return what is asked for the trials `numbers`, after those `before` them."""
-    before = [trial for trial in before if is_of_space(history, trial)]
+    choices = (one.options for one in spec.search.space if one.name == FAMILY and isinstance(one, Choice))
+    strange = {BLEND, INCUMBENT}.difference(*choices)  # what the tuner does not propose, and learns nothing from
+    before = [trial for trial in before if history.proposals[trial].point.get(FAMILY) not in strange]
     told = observe_trials(history, spec.metric, before)
     given = spec.first[numbers.start : numbers.stop]
     pending = [history.proposals[trial].point for trial in before if trial not in told]
@@ -57,7 +58,7 @@ def make_request(
         given=given,
         search=spec.search,
         told=told,
-        pending=(*pending, *(point for point in given if point.get(FAMILY) != INCUMBENT)),
+        pending=(*pending, *(point for point in given if point.get(FAMILY) not in strange)),
         seed=seed_of(spec.train.seed, spec.slug if shared is None else spec.study),
         shared=shared,
     )

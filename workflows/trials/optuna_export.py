@@ -1,4 +1,4 @@
-"""Write the trials of a run into an Optuna storage. The only module that imports Optuna.
+"""Write the trials of a run into an Optuna storage.
 
 Every region becomes an Optuna study `<study>/<region>`; the next run of the same study adds its trials to it. A trial
 is known by its user attribute `trial`, so that exporting again adds only what is new. Optuna cannot change a trial
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from nnlib.contract import Status
-from nnlib.util.process import install_line
 from regiondag.errors import RegiondagError
-from regiondag.study.space import Choice, Parameter, Real, Value
+from regiondag.study.space import Choice, Parameter, Value
+from regiondag.trials.optuna_space import distribution_of, import_optuna, option_of
 from regiondag.trials.rows import RegionTrials, RunTrials, TrialRow
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ class Exported:
 def export(trials: RunTrials, target: str, progress: Progress) -> Exported:
     """Write all regions into the storage `target`: a database's URL, or a file."""
     storage = _open(target)
-    from optuna.exceptions import OptunaError
+    optuna = _optuna()
 
     total = Exported(0, 0, 0)
     try:
         for done, region in enumerate(trials.regions):
             progress(done, len(trials.regions))
             total += _export_region(storage, trials, region)
-    except OptunaError as error:  # a database that another program locks, a full disk
+    except optuna.exceptions.OptunaError as error:  # a database that another program locks, a full disk
         raise RegiondagError(
             f"--optuna {storage_name(target)}: {error or type(error).__name__}; what is written stays, and exporting "
             "again goes on from there"
@@ -84,6 +84,10 @@ def _export_region(storage: BaseStorage, trials: RunTrials, region: RegionTrials
     return Exported(added, ended, known)
 
 
+def _optuna() -> Any:
+    return import_optuna("the export to Optuna", " (`--csv FILE` needs nothing)")
+
+
 # --- the storage -------------------------------------------------------------------------------------------
 
 
@@ -98,15 +102,7 @@ def storage_name(target: str) -> str:
 
 
 def _open(target: str) -> BaseStorage:
-    try:
-        import optuna
-    except ImportError as error:
-        raise RegiondagError(
-            f"the export to Optuna needs the package optuna, which cannot be imported ({error}); to install it: "
-            f"{install_line('optuna')} (`--csv FILE` needs nothing)"
-        ) from error
-    from optuna.storages.journal import JournalFileBackend
-
+    optuna = _optuna()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     path = Path(target)
     if "://" not in target:
@@ -116,7 +112,7 @@ def _open(target: str) -> BaseStorage:
             return optuna.storages.RDBStorage(target)
         if _is_sqlite(path):
             return optuna.storages.RDBStorage(f"sqlite:///{path}")
-        return optuna.storages.JournalStorage(JournalFileBackend(target))
+        return optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(target))
     except Exception as error:  # of Optuna, of SQLAlchemy, of a database's driver: each has its own
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise RegiondagError(f"--optuna {storage_name(target)}: cannot be opened ({reason}); {LEGAL}") from error
@@ -145,11 +141,9 @@ def _is_sqlite(path: Path) -> bool:
 
 
 def _study(storage: BaseStorage, name: str, region: RegionTrials) -> Study:
-    import optuna
-    from optuna.study import StudyDirection
-
-    wanted = StudyDirection.MINIMIZE if region.spec.metric.minimize else StudyDirection.MAXIMIZE
-    study = optuna.create_study(
+    optuna, directions = _optuna(), _optuna().study.StudyDirection
+    wanted = directions.MINIMIZE if region.spec.metric.minimize else directions.MAXIMIZE
+    study: Study = optuna.create_study(
         storage=storage, study_name=name, direction=wanted.name.lower(), load_if_exists=True, sampler=_no_sampler()
     )
     metric = study.user_attrs.get("metric", region.spec.metric.name)
@@ -167,13 +161,12 @@ def _study(storage: BaseStorage, name: str, region: RegionTrials) -> Study:
 
 def _check_space(study: Study, region: RegionTrials, there: Iterable[FrozenTrial]) -> None:
     """Refuse what Optuna's own tools cannot show together: hyperparameters of another kind, or with other options."""
-    from optuna.distributions import check_distribution_compatibility
-
+    check_compatibility = _optuna().distributions.check_distribution_compatibility
     known = {name: distribution for trial in there for name, distribution in trial.distributions.items()}
     for parameter in region.spec.search.space:
         try:
             if parameter.name in known:
-                check_distribution_compatibility(known[parameter.name], _distribution(parameter))
+                check_compatibility(known[parameter.name], distribution_of(parameter))
         except ValueError as error:
             raise RegiondagError(
                 f"the Optuna study {study.study_name!r} holds trials with other options, or another kind, of the "
@@ -183,9 +176,7 @@ def _check_space(study: Study, region: RegionTrials, there: Iterable[FrozenTrial
 
 def _no_sampler() -> Any:
     """Nothing is sampled here, and making the default sampler for every region takes time."""
-    from optuna.samplers import RandomSampler
-
-    return RandomSampler(seed=0)
+    return _optuna().samplers.RandomSampler(seed=0)
 
 
 # --- trials ------------------------------------------------------------------------------------------------
@@ -197,11 +188,10 @@ def _key(trials: RunTrials, row: TrialRow) -> str:
 
 
 def _state(row: TrialRow) -> TrialState:
-    from optuna.trial import TrialState
-
-    if row.ok:
-        return TrialState.COMPLETE
-    return {Status.RUNNING: TrialState.RUNNING, Status.PRUNED: TrialState.PRUNED}.get(row.status, TrialState.FAIL)
+    states = _optuna().trial.TrialState
+    named = {Status.RUNNING: states.RUNNING, Status.PRUNED: states.PRUNED}
+    found: TrialState = states.COMPLETE if row.ok else named.get(row.status, states.FAIL)
+    return found
 
 
 def _attributes(trials: RunTrials, row: TrialRow) -> dict[str, Any]:
@@ -218,15 +208,13 @@ def _attributes(trials: RunTrials, row: TrialRow) -> dict[str, Any]:
 
 
 def _freeze(trials: RunTrials, region: RegionTrials, row: TrialRow) -> FrozenTrial:
-    from optuna.trial import create_trial
-
     parameters = {parameter.name: parameter for parameter in region.spec.search.space}
     values: dict[str, Value] = {}
     distributions: dict[str, BaseDistribution] = {}
     others: dict[str, Value] = {}
     for name, value in row.hyperparameters.items():
         parameter = parameters.get(name)
-        distribution = _distribution(parameter) if parameter is not None else None
+        distribution = distribution_of(parameter) if parameter is not None else None
         legal = _legal(parameter, distribution, value) if parameter is not None and distribution else None
         if distribution is None or legal is None:
             others[name] = value  # a space that was edited: the trial is worth keeping, but Optuna would refuse it
@@ -235,7 +223,7 @@ def _freeze(trials: RunTrials, region: RegionTrials, row: TrialRow) -> FrozenTri
     attributes = _attributes(trials, row)
     if others:
         attributes["outside the space"] = others
-    trial = create_trial(
+    trial: FrozenTrial = _optuna().trial.create_trial(
         state=_state(row),
         values=_values(row),
         params=values,
@@ -249,27 +237,11 @@ def _freeze(trials: RunTrials, region: RegionTrials, row: TrialRow) -> FrozenTri
     return trial
 
 
-def _distribution(parameter: Parameter) -> BaseDistribution:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    if isinstance(parameter, Choice):  # Optuna knows no order of options, and shows them as they stand
-        return CategoricalDistribution([_choice(parameter, option) for option in parameter.options])
-    step = None if parameter.log else parameter.step  # Optuna knows no steps on a log scale
-    if isinstance(parameter, Real):
-        return FloatDistribution(parameter.low, parameter.high, log=parameter.log, step=step)
-    return IntDistribution(parameter.low, parameter.high, log=parameter.log, step=int(step or 1))
-
-
-def _choice(parameter: Choice, option: Value) -> Value:
-    """Return an option as Optuna can tell it from the others: 1, 1.0 and true are one thing to it."""
-    return option if len(set(parameter.options)) == len(parameter.options) else f"{type(option).__name__} {option}"
-
-
 def _legal(parameter: Parameter, distribution: BaseDistribution, value: Value) -> Any:
     """Return `value` as its distribution accepts it, or None: rounding may take it past an end by one last digit."""
     if isinstance(parameter, Choice):
         known = any(type(option) is type(value) and option == value for option in parameter.options)
-        return _choice(parameter, value) if known else None
+        return option_of(parameter, value) if known else None
     if isinstance(value, str) or not math.isfinite(value):
         return None
     low, high = distribution.low, distribution.high

@@ -46,7 +46,8 @@ class Problems:
     def add(self, path: KeyPath, text: str) -> None:
         """Note that what stands at `path` is wrong; `text` says what was seen and what is legal."""
         line = self.line_of(path)
-        self.found.setdefault(f"{self.document.file}:{line}: {show_path(path)}: {text}", line)
+        where = f"{self.document.file}:{line}" if self.document.lines else self.document.file  # not read from a file
+        self.found.setdefault(f"{where}: {show_path(path)}: {text}", line)
 
     def line_of(self, path: KeyPath) -> int:
         """Return the line of `path`, or of the nearest enclosing key when it is absent."""
@@ -112,7 +113,7 @@ class Section(checks.Section):
         given, seen = (next((layer for layer in self.layers if name in layer.value), None) for name in (key, other))
         if given is None or seen is None:
             return given is not None
-        if seen.path[0] in REGIONAL and given.path[0] != seen.path[0]:
+        if seen.path and seen.path[0] in REGIONAL and given.path[:1] != seen.path[:1]:
             return False
         return self.layers.index(given) <= self.layers.index(seen)
 
@@ -164,6 +165,7 @@ def _text(value: Any) -> str:
         raise ValueError
     if holds_control_character(value):
         raise ValueError("it holds a line break or another control character")
+    value.encode()  # UnicodeEncodeError, a ValueError, for half of a character
     return value
 
 

@@ -55,6 +55,8 @@ def test_parameters(text, parameter):
         ("a-b: 3", "letters, digits and '_' only"),
         ("\u00e9: 3", "letters, digits and '_' only"),
         ("a: [1]", "seen [1], legal"),
+        ("a: .nan", "seen nan, legal"),
+        ("a: -.inf", "seen -inf, legal"),
         ("a: {real: [0, 1], int: [0, 1]}", "legal"),
         ("a: {reel: [0, 1]}", "legal"),
         ("a: {real: [1, 1]}", "low must be smaller than high"),
@@ -143,6 +145,14 @@ def test_a_setting_that_is_absent_needs_no_default():
     assert read(f"{PARENTS}momentum: {{real: [0, 0.9], when: {{c: 1}}}}")[1] == []
     told = read(f"{PARENTS}momentum: {{real: [0, 0.9], when: {{c: 1}}, default: 0.5}}")[1]
     assert len(told) == 1 and "takes its value from `train`" in told[0]
+
+
+def test_where_nobody_needs_a_value_a_default_may_be_or_not():
+    text = f"{PARENTS}a: {{int: [1, 4], when: {{c: 1}}}}\nb: {{int: [1, 4], when: {{c: 1}}, default: 3}}"
+    document = parse_yaml(text, "s.yaml")
+    section = Section(Problems(document), [Layer(document.value, ())])
+    assert [one.default for one in read_space(section, None)][-2:] == [None, 3]
+    assert section.problems.texts() == []
 
 
 def test_conditions_that_go_round():

@@ -1,0 +1,56 @@
+"""What Python's users give, as files hold it: Python's own kinds of values, finite numbers, reasons."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, SupportsFloat
+
+from regiondag.errors import ConfigError, UsageError
+from regiondag.trials.optuna_space import is_distribution, written_of
+
+DEEPEST = 8  # lists and mappings in each other
+MOST_REASON = 2000  # characters
+
+
+def to_plain(value: object, depth: int = 0) -> Any:
+    """Return Python's own kinds for what others are like: tuples and arrays are lists, numbers Python's."""
+    if depth > DEEPEST:
+        raise ConfigError(["Search: nested too deeply; a space is a mapping of names to ranges or choices"])
+    if is_distribution(value):
+        return written_of(value)
+    if isinstance(value, Mapping):
+        return {
+            to_plain(key) if isinstance(key, str) else repr(key): to_plain(one, depth + 1) for key, one in value.items()
+        }
+    if isinstance(value, str):
+        return str.__str__(value)
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if isinstance(value, list | tuple | range):
+        return [to_plain(one, depth + 1) for one in value]
+    if hasattr(value, "tolist"):  # of NumPy
+        return to_plain(value.tolist(), depth + 1)
+    return value
+
+
+def to_number(name: str, value: SupportsFloat, least: float | None = None) -> float:
+    """Return a number of any kind as Python's; UsageError for what is none, or below `least`."""
+    legal = "a number" if least is None else f"a finite number from {least:g}"
+    with suppress(TypeError, ValueError, OverflowError):
+        found = float(value)
+        if not isinstance(value, str | bytes | bool) and (least is None or least <= found < math.inf):
+            return found
+    raise UsageError(f"{name}: seen {value!r:.60}, legal: {legal}")
+
+
+def to_reason(failed: str | BaseException | None) -> str:
+    """Return a reason as a file can hold it, never empty."""
+    text = f"{type(failed).__name__}: {failed}" if isinstance(failed, BaseException) else str(failed)
+    return text.encode("utf-8", "replace").decode()[:MOST_REASON] or "failed"
