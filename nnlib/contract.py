@@ -30,6 +30,9 @@ INIT_FILE = "init.nc"
 CHECKPOINT_FILE = "checkpoint.nc"
 SCORES_FILE = "scores.npy"
 FLOOR_FILE = "floor.nc"
+PROGRAM_FILE = "program.zip"  # a program that trains in nnlib's place: its command and its files
+PROGRAM_CHECKPOINT_FILE = "checkpoint.zip"
+PROGRAM_MODEL_FILE = "model.zip"
 
 SLUG_LENGTH = 40  # characters of a region's name that its slug keeps
 MOST_MEMBERS = 16  # of a blend
@@ -147,6 +150,35 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
+class Outputs:
+    """The files that a job brings back besides result.json and log.jsonl."""
+
+    checkpoint: str
+    model: str  # of the final training
+    scores: tuple[str, ...] = ()  # of each customer
+    floor: tuple[str, ...] = ()  # recent popularity, of the final training
+
+    @property
+    def going_on(self) -> tuple[str, ...]:
+        """All that a training needs to go on elsewhere."""
+        return (RESULT_FILE, LOG_FILE, self.checkpoint)
+
+    @property
+    def of_trial(self) -> tuple[str, ...]:
+        """All that a trial brings."""
+        return (*self.going_on, *self.scores)
+
+    @property
+    def of_final(self) -> tuple[str, ...]:
+        """All that the final training brings."""
+        return (*self.of_trial, self.model, *self.floor)
+
+
+MODEL_OUTPUTS = Outputs(CHECKPOINT_FILE, MODEL_FILE, (SCORES_FILE,), (FLOOR_FILE,))
+PROGRAM_OUTPUTS = Outputs(PROGRAM_CHECKPOINT_FILE, PROGRAM_MODEL_FILE)
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """One training job. File names are relative to the folder that `trial.json` lies in."""
 
@@ -164,10 +196,16 @@ class Trial:
     init: str | None = None  # the model from whose weights the training starts, instead of random ones
     rungs: tuple[tuple[int, float], ...] = ()  # (epoch, value that the metric must have reached after it to go on)
     recipe: Recipe | None = None  # what is fitted in place of a network
+    program: str = ""  # the archive of a program that trains in nnlib's place; empty: nnlib trains
     compare: Mapping[str, Recipe] = field(default_factory=dict)  # final: what is tested beside it, `floor` among them
     all_files: tuple[str, ...] = ()  # final: all days, on which the model is made that serves; none: `train_files`
     sha256: Mapping[str, str] = field(default_factory=dict)  # input file -> digest it must have
     version: int = CONTRACT_VERSION
+
+    @property
+    def outputs(self) -> Outputs:
+        """What its job brings back."""
+        return PROGRAM_OUTPUTS if self.program else MODEL_OUTPUTS
 
 
 @dataclass(frozen=True, slots=True)

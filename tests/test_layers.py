@@ -23,6 +23,7 @@ REGIONDAG = """
     study
     pool
     tuning champions
+    trainers
     config run
     registry
     condor
@@ -77,6 +78,7 @@ SHARED = (
     "util.files",
     "util.memory",
     "util.os_errors",
+    "util.packed",
     "util.process",
     "util.terminal",
     "util.threads",
@@ -96,7 +98,7 @@ SHARED = (
     "util.parquet",
     "util.threads",
 )
-SHARED += ("training.checkpoint",)
+SHARED += ("training.checkpoint", "worker.program_job")
 
 THIRD_PARTY = {
     "yaml": "regiondag.util.yaml_file",

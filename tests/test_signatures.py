@@ -24,6 +24,7 @@ UNTYPED = {
     "registry/read.py: Champion.facts": "champion.json, whole: a later version may say more",
     "run/journal.py: Journal.fold": "a line of a journal, or what was parsed of it, which is what is checked there",
     "run/journal.py: time_of": "the same",
+    "trial.py: load": "trial.json, whole: a later version may say more",
     "study/space.py: parameter_from_json": "a parameter in region.json, which is what is read there",
     "util/aws.py: tags_of": "what AWS answers",
     "util/schema.py: Layer.value": "a part of study.yaml that is still to be checked",

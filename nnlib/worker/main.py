@@ -22,13 +22,11 @@ from types import FrameType
 
 from nnlib import __version__
 from nnlib.contract import (
-    CHECKPOINT_FILE,
     ENDED_WELL,
-    FLOOR_FILE,
     LOG_FILE,
-    MODEL_FILE,
+    MODEL_OUTPUTS,
+    PROGRAM_OUTPUTS,
     RESULT_FILE,
-    SCORES_FILE,
     ContractError,
     Exit,
     Result,
@@ -53,7 +51,7 @@ from nnlib.worker.teller import Teller
 
 SIMULATED = "NNLIB_SIMULATED_GPUS"  # set by pools that offer GPUs which are not there
 
-WRITTEN = (RESULT_FILE, CHECKPOINT_FILE, MODEL_FILE, FLOOR_FILE, SCORES_FILE)  # in the place of what was there
+WRITTEN = (*MODEL_OUTPUTS.of_final, *PROGRAM_OUTPUTS.of_final)  # in the place of what was there
 
 JOB_AD = "_CONDOR_JOB_AD"  # HTCondor sets it in the environment of its jobs
 
@@ -93,12 +91,13 @@ def _train(trial_file: Path, checkpoint_every: float, device: str) -> int:
         return int(Exit.OK)
     trial, result, code = None, None, Exit.OK
     (folder / RESULT_FILE).write_bytes(b"")  # from now on an eviction has something to transfer
-    for name in (LOG_FILE, CHECKPOINT_FILE, SCORES_FILE):
-        (folder / name).touch()
+    (folder / LOG_FILE).touch()
     stop = Stop()
     try:
         with _stopped_by_signals(stop):
             trial = trial_from_json(trial_file.read_text(encoding="utf-8"))
+            for name in trial.outputs.of_trial:
+                (folder / name).touch()
             teller = Teller()
             teller.begin(0 if trial.recipe else trial.train.epochs, read_epochs(folder / LOG_FILE))
             teller.do("starting")  # else the queue would go on saying what an earlier start of this job has said
@@ -127,9 +126,13 @@ def _train(trial_file: Path, checkpoint_every: float, device: str) -> int:
 
 def _run(trial: Trial, folder: Path, stop: Stop, checkpoint_every: float, device: str, teller: Teller) -> Result:
     if trial.role is Role.FINAL:
-        for name in (MODEL_FILE, FLOOR_FILE):
+        for name in (trial.outputs.model, *trial.outputs.floor):
             (folder / name).write_bytes(b"")
     _verify(trial.sha256, folder)
+    if trial.program:
+        from nnlib.worker.program_job import run_program  # which needs no library
+
+        return run_program(trial, folder, stop, checkpoint_every, teller)
     threads = take_over_blas()
     try:
         if trial.recipe is not None:
@@ -194,7 +197,7 @@ def _is_finished(trial_file: Path, result: Result) -> bool:
         return False
     if result.status not in ENDED_WELL or (result.node, result.code) != (trial.node, code_digest()):
         return False
-    model = trial_file.with_name(MODEL_FILE)
+    model = trial_file.with_name(trial.outputs.model)
     return trial.role is not Role.FINAL or (model.exists() and sha256_of(model) == result.model)
 
 

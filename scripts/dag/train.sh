@@ -3,7 +3,7 @@
 # DEVICE gpu: on a GPU or not at all. After TIME (such as 1800s) it is saved and left with 85, to be started again.
 # exit: nnlib's codes (0 trained, 3 diverged, 4 bad input, 75 the machine's fault, 85 saved, 143 stopped by SIGTERM)
 # Every output exists from the start: an eviction brings back all of them or none.
-for output in result.json log.jsonl checkpoint.nc scores.npy model.nc floor.nc; do
+for output in result.json log.jsonl checkpoint.nc scores.npy model.nc floor.nc checkpoint.zip model.zip; do
     [ -e "$output" ] || : >"$output"
 done
 python=/usr/local/libexec/regiondag/python # what provisioned workers have

@@ -11,7 +11,6 @@ from pathlib import Path, PurePosixPath
 
 from nnlib.contract import (
     CHECKPOINT_FILE,
-    MODEL_FILE,
     RESULT_FILE,
     TRIAL_FILE,
     ContractError,
@@ -167,7 +166,7 @@ class _RegionCheck:
             for seen in _contradictions(result, settled, node):
                 yield Mismatch(self._inside(place / RESULT_FILE), seen, again)
             if result.model:
-                yield Expected(place / MODEL_FILE, result.model, self._inside(place / RESULT_FILE), again)
+                yield Expected(place / spec.outputs.model, result.model, self._inside(place / RESULT_FILE), again)
             if settled.result:
                 yield Expected(place / RESULT_FILE, settled.result, self._inside(self.folder.journal), again)
 

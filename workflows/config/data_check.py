@@ -47,6 +47,8 @@ def training_examples(config: Config, summaries: Mapping[Path, DataSummary]) -> 
 
 def misfits_of(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:
     """Yield what does not fit together: the network's data sets and widths, and those of the region's files."""
+    if region.program:
+        return
     yield from _starts_that_know(region, summaries)
     if region.network is None:
         yield from _without_purchases(region, summaries)

@@ -13,6 +13,7 @@ from nnlib.spec.checks import BOOLEAN, Check, Schema, instance, real, whole
 from regiondag.config import values
 from regiondag.config.database_section import DATABASE_SCHEMA
 from regiondag.config.notify_section import NOTIFY
+from regiondag.config.program_section import PROGRAM, TRAINER
 from regiondag.config.submit_section import LEGAL, SUBMIT
 from regiondag.study.families import FAMILIES
 from regiondag.study.gpus import GpuWish
@@ -286,6 +287,9 @@ SECTIONS: Keys = {
     "minimize": Key(None, values.LOSS, "Judges trials by the loss instead; stands in the place of `metric`."),
     "train": Key(None, section_of(object_of(TRAIN)), "How a network is trained; each setting may be a hyperparameter."),
     "search": Key(None, section_of(object_of(SEARCH)), "How hyperparameters are searched."),
+    TRAINER: Key(
+        None, section_of(object_of(PROGRAM, ["command", "metric"])), "A program of yours that trains in nnlib's place."
+    ),
     "update": Key(
         None,
         section_of({"$ref": "#/properties/search", "not": {"required": ["space"]}}),

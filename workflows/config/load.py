@@ -14,8 +14,10 @@ from regiondag.config.data_section import list_imported, read_purchases
 from regiondag.config.keys import DATA, FILES, STUDY
 from regiondag.config.network_check import check_starts
 from regiondag.config.notify_section import read_notify
+from regiondag.config.program_section import TRAINER
 from regiondag.config.region_reader import Raw, RegionReader, strip_part
 from regiondag.errors import ConfigError
+from regiondag.study.families import NETWORK
 from regiondag.study.model import Config, Purchases, Region
 from regiondag.study.notify import Notify
 from regiondag.util.schema import Layer, Problems, Section
@@ -71,7 +73,8 @@ def _read_study(document: Document, problems: Problems, path: Path, too_large: M
     limits = sections.read_limits(study.section("limits"))
     notify = read_notify(study.section("notify"), path.parent)
     purchases = read_purchases(study, path.parent)
-    families = sections.read_families(study, purchases, too_large)
+    programs = TRAINER in study or _any_program(document.value.get("regions"))
+    families = (NETWORK,) if programs else sections.read_families(study, purchases, too_large)
     regions = _read_regions(study, path.parent, purchases, families)
     study.finish(STUDY)
     _refuse_equal_names(problems, regions)
@@ -83,6 +86,10 @@ def _read_study(document: Document, problems: Problems, path: Path, too_large: M
     return Config(name, path, tuple(region for region, _ in regions), limits, purchases, few, notify)
 
 
+def _any_program(regions: Any) -> bool:
+    return isinstance(regions, list) and any(isinstance(one, dict) and TRAINER in one for one in regions)
+
+
 def _read_regions(
     study: Section, folder: Path, purchases: Purchases | None, families: tuple[str, ...]
 ) -> list[tuple[Region, KeyPath]]:
@@ -90,7 +97,7 @@ def _read_regions(
     problems, path = study.problems, ("regions",)
     reader = RegionReader(study, folder, purchases, families)
     if isinstance(raw, dict):
-        entries = _regions_from_files(problems, raw, folder, reader.together)
+        entries = _regions_from_files(problems, raw, folder, reader.together, programs=TRAINER in study)
     else:
         entries = [(entry, (*path, index)) for index, entry in enumerate(raw)]
     if "regions" not in study and purchases is not None:
@@ -131,7 +138,10 @@ def _regions_from_purchases(
     return [({"name": name, "data": os.path.relpath(file, folder)}, place) for name, file in some]
 
 
-def _regions_from_files(problems: Problems, raw: Raw, folder: Path, together: bool) -> list[tuple[Raw, KeyPath]]:
+def _regions_from_files(
+    problems: Problems, raw: Raw, folder: Path, together: bool, *, programs: bool
+) -> list[tuple[Raw, KeyPath]]:
+    """Return a region for each data set, or for each file where programs train, which say what they are."""
     section = Section(problems, [Layer(raw, ("regions",))])
     pattern = section.value("from", FILES)
     section.finish()
@@ -139,7 +149,8 @@ def _regions_from_files(problems: Problems, raw: Raw, folder: Path, together: bo
         problems.add(("regions", "from"), "missing: a pattern such as data/*.nc")
         return []
     try:
-        stems = {stem for stem in map(strip_part, folder.glob(pattern)) if together or not _is_unasked(stem)}
+        stem_of = _strip_suffix if programs else strip_part
+        stems = {stem for stem in map(stem_of, folder.glob(pattern)) if programs or together or not _is_unasked(stem)}
     except (ValueError, NotImplementedError) as error:  # `**x`, an absolute pattern
         problems.add(("regions", "from"), f"seen {pattern!r} ({error}), legal: a relative pattern such as data/*.nc")
         return []
@@ -149,7 +160,13 @@ def _regions_from_files(problems: Problems, raw: Raw, folder: Path, together: bo
             f"no file matches {pattern!r} (relative to {folder}); `nnlib import` writes data/REGION.train.nc and so on",
         )
     place: KeyPath = ("regions", "from")
+    if programs:
+        return [({"name": stem.name}, place) for stem in sorted(stems)]
     return [({"name": stem.name, "data": f"{stem.relative_to(folder)}.nc"}, place) for stem in sorted(stems)]
+
+
+def _strip_suffix(path: Path) -> Path:
+    return path.with_suffix("")
 
 
 def _is_unasked(stem: Path) -> bool:

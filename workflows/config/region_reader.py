@@ -15,9 +15,10 @@ from regiondag.config.init_section import InitReader
 from regiondag.config.keys import NETWORK as NETWORK_KEY
 from regiondag.config.keys import REGION, SEARCH, SECTIONS
 from regiondag.config.network_check import check_network
+from regiondag.config.program_section import TRAINER, read_program, refuse_others
 from regiondag.study.families import NETWORK, first_points
 from regiondag.study.init import merge_parts
-from regiondag.study.model import NEEDED, PARTS, POOLED, Purchases, Region
+from regiondag.study.model import NEEDED, PARTS, POOLED, TRAIN_SETTINGS, Purchases, Region
 from regiondag.tuning.pruning import fewest_epochs
 from regiondag.util import schema
 from regiondag.util.schema import Layer, Section
@@ -107,18 +108,27 @@ class RegionReader:
                 self.problems.add(own.where(key), text)
 
     def _region(self, name: str, slug: str, data: dict[str, Path], raw: Raw, section: Section) -> Region:
+        program, metric, settings = None, None, TRAIN_SETTINGS
+        if TRAINER in section:
+            program, metric = read_program(section, self.folder, name)
+            settings = frozenset()
+            refuse_others(section)
+        network = section.value("network", NETWORK_KEY) if NETWORK in self.families and program is None else None
         region = Region(
             name=name,
             slug=slug,
             data=data,
-            network=self.folder / section.value("network", NETWORK_KEY) if NETWORK in self.families else None,
-            metric=self._once(("metric", "minimize"), raw, section, sections.read_metric),
+            network=None if network is None else self.folder / network,
+            program=program,
+            metric=metric or self._once(("metric", "minimize"), raw, section, sections.read_metric),
             train=self._once(("train",), raw, section, lambda s: sections.read_train(s.section("train"))),
             search=self._once(
                 ("search",),
                 raw,
                 section,
-                lambda s: sections.read_search(s.section("search"), self.families, several=self.several),
+                lambda s: sections.read_search(
+                    s.section("search"), self.families, several=self.several, settings=settings
+                ),
             ),
             job=self._once(("job",), raw, section, lambda s: sections.read_job(s.section("job"))),
             final=self._once(("job", "final"), raw, section, sections.read_final),
@@ -126,7 +136,7 @@ class RegionReader:
                 ("search", "update"),
                 raw,
                 section,
-                lambda s: sections.read_update(s, self.families, several=self.several),
+                lambda s: sections.read_update(s, self.families, several=self.several, settings=settings),
             ),
         )
         self._check_pruning(section, region)
@@ -163,6 +173,8 @@ class RegionReader:
         return value
 
     def _data(self, own: Section, path: KeyPath, slug: str) -> dict[str, Path]:
+        if TRAINER in self.study or TRAINER in own:
+            return {}
         stem = own.value("data", REGION)
         if not stem and self.purchases is not None:
             stem = os.path.relpath(self.purchases.folder / f"{slug}.nc", self.folder)

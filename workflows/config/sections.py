@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -99,12 +99,21 @@ def read_families(
     return tuple(family for family in FAMILIES if there.get(family, True))
 
 
-def read_search(section: Section, families: tuple[str, ...] = (NETWORK,), *, several: bool = False) -> Search:
-    """Read `search`, its space included; `several`: other regions have searches of their own, too."""
+def read_search(
+    section: Section,
+    families: tuple[str, ...] = (NETWORK,),
+    *,
+    several: bool = False,
+    settings: Collection[str] = TRAIN_SETTINGS,
+) -> Search:
+    """Read `search`, its space included; `several`: other regions have searches of their own, too.
+
+    `settings` are the hyperparameters that stand for settings of nnlib's training; a program has none.
+    """
     names = ("method", "schedule", "budget", "prune", "rounds", "parallel")
     method, schedule, budget, prune, rounds, parallel = (section.value(name, SEARCH) for name in names)
     method = resolve_method(method)
-    space = _read_space(section, families)
+    space = _read_space(section, families, settings)
     for name in ("scope", "stop"):
         section.value(name, SEARCH)
     asked: str = section.value("share", SEARCH)
@@ -214,7 +223,13 @@ def _acquisition(section: Section, method: str) -> str:
     return ACQUISITIONS[0]
 
 
-def read_update(section: Section, families: tuple[str, ...] = (NETWORK,), *, several: bool = False) -> Search | None:
+def read_update(
+    section: Section,
+    families: tuple[str, ...] = (NETWORK,),
+    *,
+    several: bool = False,
+    settings: Collection[str] = TRAIN_SETTINGS,
+) -> Search | None:
     """Read `search` as `update` overrides it; None where there is no `update`. `section` holds both."""
     if "update" not in section:
         return None
@@ -226,7 +241,7 @@ def read_update(section: Section, families: tuple[str, ...] = (NETWORK,), *, sev
             )
         layers.append(Layer({key: value for key, value in layer.value.items() if key != "space"}, layer.path))
     both = Section(section.problems, [*layers, *section.section("search").layers])
-    return read_search(both, families, several=several)
+    return read_search(both, families, several=several, settings=settings)
 
 
 def _grid_search(section: Section, search: Search) -> Search:
@@ -263,12 +278,12 @@ def _grid_trials(section: Section, search: Search) -> int:
         return 1
 
 
-def _read_space(section: Section, families: tuple[str, ...]) -> Space:
+def _read_space(section: Section, families: tuple[str, ...], settings: Collection[str]) -> Space:
     below = section.section("space")
     others = families != (NETWORK,)
-    space = () if others and not below.layers[0].value else read_space(below, TRAIN_SETTINGS)
+    space = () if others and not below.layers[0].value else read_space(below, settings)
     for parameter in space:  # what stands for a training setting may only take that setting's legal values
-        if parameter.name in TRAIN_SETTINGS:
+        if parameter.name in settings:
             for value in list_extreme_values(parameter):
                 layer = Layer({parameter.name: value}, below.where(parameter.name)[:-1])
                 read_train(Section(section.problems, [layer]))

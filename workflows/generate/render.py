@@ -8,12 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import (
-    CHECKPOINT_FILE,
-    FLOOR_FILE,
-    LOG_FILE,
-    MODEL_FILE,
-    RESULT_FILE,
-    SCORES_FILE,
+    MODEL_OUTPUTS,
+    PROGRAM_OUTPUTS,
     TRIAL_FILE,
     Exit,
 )
@@ -29,9 +25,6 @@ from regiondag.study.model import JobRequest
 from regiondag.util.schema import DURATION
 
 MB = 1 << 20
-CHECKPOINT_OUTPUTS = (RESULT_FILE, LOG_FILE, CHECKPOINT_FILE)  # all that a training needs to go on elsewhere
-TRIAL_OUTPUTS = (*CHECKPOINT_OUTPUTS, SCORES_FILE)
-FINAL_OUTPUTS = (*TRIAL_OUTPUTS, MODEL_FILE, FLOOR_FILE)
 
 Starts = Iterable[tuple[NodeName, Iterable[NodeName]]]
 
@@ -109,11 +102,11 @@ class Renderer:
             ),
         )
         if plan.region.search.sizes:
-            yield f"{where}/{layout.TRAIN_SUBMIT}", self._submit(plan, "Trials", ("train", "valid"), TRIAL_OUTPUTS)
+            yield f"{where}/{layout.TRAIN_SUBMIT}", self._submit(plan, "Trials", ("train", "valid"))
         served, final_parts = plan.region.served_by, (*plan.region.final_parts, "test")
         if served:
             final_parts = (*next(p.region.final_parts for p in self.plan.regions if p.region.slug == served), "test")
-        yield f"{where}/{layout.FINAL_SUBMIT}", self._submit(plan, "Final training", final_parts, FINAL_OUTPUTS)
+        yield f"{where}/{layout.FINAL_SUBMIT}", self._submit(plan, "Final training", final_parts)
 
     def _dag(self, dag: Path, plans: tuple[RegionPlan, ...], only: list[str], starts: Starts = ()) -> Iterator[str]:
         """Render one graph; its last node answers for the regions in `only`, or for all when that is empty."""
@@ -137,12 +130,14 @@ class Renderer:
             **scripts,
         )
 
-    def _submit(self, plan: RegionPlan, title: str, parts: tuple[str, ...], outputs: tuple[str, ...]) -> Iterator[str]:
+    def _submit(self, plan: RegionPlan, title: str, parts: tuple[str, ...]) -> Iterator[str]:
         folder = self.run.region(plan.region.slug)
         source = self.run.region(plan.region.served_by or plan.region.slug)
         final = "test" in parts
         job = plan.region.final if final and plan.region.final else plan.region.job
-        inputs = [source.data(part) for part in parts]
+        brings = PROGRAM_OUTPUTS if plan.region.program else MODEL_OUTPUTS
+        outputs = brings.of_final if final else brings.of_trial
+        inputs = [folder.program] if plan.region.program else [source.data(part) for part in parts]
         if plan.region.network is not None:
             inputs.insert(0, source.path / layout.NETWORK_FILE)
         if not plan.region.init.random:
@@ -157,7 +152,7 @@ class Renderer:
             train=self.run.path / "train.sh",
             train_words=_train_words(self.worker_code, job),
             checkpointed=Exit.CHECKPOINTED.value,
-            checkpoint_outputs=CHECKPOINT_OUTPUTS,
+            checkpoint_outputs=brings.going_on,
             own_inputs=(TRIAL_FILE, *(f"{layout.START_FOLDER}/{name}" for name in outputs)),
             inputs=[] if catalog else inputs,
             catalog=catalog,

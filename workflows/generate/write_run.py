@@ -35,6 +35,7 @@ from regiondag.study.init import ASKED
 from regiondag.study.model import Config, Region
 from regiondag.study.notify import notify_to_json
 from regiondag.study.space import Choice, Point
+from regiondag.trainers.archive import write_program
 from regiondag.tuning.champion_point import fit_champion_point
 from regiondag.tuning.fixed_shape import find_shaping
 from regiondag.util.resources import resource_dir
@@ -153,11 +154,15 @@ class _Writer:
             copies[folder.init_model] = Path(region.init.model)
         for copy, source in copies.items():
             self._copy(source, copy)
+        if region.program:
+            write_program(region.program, folder.program)
+            self._note(self._inside(folder.program))
         rows = write_merged(region, folder)
         merged = [folder.data(part) for part in rows]
         for copy in merged:
             self._note(self._inside(copy))
-        inside = {copy.name: self.digests[self._inside(copy)] for copy in [*copies, *merged]}
+        programs = [folder.program] if region.program else []
+        inside = {copy.name: self.digests[self._inside(copy)] for copy in [*copies, *merged, *programs]}
         bound = not (region.init.random or region.init.model)  # to the shape of a run's model
         shape = find_shaping(read_json(region.network)) if bound and region.network else ()
         recipe = recipe_of_champion(incumbent) if incumbent else None

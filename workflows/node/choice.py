@@ -104,8 +104,8 @@ def recipes_to_compare(
 
     So is the recipe in office, `before`, where it has to go; one that failed as a trial would fail the final job, too.
     """
-    if spec.metric.minimize:
-        return {}  # nobody but a network has a loss
+    if spec.metric.minimize or spec.runs_program:
+        return {}  # nobody but a network has a loss, and nobody else a program's metric
     floor = read_decisions(folder)["floor"]
     if floor is None:
         return {BESTSELLERS: EVER, FLOOR: USUAL_FLOOR}
@@ -170,7 +170,7 @@ def judge_final(folder: RegionFolder, spec: RegionSpec, final: TrialOutcome, his
     decision = decisions["regions"][spec.slug] if spec.served_by else decisions["common"]
     again = None if spec.served_by else incumbent_trial(spec, history)
     final = replace(final, reason=decision["reason"])
-    if not spec.metric.minimize:
+    if not (spec.metric.minimize or spec.runs_program):
         # Where the floor was no trial, the job has trained the best network all the same.
         kind = FLOOR if decision["kind"] == FLOOR and decisions["floor"] is None else ""
         theirs = read_spec(source.spec) if spec.served_by else spec

@@ -35,13 +35,14 @@ def choose_alone(folder: RegionFolder, spec: RegionSpec, history: History, best:
     from regiondag.champions.fitted_until import check_fitted_until
 
     again = incumbent_trial(spec, history)
-    popular = None if spec.metric.minimize else best_by_family(spec, history).get(POPULARITY)
+    by_value = spec.metric.minimize or spec.runs_program
+    popular = None if by_value else best_by_family(spec, history).get(POPULARITY)
     trials = {name_trial(spec, history, trial): trial for trial in (best, again, popular) if trial is not None}
     names = {trial: name for name, trial in trials.items()}
     check_fitted_until(spec.window, {f"t{trial:04d}": history.settled[trial].fitted_until for trial in names})
     standing = None if again is None else names[again]
-    if spec.metric.minimize:
-        decision = _choose_by_loss(spec, history, best, again, names)
+    if by_value:
+        decision = _choose_by_value(spec, history, best, again, names)
     else:
         scores = _read_scores(folder, spec, trials, None if popular is None else names[popular])
         floor = FLOOR if popular is None else names[popular]
@@ -90,17 +91,14 @@ def _choose_of_two(scores: Scores, best: str, standing: str | None, rule: Rule, 
     return _without_floor(standing, f"kept: {best} is better with P {show(probability)} only", customers)
 
 
-def _choose_by_loss(
+def _choose_by_value(
     spec: RegionSpec, history: History, best: int, again: int | None, names: Mapping[int, str]
 ) -> Decision:
-    value = {trial: history.settled[trial].value for trial in (best, again) if trial is not None}
-    if again is not None and again != best and not _is_less(value[best], value[again]):
-        return _without_floor(names[again], f"kept: no trial has less {spec.metric.name}")
-    return _without_floor(names[best], f"the trial with the least {spec.metric.name}")
-
-
-def _is_less(one: float | None, other: float | None) -> bool:
-    return one is not None and (other is None or one < other)
+    sign, less, least = (1.0, "less", "least") if spec.metric.minimize else (-1.0, "more", "most")
+    cost = {trial: sign * value for trial, one in history.settled.items() if (value := one.value) is not None}
+    if again is not None and again != best and not cost[best] < cost.get(again, math.inf):
+        return _without_floor(names[again], f"kept: no trial has {less} {spec.metric.name}")
+    return _without_floor(names[best], f"the trial with the {least} {spec.metric.name}")
 
 
 def _without_floor(candidate: str, reason: str, customers: int = 0) -> Decision:

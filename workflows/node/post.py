@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import (
-    CHECKPOINT_FILE,
     ENDED_WELL,
     FLOOR_FILE,
-    MODEL_FILE,
     RESULT_FILE,
     SCORES_FILE,
     TRIAL_FILE,
     ContractError,
     Exit,
+    Outputs,
     Result,
     Status,
     result_from_json,
@@ -83,13 +82,13 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
     journal = Journal(folder.journal)
     if end.exit_code not in GOES_ON:
         place = folder.trial(node)
-        (place / CHECKPOINT_FILE).unlink(missing_ok=True)
+        (place / spec.outputs.checkpoint).unlink(missing_ok=True)
         shutil.rmtree(place / START_FOLDER, ignore_errors=True)
     with journal.locked():
         history = journal.read()
         known = history.outcome(node.number)
         if known is None:
-            known = _read_end(folder, node, end)
+            known = _read_end(folder, node, end, spec)
             if node.number in history.cancelled and known.value is None:
                 known = replace(known, status=Status.REMOVED, reason=CANCELLED)
             known = replace(known, result=_digest_of_result(folder.trial(node)))
@@ -143,11 +142,11 @@ def _check_worth_another_try(
     raise kind(f"region {spec.name!r}, {reason}")
 
 
-def _read_end(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutcome:
+def _read_end(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec) -> TrialOutcome:
     """Say how and where the job ended, and note how the machine did."""
     place = folder.trial(node)
     result, seen = _read_result(place / RESULT_FILE, node), read_job_log(place / JOB_LOG, end.job)
-    settled = _classify(place, node, end, result, seen.removed)
+    settled = _classify(place, node, end, result, seen.removed, spec.outputs)
     settled = replace(
         settled, reason=make_printable(" ".join(settled.reason.split()))
     )  # as workers and others wrote it
@@ -158,10 +157,12 @@ def _read_end(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutcome
     return replace(settled, host=host, job=end.job)
 
 
-def _classify(place: Path, node: NodeName, end: JobEnd, result: Result | None, removed: str) -> TrialOutcome:
+def _classify(
+    place: Path, node: NodeName, end: JobEnd, result: Result | None, removed: str, brings: Outputs
+) -> TrialOutcome:
     """Say how the job ended, from DAGMan's exit code, the job's result.json, and why HTCondor `removed` it."""
     if end.exit_code == Exit.OK and result and result.status in ENDED_WELL:
-        lost = _find_lost(place, result, node)
+        lost = _find_lost(place, result, node, brings)
         if not lost:
             return _success(result, node)
         status, reason = Status.MACHINE, f"{lost} did not come back as the job wrote it"
@@ -189,12 +190,12 @@ def _digest_of_result(place: Path) -> str:
     return sha256_of(path) if path.exists() and path.stat().st_size else ""
 
 
-def _find_lost(place: Path, result: Result, node: NodeName) -> str:
+def _find_lost(place: Path, result: Result, node: NodeName, brings: Outputs) -> str:
     """Return which of the files that the job wrote is not here, to the byte; nothing where all are."""
     wanted = {SCORES_FILE: result.scores, FLOOR_FILE: result.floor}
     wanted = {name: digest for name, digest in wanted.items() if digest}
     if node.number is None:
-        wanted = {MODEL_FILE: result.model, **wanted}  # trials bring none
+        wanted = {brings.model: result.model, **wanted}  # trials bring none
     lost = (name for name, digest in wanted.items() if not _is_whole(place / name, digest))
     return next(lost, "")
 
@@ -250,7 +251,7 @@ def _write_champion(
     trial = json.loads((place / TRIAL_FILE).read_text(encoding="utf-8"))
     floor_serves = settled.recipe is not None and trial["recipe"] is None  # instead of the network
     folder.champion_model.parent.mkdir(exist_ok=True)
-    copy_atomically(place / (FLOOR_FILE if floor_serves else MODEL_FILE), folder.champion_model)
+    copy_atomically(place / (FLOOR_FILE if floor_serves else spec.outputs.model), folder.champion_model)
     made = _read_result(place / RESULT_FILE, node)
     if made and made.confusion and not floor_serves:
         write_atomically(folder.champion_confusion, json.dumps(asdict(made.confusion), ensure_ascii=False) + "\n")
@@ -273,6 +274,8 @@ def _champion_facts(
     trial: Mapping[str, Any],
 ) -> dict[str, Any]:
     settings = {p.name: trial["train"][p.name] for p in spec.search.space if p.name in trial["train"]}
+    if spec.runs_program:
+        settings = {}  # all are its own, whatever they are called
     if spec.search.of_families:
         settings[FAMILY] = NETWORK
     if trial["recipe"]:

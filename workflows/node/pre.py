@@ -69,7 +69,8 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         curves = [settled.curve for _, settled in sorted(history.settled.items()) if settled.curve]
         table = make_rungs(spec.search.prune, curves, trial.train.epochs, spec.metric.minimize)
         # Under the lock, too: who cancels the trial later finds the file there.
-        write_trial(folder, node, replace(trial, valid_file=data_file("valid"), rungs=tuple(table)))
+        valid = None if trial.program else data_file("valid")
+        write_trial(folder, node, replace(trial, valid_file=valid, rungs=tuple(table)))
         write_attempt(folder, node, spec, history, ends)
     return True
 

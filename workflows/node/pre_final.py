@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nnlib.contract import MODEL_FILE, TRIAL_FILE, Recipe, Role, Trial, sha256_of, trial_to_json
+from nnlib.contract import TRIAL_FILE, Recipe, Role, Trial, sha256_of, trial_to_json
 from regiondag.errors import GiveUpError
 from regiondag.node.choice import choose_for_all, recipes_to_compare, serve_region
 from regiondag.node.choice_alone import choose_alone
@@ -83,6 +83,9 @@ def _make_final(
     """
     learned = tuple(part for part in spec.final_parts if part != ALL)
     trial = make_trial(spec, node, Role.FINAL, history, winner, learned)
+    if trial.program:  # it knows its data, and its test
+        epochs = history.settled[winner].best_epoch or trial.train.epochs
+        return replace(trial, train=replace(trial.train, epochs=epochs))
     whole = [part for part in spec.final_parts if part == ALL] or (learned if trial.recipe else [])
     return replace(
         trial,
@@ -117,7 +120,7 @@ def _serves_already(folder: RegionFolder, node: NodeName, trial: Trial) -> bool:
     place = folder.trial(node)
     try:
         same = (place / TRIAL_FILE).read_text(encoding="utf-8") == trial_to_json(trial)
-        made = same and sha256_of(place / MODEL_FILE) == sha256_of(folder.champion_model)
+        made = same and sha256_of(place / trial.outputs.model) == sha256_of(folder.champion_model)
         return made and folder.champion_metrics.exists()
     except FileNotFoundError:
         return False

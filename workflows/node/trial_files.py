@@ -8,13 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from nnlib.contract import (
-    CHECKPOINT_FILE,
-    FLOOR_FILE,
     INIT_FILE,
     LOG_FILE,
-    MODEL_FILE,
-    RESULT_FILE,
-    SCORES_FILE,
+    PROGRAM_FILE,
     TRIAL_FILE,
     Role,
     Trial,
@@ -31,13 +27,15 @@ from regiondag.run.trial_recipes import recipe_of_trial
 from regiondag.study.families import FAMILY, network_space
 from regiondag.study.job_rules import OUT_OF_MEMORY, gpus_after, memory_after, memory_steps
 from regiondag.study.model import TRAIN_SETTINGS
-from regiondag.study.space import Value, with_defaults
+from regiondag.study.space import Point, Value, with_defaults
 
 
 def make_trial(
     spec: RegionSpec, node: NodeName, role: Role, history: History, number: int, parts: tuple[str, ...]
 ) -> Trial:
     """Return the job of a trial, or the one that trains what the trial `number` has found."""
+    if spec.runs_program:
+        return _make_program_trial(spec, node, role, history.proposals[number].point)
     recipe = recipe_of_trial(spec, history, number)
     point: Mapping[str, Value] = {} if recipe else history.proposals[number].point
     point = {name: value for name, value in point.items() if name != FAMILY}
@@ -59,6 +57,24 @@ def make_trial(
         train_files=tuple(data_file(part) for part in parts),
         init=None if spec.init.random else INIT_FILE,
         sha256={**network, **digests_of(spec, [*parts, *_valid(role)]), **init},
+    )
+
+
+def _make_program_trial(spec: RegionSpec, node: NodeName, role: Role, point: Point) -> Trial:
+    """Return a job of a program, which is told all hyperparameters, and of nnlib's settings its budget of epochs."""
+    settings = {name: point[name] for name in ("epochs",) if name in point}
+    return Trial(
+        node=str(node),
+        region=spec.name,
+        number=-1 if node.number is None else node.number,
+        role=role,
+        network="",
+        hyperparameters=with_defaults(spec.search.space, point),
+        train=replace(spec.train, **settings),  # type: ignore[arg-type]  # checked when study.yaml was read
+        metric=spec.metric,
+        train_files=(),
+        program=PROGRAM_FILE,
+        sha256={PROGRAM_FILE: spec.sha256[PROGRAM_FILE]},
     )
 
 
@@ -106,21 +122,21 @@ def write_trial(folder: RegionFolder, node: NodeName, trial: Trial) -> None:
     place = folder.trial(node)
     start = place / START_FOLDER
     start.mkdir(parents=True, exist_ok=True)
-    checkpoint = place / CHECKPOINT_FILE
+    brings = trial.outputs
+    checkpoint = place / brings.checkpoint
     if checkpoint.exists() and checkpoint.stat().st_size:
-        _move_log_and_checkpoint(place, start)
-    for name in (RESULT_FILE, LOG_FILE, SCORES_FILE, MODEL_FILE, FLOOR_FILE):  # of an attempt before this one
+        _move_log_and_checkpoint(place, start, brings.checkpoint)
+    for name in set(brings.of_final) - {brings.checkpoint}:  # of an attempt before this one
         (place / name).unlink(missing_ok=True)
     # What a job brings back it is given: stopped before its first line, it would hold for a file that is not there.
     # HTCondor removes what it fails to bring back whole, so these lie where it never writes.
-    final = [] if node.number is not None else [MODEL_FILE, FLOOR_FILE]
-    for name in (RESULT_FILE, LOG_FILE, CHECKPOINT_FILE, SCORES_FILE, *final):
+    for name in brings.of_final if node.number is None else brings.of_trial:
         (start / name).touch()
     write_atomically(place / TRIAL_FILE, trial_to_json(trial))
 
 
-def _move_log_and_checkpoint(place: Path, start: Path) -> None:
+def _move_log_and_checkpoint(place: Path, start: Path, checkpoint: str) -> None:
     """Let the next job go on from there; the checkpoint last, as a crash between the two is repeated."""
     log = place / LOG_FILE
     write_atomically(start / LOG_FILE, log.read_text(encoding="utf-8", errors="replace") if log.exists() else "")
-    (place / CHECKPOINT_FILE).replace(start / CHECKPOINT_FILE)
+    (place / checkpoint).replace(start / checkpoint)

@@ -74,5 +74,5 @@ def _write_graph(champion: Champion, part: Path) -> str:
 
 
 def _digests_of(champion: Champion) -> dict[str, str]:
-    known = {MODEL_FILE: champion.sha256, FLOOR_FILE: str(champion.facts.get("floor") or "")}
+    known = {champion.model.name: champion.sha256, FLOOR_FILE: str(champion.facts.get("floor") or "")}
     return {name: digest for name, digest in known.items() if digest}

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import FLOOR_FILE, MODEL_FILE, sha256_of
+from nnlib.contract import FLOOR_FILE, sha256_of
 from nnlib.util.files import appearing, link_or_copy, locked, sync, write_atomically
 from regiondag.errors import RegiondagError
 from regiondag.registry.journal import (
@@ -211,7 +211,8 @@ def _write_version(registry: Registry, folder: RegionFolder, spec: RegionSpec, f
         number += 1  # a final training that was run again, another run of that second, or a damaged version
     floor = _find_floor(folder, spec, facts)
     with appearing(place / name) as part:
-        link_or_copy(folder.champion_model, part / MODEL_FILE)
+        model = part / folder.champion_model.name
+        link_or_copy(folder.champion_model, model)
         if floor:
             link_or_copy(floor, part / FLOOR_FILE)
         known = {
@@ -220,7 +221,8 @@ def _write_version(registry: Registry, folder: RegionFolder, spec: RegionSpec, f
             "version": name,
             "promoted": round(time.time(), 3),
             "by": who_am_i(),
-            "bytes": (part / MODEL_FILE).stat().st_size,
+            "file": model.name,
+            "bytes": model.stat().st_size,
             "floor": sha256_of(part / FLOOR_FILE) if floor else None,
             "data": {file: digest for file, digest in spec.sha256.items() if file.startswith("data.")},
             "pooled": bool(spec.regions or spec.rows),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import FLOOR_FILE, MODEL_FILE, sha256_of
+from nnlib.contract import FLOOR_FILE, MODEL_FILE, PROGRAM_MODEL_FILE, sha256_of
 from regiondag.errors import RegiondagError
 from regiondag.run.layout import SLUG, RunFile
 
@@ -34,6 +34,7 @@ FILES = (
     RunFile("*/pinned", "champions", "a link to the same, while no run may move it"),
     RunFile("*/*/champion.json", "POST", "recipe, figures, data, where and by whom it was made"),
     RunFile("*/*/model.nc", "POST", "the model"),
+    RunFile("*/*/model.zip", "POST", "in its place, what a program has made"),
     RunFile("*/*/floor.nc", "POST", "recent popularity, fitted on the same days"),
 )
 
@@ -59,7 +60,12 @@ class Champion:
     @property
     def model(self) -> Path:
         """What serves."""
-        return self.folder / MODEL_FILE
+        return self.folder / _model_file(self.facts)
+
+    @property
+    def of_program(self) -> bool:
+        """Whether a program has made it, so that nnlib cannot ask it."""
+        return self.model.name == PROGRAM_MODEL_FILE
 
     @property
     def floor(self) -> Path | None:
@@ -226,9 +232,10 @@ def _read(folder: Path, *, pinned: bool) -> Champion:
         raise ValueError(f"{CHAMPION_FILE}: {', '.join(known)} are to be texts")
     if (facts["slug"], facts["version"]) != (folder.parent.name, folder.name):
         raise ValueError(f"{CHAMPION_FILE} is of {facts['slug']} {facts['version']}")
-    size = (folder / MODEL_FILE).stat().st_size
+    model = folder / _model_file(facts)
+    size = model.stat().st_size
     if size != facts["bytes"]:
-        raise ValueError(f"{MODEL_FILE} has {size:,} bytes and not {facts['bytes']:,}")
+        raise ValueError(f"{model.name} has {size:,} bytes and not {facts['bytes']:,}")
     return Champion(
         **known,
         slug=folder.parent.name,
@@ -238,6 +245,14 @@ def _read(folder: Path, *, pinned: bool) -> Champion:
         pinned=pinned,
         facts=facts,
     )
+
+
+def _model_file(facts: Mapping[str, Any]) -> str:
+    """Return the name of the file that serves; ValueError for one that no run of ours writes."""
+    name = facts.get("file", MODEL_FILE)
+    if name not in (MODEL_FILE, PROGRAM_MODEL_FILE):
+        raise ValueError(f"{CHAMPION_FILE}: file: seen {name!r:.80}, legal: {MODEL_FILE}, {PROGRAM_MODEL_FILE}")
+    return str(name)
 
 
 def _advise(folder: Path) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnlib.contract import FLOOR_FILE, INIT_FILE
+from nnlib.contract import FLOOR_FILE, INIT_FILE, MODEL_FILE, PROGRAM_FILE, PROGRAM_MODEL_FILE
 
 REPORT_NODE = "report"
 # PRE's exit code for a node whose outcome is known: DAGMan takes the node as done without running it. It must be one
@@ -136,9 +136,15 @@ class RegionFolder:
         return self.path / "init.json"
 
     @property
+    def program(self) -> Path:
+        """The program that trains in nnlib's place."""
+        return self.path / PROGRAM_FILE
+
+    @property
     def champion_model(self) -> Path:
-        """The best model so far."""
-        return self.path / "champion" / "model.nc"
+        """The best model so far, or what a program has made."""
+        name = PROGRAM_MODEL_FILE if self.program.exists() else MODEL_FILE
+        return self.path / "champion" / name
 
     @property
     def champion_metrics(self) -> Path:
@@ -306,6 +312,7 @@ FILES = (
     RunFile("regions/*/final.sub", "generate", "submit file of its final training"),
     RunFile("regions/*/region.json", "generate", "what PRE and POST need to know of the region"),
     RunFile("regions/*/network.json", "generate", "the network, as it was"),
+    RunFile("regions/*/program.zip", "generate", "the program that trains in nnlib's place, with its files"),
     RunFile("regions/*/data.*.nc", "generate", "the data: train, valid, final, test and all"),
     RunFile("regions/*/earlier.jsonl", "generate", "trials of earlier runs, where `search.share` is on"),
     RunFile("regions/*/standing.nc", "generate", "the champion of an earlier run, where trainings start from it"),
@@ -321,14 +328,17 @@ FILES = (
     RunFile("regions/*/trials/*/result.json", "job", "how the training ended, its metrics, machine and versions"),
     RunFile("regions/*/trials/*/log.jsonl", "job", "a line for each epoch"),
     RunFile("regions/*/trials/*/checkpoint.nc", "job", "where an evicted training goes on; empty after its end"),
+    RunFile("regions/*/trials/*/checkpoint.zip", "job", "the same of a program: what it has saved"),
     RunFile("regions/*/trials/*/scores.npy", "job", "the metrics of each customer, by every model that was measured"),
     RunFile("regions/*/trials/*/model.nc", "job", "the model of the final training"),
+    RunFile("regions/*/trials/*/model.zip", "job", "what a program has left in its folder `artifact`"),
     RunFile("regions/*/trials/*/floor.nc", "job", "recent popularity, fitted on the same days"),
     RunFile("regions/*/trials/*/job.out", "job", "its standard output"),
     RunFile("regions/*/trials/*/job.err", "job", "its standard error: where to look first"),
     RunFile("regions/*/trials/*/job.log", "HTCondor", "the events of the job"),
     RunFile("regions/*/decisions.json", "PRE", "which recipe serves, and why"),
     RunFile("regions/*/champion/model.nc", "POST", "the model that serves, fitted on all days"),
+    RunFile("regions/*/champion/model.zip", "POST", "what a program has made, as a zip archive"),
     RunFile("regions/*/champion/floor.nc", "POST", "recent popularity, beside the champion of all regions together"),
     RunFile("regions/*/champion/metrics.json", "POST", "what its recipe reached, and how it was made"),
     RunFile("regions/*/champion/confusion.json", "POST", "of pictures in classes: what was taken for what, with a few"),

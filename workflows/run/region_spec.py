@@ -8,7 +8,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import Metric, Recipe, TrainSettings, recipe_of
+from nnlib.contract import (
+    MODEL_OUTPUTS,
+    PROGRAM_FILE,
+    PROGRAM_OUTPUTS,
+    Metric,
+    Outputs,
+    Recipe,
+    TrainSettings,
+    recipe_of,
+)
 from regiondag.errors import RegiondagError
 from regiondag.study.model import MIN_CUSTOMERS, Config, Init, JobRequest, Region, Search
 from regiondag.study.space import Point, parameter_from_json, parameter_to_json
@@ -44,6 +53,16 @@ class RegionSpec:
     # Of merged data: part -> slug of the region -> the first of its customers, and the one after the last.
     rows: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     final: JobRequest | None = None  # what the last training asks for; None: as `job`
+
+    @property
+    def runs_program(self) -> bool:
+        """Whether a program of the user's trains in nnlib's place."""
+        return PROGRAM_FILE in self.sha256
+
+    @property
+    def outputs(self) -> Outputs:
+        """What its jobs bring back."""
+        return PROGRAM_OUTPUTS if self.runs_program else MODEL_OUTPUTS
 
 
 def spec_of(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from nnlib.contract import Metric, TrainSettings
 from regiondag.study.families import FAMILY
+from regiondag.study.program import Program
 from regiondag.study.space import Point, Space
 from regiondag.study.submit_commands import Submit
 
@@ -195,6 +196,7 @@ class Region:
     merged: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # part -> files of other regions, see POOLED
     first: tuple[Point, ...] = ()  # what is tried first
     served_by: str = ""  # slug of the region whose search is for this one, too; empty: its own
+    program: Program | None = None  # that trains in nnlib's place
 
     @property
     def learned_from(self) -> tuple[Path, ...]:
@@ -209,6 +211,8 @@ class Region:
         A model for other regions to start from must not know what they are to choose their hyperparameters by, so that
         of merged data never learns from the validation part.
         """
+        if self.program:
+            return ()
         parts, families = {*self.data, *self.merged}, self.search.of_families
         if self.merged and not families:
             return ("train",)

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from nnlib.contract import INIT_FILE, sha256_of
+from nnlib.contract import INIT_FILE, PROGRAM_FILE, sha256_of
 from regiondag.errors import RegiondagError
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NETWORK_FILE, RunFolder, data_file
 from regiondag.run.manifest import read_manifest
 from regiondag.study.model import Region
+from regiondag.trainers.archive import digest_of
 
 
 def find_unchanged(regions: Iterable[Region], earlier: Sequence[RunFolder]) -> dict[str, RunFolder]:
@@ -43,7 +44,12 @@ def is_finished(run: RunFolder, slug: str) -> bool:
 
 
 def is_unchanged(region: Region, digests: Mapping[str, str]) -> bool:
-    """Return whether the region's data, network and model file to start from, no other input, have a run's digests."""
+    """Return whether the region's data, network and model file to start from, no other input, have a run's digests.
+
+    Of a program, whether that and all its files have.
+    """
+    if region.program:
+        return digests.get(f"regions/{region.slug}/{PROGRAM_FILE}") == digest_of(region.program)
     sources = {data_file(part): file for part, file in region.data.items()}
     if region.network is not None:
         sources[NETWORK_FILE] = region.network

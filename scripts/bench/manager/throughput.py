@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from regiondag.generate.render import TRIAL_OUTPUTS
+from nnlib.contract import MODEL_OUTPUTS
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import ATTEMPT_SUBMIT, START_FOLDER, NodeName, RunFolder
 from scripts.bench.common.harness import Bench, Row, main
@@ -103,7 +103,7 @@ def strip_scripts(run: RunFolder, trials: int) -> None:
         lines += [f"JOB {node} {folder}/train.sub", f'VARS {node} trial="{node.folder}"']
         place = folder / "trials" / node.folder
         (place / START_FOLDER).mkdir(parents=True, exist_ok=True)
-        for file in TRIAL_OUTPUTS:  # a job is given what it brings back, empty at first
+        for file in MODEL_OUTPUTS.of_trial:  # a job is given what it brings back, empty at first
             (place / START_FOLDER / file).touch()
         (place / ATTEMPT_SUBMIT).touch()
         (place / "trial.json").write_text(json.dumps({"node": str(node)}, indent=1) + "\n", encoding="utf-8")

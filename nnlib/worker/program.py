@@ -1,0 +1,124 @@
+"""A program that runs as a process of this job: what it prints is passed on and looked through, and how it is ended.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import TracebackType
+
+from nnlib.errors import MachineError
+from nnlib.util.os_errors import reason_of
+
+LONGEST_LINE = 8192  # bytes that are looked through at a time
+MOST_PASSED_ON = 16 << 20  # bytes of output, which the access point keeps
+LAST_LINES = 20  # that are told of where a program fails
+MOST_REPORTS = 4 << 20  # bytes of reports that wait to be read
+PATIENCE = 300.0  # seconds that a program has to end in after SIGTERM
+LINGERING = 2.0  # seconds in which the rest of its output comes
+
+
+class Process:
+    """A program, in a process group of its own; all of the group ends with the `with` block."""
+
+    def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str], reports: Path) -> None:
+        """Start it in `folder`; MachineError where this machine has no such program."""
+        self._lines: SimpleQueue[str] = SimpleQueue()
+        self._reports, self._read, self._part = reports, 0, b""
+        self.last: deque[str] = deque(maxlen=LAST_LINES)
+        try:
+            self._process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise MachineError(f"{command[0]!r:.200} cannot be started on this machine: {reason_of(error)}") from error
+        self._thread = threading.Thread(target=self._pass_on, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Process:
+        """Return the process."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill what is left of the group."""
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self._thread.join(LINGERING)
+
+    def wait(self, seconds: float) -> int | None:
+        """Return the exit code, -N after signal N; None while the program runs on after so many seconds."""
+        with suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(seconds)
+            self._thread.join(LINGERING)  # forever, if a process that it left behind holds the pipe
+            return code
+        return None
+
+    def end(self, patience: float = PATIENCE) -> None:
+        """Tell the whole group to end, and kill it if it does not."""
+        self._signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
+            return
+        print(f"nnlib: the program did not end within {patience:.0f} s of SIGTERM: it is killed", file=sys.stderr)
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+
+    def lines(self) -> list[str]:
+        """Return what it has printed since the last call, line by line."""
+        found = []
+        with suppress(Empty):
+            while True:
+                found.append(self._lines.get_nowait())
+        return found
+
+    def reports(self) -> list[str]:
+        """Return the whole lines that it has added to its file of reports since the last call."""
+        try:
+            with self._reports.open("rb") as file:
+                file.seek(self._read)
+                new = file.read(MOST_REPORTS)
+        except OSError:
+            return []
+        self._read += len(new)
+        *whole, self._part = (self._part + new).split(b"\n")
+        self._part = self._part[:LONGEST_LINE]
+        return [line[:LONGEST_LINE].decode(errors="replace") for line in whole if line.strip()]
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+    def _pass_on(self) -> None:
+        """Copy its output to this job's, as far as that is bounded, and give it on line by line."""
+        passed, pipe = 0, self._process.stdout
+        assert pipe is not None, "it was asked for"
+        while line := pipe.readline(LONGEST_LINE):
+            text = line.decode(errors="replace")
+            with suppress(OSError, ValueError):  # what is said to people must not end the work
+                if passed <= MOST_PASSED_ON < passed + len(line):
+                    print(f"\nnnlib: the program has printed {MOST_PASSED_ON >> 20} MB; no more is kept", flush=True)
+                elif passed <= MOST_PASSED_ON:
+                    print(text, end="", flush=True)
+            passed += len(line)
+            if text.strip():
+                self.last.append(text.rstrip()[:500])
+            self._lines.put(text)
+        pipe.close()

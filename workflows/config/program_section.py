@@ -1,0 +1,159 @@
+"""Reads `trainer`: a program of the user's that trains in nnlib's place, its files, and what it is judged by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nnlib.contract import Metric
+from nnlib.spec.checks import Check
+from nnlib.util.packed import list_files
+from nnlib.worker.program_job import fill_in, placeholders_of
+from regiondag.study.program import RESERVED, TOLD, Program
+from regiondag.study.space import Space
+from regiondag.util import schema
+from regiondag.util.schema import TEXT, Key, Keys, Section, choice, object_of, section_of
+
+TRAINER = "trainer"
+MOST_FILES = 10_000
+_NAME = r"[A-Za-z_][A-Za-z0-9_.@/-]{0,63}"
+OURS = ("network", "families", "metric", "minimize", "init", "neighbour", "pooled", "data")
+INSTEAD = {
+    "metric": "trainer.metric says it",
+    "minimize": "trainer.metric says it, with mode: min",
+    "data": "trainer.files says what a job gets",
+}
+NOT_OURS = "is for models that nnlib makes"
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(word, str) and word for word in value):
+        raise ValueError
+    if any("\0" in word or "\n" in word for word in value):
+        raise ValueError("it holds a line break or a NUL")
+    for word in value:
+        if re.sub(r"\{\{|\}\}|\{[A-Za-z_][A-Za-z0-9_]*\}", "", word).strip("{}") != re.sub(
+            r"\{\{|\}\}|\{[A-Za-z_][A-Za-z0-9_]*\}", "", word
+        ):
+            raise ValueError(f"{word!r}: a brace by itself is written twice: {{{{")
+    return tuple(value)
+
+
+def _retry(value: Any) -> tuple[int | str, ...]:
+    if not isinstance(value, list) or not all(type(one) in (int, str) and one not in ("", 0) for one in value):
+        raise ValueError
+    return tuple(value)
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(_NAME, value) or value == "stderr":
+        raise ValueError
+    return value
+
+
+_LIST = {"type": "array", "items": TEXT.schema}
+METRIC: Keys = {
+    "name": Key(
+        "", Check(_name, "a name such as auc", {"type": "string", "pattern": f"^{_NAME}$"}), "What the program reports."
+    ),
+    "mode": Key("max", choice(("max", "min")), "Whether more of it is better, or less."),
+}
+PROGRAM: Keys = {
+    "command": Key(
+        (),
+        Check(_words, "a list of words such as [python, train.py, --lr, '{learning_rate}']", {**_LIST, "minItems": 1}),
+        "The program and its arguments, in which {NAME} stands for a hyperparameter or one of "
+        f"{', '.join(TOLD)}; `python` is the one that runs jobs on the worker.",
+    ),
+    "files": Key(
+        (),
+        Check(
+            lambda value: _words(value) if value != [] else (), "a list of paths such as [train.py, lib/]", dict(_LIST)
+        ),
+        "Files and folders that go with the job, from study.yaml's folder; {region} stands for the region's name.",
+    ),
+    "metric": Key(None, section_of(object_of(METRIC, ["name"])), "What trials are judged by."),
+    "retry": Key(
+        (),
+        Check(
+            _retry,
+            "a list of exit codes and texts such as [137, CUDA out of memory]",
+            {"type": "array", "items": {"anyOf": [{"type": "integer"}, TEXT.schema]}},
+        ),
+        "Exit codes, and texts among the last 20 lines of output, that are the machine's fault: tried again elsewhere.",
+    ),
+}
+
+
+def read_program(section: Section, folder: Path, region: str) -> tuple[Program, Metric]:
+    """Read the program of a region whose `section` has one, and what it is judged by; paths begin at `folder`."""
+    below = section.section(TRAINER)
+    command, files, retry = (below.value(name, PROGRAM) for name in ("command", "files", "retry"))
+    if not command:
+        below.problems.add(below.where("command"), f"missing, legal: {PROGRAM['command'].check.legal}")
+    metric = below.section("metric")
+    name, mode = (metric.value(key, METRIC) for key in METRIC)
+    if not name:
+        metric.problems.add(metric.where("name"), "missing, legal: the name of what the program reports, such as auc")
+    metric.finish()
+    below.finish()
+    return Program(command, tuple(_find_files(below, files, folder, region)), retry), Metric(name, mode == "min")
+
+
+def _find_files(section: Section, patterns: tuple[str, ...], folder: Path, region: str) -> Iterator[tuple[str, Path]]:
+    found: dict[str, Path] = {}
+    for pattern in patterns:
+        try:
+            text = fill_in(pattern, {"region": region})
+        except KeyError as error:
+            section.problems.add(section.where("files"), f"{pattern}: {{{error.args[0]}}}: legal: {{region}} alone")
+            continue
+        path = folder / text
+        try:
+            inside = path.resolve().relative_to(folder.resolve())
+        except ValueError:
+            inside = Path(path.name)  # what lies elsewhere comes under its own name
+        if path.is_dir():
+            found |= {(inside / name).as_posix(): file for name, file in list_files(path).items()}
+        elif path.is_file():
+            found[inside.as_posix()] = path
+        else:
+            section.problems.add(section.where("files"), f"{path}: no such file or folder, for region {region!r}")
+    for name in found:
+        if name.split("/")[0] in RESERVED:
+            section.problems.add(section.where("files"), f"{name}: a job has a file of that name; rename it")
+    if len(found) > MOST_FILES:
+        section.problems.add(section.where("files"), f"{len(found):,} files, legal: {MOST_FILES:,}; pack some together")
+    yield from sorted(found.items())
+
+
+def check_placeholders(section: Section, command: tuple[str, ...], space: Space) -> None:
+    """What stands in braces must have a value in every trial."""
+    below = section.section(TRAINER)
+    sure = {one.name for one in space if not one.when or one.default is not None}
+    for name in dict.fromkeys(name for word in command for name in placeholders_of(word)):
+        if name in sure or name in TOLD:
+            continue
+        legal = [*sorted(sure), *TOLD]
+        known = any(one.name == name for one in space)
+        text = "has no value where its `when` does not hold; give it a default" if known else "is no hyperparameter"
+        hint = "" if known else schema.nearest(name, legal)
+        below.problems.add(below.where("command"), f"{{{name}}} {text}{hint}; legal: {', '.join(legal)}")
+
+
+def refuse_others(section: Section) -> None:
+    """What says how nnlib trains says nothing to a program."""
+    for key in OURS:
+        if key in section:
+            section.problems.add(
+                section.where(key), f"{INSTEAD.get(key, NOT_OURS)}; beside `trainer` it is not legal, remove it"
+            )
+    train = section.section("train")
+    for layer in train.layers:
+        for key in layer.value:
+            if key not in ("epochs", "seed"):
+                train.problems.add(
+                    (*layer.path, key), f"{NOT_OURS}; a program is told `epochs` and `seed`, others by search.space"
+                )

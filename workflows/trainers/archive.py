@@ -1,0 +1,32 @@
+"""The archive of a region's program, as its jobs get it: the same files give the same bytes."""
+
+from __future__ import annotations
+
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+from nnlib.contract import PROGRAM_FILE, sha256_of
+from nnlib.util.packed import pack
+from nnlib.worker import program_job as job
+from regiondag.study.program import Program
+
+
+def write_program(program: Program, archive: Path) -> None:
+    """Write program.zip: the command, the program's files, and the helper that it may import."""
+    manifest = job.program_to_json(job.Program(program.command, program.retry))
+    helper = f"{job.HELPER}regiondag"
+    packed: dict[str, Path | bytes] = {
+        job.MANIFEST: manifest.encode(),
+        f"{helper}/__init__.py": b"",
+        f"{helper}/trial.py": files("regiondag").joinpath("trial.py").read_bytes(),
+    }
+    pack(packed | {f"{job.FILES}{name}": file for name, file in program.files}, archive)
+
+
+def digest_of(program: Program) -> str:
+    """Return the SHA-256 that the archive of a program has."""
+    with tempfile.TemporaryDirectory(prefix="regiondag-") as folder:
+        archive = Path(folder) / PROGRAM_FILE
+        write_program(program, archive)
+        return sha256_of(archive)
