@@ -66,6 +66,13 @@ def unpack(archive: Path, folder: Path) -> None:
         raise PackedError(f"{archive.name}: {error}") from error
 
 
+def differing_files(one: Path, other: Path) -> list[str]:
+    """Return the names of files that are not the same in two archives, or in one of them alone."""
+    with zipfile.ZipFile(one) as first, zipfile.ZipFile(other) as second:
+        known = [{info.filename: (info.file_size, info.CRC) for info in each.infolist()} for each in (first, second)]
+    return sorted(name for name in known[0].keys() | known[1].keys() if known[0].get(name) != known[1].get(name))
+
+
 def _check_name(archive: Path, info: zipfile.ZipInfo) -> str:
     path, kind = PurePosixPath(info.filename), stat.S_IFMT(info.external_attr >> 16)
     legal = path.parts and not path.is_absolute() and ".." not in path.parts and "\0" not in info.filename

@@ -93,7 +93,7 @@ def compare(record: Record, again: Replayed, *, final: bool) -> Verdict:
     if final:
         count += 1
         if record.model != again.model:
-            found.append(Difference("model.nc: sha256", record.model[:12], again.model[:12], "", bool(kind)))
+            found.append(Difference("model: sha256", record.model[:12], again.model[:12], "", bool(kind)))
     return Verdict(kind, count, tuple(found))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -17,7 +18,6 @@ from typing import Any
 
 from nnlib.contract import (
     LOG_FILE,
-    MODEL_FILE,
     RESULT_FILE,
     TRIAL_FILE,
     ContractError,
@@ -32,6 +32,7 @@ from nnlib.contract import (
 )
 from nnlib.epoch_log import read_epochs
 from nnlib.util.os_errors import reason_of
+from nnlib.util.packed import differing_files
 from nnlib.util.process import install_line
 from regiondag.audit.compare import Record, Replayed
 from regiondag.errors import PoolError, RegiondagError, UsageError
@@ -113,7 +114,7 @@ def find_case(run: RunFolder, slug: str, number: int | None, digests: Mapping[st
     if served_by:  # its figures are those of the region's customers, those of the job of everybody
         settled = replace(settled, metrics={}, baseline={}, compared={})
     result, digest = _result(place / RESULT_FILE)
-    record = Record(settled, result, digest, _losses(place), _digest(place / MODEL_FILE))
+    record = Record(settled, result, digest, _losses(place), _digest(place / trial.outputs.model))
     archive = _archive(run, digests, result)
     inputs = run.region(served_by) if served_by else folder
     for name, wanted in trial.sha256.items():
@@ -240,7 +241,7 @@ def train_again(case: Case, python: Python, place: Path) -> Replayed:
     if code not in (Exit.OK, Exit.DIVERGED, Exit.BAD_INPUT) or result is None:
         reason = result.reason if result else f"exit code {code} and no result"
         raise RegiondagError(f"{case.node} could not be trained here with {python}: {reason}")
-    return Replayed(result, digest, _losses(place), _digest(place / MODEL_FILE))
+    return Replayed(result, digest, _losses(place), _digest(place / case.trial.outputs.model))
 
 
 def _name_gpus(result: Result | None, python: Python) -> dict[str, str]:
@@ -281,8 +282,11 @@ def _run(argv: Sequence[str], cwd: Path) -> int:
 
 def model_differences(case: Case, python: Python, place: Path) -> list[str]:
     """Return in what two models differ, as `nnlib diff` of the run's own code says it."""
-    recorded = case.folder.trial(case.node) / MODEL_FILE
-    argv = python.command([str(case.archive), "diff", str(recorded), MODEL_FILE], place, {})
+    model = case.trial.outputs.model
+    recorded = case.folder.trial(case.node) / model
+    if case.trial.program:
+        return [f"{name} is another one" for name in differing_files(recorded, place / model)]
+    argv = python.command([str(case.archive), "diff", str(recorded), model], place, {})
     done = subprocess.run(argv, cwd=place, capture_output=True, text=True, check=False)
     return (done.stdout or done.stderr).splitlines()
 
@@ -303,4 +307,6 @@ def _digest(path: Path) -> str:
 
 
 def _losses(place: Path) -> tuple[float, ...]:
-    return tuple(epoch.loss for epoch in read_epochs(place / LOG_FILE))
+    """Return the loss after each epoch; of a program that reports none, the metric."""
+    found = read_epochs(place / LOG_FILE)
+    return tuple(epoch.loss if math.isfinite(epoch.loss) else epoch.value or 0.0 for epoch in found)

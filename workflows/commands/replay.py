@@ -73,9 +73,9 @@ def _report(node: str, verdict: Verdict, lines: list[str]) -> int:
         ]
         print_table(f"{node}: what differs", ("figure", "recorded", "replayed", "apart", "may differ"), rows)
     for line in lines[:MOST_LINES]:
-        print(spell_out(f"model.nc: {line}"))
+        print(spell_out(f"model: {line}"))
     if len(lines) > MOST_LINES:
-        print(f"model.nc: and {len(lines) - MOST_LINES} more")
+        print(f"model: and {len(lines) - MOST_LINES} more")
     for kind in verdict.other_kind:
         print(spell_out(f"another kind of machine: {kind}"))
     if verdict.equal:

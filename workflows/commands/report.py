@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from nnlib.contract import MODEL_FILE, PROGRAM_MODEL_FILE
 from nnlib.util.columns import Narrow, print_folded
 from nnlib.util.terminal import tell
 from regiondag.commands._verbs import add_run, number
@@ -116,7 +117,8 @@ def show_summary(folder: RunFolder, summary: Summary) -> None:
     cautions = (f"Caution: {text}" for text in summary.cautions)
     for text in (*say_headline(summary), *cautions, *list_reasons(summary), *list_what_is_left(summary)):
         print_folded(spell_out(text))
-    print(f"Models: {near_path(folder.path, sys.stdout)}/regions/*/champion/model.nc")
+    model = PROGRAM_MODEL_FILE if any(region.of_program for region in summary.regions) else MODEL_FILE
+    print(f"Models: {near_path(folder.path, sys.stdout)}/regions/*/champion/{model}")
     print(f"Report: {near_path(folder.report, sys.stdout)}/summary.md")
 
 

@@ -77,6 +77,11 @@ class Served:
 
     def sources_of(self, champion: Champion) -> Sources:
         """Return the same of a version of a champion, be it the current one or not."""
+        if champion.of_program:
+            raise RegiondagError(
+                f"what serves {champion.region!r} was made by a program, which regiondag cannot ask; next: regiondag "
+                f"champions export STUDY {champion.region!r} --to FOLDER, which writes what it has left"
+            )
         return Sources(champion, self.find_data(champion.slug), self._items)
 
     def find_data(self, slug: str) -> Path:

@@ -52,6 +52,30 @@ def write_card(champion: Champion, files: Mapping[str, str], usage: str) -> str:
     )
 
 
+def write_program_card(champion: Champion, files: Mapping[str, str]) -> str:
+    """Return the same of what a program has made, of which less is known."""
+    facts = describe_version(champion, serves=False)
+    figures = [(one.metric, f"{one.value:.4f}") for one in facts.figures]
+    return (
+        "\n\n".join(
+            [
+                f"# {escape_markdown(facts.region)}: study {escape_markdown(facts.study)}",
+                f"{escape_markdown(facts.recipe)}, version {facts.version}, from the run {escape_markdown(facts.run)}, "
+                f"in the registry since {show_time(facts.promoted)}. `artifact` is what the program has left.",
+                "## What it reported",
+                _table(("last training", "value"), figures),
+                "## How it was made",
+                f"```json\n{_recipe(champion)}\n```",
+                f"Seed {facts.made.get('seed', '?')}; the program with its files:",
+                _table(("file of the run", "SHA-256"), [*facts.inputs.items()]),
+                "## Files",
+                _table(("file", "SHA-256"), [*files.items()]),
+            ]
+        )
+        + "\n"
+    )
+
+
 def _how_good(facts: VersionFacts) -> str:
     if not facts.figures:
         return "It was not tested: nobody of this region bought anything in the days that were kept for it."

@@ -9,12 +9,14 @@ from typing import Literal
 
 from nnlib.contract import FLOOR_FILE, MODEL_FILE, sha256_of
 from nnlib.util.files import appearing
+from nnlib.util.packed import PackedError, list_files, unpack
 from nnlib.util.process import install_line
 from regiondag.errors import RegiondagError, UsageError
-from regiondag.registry.card import write_card
+from regiondag.registry.card import write_card, write_program_card
 from regiondag.registry.read import CHAMPION_FILE, Champion
 
 CARD_FILE, SUMS_FILE = "README.md", "SHA256SUMS"
+ARTIFACT = "artifact"
 ONNX_FILE, ITEMS_FILE = "model.onnx", "items.json"
 USAGE = {
     "netcdf": f"`nnlib predict {MODEL_FILE} DATA` asks it, `nnlib inspect {MODEL_FILE}` says what it holds.",
@@ -29,17 +31,37 @@ def export_champion(champion: Champion, folder: Path, kind: Format) -> Path:
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise UsageError(f"{folder} is there already; legal for --to: a folder that is not, or an empty one")
     champion.check()
+    usage = "" if kind == "onnx" else USAGE[kind]
     with appearing(folder) as part:
-        if kind == "netcdf":
+        if kind != "card" and champion.of_program:
+            _write_artifact(champion, part, kind)
+        elif kind == "netcdf":
             for path in (*champion.digests, champion.folder / CHAMPION_FILE):
                 shutil.copyfile(path, part / path.name)
-        usage = _write_graph(champion, part) if kind == "onnx" else USAGE[kind]
-        digests = {path.name: sha256_of(path) for path in sorted(part.iterdir())}
-        (part / CARD_FILE).write_text(write_card(champion, digests or _digests_of(champion), usage), encoding="utf-8")
+        elif kind == "onnx":
+            usage = _write_graph(champion, part)
+        digests = {name: sha256_of(path) for name, path in list_files(part).items()}
+        known = digests or _digests_of(champion)
+        card = write_program_card(champion, known) if champion.of_program else write_card(champion, known, usage)
+        (part / CARD_FILE).write_text(card, encoding="utf-8")
         if digests:
             sums = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
             (part / SUMS_FILE).write_text(sums, encoding="ascii")
     return folder / CARD_FILE
+
+
+def _write_artifact(champion: Champion, part: Path, kind: Format) -> None:
+    """Write what a program has left, file by file."""
+    if kind == "onnx":
+        raise RegiondagError(
+            f"{champion.region}: a program has made what serves, and what it has left is no network of nnlib's; "
+            "--format netcdf exports it as it is"
+        )
+    try:
+        unpack(champion.model, part / ARTIFACT)
+    except PackedError as error:
+        raise RegiondagError(f"{champion.model}: {error}") from error
+    shutil.copyfile(champion.folder / CHAMPION_FILE, part / CHAMPION_FILE)
 
 
 def _write_graph(champion: Champion, part: Path) -> str:

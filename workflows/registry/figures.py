@@ -32,7 +32,8 @@ def recipe_in_words(champion: Champion) -> str:
     raw = champion.facts.get("recipe")
     if raw is None:
         values = texts_of(champion.facts.get("hyperparameters"))
-        return ", ".join(["network", *(f"{name} {value}" for name, value in values.items() if name != "family")])
+        kind = "program" if champion.of_program else "network"
+        return ", ".join([kind, *(f"{name} {value}" for name, value in values.items() if name != "family")])
     try:
         return describe_recipe(recipe_of(raw))
     except ValueError as error:

@@ -35,19 +35,21 @@ def headings_of(served: Sequence[ServedRegion]) -> list[str]:
     metrics = {one.figure.metric for one in served if one.figure}
     metric = f"test {metrics.pop()}" if len(metrics) == 1 else "test"
     pinned = ["pinned"] if any(one.pinned for one in served) else []
-    return ["region", "since", "version", metric, "recent popularity", *pinned, "served by"]
+    floor = ["recent popularity"] if any(one.figure and one.figure.floor is not None for one in served) else []
+    return ["region", "since", "version", metric, *floor, *pinned, "served by"]
 
 
 def rows_of(served: Sequence[ServedRegion]) -> list[list[str]]:
     """Return a row a region, in the columns of `headings_of`."""
     pinned = any(one.pinned for one in served)
+    floor = "recent popularity" in headings_of(served)
     return [
         [
             spell_out(one.region),
             show_time(one.since),
             one.version or "-",
             show_figure(one.figure.value, half_of(one.figure), one.customers) if one.figure else "-",
-            show_figure(one.figure.floor) if one.figure else "-",
+            *([show_figure(one.figure.floor) if one.figure else "-"] if floor else []),
             *(["yes" if one.pinned else ""] if pinned else []),
             "DAMAGED" if one.damage else spell_out(one.recipe),
         ]

@@ -75,6 +75,7 @@ class Headline:
     currency: str
     unpriced: int  # regions of which the cost is not known
     needs: tuple[Need, ...]
+    of_programs: bool = False  # programs of the user's have trained, with which nothing of ours is compared
 
 
 def gains_of(region: RegionSummary, metric: str) -> dict[str, Gain]:
@@ -128,6 +129,7 @@ def make_headline(summary: Summary, bill: Bill) -> Headline:
         currency=bill.currency,
         unpriced=sum(cost is None for cost in bill.regions.values()),
         needs=tuple(_list_needs(summary, regions, judged)),
+        of_programs=any(region.of_program for region in regions),
     )
 
 
@@ -153,7 +155,8 @@ def _list_needs(
     if pinned:
         yield Need(f"{_count(len(pinned), 'champion')} pinned, so that no run takes its place", pinned)
     yield from map(Need, (*summary.machines, *summary.cautions))
-    none = tuple(of.get(Verdict.NO_FIGURES, ()))
+    judged_by_none = {region.region for region in regions if region.of_program}
+    none = tuple(name for name in of.get(Verdict.NO_FIGURES, ()) if name not in judged_by_none)
     if none:
         have = "has" if len(none) == 1 else "have"
         yield Need(f"{_count(len(none), 'region')} {have} no {summary.asked} to judge by", none)
@@ -168,6 +171,10 @@ def say_counts(headline: Headline) -> str:
     ended = total - counts.get(Verdict.UNFINISHED, 0)
     if not ended:
         return f"Nothing has been decided yet for {_count(total, 'region')}."
+    if headline.of_programs:
+        known = [f"{counts.get(Verdict.NO_FIGURES, 0)} with the best of their trials"]
+        rest = [f"{counts[name]} {name}" for name in (Verdict.FAILED, Verdict.UNFINISHED) if counts.get(name)]
+        return f"{_count(total, 'region')}: {', '.join([*known, *rest])}."
     words = {Verdict.BETTER: "better", Verdict.WORSE: "worse", Verdict.STAYED: word_for_stayed(headline)}
     known = [f"{counts.get(name, 0)} {word}" for name, word in words.items()]
     rest = [f"{counts[name]} {name}" for name in _OTHERS if counts.get(name)]

@@ -20,6 +20,8 @@ def headings(summary: Summary) -> list[str]:
         others = [words for name, words in COMPARED.items() if _has(summary, name)]
         judged = [summary.asked, f"test {summary.metric}", "95 %", *others, "bestsellers"]
         return ["region", *judged, "served by"]
+    if _is_of_programs(summary):
+        return ["region", "status", f"test {summary.metric}", "trials run/failed/pruned", "hours", "champion"]
     figures = [text for metric in _shown_metrics(summary) for text in (f"test {metric}", f"popularity {metric}")]
     return ["region", "status", *figures, "trials run/failed/pruned", "hours", "champion"]
 
@@ -29,12 +31,13 @@ def table(summary: Summary) -> list[list[str]]:
     if _is_compared(summary):
         others = [name for name in COMPARED if _has(summary, name)]
         return [_row_beside(region, summary.metric, others) for region in summary.regions]
-    metrics = _shown_metrics(summary)
+    alone = _is_of_programs(summary)
+    metrics = [summary.metric] if alone else _shown_metrics(summary)
     return [
         [
             region.region,
             region.status,
-            *(_figure(of.get(metric)) for metric in metrics for of in (region.test, region.popularity)),
+            *(_figure(of.get(metric)) for metric in metrics for of in (region.test, region.popularity)[: 2 - alone]),
             f"{region.trials['run']}/{region.trials['failed']}/{region.trials['pruned']}",
             f"{region.hours:.3f}",
             region.serves,
@@ -62,6 +65,11 @@ def list_what_is_left(summary: Summary) -> list[str]:
 def _is_compared(summary: Summary) -> bool:
     """Whether regions were judged by their customers, beside simpler models."""
     return any(region.customers for region in summary.regions)
+
+
+def _is_of_programs(summary: Summary) -> bool:
+    """Whether programs of the user's have trained, with which nothing of ours can be compared."""
+    return any(region.of_program for region in summary.regions)
 
 
 def _has(summary: Summary, name: str) -> bool:

@@ -161,7 +161,7 @@ def test_a_tampered_model_is_different_and_told_by_its_weights(run, capsys):
     place = run.region("germany").trial(NodeName("germany", None))
     flip(place / "model.nc")
     code, out, _ = replay(run, capsys, "final")
-    assert code == 1 and "model.nc: sha256" in out and "DIFFERENT" in out
+    assert code == 1 and "model: sha256" in out and "DIFFERENT" in out
 
 
 def test_trials_that_never_ran_or_came_to_nothing_are_told(run, capsys):
