@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import stat
+import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip can hold
 BLOCK = 1 << 20
-LONGEST_COMMENT = 65535
+
+
+DAMAGES = (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, ValueError, OverflowError, struct.error)
 
 
 class PackedError(ValueError):
@@ -44,7 +48,7 @@ def read_comment(archive: Path) -> str:
     try:
         with zipfile.ZipFile(archive) as packed:
             return packed.comment.decode()
-    except (zipfile.BadZipFile, UnicodeDecodeError) as error:
+    except DAMAGES as error:
         raise PackedError(f"{archive.name}: {error}") from error
 
 
@@ -62,8 +66,14 @@ def unpack(archive: Path, folder: Path) -> None:
                 with packed.open(info) as read, path.open("wb") as write:
                     shutil.copyfileobj(read, write, BLOCK)
                 path.chmod(0o755 if info.external_attr >> 16 & stat.S_IXUSR else 0o644)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError) as error:
+    except PackedError:
+        raise
+    except DAMAGES as error:
         raise PackedError(f"{archive.name}: {error}") from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # of a place before the archive's beginning; else a full disk and the like
+            raise
+        raise PackedError(f"{archive.name}: damaged") from error
 
 
 def differing_files(one: Path, other: Path) -> list[str]:

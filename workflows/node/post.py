@@ -274,8 +274,9 @@ def _champion_facts(
     trial: Mapping[str, Any],
 ) -> dict[str, Any]:
     settings = {p.name: trial["train"][p.name] for p in spec.search.space if p.name in trial["train"]}
-    if spec.runs_program:
-        settings = {}  # all are its own, whatever they are called
+    train = trial["train"]
+    if spec.runs_program:  # all hyperparameters are its own, whatever they are called
+        settings, train = {}, {name: train[name] for name in ("epochs", "seed")}
     if spec.search.of_families:
         settings[FAMILY] = NETWORK
     if trial["recipe"]:
@@ -285,7 +286,7 @@ def _champion_facts(
         "region": spec.name,
         "run": folder.run.path.name,
         "hyperparameters": {**trial["hyperparameters"], **settings},
-        "train": trial["train"],
+        "train": train,
         "metric": asdict(spec.metric),
         "test": dict(settled.metrics),
         "popularity": dict(settled.baseline),

@@ -77,11 +77,7 @@ class Served:
 
     def sources_of(self, champion: Champion) -> Sources:
         """Return the same of a version of a champion, be it the current one or not."""
-        if champion.of_program:
-            raise RegiondagError(
-                f"what serves {champion.region!r} was made by a program, which regiondag cannot ask; next: regiondag "
-                f"champions export STUDY {champion.region!r} --to FOLDER, which writes what it has left"
-            )
+        _refuse_program(champion)
         return Sources(champion, self.find_data(champion.slug), self._items)
 
     def find_data(self, slug: str) -> Path:
@@ -91,6 +87,8 @@ class Served:
                 copy = run.region(slug).data(part)
                 if copy.is_file():
                     return _newer(run, copy)
+        if champion := self.registry.current(slug):
+            _refuse_program(champion)
         raise RegiondagError(
             f"no run of the study {self.study!r} in {self.runs} has data of the region {slug!r} any more, so nothing "
             "is known of its customers; next: regiondag generate"
@@ -133,3 +131,11 @@ def _newer(run: RunFolder, copy: Path) -> Path:
     except OSError:  # it is not there any more
         pass
     return copy
+
+
+def _refuse_program(champion: Champion) -> None:
+    if champion.of_program:
+        raise RegiondagError(
+            f"what serves {champion.region!r} was made by a program, which regiondag cannot ask; next: regiondag "
+            f"champions export STUDY {champion.region!r} --to FOLDER, which writes what it has left"
+        )

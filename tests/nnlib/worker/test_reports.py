@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nnlib.contract import Metric
+from nnlib.worker.reports import MOST_FIGURES, Report, parse_line, parse_record
+
+AUC = Metric("auc")
+
+
+@pytest.mark.parametrize(
+    ("line", "figures", "epoch"),
+    [
+        ("auc=0.91", {"auc": 0.91}, None),
+        ("epoch=3 loss=0.25 auc=0.91\n", {"loss": 0.25, "auc": 0.91}, 3),
+        ("[12:00] Epoch: 4, val_loss: 1e-3, auc: .5", {"auc": 0.5, "val_loss": 0.001, "Epoch": 4.0}, None),
+        ("auc = -1.5e+2", {"auc": -150.0}, None),
+        ("(auc=1)", {"auc": 1.0}, None),
+        ("epoch=1.5 auc=2", {"auc": 2.0}, None),
+        ("epoch=-1 auc=2", {"auc": 2.0}, None),
+        ("auc: 93.5%", {"auc": 93.5}, None),
+    ],
+)
+def test_lines_that_programs_print(line, figures, epoch):
+    assert parse_line(line, AUC) == Report(figures, epoch)
+
+
+@pytest.mark.parametrize("line", ["", "loss=1", "val_auc=1", "auc=", "auc=high", "auc=1.2.3", "AUC=1"])
+def test_lines_that_say_nothing_of_the_metric(line):
+    assert parse_line(line, AUC) is None
+
+
+def test_what_is_not_finite_is_said_so():
+    for word in ("nan", "inf", "-Infinity"):
+        report = parse_line(f"auc={word}", AUC)
+        assert report is not None and not math.isfinite(report.figures["auc"])
+
+
+def test_a_standard_error_stands_beside_the_metric():
+    assert parse_record('{"auc": 0.5, "stderr": 0.01}', AUC) == Report({"auc": 0.5}, None, 0.01)
+    assert parse_line("auc=0.5 stderr=0.01", AUC) == Report({"auc": 0.5}, None, 0.01)
+    assert parse_record('{"auc": 0.5, "stderr": -1}', AUC).stderr is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "an object of 64 figures"),
+        ('{"loss": 1}', "seen loss, legal: auc among them"),
+        ('{"auc": "1"}', "legal: a name and a number"),
+        ('{"auc": true}', "legal: a name and a number"),
+        ('{"a b": 1, "auc": 1}', "legal: a name and a number"),
+        ("{" + ",".join(f'"a{n}":1' for n in range(MOST_FIGURES + 1)) + "}", "an object of 64 figures"),
+        ("[" * 100_000, "too deep"),
+        ("{", "Expecting"),
+    ],
+)
+def test_records_that_are_none(text, said):
+    with pytest.raises(ValueError, match=said):
+        parse_record(text, AUC)
+
+
+def test_a_whole_number_of_hundreds_of_digits_is_infinite():
+    assert parse_record('{"auc": 1' + "0" * 400 + "}", AUC).figures["auc"] == math.inf
+
+
+@given(st.text(max_size=200))
+def test_any_line_is_read_or_passed_over(line):
+    report = parse_line(line, AUC)
+    assert report is None or "auc" in report.figures
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 1000))
+def test_what_python_prints_of_a_number_is_read_back(value, epoch):
+    assert parse_line(f"epoch={epoch} auc={value}", AUC) == Report({"auc": value}, epoch)

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nnlib.contract import Metric
+from regiondag.config.data_check import check_data
+from regiondag.config.load import load_config
+from regiondag.errors import ConfigError
+from tests.workflows.conftest import write_study
+
+STUDY = """\
+regions: [{name: North}, {name: South}]
+trainer:
+  command: [python, train.py, --lr, "{learning_rate}"]
+  files: [train.py, lib/, "data/{region}.csv"]
+  metric: {name: auc}
+train: {epochs: 7, seed: 3}
+search:
+  rounds: 2
+  parallel: 2
+  space: {learning_rate: {real: [0.01, 1.0], log: true}}
+job: {gpus: 0}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    for name in ("train.py", "lib/a.py", "lib/b/c.py", "data/North.csv", "data/South.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    return tmp_path
+
+
+def mistakes(folder: Path, text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_config(write_study(folder, text))
+    return str(caught.value)
+
+
+def test_each_region_has_the_program_with_its_own_files(folder):
+    north, south = load_config(write_study(folder, STUDY)).regions
+    assert north.program is not None and south.program is not None
+    assert [name for name, _ in north.program.files] == ["data/North.csv", "lib/a.py", "lib/b/c.py", "train.py"]
+    assert ("data/South.csv", folder / "data/South.csv") in south.program.files
+    assert north.program.command == ("python", "train.py", "--lr", "{learning_rate}")
+    assert (north.metric, north.network, north.data, north.final_parts) == (Metric("auc"), None, {}, ())
+    assert (north.train.epochs, north.train.seed, north.search.trials) == (7, 3, 4)
+    assert check_data(load_config(write_study(folder, STUDY))) == {}
+
+
+def test_less_can_be_better_and_regions_can_be_files(folder):
+    text = STUDY.replace("[{name: North}, {name: South}]", "{from: data/*.csv}")
+    regions = load_config(write_study(folder, text.replace("{name: auc}", "{name: rmse, mode: min}"))).regions
+    assert [(region.name, region.metric) for region in regions] == [
+        ("North", Metric("rmse", True)),
+        ("South", Metric("rmse", True)),
+    ]
+
+
+def test_a_region_may_have_a_program_of_its_own(folder):
+    own = "{name: South, trainer: {command: [Rscript, train.R], metric: {name: auc}}}"
+    north, south = load_config(write_study(folder, STUDY.replace("{name: South}", own))).regions
+    assert (north.program.command[0], south.program.command) == ("python", ("Rscript", "train.R"))
+
+
+def test_hyperparameters_with_names_of_our_settings_are_the_programs(folder):
+    space = "{learning_rate: {choice: [fast, slow]}, batch: {real: [0.1, 0.2]}}"
+    text = STUDY.replace("{learning_rate: {real: [0.01, 1.0], log: true}}", space)
+    assert len(load_config(write_study(folder, text)).regions[0].search.space) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("{learning_rate}", "{learningrate}", "{learningrate} is no hyperparameter; did you mean 'learning_rate'?"),
+        ("[python, train.py, --lr, ", "[python, train.py, --lr, '{', ", "a brace by itself is written twice: {{"),
+        ('command: [python, train.py, --lr, "{learning_rate}"]', "command: python train.py", "legal: a list of words"),
+        ("command: [python", "retry: [0]\n  command: [python", "legal: a list of exit codes and texts"),
+        ("  metric: {name: auc}\n", "", "trainer.metric.name: missing, legal: the name of what the program reports"),
+        ("{name: auc}", "{name: a b}", "legal: a name such as auc"),
+        ("{name: auc}", "{name: auc, mode: high}", "legal: max or min"),
+        ("train.py, lib/", "trian.py, lib/", "trian.py: no such file or folder, for region 'North'"),
+        ("data/{region}.csv", "data/{slug}.csv", "{slug}: legal: {region} alone"),
+        ("train: {epochs: 7, seed: 3}", "train: {batch: 7}", "train.batch: is for models that nnlib makes"),
+        ("job:", "network: n.json\njob:", "network: is for models that nnlib makes; beside `trainer` it is not legal"),
+        ("job:", "metric: ndcg@20\njob:", "metric: trainer.metric says it; beside `trainer` it is not legal"),
+        ("job:", "families: [ease]\njob:", "families: is for models that nnlib makes"),
+        ("job:", "init: champion\njob:", "init: is for models that nnlib makes"),
+        ("{name: North}", "{name: North, data: x.nc}", "data: trainer.files says what a job gets"),
+    ],
+)
+def test_mistakes(folder, old, new, said):
+    assert old in STUDY
+    assert said in mistakes(folder, STUDY.replace(old, new, 1))
+
+
+def test_a_conditional_hyperparameter_in_a_command_needs_a_default(folder):
+    space = "{learning_rate: {real: [0.01, 1.0], when: {kind: a}}, kind: {choice: [a, b]}}"
+    text = STUDY.replace("{learning_rate: {real: [0.01, 1.0], log: true}}", space)
+    assert "{learning_rate} has no value where its `when` does not hold; give it a default" in mistakes(folder, text)
+    load_config(write_study(folder, text.replace("when: {kind: a}", "when: {kind: a}, default: 0.1")))
+
+
+def test_names_that_a_job_uses_itself_are_refused(folder):
+    (folder / "trial.json").write_text("{}")
+    said = mistakes(folder, STUDY.replace("[train.py, lib/", "[train.py, trial.json"))
+    assert "trial.json: a job has a file of that name; rename it" in said
+
+
+def test_files_from_elsewhere_come_under_their_own_names_and_links_are_followed_once(folder, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    (other / "shared.py").write_text("1")
+    text = STUDY.replace("[train.py, lib/", f"[train.py, {other}/shared.py, lib/")
+    program = load_config(write_study(folder, text)).regions[0].program
+    assert program is not None and ("shared.py", other / "shared.py") in program.files
