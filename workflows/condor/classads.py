@@ -34,9 +34,21 @@ def parse_ad(text: str) -> ClassAd | None:
     """Parse the first job's ad from what `condor_submit -dry-run -` prints, if there is one."""
     import classad2
 
+    # The bindings know HTCondor's own functions, such as countMatches, from the second ad on that they parse.
+    classad2.parseOne("first = true\n", classad2.ParserType.Old)
     assignments = [line for line in text.splitlines() if re.match(r"[A-Za-z_]\w*\s*=", line)]
     ad = classad2.parseOne("\n".join(assignments), classad2.ParserType.Old) if assignments else {}
     return ad if "Requirements" in ad else None
+
+
+def list_nested(ad: ClassAd, name: str) -> list[ClassAd]:
+    """Return the ads that a list of an ad names or holds; none where it is no list, or of what is no ad."""
+    import classad2
+
+    found = ad.eval(name) if name in ad else None
+    items = found if isinstance(found, list) else []
+    items = [item.eval(ad) if isinstance(item, classad2.ExprTree) else item for item in items]
+    return [item for item in items if isinstance(item, classad2.ClassAd)]
 
 
 def replace_requirements(ad: ClassAd, clauses: Iterable[str]) -> ClassAd:

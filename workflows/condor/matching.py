@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regiondag.condor.classads import ClassAd, parse_expression
+from regiondag.condor.classads import ClassAd, list_nested, parse_expression
 
 _OF_EACH_GPU = "MY.RequireGPUs"  # what HTCondor counts a machine's GPUs by
 _NAME_OF_GPU = "DeviceName"
@@ -160,9 +160,11 @@ def _group(slots: Sequence[ClassAd], unmet: Sequence[Sequence[str]]) -> tuple[Ex
 
 def _find_lacking(job: ClassAd, slot: ClassAd) -> str:
     """Say which part of a job's RequireGPUs the GPUs of a slot do not meet, and what they have; empty for too few."""
-    gpus = [gpu.eval(slot) for gpu in slot.eval("AvailableGPUs")] if "AvailableGPUs" in slot else []
+    gpus = list_nested(slot, "AvailableGPUs")
     if not gpus:
         return "a GPU (it has none)"
+    if "RequireGPUs" not in job:
+        return ""
     lacking: dict[str, None] = {}
     for text in split_conjunction(str(job.lookup("RequireGPUs"))):
         expression = parse_expression(text)
@@ -192,7 +194,7 @@ def _plain(expression: str) -> str:
 
 
 def _show(ad: ClassAd, name: str) -> str:
-    return f"{name} {ad.eval(name)}" if name in ad else f"no {name}"
+    return f"{name} {_plain(str(ad.lookup(name)))}" if name in ad else f"no {name}"
 
 
 def _holds(expression: Any, job: ClassAd, slot: ClassAd) -> bool:

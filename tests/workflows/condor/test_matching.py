@@ -1,4 +1,6 @@
 import doctest
+import subprocess
+import sys
 
 import pytest
 
@@ -32,3 +34,13 @@ def test_doctests():
 )
 def test_split(expression, parts):
     assert split_conjunction(expression) == parts
+
+
+def test_the_first_ad_of_a_process_knows_htcondors_functions():
+    text = """
+from regiondag.condor.classads import parse_ad
+job = parse_ad("Requirements = countMatches(MY.Wanted, TARGET.There) >= 1\\nWanted = Size >= 7\\n")
+slot = parse_ad("Requirements = true\\nOne = [ Size = 7 ]\\nThere = { One }\\n")
+assert job.symmetricMatch(slot)
+"""
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=60)

@@ -95,6 +95,14 @@ def test_what_each_gpu_lacks_is_said(findings):
     )
 
 
+@pytest.mark.parametrize("odd", ["undefined", "error", "7", '"GPU-a"', "{ nothing, 7, undefined }", "{}"])
+def test_a_machine_with_an_odd_list_of_gpus_has_none(findings, odd):
+    ad = parse_ad(f'Requirements = true\nName = "odd"\nAvailableGPUs = {odd}\n')
+    assert findings([ad], job("1", "Capability >= 8.0"))[1].text.endswith(": a GPU (it has none)")
+    ad = parse_ad('Requirements = true\nName = "odd"\nAvailableGPUs = { { }, [Capability = error] }\n')
+    assert findings([ad], job("1", "Capability >= 8.0"))[1].text.endswith("of each GPU (?: Capability error)")
+
+
 def test_no_machine_has_so_many(findings):
     _, of_job = findings([slot(2)], job("4"))
     assert not of_job.good
