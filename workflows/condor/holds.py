@@ -48,7 +48,7 @@ KINDS = {
     22: HoldKind("its event log cannot be written", _FILES),
     26: HoldKind("the pool's rules held it", "the reason names the rule; ask the pool's administrator"),
     32: HoldKind("its input is larger than the pool allows", "ask the pool's administrator"),
-    33: HoldKind("its results are larger than the pool allows", "ask the pool's administrator"),
+    33: HoldKind("its results are larger than it may bring back", "give `max_output` of `job` a larger value"),
     34: HoldKind("it needed more than it had asked for", _MORE_MEMORY),
     36: HoldKind("its checkpoint could not be brought back", f"no room, or the network; {_RELEASE}"),
     46: HoldKind("it was on machines for longer than it may", "give `deadline` of `job` a larger value"),

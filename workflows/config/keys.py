@@ -154,6 +154,11 @@ JOB: Keys = {
         _job.memory_max, size(SMALLEST), "After running out of memory a job asks for more, up to this; above `memory`."
     ),
     "disk": Key(_job.disk, size(SMALLEST), "Disk space of a training."),
+    "max_output": Key(
+        _job.max_output,
+        size(SMALLEST),
+        "The most that a job may bring back, else it is removed and its trial has failed; by default as `disk`.",
+    ),
     "deadline": Key(
         _job.deadline,
         DURATION,

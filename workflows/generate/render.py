@@ -22,9 +22,10 @@ from regiondag.run import layout
 from regiondag.run.layout import NodeName, RunFolder
 from regiondag.study import job_rules
 from regiondag.study.model import JobRequest
-from regiondag.util.schema import DURATION
+from regiondag.util.schema import DURATION, size
 
 MB = 1 << 20
+SIZE = size()
 
 Starts = Iterable[tuple[NodeName, Iterable[NodeName]]]
 
@@ -168,6 +169,7 @@ class Renderer:
             log=layout.JOB_LOG,
             ends=job_rules,
             in_words=DURATION.write,
+            in_bytes=SIZE.write,
             htcondor=self.htcondor,
             study=self.plan.config.name,
             region=plan.region.name,

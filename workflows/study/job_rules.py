@@ -12,6 +12,7 @@ PASSING = (6, 7, 8, 9, 10, 11, 12, 13, 14, 18, 19, 36)
 MOST_RELEASES = 3
 LEASE = 600  # seconds without a word until a machine is given up
 RELEASE_AFTER = 60  # seconds, times the number of the hold
+TOO_MUCH_OUTPUT = 33  # hold code of a job that would bring back more than it may: it always would
 BY_THE_USER = 1  # hold code of condor_hold: whoever holds a job releases it
 OUT_OF_MEMORY = "out of memory"  # how the worker's reason begins when Python found no more memory
 

@@ -115,6 +115,7 @@ class JobRequest:
     memory: int = 4 << 30
     memory_max: int | None = None
     disk: int = 4 << 30
+    max_output: int | None = None  # None: as `disk`
     deadline: int = 2 * HOUR
     checkpoint: int = HOUR // 2
     hold_limit: int = HOUR

@@ -20,6 +20,7 @@ _RESERVED = {
     "job.cpus says how many": r"(retry)?requestcpus?",
     "job.memory and job.memory_max say how much": r"(retry)?requestmemory memoryusage imagesize residentsetsize\w*",
     "job.disk says how much": r"(retry)?requestdisk diskusage",
+    "job.max_output says how much a job may bring back": r"maxtransferoutputmb",
     "job.gpus and job.require_gpus say how many and which": (
         r"((retry)?request|require)gpus? gpus(min|max)\w* cudaversion"
     ),

@@ -14,6 +14,7 @@ from regiondag.pool.pool import Pool
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RunFolder
 from tests.conftest import SUITE, started_pool
+from tests.workflows.conftest import STUDY
 from tests.workflows.on_pool.test_eviction import FINAL, TEXT, TRIAL, evict, job_of, place, train_slowly
 from tests.workflows.on_pool.test_study import finish, generate, slow_down, submit, summary, wait
 
@@ -135,3 +136,21 @@ def test_a_job_that_no_machine_takes_ends_too(pool, run_area, capsys, old, new, 
     assert reasons(run) == []  # nothing is known of the hyperparameters
     events = [json.loads(line)["event"] for line in run.region("germany").journal.read_text().splitlines()]
     assert "attempt" not in events
+
+
+def test_a_job_that_would_bring_back_too_much_is_a_failed_trial(pool, run_area, capsys):
+    """What a worker writes without end fills no disk of the access point."""
+    text = STUDY.replace("disk: 100MB", "disk: 100MB, max_output: 2MB").replace("rounds: 2", "rounds: 1")
+    run = generate(run_area, capsys, text)
+    script = run.path / "train.sh"
+    text = script.read_text()
+    assert 'exec "$python" "$1" train' in text
+    flood = "head -c 5000000 /dev/zero >log.jsonl\n"
+    script.write_text(text.replace('exec "$python" "$1" train', '"$python" "$1" train') + flood)
+    submit(run)
+    assert finish(pool, run).exit_code != 0
+    for slug in ("germany", "united-kingdom"):
+        ended = Journal(run.region(slug).journal).read().settled.values()
+        assert {one.status for one in ended} == {"removed"}
+        assert all("it would bring back more than 2MB (job.max_output)" in one.reason for one in ended)
+        assert not any(path.stat().st_size > 2 << 20 for path in run.region(slug).path.glob("trials/*/log.jsonl"))
