@@ -67,7 +67,7 @@ _WORDS = {
     ),
     "a name that the graph uses itself": (
         r"trial memory gpus largermemory avoid idleuntil memoryholds outofmemory otherholds passing runseconds "
-        r"toolate heldtoolong idletoolong first last part"
+        r"toolate toomuchoutput heldtoolong idletoolong first last part"
     ),
 }
 
