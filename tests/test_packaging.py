@@ -43,9 +43,9 @@ def test_the_wheel_holds_templates_scripts_examples_and_recipe(tmp_path):
         *(f"regiondag/scripts/dag/{path.name}" for path in (ROOT / "scripts" / "dag").iterdir()),
         *(f"regiondag/{path.relative_to(ROOT)}" for path in _files_of_the_recipe()),
         *(
-            f"regiondag/examples/{name}/{path.name}"
-            for name in ("retail", "images")
-            for path in (ROOT / "workflows/examples" / name).glob("*.*")
+            f"regiondag/{path.relative_to(ROOT / 'workflows')}"
+            for path in (ROOT / "workflows/examples").glob("*/**/*.*")
+            if path.suffix != ".pyc"
         ),
         *(f"nnlib/kernels/{path.name}" for path in (ROOT / "kernels").iterdir()),
         *(f"nnlib/{path.relative_to(ROOT / 'nnlib')}" for path in (ROOT / "nnlib" / "gpu").rglob("*.py")),

@@ -28,12 +28,16 @@ def canonical_metric(name: str) -> str:
 
 
 def keep_in_range(name: str, value: float) -> float:
-    """Return the nearest value that a metric can have: those at K lie between 0 and 1.
+    """Return the nearest value that a metric can have: ours at K lie between 0 and 1, of a program's nothing is known.
 
-    >>> keep_in_range("ndcg@20", -0.5), keep_in_range("loss", 7.5)
-    (0.0, 7.5)
+    >>> keep_in_range("ndcg@20", -0.5), keep_in_range("loss", 7.5), keep_in_range("rmse", 7.5)
+    (0.0, 7.5, 7.5)
     """
-    return value if parse_metric(name)[1] is None else min(max(value, 0.0), 1.0)
+    try:
+        _, k = parse_metric(name)
+    except ValueError:
+        return value
+    return value if k is None else min(max(value, 0.0), 1.0)
 
 
 def list_metrics(last: str = ",") -> str:

@@ -29,15 +29,28 @@ encoding and dates are guessed where you do not name them, and shown with what t
 out, before anything is written. Where it can be meant in several ways you are asked, or without a terminal told the
 options. Examples:
   retail   purchases of an online shop in 41 countries; a champion for each of them
-  images   pictures of ten signs in five cities; a convolutional network for each, begun from that of all cities"""
+  images   pictures of ten signs in five cities; a convolutional network for each, begun from that of all cities
+and programs of one's own as trials, each for three regions:
+  command  awk forecasts sales; a program that knows nothing of regiondag, and prints how far it is off
+  sklearn  logistic regression, cross-validated
+  lightgbm trees, whose trials end early where others are better; the library goes with the jobs
+  pytorch  a network that saves itself, goes on elsewhere, and ends early where others are better"""
 EPILOG = """examples:
   regiondag init retail example                        # the example, in ./example
   regiondag init images signs                          # pictures, which a script beside the study draws
+  regiondag init sklearn leaving                       # a program of 40 lines as a trial
   regiondag init --data sales.csv shop                 # all is guessed, and shown
   regiondag init --data sales.csv --region store --customer client --item sku --time when shop
   regiondag init --data sales.csv --dry-run shop       # look only
   regiondag init --data postgresql://me@db.example.org/shop --table sales --password env:SHOP_PASSWORD shop"""
-MADE = {"images": ("python make_pictures.py", "nnlib import pictures --size 32 --test 40% --out data")}  # data come of
+MADE = {  # what data and libraries come of
+    "images": ("python make_pictures.py", "nnlib import pictures --size 32 --test 40% --out data"),
+    "lightgbm": ("pip install --no-deps --target lib lightgbm narwhals",),
+    "pytorch": (
+        "python -m venv env && env/bin/pip install numpy torch      # unless workers have it",
+        'sed -i "s#\\[python,#[$PWD/env/bin/python,#" study.yaml',
+    ),
+}
 COLUMNS = ("region", "customer", "item", "time", "description", "quantity")
 OF_DATABASE = ("table", "query", "password")
 FORMAT = ("separator", "encoding", "dates", "decimal")
@@ -48,7 +61,7 @@ DAY = 86_400
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.usage = "regiondag init EXAMPLE DIR\n       regiondag init --data PATH [--region COLUMN] [...] DIR"
-    parser.add_argument("example", metavar="EXAMPLE", help="name of the example: retail or images; not with --data")
+    parser.add_argument("example", metavar="EXAMPLE", help="name of the example, such as retail; not with --data")
     parser.add_argument(
         "folder", type=Path, nargs="?", metavar="DIR", help="folder to write; must not exist or be empty"
     )
@@ -113,8 +126,10 @@ def _elsewhere(folder: Path) -> str:
 def _copy(example: Path, folder: Path) -> None:
     """Copy so that `folder` appears whole or not at all."""
     with appearing(folder) as part:
-        for file in sorted(example.iterdir()):
-            shutil.copyfile(file, part / file.name)
+        for file in sorted(path for path in example.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+            copy = part / file.relative_to(example)
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copyfile(file, copy)
 
 
 # --- a table of one's own ----------------------------------------------------------------------------------
