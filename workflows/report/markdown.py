@@ -21,7 +21,8 @@ def headings(summary: Summary) -> list[str]:
         judged = [summary.asked, f"test {summary.metric}", "95 %", *others, "bestsellers"]
         return ["region", *judged, "served by"]
     if _is_of_programs(summary):
-        return ["region", "status", f"test {summary.metric}", "trials run/failed/pruned", "hours", "champion"]
+        test = f"test {summary.metric}" if _have_one_metric(summary) else "test"
+        return ["region", "status", test, "trials run/failed/pruned", "hours", "champion"]
     figures = [text for metric in _shown_metrics(summary) for text in (f"test {metric}", f"popularity {metric}")]
     return ["region", "status", *figures, "trials run/failed/pruned", "hours", "champion"]
 
@@ -32,12 +33,16 @@ def table(summary: Summary) -> list[list[str]]:
         others = [name for name in COMPARED if _has(summary, name)]
         return [_row_beside(region, summary.metric, others) for region in summary.regions]
     alone = _is_of_programs(summary)
-    metrics = [summary.metric] if alone else _shown_metrics(summary)
+    metrics = _shown_metrics(summary)
     return [
         [
             region.region,
             region.status,
-            *(_figure(of.get(metric)) for metric in metrics for of in (region.test, region.popularity)[: 2 - alone]),
+            *(
+                [_own_figure(summary, region)]
+                if alone
+                else (_figure(of.get(metric)) for metric in metrics for of in (region.test, region.popularity))
+            ),
             f"{region.trials['run']}/{region.trials['failed']}/{region.trials['pruned']}",
             f"{region.hours:.3f}",
             region.serves,
@@ -70,6 +75,16 @@ def _is_compared(summary: Summary) -> bool:
 def _is_of_programs(summary: Summary) -> bool:
     """Whether programs of the user's have trained, with which nothing of ours can be compared."""
     return any(region.of_program for region in summary.regions)
+
+
+def _have_one_metric(summary: Summary) -> bool:
+    return len({region.metric for region in summary.regions if region.metric}) == 1
+
+
+def _own_figure(summary: Summary, region: RegionSummary) -> str:
+    """Return what a region's own metric has come to, with its name where others have another one."""
+    figure = _figure(region.test.get(region.metric))
+    return figure if _have_one_metric(summary) or figure == "-" else f"{region.metric} {figure}"
 
 
 def _has(summary: Summary, name: str) -> bool:

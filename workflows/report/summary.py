@@ -51,6 +51,7 @@ class RegionSummary:
     incumbent: str = ""  # the recipe that served before, in words; nothing where none did
     gains: Mapping[str, Sequence[float | None]] = field(default_factory=dict)  # of the study's metric over `compared`
     stands_for_all: bool = False  # it is no region of its own
+    metric: str = ""  # that judged its trials
     of_program: bool = False  # a program of the user's trains in nnlib's place
     pinned: bool = False  # no run takes its champion's place
     left: ExpectedGain | None = None  # what another trial would be expected to gain; None: no model says so
@@ -186,6 +187,7 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
         left=history.left,
         stands_for_all=bool(spec.regions) or spec.slug == POOLED,
         confusion=None if champion is None else _read_confusion(folder),
+        metric=spec.metric.name,
         of_program=spec.runs_program,
     )
 

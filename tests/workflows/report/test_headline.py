@@ -12,7 +12,7 @@ from regiondag.cli import main
 from regiondag.report import headline as module
 from regiondag.report.bill import Bill
 from regiondag.report.headline import Verdict, judge, say_against, say_cost, say_counts, say_needs
-from regiondag.report.markdown import say_headline
+from regiondag.report.markdown import headings, say_headline, table
 from regiondag.report.summary import Summary, summarise
 from tests.support import made_up_run
 from tests.workflows.report.test_page_data import region
@@ -136,3 +136,17 @@ def test_a_pool_of_all_that_fails_needs_a_person_too():
 
 def test_doctests():
     assert doctest.testmod(module).failed == 0
+
+
+def test_programs_are_compared_with_nothing_and_each_shows_its_own_metric():
+    known = {"of_program": True, "customers": 0, "compared": {}, "gains": {}}
+    north = region("north", test={"auc": 0.875, "loss": 0.1}, metric="auc", **known)
+    south = region("south", test={"auc": 0.75}, metric="auc", **known)
+    one = Summary("shop", "/runs/run-1", "auc", (north, south))
+    assert headings(one)[:3] == ["region", "status", "test auc"]
+    assert [row[2] for row in table(one)] == ["0.8750", "0.7500"]
+    assert say_counts(one.headline) == "2 regions: 2 with the best of their trials." and not say_needs(one.headline)
+    lost = region("west", "failed", test={}, metric="rmse", **known)
+    mixed = Summary("shop", "/runs/run-1", "metric of each region", (north, lost))
+    assert headings(mixed)[2] == "test" and [row[2] for row in table(mixed)] == ["auc 0.8750", "-"]
+    assert say_counts(mixed.headline) == "2 regions: 1 with the best of their trials, 1 failed."
