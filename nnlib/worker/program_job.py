@@ -329,6 +329,8 @@ class _Job:
             raise DivergedError(f"{name} is {value}")
         self._discard()
         metrics = {key: number for key, number in self.last.figures.items() if math.isfinite(number)}
+        # One figure without its epoch, as at the end, does not say how many there were.
+        counted = len(self.values) > 1 or self.offset is not None
         result = Result(
             node=self.trial.node,
             status=Status.PRUNED if pruned else Status.OK,
@@ -337,7 +339,7 @@ class _Job:
             metrics=metrics,
             stderr=self.last.stderr,
             curve=tuple(self.values),
-            best_epoch=len(self.values),
+            best_epoch=len(self.values) if counted else 0,
             epochs=len(self.values),
             backend=PLACE,
         )

@@ -158,6 +158,14 @@ def test_epochs_that_were_not_reported_are_as_the_next_one(tmp_path):
     assert result.curve == (0.2, 0.2, 0.5, 0.5, 0.5)
 
 
+@pytest.mark.parametrize(
+    ("code", "epochs"), [("print('auc=0.5')", 0), ("print('epoch=0 auc=0.5')", 1), ("print('auc=0.5')\n" * 3, 3)]
+)
+def test_one_figure_at_the_end_says_nothing_of_epochs(tmp_path, code, epochs):
+    """The last training is told as many as the best trial had, and all of them where that is not known."""
+    assert run(tmp_path, code).best_epoch == epochs
+
+
 def test_the_last_training_keeps_what_the_program_has_left(tmp_path):
     code = (
         "import os\nos.makedirs('artifact/a')\nopen('artifact/a/model', 'w').write('weights')\n"
