@@ -38,8 +38,9 @@ def recipe_of_trial(spec: RegionSpec, history: History, trial: int) -> Recipe | 
 def name_trial(spec: RegionSpec, history: History, trial: int) -> str:
     """Return what a trial fits as reports say it, with its number: `ease, l2 300 (trial 4)`."""
     point = history.proposals[trial].point
-    network = Recipe(NETWORK, {name: value for name, value in point.items() if name != FAMILY})
-    return f"{describe_recipe(recipe_of_trial(spec, history, trial) or network)} (trial {trial})"
+    kind = "program" if spec.runs_program else NETWORK
+    alone = Recipe(kind, {name: value for name, value in point.items() if name != FAMILY})
+    return f"{describe_recipe(recipe_of_trial(spec, history, trial) or alone)} (trial {trial})"
 
 
 def best_popularity(history: History) -> TrialOutcome | None:
