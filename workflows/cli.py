@@ -39,6 +39,7 @@ COMMANDS = (
     "stats",
     "study",
     "trial",
+    "trainer",
     "verify",
     "replay",
     "pool",
@@ -52,9 +53,10 @@ INTERRUPTED = 130
 BUG = 3
 
 EPILOG = """exit codes: 0 done, 1 failed for a reason that is printed, or (verify, replay) not as it was, or (run) a
-region has no champion, 2 wrong arguments or study.yaml, 3 a bug (with its traceback), 5 no pool, 6 the
-run would not work on this pool, or this machine lacks something, 7 a worker image cannot be built or
-failed its test, 8 AWS refused or cannot be reached, 130 Ctrl-C"""
+region has no champion, or (trainer test) a study cannot work with the program, 2 wrong arguments or
+study.yaml, 3 a bug (with its traceback), 5 no pool, 6 the run would not work on this pool, or this
+machine lacks something, 7 a worker image cannot be built or failed its test, 8 AWS refused or cannot
+be reached, 130 Ctrl-C"""
 
 
 class Command(Protocol):

@@ -76,6 +76,7 @@ class Process:
         self._signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(patience)
+            self._thread.join(LINGERING)
             return
         print(f"nnlib: the program did not end within {patience:.0f} s of SIGTERM: it is killed", file=sys.stderr)
         self._signal(signal.SIGKILL)

@@ -49,6 +49,7 @@ PROGRAM_VERSION = 1
 TICK = 0.2  # seconds between two looks at what it reports
 SETTLED = 2.0  # seconds for which a checkpoint has not changed before it is taken
 LONGEST_RESULT = 1 << 20  # bytes
+FULL_DISK = "No space left on device"  # what systems say of one: the machine's fault, whatever the exit code
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -210,6 +211,7 @@ class _Job:
             self._read(process)
             if self.stop.requested:
                 process.end()
+                self._read(process)  # what it has reported since, or the epochs of its checkpoint would be missing
                 self._save()
                 raise EvictedError
             if self._is_behind():
@@ -217,9 +219,11 @@ class _Job:
                 return 0, True
             if time.monotonic() - self.started >= self.every and self._has_saved_itself():
                 process.end()
+                self._read(process)
                 self._save()
                 raise CheckpointedError
         if self.stop.requested:  # it had the signal, too, as when all of a group gets it
+            self._read(process)
             self._save()
             raise EvictedError
         return code, False
@@ -362,7 +366,7 @@ class _Job:
             self._save()
             raise CheckpointedError
         said = "\n".join(process.last)
-        retry = any(one == code if isinstance(one, int) else one in said for one in program.retry)
+        retry = any(one == code if isinstance(one, int) else one in said for one in (*program.retry, FULL_DISK))
         if retry or code < 0 or code == Exit.MACHINE:
             raise MachineError(text)
         if code == Exit.BAD_INPUT:

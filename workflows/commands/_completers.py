@@ -78,9 +78,14 @@ def list_nodes(prefix: str, before: argparse.Namespace) -> Iterator[str]:
 
 def _regions(before: argparse.Namespace) -> Mapping[str, str]:
     from regiondag.run.manifest import read_manifest
-    from regiondag.run.study_folder import find_run
+    from regiondag.run.study_folder import find_run, find_study
 
-    named = getattr(before, "run_directory", None) or before.study
+    named = getattr(before, "run_directory", None) or getattr(before, "study", None)
+    if named is None:  # `trainer test`, of a study that may have no run yet
+        from regiondag.config.load import load_config
+
+        config = load_config(find_study(Path(*(getattr(before, "words", None) or []))).study)
+        return {region.slug: region.name for region in config.regions if region.program}
     return read_manifest(find_run(Path(named))).regions
 
 

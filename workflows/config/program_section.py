@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ from nnlib.contract import Metric
 from nnlib.spec.checks import Check
 from nnlib.util.packed import list_files
 from nnlib.worker.program_job import fill_in, placeholders_of
+from regiondag.errors import ConfigError
 from regiondag.study.program import RESERVED, TOLD, Program
 from regiondag.study.space import Space
 from regiondag.util import schema
-from regiondag.util.schema import TEXT, Key, Keys, Section, choice, object_of, section_of
+from regiondag.util.schema import TEXT, Key, Keys, Layer, Problems, Section, choice, object_of, section_of
+from regiondag.util.yaml_file import Document
 
 TRAINER = "trainer"
 MOST_FILES = 10_000
@@ -100,6 +102,19 @@ def read_program(section: Section, folder: Path, region: str) -> tuple[Program, 
     metric.finish()
     below.finish()
     return Program(command, tuple(_find_files(below, files, folder, region)), retry), Metric(name, mode == "min")
+
+
+def read_command(folder: Path, command: Sequence[str], files: Sequence[str], metric: Metric, space: Space) -> Program:
+    """Return the program that stands on a command line, read as that of a study; ConfigError with every mistake."""
+    mode = "min" if metric.minimize else "max"
+    said = {"command": list(command), "files": list(files), "metric": {"name": metric.name, "mode": mode}}
+    problems = Problems(Document("command line", {TRAINER: said}, {}))
+    section = Section(problems, [Layer({TRAINER: said}, ())])
+    program, _ = read_program(section, folder, "region")
+    check_placeholders(section, program.command, space)
+    if problems.found:
+        raise ConfigError(problems.texts())
+    return program
 
 
 def _find_files(section: Section, patterns: tuple[str, ...], folder: Path, region: str) -> Iterator[tuple[str, Path]]:

@@ -27,6 +27,7 @@ from regiondag.run.trial_recipes import recipe_of_trial
 from regiondag.study.families import FAMILY, network_space
 from regiondag.study.job_rules import OUT_OF_MEMORY, gpus_after, memory_after, memory_steps
 from regiondag.study.model import TRAIN_SETTINGS
+from regiondag.study.program import program_trial
 from regiondag.study.space import Point, Value, with_defaults
 
 
@@ -61,20 +62,16 @@ def make_trial(
 
 
 def _make_program_trial(spec: RegionSpec, node: NodeName, role: Role, point: Point) -> Trial:
-    """Return a job of a program, which is told all hyperparameters, and of nnlib's settings its budget of epochs."""
-    settings = {name: point[name] for name in ("epochs",) if name in point}
-    return Trial(
-        node=str(node),
-        region=spec.name,
-        number=-1 if node.number is None else node.number,
-        role=role,
-        network="",
-        hyperparameters=with_defaults(spec.search.space, point),
-        train=replace(spec.train, **settings),  # type: ignore[arg-type]  # checked when study.yaml was read
+    return program_trial(
+        str(node),
+        spec.name,
+        -1 if node.number is None else node.number,
+        role,
+        space=spec.search.space,
+        point=point,
+        train=spec.train,
         metric=spec.metric,
-        train_files=(),
-        program=PROGRAM_FILE,
-        sha256={PROGRAM_FILE: spec.sha256[PROGRAM_FILE]},
+        sha256=spec.sha256[PROGRAM_FILE],
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from nnlib.contract import PROGRAM_FILE, Metric, Role, TrainSettings, Trial
+from regiondag.study.space import Point, Space, with_defaults
 
 # What stands in braces in a command, besides hyperparameters: keys of the program's trial.json.
 TOLD = ("region", "trial", "role", "seed", "epochs", "metric", "checkpoint", "artifact")
@@ -18,3 +21,35 @@ class Program:
     command: tuple[str, ...]  # with placeholders
     files: tuple[tuple[str, Path], ...] = ()  # name in its folder -> where it lies here
     retry: tuple[int | str, ...] = ()  # exit codes, and texts among its last lines, that are the machine's fault
+
+
+def program_trial(
+    node: str,
+    region: str,
+    number: int,
+    role: Role,
+    *,
+    space: Space,
+    point: Point,
+    train: TrainSettings,
+    metric: Metric,
+    sha256: str,
+) -> Trial:
+    """Return a job of a program, which is told all hyperparameters, and of nnlib's settings its budget of epochs.
+
+    `sha256` is that of the program's archive.
+    """
+    settings = {name: point[name] for name in ("epochs",) if name in point}
+    return Trial(
+        node=node,
+        region=region,
+        number=number,
+        role=role,
+        network="",
+        hyperparameters=with_defaults(space, point),
+        train=replace(train, **settings),  # type: ignore[arg-type]  # checked when study.yaml was read
+        metric=metric,
+        train_files=(),
+        program=PROGRAM_FILE,
+        sha256={PROGRAM_FILE: sha256},
+    )
