@@ -214,7 +214,7 @@ class Result:
 
     node: str
     status: Status
-    reason: str = ""  # one sentence when status is not ok
+    reason: str = ""  # one sentence when status is not ok, or where something is to be known all the same
     value: float | None = None  # the trial's metric, at its best epoch
     metrics: Mapping[str, float] = field(default_factory=dict)
     stderr: float | None = None  # standard error of `value`, by its customers

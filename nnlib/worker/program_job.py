@@ -349,9 +349,10 @@ class _Job:
         )
         if self.trial.role is not Role.FINAL:
             return result
-        model = self.folder / self.trial.outputs.model
-        pack(list_files(self.place / ARTIFACT), model)
-        return replace(result, model=sha256_of(model))
+        model, left = self.folder / self.trial.outputs.model, list_files(self.place / ARTIFACT)
+        pack(left, model)
+        reason = "" if left else f"the program has left nothing in its folder {ARTIFACT}, so the model is empty"
+        return replace(result, model=sha256_of(model), reason=reason)
 
     def _discard(self) -> None:
         (self.folder / self.trial.outputs.checkpoint).write_bytes(b"")

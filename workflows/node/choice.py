@@ -169,7 +169,7 @@ def judge_final(folder: RegionFolder, spec: RegionSpec, final: TrialOutcome, his
     decisions = read_decisions(source)
     decision = decisions["regions"][spec.slug] if spec.served_by else decisions["common"]
     again = None if spec.served_by else incumbent_trial(spec, history)
-    final = replace(final, reason=decision["reason"])
+    final = replace(final, reason="; ".join(filter(None, (decision["reason"], final.reason))))
     if not (spec.metric.minimize or spec.runs_program):
         # Where the floor was no trial, the job has trained the best network all the same.
         kind = FLOOR if decision["kind"] == FLOOR and decisions["floor"] is None else ""

@@ -82,7 +82,11 @@ def version_in_words(registry: Registry, facts: VersionFacts, champion: Champion
         ("fitted until", f"{facts.fitted_until}, the first day it has not seen" if facts.fitted_until else "-"),
         ("tested from", facts.tested_from or "-"),
         *((f"test {figure.metric}", _figure_in_words(figure)) for figure in facts.figures),
-        ("customers", f"{facts.customers:,}"),
+        *(
+            [("customers", f"{facts.customers:,}")]
+            if facts.customers or facts.recipe.split(",")[0] != "program"
+            else []
+        ),
         *((f"data {name}", digest) for name, digest in facts.data.items()),
         *((f"input {name}", digest) for name, digest in facts.inputs.items()),
         *((file.name, f"{file.sha256} {file.damage or 'as it was'}") for file in facts.files if file.sha256),

@@ -177,6 +177,12 @@ def test_the_last_training_keeps_what_the_program_has_left(tmp_path):
     assert {name: path.read_text() for name, path in list_files(tmp_path / "out").items()} == {"a/model": "weights"}
 
 
+def test_a_last_training_that_leaves_nothing_is_told_of(tmp_path):
+    result = run(tmp_path, "print('auc=1')", replace(TRIAL, role=Role.FINAL, number=-1, node="north_final"))
+    assert result.status == Status.OK and "left nothing in its folder artifact" in result.reason
+    assert result.model == sha256_of(tmp_path / PROGRAM_MODEL_FILE)
+
+
 @pytest.mark.parametrize(
     ("code", "status", "reason"),
     [
