@@ -216,9 +216,12 @@ def _stopped_by_signals(stop: Stop) -> Iterator[None]:
     Both are ignored too while the result is written.
     """
 
+    def pass_over(_number: int, _frame: FrameType | None) -> None:
+        pass
+
     def handle(number: int, _frame: FrameType | None) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(each, signal.SIG_IGN)
+            signal.signal(each, pass_over)  # not SIG_IGN, which a program that is started now would inherit
         if stop.deferred:
             stop.requested = True
         elif number == signal.SIGINT:

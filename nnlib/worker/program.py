@@ -5,23 +5,26 @@ Standard library only.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from types import TracebackType
 
-from nnlib.errors import MachineError
+from nnlib.errors import MachineError, NnlibError
 from nnlib.util.os_errors import reason_of
 
 LONGEST_LINE = 8192  # bytes that are looked through at a time
 MOST_PASSED_ON = 16 << 20  # bytes of output, which the access point keeps
+MOST_LINES = 10_000  # that wait to be looked through
 LAST_LINES = 20  # that are told of where a program fails
 MOST_REPORTS = 4 << 20  # bytes of reports that wait to be read
 PATIENCE = 300.0  # seconds that a program has to end in after SIGTERM
@@ -33,7 +36,8 @@ class Process:
 
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str], reports: Path) -> None:
         """Start it in `folder`; MachineError where this machine has no such program."""
-        self._lines: SimpleQueue[str] = SimpleQueue()
+        self._lines: Queue[str] = Queue(MOST_LINES)  # a program that prints faster than it is read has to wait
+        self._ready: list[str] = []
         self._reports, self._read, self._part = reports, 0, b""
         self.last: deque[str] = deque(maxlen=LAST_LINES)
         try:
@@ -47,6 +51,11 @@ class Process:
                 start_new_session=True,
             )
         except OSError as error:
+            if error.errno in (errno.EACCES, errno.ENOEXEC, errno.E2BIG):
+                raise NnlibError(
+                    f"trainer.command: {command[0]!r:.200} cannot be run: {error.strerror}; legal: a program that may "
+                    "be executed (chmod +x) and begins with its interpreter, such as #!/bin/sh"
+                ) from error
             raise MachineError(f"{command[0]!r:.200} cannot be started on this machine: {reason_of(error)}") from error
         self._thread = threading.Thread(target=self._pass_on, daemon=True)
         self._thread.start()
@@ -61,13 +70,13 @@ class Process:
         """Kill what is left of the group."""
         self._signal(signal.SIGKILL)
         self._process.wait()
-        self._thread.join(LINGERING)
+        self._take_the_rest()
 
     def wait(self, seconds: float) -> int | None:
         """Return the exit code, -N after signal N; None while the program runs on after so many seconds."""
         with suppress(subprocess.TimeoutExpired):
             code = self._process.wait(seconds)
-            self._thread.join(LINGERING)  # forever, if a process that it left behind holds the pipe
+            self._take_the_rest()
             return code
         return None
 
@@ -84,14 +93,14 @@ class Process:
 
     def lines(self) -> list[str]:
         """Return what it has printed since the last call, line by line."""
-        found = []
-        with suppress(Empty):
-            while True:
-                found.append(self._lines.get_nowait())
+        self._take()
+        found, self._ready = self._ready, []
         return found
 
     def reports(self) -> list[str]:
         """Return the whole lines that it has added to its file of reports since the last call."""
+        if not self._reports.is_file():  # nor a pipe, which would keep its reader waiting
+            return []
         try:
             with self._reports.open("rb") as file:
                 file.seek(self._read)
@@ -103,13 +112,25 @@ class Process:
         self._part = self._part[:LONGEST_LINE]
         return [line[:LONGEST_LINE].decode(errors="replace") for line in whole if line.strip()]
 
+    def _take(self) -> None:
+        with suppress(Empty):
+            for _ in range(MOST_LINES):
+                self._ready.append(self._lines.get_nowait())
+
+    def _take_the_rest(self) -> None:
+        """Wait for the last of its output, but not for a process that it has left behind and that holds the pipe."""
+        end = time.monotonic() + LINGERING
+        while self._thread.is_alive() and time.monotonic() < end:
+            self._take()
+            self._thread.join(0.01)
+
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
     def _pass_on(self) -> None:
         """Copy its output to this job's, as far as that is bounded, and give it on line by line."""
-        passed, pipe = 0, self._process.stdout
+        passed, rest, pipe = 0, b"", self._process.stdout
         assert pipe is not None, "it was asked for"
         while line := pipe.readline(LONGEST_LINE):
             text = line.decode(errors="replace")
@@ -119,7 +140,15 @@ class Process:
                 elif passed <= MOST_PASSED_ON:
                     print(text, end="", flush=True)
             passed += len(line)
-            if text.strip():
-                self.last.append(text.rstrip()[:500])
-            self._lines.put(text)
+            *whole, rest = (rest + line).replace(b"\n", b"\r").split(b"\r")  # bars of progress are written over
+            rest = rest[-LONGEST_LINE:]
+            for part in whole:
+                self._give_on(part)
+        self._give_on(rest)
         pipe.close()
+
+    def _give_on(self, part: bytes) -> None:
+        text = part.decode(errors="replace").rstrip()
+        if text:
+            self.last.append(text[:500])
+            self._lines.put(text)

@@ -14,7 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,10 @@ from nnlib.contract import (
 from nnlib.epoch_log import Epoch, open_epoch_log, read_epochs
 from nnlib.errors import CheckpointedError, DivergedError, EvictedError, MachineError, NnlibError
 from nnlib.training.stop import Stop
+from nnlib.util.os_errors import describe
 from nnlib.util.packed import PackedError, list_files, pack, read_comment, unpack
 from nnlib.worker.program import Process
-from nnlib.worker.reports import Report, parse_line, parse_record
+from nnlib.worker.reports import MOST_EPOCHS, Report, parse_line, parse_record
 from nnlib.worker.teller import Teller
 
 PLACE = "program"  # the folder in which it runs, with its files in it
@@ -48,6 +49,7 @@ REPORTS = "reports.jsonl"
 PROGRAM_VERSION = 1
 TICK = 0.2  # seconds between two looks at what it reports
 SETTLED = 2.0  # seconds for which a checkpoint has not changed before it is taken
+UNSETTLED = 20.0  # ... unless it has been changing for so long
 LONGEST_RESULT = 1 << 20  # bytes
 FULL_DISK = "No space left on device"  # what systems say of one: the machine's fault, whatever the exit code
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -181,13 +183,15 @@ class _Job:
     def run(self, program: Program) -> Result:
         """Run it to its end, and say what it came to."""
         self.started = time.monotonic()
-        values = {**self.facts(), **self.trial.hyperparameters, "metric": self.trial.metric.name}
+        values = {**self.trial.hyperparameters, **self.facts(), "metric": self.trial.metric.name}
         try:
             command = [fill_in(argument, values) for argument in program.command]
         except KeyError as error:
             raise NnlibError(f"trainer.command: {{{error.args[0]}}} has no value in this trial") from None
         if command[0] in ("python", "python3"):
             command[0] = sys.executable  # the one that runs jobs here; `python` may be none, or another
+        if self.stop.requested:
+            raise EvictedError
         self.teller.begin(self.trial.train.epochs, read_epochs(self.folder / LOG_FILE)[: len(self.values)])
         with Process(command, self.place, self._environment(), self.place / REPORTS) as process:
             code, pruned = self._follow(process)
@@ -236,7 +240,8 @@ class _Job:
             except ValueError as error:
                 raise NnlibError(f"the program's report is none: {error}") from error
             self.reported = True
-            self._take_up(report)
+            if report is not None:
+                self._take_up(report)
         for line in process.lines():
             printed = None if self.reported else parse_line(line, self.trial.metric)
             if printed is not None:
@@ -252,24 +257,29 @@ class _Job:
         try:
             if len(text) > LONGEST_RESULT:
                 raise ValueError(f"longer than {LONGEST_RESULT >> 20} MB")
-            self.last = parse_record(text.decode(), self.trial.metric)
+            found = parse_record(text.decode(), self.trial.metric)
+            if found is None:
+                raise ValueError(f"{self.trial.metric.name} is not among its figures")
+            self.last = found
         except ValueError as error:
             raise NnlibError(f"the program's {RESULT_FILE}: {error}") from error
 
     def _take_up(self, report: Report) -> None:
         self.last = report
         value = report.figures[self.trial.metric.name]
+        if report.epoch is None and self.offset is not None:
+            return  # what it says once more, at the end
         if report.epoch is None:
             epoch = len(self.values) + 1
         else:
             if self.offset is None:
                 self.offset = 1 if report.epoch == 0 else 0
             epoch = report.epoch + self.offset
-        if epoch < 1 or not math.isfinite(value):
+        if not 1 <= epoch <= MOST_EPOCHS or not math.isfinite(value):
             return
-        known = self.values[: epoch - 1]
-        first = len(known) + 1
-        self.values = [*known, *[value] * (epoch - len(known))]
+        del self.values[epoch - 1 :]
+        first = len(self.values) + 1
+        self.values += [value] * (epoch - len(self.values))
         seconds = time.monotonic() - self.started
         for number in range(first, epoch + 1):  # those that it did not report are as the next one
             one = Epoch(number, report.figures.get("loss", math.nan), value, seconds)
@@ -288,9 +298,12 @@ class _Job:
 
     def _has_saved_itself(self) -> bool:
         """Whether the program has written a checkpoint since the time came to save it, and is done with that."""
-        newest = max((path.stat().st_mtime for path in list_files(self.place / CHECKPOINT).values()), default=0.0)
-        now = time.time()
-        return now - (time.monotonic() - self.started - self.every) <= newest <= now - SETTLED
+        newest, now = 0.0, time.time()
+        for path in list_files(self.place / CHECKPOINT).values():
+            with suppress(FileNotFoundError):  # it was renamed just now
+                newest = max(newest, path.stat().st_mtime)
+        late = time.monotonic() - self.started - self.every
+        return now - late <= newest and (newest <= now - SETTLED or late > UNSETTLED)
 
     def _identity(self) -> str:
         """Return what distinguishes this training from every other one whose checkpoint could lie here."""
@@ -299,10 +312,15 @@ class _Job:
     def _save(self) -> None:
         """Pack what the program goes on from; nothing where it has saved nothing."""
         files = list_files(self.place / CHECKPOINT)
-        if files:
-            part = self.folder / f"{self.trial.outputs.checkpoint}.part"
-            pack(files, part, self._identity())
+        if not files:
+            return
+        part = self.folder / f"{self.trial.outputs.checkpoint}.part"
+        try:
+            pack(files, part, f"{self._identity()} {'' if self.offset is None else self.offset}")
             part.replace(self.folder / self.trial.outputs.checkpoint)
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            raise MachineError(f"what the program has saved cannot be packed: {describe(error)}") from error
 
     def _restore(self) -> None:
         """Give the program what an earlier start has saved; what is damaged or of another trial is no start."""
@@ -310,10 +328,14 @@ class _Job:
         if not archive.exists() or not archive.stat().st_size:
             return
         try:
-            if read_comment(archive) != self._identity():
+            identity, _, offset = read_comment(archive).partition(" ")
+            if identity != self._identity():
                 return
             unpack(archive, self.place / CHECKPOINT)
             self.values = [one.value for one in read_epochs(self.folder / LOG_FILE) if one.value is not None]
+            if self.values:  # else it has nothing more to say where it had ended when it was stopped
+                self.last = Report({self.trial.metric.name: self.values[-1]})
+            self.offset = int(offset) if offset in ("0", "1") else None
         except PackedError as error:
             print(f"nnlib: {error}: the program starts from the beginning", file=sys.stderr)
             shutil.rmtree(self.place / CHECKPOINT)
@@ -333,8 +355,7 @@ class _Job:
             raise DivergedError(f"{name} is {value}")
         self._discard()
         metrics = {key: number for key, number in self.last.figures.items() if math.isfinite(number)}
-        # One figure without its epoch, as at the end, does not say how many there were.
-        counted = len(self.values) > 1 or self.offset is not None
+        counted = self.offset is not None  # else reports are of something else, such as the folds of a validation
         result = Result(
             node=self.trial.node,
             status=Status.PRUNED if pruned else Status.OK,
@@ -369,6 +390,7 @@ class _Job:
         said = "\n".join(process.last)
         retry = any(one == code if isinstance(one, int) else one in said for one in (*program.retry, FULL_DISK))
         if retry or code < 0 or code == Exit.MACHINE:
+            self._save()
             raise MachineError(text)
         if code == Exit.BAD_INPUT:
             raise NnlibError(text)

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from nnlib.contract import Metric
 
 MOST_FIGURES = 64
-MOST_EPOCHS = 1_000_000
+MOST_EPOCHS = 10_000  # of a curve; what counts further counts steps
 EPOCH, STDERR = "epoch", "stderr"
 _NAME = r"[A-Za-z_][A-Za-z0-9_.@/-]{0,63}"
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
-_FIGURE = re.compile(rf"(?<![^\s,;|(\[])({_NAME})\s?[=:]\s?({_NUMBER})(?![^\s,;|)\]%])", re.IGNORECASE | re.ASCII)
+_FIGURE = re.compile(
+    rf"(?<![^\s,;|(\[])({_NAME})\s?[=:]\s?({_NUMBER})(?![^\s,;|)\]%])(?!,\d)", re.IGNORECASE | re.ASCII
+)
+_EPOCH = re.compile(r"\bepoch\s*[=:#]?\s*(\d{1,9})(?!\.?\d)", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +39,18 @@ def parse_line(line: str, metric: Metric) -> Report | None:
     >>> parse_line("epoch=3 loss=0.25 auc=0.91", Metric("auc"))
     Report(figures={'loss': 0.25, 'auc': 0.91}, epoch=3, stderr=None)
     """
-    found = {name: float(number) for name, number in _FIGURE.findall(line)[:MOST_FIGURES]}
-    return _report(found, metric) if metric.name in found else None
+    found = {name: float(number) for name, number in _FIGURE.findall(line)[-MOST_FIGURES:]}
+    if metric.name not in found:
+        return None
+    numbers = _EPOCH.findall(line)
+    if metric.name.lower() != EPOCH:
+        found = {name: number for name, number in found.items() if name.lower() != EPOCH}
+        found |= {EPOCH: float(numbers[-1])} if numbers else {}
+    return _report(found, metric)
 
 
-def parse_record(text: str, metric: Metric) -> Report:
-    """Return what a JSON object of figures says; ValueError where it is none, or does not name the metric."""
+def parse_record(text: str, metric: Metric) -> Report | None:
+    """Return what a JSON object of figures says; None without the metric, ValueError where it is none."""
     try:
         raw = json.loads(text)
     except RecursionError as error:
@@ -53,10 +62,7 @@ def parse_record(text: str, metric: Metric) -> Report:
         if not re.fullmatch(_NAME, name) or type(value) not in (int, float):
             raise ValueError(f"seen {name!r:.80}: {value!r:.80}, legal: a name and a number")
         found[name] = _float(value)
-    if metric.name not in found:
-        seen = ", ".join(found) or "nothing"
-        raise ValueError(f"seen {seen}, legal: {metric.name} among them")
-    return _report(found, metric)
+    return _report(found, metric) if metric.name in found else None
 
 
 def _float(value: float) -> float:
@@ -68,6 +74,6 @@ def _float(value: float) -> float:
 
 def _report(found: dict[str, float], metric: Metric) -> Report:
     epoch, stderr = found.pop(EPOCH, None) if metric.name != EPOCH else None, found.pop(STDERR, None)
-    whole = epoch is not None and epoch.is_integer() and 0 <= epoch <= MOST_EPOCHS
+    whole = epoch is not None and epoch.is_integer() and epoch >= 0
     known = stderr is not None and math.isfinite(stderr) and stderr >= 0
     return Report(found, int(epoch) if whole and epoch is not None else None, stderr if known else None)

@@ -159,9 +159,9 @@ def test_epochs_that_were_not_reported_are_as_the_next_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("code", "epochs"), [("print('auc=0.5')", 0), ("print('epoch=0 auc=0.5')", 1), ("print('auc=0.5')\n" * 3, 3)]
+    ("code", "epochs"), [("print('auc=0.5')", 0), ("print('epoch=0 auc=0.5')", 1), ("print('auc=0.5')\n" * 3, 0)]
 )
-def test_one_figure_at_the_end_says_nothing_of_epochs(tmp_path, code, epochs):
+def test_figures_without_numbers_say_nothing_of_epochs(tmp_path, code, epochs):
     """The last training is told as many as the best trial had, and all of them where that is not known."""
     assert run(tmp_path, code).best_epoch == epochs
 
@@ -196,9 +196,9 @@ def test_a_last_training_that_leaves_nothing_is_told_of(tmp_path):
         ("print('all done')", Status.BAD_INPUT, "ended with 0 and reported no auc; legal: a printed line such as"),
         ("open('result.json', 'w').write('[]')", Status.BAD_INPUT, "the program's result.json: legal: an object"),
         (
-            "import os; open(os.environ['REGIONDAG_REPORTS'], 'w').write('{}\\n'); import time; time.sleep(9)",
+            "import os; open(os.environ['REGIONDAG_REPORTS'], 'w').write('[]\\n'); import time; time.sleep(9)",
             Status.BAD_INPUT,
-            "the program's report is none: seen nothing",
+            "the program's report is none: legal: an object",
         ),
     ],
 )
@@ -211,7 +211,11 @@ def test_how_programs_fail(tmp_path, code, status, reason):
     ("command", "status", "reason"),
     [
         (("no-such-program",), Status.MACHINE, "'no-such-program' cannot be started on this machine: No such file"),
-        (("./train.py",), Status.MACHINE, "'./train.py' cannot be started on this machine: Permission denied"),
+        (
+            ("./train.py",),
+            Status.BAD_INPUT,
+            "'./train.py' cannot be run: Permission denied; legal: a program that may be",
+        ),
         (("echo", "auc={other}"), Status.BAD_INPUT, "trainer.command: {other} has no value in this trial"),
     ],
 )
@@ -248,6 +252,106 @@ def test_a_program_that_is_evicted_goes_on_from_its_checkpoint(tmp_path):
     result = result_of(tmp_path)
     assert result.curve == tuple(epoch / 10 for epoch in range(1, 9))
     assert (tmp_path / PROGRAM_CHECKPOINT_FILE).stat().st_size == 0
+
+
+def test_a_program_that_was_stopped_after_its_last_epoch_has_its_value(tmp_path):
+    code = SAVES.replace("range(first, 9)", "range(first, 3)").replace(
+        "if told:", "if told or epoch == 2 and first == 1:"
+    )
+    code = code.replace("sys.exit(0)", "time.sleep(20)\n        sys.exit(0)").replace(
+        "print(f", "print(flush=True, end='')\n    print(f"
+    )
+    process = start(write_job(tmp_path, code.replace("signal.signal", "0 and signal.signal")))
+    wait_for_epochs(tmp_path, 2)
+    time.sleep(0.5)
+    process.terminate()
+    assert process.wait(30) == Exit.EVICTED
+    process.communicate()
+    process = start(tmp_path)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert (result_of(tmp_path).value, result_of(tmp_path).epochs) == (0.2, 2)
+
+
+def test_epochs_from_0_stay_so_where_a_program_goes_on(tmp_path):
+    code = SAVES.replace("epoch={epoch} auc", "epoch={epoch - 1} auc")
+    process = start(write_job(tmp_path, code))
+    wait_for_epochs(tmp_path, 2)
+    process.terminate()
+    process.communicate(timeout=30)
+    process = start(tmp_path)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert result_of(tmp_path).curve == tuple(epoch / 10 for epoch in range(1, 9))
+
+
+def test_a_program_that_fails_by_the_machines_fault_goes_on_from_its_checkpoint(tmp_path):
+    run(tmp_path, SAVES.replace("if told:", "if epoch == 3:").replace("sys.exit(0)", "sys.exit(75)"))
+    unpack(tmp_path / PROGRAM_CHECKPOINT_FILE, tmp_path / "saved")
+    assert (tmp_path / "saved" / "epoch").read_text() == "3"
+
+
+def test_a_program_that_renames_files_all_the_time_is_saved_all_the_same(tmp_path):
+    code = (
+        "from pathlib import Path\nimport os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+        "names = [Path('checkpoint', str(n)) for n in range(200)]\nprint('auc=1', flush=True)\nend = time.time() + 4\n"
+        "while time.time() < end:\n    for name in names:\n        part = name.with_suffix('.part')\n"
+        "        part.write_text('x')\n        part.replace(name)\n"
+    )
+    process = start(write_job(tmp_path, code), "--checkpoint-every", "1s")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+
+
+def test_a_signal_before_the_program_starts_reaches_it_no_less(tmp_path):
+    write_job(tmp_path, "import time\nprint('auc=1', flush=True)\ntime.sleep(60)")
+    code = (
+        "import os, signal, sys\nfrom nnlib.worker import program_job as job\nunpack = job.unpack\n"
+        "def late(*words):\n    os.kill(os.getpid(), signal.SIGTERM)\n    unpack(*words)\n"
+        "job.unpack = late\nfrom nnlib.cli import main\nsys.exit(main(['train', '--trial', 'trial.json']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=20)
+    assert done.returncode == Exit.EVICTED, done.stderr
+
+
+def test_a_program_that_reports_without_end_is_stopped_at_once(tmp_path):
+    process = start(write_job(tmp_path, "", command=("sh", "-c", "yes auc=0.1")))
+    time.sleep(3)
+    process.send_signal(signal.SIGTERM)
+    begun = time.monotonic()
+    process.communicate(timeout=30)
+    assert time.monotonic() - begun < 8 and process.returncode == Exit.EVICTED
+    assert len(read_epochs(tmp_path / "log.jsonl")) <= 10_000
+
+
+def test_what_counts_steps_is_no_curve(tmp_path):
+    result = run(tmp_path, "print('epoch=1000000 auc=0.5')")
+    assert (result.value, result.curve) == (0.5, ())
+
+
+def test_the_best_said_once_more_is_no_epoch(tmp_path):
+    result = run(tmp_path, "for e in range(3): print(f'epoch={e} auc={e}')\nprint('best auc=2')")
+    assert (result.value, result.curve, result.best_epoch) == (2.0, (0.0, 1.0, 2.0), 3)
+    folds = run(tmp_path, "for auc in (0.5, 0.75, 0.625): print(f'auc={auc}')")
+    assert (folds.value, folds.best_epoch) == (0.625, 0)
+
+
+def test_bars_of_progress_are_lines(tmp_path):
+    code = "for n in range(400): print(f'{n} auc=0.{n:03}', end='\\r')\nprint('auc=0.399')"
+    assert run(tmp_path, code).value == 0.399
+
+
+def test_reports_without_the_metric_are_passed_over(tmp_path):
+    code = "from regiondag.trial import report\nreport(epoch=1, loss=0.5)\nreport(epoch=2, auc=0.5)"
+    assert run(tmp_path, code).curve == (0.5, 0.5)
+    result = run(tmp_path, "from regiondag.trial import report\nreport(loss=0.5)")
+    assert result.status == Status.BAD_INPUT and "reported no auc" in result.reason
+
+
+def test_a_pipe_in_place_of_reports_holds_nobody(tmp_path):
+    result = run(tmp_path, "import os\nos.mkfifo(os.environ['REGIONDAG_REPORTS'])\nprint('auc=0.5')")
+    assert result.value == 0.5
 
 
 def test_a_checkpoint_of_another_trial_is_no_start(tmp_path):

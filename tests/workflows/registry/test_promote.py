@@ -166,7 +166,7 @@ def test_every_file_is_in_the_list_of_files(tmp_path):
     root = registry_of(tmp_path).path
     found = {path.relative_to(root).as_posix() for path in root.rglob("*") if not path.is_dir() or path.is_symlink()}
     listed = {one.path.replace("*/*", f"berg/{NIGHTS[0]}").replace("*", "berg") for one in FILES}
-    assert found == listed
+    assert found == listed - {f"berg/{NIGHTS[0]}/model.zip"}  # which programs have in the place of model.nc
 
 
 # --- crashes -----------------------------------------------------------------------------------------------
