@@ -59,7 +59,7 @@ class Champion:
         from regiondag.study.families import describe_recipe
 
         raw = self.facts.get("recipe")
-        return describe_recipe(recipe_of(raw)) if raw else "network"
+        return describe_recipe(recipe_of(raw)) if raw else "program" if self._version.of_program else "network"
 
     @cached_property
     def recommender(self) -> Recommender:

@@ -52,7 +52,7 @@ class InitReader:
 
     def settle(self, regions: Iterable[tuple[Region, KeyPath]]) -> list[tuple[Region, KeyPath]]:
         """Return the regions with their starts; the neighbour of some starts from random weights itself."""
-        regions = [(region, path) for region, path in regions if region.slug in self.wishes]
+        regions = list(regions)
         slugs = {region.name: region.slug for region, _ in regions}
         if "neighbour" in self.study and all(wish.kind != "neighbour" for wish in self.wishes.values()):
             self.problems.add(("neighbour",), "is used by init: neighbour only, and no region has that")
@@ -60,7 +60,9 @@ class InitReader:
         return [(replace(region, init=self._start(region, slugs, named)), path) for region, path in regions]
 
     def _start(self, region: Region, slugs: Mapping[str, str], named: Collection[str | None]) -> Init:
-        wish = self.wishes[region.slug]
+        wish = self.wishes.get(region.slug)
+        if wish is None:
+            return region.init
         if wish.kind == "pooled":
             return Init("pooled", POOLED)
         if wish.kind == MODEL:
@@ -82,12 +84,17 @@ class InitReader:
 
     def _check_neighbour(self, region: Region, wish: _Wish, slugs: Mapping[str, str]) -> None:
         where, seen = wish.section.where("neighbour"), wish.neighbour
-        legal = [name for name, slug in slugs.items() if slug != region.slug and self.wishes[slug].yields]
+        legal = [name for name, slug in slugs.items() if slug != region.slug and self._may_be_neighbour(slug)]
         said = f"legal: a region that starts from random: {list_some(legal, SHOWN) or 'there is none'}"
         if seen not in slugs:
             self.problems.add(where, f"seen {seen!r}, which is no region{schema.nearest(seen, slugs)}; {said}")
         elif slugs[seen] == region.slug:
             self.problems.add(where, f"seen {seen!r}, which is the region itself; {said}")
         elif seen not in legal:
-            kind = self.wishes[slugs[seen]].kind
-            self.problems.add(where, f"seen {seen!r}, which does not start from random but from {kind}; {said}")
+            other = self.wishes.get(slugs[seen])
+            text = f"does not start from random but from {other.kind}" if other else "a program trains"
+            self.problems.add(where, f"seen {seen!r}, which {text}; {said}")
+
+    def _may_be_neighbour(self, slug: str) -> bool:
+        """Whether a region starts from random; those that a program trains have no model of ours."""
+        return slug in self.wishes and self.wishes[slug].yields

@@ -9,7 +9,7 @@ from typing import Any
 from nnlib.spec import network as spec
 from nnlib.util.os_errors import reason_of
 from regiondag.config.family_check import check_ranges
-from regiondag.config.program_section import check_placeholders
+from regiondag.config.program_section import check_space
 from regiondag.study.families import FAMILY, NETWORK, list_parameters
 from regiondag.study.model import TRAIN_SETTINGS, Region
 from regiondag.study.space import Parameter, list_extreme_values
@@ -23,7 +23,7 @@ STARTING = ("freeze", "replace")
 def check_network(problems: Problems, checked: dict[Any, Any], section: Section, region: Region) -> None:
     """Every `$name` of the network must be a hyperparameter, and every hyperparameter must be used."""
     if region.program:
-        check_placeholders(section, region.program.command, region.search.space)
+        check_space(section, region.program.command, region.search.space)
         return
     key = (region.network, region.search.space)
     if key in checked or (region.network is not None and "network" not in section):

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from nnlib.contract import Metric
 from nnlib.spec.checks import Check
-from nnlib.util.packed import list_files
+from nnlib.util.os_errors import reason_of
 from nnlib.worker.program_job import fill_in, placeholders_of
 from regiondag.errors import ConfigError
+from regiondag.study.families import FAMILY
 from regiondag.study.program import RESERVED, TOLD, Program
-from regiondag.study.space import Space
+from regiondag.study.space import Choice, Space
 from regiondag.util import schema
-from regiondag.util.schema import TEXT, Key, Keys, Layer, Problems, Section, choice, object_of, section_of
+from regiondag.util.schema import REGIONAL, TEXT, Key, Keys, Layer, Problems, Section, choice, object_of, section_of
 from regiondag.util.yaml_file import Document
 
 TRAINER = "trainer"
 MOST_FILES = 10_000
 _NAME = r"[A-Za-z_][A-Za-z0-9_.@/-]{0,63}"
-OURS = ("network", "families", "metric", "minimize", "init", "neighbour", "pooled", "data")
+OURS = ("network", "metric", "minimize", "init", "neighbour", "pooled", "data")
 INSTEAD = {
     "metric": "trainer.metric says it",
     "minimize": "trainer.metric says it, with mode: min",
@@ -30,12 +33,19 @@ INSTEAD = {
 NOT_OURS = "is for models that nnlib makes"
 
 
+UNSAYABLE = "it holds a line break, a NUL or half of a character"
+
+
+def _can_be_said(word: str) -> bool:
+    return not re.search("[\0\n\ud800-\udfff]", word)
+
+
 def _words(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(word, str) and word for word in value):
         raise ValueError
-    if any("\0" in word or "\n" in word for word in value):
-        raise ValueError("it holds a line break or a NUL")
     for word in value:
+        if not _can_be_said(word):
+            raise ValueError(UNSAYABLE)
         if re.sub(r"\{\{|\}\}|\{[A-Za-z_][A-Za-z0-9_]*\}", "", word).strip("{}") != re.sub(
             r"\{\{|\}\}|\{[A-Za-z_][A-Za-z0-9_]*\}", "", word
         ):
@@ -111,7 +121,7 @@ def read_command(folder: Path, command: Sequence[str], files: Sequence[str], met
     problems = Problems(Document("command line", {TRAINER: said}, {}))
     section = Section(problems, [Layer({TRAINER: said}, ())])
     program, _ = read_program(section, folder, "region")
-    check_placeholders(section, program.command, space)
+    check_space(section, program.command, space)
     if problems.found:
         raise ConfigError(problems.texts())
     return program
@@ -121,21 +131,21 @@ def _find_files(section: Section, patterns: tuple[str, ...], folder: Path, regio
     found: dict[str, Path] = {}
     for pattern in patterns:
         try:
-            text = fill_in(pattern, {"region": region})
+            path = folder / fill_in(pattern, {"region": region})
+            for name, file in _list_below(path, folder):
+                if not _can_be_said(name):
+                    raise ValueError(f"{name!a}: a name in UTF-8 without line breaks is needed; rename it")
+                if not found.setdefault(name, file).samefile(file):
+                    raise ValueError(f"{found[name]} and {file} would both be {name!r}; rename one")
         except KeyError as error:
             section.problems.add(section.where("files"), f"{pattern}: {{{error.args[0]}}}: legal: {{region}} alone")
-            continue
-        path = folder / text
-        try:
-            inside = path.resolve().relative_to(folder.resolve())
-        except ValueError:
-            inside = Path(path.name)  # what lies elsewhere comes under its own name
-        if path.is_dir():
-            found |= {(inside / name).as_posix(): file for name, file in list_files(path).items()}
-        elif path.is_file():
-            found[inside.as_posix()] = path
-        else:
-            section.problems.add(section.where("files"), f"{path}: no such file or folder, for region {region!r}")
+        except (FileNotFoundError, NotADirectoryError) as error:
+            text = f"{error.filename}: no such file or folder, for region {region!r}"
+            section.problems.add(section.where("files"), text)
+        except OSError as error:
+            section.problems.add(section.where("files"), f"{error.filename}: {reason_of(error)}")
+        except ValueError as error:
+            section.problems.add(section.where("files"), str(error))
     for name in found:
         if name.split("/")[0] in RESERVED:
             section.problems.add(section.where("files"), f"{name}: a job has a file of that name; rename it")
@@ -144,8 +154,23 @@ def _find_files(section: Section, patterns: tuple[str, ...], folder: Path, regio
     yield from sorted(found.items())
 
 
-def check_placeholders(section: Section, command: tuple[str, ...], space: Space) -> None:
-    """What stands in braces must have a value in every trial."""
+def _list_below(path: Path, folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the files of what is listed, with their names in the job. A link counts as the file that it leads to."""
+    path.stat()  # OSError says why it is not there
+    inside = Path(os.path.relpath(path, folder))  # by the names that the user gave, wherever links lead
+    if ".." in inside.parts:
+        inside = Path(Path(os.path.normpath(path)).name)  # what lies elsewhere comes under its own name
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        name = (inside / file.relative_to(path)).as_posix()
+        if file.is_symlink() and stat.S_ISDIR(file.stat().st_mode) and file != path:
+            raise ValueError(f"{name!a}: a link to a folder is not followed; list that folder itself in files")
+        if file.is_file():
+            yield name, file
+
+
+def check_space(section: Section, command: tuple[str, ...], space: Space) -> None:
+    """What stands in braces must have a value in every trial, and hyperparameters have names and values to be told."""
+    _check_names(section.section("search").section("space"), space)
     below = section.section(TRAINER)
     sure = {one.name for one in space if not one.when or one.default is not None}
     for name in dict.fromkeys(name for word in command for name in placeholders_of(word)):
@@ -158,16 +183,36 @@ def check_placeholders(section: Section, command: tuple[str, ...], space: Space)
         below.problems.add(below.where("command"), f"{{{name}}} {text}{hint}; legal: {', '.join(legal)}")
 
 
+def _check_names(below: Section, space: Space) -> None:
+    for one in space:
+        if one.name in (*TOLD, FAMILY) and one.name != "epochs":
+            text = "that name says something else of a trial; beside `trainer`, choose another one"
+            below.problems.add(below.where(one.name), f"{one.name}: {text}")
+        values = [*(one.options if isinstance(one, Choice) else ()), one.default]
+        for value in values:
+            if isinstance(value, str) and not _can_be_said(value):
+                below.problems.add(below.where(one.name), f"seen {value!r}: {UNSAYABLE}, which no command can be told")
+
+
 def refuse_others(section: Section) -> None:
-    """What says how nnlib trains says nothing to a program."""
+    """What says how nnlib trains says nothing to a program.
+
+    What the study says may be for other regions, where a region alone has a program.
+    """
     for key in OURS:
-        if key in section:
+        if section.contradicts(key, TRAINER):
             section.problems.add(
                 section.where(key), f"{INSTEAD.get(key, NOT_OURS)}; beside `trainer` it is not legal, remove it"
             )
-    train = section.section("train")
+    search = section.section("search")
+    if "families" in section:  # no study has both
+        section.problems.add(section.where("families"), f"{NOT_OURS}; beside `trainer` it is not legal, remove it")
+    if search.raw("scope") == "all":
+        text = "a program is run for one region; beside `trainer` it is not legal, remove it"
+        search.problems.add(search.where("scope"), text)
+    train, alone = section.section("train"), section.where(TRAINER)[0] in REGIONAL
     for layer in train.layers:
-        for key in layer.value:
+        for key in () if alone and layer.path[0] not in REGIONAL else layer.value:
             if key not in ("epochs", "seed"):
                 train.problems.add(
                     (*layer.path, key), f"{NOT_OURS}; a program is told `epochs` and `seed`, others by search.space"

@@ -67,7 +67,8 @@ class RegionReader:
         if self.together:
             self._refuse_own(own)
             region = replace(region, search=replace(region.search, sizes=(), blends=False), served_by=POOLED)
-        self.starts.read(slug, section, own)
+        if not region.program:
+            self.starts.read(slug, section, own)
         own.finish(REGION)
         check_network(self.problems, self.shared, section, region)
         return region
@@ -91,9 +92,10 @@ class RegionReader:
         own.finish(SECTIONS)
         check_network(self.problems, self.shared, section, pooled)
         parts = PARTS if self.together else NEEDED
-        merged = merge_parts([region for region, _ in regions], parts)
+        ours = [region for region, _ in regions if not region.program]
+        merged = merge_parts(ours, parts)
         for part, use in ASKED_FOR.items():
-            if part not in merged and regions and all(region.data for region, _ in regions):
+            if part not in merged and ours and all(region.data for region in ours):
                 text = f"nobody of any region is asked in the {part} part, so that nothing can be {use}"
                 self.problems.add(("data" if self.purchases else "regions",), f"{text}; {SPLIT_OTHERWISE}")
         found = replace(pooled, merged=merged), (POOLED,)

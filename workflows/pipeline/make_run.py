@@ -136,5 +136,6 @@ def _new_regions(config: Config, earlier: Sequence[RunFolder], tell: Tell) -> tu
             tell(f"{region.name}: nothing new, but others start from its champion of this run")
         elif region.slug in unchanged:
             last = unchanged[region.slug]
-            tell(f"{region.name}: left out, its data and network are those of {last.path} (--all takes it)")
+            what = "program and files" if region.program else "data and network"
+            tell(f"{region.name}: left out, its {what} are those of {last.path} (--all takes it)")
     return tuple(region for region in config.regions if region.slug in new | sources)

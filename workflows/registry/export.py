@@ -46,7 +46,7 @@ def export_champion(champion: Champion, folder: Path, kind: Format) -> Path:
         (part / CARD_FILE).write_text(card, encoding="utf-8")
         if digests:
             sums = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
-            (part / SUMS_FILE).write_text(sums, encoding="ascii")
+            (part / SUMS_FILE).write_text(sums, encoding="utf-8")
     return folder / CARD_FILE
 
 

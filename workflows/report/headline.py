@@ -104,6 +104,8 @@ def judge(region: RegionSummary, metric: str) -> tuple[Verdict, str]:
         return Verdict.FAILED, ""
     if not region.finished:
         return Verdict.UNFINISHED, ""
+    if region.of_program:  # whose trials are not asked of the same customers
+        return Verdict.NO_FIGURES, ""
     gains = gains_of(region, metric)
     if region.incumbent:
         if region.status == RegionOutcome.KEPT:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnlib.contract import Recipe, recipe_of, sha256_of
+from nnlib.contract import PROGRAM_MODEL_FILE, Recipe, recipe_of, sha256_of
 from regiondag.errors import RegiondagError
 from regiondag.run.layout import MANIFEST_FILE, RunFolder
 from regiondag.run.manifest import read_manifest
@@ -68,7 +68,8 @@ def is_floor(incumbent: Incumbent) -> bool:
 
 def select_networks(incumbents: Mapping[str, Incumbent]) -> set[str]:
     """Return the slugs of the champions that are networks, from which others can start."""
-    return {slug for slug, one in incumbents.items() if recipe_of_champion(one) == Recipe(NETWORK)}
+    ours = {slug: one for slug, one in incumbents.items() if one.model.name != PROGRAM_MODEL_FILE}
+    return {slug for slug, one in ours.items() if recipe_of_champion(one) == Recipe(NETWORK)}
 
 
 def incumbents_of(run: RunFolder, slugs: Iterable[str]) -> dict[str, Incumbent]:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,8 @@ from nnlib.contract import Metric
 from regiondag.config.data_check import check_data
 from regiondag.config.load import load_config
 from regiondag.errors import ConfigError
-from tests.workflows.conftest import write_study
+from tests.workflows.conftest import NETWORK, write_region, write_study
+from tests.workflows.conftest import STUDY as NETWORKS
 
 STUDY = """\
 regions: [{name: North}, {name: South}]
@@ -115,3 +118,80 @@ def test_files_from_elsewhere_come_under_their_own_names_and_links_are_followed_
     text = STUDY.replace("[train.py, lib/", f"[train.py, {other}/shared.py, lib/")
     program = load_config(write_study(folder, text)).regions[0].program
     assert program is not None and ("shared.py", other / "shared.py") in program.files
+
+
+def test_a_link_is_named_as_the_study_names_it_and_counts_as_what_it_leads_to(folder):
+    (folder / "src").mkdir()
+    (folder / "src" / "v2.py").write_text("2")
+    (folder / "train.py").unlink()
+    (folder / "train.py").symlink_to("src/v2.py")
+    (folder / "lib" / "linked.py").symlink_to("../src/v2.py")
+    program = load_config(write_study(folder, STUDY)).regions[0].program
+    assert program is not None
+    assert [name for name, _ in program.files if name.endswith(".py")] == [
+        "lib/a.py",
+        "lib/b/c.py",
+        "lib/linked.py",
+        "train.py",
+    ]
+    (folder / "lib" / "more").symlink_to("../src")
+    assert "lib/more': a link to a folder is not followed; list that folder itself" in mistakes(folder, STUDY)
+
+
+def test_two_files_of_one_name_are_told_of(folder, tmp_path_factory):
+    places = [tmp_path_factory.mktemp(name) for name in ("one", "two")]
+    for place in places:
+        (place / "x.py").write_text(str(place))
+    listed = ", ".join(f"{place}/x.py" for place in places)
+    assert "would both be 'x.py'; rename one" in mistakes(
+        folder, STUDY.replace("[train.py, ", f"[train.py, {listed}, ")
+    )
+
+
+def test_names_that_no_archive_holds_are_told_of(folder):
+    (folder / "lib" / os.fsdecode(b"\xff.py")).write_text("1")
+    assert "a name in UTF-8 without line breaks is needed; rename it" in mistakes(folder, STUDY)
+    assert "File name too long" in mistakes(folder, STUDY.replace("lib/", "x" * 300))
+
+
+@pytest.mark.parametrize(
+    ("space", "said"),
+    [
+        ("{family: {choice: [a, b]}}", "family: that name says something else of a trial"),
+        ("{checkpoint: {int: [1, 2]}}", "checkpoint: that name says something else of a trial"),
+        ('{kind: {choice: ["a\\0b", c]}}', "it holds a line break, a NUL or half of a character"),
+    ],
+)
+def test_hyperparameters_that_no_program_can_be_told(folder, space, said):
+    text = STUDY.replace("{learning_rate: {real: [0.01, 1.0], log: true}}", space).replace(
+        ', --lr, "{learning_rate}"', ""
+    )
+    assert said in mistakes(folder, text)
+
+
+def test_epochs_may_be_searched(folder):
+    text = STUDY.replace("{learning_rate: {real: [0.01, 1.0], log: true}}", "{epochs: {int: [1, 9]}}")
+    assert (
+        load_config(write_study(folder, text.replace(', --lr, "{learning_rate}"', ", '{epochs}'"))).regions[0].program
+    )
+
+
+def test_programs_are_run_for_one_region_each(folder):
+    said = mistakes(folder, STUDY.replace("search:\n", "search:\n  scope: all\n"))
+    assert "search.scope: a program is run for one region; beside `trainer` it is not legal, remove it" in said
+
+
+def test_what_the_study_says_of_networks_is_for_its_other_regions(tmp_path):
+    for stem in ("a", "b"):
+        write_region(tmp_path, stem)
+    (tmp_path / "network.json").write_text(json.dumps(NETWORK))
+    text = NETWORKS.replace("data/uk.nc", "a.nc").replace("data/germany.nc", "b.nc")
+    space = "search: {space: {x: {real: [0, 1]}}}"
+    own = f"  - {{name: Own, trainer: {{command: [echo, auc=1], metric: {{name: auc}}}}, {space}}}\n"
+    config = load_config(write_study(tmp_path, text.replace("network: network.json", f"{own}network: network.json")))
+    assert [region.program is not None for region in config.regions] == [False, False, True]
+    assert config.regions[0].network == tmp_path / "network.json" and config.regions[2].network is None
+    pooled = text.replace("network: network.json", f"{own}init: pooled\nnetwork: network.json")
+    regions = load_config(write_study(tmp_path, pooled)).regions
+    assert [region.init.kind for region in regions] == ["pooled", "pooled", "random", "random"]
+    assert len(regions[3].merged["train"]) == 2, "of the networks' regions alone"
