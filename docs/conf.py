@@ -39,7 +39,7 @@ nitpick_ignore_regex = [
     ),
     ("py:class", r"regiondag\.(run\.layout\.NodeName|study\.model\.Config|run\.study_folder\.StudyFolder)"),
     ("py:class", r"regiondag\.(registry\.read\.Champion|recommend\.region\.Served)"),
-    ("py:class", r"(RunStatus|Summary|Recommender|Answer)"),  # imported for types alone
+    ("py:class", r"(RunStatus|Summary|Recommender|Answer|BaseDistribution)"),  # imported for types alone
 ]
 linkcheck_timeout = 20
 PLACE = re.compile(r"^<!-- generated: ([a-z-]+)((?: \S+)*) -->$", re.MULTILINE)
