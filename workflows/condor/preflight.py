@@ -11,6 +11,7 @@ from regiondag.condor import classads, client, matching
 from regiondag.condor.versions import show_version
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import FINAL_SUBMIT, NETWORK_FILE, TRAIN_SUBMIT, RunFolder
+from regiondag.study.submit_commands import why_reserved
 from regiondag.util.text import list_some, spell_out
 
 IO_PROXY = (
@@ -90,7 +91,8 @@ def dry_run(pool: Pool, submit: Path) -> tuple[classads.ClassAd | None, str]:
     done = pool.run(["condor_submit", "-dry-run", "-", *appended, str(submit)], cwd=submit.parent, capture_output=True)
     ad = classads.parse_ad(done.stdout) if done.returncode == 0 else None
     if ad is not None:
-        unused = [line.partition(" =")[0] for line in _UNUSED.findall(done.stderr)]
+        named = (line.partition(" =")[0] for line in _UNUSED.findall(done.stderr))
+        unused = [name for name in named if not why_reserved(name)]  # those may be for another version of HTCondor
         return ad, f"HTCondor {show_version(pool.version)} knows no {', '.join(unused)}: {CORRECT}" if unused else ""
     said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
     return None, " ".join(said[-3:]) or f"condor_submit -dry-run ended with {done.returncode}"

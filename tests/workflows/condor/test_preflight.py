@@ -165,6 +165,9 @@ def test_regions_whose_jobs_say_different_things_are_tried_apart(tmp_path):
 
 def test_commands_that_htcondor_takes_no_notice_of_are_told(monkeypatch, tmp_path):
     said = "WARNING: the line 'acounting = a = b' was unused by condor_submit. Is it a typo?\n"
+    said += (
+        "WARNING: the line 'retry_request_memory = 1' was unused by condor_submit. Is it a typo?\n"  # the graph's own
+    )
     done = subprocess.CompletedProcess([], 0, "Requirements = true\n", said)
     monkeypatch.setattr(Pool, "run", lambda *_, **__: done)
     ad, problem = preflight.dry_run(Pool("p", "installed", (25, 14, 1)), tmp_path / "train.sub")
