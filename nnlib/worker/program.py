@@ -6,6 +6,7 @@ Standard library only.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import signal
 import subprocess
@@ -27,6 +28,7 @@ MOST_PASSED_ON = 16 << 20  # bytes of output, which the access point keeps
 MOST_LINES = 10_000  # that wait to be looked through
 LAST_LINES = 20  # that are told of where a program fails
 MOST_REPORTS = 4 << 20  # bytes of reports that wait to be read
+TICK = 0.2  # seconds between two looks at it
 PATIENCE = 300.0  # seconds that a program has to end in after SIGTERM
 LINGERING = 2.0  # seconds in which the rest of its output comes
 
@@ -83,13 +85,15 @@ class Process:
     def end(self, patience: float = PATIENCE) -> None:
         """Tell the whole group to end, and kill it if it does not."""
         self._signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(patience)
-            self._thread.join(LINGERING)
-            return
-        print(f"nnlib: the program did not end within {patience:.0f} s of SIGTERM: it is killed", file=sys.stderr)
-        self._signal(signal.SIGKILL)
-        self._process.wait()
+        until = time.monotonic() + patience
+        while self.wait(TICK) is None:
+            self._take()  # a program that prints what nobody takes could not end
+            if time.monotonic() > until:
+                print(
+                    f"nnlib: the program did not end within {patience:.0f} s of SIGTERM: it is killed", file=sys.stderr
+                )
+                self._signal(signal.SIGKILL)
+                until = math.inf
 
     def lines(self) -> list[str]:
         """Return what it has printed since the last call, line by line."""

@@ -13,8 +13,8 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from nnlib.errors import CheckpointedError, DivergedError, EvictedError, Machine
 from nnlib.training.stop import Stop
 from nnlib.util.os_errors import describe
 from nnlib.util.packed import PackedError, list_files, pack, read_comment, unpack
-from nnlib.worker.program import Process
+from nnlib.worker.program import TICK, Process
 from nnlib.worker.reports import MOST_EPOCHS, Report, parse_line, parse_record
 from nnlib.worker.teller import Teller
 
@@ -47,12 +47,11 @@ FILES, HELPER = "files/", "helper/"  # and before the names of its files there
 CHECKPOINT, ARTIFACT = "checkpoint", "artifact"  # folders of its own: what it goes on from, and what it has made
 REPORTS = "reports.jsonl"
 PROGRAM_VERSION = 1
-TICK = 0.2  # seconds between two looks at what it reports
 SETTLED = 2.0  # seconds for which a checkpoint has not changed before it is taken
 UNSETTLED = 20.0  # ... unless it has been changing for so long
 LONGEST_RESULT = 1 << 20  # bytes
 FULL_DISK = "No space left on device"  # what systems say of one: the machine's fault, whatever the exit code
-_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
+PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ def fill_in(argument: str, values: Mapping[str, Any]) -> str:
         value = values[found[1]]
         return str(value).lower() if isinstance(value, bool) else str(value)
 
-    return _PLACEHOLDER.sub(value_of, argument)
+    return PLACEHOLDER.sub(value_of, argument)
 
 
 def placeholders_of(argument: str) -> list[str]:
@@ -91,7 +90,7 @@ def placeholders_of(argument: str) -> list[str]:
     >>> placeholders_of("{a}-{{b}}-{c}")
     ['a', 'c']
     """
-    return [found[1] for found in _PLACEHOLDER.finditer(argument) if found[1]]
+    return [found[1] for found in PLACEHOLDER.finditer(argument) if found[1]]
 
 
 def run_program(
@@ -107,17 +106,11 @@ def run_program(
     stop.deferred = True
     place = folder / PLACE
     shutil.rmtree(place, ignore_errors=True)  # of an earlier start of this job
-    with _removed_at_the_end(place):
+    try:
         program = job.set_up()
         with open_epoch_log(folder / LOG_FILE) as add_to_log:
             job.add_to_log = add_to_log
             return job.run(program)
-
-
-@contextmanager
-def _removed_at_the_end(place: Path) -> Iterator[None]:
-    try:
-        yield
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
@@ -214,23 +207,24 @@ class _Job:
         while (code := process.wait(TICK)) is None:
             self._read(process)
             if self.stop.requested:
-                process.end()
-                self._read(process)  # what it has reported since, or the epochs of its checkpoint would be missing
-                self._save()
-                raise EvictedError
+                break
             if self._is_behind():
                 process.end()
                 return 0, True
             if time.monotonic() - self.started >= self.every and self._has_saved_itself():
-                process.end()
-                self._read(process)
-                self._save()
+                self._leave(process)
                 raise CheckpointedError
-        if self.stop.requested:  # it had the signal, too, as when all of a group gets it
-            self._read(process)
-            self._save()
+        if self.stop.requested:  # also where it has ended: it had the signal, too, as when all of a group gets it
+            self._leave(process)
             raise EvictedError
+        assert code is not None, "else it was stopped"
         return code, False
+
+    def _leave(self, process: Process) -> None:
+        """End the program, and keep what it goes on from."""
+        process.end()
+        self._read(process)  # what it has reported since, or the epochs of its checkpoint would be missing
+        self._save()
 
     def _read(self, process: Process) -> None:
         """Take up what it has reported since the last look."""

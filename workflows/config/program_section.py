@@ -12,7 +12,7 @@ from typing import Any
 from nnlib.contract import Metric
 from nnlib.spec.checks import Check
 from nnlib.util.os_errors import reason_of
-from nnlib.worker.program_job import fill_in, placeholders_of
+from nnlib.worker.program_job import PLACEHOLDER, fill_in, placeholders_of
 from regiondag.errors import ConfigError
 from regiondag.study.families import FAMILY
 from regiondag.study.program import RESERVED, TOLD, Program
@@ -46,9 +46,8 @@ def _words(value: Any) -> tuple[str, ...]:
     for word in value:
         if not _can_be_said(word):
             raise ValueError(UNSAYABLE)
-        if re.sub(r"\{\{|\}\}|\{[A-Za-z_][A-Za-z0-9_]*\}", "", word).strip("{}") != re.sub(
-            r"\{\{|\}\}|\{[A-Za-z_][A-Za-z0-9_]*\}", "", word
-        ):
+        plain = PLACEHOLDER.sub("", word)
+        if plain.strip("{}") != plain:
             raise ValueError(f"{word!r}: a brace by itself is written twice: {{{{")
     return tuple(value)
 

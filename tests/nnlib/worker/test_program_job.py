@@ -325,6 +325,19 @@ def test_a_program_that_reports_without_end_is_stopped_at_once(tmp_path):
     assert len(read_epochs(tmp_path / "log.jsonl")) <= 10_000
 
 
+def test_a_program_that_prints_while_it_ends_is_not_kept_from_it(tmp_path):
+    code = (
+        "import signal, sys\ntold = []\nsignal.signal(signal.SIGTERM, lambda *_: told.append(1))\n"
+        "print('auc=0.5', flush=True)\nwhile not told:\n    signal.pause()\n"
+        "for _ in range(50_000): print('x' * 50)\nopen('checkpoint/done', 'w').close()"
+    )
+    process = start(write_job(tmp_path, code))
+    wait_for_epochs(tmp_path, 1)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == Exit.EVICTED and (tmp_path / PROGRAM_CHECKPOINT_FILE).stat().st_size
+
+
 def test_what_counts_steps_is_no_curve(tmp_path):
     result = run(tmp_path, "print('epoch=1000000 auc=0.5')")
     assert (result.value, result.curve) == (0.5, ())
