@@ -320,6 +320,14 @@ def result_from_json(text: str) -> Result:
         raise ContractError(f"{RESULT_FILE}: not a result of version {CONTRACT_VERSION}: {error}") from error
 
 
+def read_result(path: Path) -> Result | None:
+    """Return the result that a file holds; None where there is none, or none that is whole."""
+    try:
+        return result_from_json(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ContractError):
+        return None
+
+
 def recipe_to_json(recipe: Recipe) -> str:
     """Return `recipe` as JSON text on one line, keys sorted, so that the same recipe gives the same bytes."""
     return json.dumps(asdict(recipe), sort_keys=True, ensure_ascii=False, allow_nan=False)

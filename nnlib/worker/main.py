@@ -33,7 +33,7 @@ from nnlib.contract import (
     Role,
     Status,
     Trial,
-    result_from_json,
+    read_result,
     result_to_json,
     sha256_of,
     trial_from_json,
@@ -84,7 +84,7 @@ def train(trial_file: Path, checkpoint_every: float = math.inf, device: str = "a
 
 def _train(trial_file: Path, checkpoint_every: float, device: str) -> int:
     started, folder = time.monotonic(), trial_file.parent
-    before = _read_result(folder / RESULT_FILE)
+    before = read_result(folder / RESULT_FILE)  # what an earlier start of this job has left, if anything
     if before and _is_finished(trial_file, before):
         print("nnlib: an earlier start of this job was told to leave when its work was done: nothing is trained again",
               file=sys.stderr)  # fmt: skip
@@ -199,14 +199,6 @@ def _is_finished(trial_file: Path, result: Result) -> bool:
         return False
     model = trial_file.with_name(trial.outputs.model)
     return trial.role is not Role.FINAL or (model.exists() and sha256_of(model) == result.model)
-
-
-def _read_result(path: Path) -> Result | None:
-    """Return what an earlier start of this job has left, if anything."""
-    try:
-        return result_from_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ContractError):
-        return None
 
 
 @contextmanager

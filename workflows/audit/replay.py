@@ -25,7 +25,7 @@ from nnlib.contract import (
     Result,
     Status,
     Trial,
-    result_from_json,
+    read_result,
     sha256_of,
     trial_from_json,
     trial_to_json,
@@ -296,10 +296,7 @@ def model_differences(case: Case, python: Python, place: Path) -> list[str]:
 
 def _result(path: Path) -> tuple[Result | None, str]:
     """Return a result, None for a file that is none, and the file's SHA-256."""
-    try:
-        return result_from_json(path.read_text(encoding="utf-8")), sha256_of(path)
-    except (OSError, UnicodeDecodeError, ContractError):
-        return None, _digest(path)
+    return read_result(path), _digest(path)
 
 
 def _digest(path: Path) -> str:

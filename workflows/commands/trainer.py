@@ -112,7 +112,7 @@ def _of_study(arguments: argparse.Namespace) -> Subject:
     from regiondag.run.study_folder import find_study
     from regiondag.study.constraints import parse_constraints
     from regiondag.trainers.examine import Subject
-    from regiondag.trainers.points import fewest_epochs
+    from regiondag.trainers.points import least_budget
 
     if len(arguments.words) > 1:
         arguments.refuse("a command needs --metric NAME: what it reports")
@@ -130,7 +130,7 @@ def _of_study(arguments: argparse.Namespace) -> Subject:
     return Subject(
         program,
         region.metric,
-        replace(region.train, epochs=arguments.epochs or fewest_epochs(search.space, region.train.epochs)),
+        replace(region.train, epochs=arguments.epochs or least_budget(search.space, region.train.epochs)),
         region.name,
         search.space,
         parse_constraints(search.constraints, [parameter.name for parameter in search.space]),
@@ -142,7 +142,7 @@ def _of_command(arguments: argparse.Namespace) -> Subject:
     from nnlib.contract import Metric, TrainSettings
     from regiondag.config.program_section import read_command
     from regiondag.trainers.examine import Subject
-    from regiondag.trainers.points import fewest_epochs
+    from regiondag.trainers.points import least_budget
 
     if not arguments.words:
         arguments.refuse("--metric: only of a command, after --")
@@ -150,7 +150,7 @@ def _of_command(arguments: argparse.Namespace) -> Subject:
         arguments.refuse("--region: only of a study")
     metric, space = Metric(arguments.metric, arguments.min), tuple(arguments.space)
     program = read_command(Path.cwd(), arguments.words, arguments.files, metric, space)
-    epochs = arguments.epochs or fewest_epochs(space, TrainSettings().epochs)
+    epochs = arguments.epochs or least_budget(space, TrainSettings().epochs)
     return Subject(program, metric, TrainSettings(epochs=epochs), space=space)
 
 

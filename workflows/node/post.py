@@ -20,12 +20,11 @@ from nnlib.contract import (
     RESULT_FILE,
     SCORES_FILE,
     TRIAL_FILE,
-    ContractError,
     Exit,
     Outputs,
     Result,
     Status,
-    result_from_json,
+    read_result,
     sha256_of,
 )
 from nnlib.util.files import copy_atomically, write_atomically
@@ -236,11 +235,8 @@ def _describe(exit_code: int) -> str:
 
 
 def _read_result(path: Path, node: NodeName) -> Result | None:
-    try:
-        result = result_from_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ContractError):
-        return None
-    return result if result.node == str(node) else None
+    result = read_result(path)
+    return result if result and result.node == str(node) else None
 
 
 def _write_champion(

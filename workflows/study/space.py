@@ -147,10 +147,14 @@ def value_at(parameter: Parameter, unit: float) -> Value:
     return min(max(round(value), parameter.low), parameter.high)
 
 
+def list_ends(parameter: Parameter) -> tuple[Value, ...]:
+    """Return both bounds, or every option."""
+    return parameter.options if isinstance(parameter, Choice) else (parameter.low, parameter.high)
+
+
 def list_extreme_values(parameter: Parameter) -> tuple[Value, ...]:
     """Return the values at which a parameter is most likely to be illegal: both bounds, or every option."""
-    found: tuple[Value, ...]
-    found = parameter.options if isinstance(parameter, Choice) else (parameter.low, parameter.high)
+    found = list_ends(parameter)
     return found if parameter.default is None or parameter.default in found else (*found, parameter.default)
 
 

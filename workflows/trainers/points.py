@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from regiondag.study.constraints import Constraint
-from regiondag.study.space import Choice, Parameter, Point, Space, Value, random_point, value_at, without_inactive
+from regiondag.study.space import Parameter, Point, Space, Value, list_ends, random_point, value_at, without_inactive
 
 EPOCHS = "epochs"  # the hyperparameter that is a budget: each try says its own
 MOST_DRAWN = 1000  # points at random, of which one has to meet the constraints
@@ -37,24 +37,20 @@ def end_points(space: Space, constraints: Iterable[Constraint] = ()) -> dict[str
     return {name: point for name, point in found.items() if list(_legal([point], constraints))}
 
 
-def fewest_epochs(space: Space, epochs: int) -> int:
+def least_budget(space: Space, epochs: int) -> int:
     """Return the least budget of a study whose trainings have so many epochs: that of its space, or 2.
 
-    >>> fewest_epochs((), 30)
+    >>> least_budget((), 30)
     2
     """
     found = [one for one in space if one.name == EPOCHS]
     if found:
-        return min(value for value in _values(found[0]) if isinstance(value, int))
+        return min(value for value in list_ends(found[0]) if isinstance(value, int))
     return min(2, epochs)
 
 
-def _values(parameter: Parameter) -> tuple[Value, ...]:
-    return parameter.options if isinstance(parameter, Choice) else (parameter.low, parameter.high)
-
-
 def _end(parameter: Parameter, index: int) -> Value:
-    return _values(parameter)[index]
+    return list_ends(parameter)[index]
 
 
 def _differ(space: Space) -> bool:

@@ -20,10 +20,8 @@ from nnlib.contract import (
     PROGRAM_MODEL_FILE,
     RESULT_FILE,
     TRIAL_FILE,
-    ContractError,
-    Result,
     Trial,
-    result_from_json,
+    read_result,
     trial_to_json,
 )
 from nnlib.epoch_log import Epoch, read_epochs
@@ -31,6 +29,7 @@ from nnlib.util.files import link_or_copy
 from nnlib.util.packed import list_files
 from nnlib.worker.program_job import CHECKPOINT, PLACE
 from regiondag.errors import RegiondagError
+from regiondag.pool.process import children
 from regiondag.trainers.kit import Tried
 
 TICK = 0.02  # seconds between two looks
@@ -162,7 +161,7 @@ class _Run:
     def _send(self, number: signal.Signals) -> None:
         """Send the signal, if the program still runs: its job may go on for a little after it."""
         of_program = [pid for pid in find_below(self.place) if pid != self.process.pid]
-        if not any(_parent_of(pid) == self.process.pid for pid in of_program):
+        if set(of_program).isdisjoint(children(self.process.pid)):
             return
         target = self.process.pid if number == signal.SIGTERM else max(of_program, key=_memory_of)
         with suppress(ProcessLookupError):
@@ -177,7 +176,7 @@ class _Run:
         return Tried(
             trial.train.epochs,
             code,
-            _read_result(self.place / RESULT_FILE),
+            read_result(self.place / RESULT_FILE),
             self._logged(),
             tuple(line[:500] for line in lines if line.strip())[-LAST_LINES:],
             self.ended - self.started,
@@ -193,13 +192,6 @@ class _Run:
 def _environment(place: Path) -> dict[str, str]:
     """Return the variables of a job: HTCondor gives it a folder for what is temporary, and none of its user's."""
     return {name: value for name, value in os.environ.items() if name in KEPT} | {"TMPDIR": str(place / "tmp")}
-
-
-def _read_result(path: Path) -> Result | None:
-    try:
-        return result_from_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ContractError):
-        return None
 
 
 def _members(archive: Path) -> list[int]:
@@ -239,13 +231,6 @@ def _read(pid: int, name: str) -> bytes:
 def _memory_of(pid: int) -> int:
     try:
         return int(_read(pid, "statm").split()[1])
-    except (OSError, IndexError):
-        return 0
-
-
-def _parent_of(pid: int) -> int:
-    try:
-        return int(_read(pid, "stat").rpartition(b")")[2].split()[1])  # a command may hold anything, but is the second
     except (OSError, IndexError):
         return 0
 

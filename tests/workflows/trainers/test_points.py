@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from regiondag.study.constraints import parse_constraints
 from regiondag.study.space import Choice, Integer, Real, Space, is_legal
-from regiondag.trainers.points import another_point, end_points, fewest_epochs, usual_point
+from regiondag.trainers.points import another_point, end_points, least_budget, usual_point
 
 SPACE: Space = (
     Real("rate", 1e-4, 1e-2, log=True),
@@ -48,10 +48,10 @@ def test_a_space_of_one_point_has_no_other():
 
 
 def test_the_fewest_epochs_are_the_studys():
-    assert fewest_epochs((Integer("epochs", 5, 50),), 30) == 5
-    assert fewest_epochs((Choice("epochs", (20, 10)),), 30) == 10
-    assert fewest_epochs((), 30) == 2
-    assert fewest_epochs((), 1) == 1
+    assert least_budget((Integer("epochs", 5, 50),), 30) == 5
+    assert least_budget((Choice("epochs", (20, 10)),), 30) == 10
+    assert least_budget((), 30) == 2
+    assert least_budget((), 1) == 1
 
 
 @given(low=st.integers(1, 50), more=st.integers(0, 50), options=st.lists(st.integers(), min_size=1, unique=True))
