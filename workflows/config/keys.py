@@ -12,7 +12,7 @@ from nnlib.contract import SCHEDULES as RATE_SCHEDULES
 from nnlib.spec.checks import BOOLEAN, Check, Schema, instance, real, whole
 from regiondag.config import values
 from regiondag.config.database_section import DATABASE_SCHEMA
-from regiondag.config.notify_section import NOTIFY
+from regiondag.config.notify_section import NOTIFY, TRACK
 from regiondag.config.program_section import PROGRAM, TRAINER
 from regiondag.config.submit_section import LEGAL, SUBMIT
 from regiondag.study.families import FAMILIES
@@ -419,6 +419,7 @@ STUDY: Keys = {
     ),
     "limits": Key(None, section_of(object_of(LIMITS)), "Bounds of the whole study."),
     "notify": Key(None, section_of(object_of(NOTIFY)), "Whom to tell how runs end."),
+    "track": Key(None, section_of(object_of(TRACK, ["mlflow"])), "Where trials and champions are tracked."),
 }
 
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from nnlib.errors import DataError
 from regiondag.config import sections
 from regiondag.config.data_section import list_imported, read_purchases
 from regiondag.config.keys import DATA, FILES, STUDY
 from regiondag.config.network_check import check_starts
-from regiondag.config.notify_section import read_notify
+from regiondag.config.notify_section import read_notify, read_track
 from regiondag.config.program_section import TRAINER
 from regiondag.config.region_reader import Raw, RegionReader, strip_part
 from regiondag.errors import ConfigError
 from regiondag.study.families import NETWORK
 from regiondag.study.model import Config, Purchases, Region
 from regiondag.study.notify import Notify
+from regiondag.study.track import Track
 from regiondag.util.schema import Layer, Problems, Section
 from regiondag.util.yaml_file import Document, KeyPath, load_yaml
+
+T = TypeVar("T")
 
 
 def load_config(path: Path, too_large: Mapping[str, str] = MappingProxyType({})) -> Config:
@@ -57,11 +60,21 @@ def load_purchases(path: Path) -> Purchases | None:
 
 def load_notify(path: Path) -> Notify:
     """Read whom study.yaml wants to be told how runs end, whatever else stands there; ConfigError for that section."""
+    found = _read_alone(path, "notify", read_notify)
+    return Notify() if found is None else found
+
+
+def load_track(path: Path) -> Track | None:
+    """Read where study.yaml wants trainings to be tracked, whatever else stands there; ConfigError for that section."""
+    return _read_alone(path, "track", read_track)
+
+
+def _read_alone(path: Path, name: str, read: Callable[[Section, Path], T]) -> T | None:
     document = load_yaml(path)
     if not isinstance(document.value, dict):
-        return Notify()
+        return None
     problems = Problems(document)
-    found = read_notify(Section(problems, [Layer(document.value, ())]).section("notify"), path.parent)
+    found = read(Section(problems, [Layer(document.value, ())]).section(name), path.parent)
     if problems.found:
         raise ConfigError(problems.texts())
     return found
@@ -72,6 +85,7 @@ def _read_study(document: Document, problems: Problems, path: Path, too_large: M
     name = study.value("study", STUDY) or path.stem
     limits = sections.read_limits(study.section("limits"))
     notify = read_notify(study.section("notify"), path.parent)
+    track = read_track(study.section("track"), path.parent)
     purchases = read_purchases(study, path.parent)
     programs = TRAINER in study or _any_program(document.value.get("regions"))
     families = (NETWORK,) if programs else sections.read_families(study, purchases, too_large)
@@ -83,7 +97,7 @@ def _read_study(document: Document, problems: Problems, path: Path, too_large: M
         text = f"seen {limits.trials}, legal: 0, or at least {least}, the first rounds of all searches"
         problems.add(("limits", "trials"), text)
     few = study.section("data").value("min_customers", DATA)
-    return Config(name, path, tuple(region for region, _ in regions), limits, purchases, few, notify)
+    return Config(name, path, tuple(region for region, _ in regions), limits, purchases, few, notify, track)
 
 
 def _any_program(regions: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Reads `notify`: whom to tell what about the runs."""
+"""Reads `notify`, whom to tell what about the runs, and `track`, where their trainings are tracked."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 
 from nnlib.spec.checks import Check, Schema
 from regiondag.study.notify import EVENTS, PLACES, SECRET_HOSTS, Notify, check_url
+from regiondag.study.track import Track, check_server, may_have_secrets
 from regiondag.util.schema import TEXT, Key, Keys, Section, nearest
 
 PLACE_PATTERN = r"(env:[A-Za-z_][A-Za-z0-9_]*|file:\S.*)"
 ADDRESS = r"[A-Za-z0-9_+][A-Za-z0-9.!#$%&'*/=?^_`{|}~+-]*(@[A-Za-z0-9.-]+)?"
+USER = r"[!-9;-~]+"  # a colon would end it
 MOST = 50  # words, headers and addresses
 
 
@@ -62,6 +64,13 @@ def _events(value: Any) -> tuple[str, ...]:
         if name not in EVENTS:
             raise ValueError(f"{name!r} is none{nearest(str(name), EVENTS)}")
     return tuple(dict.fromkeys(value))
+
+
+def _user(value: Any) -> str:
+    text = TEXT.of(value)
+    if not re.fullmatch(USER, text):
+        raise ValueError
+    return text
 
 
 def _budget(value: Any) -> float:
@@ -132,6 +141,52 @@ def read_notify(section: Section, folder: Path) -> Notify:
     values["webhook"] = settle_place(values["webhook"], folder)
     values["headers"] = {name: settle_place(place, folder) for name, place in values["headers"].items()}
     return Notify(**values)
+
+
+TRACK: Keys = {
+    "mlflow": Key(
+        "",
+        Check(
+            lambda value: check_server(TEXT.of(value)),
+            "the URL of a server of MLflow: http://HOST:5000 or https://HOST",
+            {"type": "string", "pattern": "^https?://[^?#@]+$"},
+        ),
+        "The tracking server that gets a run for each trial and each champion, in an experiment with the study's name.",
+    ),
+    "token": Key(
+        "",
+        Check(read_place, "env:NAME or file:PATH", PLACE),
+        "Where its token is kept: a file of one line, or a variable.",
+    ),
+    "username": Key(
+        "",
+        Check(_user, "a user's name", {"type": "string", "pattern": f"^{USER}$"}),
+        "Who asks, where it wants a user and password.",
+    ),
+    "password": Key(
+        "",
+        Check(read_place, "env:NAME or file:PATH", PLACE),
+        "Where the password is kept: a file of one line, or a variable.",
+    ),
+}
+
+
+def read_track(section: Section, folder: Path) -> Track | None:
+    """Read `track`; None where no server is named. Paths are relative to `folder`, that of study.yaml."""
+    values = {name: section.value(name, TRACK) for name in TRACK}
+    section.finish()
+    for name in ("token", "password"):
+        values[name] = settle_place(values[name], folder)
+    some = [name for name in ("token", "username", "password") if values[name]]
+    if bool(values["username"]) != bool(values["password"]) or len(some) > 2:
+        section.problems.add(section.where(some[0]), "legal: `token` alone, or `username` and `password`")
+    if not values["mlflow"]:
+        if some:
+            section.problems.add(section.where(some[0]), "stands without `mlflow`")
+        return None
+    if some and not may_have_secrets(values["mlflow"]):
+        section.problems.add(section.where("mlflow"), f"is http, by which no {some[-1]} goes; legal: https://...")
+    return Track(**values)
 
 
 def settle_place(place: str, folder: Path) -> str:

@@ -35,6 +35,7 @@ from regiondag.study.init import ASKED
 from regiondag.study.model import Config, Region
 from regiondag.study.notify import notify_to_json
 from regiondag.study.space import Choice, Point
+from regiondag.study.track import track_to_json
 from regiondag.trainers.archive import write_program
 from regiondag.tuning.champion_point import fit_champion_point
 from regiondag.tuning.fixed_shape import find_shaping
@@ -129,6 +130,8 @@ class _Writer:
         self._note(layout.STUDY_FILE)
         if self.plan.config.notify.channels:
             write_atomically(self.part.notify, notify_to_json(self.plan.config.notify))
+        if self.plan.config.track:
+            write_atomically(self.part.track, track_to_json(self.plan.config.track))
         items = find_items(self.plan.config)
         if items is not None:
             self._copy(items, self.part.items)

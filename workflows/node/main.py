@@ -75,6 +75,7 @@ def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
         say(_page(run, summary, attempts))
         done = all(region.finished for region in summary.regions if not slugs or region.slug in slugs)
         good = int(dag_status) == 0 and done
+        _track(run, [region.slug for region in summary.regions], last=True)
         _tell_end(run, summary, slugs, good)
         return 0 if good else 1  # the last node's result is the DAG's own
     from regiondag.node.post import JobEnd, settle_final, settle_trial
@@ -84,7 +85,10 @@ def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
     *counts, job = numbers
     exit_code, retry, max_retries, status = map(int, counts)
     submitted = job if re.fullmatch(r"[0-9]+\.[0-9]+", job) else ""
-    settle(run.region(node.slug), node, JobEnd(exit_code, retry, max_retries, status == DAG_REMOVED, submitted))
+    try:
+        settle(run.region(node.slug), node, JobEnd(exit_code, retry, max_retries, status == DAG_REMOVED, submitted))
+    finally:
+        _track(run, [node.slug])
     return 0
 
 
@@ -125,6 +129,21 @@ def _tell_end(run: RunFolder, summary: Summary, slugs: Sequence[str], good: bool
         say(f"notify: {error}")
     except Exception:
         say(f"notify: {_bug()}")
+
+
+def _track(run: RunFolder, slugs: Sequence[str], last: bool = False) -> None:
+    """Give MLflow what has ended, where study.yaml names one; whatever goes wrong with it is no failure of the DAG."""
+    if not run.track.exists():
+        return
+    try:
+        from regiondag.notify.track import track_post
+
+        for line in track_post(run, slugs, last, time.time()):
+            say(line)
+    except RegiondagError as error:
+        say(f"mlflow: {error}")
+    except Exception:
+        say(f"mlflow: {_bug()}")
 
 
 def _bug() -> str:

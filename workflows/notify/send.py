@@ -98,7 +98,7 @@ def _post(settings: Notify, message: Message) -> str:
         link.request("POST", f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}",
                      message.to_json().encode(), own | headers)  # fmt: skip
         with link.getresponse() as answer:
-            said = _show(answer.read(LONGEST_ANSWER), *headers.values(), url)
+            said = show_answer(answer.read(LONGEST_ANSWER), *headers.values(), url)
     except (OSError, HTTPException, ValueError) as error:
         raise NotSentError(
             f"{host}: {_hide(type(error).__name__ + ': ' + str(error), *headers.values(), url)}", True
@@ -161,7 +161,7 @@ def _run(argv: tuple[str, ...], text: bytes) -> str:
         with suppress(OSError), cast(IO[bytes], program.stdin) as stdin:
             stdin.write(text)
         with cast(IO[bytes], program.stderr) as stderr:
-            said = _show(stderr.read(LONGEST_ANSWER))
+            said = show_answer(stderr.read(LONGEST_ANSWER))
         code = program.wait()
     finally:
         timer.cancel()
@@ -178,7 +178,8 @@ def _kill(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
 
 
-def _show(answer: bytes, *secrets: str) -> str:
+def show_answer(answer: bytes, *secrets: str) -> str:
+    """Return the first of what came back, on one line and without secrets."""
     return _hide(" ".join(answer.decode("utf-8", "replace").split()), *secrets)[:LONGEST_SAID]
 
 

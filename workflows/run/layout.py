@@ -141,6 +141,11 @@ class RegionFolder:
         return self.path / PROGRAM_FILE
 
     @property
+    def tracked(self) -> Path:
+        """Which ends of trainings the tracking server has, a JSON object a line."""
+        return self.path / "tracked.jsonl"
+
+    @property
     def champion_model(self) -> Path:
         """The best model so far, or what a program has made."""
         name = PROGRAM_MODEL_FILE if self.program.exists() else MODEL_FILE
@@ -229,6 +234,16 @@ class RunFolder:
     def notified(self) -> Path:
         """What has been told, and what did not arrive."""
         return self.path / "notified.json"
+
+    @property
+    def track(self) -> Path:
+        """Where trainings are tracked; there only where they are."""
+        return self.path / "track.json"
+
+    @property
+    def tracked(self) -> Path:
+        """How it last went with the tracking server."""
+        return self.path / "tracked.json"
 
     @property
     def report(self) -> Path:
@@ -349,6 +364,10 @@ FILES = (
     RunFile("started.json", "PRE", "when the run's first trial was prepared, where `limits.deadline` is set"),
     RunFile("notify.json", "generate", "whom to tell how the run ends, where study.yaml says it; no secrets"),
     RunFile("notified.json", "POST", "which messages arrived by which way, and which did not"),
+    RunFile("track.json", "generate", "the tracking server, where study.yaml names one; no secrets"),
+    RunFile("tracked.json", "POST", "how it last went with the tracking server, and the study's experiment there"),
+    RunFile("regions/*/tracked.jsonl", "POST", "which ends of trainings the tracking server has"),
+    RunFile("regions/*/tracked.lock", "POST", "empty; who holds it sends"),
     RunFile("notified.lock", "POST", "empty; who holds it tells"),
     RunFile(
         "report/summary.md", "report", "champions, their test metrics with intervals beside simpler models, reasons"

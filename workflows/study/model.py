@@ -17,6 +17,7 @@ from regiondag.study.submit_commands import Submit
 if TYPE_CHECKING:
     from regiondag.study.database import Database
     from regiondag.study.notify import Notify
+    from regiondag.study.track import Track
 
 MAX_TRIALS = 99_999  # of one region
 
@@ -239,3 +240,4 @@ class Config:
     purchases: Purchases | None = None  # None: the regions' data are files made before
     min_customers: int = MIN_CUSTOMERS
     notify: Notify = field(default_factory=_tell_nobody)
+    track: Track | None = None  # None: nowhere
