@@ -27,6 +27,7 @@ settings.load_profile("patient")
 
 SLOW = re.compile(r"^pytestmark = .*\bpytest\.mark\.slow\b", re.MULTILINE)
 SUITE = os.environ.get("REGIONDAG_TEST_SUITE", "trixie")
+PACKAGES = tuple(os.environ.get("REGIONDAG_TEST_PACKAGES", "").split())
 
 # One slot with the GPUs and one without, on a machine made to look bigger than it may be.
 TWO_SLOTS = """
@@ -98,7 +99,7 @@ def pool() -> Iterator[Pool]:
 @contextmanager
 def started_pool(name: str, *more: tuple[str, str], gpus: int = 2) -> Iterator[Pool]:
     """Start a pool of two slots, with more settings if need be, which commands find; remove it at the end."""
-    wishes = lifecycle.PoolWishes(SUITE, gpus, (("two slots", TWO_SLOTS), *more))
+    wishes = lifecycle.PoolWishes(SUITE, gpus, (("two slots", TWO_SLOTS), *more), PACKAGES)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(NAME_VARIABLE, name)
         pool = lifecycle.up(name, wishes, print)

@@ -128,6 +128,17 @@ class Process:
             self._take()
             self._thread.join(0.01)
 
+    @property
+    def why(self) -> str:
+        """What it last said: its last line, but R's last one of an error, which others follow."""
+        lines = list(self.last)
+        if lines and lines[-1] == "Execution halted":
+            errors = [n for n, line in enumerate(lines) if line.startswith("Error")]
+            if errors:
+                first, then = lines[errors[-1] : errors[-1] + 2]
+                return f"{first} {then.strip()}" if first.endswith(":") else first
+        return lines[-1] if lines else ""
+
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)

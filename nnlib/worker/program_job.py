@@ -377,7 +377,7 @@ class _Job:
         for line in process.last:
             print(f"nnlib: the program's last lines: {line}", file=sys.stderr)
         end = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        text = f"the program {end}" + (f": {process.last[-1]}" if process.last else "")
+        text = f"the program {end}" + (f": {process.why}" if process.last else "")
         if code == Exit.CHECKPOINTED:
             self._save()
             raise CheckpointedError

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "workflows" / "examples"
-OF_CUSTOMERS = ("sklearn", "lightgbm", "pytorch")
+OF_CUSTOMERS = ("sklearn", "r", "lightgbm", "pytorch")
 WEEKS = 130
 # Sold in the first week, more each week, how far the level walks in a week, and the noise around it.
 SHOPS = {"market": (300.0, 0.0, 18.0, 8.0), "quay": (120.0, 0.0, 2.0, 25.0), "station": (200.0, 3.0, 6.0, 10.0)}

@@ -329,7 +329,7 @@ def test_the_example_is_a_whole_study(tmp_path, capsys):
     assert sum(path.stat().st_size for path in folder.iterdir()) < 4_000_000
     assert main(["init", "retail", str(folder)]) == 2
     assert main(["init", "nope", str(tmp_path / "x")]) == 2
-    assert "there is: command, images, lightgbm, pytorch, retail, sklearn" in capsys.readouterr().err
+    assert "there is: command, images, lightgbm, pytorch, r, retail, sklearn" in capsys.readouterr().err
 
 
 def test_the_example_of_images_is_whole_once_its_pictures_are_drawn(tmp_path, monkeypatch, capsys):

@@ -33,6 +33,7 @@ options. Examples:
 and programs of one's own as trials, each for three regions:
   command  awk forecasts sales; a program that knows nothing of regiondag, and prints how far it is off
   sklearn  logistic regression, cross-validated
+  r        the same in R, which workers need to have: base R, a program that knows nothing of regiondag
   lightgbm trees, whose trials end early where others are better; the library goes with the jobs
   pytorch  a network that saves itself, goes on elsewhere, and ends early where others are better"""
 EPILOG = """examples:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from regiondag.pool.suites import SUITES
 if TYPE_CHECKING:
     from regiondag.pool.lifecycle import PoolWishes
 
+PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 HELP = "start, stop and look at an HTCondor pool on this machine"
 
 DESCRIPTION = """\
@@ -26,6 +28,7 @@ which runs without touching the host's services. The first start builds that fol
 
 EPILOG = """examples:
   regiondag pool up --simulate-gpus 2
+  regiondag pool up --packages r-base-core             # jobs find Rscript
   regiondag pool exec -- condor_status
   regiondag pool logs startd --follow
   regiondag pool down"""
@@ -42,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     up.add_argument(
         "--config", type=Path, action="append", metavar="FILE", help="HTCondor settings to append (can be repeated)"
+    )
+    up.add_argument(
+        "--packages", metavar="NAMES", help="packages of Debian's that jobs need, with commas: r-base-core,git"
     )
     up.add_argument("--rebuild", action="store_true", help="build the root folder anew, with today's packages")
 
@@ -111,7 +117,15 @@ def _wishes(arguments: argparse.Namespace) -> PoolWishes:
     config = None
     if arguments.config is not None:
         config = tuple((str(path), _read_config(path)) for path in arguments.config)
-    return PoolWishes(arguments.suite, gpus, config)
+    packages = None
+    if arguments.packages is not None:
+        packages = tuple(arguments.packages.split(",")) if arguments.packages else ()
+        for name in packages:
+            if not PACKAGE.fullmatch(name):
+                raise UsageError(
+                    f"--packages: seen {name!r}; legal: names of Debian's packages, such as r-base-core,git"
+                )
+    return PoolWishes(arguments.suite, gpus, config, packages)
 
 
 def _read_config(path: Path) -> str:

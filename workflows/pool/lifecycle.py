@@ -54,6 +54,7 @@ class PoolWishes:
     suite: str | None = None
     simulated_gpus: int | None = None
     config: tuple[tuple[str, str], ...] | None = None
+    packages: tuple[str, ...] | None = None  # of Debian, for the jobs' programs
 
 
 def up(name: str | None, wishes: PoolWishes, tell: Tell, rebuild: bool = False) -> Pool:
@@ -70,11 +71,11 @@ def up(name: str | None, wishes: PoolWishes, tell: Tell, rebuild: bool = False) 
         if state and died:
             tell(f"the pool {name!r} had died; starting it again with its queue")
             wishes = _as_before(state, wishes)
-        suite = wishes.suite or DEFAULT_SUITE
-        built = image_path(suite).is_dir() and not rebuild
+        suite, packages = wishes.suite or DEFAULT_SUITE, wishes.packages or ()
+        built = image_path(suite, packages).is_dir() and not rebuild
         require_machine(["sandbox"] if built else ["sandbox", "build"])
         mode = sandbox.detect_mode()
-        image = ensure_image(suite, tell, rebuild)
+        image = ensure_image(suite, tell, rebuild, packages)
         remove_old_images(keep=[Path(other.image) for other in find_running_pools()])
         pool = _start(name, mode, image, wishes, tell)
         if died:
@@ -110,12 +111,13 @@ def _as_before(state: PoolState, wishes: PoolWishes) -> PoolWishes:
         suite=wishes.suite or state.suite,
         simulated_gpus=state.simulated_gpus if wishes.simulated_gpus is None else wishes.simulated_gpus,
         config=state.config if wishes.config is None else wishes.config,
+        packages=state.packages if wishes.packages is None else wishes.packages,
     )
 
 
 def _tell_already_up(state: PoolState, wishes: PoolWishes, rebuild: bool, tell: Tell) -> None:
     tell(f"the pool {state.name!r} is already up")
-    before = PoolWishes(state.suite, state.simulated_gpus, state.config)
+    before = PoolWishes(state.suite, state.simulated_gpus, state.config, state.packages)
     if rebuild or _as_before(state, wishes) != before:
         tell("it keeps the settings it was started with; to change them, first: regiondag pool down")
 
@@ -133,6 +135,7 @@ def _start(name: str, mode: sandbox.Mode, image: RootImage, wishes: PoolWishes, 
         port=_free_port(),
         simulated_gpus=wishes.simulated_gpus or 0,
         config=wishes.config or (),
+        packages=wishes.packages or (),
         visible=tuple(map(str, visible)),
         since=time.time(),
         processes=(),

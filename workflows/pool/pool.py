@@ -83,6 +83,7 @@ class PoolState:
     since: float
     processes: tuple[Process, ...]
     stopped: bool = False
+    packages: tuple[str, ...] = ()
 
     @property
     def is_running(self) -> bool:
@@ -113,6 +114,7 @@ def read_state(name: str) -> PoolState | None:
         values["version"] = cast(tuple[int, int, int], tuple(values["version"]))
         values["config"] = tuple((str(file), str(text)) for file, text in values["config"])
         values["visible"] = tuple(values["visible"])
+        values["packages"] = tuple(values.get("packages", ()))
         values["processes"] = tuple(Process(**process) for process in values["processes"])
         return PoolState(**values)
     except (FileNotFoundError, NotADirectoryError):

@@ -14,14 +14,14 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nnlib.util.files import locked, replace_folder
 from regiondag.errors import PoolError
 from regiondag.pool.machine import require_machine
-from regiondag.pool.rootfs_build import Tell, catch_interrupts, fetch_wheels, root_in, run_mmdebstrap
+from regiondag.pool.rootfs_build import Target, Tell, catch_interrupts, fetch_wheels, root_in, run_mmdebstrap
 from regiondag.pool.suites import SUITES
 from regiondag.util.resources import resource_dir
 from regiondag.util.user_dirs import cache_dir, make_dir
@@ -56,19 +56,20 @@ def recipe_hash(files: Iterable[Path], *options: str, base: Path | None = None) 
     return digest.hexdigest()[:12]
 
 
-def image_path(suite: str) -> Path:
-    """Return where the root folder of `suite` is, or will be, by today's recipe."""
-    return cache_dir() / f"rootfs-{suite}-{recipe_hash(recipe_files(), suite, platform.machine())}"
+def image_path(suite: str, packages: Sequence[str] = ()) -> Path:
+    """Return where the root folder of `suite` with these packages is, or will be, by today's recipe."""
+    options = (suite, platform.machine(), *sorted(set(packages)))
+    return cache_dir() / f"rootfs-{suite}-{recipe_hash(recipe_files(), *options)}"
 
 
-def ensure_image(suite: str, tell: Tell, rebuild: bool = False) -> RootImage:
-    """Return the root folder of `suite`; build it if there is none or `rebuild` asks for a new one."""
-    path = image_path(suite)
+def ensure_image(suite: str, tell: Tell, rebuild: bool = False, packages: Sequence[str] = ()) -> RootImage:
+    """Return the root folder of `suite` with these packages of Debian's; build it if there is none, or to `rebuild`."""
+    path = image_path(suite, packages)
     if rebuild or not path.is_dir():
         make_dir(path.parent)
         with hold_build_lock(path.parent / f"rootfs-{suite}.lock", tell), catch_interrupts():
             if rebuild or not path.is_dir():  # another process may have built it meanwhile
-                _build(path, suite, tell)
+                _build(path, suite, tell, packages)
     os.utime(path)
     return read_image(path)
 
@@ -107,7 +108,7 @@ def parse_version(text: str) -> tuple[int, int, int]:
     return int(major), int(minor), int(patch)
 
 
-def _build(path: Path, suite: str, tell: Tell) -> None:
+def _build(path: Path, suite: str, tell: Tell, packages: Sequence[str]) -> None:
     require_machine(["build"])
     for stale in path.parent.glob(f".building-{suite}-*"):  # of builds that were killed, for we hold the lock
         _remove(stale)
@@ -118,14 +119,15 @@ def _build(path: Path, suite: str, tell: Tell) -> None:
     def step(text: str) -> None:
         tell(f"[{time.monotonic() - started:4.0f} s] {text}")
 
-    tell(f"building Debian {suite} with HTCondor {SUITES[suite]} in {path} (about 2 minutes, once)")
+    besides = "".join(f", {name}" for name in packages)
+    tell(f"building Debian {suite} with HTCondor {SUITES[suite]}{besides} in {path} (about 2 minutes, once)")
     try:
         work.mkdir()
         step("fetching Python wheels")
         recipe = resource_dir("ami") / "provision"
         with log.open("w", encoding="utf-8") as output:
             fetch_wheels(recipe / "requirements.txt", work / "wheels", output)
-            run_mmdebstrap(suite, recipe, work, output, step)
+            run_mmdebstrap(suite, recipe, work, output, step, Target(packages=tuple(packages)))
         read_image(root_in(work))
         # With --rebuild, pools that run in the old one keep their mounts. Of a crash of the machine its many files are
         # not kept: it is a cache.

@@ -67,6 +67,7 @@ class Target:
 
     options: tuple[str, ...] = ()  # of provision.sh
     components: str = "main"  # of Debian; NVIDIA's driver is in non-free
+    packages: tuple[str, ...] = ()  # of Debian, besides those of the recipe
     owners: bool = False  # whether files keep their owners, so that the folder can become a disk
 
 
@@ -93,6 +94,7 @@ def mmdebstrap_argv(
         ),
         '--aptopt=Acquire::Languages "none"',
         *(f"--aptopt={setting}" for setting in settings),
+        *(f"--include={name}" for name in target.packages),
         *(f"--dpkgopt={line}" for line in slim),
         # What is being built need not survive a power failure, and waiting for the disk takes a third of the time.
         f'--setup-hook=mkdir -p "$1{DPKG}" && echo force-unsafe-io >"$1{HURRY}"',

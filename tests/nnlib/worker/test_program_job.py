@@ -193,6 +193,12 @@ def test_a_last_training_that_leaves_nothing_is_told_of(tmp_path):
         ("import os; os.kill(os.getpid(), 9)", Status.MACHINE, "the program was killed by signal 9"),
         ("import sys; sys.exit(9)", Status.MACHINE, "the program ended with exit code 9"),
         ("print('CUDA error: 2'); import sys; sys.exit(1)", Status.MACHINE, "exit code 1: CUDA error: 2"),
+        (
+            "print('Error in f() :\\n  no such column\\nCalls: g -> f\\nExecution halted'); import sys; sys.exit(1)",
+            Status.DIVERGED,
+            "the program ended with exit code 1: Error in f() : no such column",
+        ),
+        ("print('Execution halted'); import sys; sys.exit(1)", Status.DIVERGED, "exit code 1: Execution halted"),
         ("print('all done')", Status.BAD_INPUT, "ended with 0 and reported no auc; legal: a printed line such as"),
         ("open('result.json', 'w').write('[]')", Status.BAD_INPUT, "the program's result.json: legal: an object"),
         (

@@ -13,7 +13,7 @@ def test_data_of_examples_are_as_they_were_made(path):
     assert path.read_text() == files()[path]
 
 
-@pytest.mark.parametrize("name", ["command", "sklearn", "lightgbm", "pytorch"])
+@pytest.mark.parametrize("name", ["command", "sklearn", "r", "lightgbm", "pytorch"])
 def test_an_example_of_a_program_is_whole_and_short(tmp_path, capsys, name):
     folder = tmp_path / name
     assert main(["init", name, str(folder)]) == 0
@@ -24,5 +24,5 @@ def test_an_example_of_a_program_is_whole_and_short(tmp_path, capsys, name):
     assert main(["validate", str(folder / "study.yaml")]) == 0
     assert "3 regions, 27 trials" in capsys.readouterr().out
     assert len((folder / "study.yaml").read_text().splitlines()) <= 20
-    [program] = {*folder.glob("*.py"), *folder.glob("*.awk")}
+    [program] = {*folder.glob("*.py"), *folder.glob("*.awk"), *folder.glob("*.R")}
     assert len(program.read_text().splitlines()) <= 40

@@ -21,8 +21,15 @@ from tests.workflows.on_pool.test_study import finish, result_of, submit, summar
 
 pytestmark = pytest.mark.condor
 
+WITHOUT_R = "the pool's machines have no R: regiondag pool up --packages r-base-core"
 REGIONS = {"command": ("market", "quay", "station"), "sklearn": ("Islands", "North", "South")}
-MADE = {"command": "model.csv", "sklearn": "model.json", "lightgbm": "model.txt", "pytorch": "model.pt"}
+MADE = {
+    "command": "model.csv",
+    "sklearn": "model.json",
+    "r": "model.rds",
+    "lightgbm": "model.txt",
+    "pytorch": "model.pt",
+}
 TORCH = TORCH_FOLDER / "bin" / "python"
 WITHOUT_TORCH = "no environment with PyTorch; python -m scripts.bench.autoencoder makes one"
 
@@ -53,8 +60,10 @@ def finish_example(name: str, folder: Path) -> RunFolder:
     return run
 
 
-@pytest.mark.parametrize("name", ["command", "sklearn"])
-def test_an_example_to_its_champions(pool, run_area, name):
+@pytest.mark.parametrize("name", ["command", "sklearn", "r"])
+def test_an_example_to_its_champions(pool: Pool, run_area: Path, name: str):
+    if name == "r" and pool.run(["Rscript", "--version"], cwd=run_area, capture_output=True).returncode != 0:
+        pytest.skip(WITHOUT_R)
     write_example(name, run_area / name)
     run = finish_example(name, run_area / name)
     assert all(

@@ -172,9 +172,9 @@ def test_a_pool_heeds_signals_that_its_caller_ignores(tmp_path):
 
 
 def test_a_pool_that_died_comes_back_as_it_was():
-    state = remember()
+    state = remember(packages=("git",))
     again = lifecycle._as_before(state, lifecycle.PoolWishes(simulated_gpus=2))
-    assert again == lifecycle.PoolWishes("trixie", 2, (("a.conf", "X = 1"),))
+    assert again == lifecycle.PoolWishes("trixie", 2, (("a.conf", "X = 1"),), ("git",))
 
 
 def test_down_without_a_pool():
@@ -272,7 +272,26 @@ def test_mmdebstrap_argv(tmp_path):
     assert "--aptopt=A::B 1" in argv
     assert any("copy-in" in word and "'/w w'" in word for word in argv)
     assert argv[-3:] == ["forky", "-", "deb http://m.example forky main"]
-    assert "--mode=root" in rootfs_build.mmdebstrap_argv("forky", True, tmp_path, Path("/w"), [], [])
+    assert not any(word.startswith("--include") for word in argv)
+    more = rootfs_build.Target(packages=("git", "r-base-core"))
+    argv = rootfs_build.mmdebstrap_argv("forky", True, tmp_path, Path("/w"), [], [], more)
+    assert {"--mode=root", "--include=git", "--include=r-base-core"} <= set(argv)
+
+
+def test_packages_make_another_root_folder_whatever_their_order():
+    plain, one = rootfs.image_path("trixie"), rootfs.image_path("trixie", ("git", "r-base-core"))
+    assert one != plain == rootfs.image_path("trixie", ())
+    assert one == rootfs.image_path("trixie", ("r-base-core", "git", "git"))
+
+
+def test_states_of_pools_from_before_packages_are_read():
+    remember()
+    path = pools.pool_folder("default") / "state.json"
+    values = json.loads(path.read_text())
+    del values["packages"]
+    path.write_text(json.dumps(values))
+    state = pools.read_state("default")
+    assert state and state.packages == ()
 
 
 def test_apt_settings_of_the_host():
@@ -346,6 +365,11 @@ def test_old_images_go_but_not_those_in_use():
         (["pool", "exec"], 2, "nothing to run"),
         (["pool", "exec", "--", "true"], 5, "no pool called 'default' runs"),
         (["pool", "up", "--simulate-gpus", "-1"], 2, "--simulate-gpus -1"),
+        (
+            ["pool", "up", "--packages", "git,--mode=root"],
+            2,
+            "--packages: seen '--mode=root'; legal: names of Debian's",
+        ),
         (["pool", "up", "--name", "No"], 2, "pool name 'No'"),
         (
             ["pool", "up", "--name", "x", "--config", "/absent"],
