@@ -18,8 +18,8 @@ FOLDERS = {"regiondag": ROOT / "workflows", "nnlib": ROOT / "nnlib"}
 
 # From the ground up; packages of one line do not know each other.
 REGIONDAG = """
-    errors
-    util
+    errors trial
+    util call
     study
     pool
     tuning champions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import numbers
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from contextlib import suppress
 from typing import Any, SupportsFloat
 
 from regiondag.errors import ConfigError, UsageError
+from regiondag.study.space import Choice, Parameter, Real, Space
 from regiondag.trials.optuna_space import is_distribution, written_of
 
 DEEPEST = 8  # lists and mappings in each other
@@ -38,6 +40,50 @@ def to_plain(value: object, depth: int = 0) -> Any:
     if hasattr(value, "tolist"):  # of NumPy
         return to_plain(value.tolist(), depth + 1)
     return value
+
+
+def to_yaml(value: Mapping[str, object], before: str = "") -> str:
+    """Return a mapping of plain values, which were read as a study, as lines of YAML.
+
+    >>> print(to_yaml({"a": {"b": {"c": [1, "x y"]}}}), end="")
+    a:
+      b: {c: [1, "x y"]}
+    """
+    lines = []
+    for key, one in value.items():
+        if isinstance(one, Mapping) and any(isinstance(below, Mapping) for below in one.values()):
+            lines.append(f"{before}{_flow(key)}:\n{to_yaml(one, before + '  ')}")
+        else:
+            lines.append(f"{before}{_flow(key)}: {_flow(one)}\n")
+    return "".join(lines)
+
+
+def _flow(value: object) -> str:
+    from regiondag.newstudy.write import quote_yaml
+
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_flow(key)}: {_flow(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_flow, value))}]"
+    if isinstance(value, str) and value.strip():
+        return quote_yaml(value)
+    return json.dumps(value, allow_nan=False)
+
+
+def written_space(space: Space) -> dict[str, object]:
+    """Return a space as `search.space` of study.yaml has it."""
+    return {one.name: _written_parameter(one) for one in space}
+
+
+def _written_parameter(one: Parameter) -> dict[str, object]:
+    more: dict[str, object] = {"when": {name: list(values) for name, values in one.when}, "default": one.default}
+    kind: dict[str, object]
+    if isinstance(one, Choice):
+        kind = {"choice": list(one.options), "ordered": one.ordered}
+    else:
+        kind = {"real" if isinstance(one, Real) else "int": [one.low, one.high], "log": one.log}
+        more |= {"points": one.points, "step": one.step}
+    return kind | {key: value for key, value in more.items() if value not in (None, {})}
 
 
 def to_number(name: str, value: SupportsFloat, least: float | None = None) -> float:

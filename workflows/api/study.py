@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regiondag.api.champion import Champion
 from regiondag.api.run import Run
@@ -14,6 +15,10 @@ from regiondag.errors import RegiondagError, UsageError
 from regiondag.run.layout import RunFolder
 from regiondag.run.lookup import find_region
 from regiondag.run.study_folder import StudyFolder, check_free, find_study
+
+if TYPE_CHECKING:
+    from regiondag.api.function import Regions
+    from regiondag.api.search import Search
 
 Say = Callable[[str], None]
 LOOK_EVERY = 2.0  # seconds, while `run` waits
@@ -70,6 +75,44 @@ class Study:
         write_study(place, look, find_memory(), database)
         return cls.load(place)
 
+    @classmethod
+    def from_function(
+        cls,
+        function: Callable[..., object],
+        *,
+        regions: Regions,
+        space: Mapping[str, object],
+        metric: str,
+        mode: str = "max",
+        files: Sequence[str | Path] = (),
+        folder: str | Path | None = None,
+        **sections: object,
+    ) -> Study:
+        """Write a study whose trials call a function, and return it. The file that the function is in goes with jobs.
+
+        The function gets what it has parameters for: the hyperparameters of `space`, and `region`, `trial`, `role`,
+        `seed`, `epochs`, `metric`, and the folders `checkpoint` and `artifact`. It returns the metric, of which more is
+        better unless `mode` is min, or a dict of figures with the metric among them, or nothing where it has reported
+        it by `regiondag.trial.report`.
+
+        `regions` are names, or a pattern such as data/*.csv: a region for each file. `files` go with the job, too, and
+        may have {region} in their names. `sections` are others of study.yaml, such as `search`, `train`, `job`, and
+        `study`, its name. Paths begin at `folder`, in which study.yaml is written (default: the function's own). Called
+        again it writes the file anew, unless somebody has changed that.
+
+        UsageError for a function that no file has, and for a study.yaml that is somebody's own; ConfigError has every
+        mistake in the rest.
+        """
+        from regiondag.api.function import adding, find_source, named_regions, write_study_of
+
+        source = find_source(function)
+        trainer = adding(sections.get("trainer", {}), metric={"name": metric, "mode": mode})
+        search = adding(sections.get("search", {}), space=space)
+        own = {"regions": named_regions(regions), "trainer": trainer, "search": search}
+        whole = {**own, **sections, **own}  # in this order
+        place = source.file.parent if folder is None else Path(folder)
+        return cls.load(write_study_of(source, place, whole, [os.fspath(one) for one in files]))
+
     def __repr__(self) -> str:
         """Say which one it is."""
         return f"<Study {self.name!r} in {self.folder.study.parent}>"
@@ -98,6 +141,36 @@ class Study:
         outlet = Outlet(lambda step, text: say(f"{step}: {text}"), say, say, lambda _run, _status: LOOK_EVERY)
         outcome = run_study(self.folder, Wishes(pool, anew=new, detach=detach, call=call), outlet)
         return Run(RunFolder(Path(outcome.run)), pool)
+
+    def search(self, region: str, path: str | Path) -> Search:
+        """Return the search of a region, for trials that you run yourself, by `ask` and `tell`; it is kept in `path`.
+
+        Its space, method, constraints, seed and metric are those of study.yaml, once for all; its runs take no part.
+        UsageError for a region that is searched for a model of nnlib's families.
+        """
+        from regiondag.api.plain import written_space
+        from regiondag.api.search import Search
+        from regiondag.config.load import load_config
+
+        config = load_config(self.folder.study)
+        slug = find_region({one.slug: one.name for one in config.regions}, region)
+        found = next(one for one in config.regions if one.slug == slug)
+        search, metric = found.search, found.metric
+        if search.of_families:
+            raise UsageError(
+                f"{found.name}: its trials are nnlib's own families; legal: a region with `trainer` or `network`"
+            )
+        return Search(
+            written_space(search.space),
+            path,
+            metric=metric.name,
+            mode="min" if metric.minimize else "max",
+            method=search.method,
+            constraints=search.constraints,
+            acquisition=search.acquisition,
+            trials=search.trials,
+            seed=found.train.seed,
+        )
 
     def runs(self) -> list[Run]:
         """Return its runs, the newest first."""

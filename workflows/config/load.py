@@ -32,7 +32,11 @@ def load_config(path: Path, too_large: Mapping[str, str] = MappingProxyType({}))
 
     Families that are `too_large`, with the reason, are left out, and are a mistake where the file asks for them.
     """
-    document = load_yaml(path)
+    return read_config(load_yaml(path), path, too_large)
+
+
+def read_config(document: Document, path: Path, too_large: Mapping[str, str] = MappingProxyType({})) -> Config:
+    """Read a study as `load_config` does, of a document that is, or will be, in the file `path`."""
     if not isinstance(document.value, dict):
         kind = type(document.value).__name__
         raise ConfigError([f"{path}:1: a study is a mapping of keys to values, seen a {kind}"])

@@ -10,6 +10,7 @@ from regiondag.study.space import Point, Space, with_defaults
 
 # What stands in braces in a command, besides hyperparameters: keys of the program's trial.json.
 TOLD = ("region", "trial", "role", "seed", "epochs", "metric", "checkpoint", "artifact")
+CALL = "regiondag.call"  # what calls a function in the place of a command of the user's
 # Names in the program's folder that are its job's.
 RESERVED = ("trial.json", "result.json", "reports.jsonl", "checkpoint", "artifact", ".helper")
 

@@ -9,17 +9,18 @@ from pathlib import Path
 from nnlib.contract import PROGRAM_FILE, sha256_of
 from nnlib.util.packed import pack
 from nnlib.worker import program_job as job
-from regiondag.study.program import Program
+from regiondag.study.program import CALL, Program
 
 
 def write_program(program: Program, archive: Path) -> None:
-    """Write program.zip: the command, the program's files, and the helper that it may import."""
+    """Write program.zip: the command, the program's files, and the helpers that it may import."""
     manifest = job.program_to_json(job.Program(program.command, program.retry))
     helper = f"{job.HELPER}regiondag"
+    own = ("trial.py", "call.py") if CALL in program.command else ("trial.py",)
     packed: dict[str, Path | bytes] = {
         job.MANIFEST: manifest.encode(),
         f"{helper}/__init__.py": b"",
-        f"{helper}/trial.py": files("regiondag").joinpath("trial.py").read_bytes(),
+        **{f"{helper}/{name}": files("regiondag").joinpath(name).read_bytes() for name in own},
     }
     pack(packed | {f"{job.FILES}{name}": file for name, file in program.files}, archive)
 
