@@ -12,6 +12,7 @@ from docs._generate.comments import comments_of
 from docs._generate.markdown import code, docstring, escape, table
 from regiondag.accounting.stats import RunStats
 from regiondag.audit.verify import Verified
+from regiondag.condor.pool_check import PoolCheck
 from regiondag.fleet.status import FleetStatus
 from regiondag.monitor.explain_queue import Explanation
 from regiondag.monitor.status import RunStatus
@@ -46,6 +47,7 @@ OUTPUTS: dict[str, type] = {
     "regiondag champions show": VersionFacts,
     "regiondag champions diff": VersionsCompared,
     "regiondag pool status": PoolStatus,
+    "regiondag pool check": PoolCheck,
     "regiondag fleet status": FleetStatus,
 }
 # Where it is not just that object.

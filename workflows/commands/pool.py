@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 import os
 import re
 import sys
@@ -13,7 +15,7 @@ from nnlib.util.os_errors import reason_of
 from nnlib.util.terminal import tell
 from regiondag.commands._verbs import add_verb, number, run_verb
 from regiondag.condor.versions import show_version
-from regiondag.errors import PoolError, UsageError
+from regiondag.errors import PoolError, PreflightError, UsageError
 from regiondag.pool.suites import SUITES
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ EPILOG = """examples:
   regiondag pool up --packages r-base-core             # jobs find Rscript
   regiondag pool exec -- condor_status
   regiondag pool logs startd --follow
+  regiondag pool check study.yaml
   regiondag pool down"""
 
 
@@ -56,6 +59,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     status = _add_verb(verbs, "status", _status, "say what runs and what it offers")
     status.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+    check = _add_verb(
+        verbs, "check", _check, "say what a pool offers and asks, ours or not, and what a study lacks there"
+    )
+    check.add_argument(
+        "study", type=Path, nargs="?", metavar="STUDY", help="a study (its folder or file): would its jobs run there?"
+    )
+    check.add_argument("--json", action="store_true", help="one JSON object on stdout")
 
     run = _add_verb(verbs, "exec", _exec, "run a command where the pool's programs are")
     run.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
@@ -160,6 +171,31 @@ def _status(arguments: argparse.Namespace) -> int:
         return 0
     for line in as_text(status).splitlines():
         print_folded(line, indent="    ")
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from nnlib.util.columns import print_folded
+    from regiondag.condor.pool_check import check_pool
+    from regiondag.condor.survey_text import describe
+    from regiondag.config.load import load_config
+    from regiondag.generate.render import submit_texts
+    from regiondag.pool.pool import require_pool
+    from regiondag.run.study_folder import find_study
+    from regiondag.util.text import spell_out
+
+    config = load_config(find_study(arguments.study).study) if arguments.study else None
+    pool = require_pool(arguments.name)
+    found = check_pool(pool, submit_texts(config, pool.version) if config else {}, config.most_jobs if config else 0)
+    if arguments.json:
+        print(json.dumps(dataclasses.asdict(found)))
+    else:
+        for label, text in describe(found.survey, found.access):
+            print_folded(f"{label:<12}{text}", indent=" " * 12)
+        for finding in found.findings:
+            print_folded(spell_out(f"{finding.state:<4} {finding.subject}: {finding.text}"), indent="     ")
+    if not found.good:
+        raise PreflightError(f"{arguments.study} would not run on this pool as it is; see the lines marked BAD")
     return 0
 
 

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the status once, or until the DAG has ended."""
-    from regiondag.monitor.live import describe_intervals
+    from regiondag.condor.access_point import describe_intervals
     from regiondag.monitor.status import read_status
     from regiondag.pool.pool import find_pool, why_absent
     from regiondag.run.study_folder import find_run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -21,6 +22,16 @@ def parse_expression(text: str) -> Any:
     import classad2
 
     return classad2.ExprTree(text)
+
+
+def evaluate(text: str, my: ClassAd, target: ClassAd) -> Any:
+    """Return the value of an expression between two ads; None where it is no expression."""
+    import classad2
+
+    try:
+        return parse_expression(text).eval(my, target)
+    except classad2.ClassAdException:
+        return None
 
 
 def quote_string(text: str) -> str:
@@ -56,3 +67,9 @@ def replace_requirements(ad: ClassAd, clauses: Iterable[str]) -> ClassAd:
     changed = copy_ad(ad)
     changed["Requirements"] = parse_expression(" && ".join(f"({clause})" for clause in clauses) or "true")
     return changed
+
+
+def number_of(ad: ClassAd, name: str) -> int:
+    """Return a number of an ad that may be missing or an expression; 0 where it has no finite value."""
+    value = ad.eval(name) if name in ad else 0
+    return int(value) if type(value) in (int, float) and math.isfinite(value) else 0  # an enum is `undefined`

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.progress import ATTRIBUTES as LIVE
-from regiondag.condor.classads import ClassAd, copy_ad, parse_expression
+from regiondag.condor.classads import ClassAd, copy_ad, number_of, parse_expression
 from regiondag.condor.quoting import classad_string
 from regiondag.errors import PoolError
 from regiondag.pool.pool import Pool
@@ -105,6 +105,22 @@ def _query_slots(pool: Pool) -> list[ClassAd]:
     with ask_pool(pool, "slots") as htcondor2:
         ads = htcondor2.Collector().query(htcondor2.AdType.Startd)
     return [ad for ad in ads if ad.get("SlotType") != "Dynamic"]
+
+
+def query_daemons(pool: Pool, kind: str, projection: list[str]) -> list[ClassAd]:
+    """Return what the daemons of a kind, such as Schedd, say of themselves to the collector."""
+    with ask_pool(pool, kind) as htcondor2:
+        return list(htcondor2.Collector().query(getattr(htcondor2.AdType, kind), projection=projection))
+
+
+def query_some_slots(pool: Pool, constraint: str, projection: list[str]) -> list[ClassAd]:
+    """Return the ads of slots with some of their attributes, which a pool of thousands of machines asks for.
+
+    An empty projection means all of them.
+    """
+    with ask_pool(pool, "slots") as htcondor2:
+        ads = htcondor2.Collector().query(htcondor2.AdType.Startd, constraint=constraint, projection=projection)
+    return [_as_if_free(ad) for ad in ads]
 
 
 def query_jobs(pool: Pool, dagman_cluster: int, node: str = "") -> list[QueuedJob]:
@@ -207,9 +223,3 @@ def _as_if_free(slot: ClassAd) -> ClassAd:
         names = (f"GPUs_{one.strip().replace('-', '_')}" for one in ids.split(","))
         slot["AvailableGPUs"] = parse_expression(f"{{ {', '.join(name for name in names if name in slot)} }}")
     return slot
-
-
-def number_of(ad: Any, name: str) -> int:
-    """Return a number of an ad that may be missing or an expression; 0 where it has no value."""
-    value = ad.eval(name) if name in ad else 0
-    return int(value) if type(value) in (int, float) else 0  # `undefined` is an enum of whole numbers

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from regiondag.condor.classads import ClassAd, list_nested, parse_expression
+from regiondag.condor.classads import ClassAd, list_nested, number_of, parse_expression
 
 _OF_EACH_GPU = "MY.RequireGPUs"  # what HTCondor counts a machine's GPUs by
 _NAME_OF_GPU = "DeviceName"
@@ -122,7 +122,8 @@ class Gpus:
 
 def most_gpus(slots: Sequence[ClassAd]) -> Gpus | None:
     """Return the GPUs of the slot that has the most; None where none has any."""
-    found = [Gpus(int(slot["GPUs"]), str(slot.get("GPUs_DeviceName", ""))) for slot in slots if slot.get("GPUs")]
+    counts = ((number_of(slot, "GPUs"), slot) for slot in slots)
+    found = [Gpus(count, str(slot.get("GPUs_DeviceName", ""))) for count, slot in counts if count > 0]
     return max(found, key=lambda gpus: (gpus.count, gpus.name), default=None)
 
 

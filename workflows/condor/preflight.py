@@ -51,7 +51,7 @@ def check_run(pool: Pool, run: RunFolder, slugs: Sequence[str]) -> Iterator[Find
         if problem:
             yield Finding(subject, False, problem)
         if ad is not None:
-            yield _describe_match(subject, matching.match(ad, slots), client.number_of(ad, "RequestGPUs"), slots)
+            yield describe_match(subject, matching.match(ad, slots), classads.number_of(ad, "RequestGPUs"), slots)
             if "WantIOProxy" in ad and ad.eval("WantIOProxy") is True:
                 yield Finding(subject, True, IO_PROXY)
 
@@ -77,18 +77,35 @@ def distinct_submit_files(run: RunFolder, slugs: Sequence[str]) -> dict[Path, li
             path = run.region(slug).path / name
             if not path.exists():
                 continue  # a region without a search of its own has no trials
-            text = path.read_text(encoding="utf-8").replace(f"/regions/{slug}/", "/regions/*/")
-            text = _NAMES.sub("", text)
+            text = without_names(path.read_text(encoding="utf-8"), slug)
             groups.setdefault((name, text), (path, []))[1].append(slug)
     return dict(groups.values())
+
+
+def without_names(submit: str, slug: str) -> str:
+    """Return a submit file without what is of its region alone and decides no match."""
+    return _NAMES.sub("", submit.replace(f"/regions/{slug}/", "/regions/*/"))
 
 
 def dry_run(pool: Pool, submit: Path) -> tuple[classads.ClassAd | None, str]:
     """Have condor_submit make the job's ad without submitting; the ad, and what is wrong: all where there is none."""
     # trials/ is empty before the run, and VARS come from DAGMan: give both for one job
     given = ["trial=0000", f"initialdir={submit.parent}", f"transfer_input_files={submit.parent / NETWORK_FILE}"]
+    return _dry_run(pool, given, str(submit), submit.parent)
+
+
+def dry_run_text(pool: Pool, text: str) -> tuple[classads.ClassAd | None, str]:
+    """Do the same with a submit file that is written nowhere, nor what it names."""
+    given = ["trial=0000", "initialdir=/", "executable=/bin/sh", "transfer_input_files="]
+    return _dry_run(pool, given, "-", Path("/"), text)
+
+
+def _dry_run(
+    pool: Pool, given: Sequence[str], submit: str, folder: Path, text: str = ""
+) -> tuple[classads.ClassAd | None, str]:
     appended = [word for line in given for word in ("-append", line)]
-    done = pool.run(["condor_submit", "-dry-run", "-", *appended, str(submit)], cwd=submit.parent, capture_output=True)
+    command = ["condor_submit", "-dry-run", "-", *appended, submit]
+    done = pool.run(command, cwd=folder, capture_output=True, input=text)
     ad = classads.parse_ad(done.stdout) if done.returncode == 0 else None
     if ad is not None:
         named = (line.partition(" =")[0] for line in _UNUSED.findall(done.stderr))
@@ -108,7 +125,7 @@ def _describe_slots(pool: Pool, slots: Sequence[classads.ClassAd]) -> Finding:
     return Finding(f"pool {pool.name}", bool(slots), text)
 
 
-def _describe_match(subject: str, match: matching.Match, gpus: int, slots: Sequence[classads.ClassAd]) -> Finding:
+def describe_match(subject: str, match: matching.Match, gpus: int, slots: Sequence[classads.ClassAd]) -> Finding:
     """Say what a job finds that asks for so many GPUs, or makes do with them."""
     if match.matching:
         text = f"matches {len(match.matching)} of {match.slots} slots{spell_out(_describe_others(match))}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from regiondag.condor.client import number_of
+from regiondag.condor.classads import number_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regiondag.condor.classads import ClassAd, quote_string
-from regiondag.condor.client import ask_pool, number_of, query_queue, query_slots
+from regiondag.condor.classads import ClassAd, number_of, quote_string
+from regiondag.condor.client import ask_pool, query_queue, query_slots
 from regiondag.condor.matching import match
 from regiondag.fleet.demand import GpuRequest, Worker, drains, sum_slots
 from regiondag.pool.pool import Pool

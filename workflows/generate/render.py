@@ -14,15 +14,17 @@ from nnlib.contract import (
     Exit,
 )
 from regiondag.condor import quoting, versions
+from regiondag.condor.preflight import without_names
 from regiondag.condor.templates import template_environment
 from regiondag.condor.versions import Version
 from regiondag.errors import GiveUpError
-from regiondag.generate.plan import Plan, RegionPlan
+from regiondag.generate.plan import Plan, RegionPlan, build_plan
 from regiondag.run import layout
 from regiondag.run.layout import NodeName, RunFolder
 from regiondag.study import job_rules
-from regiondag.study.model import JobRequest
+from regiondag.study.model import Config, JobRequest
 from regiondag.util.schema import DURATION, size
+from regiondag.util.text import list_some
 
 MB = 1 << 20
 SIZE = size()
@@ -58,6 +60,24 @@ def _requirements(job: JobRequest) -> str:
     return f"({quoting.submit_expression(job.requirements)}) && (TARGET.GPUs_DeviceName =!= undefined)"
 
 
+def submit_texts(config: Config, htcondor: Version) -> dict[str, str]:
+    """Return the submit files of a study, as they would be, by what they are for; of each kind one.
+
+    Nothing is written, and no data are read.
+    """
+    plan = build_plan(config)
+    codes = ("manager.pyz", "worker.pyz")
+    renderer = Renderer(RunFolder(Path("/run")), plan, htcondor=htcondor, python="/usr/bin/python3", codes=codes)
+    kinds: dict[tuple[str, str], tuple[str, list[str]]] = {}
+    for region in plan.regions:
+        for path, pieces in renderer.region_files(region):
+            name = path.rpartition("/")[2]
+            if name in (layout.TRAIN_SUBMIT, layout.FINAL_SUBMIT):
+                text, slug = "".join(pieces), region.region.slug
+                kinds.setdefault((name, without_names(text, slug)), (text, []))[1].append(slug)
+    return {f"{name} of {list_some(slugs, 3)}": text for (name, _), (text, slugs) in kinds.items()}
+
+
 class Renderer:
     """Renders one run. Large texts come in pieces, so that a million nodes need no memory."""
 
@@ -84,9 +104,10 @@ class Renderer:
         yield layout.REPORT_SUBMIT, self._render("report.sub.j2")
         yield layout.STUDY_DAG, self._dag(self.run.study_dag, self.plan.regions, [], self.plan.starts())
         for region in self.plan.regions:
-            yield from self._region_files(region)
+            yield from self.region_files(region)
 
-    def _region_files(self, plan: RegionPlan) -> Iterator[tuple[str, Iterator[str]]]:
+    def region_files(self, plan: RegionPlan) -> Iterator[tuple[str, Iterator[str]]]:
+        """Yield those of one region."""
         folder = self.run.region(plan.region.slug)
         where = f"regions/{plan.region.slug}"
         train, final = folder.submit_files

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 
 from regiondag.condor import client
 from regiondag.condor.classads import ClassAd
@@ -19,9 +17,6 @@ from regiondag.util.text import show_duration
 RUNNING = 2  # JobStatus
 HEADINGS = ("trial", "doing", "loss", "metric", "left", "age")
 NARROW = Narrow(("loss",), {"trial": 11, "doing": 14})
-# From the worker to the manager, and there into the queue, each so often.
-INTERVALS = {"STARTER_UPDATE_INTERVAL": "on workers", "SHADOW_QUEUE_UPDATE_INTERVAL": "on the manager"}
-GOOD_INTERVAL, SLOW_INTERVAL = 10, 60  # seconds
 
 
 def read_live(pool: Pool, run: RunFolder) -> dict[NodeName, Live]:
@@ -74,26 +69,3 @@ def describe_progress(live: Live) -> str:
 
 def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
-
-
-def describe_intervals(pool: Pool) -> str:
-    """Say that a pool lets what jobs say grow old, as this machine is configured; nothing of one that does not."""
-    try:
-        done = pool.run(["condor_config_val", *INTERVALS], cwd=Path("/"), capture_output=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return say_intervals(done.stdout.split())
-
-
-def say_intervals(words: Sequence[str]) -> str:
-    """Say which of the intervals, in seconds and in the order of INTERVALS, are slow.
-
-    >>> say_intervals(["300", "10"])
-    'ages up to 5 min are usual here: STARTER_UPDATE_INTERVAL = 300 on workers; 10 is quick enough'
-    """
-    if len(words) != len(INTERVALS) or not all(word.isdecimal() for word in words):
-        return ""
-    seconds = dict(zip(INTERVALS, map(int, words), strict=True))
-    slow = [f"{name} = {value} {INTERVALS[name]}" for name, value in seconds.items() if value > SLOW_INTERVAL]
-    age = show_duration(sum(seconds.values()))
-    return f"ages up to {age} are usual here: {', '.join(slow)}; {GOOD_INTERVAL} is quick enough" if slow else ""

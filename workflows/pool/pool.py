@@ -156,7 +156,7 @@ def pool_of(state: PoolState) -> Pool:
 
 def find_installed_pool() -> Pool | None:
     """Return the host's own HTCondor if it is there and its schedd answers."""
-    if not all(map(shutil.which, ("condor_master", "condor_q", "condor_submit_dag", "condor_config_val"))):
+    if not all(map(shutil.which, ("condor_q", "condor_submit_dag", "condor_config_val"))):
         return None
     try:
         answer = subprocess.run(
@@ -207,4 +207,9 @@ def why_absent(name: str | None = None) -> str:
     running = (
         f" Running are: {', '.join(others)} (choose with --pool, of `regiondag pool` with --name)." if others else ""
     )
-    return f"no pool called {wanted!r} runs on this machine.{running} Start it with: {start}"
+    silent = (
+        " HTCondor is installed here, and its queue does not answer: see what `condor_q` says."
+        if wanted == DEFAULT_NAME and shutil.which("condor_q")
+        else ""
+    )
+    return f"no pool called {wanted!r} runs on this machine.{running}{silent} Start it with: {start}"

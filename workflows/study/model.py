@@ -241,3 +241,12 @@ class Config:
     min_customers: int = MIN_CUSTOMERS
     notify: Notify = field(default_factory=_tell_nobody)
     track: Track | None = None  # None: nowhere
+
+    @property
+    def most_jobs(self) -> int:
+        """How many jobs may be in the queue at once."""
+        most = 0
+        for region in self.regions:
+            widest = max(region.search.sizes, default=1)
+            most += min(widest, self.limits.jobs_per_region or widest)
+        return min(most, self.limits.jobs or most)

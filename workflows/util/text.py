@@ -57,6 +57,15 @@ def shorten(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+def bound(text: object, longest: int = 60) -> str:
+    """Return what a machine that is not ours said, as a short text that can be printed.
+
+    >>> bound("a" + chr(27) + "[2J" + "b" * 99, 8)
+    'a?[2Jbb…'
+    """
+    return shorten(make_printable(str(text)[: longest + 1]), longest)
+
+
 def list_some(names: Sequence[str], shown: int = 4) -> str:
     """Return the first few names, and how many more there are.
 

@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from regiondag.monitor.live import INTERVALS, read_live
+from regiondag.condor.access_point import INTERVALS
+from regiondag.monitor.live import read_live
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import RunFolder
 from scripts.bench.common.harness import Bench, Row, main

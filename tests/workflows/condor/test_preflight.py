@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from regiondag.condor import client, matching, preflight
+from regiondag.condor import classads, client, matching, preflight
 from regiondag.condor.classads import parse_ad
 from regiondag.condor.preflight import check_run, distinct_submit_files
 from regiondag.pool.pool import Pool
@@ -134,7 +134,7 @@ def test_as_many_gpus_as_there_are(require):
         offered = slot(4, free=free)
         assert ad.lookup("RequestGPUs").eval(ad, offered) == count, free
         assert bool(matching.match(ad, [offered]).matching) == (len(free) >= 2)
-    assert client.number_of(ad, "RequestGPUs") == 2  # in the queue
+    assert classads.number_of(ad, "RequestGPUs") == 2  # in the queue
     once = job(text.replace("min({ 8", "min({ 2"), require)  # after a fault
     assert once.lookup("RequestGPUs").eval(once, slot(4, free="abcd")) == 2
 

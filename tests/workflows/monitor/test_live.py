@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -13,7 +12,7 @@ import pytest
 from regiondag.commands import status as command
 from regiondag.commands.status import MOST_LIVE
 from regiondag.condor import classads, client
-from regiondag.monitor.live import describe_intervals, live_of, read_live, say_intervals, tabulate_live
+from regiondag.monitor.live import live_of, read_live, tabulate_live
 from regiondag.monitor.status import RunStatus
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import NodeName, dagman_file
@@ -133,25 +132,3 @@ def test_as_json(monkeypatch):
         "doing": "",
         "age": 6.0,
     }
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["300", "900"], "ages up to 20 min are usual here: STARTER_UPDATE_INTERVAL = 300 on workers, SHADOW_"),
-        (["5", "900"], "ages up to 15 min are usual here: SHADOW_QUEUE_UPDATE_INTERVAL = 900 on the manager; 10 is"),
-        (["10", "10"], ""),
-        (["5"], ""),
-        (["300", "$(X)"], ""),
-    ],
-)
-def test_a_slow_pool_is_told_of(words, said):
-    assert say_intervals(words).startswith(said) and bool(say_intervals(words)) == bool(said)
-
-
-def test_a_pool_that_does_not_say_its_intervals_is_not_told_of(monkeypatch):
-    def hangs(*_words, **_options):
-        raise subprocess.TimeoutExpired("condor_config_val", 10)
-
-    monkeypatch.setattr(Pool, "run", hangs)
-    assert describe_intervals(POOL) == ""

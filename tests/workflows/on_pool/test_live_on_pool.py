@@ -7,7 +7,8 @@ import time
 import pytest
 
 from regiondag.cli import main
-from regiondag.monitor.live import describe_intervals, read_live
+from regiondag.condor.access_point import describe_intervals
+from regiondag.monitor.live import read_live
 from regiondag.run.live import Live
 from tests.workflows.on_pool.test_eviction import EPOCHS, TEXT, TRIAL, evict, train_slowly
 from tests.workflows.on_pool.test_study import finish, generate, submit, wait
