@@ -22,12 +22,14 @@ from types import FrameType
 from typing import Any
 
 TRIAL, REPORTS = "REGIONDAG_TRIAL", "REGIONDAG_REPORTS"
+BY_HAND: Mapping[str, Any] = {"region": "", "trial": 0, "role": "tune", "seed": 1, "epochs": 1}
 
 
 def load(**otherwise: Any) -> dict[str, Any]:
     """Return the trial: region, hyperparameters, seed, epochs, metric, and the folders `checkpoint` and `artifact`.
 
-    `otherwise` are the hyperparameters of a program that no job of regiondag's runs. FileNotFoundError without either.
+    `otherwise` counts where no job of regiondag's runs the program: `region`, `trial`, `role`, `seed` and `epochs`, as
+    far as they are not as in BY_HAND, and hyperparameters. FileNotFoundError without either.
     """
     path = Path(os.environ.get(TRIAL, "trial.json"))
     if TRIAL not in os.environ and otherwise and not path.exists():
@@ -35,7 +37,8 @@ def load(**otherwise: Any) -> dict[str, Any]:
         for folder in folders:
             folder.mkdir(exist_ok=True)
         known = {folder.name: str(folder) for folder in folders}
-        return {"region": "", "role": "tune", "seed": 1, "epochs": 1, "hyperparameters": otherwise, **known}
+        facts = {name: otherwise.pop(name, usual) for name, usual in BY_HAND.items()}
+        return {**facts, "hyperparameters": otherwise, **known}
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 

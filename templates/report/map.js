@@ -2,14 +2,16 @@
 // above them all gains by rank in one picture. In groups, those that a person should look at first.
 
 const MOST_TILES = 60; // regions with figures, up to which each has a tile of its own
-const ORDER = ["failed", "worse", "better", "stayed", "unfinished", "no figures"];
+const ORDER = ["failed", "worse", "better", "stayed", "best trial", "unfinished", "no figures"];
 const map = {against: "floor", order: "gain", cells: [], regions: []};
 
 const mapRegions = () => { const own = data.regions.filter(region => !region.whole); return own.length ? own : data.regions; };
+const ownFigure = region => isNumber(region.test[region.metric]) ? `${region.metric} ${digits(region.test[region.metric], 4)}` : "";
+const regionsOfPrograms = regions => regions.every(region => region.program);
 const wordsOf = region => {
   const gain = gainOf(region, map.against), reason = region.verdict === "failed" ? region.reason : "";
   return [region.name, VERDICTS[groupOf(region, map.against)].title.toLowerCase(), gain ? `${sayGain(gain)} over ${AGAINST[map.against]}` : "",
-    region.customers ? plural(region.customers, asked()) : "", reason].filter(Boolean).join(", ");
+    region.verdict === "best trial" ? ownFigure(region) : "", region.customers ? plural(region.customers, asked()) : "", reason].filter(Boolean).join(", ");
 };
 
 // The scale: as wide as the intervals of regions with customers enough, or else as the gains; wider ones get an arrow.
@@ -39,6 +41,7 @@ function mapTile(region, group, limit) {
   const gain = gainOf(region, map.against), name = element("span", {className: "name", textContent: region.name});
   const inside = [element("span", {className: "sign", textContent: VERDICTS[group].sign, ariaHidden: "true"}), name];
   if (gain) inside.push(element("span", {className: "figures"}, element("b", {textContent: signed(gain.value)}), element("span", {className: "of", textContent: plural(region.customers, asked())})), whisker(gain, limit));
+  else if (group === "best trial") inside.push(element("span", {className: "of", textContent: ownFigure(region)}));
   else if (group === "failed") inside.push(element("span", {className: "of why", textContent: shortened(region.reason, 90)}));
   return element("button", {type: "button", className: `cell ${gain || group === "failed" ? "tile" : "chip"}`}, ...inside);
 }
@@ -86,7 +89,7 @@ function fillMap() {
 function fillScale(all, limit, many) {
   const known = all.filter(region => gainOf(region, map.against)), place = byId("scale");
   if (!known.length) {
-    place.replaceChildren(element("p", {className: "quiet", textContent: map.against === "incumbent" ? "No recipe was in office before whose figures are known." : "No region has figures of its test yet."}));
+    place.replaceChildren(element("p", {className: "quiet", textContent: regionsOfPrograms(all) ? "Programs of yours have trained: they are held against nothing of ours." : map.against === "incumbent" ? "No recipe was in office before whose figures are known." : "No region has figures of its test yet."}));
     return;
   }
   const text = `${data.metric} gained over ${AGAINST[map.against]} by the same ${asked()}s of the test window; the line is its 95 % interval.`;
@@ -146,6 +149,7 @@ function goToCell(at, how = {}) {
 
 function startMap() { // once; fillMap() fills it
   const known = Object.keys(AGAINST).filter(against => data.regions.some(region => region.gains[against]));
+  byId("against").parentElement.hidden = !known.length;
   byId("against").replaceChildren(...(known.length ? known : ["floor"]).map(name => new Option(AGAINST[name], name)));
   byId("order").replaceChildren(new Option("gain", "gain"), new Option(`${asked()}s`, "customers"), new Option("name", "name"));
   byId("against").onchange = byId("order").onchange = fillMap;

@@ -33,7 +33,7 @@ function overviewColumns(metric) {
   return [
     {title: "region", get: region => region.name, node: region => regionLink(region.name, region)},
     {title: "outcome", get: outcome}, {title: "status", more: true, get: region => region.status},
-    figure(`${asked()}s`, region => region.customers || (region.serves && !Object.keys(region.test).length ? 0 : null), value => value?.toLocaleString("en") ?? ""), figure(`test ${metric}`, region => region.test[metric]),
+    figure(`${asked()}s`, region => region.customers || (region.serves && !region.program && !Object.keys(region.test).length ? 0 : null), value => value?.toLocaleString("en") ?? ""), figure(`test ${metric}`, region => region.test[metric]),
     {title: "95 %", number: true, screen: known.length > 2, by: region => region.intervals[metric]?.[0] ?? null, get: region => interval(region, metric)},
     ...known.flatMap((against, at) => gain(words[against], against, at > 0 && against !== "incumbent")),
     figure("recent popularity", region => region.floor[metric], undefined, true), figure("best simple", region => region.simple[metric], undefined, true), figure("bestsellers", region => region.bestsellers[metric], undefined, true),

@@ -48,10 +48,10 @@ function fillAbout() {
 
 // What serves, and what was tested on the same customers, as bars with their figures.
 function fillBeside() {
-  const {region} = picked, metric = data.metric, rows = [["served", region.test[metric], ""], ["best simple method", region.simple[metric], "simple"], ["recent popularity", region.floor[metric], "floor"], ["bestsellers", region.bestsellers[metric], ""]].filter(([, value]) => isNumber(value));
+  const {region} = picked, metric = region.metric, rows = [["served", region.test[metric], ""], ["best simple method", region.simple[metric], "simple"], ["recent popularity", region.floor[metric], "floor"], ["bestsellers", region.bestsellers[metric], ""]].filter(([, value]) => isNumber(value));
   if (isNumber(region.gains.incumbent?.[0]) && rows.length) rows.splice(1, 0, ["what served before", region.test[metric] - region.gains.incumbent[0], "incumbent"]);
   const most = Math.max(...rows.map(([, value]) => value), 1e-9), [low, high] = region.intervals[metric] ?? [];
-  const title = element("h3", {textContent: `${metric} on the test part`}), many = element("p", {className: "quiet", textContent: `${plural(region.customers, asked())}${isNumber(low) ? `; 95 % of what serves: ${low.toFixed(4)} to ${high.toFixed(4)}` : ""}`});
+  const title = element("h3", {textContent: `${metric} on the test part`}), many = element("p", {className: "quiet", textContent: `${region.program && !region.customers ? "as the program says" : plural(region.customers, asked())}${isNumber(low) ? `; 95 % of what serves: ${low.toFixed(4)} to ${high.toFixed(4)}` : ""}`});
   const body = rows.map(([name, value, against]) => element("tr", {}, element("th", {scope: "row", textContent: name}), element("td", {className: "number", textContent: value.toFixed(4)}),
     element("td", {className: "bars", ariaHidden: "true"}, element("span", {style: `width:${(100 * value / most).toFixed(1)}%`, className: against || name !== "served" ? "" : "serves"})),
     element("td", {textContent: against && gainOf(region, against) ? `gain ${sayGain(gainOf(region, against))}` : ""})));

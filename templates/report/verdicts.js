@@ -2,6 +2,7 @@
 
 const VERDICTS = {
   better: {sign: "▲", title: "Surely better"}, worse: {sign: "▼", title: "Surely worse"}, stayed: {sign: "≈", title: "Too close to tell"},
+  "best trial": {sign: "●", title: "With the best of their trials"},
   "no figures": {sign: "○", title: "No figures"}, failed: {sign: "✗", title: "Failed"}, unfinished: {sign: "…", title: "Not finished"},
 };
 const AGAINST = {floor: "recent popularity", simple: "the best simple method", incumbent: "what served before"};
@@ -17,7 +18,7 @@ function gainOf(region, against) {
 function groupOf(region, against) {
   if (region.verdict === "failed" || region.verdict === "unfinished") return region.verdict;
   const gain = gainOf(region, against);
-  if (!gain) return "no figures";
+  if (!gain) return region.verdict === "best trial" ? region.verdict : "no figures";
   return isNumber(gain.low) && gain.low > 0 ? "better" : isNumber(gain.high) && gain.high < 0 ? "worse" : "stayed";
 }
 
@@ -40,13 +41,13 @@ function costs() {
 }
 
 function fillHeadline() {
-  const {counts, sentences, needs, hours} = data.headline, total = counts.reduce((all, [, , count]) => all + count, 0);
+  const {counts, main: most, sentences, needs, hours} = data.headline, total = counts.reduce((all, [, , count]) => all + count, 0);
   const tile = (name, value, {sign = "", kind = "", quiet = false} = {}) => element("div", {className: `tile ${kind} ${quiet ? "small" : ""}`},
     element("dt", {textContent: name}), element("dd", {}, ...(sign ? [element("span", {className: "sign", textContent: sign, ariaHidden: "true"}), " "] : []), value));
-  const begun = counts.some(([kind, , count]) => count && kind !== "unfinished"), others = (begun ? counts.slice(3) : []).filter(([, , count]) => count);
-  const main = begun ? counts.slice(0, 3) : counts.slice(-1), sum = name => data.regions.reduce((all, region) => all + region.counts[name], 0);
+  const begun = counts.some(([kind, , count]) => count && kind !== "unfinished"), others = (begun ? counts.slice(most) : []).filter(([, , count]) => count);
+  const main = begun ? counts.slice(0, most) : counts.slice(-1), sum = name => data.regions.reduce((all, region) => all + region.counts[name], 0);
   byId("counts").replaceChildren(
-    ...main.map(([kind, word, count]) => tile(word, count.toLocaleString("en"), {sign: VERDICTS[kind].sign, kind: count ? `is-${kind}` : "is-none"})),
+    ...main.map(([kind, word, count]) => tile(word, count.toLocaleString("en"), {sign: VERDICTS[kind].sign, kind: count ? `is-${kind.replace(" ", "-")}` : "is-none"})),
     ...others.map(([kind, word, count]) => tile(word, count.toLocaleString("en"), {sign: VERDICTS[kind].sign, kind: `is-${kind.replace(" ", "-")}`, quiet: kind !== "failed"})),
     tile(total === 1 ? "region" : "regions", total.toLocaleString("en"), {quiet: true}),
     ...(data.ended ? [] : [tile("trials settled", `${sum("run").toLocaleString("en")} of ${sum("planned").toLocaleString("en")}`, {quiet: true})]),

@@ -25,6 +25,9 @@ def test_by_hand_it_is_the_file_here_or_what_is_given(tmp_path, monkeypatch):
     trial = load(lr=0.1)
     assert (trial["hyperparameters"], trial["epochs"], trial["seed"]) == ({"lr": 0.1}, 1, 1)
     assert trial["artifact"] == str(tmp_path / "artifact") and (tmp_path / "checkpoint").is_dir()
+    told = load(region="North", role="final", epochs=3, seed=2, lr=0.1)
+    assert [told[name] for name in ("region", "role", "epochs", "seed", "trial")] == ["North", "final", 3, 2, 0]
+    assert told["hyperparameters"] == {"lr": 0.1}
     (tmp_path / "trial.json").write_text('{"seed": 7}')
     assert load(lr=0.1) == {"seed": 7}
 

@@ -30,7 +30,7 @@ from regiondag.run import layout
 from regiondag.run.champions import Incumbent, hyperparameters_of, is_floor, recipe_of_champion
 from regiondag.run.layout import RunFolder
 from regiondag.run.region_spec import spec_of, spec_to_json
-from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, REGION, drop_repeated, point_of, recipe_at
+from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, PROGRAM, REGION, drop_repeated, point_of, recipe_at
 from regiondag.study.init import ASKED
 from regiondag.study.model import Config, Region
 from regiondag.study.notify import notify_to_json
@@ -272,7 +272,8 @@ def _first_points(region: Region, incumbent: Incumbent | None, own: Mapping[str,
     point: Point | None = fit_champion_point(region.search, hyperparameters_of(incumbent)) if incumbent else None
     if point is None and incumbent and region.search.of_families:
         recipe = recipe_of_champion(incumbent)
-        point = None if recipe is None or recipe.family == NETWORK else _point_of(region, recipe) or {FAMILY: INCUMBENT}
+        if recipe is not None and recipe.family not in (NETWORK, PROGRAM):
+            point = _point_of(region, recipe) or {FAMILY: INCUMBENT}
     of_regions = [
         _point_of(region, own[slug]) or {FAMILY: INCUMBENT, REGION: slug}
         for slug in {json.dumps(asdict(recipe)): slug for slug, recipe in own.items()}.values()  # each recipe once

@@ -34,10 +34,11 @@ from regiondag.run.trial_recipes import (
     best_by_family,
     find_trial,
     incumbent_trial,
+    kind_of,
     name_trial,
     recipe_of_trial,
 )
-from regiondag.study.families import FAMILY, NETWORK, POPULARITY
+from regiondag.study.families import FAMILY, POPULARITY
 
 if TYPE_CHECKING:
     from regiondag.champions.chance import Estimate
@@ -145,7 +146,7 @@ def serve_region(folder: RegionFolder, spec: RegionSpec, journal: Journal) -> in
             journal.append("reopened", trial=None)
         figures = _figures_of(source, theirs, history.final, spec, decision["kind"])
         outcome = TrialOutcome(None, Status.OK, decision["reason"], **figures)
-        outcome = replace(outcome, promoted=_is_new(spec.incumbent, outcome.recipe, history.final.promoted))
+        outcome = replace(outcome, promoted=_is_new(spec, outcome.recipe, history.final.promoted))
         link_or_copy(model, folder.champion_model)
         facts |= {
             "region": spec.name,
@@ -179,14 +180,14 @@ def judge_final(folder: RegionFolder, spec: RegionSpec, final: TrialOutcome, his
             doubts = doubt_test_of(folder, spec, history, decisions)
             doubts = list(dict.fromkeys([*doubts, *decisions["cautions"]]))  # this may run twice
             write_decisions(folder, {**decisions, "cautions": doubts})
-    return replace(final, promoted=_is_new(spec.incumbent, final.recipe, again != decision["trial"]))
+    return replace(final, promoted=_is_new(spec, final.recipe, again != decision["trial"]))
 
 
-def _is_new(incumbent: Recipe | None, recipe: Recipe | None, other_network: bool) -> bool:
-    """Whether something else serves than before; `recipe` is None of a network."""
+def _is_new(spec: RegionSpec, recipe: Recipe | None, other_trial: bool) -> bool:
+    """Whether something else serves than before; `recipe` is None of a network, and of a program."""
     if recipe is None:
-        return other_network or incumbent is None or incumbent.family != NETWORK
-    return recipe != incumbent
+        return other_trial or spec.incumbent is None or spec.incumbent.family != kind_of(spec)
+    return recipe != spec.incumbent
 
 
 def _read_facts(folder: RegionFolder) -> dict[str, Any] | None:

@@ -29,6 +29,7 @@ class Verdict(enum.StrEnum):
     BETTER = "better"
     WORSE = "worse"
     STAYED = "stayed"  # the recipe in office, or no sure difference
+    BEST_TRIAL = "best trial"  # a program's, which is held against nothing
     NO_FIGURES = "no figures"  # it is served, and no customer of its own says how well
     FAILED = "failed"
     UNFINISHED = "unfinished"
@@ -75,7 +76,7 @@ class Headline:
     currency: str
     unpriced: int  # regions of which the cost is not known
     needs: tuple[Need, ...]
-    of_programs: bool = False  # programs of the user's have trained, with which nothing of ours is compared
+    of_programs: bool = False  # in all regions, and none is held against anything
 
 
 def gains_of(region: RegionSummary, metric: str) -> dict[str, Gain]:
@@ -105,7 +106,7 @@ def judge(region: RegionSummary, metric: str) -> tuple[Verdict, str]:
     if not region.finished:
         return Verdict.UNFINISHED, ""
     if region.of_program:  # whose trials are not asked of the same customers
-        return Verdict.NO_FIGURES, ""
+        return Verdict.BEST_TRIAL, ""
     gains = gains_of(region, metric)
     if region.incumbent:
         if region.status == RegionOutcome.KEPT:
@@ -120,7 +121,7 @@ def judge(region: RegionSummary, metric: str) -> tuple[Verdict, str]:
 def make_headline(summary: Summary, bill: Bill) -> Headline:
     """Return what a run came to."""
     regions = own_regions(summary.regions)
-    judged = [judge(region, summary.metric) for region in regions]
+    judged = [judge(region, region.metric or summary.metric) for region in regions]
     return Headline(
         counts=dict(Counter(verdict for verdict, _ in judged)),
         against=dict(Counter(against for _, against in judged if against)),
@@ -131,7 +132,7 @@ def make_headline(summary: Summary, bill: Bill) -> Headline:
         currency=bill.currency,
         unpriced=sum(cost is None for cost in bill.regions.values()),
         needs=tuple(_list_needs(summary, regions, judged)),
-        of_programs=any(region.of_program for region in regions),
+        of_programs=all(one.of_program for one in regions) and not any(against for _, against in judged),
     )
 
 
@@ -157,8 +158,7 @@ def _list_needs(
     if pinned:
         yield Need(f"{_count(len(pinned), 'champion')} pinned, so that no run takes its place", pinned)
     yield from map(Need, (*summary.machines, *summary.cautions))
-    judged_by_none = {region.region for region in regions if region.of_program}
-    none = tuple(name for name in of.get(Verdict.NO_FIGURES, ()) if name not in judged_by_none)
+    none = tuple(of.get(Verdict.NO_FIGURES, ()))
     if none:
         have = "has" if len(none) == 1 else "have"
         yield Need(f"{_count(len(none), 'region')} {have} no {summary.asked} to judge by", none)
@@ -173,20 +173,27 @@ def say_counts(headline: Headline) -> str:
     ended = total - counts.get(Verdict.UNFINISHED, 0)
     if not ended:
         return f"Nothing has been decided yet for {_count(total, 'region')}."
-    if headline.of_programs:
-        known = [f"{counts.get(Verdict.NO_FIGURES, 0)} with the best of their trials"]
-        rest = [f"{counts[name]} {name}" for name in (Verdict.FAILED, Verdict.UNFINISHED) if counts.get(name)]
-        return f"{_count(total, 'region')}: {', '.join([*known, *rest])}."
-    words = {Verdict.BETTER: "better", Verdict.WORSE: "worse", Verdict.STAYED: word_for_stayed(headline)}
-    known = [f"{counts.get(name, 0)} {word}" for name, word in words.items()]
-    rest = [f"{counts[name]} {name}" for name in _OTHERS if counts.get(name)]
+    known = [f"{counts.get(name, 0)} {word}" for name, word in main_words(headline).items()]
+    rest = [f"{counts[name]} {_WORDS.get(name, name)}" for name in other_verdicts(headline) if counts.get(name)]
     return f"{_count(total, 'region')}: {', '.join([*known, *rest])}."
 
 
-def word_for_stayed(headline: Headline) -> str:
-    """Return how it is called that a region is neither better nor worse."""
+def main_words(headline: Headline) -> dict[Verdict, str]:
+    """Return what is counted before all else, also where it is 0, and how that is called."""
+    if headline.of_programs:
+        return {Verdict.BEST_TRIAL: _WORDS[Verdict.BEST_TRIAL]}
+    return {Verdict.BETTER: "better", Verdict.WORSE: "worse", Verdict.STAYED: _word_for_stayed(headline)}
+
+
+def _word_for_stayed(headline: Headline) -> str:
     first = {name for name, count in headline.against.items() if count} <= {FLOOR}
     return "too close to tell" if first else "stayed"
+
+
+def other_verdicts(headline: Headline) -> list[Verdict]:
+    """Return what is counted where it is not 0."""
+    main = main_words(headline)
+    return [verdict for verdict in Verdict if verdict not in main and verdict not in _JUDGED]
 
 
 def say_gain(region: RegionSummary, summary: Summary) -> str:
@@ -246,7 +253,8 @@ def show_hours(hours: float) -> str:
     return f"{hours:,.1f} h" if hours < 100 else f"{hours:,.0f} h"
 
 
-_OTHERS = (Verdict.NO_FIGURES, Verdict.FAILED, Verdict.UNFINISHED)
+_JUDGED = frozenset({Verdict.BETTER, Verdict.WORSE, Verdict.STAYED})
+_WORDS = {Verdict.BEST_TRIAL: "with the best of their trials"}
 
 
 def _count(number: int, noun: str) -> str:

@@ -18,11 +18,10 @@ def headings(summary: Summary) -> list[str]:
     """Return the columns' names; each test metric stands beside what simpler models reach on the same customers."""
     if _is_compared(summary):
         others = [words for name, words in COMPARED.items() if _has(summary, name)]
-        judged = [summary.asked, f"test {summary.metric}", "95 %", *others, "bestsellers"]
+        judged = [summary.asked, _test(summary), "95 %", *others, "bestsellers"]
         return ["region", *judged, "served by"]
     if _is_of_programs(summary):
-        test = f"test {summary.metric}" if _have_one_metric(summary) else "test"
-        return ["region", "status", test, "trials run/failed/pruned", "hours", "champion"]
+        return ["region", "status", _test(summary), "trials run/failed/pruned", "hours", "champion"]
     figures = [text for metric in _shown_metrics(summary) for text in (f"test {metric}", f"popularity {metric}")]
     return ["region", "status", *figures, "trials run/failed/pruned", "hours", "champion"]
 
@@ -31,7 +30,7 @@ def table(summary: Summary) -> list[list[str]]:
     """Return the summary as rows of text, in the columns of `headings`."""
     if _is_compared(summary):
         others = [name for name in COMPARED if _has(summary, name)]
-        return [_row_beside(region, summary.metric, others) for region in summary.regions]
+        return [_row_beside(summary, region, others) for region in summary.regions]
     alone = _is_of_programs(summary)
     metrics = _shown_metrics(summary)
     return [
@@ -73,17 +72,21 @@ def _is_compared(summary: Summary) -> bool:
 
 
 def _is_of_programs(summary: Summary) -> bool:
-    """Whether programs of the user's have trained, with which nothing of ours can be compared."""
-    return any(region.of_program for region in summary.regions)
+    """Whether programs of the user's have trained, and nothing of ours that was judged by customers."""
+    return any(region.of_program for region in summary.regions) and not _is_compared(summary)
+
+
+def _test(summary: Summary) -> str:
+    return f"test {summary.metric}" if _have_one_metric(summary) else "test"
 
 
 def _have_one_metric(summary: Summary) -> bool:
-    return len({region.metric for region in summary.regions if region.metric}) == 1
+    return len({region.metric for region in summary.regions if region.metric}) <= 1
 
 
 def _own_figure(summary: Summary, region: RegionSummary) -> str:
     """Return what a region's own metric has come to, with its name where others have another one."""
-    figure = _figure(region.test.get(region.metric))
+    figure = _figure(region.test.get(region.metric or summary.metric))
     return figure if _have_one_metric(summary) or figure == "-" else f"{region.metric} {figure}"
 
 
@@ -91,12 +94,13 @@ def _has(summary: Summary, name: str) -> bool:
     return any(name in region.compared for region in summary.regions)
 
 
-def _row_beside(region: RegionSummary, metric: str, others: list[str]) -> list[str]:
+def _row_beside(summary: Summary, region: RegionSummary, others: list[str]) -> list[str]:
+    metric = region.metric or summary.metric
     low, high = region.intervals.get(metric, (None, None))
     return [
         region.region,
-        str(region.customers),
-        _figure(region.test.get(metric)),
+        "-" if region.of_program and not region.customers else str(region.customers),
+        _own_figure(summary, region),
         "-" if low is None or high is None or region.customers < FEW else f"{max(low, 0):.3f} to {min(high, 1):.3f}",
         *(_figure(region.compared.get(name, {}).get(metric)) for name in others),
         _figure(region.popularity.get(metric)),

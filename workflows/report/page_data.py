@@ -14,13 +14,13 @@ from regiondag.accounting.usage import EVICTED
 from regiondag.condor.events.attempts import Attempt, last_machines
 from regiondag.report.bill import Bill
 from regiondag.report.headline import (
-    Verdict,
     gains_of,
     judge,
+    main_words,
+    other_verdicts,
     say_against,
     say_cost,
     show_hours,
-    word_for_stayed,
 )
 from regiondag.report.page_failures import group_failures
 from regiondag.report.page_packing import LONGEST_TEXT, Texts, round_value, tenths
@@ -74,7 +74,7 @@ def page_data(
         "evictions": sum(leg.ending in EVICTED for attempt in attempts for leg in attempt.legs) if attempts else None,
         "live": [_live(one, places[node.slug]) for node, one in live.items() if node.slug in places],
         "regions": [
-            _region(row, region, names, bill, summary.metric)
+            _region(row, region, names, bill, row.metric or summary.metric)
             for row, region in zip(summary.regions, trials, strict=True)
         ],
     }
@@ -98,12 +98,13 @@ def page_data(
 def _headline(summary: Summary) -> dict[str, object]:
     headline = summary.headline
     told = (say_against(headline, summary.asked), headline.all_customers)
-    stayed = word_for_stayed(headline)
+    main = main_words(headline)
     return {
         "counts": [
-            [verdict, stayed if verdict == Verdict.STAYED else verdict, headline.counts.get(verdict, 0)]
-            for verdict in Verdict
+            [verdict, word, headline.counts.get(verdict, 0)]
+            for verdict, word in {**main, **{other: other for other in other_verdicts(headline)}}.items()
         ],
+        "main": len(main),
         "sentences": [shorten(text, LONGEST_TEXT) for text in told if text],
         "took": say_cost(headline),
         "hours": show_hours(headline.hours),
@@ -134,7 +135,8 @@ def _region(
 ) -> dict[str, object]:
     source = trials.spec.served_by
     verdict, against = judge(row, metric)
-    return {
+    known = {"program": True} if row.of_program else {}
+    return known | {
         "name": row.region,
         "slug": row.slug,
         "status": row.status,

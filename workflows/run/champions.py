@@ -11,7 +11,7 @@ from nnlib.contract import PROGRAM_MODEL_FILE, Recipe, recipe_of, sha256_of
 from regiondag.errors import RegiondagError
 from regiondag.run.layout import MANIFEST_FILE, RunFolder
 from regiondag.run.manifest import read_manifest
-from regiondag.study.families import NETWORK
+from regiondag.study.families import NETWORK, PROGRAM
 from regiondag.study.space import Value
 
 _DIGESTS: dict[tuple[int, ...], str] = {}
@@ -52,7 +52,9 @@ def hyperparameters_of(incumbent: Incumbent) -> Mapping[str, Value]:
 
 
 def recipe_of_champion(incumbent: Incumbent) -> Recipe | None:
-    """Return the recipe of a champion, of a network the family alone; None when its metrics do not say it."""
+    """Return the recipe of a champion, of a network or a program its kind alone; None when its metrics say none."""
+    if incumbent.model.name == PROGRAM_MODEL_FILE:
+        return Recipe(PROGRAM)
     raw = json.loads(incumbent.metrics.read_text(encoding="utf-8"))
     try:
         return Recipe(NETWORK) if raw.get("recipe") is None else recipe_of(raw["recipe"])
@@ -68,8 +70,7 @@ def is_floor(incumbent: Incumbent) -> bool:
 
 def select_networks(incumbents: Mapping[str, Incumbent]) -> set[str]:
     """Return the slugs of the champions that are networks, from which others can start."""
-    ours = {slug: one for slug, one in incumbents.items() if one.model.name != PROGRAM_MODEL_FILE}
-    return {slug for slug, one in ours.items() if recipe_of_champion(one) == Recipe(NETWORK)}
+    return {slug for slug, one in incumbents.items() if recipe_of_champion(one) == Recipe(NETWORK)}
 
 
 def incumbents_of(run: RunFolder, slugs: Iterable[str]) -> dict[str, Incumbent]:

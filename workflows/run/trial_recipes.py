@@ -5,7 +5,17 @@ from __future__ import annotations
 from nnlib.contract import Recipe
 from regiondag.run.history import History, TrialOutcome
 from regiondag.run.region_spec import RegionSpec
-from regiondag.study.families import BLEND, FAMILY, INCUMBENT, NETWORK, POPULARITY, REGION, describe_recipe, recipe_at
+from regiondag.study.families import (
+    BLEND,
+    FAMILY,
+    INCUMBENT,
+    NETWORK,
+    POPULARITY,
+    PROGRAM,
+    REGION,
+    describe_recipe,
+    recipe_at,
+)
 from regiondag.study.space import Point
 
 # Bestsellers of all times, which everybody knows; the floor is the best popularity that was found, or the usual one.
@@ -35,11 +45,15 @@ def recipe_of_trial(spec: RegionSpec, history: History, trial: int) -> Recipe | 
     return recipe_at(point, spec.train.seed)
 
 
+def kind_of(spec: RegionSpec) -> str:
+    """Return what a region's trials train that have no recipe: networks, or a program of the user's."""
+    return PROGRAM if spec.runs_program else NETWORK
+
+
 def name_trial(spec: RegionSpec, history: History, trial: int) -> str:
     """Return what a trial fits as reports say it, with its number: `ease, l2 300 (trial 4)`."""
     point = history.proposals[trial].point
-    kind = "program" if spec.runs_program else NETWORK
-    alone = Recipe(kind, {name: value for name, value in point.items() if name != FAMILY})
+    alone = Recipe(kind_of(spec), {name: value for name, value in point.items() if name != FAMILY})
     return f"{describe_recipe(recipe_of_trial(spec, history, trial) or alone)} (trial {trial})"
 
 
@@ -73,7 +87,7 @@ def incumbent_trial(spec: RegionSpec, history: History) -> int | None:
     incumbent = spec.incumbent
     if incumbent is None:
         return None
-    if incumbent.family == NETWORK:
+    if incumbent.family == kind_of(spec):
         again = [0] if spec.first and spec.first[0].get(FAMILY, NETWORK) == NETWORK else []
         return next((trial for trial in again if trial in history.settled and history.settled[trial].ok), None)
     return find_trial(spec, history, incumbent)

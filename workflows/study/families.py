@@ -28,6 +28,7 @@ from regiondag.util.text import show_value
 
 FAMILY = "family"  # the hyperparameter that says which
 POPULARITY, DAYS, AGAIN, NETWORK, BLEND = "popularity", "days", "again", "network", "blend"
+PROGRAM = "program"  # no family: what is served was made by a program of the user's
 INCUMBENT = "incumbent"  # in place of a family: the recipe in office, where no point of the space says it
 REGION = "region"  # beside it: in office in this region alone
 

@@ -13,6 +13,7 @@ from regiondag.report import headline as module
 from regiondag.report.bill import Bill
 from regiondag.report.headline import Verdict, judge, say_against, say_cost, say_counts, say_needs
 from regiondag.report.markdown import headings, say_headline, table
+from regiondag.report.page_data import _headline
 from regiondag.report.summary import Summary, summarise
 from tests.support import made_up_run
 from tests.workflows.report.test_page_data import region
@@ -150,3 +151,28 @@ def test_programs_are_compared_with_nothing_and_each_shows_its_own_metric():
     mixed = Summary("shop", "/runs/run-1", "metric of each region", (north, lost))
     assert headings(mixed)[2] == "test" and [row[2] for row in table(mixed)] == ["auc 0.8750", "-"]
     assert say_counts(mixed.headline) == "2 regions: 1 with the best of their trials, 1 failed."
+
+
+def test_networks_and_programs_of_one_study_are_counted_each_by_what_is_known_of_them():
+    program = region("west", test={"rmse": 0.5}, metric="rmse", of_program=True)
+    ours = [
+        replace(one, metric="ndcg@20")
+        for one in (judged("a", 0.02, 0.01, 0.03), judged("b", 0.0, 0.0, 0.0), region("c", test={}))
+    ]
+    mixed = Summary("shop", "/runs/run-1", "metric of each region", (*ours, program))
+    told = mixed.headline
+    assert say_counts(told) == (
+        "4 regions: 1 better, 0 worse, 1 too close to tell, 1 with the best of their trials, 1 no figures."
+    )
+    assert say_needs(told) == ["1 region has no customers to judge by: C"] and not told.of_programs
+    assert headings(mixed)[1:4] == ["customers", "test", "95 %"]
+    assert [row[1:3] for row in table(mixed)] == [
+        ["100", "ndcg@20 0.1000"],
+        ["100", "ndcg@20 0.1000"],
+        ["0", "-"],
+        ["-", "rmse 0.5000"],
+    ]
+    counted = _headline(mixed)
+    assert [word for _, word, _ in counted["counts"][: counted["main"]]] == ["better", "worse", "too close to tell"]
+    alone = _headline(Summary("shop", "/runs/run-1", "rmse", (program,)))
+    assert alone["counts"][: alone["main"]] == [["best trial", "with the best of their trials", 1]]

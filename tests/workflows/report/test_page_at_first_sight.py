@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
+from regiondag.report.page import shell_of, write_page
+from regiondag.report.page_shell import page_parts
+from regiondag.report.write import write_report
 from regiondag.run.layout import NodeName
 from regiondag.run.live import Live
+from tests.support import made_up_run
 from tests.support.browser import Page
 from tests.workflows.report import test_page_in_browser as pages
 from tests.workflows.report.test_page_in_browser import READY, choose, click, first_seen, shown, texts
@@ -31,6 +36,17 @@ def bottom(page, selector):
 
 def summary_of(path):
     return json.loads((path.parent / "summary.json").read_text())
+
+
+def test_programs_are_not_said_to_be_better_or_worse_nor_to_have_customers(browser, tmp_path):
+    run = made_up_run.write_run(tmp_path / "run-x", made_up_run.Shape(3, 2, 2))
+    summary = write_report(run)
+    theirs = {"of_program": True, "customers": 0, "gains": {}, "compared": {}, "popularity": {}, "incumbent": ""}
+    summary = replace(summary, regions=tuple(replace(one, **theirs) for one in summary.regions if one.finished))
+    page = shown(browser, write_page(run, summary, shell_of(page_parts()), attempts=[]))
+    assert "with the best of their trials" in (told := texts(page, "#counts dt")) and "better" not in told
+    assert "customer" not in page.run("document.querySelector('#beside').textContent")
+    assert page.run("document.querySelector('#groups').textContent").count(summary.metric) == len(summary.regions)
 
 
 def live(region, trial, epoch, at=0.0):
