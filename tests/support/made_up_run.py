@@ -220,7 +220,7 @@ def write_logs(run: RunFolder, attempts: Iterable[Attempt]) -> None:
         texts.setdefault(attempt.node, []).extend(_events(attempt))
     for node, events in texts.items():
         folder = run.region(node.slug).trial(node)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / JOB_LOG).write_text("".join(events), encoding="utf-8")
 
 

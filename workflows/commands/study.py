@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regiondag.trials.rows import RunTrials
     from regiondag.trials.why import Why
 
-HELP = "show a run's trials, draw them, or export them to Optuna or CSV"
+HELP = "show a run's trials, draw them, or export the run: Optuna, CSV, RO-Crate, WfFormat"
 
 DESCRIPTION = """Everything here is read from the regions' journals, so it works at any time: before, while and after
 the run is processed, with or without a pool. While a pool works on the run, `show` also says where each trial's job is.
@@ -38,7 +38,8 @@ EPILOG = """examples:
   regiondag study show RUN Germany --why 17
   regiondag study importance RUN Germany
   regiondag study plot RUN
-  regiondag study export RUN --optuna trials.log && optuna-dashboard trials.log"""
+  regiondag study export RUN --optuna trials.log && optuna-dashboard trials.log
+  regiondag study export RUN --ro-crate crate --license https://spdx.org/licenses/CC-BY-4.0"""
 
 SORTS = ("trial", "value", "seconds")
 
@@ -71,6 +72,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(much faster); one study per region; exporting again adds what is new",
     )
     export.add_argument("--csv", metavar="FILE", help="one line per trial; - is stdout")
+
+    export.add_argument(
+        "--ro-crate",
+        metavar="FOLDER",
+        help="a new folder: an RO-Crate of the run, with what ran when on which data, study.yaml and all champions",
+    )
+    export.add_argument("--license", metavar="TEXT", help="of that crate: its URL, or what else is to be said")
+    export.add_argument("--wfformat", metavar="FILE", help="the run's graph as WfCommons reads it; - is stdout")
 
     plot = _add_verb(verbs, "plot", _plot, "draw a region's trials into report/regions/")
     plot.add_argument("region", nargs="?", metavar="REGION", help="only this region")
@@ -224,8 +233,14 @@ def _export(arguments: argparse.Namespace) -> int:
     from nnlib.util.files import write_atomically
     from regiondag.trials.table import to_csv
 
+    places = (arguments.optuna, arguments.csv, arguments.ro_crate, arguments.wfformat)
+    if places == (None,) * len(places):
+        legal = "--optuna URL|FILE, --csv FILE, --ro-crate FOLDER, --wfformat FILE"
+        raise UsageError(f"nothing to export to; give one or more of {legal}")
+    if arguments.ro_crate is not None or arguments.wfformat is not None:
+        _export_provenance(arguments)
     if arguments.optuna is None and arguments.csv is None:
-        raise UsageError("nothing to export to; give --optuna URL|FILE, --csv FILE, or both")
+        return 0
     _, trials = _read(arguments)
     if arguments.csv == "-":
         print(to_csv(trials), end="")
@@ -235,6 +250,31 @@ def _export(arguments: argparse.Namespace) -> int:
     if arguments.optuna is not None:
         _export_to_optuna(trials, arguments.optuna)
     return 0
+
+
+def _export_provenance(arguments: argparse.Namespace) -> None:
+    import json
+    import time
+
+    from nnlib.util.files import write_atomically
+    from regiondag.run.study_folder import find_run
+    from regiondag.trials.provenance import read_provenance
+    from regiondag.trials.ro_crate import METADATA, UNSTATED, write_crate
+    from regiondag.trials.wfformat import wfformat_of
+
+    folder = find_run(arguments.run_directory)
+    known = read_provenance(folder)
+    if arguments.wfformat is not None:
+        text = json.dumps(wfformat_of(known), indent=1, ensure_ascii=False) + "\n"
+        if arguments.wfformat == "-":
+            print(text, end="")
+        else:
+            write_atomically(Path(arguments.wfformat), text)
+            tell(f"{len(known.tasks)} tasks: {arguments.wfformat}")
+    if arguments.ro_crate is not None:
+        crate = Path(arguments.ro_crate)
+        count = write_crate(folder, known, crate, time.time(), arguments.license or UNSTATED)
+        tell(f"{count} entities: {crate / METADATA}")
 
 
 def _export_to_optuna(trials: RunTrials, target: str) -> None:

@@ -25,9 +25,12 @@ class RunManifest:
     regions: Mapping[str, str]  # names by slug
     sha256: Mapping[str, str]  # digests by path in the run directory
     sources: Mapping[str, str] = field(default_factory=dict)  # by path in the run directory: what was copied
+    created: str = ""  # when, with the difference to UTC; empty: not known
+    versions: Mapping[str, str] = field(default_factory=dict)  # of the manager's libraries and of HTCondor
 
 
-_NEEDED = tuple(one.name for one in fields(RunManifest) if one.name != "sources")
+_OPTIONAL = ("sources", "created", "versions")
+_NEEDED = tuple(one.name for one in fields(RunManifest) if one.name not in _OPTIONAL)
 
 
 def read_manifest(run: RunFolder) -> RunManifest:
@@ -54,7 +57,7 @@ def read_manifest(run: RunFolder) -> RunManifest:
             f"{run.path} is not a run directory (its manifest.json says nothing of {', '.join(missing)}); "
             "`regiondag generate study.yaml` makes one"
         )
-    return RunManifest(**{key: raw[key] for key in _NEEDED}, sources=raw.get("sources", {}))
+    return RunManifest(**{key: raw[key] for key in (*_NEEDED, *_OPTIONAL) if key in raw})
 
 
 def _no_run(path: Path) -> str:
