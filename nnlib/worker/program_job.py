@@ -37,6 +37,7 @@ from nnlib.errors import CheckpointedError, DivergedError, EvictedError, Machine
 from nnlib.training.stop import Stop
 from nnlib.util.os_errors import describe
 from nnlib.util.packed import PackedError, list_files, pack, read_comment, unpack
+from nnlib.worker.downloads import Download, place_downloads
 from nnlib.worker.program import TICK, Process
 from nnlib.worker.reports import MOST_EPOCHS, Report, parse_line, parse_record
 from nnlib.worker.teller import Teller
@@ -60,11 +61,19 @@ class Program:
 
     command: tuple[str, ...]
     retry: tuple[int | str, ...] = ()
+    downloads: tuple[Download, ...] = ()
+
+
+def downloads_from_raw(raw: dict[str, Any]) -> tuple[Download, ...]:
+    """Return the files from URLs of a program as the archive has it; KeyError or TypeError where it is none."""
+    return tuple(Download(str(one["url"]), str(one["name"]), str(one["sha256"])) for one in raw.get("urls", ()))
 
 
 def program_to_json(program: Program) -> str:
     """Return a program as the archive has it."""
-    raw = {"version": PROGRAM_VERSION, "command": program.command, "retry": program.retry}
+    raw: dict[str, Any] = {"version": PROGRAM_VERSION, "command": program.command, "retry": program.retry}
+    if program.downloads:
+        raw["urls"] = [{"url": one.url, "name": one.name, "sha256": one.sha256} for one in program.downloads]
     return json.dumps(raw, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -142,7 +151,7 @@ class _Job:
         try:
             unpack(self.folder / PROGRAM_FILE, whole)
             raw = json.loads((whole / MANIFEST).read_text(encoding="utf-8"))
-            program = Program(tuple(raw["command"]), tuple(raw["retry"]))
+            program = Program(tuple(raw["command"]), tuple(raw["retry"]), downloads_from_raw(raw))
             (whole / FILES).mkdir(exist_ok=True)
             (whole / FILES).replace(self.place)
             (whole / HELPER).replace(self.place / f".{HELPER}")
@@ -150,6 +159,7 @@ class _Job:
             raise MachineError(f"{PROGRAM_FILE}: cannot be unpacked: {error}") from error
         finally:
             shutil.rmtree(whole, ignore_errors=True)
+        place_downloads(program.downloads, self.folder, self.place)
         for name in (CHECKPOINT, ARTIFACT):
             (self.place / name).mkdir()
         self._restore()

@@ -42,6 +42,7 @@ from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder
 from regiondag.run.region_spec import read_spec
 from regiondag.study.model import GPU_COUNTS
+from regiondag.trainers.fetch import downloads_of, fetch_all
 
 ARCHIVE = re.compile(r"nnlib-[0-9a-f]{12}\.pyz")
 RECIPE_PYTHON = "/usr/local/libexec/regiondag/python"  # what provisioned machines and root folders have
@@ -230,6 +231,8 @@ def train_again(case: Case, python: Python, place: Path) -> Replayed:
     _write_trial(case, place)
     for name in case.trial.sha256:
         (place / name).symlink_to(case.inputs.path / name)
+    if case.trial.program:
+        fetch_all(downloads_of(place / case.trial.program), place)
     backend = case.record.result.backend if case.record.result else ""
     device = "gpu" if backend == "cupy" and python.has["gpus"] else "cpu"
     environment = {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))), "NNLIB_DEVICE": device}

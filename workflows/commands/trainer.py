@@ -184,6 +184,7 @@ def _test(arguments: argparse.Namespace) -> int:
     from nnlib.util.process import catch_signals
     from regiondag.generate.bundle import pack_worker
     from regiondag.trainers.examine import examine
+    from regiondag.trainers.fetch import fetch_all
     from regiondag.trainers.trying import Bench
 
     subject = _of_study(arguments) if arguments.metric is None else _of_command(arguments)
@@ -193,8 +194,10 @@ def _test(arguments: argparse.Namespace) -> int:
         folder = Path(name).resolve()
         archive = folder / code.name
         archive.write_bytes(code.content)
+        inputs = fetch_all(subject.program.downloads, folder / "downloads")
         patience = min(PATIENCE, arguments.timeout)
-        for finding in examine(subject, Bench(folder, arguments.python, archive, arguments.timeout, patience)):
+        bench = Bench(folder, arguments.python, archive, arguments.timeout, patience, inputs)
+        for finding in examine(subject, bench):
             findings.append(finding)
             if finding.verdict != "good":
                 tell(f"  {finding.verdict}")

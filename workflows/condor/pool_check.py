@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from regiondag.pool.pool import Pool
 from regiondag.util.text import list_some
 
 HAS_GPU = "HAS_GPU"
+PLUGIN = r'stringListI?Member\("([^"]+)", ?(?:TARGET\.)?HasFileTransferPluginMethods\)'
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,11 @@ def advise(job: ClassAd, found: Survey) -> Iterator[str]:
         yield "no machine has a GPU: write job: {gpus: 0}, or ask for machines that have some"
     elif HAS_GPU in str(job.lookup("Requirements")) and found.gpus and not found.has_gpu:
         yield f'only regiondag\'s own workers say {HAS_GPU} of themselves: write job: {{requirements: "true"}}'
+    wanted = {kind.lower() for kind in re.findall(PLUGIN, str(job.lookup("Requirements")))}
+    lacking = sorted(wanted - {kind.lower() for kind in found.plugins})
+    if lacking:
+        kinds = ", ".join(sorted(found.plugins)) or "no"
+        yield f"no machine has a plugin for {lacking[0]}:// of trainer.files, they have {kinds}; list a copy of it"
     for asked, most, key, unit in (
         (number_of(job, "RequestCpus"), found.largest_cpus, "cpus", ""),
         (number_of(job, "RequestMemory"), found.largest_memory_mb, "memory", "MB"),

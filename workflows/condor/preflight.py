@@ -90,14 +90,22 @@ def without_names(submit: str, slug: str) -> str:
 def dry_run(pool: Pool, submit: Path) -> tuple[classads.ClassAd | None, str]:
     """Have condor_submit make the job's ad without submitting; the ad, and what is wrong: all where there is none."""
     # trials/ is empty before the run, and VARS come from DAGMan: give both for one job
-    given = ["trial=0000", f"initialdir={submit.parent}", f"transfer_input_files={submit.parent / NETWORK_FILE}"]
+    urls = find_urls(submit.read_text(encoding="utf-8"))
+    files = ",".join([str(submit.parent / NETWORK_FILE), *urls])
+    given = ["trial=0000", f"initialdir={submit.parent}", f"transfer_input_files={files}"]
     return _dry_run(pool, given, str(submit), submit.parent)
 
 
 def dry_run_text(pool: Pool, text: str) -> tuple[classads.ClassAd | None, str]:
     """Do the same with a submit file that is written nowhere, nor what it names."""
-    given = ["trial=0000", "initialdir=/", "executable=/bin/sh", "transfer_input_files="]
+    given = ["trial=0000", "initialdir=/", "executable=/bin/sh", f"transfer_input_files={','.join(find_urls(text))}"]
     return _dry_run(pool, given, "-", Path("/"), text)
+
+
+def find_urls(submit: str) -> list[str]:
+    """Return the URLs among the files that a submit file of ours names as a job's inputs."""
+    line = re.search(r"^transfer_input_files = (.*)$", submit, re.MULTILINE)
+    return [file for file in line[1].split(",") if "://" in file] if line else []
 
 
 def _dry_run(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from regiondag.errors import RegiondagError
+from regiondag.study.program import URL
 from regiondag.study.submit_commands import ATTRIBUTE, EXPRESSION, NAME
 from regiondag.util.text import holds_control_character
 
@@ -51,6 +52,18 @@ def check_path(value: object, advice: str) -> None:
         f"the path {text!r} cannot stand in a DAG: {f'it holds {seen}' if seen else 'it is empty'}; "
         f"legal: letters, digits and . _ / : @ + = ~ -; {advice}"
     )
+
+
+def url(value: object) -> str:
+    """Return a URL as one entry of a list of files, which HTCondor splits at commas and expands macros in.
+
+    >>> url("https://host/North%2C%20east.csv")
+    'https://host/North%2C%20east.csv'
+    """
+    text = str(value)
+    if not re.fullmatch(URL, text):
+        raise QuotingError(f"the URL {text!r} cannot stand in a list of files: percent-encode all but -._~:/?@!&=+")
+    return text
 
 
 def name(value: object) -> str:

@@ -29,6 +29,7 @@ def template_environment() -> Environment:
     """Return what renders files for HTCondor and for machines, with a filter for each kind of place."""
     quotes = (
         quoting.path,
+        quoting.url,
         quoting.name,
         quoting.arguments,
         quoting.submit_value,

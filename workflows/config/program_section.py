@@ -12,11 +12,13 @@ from typing import Any
 from nnlib.contract import Metric
 from nnlib.spec.checks import Check
 from nnlib.util.os_errors import reason_of
+from nnlib.worker.downloads import Download
 from nnlib.worker.program_job import PLACEHOLDER, fill_in, placeholders_of
 from regiondag.errors import ConfigError
 from regiondag.study.families import FAMILY
 from regiondag.study.program import RESERVED, TOLD, Program
 from regiondag.study.space import Choice, Space
+from regiondag.trainers.urls import UrlForm, read_form, resolve
 from regiondag.util import schema
 from regiondag.util.schema import REGIONAL, TEXT, Key, Keys, Layer, Problems, Section, choice, object_of, section_of
 from regiondag.util.yaml_file import Document
@@ -64,6 +66,13 @@ def _name(value: Any) -> str:
     return value
 
 
+def _files(value: Any) -> tuple[str | UrlForm, ...]:
+    if not isinstance(value, list):
+        raise ValueError
+    return tuple(read_form(one) if isinstance(one, dict) else _words([one])[0] for one in value)
+
+
+_URL = object_of({name: Key("", TEXT, "") for name in ("url", "sha256", "name")}, ["url", "sha256"])
 _LIST = {"type": "array", "items": TEXT.schema}
 METRIC: Keys = {
     "name": Key(
@@ -81,9 +90,12 @@ PROGRAM: Keys = {
     "files": Key(
         (),
         Check(
-            lambda value: _words(value) if value != [] else (), "a list of paths such as [train.py, lib/]", dict(_LIST)
+            _files,
+            "a list of paths such as [train.py, lib/], and of {url: ..., sha256: ...}",
+            {"type": "array", "items": {"anyOf": [TEXT.schema, _URL]}},
         ),
-        "Files and folders that go with the job, from study.yaml's folder; {region} stands for the region's name.",
+        "Files and folders that go with the job, from study.yaml's folder, and files that it gets from URLs; "
+        "{region} stands for the region's name.",
     ),
     "metric": Key(None, section_of(object_of(METRIC, ["name"])), "What trials are judged by."),
     "retry": Key(
@@ -110,7 +122,10 @@ def read_program(section: Section, folder: Path, region: str) -> tuple[Program, 
         metric.problems.add(metric.where("name"), "missing, legal: the name of what the program reports, such as auc")
     metric.finish()
     below.finish()
-    return Program(command, tuple(_find_files(below, files, folder, region)), retry), Metric(name, mode == "min")
+    found = tuple(_find_files(below, tuple(one for one in files if isinstance(one, str)), folder, region))
+    forms = [one for one in files if isinstance(one, UrlForm)]
+    downloads = tuple(_find_downloads(below, forms, folder, region, {name for name, _ in found}))
+    return Program(command, found, retry, downloads), Metric(name, mode == "min")
 
 
 def read_command(folder: Path, command: Sequence[str], files: Sequence[str], metric: Metric, space: Space) -> Program:
@@ -151,6 +166,27 @@ def _find_files(section: Section, patterns: tuple[str, ...], folder: Path, regio
     if len(found) > MOST_FILES:
         section.problems.add(section.where("files"), f"{len(found):,} files, legal: {MOST_FILES:,}; pack some together")
     yield from sorted(found.items())
+
+
+def _find_downloads(
+    section: Section, forms: Sequence[UrlForm], folder: Path, region: str, names: set[str]
+) -> Iterator[Download]:
+    files: set[str] = set()
+    for form in forms:
+        try:
+            one = resolve(form, folder, region)
+            if one.name in names:
+                raise ValueError(f"{one.name}: two files would have that name; give another by name:")
+            if one.file in files:
+                raise ValueError(f"{one.file}: two URLs end with that name, by which HTCondor would mix them up")
+        except KeyError as error:
+            section.problems.add(section.where("files"), f"{{{error.args[0]}}}: legal: {{region}} alone")
+        except ValueError as error:
+            section.problems.add(section.where("files"), str(error))
+        else:
+            names.add(one.name)
+            files.add(one.file)
+            yield one
 
 
 def _list_below(path: Path, folder: Path) -> Iterator[tuple[str, Path]]:

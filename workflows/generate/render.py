@@ -179,6 +179,7 @@ class Renderer:
             inputs=[] if catalog else inputs,
             catalog=catalog,
             catalog_files=",".join(map(quoting.path, inputs)),
+            downloads=plan.region.program.downloads if plan.region.program else (),
             outputs=outputs,
             job=job,
             gpus=_request_gpus(job),

@@ -14,7 +14,7 @@ from regiondag.study.program import CALL, Program
 
 def write_program(program: Program, archive: Path) -> None:
     """Write program.zip: the command, the program's files, and the helpers that it may import."""
-    manifest = job.program_to_json(job.Program(program.command, program.retry))
+    manifest = job.program_to_json(job.Program(program.command, program.retry, program.downloads))
     helper = f"{job.HELPER}regiondag"
     own = ("trial.py", "call.py") if CALL in program.command else ("trial.py",)
     packed: dict[str, Path | bytes] = {

@@ -68,6 +68,7 @@ class Bench:
     code: Path  # nnlib's archive
     timeout: float  # seconds for one job
     patience: float  # seconds from SIGTERM to the end
+    inputs: tuple[Path, ...] = ()  # files that lie beside each job, besides those of its program
 
     def try_job(
         self,
@@ -85,6 +86,8 @@ class Bench:
         place.mkdir(exist_ok=True)
         if not (place / PROGRAM_FILE).exists():
             link_or_copy(program, place / PROGRAM_FILE)
+            for file in self.inputs:
+                link_or_copy(file, place / file.name)
             (place / "tmp").mkdir()
             (place / TRIAL_FILE).write_text(trial_to_json(trial), encoding="utf-8")
         before = set(read_epochs(place / LOG_FILE))

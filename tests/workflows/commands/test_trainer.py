@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from nnlib.util.terminal import measure
 from regiondag.cli import main
 from regiondag.trainers.trying import find_below
+from tests.support.web_files import serving
 from tests.workflows import shop
 from tests.workflows.commands.test_completion import complete
 from tests.workflows.trainers import programs
@@ -137,3 +139,20 @@ def _command(pid: int) -> str:
 def test_shells_offer_the_studys_regions(folder):
     assert complete("regiondag trainer test --region Ger", folder / "study") == ["Germany"]
     assert complete("regiondag trainer test stu", folder / "study") == ["study.yaml"]
+
+
+def test_files_from_urls_are_fetched_before_the_program_is_tried(folder, capsys):
+    (folder / "web").mkdir()
+    (folder / "web/Germany.csv").write_text("1\n")
+    code = f"from pathlib import Path\nassert Path('data.csv').read_text() == '1\\n'\n{programs.GOOD}"
+    (folder / "study/train.py").write_text(code)
+    digest = sha256(b"1\n").hexdigest()
+    with serving(folder / "web") as web:
+        entry = f"{{url: '{web}/{{region}}.csv', sha256: {digest}, name: data.csv}}"
+        (folder / "study/study.yaml").write_text(
+            STUDY.replace("[train.py]\n  metric", f"[train.py, {entry}]\n  metric")
+        )
+        assert main(["trainer", "test", "--quiet", "--region", "germany"]) == 0
+        assert main(["trainer", "test", "--quiet", "--region", "united kingdom"]) == 1
+    assert "United%20Kingdom.csv: it could not be fetched: HTTP Error 404" in capsys.readouterr().err
+    assert list((folder / "tmp").iterdir()) == []

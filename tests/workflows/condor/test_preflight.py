@@ -170,6 +170,12 @@ def test_commands_that_htcondor_takes_no_notice_of_are_told(monkeypatch, tmp_pat
     )
     done = subprocess.CompletedProcess([], 0, "Requirements = true\n", said)
     monkeypatch.setattr(Pool, "run", lambda *_, **__: done)
+    (tmp_path / "train.sub").write_text("queue\n")
     ad, problem = preflight.dry_run(Pool("p", "installed", (25, 14, 1)), tmp_path / "train.sub")
     assert ad is not None
     assert problem == "HTCondor 25.14.1 knows no acounting: correct the name in job.submit, or take it out"
+
+
+def test_urls_stay_among_a_jobs_inputs():
+    submit = "a = b\ntransfer_input_files = trial.json,/run/a.zip,https://host/a.csv,s3://b/c\nx = https://no\n"
+    assert preflight.find_urls(submit) == ["https://host/a.csv", "s3://b/c"] and preflight.find_urls("queue") == []

@@ -195,3 +195,30 @@ def test_what_the_study_says_of_networks_is_for_its_other_regions(tmp_path):
     regions = load_config(write_study(tmp_path, pooled)).regions
     assert [region.init.kind for region in regions] == ["pooled", "pooled", "random", "random"]
     assert len(regions[3].merged["train"]) == 2, "of the networks' regions alone"
+
+
+URL_FILE = 'files: [train.py, lib/, {url: "https://host/{region}.csv", sha256: SUM, name: data.csv}]'
+
+
+def test_files_from_urls_are_each_regions_own(folder):
+    (folder / "SUM").write_text(f"{'a1' * 32}  North.csv\n{'b2' * 32}  South.csv\n")
+    text = STUDY.replace('files: [train.py, lib/, "data/{region}.csv"]', URL_FILE)
+    north, south = (region.program for region in load_config(write_study(folder, text)).regions)
+    assert north is not None and south is not None
+    assert [(one.url, one.name, one.sha256) for one in (*north.downloads, *south.downloads)] == [
+        ("https://host/North.csv", "data.csv", "a1" * 32),
+        ("https://host/South.csv", "data.csv", "b2" * 32),
+    ]
+
+
+def test_what_is_wrong_with_files_from_urls_is_said(folder):
+    given = f"files: [train.py, {{url: 'https://host/a.csv', sha256: {'a1' * 32}, name: NAME}}, OTHER]"
+    other = f"{{url: 'https://other/a.csv', sha256: {'a1' * 32}, name: b.csv}}"
+    text = STUDY.replace('files: [train.py, lib/, "data/{region}.csv"]', given)
+    assert "two URLs end with that name" in mistakes(folder, text.replace("NAME", "a.csv").replace("OTHER", other))
+    assert "train.py: two files would have that name" in mistakes(
+        folder, text.replace("NAME", "train.py").replace(", OTHER", "")
+    )
+    assert "{lr}: legal: {region} alone" in mistakes(folder, text.replace("NAME", "'{lr}'").replace(", OTHER", ""))
+    assert "unknown key 'md5'" in mistakes(folder, text.replace("NAME", "a, md5: x").replace(", OTHER", ""))
+    assert "seen 3, legal: a list of paths" in mistakes(folder, STUDY.replace("[train.py, lib/, ", "3 #"))
