@@ -41,6 +41,7 @@ COMMANDS = (
     "trial",
     "trainer",
     "verify",
+    "repair",
     "replay",
     "pool",
     "bake",
@@ -52,8 +53,8 @@ COMMANDS = (
 INTERRUPTED = 130
 BUG = 3
 
-EPILOG = """exit codes: 0 done, 1 failed for a reason that is printed, or (verify, replay) not as it was, or (run) a
-region has no champion, or (trainer test) a study cannot work with the program, 2 wrong arguments or
+EPILOG = """exit codes: 0 done, 1 failed for a reason that is printed, or (verify, repair, replay) not as it was, or
+(run) a region has no champion, or (trainer test) a study cannot work with the program, 2 wrong arguments or
 study.yaml, 3 a bug (with its traceback), 5 no pool, 6 the run would not work on this pool, or this
 machine lacks something, 7 a worker image cannot be built or failed its test, 8 AWS refused or cannot
 be reached, 130 Ctrl-C"""

@@ -135,6 +135,22 @@ def append_lines(path: Path, text: str) -> None:
         sync(path.parent)  # its name is on disk, too
 
 
+def read_last_line(path: Path) -> bytes:
+    """Return the last whole line without its line break; nothing of a file that has none."""
+    end = end_of_last_line(path)
+    if not end:
+        return b""
+    with path.open("rb") as file:
+        block = 1 << 14
+        while True:
+            start = max(end - block, 0)
+            file.seek(start)
+            text = file.read(end - 1 - start)
+            if start == 0 or b"\n" in text:
+                return text[text.rfind(b"\n") + 1 :]
+            block *= 4
+
+
 def end_of_last_line(path: Path, block: int = 1 << 16) -> int:
     """Return the number of bytes up to and including the last line break, looked for from the end."""
     with path.open("rb") as file:

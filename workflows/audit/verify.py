@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
@@ -21,10 +21,12 @@ from nnlib.contract import (
     sha256_of,
     trial_from_json,
 )
+from regiondag.audit.lost_records import ADVICE, list_unproposed, name_trials
+from regiondag.condor.events.log import read_settled
 from regiondag.errors import RegiondagError
 from regiondag.run import region_spec
 from regiondag.run.history import OPEN, History, TrialOutcome
-from regiondag.run.journal import Journal
+from regiondag.run.journal import Journal, find_breaks
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder
 from regiondag.run.manifest import RunManifest, read_manifest
 from regiondag.run.region_spec import RegionSpec, read_spec
@@ -69,10 +71,10 @@ def verify(run: RunFolder, progress: Progress, check_checkpoint: CheckpointReade
     """Check all of a run; RegiondagError for a folder that is none."""
     manifest = read_manifest(run)
     found: list[Mismatch | Expected] = list(_manifest(run, manifest))
-    outcomes = 0
+    outcomes, settled = 0, read_settled(run)
     for done, slug in enumerate(manifest.regions):
         progress(done, len(manifest.regions))
-        checks = _RegionCheck(run, run.region(slug), slug, manifest.sha256)
+        checks = _RegionCheck(run, run.region(slug), slug, manifest.sha256, settled.get(slug, {}).keys())
         found += checks.run()
         outcomes += checks.outcomes
     expected = [check for check in found if isinstance(check, Expected)]
@@ -97,8 +99,11 @@ def _manifest(run: RunFolder, manifest: RunManifest) -> Iterator[Mismatch | Expe
 class _RegionCheck:
     """Checks one region."""
 
-    def __init__(self, run: RunFolder, folder: RegionFolder, slug: str, digests: Mapping[str, str]) -> None:
+    def __init__(
+        self, run: RunFolder, folder: RegionFolder, slug: str, digests: Mapping[str, str], settled: Set[int | None]
+    ) -> None:
         self.run_folder, self.folder, self.slug, self.digests = run, folder, slug, digests
+        self.settled = settled  # what by DAGMan's log is
         self.outcomes = 0
 
     def run(self) -> list[Mismatch | Expected]:
@@ -110,7 +115,7 @@ class _RegionCheck:
             path, _, seen = str(error).removesuffix(region_spec.RESTORE).partition(": ")
             advice = f"{RESTORE}; nothing else of the region can be checked without it"
             return [Mismatch(self._inside(Path(path)), seen, advice)]
-        checks = [*self._spec(spec), *self._start(), *self._champion(history)]
+        checks = [*self._spec(spec), *self._journal(history), *self._start(), *self._champion(history)]
         ends = [*sorted(history.settled.items()), *([(None, history.final)] if history.final else [])]
         for number, settled in ends:
             self.outcomes += 1
@@ -123,6 +128,26 @@ class _RegionCheck:
             if self.digests.get(inside, digest) != digest:
                 seen = f"says sha256 {digest[:12]} of {name}, manifest.json says {self.digests[inside][:12]}"
                 yield Mismatch(self._inside(self.folder.spec), seen, f"{RESTORE}; jobs would refuse their inputs")
+
+    def _journal(self, history: History) -> Iterator[Mismatch]:
+        """Yield what the journal has lost, by itself and by what others have noted."""
+        name = self._inside(self.folder.journal)
+        breaks = find_breaks(Journal(self.folder.journal).lines())
+        if breaks:
+            lines = f"line{'s' if len(breaks) > 1 else ''} {', '.join(map(str, breaks[:4]))}"
+            seen = f"{lines}: not what followed the line before; a line was removed, changed, doubled or moved"
+            yield Mismatch(name, seen, ADVICE)
+        lost = list_unproposed(self.folder, history)
+        if lost:
+            yield Mismatch(name, f"knows nothing of {name_trials(lost)}, which were given to jobs", ADVICE)
+        ended = sorted(number for number in self.settled if number is not None and _is_unknown(number, history))
+        if ended:
+            yield Mismatch(
+                name, f"does not say how {name_trials(ended)} ended, which by DAGMan's log is settled", ADVICE
+            )
+        if None in self.settled and _is_unknown(None, history):
+            seen = "does not say how the final training ended, which by DAGMan's log is settled"
+            yield Mismatch(name, seen, ADVICE)
 
     def _start(self) -> Iterator[Mismatch | Expected]:
         if self.folder.init_facts.exists():
@@ -182,6 +207,10 @@ class _RegionCheck:
 
     def _inside(self, path: Path) -> str:
         return _name(self.run_folder, path)
+
+
+def _is_unknown(number: int | None, history: History) -> bool:
+    return history.last_outcome(number) is None and number not in history.reopened
 
 
 def _contradictions(result: Result, settled: TrialOutcome, node: NodeName) -> Iterator[str]:

@@ -6,9 +6,14 @@ import argparse
 import dataclasses
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from regiondag.commands._verbs import add_run
+
+if TYPE_CHECKING:
+    from regiondag.audit.verify import Mismatch
 
 HELP = "check a run directory against all of its checksums"
 DESCRIPTION = """Compare inputs, scripts, code, champions, models, results and checkpoints with the SHA-256 that
@@ -29,22 +34,30 @@ def run(arguments: argparse.Namespace) -> int:
     from nnlib.util.terminal import show_progress
     from regiondag.audit.verify import verify
     from regiondag.run.study_folder import find_run
-    from regiondag.util.text import spell_out
 
     folder = find_run(arguments.run_directory)
     with show_progress("verifying") as progress:
-        found = verify(folder, progress, _check_checkpoint)
+        found = verify(folder, progress, check_checkpoint)
     if arguments.json:
         print(json.dumps(dataclasses.asdict(found), ensure_ascii=False))
-    for finding in () if arguments.json else found.findings:
-        print(spell_out(f"{finding.path}: {finding.seen}. {finding.advice[:1].upper()}{finding.advice[1:]}"))
+    else:
+        show(found.findings)
     told = f"{found.files} files and {found.outcomes} outcomes checked"
     wrong = len(found.findings)
     print(f"{told}: {f'{wrong} not as they were' if wrong else 'all as they were'}", file=sys.stderr)
     return 1 if wrong else 0
 
 
-def _check_checkpoint(path: Path) -> None:
+def show(findings: Iterable[Mismatch]) -> None:
+    """Print a line for each."""
+    from regiondag.util.text import spell_out
+
+    for finding in findings:
+        print(spell_out(f"{finding.path}: {finding.seen}. {finding.advice[:1].upper()}{finding.advice[1:]}"))
+
+
+def check_checkpoint(path: Path) -> None:
+    """Raise ValueError for a checkpoint that is damaged."""
     from nnlib.errors import NnlibError
     from nnlib.training.checkpoint import check_whole
 

@@ -29,6 +29,7 @@ MANAGER_CODE = (
     "nnlib.util.files",
     "nnlib.util.os_errors",
     "regiondag.accounting",
+    "regiondag.audit.lost_records",
     "regiondag.champions",
     "regiondag.condor.events",
     "regiondag.condor.quoting",

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nnlib.contract import ENDED_WELL
+from regiondag.audit.lost_records import ADVICE, is_gone
 from regiondag.condor import client
 from regiondag.condor.classads import ClassAd
 from regiondag.condor.events.dag_log import DagState, read_dag_log
@@ -16,13 +17,15 @@ from regiondag.monitor.live import live_of
 from regiondag.pool.pool import Pool, why_absent
 from regiondag.run.history import ExpectedGain, History, TrialOutcome
 from regiondag.run.journal import Journal
-from regiondag.run.layout import NodeName, RegionFolder, RunFolder, dagman_log, parse_node
+from regiondag.run.layout import NodeName, RegionFolder, RunFolder, dagman_file, dagman_log, parse_node
 from regiondag.run.live import Live
 from regiondag.run.manifest import read_manifest
 from regiondag.run.region_spec import read_spec
 from regiondag.run.region_state import state_of
+from regiondag.run.start_time import SET, read_jump
 from regiondag.run.trial_recipes import best_popularity, floor_of
 from regiondag.util.intervals import half_width
+from regiondag.util.text import show_duration
 
 CRASHED = "crashed"  # its log has no end, and it is not in the queue
 
@@ -93,6 +96,12 @@ def read_status(run: RunFolder, pool: Pool | None, pool_name: str | None = None)
             jobs, live = client.jobs_of(ads), live_of(ads)
         except PoolError as error:
             note = f"running, idle and held jobs are unknown: {error}"
+    gone = [slug for slug in slugs if is_gone(run.region(slug))]
+    if gone:
+        note += f"{'; ' * bool(note)}{run.region(gone[0]).journal} is gone, though trials have begun"
+        note += f", as are those of {len(gone) - 1} other regions: {ADVICE}" if gone[1:] else f": {ADVICE}"
+    clock = _doubt_clock(run, dags, time.time())
+    note += f"{'; ' * bool(note and clock)}{clock}"
     latest = max(dags, key=lambda dag: dag.started or 0.0, default=None)
     active = [dag for dag in dags if dag.ended is None and dag.status != CRASHED]
     by_region = _count_jobs(jobs)
@@ -110,6 +119,26 @@ def read_status(run: RunFolder, pool: Pool | None, pool_name: str | None = None)
         note=note,
         live=tuple(live[node] for node in sorted(live, key=str)),
     )
+
+
+def _doubt_clock(run: RunFolder, dags: Sequence[DagState], now: float) -> str:
+    """Say that this machine's clock was set while the run went on; nothing where it does not look so.
+
+    HTCondor's daemons wait by the clock: one that is set back makes them stand still until the old time is reached.
+    """
+    outs = (dagman_file(run.study_dag, "dagman.out"), *(dag.log for dag in dags))
+    ahead = max((out.stat().st_mtime for out in outs if out.exists()), default=now) - now
+    if ahead > SET:
+        text = (
+            f"this machine's clock was set back by {show_duration(ahead)} or more: HTCondor may stand still until the"
+        )
+        return f"{text} old time is reached; where it does: condor_restart -schedd"
+    jump = read_jump(run)
+    if not jump:
+        return ""
+    way = "forward" if jump > 0 else "back"
+    text = f"this machine's clock was set {way} by {show_duration(abs(jump))} since the run began"
+    return f"{text}; its deadline does not count that"
 
 
 def _dags(run: RunFolder, slugs: Sequence[str]) -> list[DagState]:

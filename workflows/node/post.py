@@ -87,16 +87,16 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
         history = journal.read()
         known = history.outcome(node.number)
         if known is None:
-            known = _read_end(folder, node, end, spec)
+            known = read_end(folder, node, end, spec)
+            _note_machine(folder, end, known)
             if node.number in history.cancelled and known.value is None:
                 known = replace(known, status=Status.REMOVED, reason=CANCELLED)
-            known = replace(known, result=_digest_of_result(folder.trial(node)))
             _check_worth_another_try(journal, history, node, end, known, spec)
             if node.number is None and known.ok:
                 known = judge_final(folder, spec, known, history)
                 won = history.won[0] if history.won else None
                 # Before the journal says so: a crash between the two is repeated.
-                _write_champion(folder, node, known, spec, won)
+                write_champion(folder, node, known, spec, won)
             if not _was_said(history, known):
                 journal.append("settled", **asdict(known))
     if end.dag_removed:
@@ -141,8 +141,8 @@ def _check_worth_another_try(
     raise kind(f"region {spec.name!r}, {reason}")
 
 
-def _read_end(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec) -> TrialOutcome:
-    """Say how and where the job ended, and note how the machine did."""
+def read_end(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec) -> TrialOutcome:
+    """Say how and where a node's job ended, by what lies in its folder."""
     place = folder.trial(node)
     result, seen = _read_result(place / RESULT_FILE, node), read_job_log(place / JOB_LOG, end.job)
     settled = _classify(place, node, end, result, seen.removed, spec.outputs)
@@ -150,10 +150,14 @@ def _read_end(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpe
         settled, reason=make_printable(" ".join(settled.reason.split()))
     )  # as workers and others wrote it
     host = seen.host or (result.host if result and is_host(result.host) else "")
+    return replace(settled, host=host, job=end.job, result=_digest_of_result(place))
+
+
+def _note_machine(folder: RegionFolder, end: JobEnd, settled: TrialOutcome) -> None:
+    """Note how the machine did, unless that says nothing of it."""
     if settled.status != Status.REMOVED and not settled.reason.startswith((OUT_OF_MEMORY, NOBODY)):
         failure = settled.reason if settled.status == Status.MACHINE else ""
-        note_end(folder.run, host, end.job, failure, time.time())
-    return replace(settled, host=host, job=end.job)
+        note_end(folder.run, settled.host, end.job, failure, time.time())
 
 
 def _classify(
@@ -239,7 +243,7 @@ def _read_result(path: Path, node: NodeName) -> Result | None:
     return result if result and result.node == str(node) else None
 
 
-def _write_champion(
+def write_champion(
     folder: RegionFolder, node: NodeName, settled: TrialOutcome, spec: RegionSpec, won: int | None
 ) -> None:
     """Put what serves into `champion/`: the model first, then what is known of it."""

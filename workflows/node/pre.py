@@ -10,6 +10,8 @@ import time
 from dataclasses import replace
 
 from nnlib.contract import Role, Status
+from regiondag.audit.lost_records import ADVICE, list_unproposed, name_trials
+from regiondag.errors import GiveUpError
 from regiondag.node.init_model import start_from_model
 from regiondag.node.journal_index import renew_index
 from regiondag.node.shared_trials import read_shared
@@ -28,6 +30,7 @@ from regiondag.study.families import BLEND, FAMILY
 from regiondag.study.space import seed_of
 from regiondag.tuning.propose import expect_gain, propose
 from regiondag.tuning.pruning import make_rungs
+from regiondag.util.text import show_duration
 
 
 def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
@@ -54,12 +57,14 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         ends = note_start(folder.run, now) + spec.deadline if spec.deadline else None  # it begins with the first trial
         state = state_of(spec, history, expired=ends is not None and now >= ends)
         if state.expired:
+            say(f"{node}: not tried: the study has had its {show_duration(spec.deadline)} (limits.deadline)")
             return False
         if node.number not in history.settled:
             check_not_hopeless(spec, state)
         if node.number not in history.proposals:
             if state.complete and node.number != spec.search.blend:
                 return False
+            _check_complete(folder, history, node.number)
             with hold_budget(folder, spec):
                 _propose(folder, spec, journal, history, node.number)
             journal.read_on(history)
@@ -73,6 +78,14 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
         write_trial(folder, node, replace(trial, valid_file=valid, rungs=tuple(table)))
         write_attempt(folder, node, spec, history, ends)
     return True
+
+
+def _check_complete(folder: RegionFolder, history: History, number: int) -> None:
+    """Raise GiveUpError where the journal has lost trials: what is proposed without them would be tried twice."""
+    lost = [trial for trial in list_unproposed(folder, history) if trial != number]
+    if lost:
+        seen = f"{folder.journal}: knows nothing of {name_trials(lost)}, given to jobs before"
+        raise GiveUpError(f"{seen}: {ADVICE}; then submit the DAG again")
 
 
 def _is_removed_for_good(history: History, number: int) -> bool:

@@ -11,11 +11,16 @@ for when it proposed; `"left"` is the same after the last trial.
 `{"event": "stopped", "trial": 7, "reason": ...}`: the region stops at this node until that is "resumed".
 `{"event": "cancelled", "trial": 7}`: a person wants it ended; `{"event": "reopened", "trial": 7}`: it is to run again,
 and what was settled before is forgotten. `{"event": "search", "space": {...}, ...}`: what `regiondag.Search` was given,
-in journals without a run. Unknown events and keys are passed over: a newer version wrote them.
+in journals without a run. `{"event": "repaired", "lines": 2}`: so many lines of it were made anew from other records.
+Unknown events and keys are passed over: a newer version wrote them.
+
+`"after"` is a digest of the line before, so that a line that is removed, changed, doubled or moved is noticed.
+Journals of earlier versions begin with lines that have none.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -27,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import Recipe, Status, check_figures, recipe_of
-from nnlib.util.files import append_lines, locked
+from nnlib.util.files import append_lines, locked, read_last_line
 from regiondag.errors import RegiondagError
 from regiondag.run.history import CANCELLED, ExpectedGain, Fault, History, Proposal, TrialOutcome
 from regiondag.study.families import POPULARITY
@@ -39,13 +44,15 @@ MACHINE = b'"status": "%b"' % Status.MACHINE.encode()
 _PROPOSED = b'{"event": "proposed"'
 _NUMBER = rb"(null|-?[0-9.]+(?:e-?[0-9]+)?)"
 _SETTLED = re.compile(
-    rb'\{"event": "settled", "time": ([0-9.]+), "trial": ([0-9]+), "status": "(\w+)", "reason": "[^"\\]*", '
+    rb'\{"event": "settled", "time": ([0-9.]+), (?:"after": "[0-9a-f]{16}", )?"trial": ([0-9]+), '
+    rb'"status": "(\w+)", "reason": "[^"\\]*", '
     rb'"value": %b, "metrics": \{[^{}]*\}, "stderr": %b, "customers": ([0-9]+), ' % (_NUMBER, _NUMBER)
 )
 _SECONDS = re.compile(rb'"curve": \[[^\[\]]*\], "best_epoch": [0-9]+, "seconds": ([0-9.]+(?:e-?[0-9]+)?), ')
 _POPULAR = b'"recipe": {"family": "%b"' % POPULARITY.encode()
 _COMPARED, _END = b'"compared": ', b', "promoted": false}'  # of a trial: nothing else is ever promoted
 STATUSES = {status.encode(): status for status in Status}
+BEGINNING = "0" * 16  # what the first line is after
 
 
 class Journal:
@@ -67,8 +74,8 @@ class Journal:
     def append_all(self, events: Iterable[tuple[str, Mapping[str, object]]]) -> None:
         """Add some lines and wait until they are on disk. Call it under `locked`."""
         records = ({"event": event, "time": round(time.time(), 3), **values} for event, values in events)
-        lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n" for record in records]
-        append_lines(self.path, "".join(lines))  # what a crash tore off is said again by the script run again
+        text = chain(records, digest_of_line(read_last_line(self.path)) if self.path.exists() else BEGINNING)
+        append_lines(self.path, text)  # what a crash tore off is said again by the script run again
 
     def note_stop(self, trial: int | None, reason: str) -> None:
         """Note that the region stops at a node. Call it under `locked`."""
@@ -113,7 +120,7 @@ class Journal:
         Return also which of `others` were proposed in the same breath, itself among them, and when; nothing and 0 for a
         trial that was not proposed: then all of the journal is before it.
         """
-        lines = list(_parse_all(self._lines()))
+        lines = list(_parse_all(self.lines()))
         proposed = [_proposed(line) for line in lines]
         at = proposed.index(trial) if trial in proposed else len(lines)
         first = end = at
@@ -134,7 +141,7 @@ class Journal:
         as `append` writes them are parsed. Of recipes only popularity is known as such.
         """
         history = History()
-        for number, line in enumerate(self._lines(), start=1):
+        for number, line in enumerate(self.lines(), start=1):
             outcome, when = _glance(line)
             if outcome:
                 history.settle(outcome, when)
@@ -142,8 +149,9 @@ class Journal:
                 self.fold(history, number, line)
         return history
 
-    def _lines(self) -> list[bytes]:
-        return self._read_from(0).split(b"\n")[:-1]  # the last one is torn
+    def lines(self) -> list[bytes]:
+        """Return its whole lines; the last one, if it is torn, is left out."""
+        return self._read_from(0).split(b"\n")[:-1]
 
     def _read_from(self, begin: int) -> bytes:
         try:
@@ -159,6 +167,7 @@ class Journal:
             record = json.loads(line) if isinstance(line, bytes) else line
             event = record.pop("event")
             when = float(record.pop("time", 0.0))
+            record.pop("after", None)
             if event == "proposed":
                 history.proposals.setdefault(record["trial"], Proposal(**_drop_unknown(Proposal, record)))
             elif event == "settled":
@@ -193,6 +202,36 @@ class Journal:
                 f"{self.path}:{number}: not a line of a journal ({error}); was the file edited? "
                 "Remove the line, or restore the file"
             ) from error
+
+
+def chain(records: Iterable[Mapping[str, object]], after: str = BEGINNING) -> str:
+    """Return records, each with event and time, as lines of a journal that follow a line with the digest `after`."""
+    lines = []
+    for record in records:
+        head = {"event": record["event"], "time": record["time"], "after": after}
+        line = json.dumps(head | {**record, **head}, ensure_ascii=False, allow_nan=False)
+        lines.append(f"{line}\n")
+        after = digest_of_line(line.encode())
+    return "".join(lines)
+
+
+def digest_of_line(line: bytes) -> str:
+    """Return what the next line says of a line, given without its line break; an empty one is that of no line."""
+    return hashlib.sha256(line).hexdigest()[:16] if line else BEGINNING
+
+
+def find_breaks(lines: Sequence[bytes]) -> list[int]:
+    """Return the numbers, from 1 on, of lines that do not follow the line before them."""
+    found, before, chained = [], b"", False
+    for number, line in enumerate(lines, start=1):
+        after = _record_of(line).get("after")
+        if after is None:
+            broken = chained  # only an earlier version wrote such lines, and it came first
+        else:
+            broken, chained = after != digest_of_line(before), True
+        found += [number] * broken
+        before = line
+    return found
 
 
 def _glance(line: bytes) -> tuple[TrialOutcome | None, float]:

@@ -18,10 +18,11 @@ from regiondag.run.journal import STATUSES, Journal, time_of
 from regiondag.study.space import Point
 
 # How `Journal.append` writes lines.
-_POINT = re.compile(rb'\{"event": "proposed", "time": [0-9.]+, "trial": ([0-9]+), "point": ')
+_HEAD = rb'"time": [0-9.]+, (?:"after": "[0-9a-f]{16}", )?"trial": ([0-9]+), '
+_POINT = re.compile(rb'\{"event": "proposed", %b"point": ' % _HEAD)
 _VALUE = re.compile(
-    rb'\{"event": "settled", "time": [0-9.]+, "trial": ([0-9]+), "status": "(\w+)", "reason": "[^"\\]*", '
-    rb'"value": (null|-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]{1,2})?), '
+    rb'\{"event": "settled", %b"status": "(\w+)", "reason": "[^"\\]*", '
+    rb'"value": (null|-?[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]{1,2})?), ' % _HEAD
 )
 _ENDS = b"}\n"
 BLOCK, LINE = 1 << 16, 1 << 10  # bytes that are read at a time: of all lines, of one

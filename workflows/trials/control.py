@@ -82,6 +82,16 @@ def queue_of(run: RunFolder, slugs: Iterable[str], pool: Pool | None) -> RegionJ
     return RegionJobs(pool, run, tuple(dagmans))
 
 
+def check_idle(run: RunFolder, slugs: Iterable[str], pool: Pool | None) -> None:
+    """Raise PoolError while a DAGMan works on the run: it writes the same records."""
+    dagmans = queue_of(run, slugs, pool).dagmans
+    if dagmans:
+        raise PoolError(
+            f"job {dagmans[0]} works on {run.path} and writes what would be repaired: wait for its end, or "
+            f"`condor_rm {dagmans[0]}` and submit the DAG again afterwards"
+        )
+
+
 def places_of(queue: RegionJobs) -> dict[tuple[str, int], Place]:
     """Return where the jobs of all trials are, by slug and trial."""
     found: dict[tuple[str, int], Place] = {}

@@ -135,7 +135,7 @@ def lines(journal: Journal) -> list[dict[str, object]]:
     """Return the journal's records without their times."""
     text = journal.path.read_text() if journal.path.exists() else ""
     found = [json.loads(line) for line in text.split("\n")[:-1]]
-    return [{key: value for key, value in record.items() if key != "time"} for record in found]
+    return [{key: value for key, value in record.items() if key not in ("time", "after")} for record in found]
 
 
 def without_proposals(journal: Journal) -> list[dict[str, object]]:

@@ -16,11 +16,12 @@ from regiondag.node.pre import prepare_trial
 from regiondag.node.pre_final import prepare_final
 from regiondag.report.markdown import to_markdown
 from regiondag.report.summary import summarise
-from regiondag.run import sick_machines
+from regiondag.run import sick_machines, start_time
 from regiondag.run.history import Fault
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName
 from regiondag.run.sick_machines import choose_avoided, note_end, read_failures, select_sick
+from regiondag.run.start_time import read_start
 from regiondag.study.job_rules import memory_after, memory_steps
 from regiondag.study.model import JobRequest
 from tests.workflows.conftest import STUDY, write_study
@@ -235,7 +236,7 @@ def short(tmp_path):
     return create(study, tmp_path / "runs").region("germany")
 
 
-def test_past_the_deadline_nothing_more_is_tried_and_the_final_training_runs(short, monkeypatch):
+def test_past_the_deadline_nothing_more_is_tried_and_the_final_training_runs(short, monkeypatch, capsys):
     now = time.time()
     for number in (0, 1):
         node = NodeName("germany", number)
@@ -244,8 +245,11 @@ def test_past_the_deadline_nothing_more_is_tried_and_the_final_training_runs(sho
         finish(short, node, 0.3)
         settle_trial(short, node, END)
     started = short.run.started.read_bytes()
-    monkeypatch.setattr(pre.time, "time", lambda: now + 3700)
+    monkeypatch.setattr(pre.time, "time", lambda: now + 3700)  # a clock that was set
+    assert read_start(short.run) == pytest.approx(now + 3700, abs=60)
+    monkeypatch.setattr(start_time, "_since_boot", lambda: time.clock_gettime(time.CLOCK_BOOTTIME) + 3700)
     assert not prepare_trial(short, NodeName("germany", 2))
+    assert "germany_t0002: not tried: the study has had its 60 min (limits.deadline)" in capsys.readouterr().out
     assert short.run.started.read_bytes() == started
     assert list(Journal(short.journal).read().proposals) == [0, 1]
     final = NodeName("germany", None)

@@ -22,7 +22,7 @@ from regiondag.condor.events.text import (
 from regiondag.run.layout import NodeName
 
 SUBMIT, EXECUTE, EVICTED, TERMINATED, IMAGE_SIZE, SHADOW_EXCEPTION, ABORTED = 0, 1, 4, 5, 6, 7, 9
-HELD, RELEASED, DISCONNECTED, RECONNECTED, RECONNECT_FAILED, FILE_TRANSFER = 12, 13, 22, 23, 24, 40
+HELD, RELEASED, POST_ENDED, DISCONNECTED, RECONNECTED, RECONNECT_FAILED, FILE_TRANSFER = 12, 13, 16, 22, 23, 24, 40
 
 KB_IN_MB = 1024.0
 # Seconds between the end of a job's last transfer and the job's own end, or an eviction and its cause; logs have whole

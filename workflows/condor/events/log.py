@@ -6,11 +6,12 @@ DAGMan's `*.nodes.log` leaves out transfers and lost connections; `job.log`, whi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from regiondag.condor.events.attempts import Attempt
-from regiondag.condor.events.job import SUBMIT, JobFold
-from regiondag.condor.events.text import Event, node_of, parse_events
+from regiondag.condor.events.job import POST_ENDED, SUBMIT, JobFold
+from regiondag.condor.events.text import Event, ending_of, node_of, parse_events
 from regiondag.run.layout import JOB_LOG, NodeName, RunFolder, dagman_file, parse_node
 
 
@@ -26,6 +27,18 @@ def read_attempts(run: RunFolder, slug: str | None = None) -> list[Attempt]:
     found = [attempt for log in logs for attempt in attempts_of(parse_events(_read(log)))]
     wanted = found if slug is None else [attempt for attempt in found if attempt.node.slug == slug]
     return sorted(wanted, key=lambda attempt: (attempt.queued.start, *map(int, attempt.job.split("."))))
+
+
+def read_settled(run: RunFolder) -> dict[str, dict[int | None, float]]:
+    """Return by region the nodes whose POST has succeeded by DAGMan's own logs, and when it last did (Unix time)."""
+    logs = [dagman_file(run.study_dag, "nodes.log"), *(run.path / "regions").glob("*/*.nodes.log")]
+    found: dict[str, dict[int | None, float]] = {}
+    for event in (event for log in logs for event in parse_events(_read(log))):
+        if event.code == POST_ENDED and ending_of(event) == (0, None):
+            with suppress(ValueError):  # the report's, or another DAG's
+                node = parse_node(node_of(event))
+                found.setdefault(node.slug, {})[node.number] = event.time
+    return found
 
 
 def _read(log: Path) -> str:

@@ -1,0 +1,31 @@
+"""What a region's journal should know by its other records, and does not: trials that were given to jobs."""
+
+from __future__ import annotations
+
+from nnlib.contract import TRIAL_FILE
+from regiondag.run.history import History
+from regiondag.run.layout import RegionFolder
+
+ADVICE = "`regiondag repair RUN` makes the lines anew from the trials' own files; or restore the journal from a copy"
+
+
+def list_unproposed(folder: RegionFolder, history: History) -> list[int]:
+    """Return trials that have a trial.json, which PRE writes after the line that proposes it, and no such line."""
+    numbers = (int(path.parent.name) for path in folder.path.glob(f"trials/[0-9]*/{TRIAL_FILE}"))
+    return sorted(number for number in numbers if number not in history.proposals)
+
+
+def is_gone(folder: RegionFolder) -> bool:
+    """Return whether trials have begun and no journal is there."""
+    return not folder.journal.exists() and any(folder.path.glob(f"trials/[0-9]*/{TRIAL_FILE}"))
+
+
+def name_trials(numbers: list[int]) -> str:
+    """Return them in words, the first few by number.
+
+    >>> name_trials([0, 1, 2, 3, 4, 5])
+    'trials 0, 1, 2, 3 and 2 more'
+    """
+    some = ", ".join(map(str, numbers[:4]))
+    more = f" and {len(numbers) - 4} more" if len(numbers) > 4 else ""
+    return f"trial{'s' if len(numbers) > 1 else ''} {some}{more}"
