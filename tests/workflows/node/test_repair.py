@@ -162,7 +162,7 @@ def test_a_result_that_was_edited_does_not_become_the_journal_s(run, capsys):
 def test_pre_stops_a_region_whose_journal_has_lost_trials(run, capsys):
     folder = run.region("germany")
     folder.journal.unlink()
-    with pytest.raises(GiveUpError, match="knows nothing of trials? 1"):
+    with pytest.raises(GiveUpError, match=r"knows nothing of trials? 1"):
         prepare_trial(folder, NodeName("germany", 0))
     assert call(capsys, "status", run.path)[2].count("regiondag repair") == 1
 
