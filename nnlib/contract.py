@@ -30,6 +30,7 @@ INIT_FILE = "init.nc"
 CHECKPOINT_FILE = "checkpoint.nc"
 SCORES_FILE = "scores.npy"
 FLOOR_FILE = "floor.nc"
+CONTAINER_FILE = "container.sif"  # the image in which a program runs, where it goes with the job
 PROGRAM_FILE = "program.zip"  # a program that trains in nnlib's place: its command and its files
 PROGRAM_CHECKPOINT_FILE = "checkpoint.zip"
 PROGRAM_MODEL_FILE = "model.zip"

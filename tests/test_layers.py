@@ -98,7 +98,7 @@ SHARED = (
     "util.parquet",
     "util.threads",
 )
-SHARED += ("training.checkpoint", "worker.downloads", "worker.program_job")
+SHARED += ("training.checkpoint", "worker.container", "worker.downloads", "worker.program_job")
 
 THIRD_PARTY = {
     "yaml": "regiondag.util.yaml_file",

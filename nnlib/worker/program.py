@@ -36,8 +36,20 @@ LINGERING = 2.0  # seconds in which the rest of its output comes
 class Process:
     """A program, in a process group of its own; all of the group ends with the `with` block."""
 
-    def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str], reports: Path) -> None:
-        """Start it in `folder`; MachineError where this machine has no such program."""
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        reports: Path,
+        *,
+        wrapped: bool = False,
+    ) -> None:
+        """Start it in `folder`; MachineError where this machine has no such program.
+
+        Where it is `wrapped`, what is started passes signals on to it, as Apptainer does.
+        """
+        self._wrapped = wrapped
         self._lines: Queue[str] = Queue(MOST_LINES)  # a program that prints faster than it is read has to wait
         self._ready: list[str] = []
         self._reports, self._read, self._part = reports, 0, b""
@@ -69,9 +81,11 @@ class Process:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Kill what is left of the group."""
+        """Kill what is left of the group, and of its session: Apptainer's file system has a group of its own."""
         self._signal(signal.SIGKILL)
         self._process.wait()
+        for pid, _ in list_session(self._process.pid):
+            _send(pid, signal.SIGKILL)
         self._take_the_rest()
 
     def wait(self, seconds: float) -> int | None:
@@ -140,8 +154,15 @@ class Process:
         return lines[-1] if lines else ""
 
     def _signal(self, number: signal.Signals) -> None:
+        leader = self._process.pid
+        if self._wrapped and number == signal.SIGTERM:  # once to each, not by the leader once more
+            inside = [pid for pid, group in list_session(leader) if group == leader != pid]
+            for pid in inside:
+                _send(pid, number)
+            if inside:
+                return
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+            os.killpg(leader, number)
 
     def _pass_on(self) -> None:
         """Copy its output to this job's, as far as that is bounded, and give it on line by line."""
@@ -167,3 +188,19 @@ class Process:
         if text:
             self.last.append(text[:500])
             self._lines.put(text)
+
+
+def list_session(leader: int) -> list[tuple[int, int]]:
+    """Return the processes of a session that live, and their groups."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):  # no process, or one that has ended
+            state, _, group, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+            if int(session) == leader and state != "Z":
+                found.append((int(entry.name), int(group)))
+    return found
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)

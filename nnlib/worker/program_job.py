@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from nnlib.errors import CheckpointedError, DivergedError, EvictedError, Machine
 from nnlib.training.stop import Stop
 from nnlib.util.os_errors import describe
 from nnlib.util.packed import PackedError, list_files, pack, read_comment, unpack
+from nnlib.worker.container import BOX, Container, environment_inside, why_not_started, wrap
 from nnlib.worker.downloads import Download, place_downloads
 from nnlib.worker.program import TICK, Process
 from nnlib.worker.reports import MOST_EPOCHS, Report, parse_line, parse_record
@@ -62,6 +63,7 @@ class Program:
     command: tuple[str, ...]
     retry: tuple[int | str, ...] = ()
     downloads: tuple[Download, ...] = ()
+    container: Container | None = None  # in which it runs
 
 
 def downloads_from_raw(raw: dict[str, Any]) -> tuple[Download, ...]:
@@ -74,6 +76,7 @@ def program_to_json(program: Program) -> str:
     raw: dict[str, Any] = {"version": PROGRAM_VERSION, "command": program.command, "retry": program.retry}
     if program.downloads:
         raw["urls"] = [{"url": one.url, "name": one.name, "sha256": one.sha256} for one in program.downloads]
+    raw |= {"container": asdict(program.container)} if program.container else {}
     return json.dumps(raw, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -121,7 +124,8 @@ def run_program(
             job.add_to_log = add_to_log
             return job.run(program)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        for name in (PLACE, BOX):
+            shutil.rmtree(folder / name, ignore_errors=True)
 
 
 @dataclass(slots=True)
@@ -151,7 +155,8 @@ class _Job:
         try:
             unpack(self.folder / PROGRAM_FILE, whole)
             raw = json.loads((whole / MANIFEST).read_text(encoding="utf-8"))
-            program = Program(tuple(raw["command"]), tuple(raw["retry"]), downloads_from_raw(raw))
+            container = Container(**raw["container"]) if "container" in raw else None
+            program = Program(tuple(raw["command"]), tuple(raw["retry"]), downloads_from_raw(raw), container)
             (whole / FILES).mkdir(exist_ok=True)
             (whole / FILES).replace(self.place)
             (whole / HELPER).replace(self.place / f".{HELPER}")
@@ -191,12 +196,16 @@ class _Job:
             command = [fill_in(argument, values) for argument in program.command]
         except KeyError as error:
             raise NnlibError(f"trainer.command: {{{error.args[0]}}} has no value in this trial") from None
-        if command[0] in ("python", "python3"):
+        environment, container = self._environment(), program.container
+        if container:
+            command = wrap(command, container, self.folder, self.place)
+            environment = environment_inside(environment, self.folder)
+        elif command[0] in ("python", "python3"):
             command[0] = sys.executable  # the one that runs jobs here; `python` may be none, or another
         if self.stop.requested:
             raise EvictedError
         self.teller.begin(self.trial.train.epochs, read_epochs(self.folder / LOG_FILE)[: len(self.values)])
-        with Process(command, self.place, self._environment(), self.place / REPORTS) as process:
+        with Process(command, self.place, environment, self.place / REPORTS, wrapped=container is not None) as process:
             code, pruned = self._follow(process)
             self._read(process)
             self._read_result()
@@ -386,6 +395,8 @@ class _Job:
         """Raise what an exit code says, with the last line that the program has printed."""
         for line in process.last:
             print(f"nnlib: the program's last lines: {line}", file=sys.stderr)
+        if program.container and self.last is None and (failed := why_not_started(code, process.last)):
+            raise failed
         end = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         text = f"the program {end}" + (f": {process.why}" if process.last else "")
         if code == Exit.CHECKPOINTED:

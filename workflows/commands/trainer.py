@@ -182,12 +182,16 @@ def _test(arguments: argparse.Namespace) -> int:
     import tempfile
 
     from nnlib.util.process import catch_signals
+    from nnlib.worker.container import find_apptainer
     from regiondag.generate.bundle import pack_worker
     from regiondag.trainers.examine import examine
     from regiondag.trainers.fetch import fetch_all
     from regiondag.trainers.trying import Bench
 
     subject = _of_study(arguments) if arguments.metric is None else _of_command(arguments)
+    if subject.program.container and not find_apptainer():
+        tell("no Apptainer here: it is tried outside of its image, with the programs of this machine")
+        subject = replace(subject, program=replace(subject.program, container=None))
     code = pack_worker()
     findings: list[Finding] = []
     with catch_signals(ENDING, _interrupt), tempfile.TemporaryDirectory(prefix="regiondag-") as name:

@@ -11,6 +11,7 @@ from regiondag.condor import classads, client, matching
 from regiondag.condor.versions import show_version
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import FINAL_SUBMIT, NETWORK_FILE, TRAIN_SUBMIT, RunFolder
+from regiondag.study.job_rules import HAS_APPTAINER
 from regiondag.study.submit_commands import why_reserved
 from regiondag.util.text import list_some, spell_out
 
@@ -28,6 +29,10 @@ _UNUSED = re.compile(r"the line '(.*)' was unused by condor_submit")
 SHOWN = 3  # names or reasons in one line
 UNKNOWN_LINK = "what links their GPUs is not known to HTCondor: run nnlib doctor-gpu on a worker"
 CORRECT = "correct the name in job.submit, or take it out"
+INSTALL_APPTAINER = (
+    "trainer.container needs Apptainer on workers, which HTCondor finds as /usr/bin/singularity, or by "
+    "SINGULARITY = /usr/bin/apptainer in their configuration; then: condor_restart -startd"
+)
 ONE_KIND = "GPUs_DeviceName"  # what only machines say whose GPUs are all of one kind
 
 
@@ -169,6 +174,7 @@ def find_mismatch(match: matching.Match) -> str:
     never = [clause for clause in match.clauses if clause.met_by == 0]
     if never:
         text = "; ".join(f"no slot meets {spell_out(_describe_clause(clause))}" for clause in never)
+        text += f"; {INSTALL_APPTAINER}" * any(HAS_APPTAINER in clause.text for clause in never)
         mixed = any(ONE_KIND in clause.text for clause in never)
         return text + "; GPUs of several kinds: name one with job.require_gpus: DeviceName == ..." * mixed
     if match.refused_by_slot:

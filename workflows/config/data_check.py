@@ -13,6 +13,7 @@ from nnlib.spec import network as spec
 from nnlib.spec.geometry import is_computed
 from nnlib.spec.sizes import fit_data, refuse_data, resolve_sizes
 from nnlib.spec.types import LayerKind, NetworkSpec
+from nnlib.util.memory import show_bytes
 from regiondag.errors import ConfigError
 from regiondag.study.families import AGAIN, FAMILY
 from regiondag.study.model import Config, Region
@@ -48,6 +49,7 @@ def training_examples(config: Config, summaries: Mapping[Path, DataSummary]) -> 
 def misfits_of(region: Region, summaries: Mapping[Path, DataSummary]) -> Iterator[str]:
     """Yield what does not fit together: the network's data sets and widths, and those of the region's files."""
     if region.program:
+        yield from _without_room(region, region.program.image)
         return
     yield from _starts_that_know(region, summaries)
     if region.network is None:
@@ -147,4 +149,15 @@ def _without_purchases(region: Region, summaries: Mapping[Path, DataSummary]) ->
             yield (
                 f"region {region.name!r}: {file} has no sparse boolean data set, of who has taken what; "
                 "families but `network` need one"
+            )
+
+
+def _without_room(region: Region, image: Path | None) -> Iterator[str]:
+    """Yield what says that a job asks for less room than the image that goes with it takes."""
+    size = image.stat().st_size if image else 0
+    for key, job in (("job", region.job), ("final", region.final)):
+        if job and job.disk < size:
+            yield (
+                f"region {region.name!r}: {key}.disk is {show_bytes(job.disk)}, the image {image} alone has "
+                f"{show_bytes(size)}; ask for that, and for what the program writes"
             )

@@ -18,6 +18,7 @@ from regiondag.errors import ConfigError
 from regiondag.study.families import FAMILY
 from regiondag.study.program import RESERVED, TOLD, Program
 from regiondag.study.space import Choice, Space
+from regiondag.trainers.container import CONTAINER, IN_CONTAINER, read_container
 from regiondag.trainers.urls import UrlForm, read_form, resolve
 from regiondag.util import schema
 from regiondag.util.schema import REGIONAL, TEXT, Key, Keys, Layer, Problems, Section, choice, object_of, section_of
@@ -107,6 +108,11 @@ PROGRAM: Keys = {
         ),
         "Exit codes, and texts among the last 20 lines of output, that are the machine's fault: tried again elsewhere.",
     ),
+    CONTAINER: Key(
+        None,
+        section_of(object_of(IN_CONTAINER, ["image"])),
+        "An image in which Apptainer runs the program; what runs its job is outside.",
+    ),
 }
 
 
@@ -121,11 +127,12 @@ def read_program(section: Section, folder: Path, region: str) -> tuple[Program, 
     if not name:
         metric.problems.add(metric.where("name"), "missing, legal: the name of what the program reports, such as auc")
     metric.finish()
+    container = read_container(below, folder)
     below.finish()
     found = tuple(_find_files(below, tuple(one for one in files if isinstance(one, str)), folder, region))
     forms = [one for one in files if isinstance(one, UrlForm)]
     downloads = tuple(_find_downloads(below, forms, folder, region, {name for name, _ in found}))
-    return Program(command, found, retry, downloads), Metric(name, mode == "min")
+    return Program(command, found, retry, downloads, container), Metric(name, mode == "min")
 
 
 def read_command(folder: Path, command: Sequence[str], files: Sequence[str], metric: Metric, space: Space) -> Program:

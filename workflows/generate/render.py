@@ -53,11 +53,17 @@ def _request_gpus(job: JobRequest) -> str:
     return f"min({{ $(gpus), {chosen} }})"
 
 
-def _requirements(job: JobRequest) -> str:
-    """Return what a machine must be. One whose GPUs differ says no name of all: there several would be of two kinds."""
-    if job.gpus < 2 or re.search(r"\bDeviceName\b", job.require_gpus, re.IGNORECASE):
-        return f"({quoting.submit_expression(job.requirements)})"
-    return f"({quoting.submit_expression(job.requirements)}) && (TARGET.GPUs_DeviceName =!= undefined)"
+def _requirements(job: JobRequest, *, contained: bool) -> str:
+    """Return what a machine must be: with Apptainer, where its program is `contained`.
+
+    One whose GPUs differ says no name of all: there several would be of two kinds.
+    """
+    clauses = [f"({quoting.submit_expression(job.requirements)})"]
+    if job.gpus >= 2 and not re.search(r"\bDeviceName\b", job.require_gpus, re.IGNORECASE):
+        clauses.append("(TARGET.GPUs_DeviceName =!= undefined)")
+    if contained:
+        clauses.append(f"(TARGET.{job_rules.HAS_APPTAINER} =?= true)")
+    return " && ".join(clauses)
 
 
 def submit_texts(config: Config, htcondor: Version) -> dict[str, str]:
@@ -158,8 +164,12 @@ class Renderer:
         final = "test" in parts
         job = plan.region.final if final and plan.region.final else plan.region.job
         brings = PROGRAM_OUTPUTS if plan.region.program else MODEL_OUTPUTS
+        contained = plan.region.program is not None and plan.region.program.container is not None
         outputs = brings.of_final if final else brings.of_trial
-        inputs = [folder.program] if plan.region.program else [source.data(part) for part in parts]
+        program = plan.region.program
+        inputs = [folder.program] if program else [source.data(part) for part in parts]
+        if program and program.image:
+            inputs.append(folder.container)
         if plan.region.network is not None:
             inputs.insert(0, source.path / layout.NETWORK_FILE)
         if not plan.region.init.random:
@@ -183,7 +193,7 @@ class Renderer:
             outputs=outputs,
             job=job,
             gpus=_request_gpus(job),
-            requirements=_requirements(job),
+            requirements=_requirements(job, contained=contained),
             mb=MB,
             larger_memory=[size // MB for size in job_rules.memory_steps(job, job.memory)],
             attempt=layout.ATTEMPT_SUBMIT,

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import INIT_FILE, Recipe, sha256_of
+from nnlib.contract import CONTAINER_FILE, INIT_FILE, Recipe, sha256_of
 from nnlib.spec.network import read_json
 from nnlib.util.files import appearing, link_or_copy, write_atomically
 from nnlib.util.os_errors import describe
@@ -115,7 +115,7 @@ class _Writer:
         self.image = image
         self.archives = (pack_manager(archives_of(run.path.parent)), pack_worker())
         self.digests: dict[str, str] = {}  # path in the run directory -> SHA-256
-        self.models: dict[Path, Path] = {}  # model file to start from -> the run's first copy
+        self.models: dict[Path, Path] = {}  # model file to start from, or image -> the run's first copy
         self.known: dict[Path, str] = {}  # input file -> SHA-256, as regions may share files
         self.sources: dict[str, str] = {}  # path in the run directory -> the file it was copied from
 
@@ -155,6 +155,8 @@ class _Writer:
             self._copy(incumbent.metrics, folder.incumbent_metrics)
         if region.init.model:
             copies[folder.init_model] = Path(region.init.model)
+        if region.program and region.program.image:
+            copies[folder.container] = region.program.image
         for copy, source in copies.items():
             self._copy(source, copy)
         if region.program:
@@ -202,11 +204,11 @@ class _Writer:
 
     def _copy(self, source: Path, copy: Path) -> None:
         """Copy an input and note the digest of the copy, which is what the jobs will get."""
-        if source in self.models:  # a model is large, and never written into
+        if source in self.models:  # a model or an image is large, and never written into
             link_or_copy(self.models[source], copy)
         else:
             shutil.copyfile(source, copy)
-        if copy.name == INIT_FILE:
+        if copy.name in (INIT_FILE, CONTAINER_FILE):
             self.models.setdefault(source, copy)
         if source not in self.known:
             self.known[source] = sha256_of(copy)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nnlib.contract import (
+    CONTAINER_FILE,
     INIT_FILE,
     LOG_FILE,
     PROGRAM_FILE,
@@ -71,7 +72,7 @@ def _make_program_trial(spec: RegionSpec, node: NodeName, role: Role, point: Poi
         point=point,
         train=spec.train,
         metric=spec.metric,
-        sha256=spec.sha256[PROGRAM_FILE],
+        sha256={name: spec.sha256[name] for name in (PROGRAM_FILE, CONTAINER_FILE) if name in spec.sha256},
     )
 
 

@@ -14,6 +14,7 @@ LEASE = 600  # seconds without a word until a machine is given up
 RELEASE_AFTER = 60  # seconds, times the number of the hold
 TOO_MUCH_OUTPUT = 33  # hold code of a job that would bring back more than it may: it always would
 BY_THE_USER = 1  # hold code of condor_hold: whoever holds a job releases it
+HAS_APPTAINER = "HasSingularity"  # what HTCondor says of a machine on which it has found Apptainer or Singularity
 OUT_OF_MEMORY = "out of memory"  # how the worker's reason begins when Python found no more memory
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,14 @@ RESERVED = ("trial.json", "result.json", "reports.jsonl", "checkpoint", "artifac
 
 
 @dataclass(frozen=True, slots=True)
+class Container:
+    """The image in which a program runs."""
+
+    image: str  # as the study names it
+    file: Path | None = None  # where it lies here, if it goes with the job
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """What one region's trials run."""
 
@@ -29,6 +38,12 @@ class Program:
     files: tuple[tuple[str, Path], ...] = ()  # name in its folder -> where it lies here
     retry: tuple[int | str, ...] = ()  # exit codes, and texts among its last lines, that are the machine's fault
     downloads: tuple[Download, ...] = ()  # files that its jobs get from URLs
+    container: Container | None = None
+
+    @property
+    def image(self) -> Path | None:
+        """The image that goes with the job."""
+        return self.container.file if self.container else None
 
 
 def program_trial(
@@ -41,11 +56,11 @@ def program_trial(
     point: Point,
     train: TrainSettings,
     metric: Metric,
-    sha256: str,
+    sha256: Mapping[str, str],
 ) -> Trial:
     """Return a job of a program, which is told all hyperparameters, and of nnlib's settings its budget of epochs.
 
-    `sha256` is that of the program's archive.
+    `sha256` has that of the program's archive, and of the image that goes with it.
     """
     settings = {name: point[name] for name in ("epochs",) if name in point}
     return Trial(
@@ -59,5 +74,5 @@ def program_trial(
         metric=metric,
         train_files=(),
         program=PROGRAM_FILE,
-        sha256={PROGRAM_FILE: sha256},
+        sha256=sha256,
     )

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import tempfile
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from nnlib.contract import PROGRAM_FILE, sha256_of
+from nnlib.contract import CONTAINER_FILE, PROGRAM_FILE, sha256_of
 from nnlib.util.packed import pack
 from nnlib.worker import program_job as job
+from nnlib.worker.container import Container
 from regiondag.study.program import CALL, Program
 
 
 def write_program(program: Program, archive: Path) -> None:
     """Write program.zip: the command, the program's files, and the helpers that it may import."""
-    manifest = job.program_to_json(job.Program(program.command, program.retry, program.downloads))
+    container = _container_of(program)
+    manifest = job.program_to_json(job.Program(program.command, program.retry, program.downloads, container))
     helper = f"{job.HELPER}regiondag"
     own = ("trial.py", "call.py") if CALL in program.command else ("trial.py",)
     packed: dict[str, Path | bytes] = {
@@ -23,6 +26,27 @@ def write_program(program: Program, archive: Path) -> None:
         **{f"{helper}/{name}": files("regiondag").joinpath(name).read_bytes() for name in own},
     }
     pack(packed | {f"{job.FILES}{name}": file for name, file in program.files}, archive)
+
+
+def _container_of(program: Program) -> Container | None:
+    """Return the container as the job has it: its archive is another one where the image's file is."""
+    if program.container is None:
+        return None
+    image = program.image
+    if image is None:
+        return Container(program.container.image)
+    return Container(CONTAINER_FILE, digest_of_image(image))
+
+
+def digest_of_image(image: Path) -> str:
+    """Return the SHA-256 of an image, which is large, and computed once though it is of many regions."""
+    facts = image.stat()
+    return _digest(image, facts.st_mtime_ns, facts.st_size)
+
+
+@cache
+def _digest(image: Path, _changed: int, _size: int) -> str:
+    return sha256_of(image)
 
 
 def digest_of(program: Program) -> str:

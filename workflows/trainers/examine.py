@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nnlib.contract import PROGRAM_FILE, Exit, Metric, Role, Status, TrainSettings, Trial, sha256_of
+from nnlib.contract import CONTAINER_FILE, PROGRAM_FILE, Exit, Metric, Role, Status, TrainSettings, Trial, sha256_of
 from nnlib.util.terminal import is_verbose, tell
 from regiondag.study.constraints import Constraint
 from regiondag.study.program import Program, program_trial
 from regiondag.study.space import Point, Space
 from regiondag.trainers import kit
-from regiondag.trainers.archive import write_program
+from regiondag.trainers.archive import digest_of_image, write_program
 from regiondag.trainers.kit import Finding, Tried, Verdict
 from regiondag.trainers.points import EPOCHS, another_point, end_points, usual_point
 from regiondag.trainers.trying import Bench, Interruption, Look
@@ -35,6 +35,7 @@ if words[0] in ("python", "python3"):
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 os.execvp(words[0], words)
 """
+FULL_DISK_IN_IMAGE = "trap '' XFSZ; ulimit -f 0; exec \"$@\""  # which may hold no Python
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +140,13 @@ class _Examination:
             point=point,
             train=replace(subject.train, epochs=epochs),
             metric=subject.metric,
-            sha256=sha256_of(self._archive(limited=limited)),
+            sha256=self._digests(limited=limited),
         )
+
+    def _digests(self, *, limited: bool) -> dict[str, str]:
+        digests = {PROGRAM_FILE: sha256_of(self._archive(limited=limited))}
+        image = self.subject.program.image
+        return digests | ({CONTAINER_FILE: digest_of_image(image)} if image else {})
 
     def _archive(self, *, limited: bool) -> Path:
         """Return the archive of the program, which is made once."""
@@ -148,7 +154,8 @@ class _Examination:
         if not path.exists():
             program = self.subject.program
             if limited:
-                command = ("python", "-c", FULL_DISK, *program.command)
+                limit = ("sh", "-c", FULL_DISK_IN_IMAGE, "sh") if program.container else ("python", "-c", FULL_DISK)
+                command = (*limit, *program.command)
                 program = replace(program, command=command, retry=(*program.retry, TOO_LARGE))
             write_program(program, path)
         return path
@@ -165,7 +172,7 @@ class _Examination:
     ) -> Tried:
         tell(f"{name}: {trial.train.epochs} epochs")
         archive = self._archive(limited=limited)
-        tried = self.bench.try_job(place, trial, archive, interruption, variables)
+        tried = self.bench.try_job(place, trial, archive, interruption, variables, self.subject.program.image)
         self.tries[name] = tried
         if is_verbose():
             tell("".join(f"  {line}\n" for line in tried.output).rstrip("\n"))

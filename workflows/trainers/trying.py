@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nnlib.contract import (
+    CONTAINER_FILE,
     LOG_FILE,
     PROGRAM_CHECKPOINT_FILE,
     PROGRAM_FILE,
@@ -77,10 +78,11 @@ class Bench:
         program: Path,
         interruption: Interruption | None = None,
         variables: Mapping[str, str] | None = None,
+        image: Path | None = None,
     ) -> Tried:
         """Run the job `trial` in the folder `name`, which a second call finds as the first has left it.
 
-        `program` is the archive of its program. No process of it is left.
+        `program` is the archive of its program, `image` what goes with it. No process of it is left.
         """
         place = self.folder / name
         place.mkdir(exist_ok=True)
@@ -88,6 +90,8 @@ class Bench:
             link_or_copy(program, place / PROGRAM_FILE)
             for file in self.inputs:
                 link_or_copy(file, place / file.name)
+            if image:
+                (place / CONTAINER_FILE).symlink_to(image.resolve())
             (place / "tmp").mkdir()
             (place / TRIAL_FILE).write_text(trial_to_json(trial), encoding="utf-8")
         before = set(read_epochs(place / LOG_FILE))

@@ -15,10 +15,12 @@ import pytest
 from nnlib.util.terminal import measure
 from regiondag.cli import main
 from regiondag.trainers.trying import find_below
+from tests.support.played_apptainer import write_apptainer
 from tests.support.web_files import serving
 from tests.workflows import shop
 from tests.workflows.commands.test_completion import complete
 from tests.workflows.trainers import programs
+from tests.workflows.trainers.test_container import write_image
 
 pytestmark = pytest.mark.slow
 
@@ -47,6 +49,29 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "study")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     return tmp_path
+
+
+def contain(folder: Path) -> None:
+    write_image(folder / "study/tools.sif")
+    inside = "  container: {image: tools.sif}\n  files:"
+    (folder / "study/study.yaml").write_text(STUDY.replace("  files:", inside).replace("[3, 50]", "[3, 4]"))
+
+
+def test_a_program_in_an_image(folder, capsys, monkeypatch):
+    contain(folder)
+    monkeypatch.setenv("PATH", f"{write_apptainer(folder / 'bin')}:{os.environ['PATH']}")
+    assert main(["trainer", "test", "--verbose"]) == 0
+    said = capsys.readouterr()
+    assert "start          good" in said.out and "WRONG" not in said.out
+    assert "asked: --silent exec --contain" in said.err, "what Apptainer was told"
+    assert list((folder / "tmp").iterdir()) == []
+
+
+def test_a_program_in_an_image_is_tried_outside_where_no_apptainer_is(folder, capsys, monkeypatch):
+    contain(folder)
+    monkeypatch.setattr("nnlib.worker.container.PROGRAMS", ("no-apptainer",))
+    assert main(["trainer", "test", "--verbose"]) == 0
+    assert "no Apptainer here: it is tried outside of its image" in capsys.readouterr().err
 
 
 def test_the_program_of_a_study(folder, capsys):

@@ -179,3 +179,15 @@ def test_commands_that_htcondor_takes_no_notice_of_are_told(monkeypatch, tmp_pat
 def test_urls_stay_among_a_jobs_inputs():
     submit = "a = b\ntransfer_input_files = trial.json,/run/a.zip,https://host/a.csv,s3://b/c\nx = https://no\n"
     assert preflight.find_urls(submit) == ["https://host/a.csv", "s3://b/c"] and preflight.find_urls("queue") == []
+
+
+def test_where_programs_in_images_can_run_is_said(findings):
+    ad = parse_ad("Requirements = (true) && (TARGET.HasSingularity =?= true)\n")
+    with_it = slot(1, 'HasSingularity = true\nName = "slot1@with"\n')
+    [_, of_job] = findings([slot(1), with_it], ad)
+    assert (
+        of_job.good
+        and "matches 1 of 2 slots: slot1@with; not slot1@big: it does not meet TARGET.HasSing" in of_job.text
+    )
+    [_, of_job] = findings([slot(1)], ad)
+    assert not of_job.good and of_job.text.endswith(f"; {preflight.INSTALL_APPTAINER}")

@@ -17,6 +17,7 @@ from regiondag.run.layout import RunFolder
 from tests.workflows.conftest import STUDY, write_study
 from tests.workflows.shop import STUDY as SHOP
 from tests.workflows.shop import write_shop
+from tests.workflows.trainers.test_container import write_image
 
 GOLDEN = Path(__file__).parent / "golden"
 MEMORY = STUDY.replace("memory: 256MB", 'memory: 256MB, memory_max: 1GB, gpus: 0, requirements: Arch == "X86_64"')
@@ -30,6 +31,16 @@ POOLED = STUDY.replace("job:", "init: pooled\npooled: {search: {rounds: 1}, job:
 GPUS = STUDY.replace(
     "job: {", "final: {gpus: 4, require_gpus: Capability >= 8.0}\njob: {gpus: {min: 2, max: 8}, checkpoint: 0, ", 1
 )
+CONTAINED = """\
+study: contained
+regions: [{name: North}]
+trainer:
+  command: [Rscript, train.R, "{x}"]
+  container: {image: "docker://rocker/r-ver:4.4"}
+  metric: {name: auc}
+search: {rounds: 1, space: {x: {real: [0, 1]}}}
+job: {gpus: 0, requirements: Arch == "X86_64"}
+"""
 
 CASES = {
     "bayes-23.9": (STUDY, (23, 9, 6)),
@@ -41,6 +52,7 @@ CASES = {
     "pooled-25.14": (POOLED, (25, 14, 1)),
     "families-23.9": (SHOP, (23, 9, 6)),
     "gpus-23.9": (GPUS, (23, 9, 6)),
+    "contained-23.9": (CONTAINED, (23, 9, 6)),
 }
 
 
@@ -118,6 +130,18 @@ def test_jobs_get_the_submit_commands_of_the_study(tmp_path):
     assert '\n# What the study adds.\nMY.ProjectName = "a \\"b\\""\nnice_user = true\n' in train
     assert '\n# What the study adds.\nMY.projectname = "Last"\nnice_user = true\n' in final
     assert "What the study adds" not in rendered(tmp_path / "none", "bayes-23.9")["regions/germany/train.sub"]
+
+
+def test_an_image_goes_with_the_job_where_it_is_a_file(tmp_path):
+    write_image(tmp_path / "r.sif")
+    said = 'image: "docker://rocker/r-ver:4.4"'
+    sent = rendered_of(write_study(tmp_path, CONTAINED.replace(said, "image: r.sif")))["regions/north/train.sub"]
+    assert "/runs/r/regions/north/program.zip,/runs/r/regions/north/container.sif," in sent
+    there = rendered_of(write_study(tmp_path, CONTAINED.replace(said, "image: /images/r.sif, shared: true")))
+    assert (
+        "/images/r.sif" not in there["regions/north/train.sub"]
+        and "container.sif" not in there["regions/north/train.sub"]
+    )
 
 
 def test_tuning_jobs_never_get_the_test_data(tmp_path):

@@ -22,7 +22,7 @@ def try_program(bench: Bench, program: Program, interruption: Interruption | Non
     archive = bench.folder / PROGRAM_FILE
     write_program(program, archive)
     train, metric = TrainSettings(epochs=epochs), Metric("auc")
-    sha256 = sha256_of(archive)
+    sha256 = {PROGRAM_FILE: sha256_of(archive)}
     trial: Trial = program_trial(
         "shop_tried", "shop", 0, Role.TUNE, space=(), point={}, train=train, metric=metric, sha256=sha256
     )
