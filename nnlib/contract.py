@@ -140,6 +140,16 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """Where a program's metric is read, which of its values counts, and how long the program may train."""
+
+    kind: str = ""  # of the files that have it: csv, mlflow, tensorboard; empty: the program reports it
+    path: str = ""  # where these lie in its folder
+    best: bool = False  # the best of a trial's values counts, not the last
+    seconds: int = 0  # 0: as many as it takes
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """What makes a model of data, whatever the data: a family and its hyperparameters, or a blend of such."""
 

@@ -22,14 +22,14 @@ from types import FrameType
 from typing import Any
 
 TRIAL, REPORTS = "REGIONDAG_TRIAL", "REGIONDAG_REPORTS"
-BY_HAND: Mapping[str, Any] = {"region": "", "trial": 0, "role": "tune", "seed": 1, "epochs": 1}
+BY_HAND: Mapping[str, Any] = {"region": "", "trial": 0, "role": "tune", "seed": 1, "epochs": 1, "seconds": None}
 
 
 def load(**otherwise: Any) -> dict[str, Any]:
     """Return the trial: region, hyperparameters, seed, epochs, metric, and the folders `checkpoint` and `artifact`.
 
-    `otherwise` counts where no job of regiondag's runs the program: `region`, `trial`, `role`, `seed` and `epochs`, as
-    far as they are not as in BY_HAND, and hyperparameters. FileNotFoundError without either.
+    `otherwise` counts where no job of regiondag's runs the program: `region`, `trial`, `role`, `seed`, `epochs` and
+    `seconds`, as far as they are not as in BY_HAND, and hyperparameters. FileNotFoundError without either.
     """
     path = Path(os.environ.get(TRIAL, "trial.json"))
     if TRIAL not in os.environ and otherwise and not path.exists():

@@ -28,6 +28,7 @@ from nnlib.contract import (
     Result,
     Role,
     Status,
+    Terms,
     Trial,
     sha256_of,
     trial_to_json,
@@ -38,9 +39,11 @@ from nnlib.training.stop import Stop
 from nnlib.util.os_errors import describe
 from nnlib.util.packed import PackedError, list_files, pack, read_comment, unpack
 from nnlib.worker.container import BOX, Container, environment_inside, why_not_started, wrap
+from nnlib.worker.curve import Curve
 from nnlib.worker.downloads import Download, place_downloads
+from nnlib.worker.metric_files import MetricFiles
 from nnlib.worker.program import TICK, Process
-from nnlib.worker.reports import MOST_EPOCHS, Report, parse_line, parse_record
+from nnlib.worker.reports import Report, number_of, parse_line, parse_record
 from nnlib.worker.teller import Teller
 
 PLACE = "program"  # the folder in which it runs, with its files in it
@@ -52,6 +55,7 @@ PROGRAM_VERSION = 1
 SETTLED = 2.0  # seconds for which a checkpoint has not changed before it is taken
 UNSETTLED = 20.0  # ... unless it has been changing for so long
 LONGEST_RESULT = 1 << 20  # bytes
+BEHIND, OUT_OF_TIME = "behind", "out of time"  # why a program was ended early
 FULL_DISK = "No space left on device"  # what systems say of one: the machine's fault, whatever the exit code
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -64,6 +68,7 @@ class Program:
     retry: tuple[int | str, ...] = ()
     downloads: tuple[Download, ...] = ()
     container: Container | None = None  # in which it runs
+    terms: Terms = field(default_factory=Terms)
 
 
 def downloads_from_raw(raw: dict[str, Any]) -> tuple[Download, ...]:
@@ -77,6 +82,7 @@ def program_to_json(program: Program) -> str:
     if program.downloads:
         raw["urls"] = [{"url": one.url, "name": one.name, "sha256": one.sha256} for one in program.downloads]
     raw |= {"container": asdict(program.container)} if program.container else {}
+    raw |= {"terms": asdict(program.terms)} if program.terms != Terms() else {}
     return json.dumps(raw, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -114,7 +120,7 @@ def run_program(
     DivergedError where it fails, MachineError where that was the machine's fault, EvictedError and CheckpointedError
     once a stop was asked for, or after `every` seconds when it has saved itself anew.
     """
-    job = _Job(trial, folder.resolve(), stop, every, teller or Teller())
+    job = _Job(trial, folder.resolve(), stop, every, teller or Teller(), Curve(trial.metric))
     stop.deferred = True
     place = folder / PLACE
     shutil.rmtree(place, ignore_errors=True)  # of an earlier start of this job
@@ -137,16 +143,23 @@ class _Job:
     stop: Stop
     every: float
     teller: Teller
+    curve: Curve
+    terms: Terms = field(default_factory=Terms)
+    files: MetricFiles | None = None
     add_to_log: Any = None
-    values: list[float] = field(default_factory=list)  # of the metric, an epoch each
-    last: Report | None = None
-    offset: int | None = None  # what is added to the program's epochs, so that they begin with 1
     reported: bool = False  # by its reports, besides which lines do not count
     started: float = 0.0
+    earlier: float = 0.0  # seconds that it had before the checkpoint from which it goes on
 
     @property
     def place(self) -> Path:
         return self.folder / PLACE
+
+    @property
+    def left(self) -> float:
+        """How many seconds it still has."""
+        now = time.monotonic() - self.started if self.started else 0.0
+        return self.terms.seconds - self.earlier - now if self.terms.seconds else math.inf
 
     def set_up(self) -> Program:
         """Unpack the program, its helper and its checkpoint, and write the trial for it."""
@@ -156,7 +169,10 @@ class _Job:
             unpack(self.folder / PROGRAM_FILE, whole)
             raw = json.loads((whole / MANIFEST).read_text(encoding="utf-8"))
             container = Container(**raw["container"]) if "container" in raw else None
-            program = Program(tuple(raw["command"]), tuple(raw["retry"]), downloads_from_raw(raw), container)
+            self.terms = Terms(**raw.get("terms", {}))
+            program = Program(
+                tuple(raw["command"]), tuple(raw["retry"]), downloads_from_raw(raw), container, self.terms
+            )
             (whole / FILES).mkdir(exist_ok=True)
             (whole / FILES).replace(self.place)
             (whole / HELPER).replace(self.place / f".{HELPER}")
@@ -168,6 +184,8 @@ class _Job:
         for name in (CHECKPOINT, ARTIFACT):
             (self.place / name).mkdir()
         self._restore()
+        if self.terms.kind:
+            self.files = MetricFiles(self.place, self.terms.kind, self.terms.path, self.trial.metric.name)
         facts = json.dumps(self.facts(), indent=1, ensure_ascii=False, sort_keys=True)
         (self.place / TRIAL_FILE).write_text(f"{facts}\n", encoding="utf-8")
         return program
@@ -183,6 +201,7 @@ class _Job:
             "hyperparameters": dict(trial.hyperparameters),
             "seed": trial.train.seed,
             "epochs": trial.train.epochs,
+            "seconds": max(1, int(self.left)) if self.terms.seconds else None,
             "metric": {"name": trial.metric.name, "mode": "min" if trial.metric.minimize else "max"},
             CHECKPOINT: str(self.place / CHECKPOINT),
             ARTIFACT: str(self.place / ARTIFACT),
@@ -190,7 +209,6 @@ class _Job:
 
     def run(self, program: Program) -> Result:
         """Run it to its end, and say what it came to."""
-        self.started = time.monotonic()
         values = {**self.trial.hyperparameters, **self.facts(), "metric": self.trial.metric.name}
         try:
             command = [fill_in(argument, values) for argument in program.command]
@@ -204,12 +222,13 @@ class _Job:
             command[0] = sys.executable  # the one that runs jobs here; `python` may be none, or another
         if self.stop.requested:
             raise EvictedError
-        self.teller.begin(self.trial.train.epochs, read_epochs(self.folder / LOG_FILE)[: len(self.values)])
+        self.teller.begin(self.trial.train.epochs, read_epochs(self.folder / LOG_FILE)[: len(self.curve.values)])
+        self.started = time.monotonic()
         with Process(command, self.place, environment, self.place / REPORTS, wrapped=container is not None) as process:
-            code, pruned = self._follow(process)
-            self._read(process)
+            code, why = self._follow(process)
+            self._read(process, ended=True)
             self._read_result()
-            return self._judge(code, pruned, program, process)
+            return self._judge(code, why, program, process)
 
     def _environment(self) -> dict[str, str]:
         helper, path = str(self.place / f".{HELPER}"), os.environ.get("PYTHONPATH")
@@ -221,15 +240,18 @@ class _Job:
             "PYTHONUNBUFFERED": "1",  # else a line arrives when it is too late to prune
         }
 
-    def _follow(self, process: Process) -> tuple[int, bool]:
-        """Return how it ended, and whether because others were better; raise when it was stopped to go on later."""
+    def _follow(self, process: Process) -> tuple[int, str]:
+        """Return how it ended, and why it was ended early, if it was; raise when it was stopped to go on later."""
         while (code := process.wait(TICK)) is None:
             self._read(process)
             if self.stop.requested:
                 break
-            if self._is_behind():
+            if self.curve.is_behind(self.trial.rungs):
                 process.end()
-                return 0, True
+                return 0, BEHIND
+            if self.left <= 0:
+                process.end()
+                return 0, OUT_OF_TIME
             if time.monotonic() - self.started >= self.every and self._has_saved_itself():
                 self._leave(process)
                 raise CheckpointedError
@@ -237,17 +259,22 @@ class _Job:
             self._leave(process)
             raise EvictedError
         assert code is not None, "else it was stopped"
-        return code, False
+        return code, ""
 
     def _leave(self, process: Process) -> None:
         """End the program, and keep what it goes on from."""
         process.end()
-        self._read(process)  # what it has reported since, or the epochs of its checkpoint would be missing
+        self._read(process, ended=True)  # what it has reported since, or the epochs of its checkpoint would be missing
         self._save()
 
-    def _read(self, process: Process) -> None:
+    def _read(self, process: Process, *, ended: bool = False) -> None:
         """Take up what it has reported since the last look."""
-        for text in process.reports():
+        reports, lines = process.reports(), process.lines()
+        if self.files:
+            for found in self.files.look(ended=ended):
+                self._take_up(found)
+            return
+        for text in reports:
             try:
                 report = parse_record(text, self.trial.metric)
             except ValueError as error:
@@ -255,7 +282,7 @@ class _Job:
             self.reported = True
             if report is not None:
                 self._take_up(report)
-        for line in process.lines():
+        for line in lines:
             printed = None if self.reported else parse_line(line, self.trial.metric)
             if printed is not None:
                 self._take_up(printed)
@@ -273,41 +300,17 @@ class _Job:
             found = parse_record(text.decode(), self.trial.metric)
             if found is None:
                 raise ValueError(f"{self.trial.metric.name} is not among its figures")
-            self.last = found
+            self.curve.last = found
         except ValueError as error:
             raise NnlibError(f"the program's {RESULT_FILE}: {error}") from error
 
     def _take_up(self, report: Report) -> None:
-        self.last = report
-        value = report.figures[self.trial.metric.name]
-        if report.epoch is None and self.offset is not None:
-            return  # what it says once more, at the end
-        if report.epoch is None:
-            epoch = len(self.values) + 1
-        else:
-            if self.offset is None:
-                self.offset = 1 if report.epoch == 0 else 0
-            epoch = report.epoch + self.offset
-        if not 1 <= epoch <= MOST_EPOCHS or not math.isfinite(value):
-            return
-        del self.values[epoch - 1 :]
-        first = len(self.values) + 1
-        self.values += [value] * (epoch - len(self.values))
-        seconds = time.monotonic() - self.started
-        for number in range(first, epoch + 1):  # those that it did not report are as the next one
+        new, seconds = self.curve.take_up(report), time.monotonic() - self.started
+        for number in new:
+            value = report.figures[self.trial.metric.name]
             one = Epoch(number, report.figures.get("loss", math.nan), value, seconds)
             self.add_to_log(one)
             self.teller.epoch(one)
-
-    def _is_behind(self) -> bool:
-        """Whether the trial may end, as others were better by the epoch that it has come to."""
-        minimize = self.trial.metric.minimize
-        for epoch, rung in self.trial.rungs:
-            if epoch <= len(self.values):
-                best = (min if minimize else max)(self.values[:epoch])
-                if best > rung if minimize else best < rung:
-                    return True
-        return False
 
     def _has_saved_itself(self) -> bool:
         """Whether the program has written a checkpoint since the time came to save it, and is done with that."""
@@ -329,7 +332,8 @@ class _Job:
             return
         part = self.folder / f"{self.trial.outputs.checkpoint}.part"
         try:
-            pack(files, part, f"{self._identity()} {'' if self.offset is None else self.offset}")
+            offset, seconds = self.curve.offset, self.earlier + time.monotonic() - self.started
+            pack(files, part, f"{self._identity()} {'' if offset is None else offset} {seconds:.1f}")
             part.replace(self.folder / self.trial.outputs.checkpoint)
         except OSError as error:
             part.unlink(missing_ok=True)
@@ -341,52 +345,66 @@ class _Job:
         if not archive.exists() or not archive.stat().st_size:
             return
         try:
-            identity, _, offset = read_comment(archive).partition(" ")
+            identity, offset, seconds, *_ = [*read_comment(archive).split(" "), "", ""]
             if identity != self._identity():
                 return
             unpack(archive, self.place / CHECKPOINT)
-            self.values = [one.value for one in read_epochs(self.folder / LOG_FILE) if one.value is not None]
-            if self.values:  # else it has nothing more to say where it had ended when it was stopped
-                self.last = Report({self.trial.metric.name: self.values[-1]})
-            self.offset = int(offset) if offset in ("0", "1") else None
+            values = [one.value for one in read_epochs(self.folder / LOG_FILE) if one.value is not None]
+            self.curve.restore(values, int(offset) if offset in ("0", "1") else None)
+            self.earlier = number_of(seconds) or 0.0
         except PackedError as error:
             print(f"nnlib: {error}: the program starts from the beginning", file=sys.stderr)
             shutil.rmtree(self.place / CHECKPOINT)
             (self.place / CHECKPOINT).mkdir()
 
-    def _judge(self, code: int, pruned: bool, program: Program, process: Process) -> Result:
+    def _judge(self, code: int, why: str, program: Program, process: Process) -> Result:
         if code != 0:
             self._fail(code, program, process)
-        name = self.trial.metric.name
-        if self.last is None:
-            raise NnlibError(
-                f"the program ended with 0 and reported no {name}; legal: a printed line such as {name}=0.5, a "
-                f"{RESULT_FILE} in its folder with {{{json.dumps(name)}: 0.5}}, or regiondag.trial's report({name}=0.5)"
-            )
-        value = self.last.figures[name]
+        name, curve = self.trial.metric.name, self.curve
+        counts, epoch = curve.last, len(curve.values)
+        if self.terms.best and self.trial.role is Role.TUNE:  # the last training says at its end what its test gave
+            counts, epoch = curve.best()
+        if counts is None:
+            raise self._silent(why)
+        value = counts.figures[name]
         if not math.isfinite(value):
             raise DivergedError(f"{name} is {value}")
         self._discard()
-        metrics = {key: number for key, number in self.last.figures.items() if math.isfinite(number)}
-        counted = self.offset is not None  # else reports are of something else, such as the folds of a validation
+        early = {
+            BEHIND: f"ended after epoch {len(curve.values)}: others were better by then",
+            OUT_OF_TIME: f"ended after its {self.terms.seconds} seconds",
+        }
         result = Result(
             node=self.trial.node,
-            status=Status.PRUNED if pruned else Status.OK,
-            reason=f"ended after epoch {len(self.values)}: others were better by then" if pruned else "",
+            status=Status.PRUNED if why == BEHIND else Status.OK,
+            reason=early.get(why, ""),
             value=value,
-            metrics=metrics,
-            stderr=self.last.stderr,
-            curve=tuple(self.values),
-            best_epoch=len(self.values) if counted else 0,
-            epochs=len(self.values),
+            metrics={key: number for key, number in counts.figures.items() if math.isfinite(number)},
+            stderr=counts.stderr,
+            curve=tuple(curve.values),
+            best_epoch=epoch if curve.counted else 0,
+            epochs=len(curve.values),
             backend=PLACE,
         )
         if self.trial.role is not Role.FINAL:
             return result
         model, left = self.folder / self.trial.outputs.model, list_files(self.place / ARTIFACT)
         pack(left, model)
-        reason = "" if left else f"the program has left nothing in its folder {ARTIFACT}, so the model is empty"
-        return replace(result, model=sha256_of(model), reason=reason)
+        empty = "" if left else f"the program has left nothing in its folder {ARTIFACT}, so the model is empty"
+        return replace(result, model=sha256_of(model), reason="; ".join(filter(None, (result.reason, empty))))
+
+    def _silent(self, why: str) -> NnlibError:
+        """Return what is wrong where it has said nothing of the metric."""
+        name = self.trial.metric.name
+        if why == OUT_OF_TIME:
+            return DivergedError(f"the program reported no {name} in its {self.terms.seconds} seconds")
+        ways = (
+            f"a printed line such as {name}=0.5, a {RESULT_FILE} in its folder with {{{json.dumps(name)}: 0.5}}, or "
+            f"regiondag.trial's report({name}=0.5)"
+        )
+        if self.files:
+            ways = f"{name} in the files of trainer.metric.report, where there are {self.files.say_where()}"
+        return NnlibError(f"the program ended with 0 and reported no {name}; legal: {ways}")
 
     def _discard(self) -> None:
         (self.folder / self.trial.outputs.checkpoint).write_bytes(b"")
@@ -395,7 +413,7 @@ class _Job:
         """Raise what an exit code says, with the last line that the program has printed."""
         for line in process.last:
             print(f"nnlib: the program's last lines: {line}", file=sys.stderr)
-        if program.container and self.last is None and (failed := why_not_started(code, process.last)):
+        if program.container and self.curve.last is None and (failed := why_not_started(code, process.last)):
             raise failed
         end = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         text = f"the program {end}" + (f": {process.why}" if process.last else "")

@@ -15,12 +15,14 @@ from nnlib.contract import Metric
 
 MOST_FIGURES = 64
 MOST_EPOCHS = 10_000  # of a curve; what counts further counts steps
+LONGEST_NUMBER = 64  # characters
 EPOCH, STDERR = "epoch", "stderr"
 _NAME = r"[A-Za-z_][A-Za-z0-9_.@/-]{0,63}"
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?)"
 _FIGURE = re.compile(
     rf"(?<![^\s,;|(\[])({_NAME})\s?[=:]\s?({_NUMBER})(?![^\s,;|)\]%])(?!,\d)", re.IGNORECASE | re.ASCII
 )
+_WHOLE = re.compile(_NUMBER, re.IGNORECASE | re.ASCII)
 _EPOCH = re.compile(r"\bepoch\s*[=:#]?\s*(\d{1,9})(?!\.?\d)", re.IGNORECASE | re.ASCII)
 
 
@@ -63,6 +65,21 @@ def parse_record(text: str, metric: Metric) -> Report | None:
             raise ValueError(f"seen {name!r:.80}: {value!r:.80}, legal: a name and a number")
         found[name] = _float(value)
     return _report(found, metric) if metric.name in found else None
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be a figure's name."""
+    return re.fullmatch(_NAME, text) is not None
+
+
+def number_of(text: str) -> float | None:
+    """Return the number that a text is; None where it is none.
+
+    >>> number_of(" 1e-3"), number_of("nan"), number_of("1_000"), number_of("")
+    (0.001, nan, None, None)
+    """
+    found = text.strip()
+    return float(found) if len(found) <= LONGEST_NUMBER and _WHOLE.fullmatch(found) else None
 
 
 def _float(value: float) -> float:

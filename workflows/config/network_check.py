@@ -23,7 +23,7 @@ STARTING = ("freeze", "replace")
 def check_network(problems: Problems, checked: dict[Any, Any], section: Section, region: Region) -> None:
     """Every `$name` of the network must be a hyperparameter, and every hyperparameter must be used."""
     if region.program:
-        check_space(section, region.program.command, region.search.space)
+        check_space(section, region.program, region.search.space)
         return
     key = (region.network, region.search.space)
     if key in checked or (region.network is not None and "network" not in section):

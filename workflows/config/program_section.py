@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import Metric
+from nnlib.contract import Metric, Terms
 from nnlib.spec.checks import Check
 from nnlib.util.os_errors import reason_of
 from nnlib.worker.downloads import Download
@@ -21,11 +21,25 @@ from regiondag.study.space import Choice, Space
 from regiondag.trainers.container import CONTAINER, IN_CONTAINER, read_container
 from regiondag.trainers.urls import UrlForm, read_form, resolve
 from regiondag.util import schema
-from regiondag.util.schema import REGIONAL, TEXT, Key, Keys, Layer, Problems, Section, choice, object_of, section_of
+from regiondag.util.schema import (
+    DURATION,
+    OR_NEVER,
+    REGIONAL,
+    TEXT,
+    Key,
+    Keys,
+    Layer,
+    Problems,
+    Section,
+    choice,
+    object_of,
+    section_of,
+)
 from regiondag.util.yaml_file import Document
 
 TRAINER = "trainer"
 MOST_FILES = 10_000
+LONGEST_PATTERN = 200
 _NAME = r"[A-Za-z_][A-Za-z0-9_.@/-]{0,63}"
 OURS = ("network", "metric", "minimize", "init", "neighbour", "pooled", "data")
 INSTEAD = {
@@ -74,12 +88,42 @@ def _files(value: Any) -> tuple[str | UrlForm, ...]:
 
 
 _URL = object_of({name: Key("", TEXT, "") for name in ("url", "sha256", "name")}, ["url", "sha256"])
+
+
+def _pattern(value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_PATTERN or not _can_be_said(value):
+        raise ValueError
+    if (
+        value.startswith(("/", "~"))
+        or set(value) & set("?[]\\")
+        or {"..", "**", ""} & set(value.rstrip("/").split("/"))
+    ):
+        raise ValueError
+    return value
+
+
+_PATTERN = "a path in the program's folder, in which * stands for any part of a name"
 _LIST = {"type": "array", "items": TEXT.schema}
+WHERE: Keys = {
+    kind: Key("", Check(lambda value: _pattern(value), _PATTERN, TEXT.schema), about)
+    for kind, about in (
+        ("csv", "Files with a line of names and lines of figures, such as lightning_logs/*/metrics.csv."),
+        ("mlflow", "Folders of MLflow's file store, such as mlruns."),
+        ("tensorboard", "Folders with event files, also in folders below, such as runs."),
+    )
+}
 METRIC: Keys = {
     "name": Key(
         "", Check(_name, "a name such as auc", {"type": "string", "pattern": f"^{_NAME}$"}), "What the program reports."
     ),
     "mode": Key("max", choice(("max", "min")), "Whether more of it is better, or less."),
+    "value": Key("last", choice(("last", "best")), "Which of a trial's values counts."),
+    "report": Key(
+        None,
+        section_of(object_of(WHERE, [])),
+        "Files in which the program writes it, one of "
+        f"{', '.join(WHERE)}: from the program's folder on, * is any part of a name.",
+    ),
 }
 PROGRAM: Keys = {
     "command": Key(
@@ -99,6 +143,9 @@ PROGRAM: Keys = {
         "{region} stands for the region's name.",
     ),
     "metric": Key(None, section_of(object_of(METRIC, ["name"])), "What trials are judged by."),
+    "seconds": Key(
+        0, OR_NEVER, "A training that has run for so long is told to end, and counts as it is then; 0: no limit."
+    ),
     "retry": Key(
         (),
         Check(
@@ -119,11 +166,12 @@ PROGRAM: Keys = {
 def read_program(section: Section, folder: Path, region: str) -> tuple[Program, Metric]:
     """Read the program of a region whose `section` has one, and what it is judged by; paths begin at `folder`."""
     below = section.section(TRAINER)
-    command, files, retry = (below.value(name, PROGRAM) for name in ("command", "files", "retry"))
+    command, files, retry, seconds = (below.value(name, PROGRAM) for name in ("command", "files", "retry", "seconds"))
     if not command:
         below.problems.add(below.where("command"), f"missing, legal: {PROGRAM['command'].check.legal}")
     metric = below.section("metric")
-    name, mode = (metric.value(key, METRIC) for key in METRIC)
+    name, mode, value = (metric.value(key, METRIC) for key in ("name", "mode", "value"))
+    kind, path = _read_where(metric)
     if not name:
         metric.problems.add(metric.where("name"), "missing, legal: the name of what the program reports, such as auc")
     metric.finish()
@@ -132,7 +180,21 @@ def read_program(section: Section, folder: Path, region: str) -> tuple[Program, 
     found = tuple(_find_files(below, tuple(one for one in files if isinstance(one, str)), folder, region))
     forms = [one for one in files if isinstance(one, UrlForm)]
     downloads = tuple(_find_downloads(below, forms, folder, region, {name for name, _ in found}))
-    return Program(command, found, retry, downloads, container), Metric(name, mode == "min")
+    terms = Terms(kind, path, value == "best", seconds)
+    return Program(command, found, retry, downloads, container, terms), Metric(name, mode == "min")
+
+
+def _read_where(metric: Section) -> tuple[str, str]:
+    """Read in which files a metric is: their kind, and where they lie; nothing where the program reports it."""
+    if "report" not in metric:
+        return "", ""
+    below = metric.section("report")
+    found = [(kind, path) for kind in WHERE if (path := below.value(kind, WHERE))]
+    below.finish()
+    if len(found) != 1:
+        seen = " and ".join(kind for kind, _ in found) or "none"
+        metric.problems.add(metric.where("report"), f"seen {seen}, legal: one of {', '.join(WHERE)}")
+    return found[0] if found else ("", "")
 
 
 def read_command(folder: Path, command: Sequence[str], files: Sequence[str], metric: Metric, space: Space) -> Program:
@@ -142,7 +204,7 @@ def read_command(folder: Path, command: Sequence[str], files: Sequence[str], met
     problems = Problems(Document("command line", {TRAINER: said}, {}))
     section = Section(problems, [Layer({TRAINER: said}, ())])
     program, _ = read_program(section, folder, "region")
-    check_space(section, program.command, space)
+    check_space(section, program, space)
     if problems.found:
         raise ConfigError(problems.texts())
     return program
@@ -210,19 +272,32 @@ def _list_below(path: Path, folder: Path) -> Iterator[tuple[str, Path]]:
             yield name, file
 
 
-def check_space(section: Section, command: tuple[str, ...], space: Space) -> None:
+def check_space(section: Section, program: Program, space: Space) -> None:
     """What stands in braces must have a value in every trial, and hyperparameters have names and values to be told."""
     _check_names(section.section("search").section("space"), space)
     below = section.section(TRAINER)
     sure = {one.name for one in space if not one.when or one.default is not None}
-    for name in dict.fromkeys(name for word in command for name in placeholders_of(word)):
-        if name in sure or name in TOLD:
+    told = [name for name in TOLD if name != "seconds" or program.terms.seconds]
+    for name in dict.fromkeys(name for word in program.command for name in placeholders_of(word)):
+        if name in sure or name in told:
             continue
-        legal = [*sorted(sure), *TOLD]
+        legal = [*sorted(sure), *told]
         known = any(one.name == name for one in space)
         text = "has no value where its `when` does not hold; give it a default" if known else "is no hyperparameter"
         hint = "" if known else schema.nearest(name, legal)
         below.problems.add(below.where("command"), f"{{{name}}} {text}{hint}; legal: {', '.join(legal)}")
+
+
+def check_seconds(section: Section, program: Program, deadline: int) -> None:
+    """A training has to end before its job is removed."""
+    seconds = program.terms.seconds
+    if seconds >= deadline:
+        below = section.section(TRAINER)
+        below.problems.add(
+            below.where("seconds"),
+            f"seen {DURATION.write(seconds)}: job.deadline ({DURATION.write(deadline)}) removes the job before; legal: "
+            "less, or a later deadline",
+        )
 
 
 def _check_names(below: Section, space: Space) -> None:

@@ -15,7 +15,7 @@ from regiondag.config.init_section import InitReader
 from regiondag.config.keys import NETWORK as NETWORK_KEY
 from regiondag.config.keys import REGION, SEARCH, SECTIONS
 from regiondag.config.network_check import check_network
-from regiondag.config.program_section import TRAINER, read_program, refuse_others
+from regiondag.config.program_section import TRAINER, check_seconds, read_program, refuse_others
 from regiondag.study.families import NETWORK, first_points
 from regiondag.study.init import merge_parts
 from regiondag.study.model import NEEDED, PARTS, POOLED, TRAIN_SETTINGS, Purchases, Region
@@ -142,6 +142,8 @@ class RegionReader:
             ),
         )
         self._check_pruning(section, region)
+        if program:
+            check_seconds(section, program, region.job.deadline)
         if region.metric.minimize and region.search.of_families:
             text = "nothing but a network has a loss; with families: metric: ndcg@20"
             self.problems.add(section.where("minimize"), text)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nnlib.contract import PROGRAM_FILE, Metric, Role, TrainSettings, Trial
+from nnlib.contract import PROGRAM_FILE, Metric, Role, Terms, TrainSettings, Trial
 from regiondag.study.space import Point, Space, with_defaults
 
 if TYPE_CHECKING:  # DAGMan's scripts have no worker in their archive
     from nnlib.worker.downloads import Download
 
 # What stands in braces in a command, besides hyperparameters: keys of the program's trial.json.
-TOLD = ("region", "trial", "role", "seed", "epochs", "metric", "checkpoint", "artifact")
+TOLD = ("region", "trial", "role", "seed", "epochs", "seconds", "metric", "checkpoint", "artifact")
 # A URL that can stand in a list of a submit file: no blank, no comma, no $ and no quotes.
 URL = r"[a-z][a-z0-9+.-]{1,15}://[A-Za-z0-9._~:/?@!&=+%-]+"
 CALL = "regiondag.call"  # what calls a function in the place of a command of the user's
@@ -39,6 +39,7 @@ class Program:
     retry: tuple[int | str, ...] = ()  # exit codes, and texts among its last lines, that are the machine's fault
     downloads: tuple[Download, ...] = ()  # files that its jobs get from URLs
     container: Container | None = None
+    terms: Terms = field(default_factory=Terms)
 
     @property
     def image(self) -> Path | None:

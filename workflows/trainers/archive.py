@@ -17,7 +17,8 @@ from regiondag.study.program import CALL, Program
 def write_program(program: Program, archive: Path) -> None:
     """Write program.zip: the command, the program's files, and the helpers that it may import."""
     container = _container_of(program)
-    manifest = job.program_to_json(job.Program(program.command, program.retry, program.downloads, container))
+    whole = job.Program(program.command, program.retry, program.downloads, container, program.terms)
+    manifest = job.program_to_json(whole)
     helper = f"{job.HELPER}regiondag"
     own = ("trial.py", "call.py") if CALL in program.command else ("trial.py",)
     packed: dict[str, Path | bytes] = {

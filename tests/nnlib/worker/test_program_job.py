@@ -134,6 +134,7 @@ def test_a_program_is_told_its_trial(tmp_path):
         "hyperparameters": {"lr": 0.5, "deep": True, "kind": "a b"},
         "seed": 9,
         "epochs": 4,
+        "seconds": None,
         "metric": {"name": "auc", "mode": "max"},
     }
 

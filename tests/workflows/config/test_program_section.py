@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nnlib.contract import Metric
+from nnlib.contract import Metric, Terms
 from regiondag.config.data_check import check_data
 from regiondag.config.load import load_config
 from regiondag.errors import ConfigError
@@ -222,3 +222,33 @@ def test_what_is_wrong_with_files_from_urls_is_said(folder):
     assert "{lr}: legal: {region} alone" in mistakes(folder, text.replace("NAME", "'{lr}'").replace(", OTHER", ""))
     assert "unknown key 'md5'" in mistakes(folder, text.replace("NAME", "a, md5: x").replace(", OTHER", ""))
     assert "seen 3, legal: a list of paths" in mistakes(folder, STUDY.replace("[train.py, lib/, ", "3 #"))
+
+
+def test_where_the_metric_is_what_of_it_counts_and_how_long_it_may_take(folder):
+    text = STUDY.replace("{name: auc}", "{name: auc, value: best, report: {csv: logs/*/metrics.csv}}\n  seconds: 30m")
+    text = text.replace('"{learning_rate}"]', '"{learning_rate}", "{seconds}"]')
+    program = load_config(write_study(folder, text)).regions[0].program
+    assert program is not None and program.terms == Terms("csv", "logs/*/metrics.csv", True, 1800)
+    plain = load_config(write_study(folder, STUDY)).regions[0].program
+    assert plain is not None and plain.terms == Terms()
+
+
+@pytest.mark.parametrize(
+    ("metric", "said"),
+    [
+        ("{name: auc, report: {}}", "metric.report: seen none, legal: one of csv, mlflow, tensorboard"),
+        ("{name: auc, report: {csv: a, mlflow: b}}", "seen csv and mlflow, legal: one of"),
+        ("{name: auc, report: {csv: ../a.csv}}", "report.csv: seen '../a.csv', legal: a path in the program's folder"),
+        ("{name: auc, report: {csv: /a.csv}}", "report.csv: seen '/a.csv'"),
+        ("{name: auc, report: {csv: 'a/**/b'}}", "seen 'a/**/b'"),
+        ("{name: auc, report: {wandb: a}}", "wandb"),
+        ("{name: auc, value: first}", "value: seen 'first', legal: last or best"),
+        ("{name: auc}\n  seconds: 2h", "seconds: seen 2h: job.deadline (2h) removes the job before"),
+        ('{name: auc}\n  command: ["{seconds}"]', "{seconds} is no hyperparameter"),
+    ],
+)
+def test_what_cannot_be_read_or_in_time_is_refused(folder, metric, said):
+    text = STUDY.replace("{name: auc}", metric)
+    if "command" in metric:
+        text = text.replace('  command: [python, train.py, --lr, "{learning_rate}"]\n', "")
+    assert said in mistakes(folder, text)

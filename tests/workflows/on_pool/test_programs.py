@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -49,6 +50,29 @@ for epoch in range(first, trial["epochs"] + 1):
     report(epoch=epoch, auc=top - (rate - 0.3) ** 2 - 0.1 / epoch)
 Path(trial["artifact"], "rate.txt").write_text(sys.argv[1])
 """
+# Lightning's CSVLogger: a row for what is trained, and one for what is validated.
+LOGGING = """\
+import json, time
+from pathlib import Path
+from regiondag.trial import Stopping, load
+trial, stopping = load(), Stopping()
+log = Path("logs/version_0/metrics.csv")
+log.parent.mkdir(parents=True)
+log.write_text("epoch,step,loss,auc\\n")
+for epoch in range(trial["epochs"]):
+    time.sleep(0.5)
+    with log.open("a") as file:
+        file.write(f"{epoch},{epoch},0.5,\\n{epoch},{epoch},,{0.8 if epoch == 2 else 0.5}\\n")
+    if stopping:
+        break
+told = [trial["role"], trial["epochs"], trial["seconds"]]
+Path(trial["artifact"], "told").write_text(json.dumps(told))
+"""
+
+
+def list_files_of(run: RunFolder) -> dict[str, str]:
+    with zipfile.ZipFile(run.region("north").champion_model) as model:
+        return {name: model.read(name).decode() for name in model.namelist()}
 
 
 def write(folder: Path, text: str = STUDY, **regions: str) -> Path:
@@ -120,6 +144,24 @@ def test_a_program_that_is_evicted_goes_on_elsewhere(pool, run_area, capsys):
     log = read_epochs(place / "log.jsonl")
     assert [epoch.epoch for epoch in log] == list(range(1, 41))
     assert min(b.seconds - a.seconds for a, b in pairwise(log)) < 0, "its second start begins at 0"
+
+
+def test_a_program_that_logs_to_csv_and_has_seconds_is_judged_by_its_best(pool, run_area, capsys):
+    study = write(run_area, North="0.9,0")
+    (run_area / "train.py").write_text(LOGGING)
+    text = STUDY.replace("{name: auc}", "{name: auc, value: best, report: {csv: logs/*/metrics.csv}}\n  seconds: 8s")
+    study.write_text(text.replace("epochs: 3", "epochs: 90").replace("rounds: 2", "rounds: 1"))
+    run = generate(study, capsys)
+    submit(run)
+    assert finish(pool, run).exit_code == 0, (run.path / "manager.log").read_text()[-3000:]
+    history = Journal(run.region("north").journal).read()
+    for one in history.settled.values():
+        assert (one.value, one.best_epoch, one.reason) == (0.8, 3, "ended after its 8 seconds")
+        assert len(one.curve) > 4
+    assert history.final is not None and history.final.ok
+    final = result_of(run.region("north").trial(NodeName("north", None)))
+    assert len(final.curve) == 3 and final.reason == "", "it has as many epochs as the best"
+    assert json.loads(list_files_of(run)["told"]) == ["final", 3, 8]
 
 
 def test_a_program_that_fails_is_a_failed_trial_with_its_last_line(pool, run_area, capsys):
