@@ -39,7 +39,8 @@ nitpick_ignore_regex = [
     ),
     ("py:class", r"regiondag\.(run\.layout\.NodeName|study\.model\.Config|run\.study_folder\.StudyFolder)"),
     ("py:class", r"regiondag\.(registry\.read\.Champion|recommend\.region\.Served)"),
-    ("py:class", r"(RunStatus|Summary|Recommender|Answer|BaseDistribution)"),  # imported for types alone
+    # Imported for types alone, and what stands beside them.
+    ("py:class", r"(RunStatus|Summary|Recommender|Answer|BaseDistribution|ConfigurationSpace|Regions|Search|Path)"),
 ]
 linkcheck_timeout = 20
 PLACE = re.compile(r"^<!-- generated: ([a-z-]+)((?: \S+)*) -->$", re.MULTILINE)

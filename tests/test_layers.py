@@ -115,6 +115,7 @@ THIRD_PARTY = {
     "numba": "nnlib.compiled.compiler",
     "llvmlite": "nnlib.compiled.compiler",
     "optuna": "regiondag.trials.optuna_space",
+    "ConfigSpace": "regiondag.trials.config_space",
     "matplotlib": "regiondag.trials.plots",
     "sklearn": "regiondag.trials.importance",
     "argcomplete": "regiondag.util.completion",

@@ -110,7 +110,7 @@ def test_every_lower_bound_is_one_that_the_leg_on_lowest_versions_installs():
 
 
 OPTIONAL = {"boto3", "botocore", "cupy", "matplotlib", "numba", "onnx", "optuna", "polars", "pyarrow", "sklearn"}
-OPTIONAL |= {"PIL", "llvmlite", "sqlalchemy", "starlette", "uvicorn"}
+OPTIONAL |= {"ConfigSpace", "PIL", "llvmlite", "sqlalchemy", "starlette", "uvicorn"}
 # What comes with another, or is not installed here.
 OTHER_NAMES = {"botocore": {"boto3"}, "cupy": {"cupy-cuda13x"}, "llvmlite": {"numba"}}
 

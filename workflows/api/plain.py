@@ -11,6 +11,7 @@ from typing import Any, SupportsFloat
 
 from regiondag.errors import ConfigError, UsageError
 from regiondag.study.space import Choice, Parameter, Real, Space
+from regiondag.trials.config_space import is_of_config_space, written_of_hyperparameter, written_of_space
 from regiondag.trials.optuna_space import is_distribution, written_of
 
 DEEPEST = 8  # lists and mappings in each other
@@ -23,6 +24,10 @@ def to_plain(value: object, depth: int = 0) -> Any:
         raise ConfigError(["Search: nested too deeply; a space is a mapping of names to ranges or choices"])
     if is_distribution(value):
         return written_of(value)
+    if is_of_config_space(value, "Hyperparameter"):
+        return to_plain(written_of_hyperparameter(value), depth + 1)
+    if is_of_config_space(value, "ConfigurationSpace"):
+        return to_plain(written_of_space(value), depth + 1)
     if isinstance(value, Mapping):
         return {
             to_plain(key) if isinstance(key, str) else repr(key): to_plain(one, depth + 1) for key, one in value.items()

@@ -18,12 +18,14 @@ from regiondag.run.journal import Journal
 from regiondag.run.proposal import batch_of, make_request
 from regiondag.run.region_spec import RegionSpec, spec_of
 from regiondag.study.space import Point, Value, with_defaults
+from regiondag.trials.config_space import config_space_of
 from regiondag.trials.optuna_space import distributions_of
 from regiondag.tuning.propose import propose
 from regiondag.util.schema import Layer, Problems, Section
 from regiondag.util.yaml_file import Document
 
 if TYPE_CHECKING:
+    from ConfigSpace import ConfigurationSpace
     from optuna.distributions import BaseDistribution
 
 NAME = "search"  # a region of this name, alone in its study, is searched by the same points
@@ -67,9 +69,10 @@ class Search:
     """A search whose trials are run by whoever asks for them. All that is known of it is in the file `path`.
 
     `space`, `method`, `constraints` and `acquisition` are what they are in `search` of study.yaml; a hyperparameter may
-    also be one of Optuna's distributions. `mode` is max or min. `first` are points that are tried before all others.
-    Of about `trials` trials a quarter, from 2 to 8, are spread over the space before the model is asked; more may be
-    asked for. The same `seed` and the same file give the same proposals.
+    also be one of Optuna's distributions or of ConfigSpace's hyperparameters, and all of them a ConfigurationSpace.
+    `mode` is max or min. `first` are points that are tried before all others. Of about `trials` trials a quarter, from
+    2 to 8, are spread over the space before the model is asked; more may be asked for. The same `seed` and the same
+    file give the same proposals.
 
     A file that is there is gone on with, by any number of processes at once, each under the lock of a second file
     beside it. It is refused where it holds a search of another space or metric. ConfigError has every mistake in what
@@ -204,6 +207,13 @@ class Search:
         RegiondagError where Optuna is not installed.
         """
         return distributions_of(self._spec.search.space)
+
+    def to_config_space(self) -> ConfigurationSpace:
+        """Return the space as ConfigSpace has it, with conditions and order of options; steps are ordinal there.
+
+        UsageError for what it cannot say, such as constraints; RegiondagError where ConfigSpace is not installed.
+        """
+        return config_space_of(self._spec.search.space, self._spec.search.constraints)
 
     def _outcome(
         self,

@@ -95,7 +95,7 @@ class Study:
         better unless `mode` is min, or a dict of figures with the metric among them, or nothing where it has reported
         it by `regiondag.trial.report`.
 
-        `regions` are names, or a pattern such as data/*.csv: a region for each file. `files` go with the job, too, and
+        `regions` are names, or a pattern such as `data/*.csv`: one for each file. `files` go with the job, too, and
         may have {region} in their names. `sections` are others of study.yaml, such as `search`, `train`, `job`, and
         `study`, its name. Paths begin at `folder`, in which study.yaml is written (default: the function's own). Called
         again it writes the file anew, unless somebody has changed that.
