@@ -1,7 +1,7 @@
 """Calls a function of the user's as a trial: `python -m regiondag.call fit.py:fit`, in a job of regiondag's.
 
 The function gets what it has parameters for: hyperparameters, and `region`, `trial`, `role`, `seed`, `epochs`,
-`metric`, `checkpoint` and `artifact`. What it returns is the result. Standard library alone: this file goes with jobs.
+`seconds`, `metric`, `checkpoint` and `artifact`. What it returns is the result. Standard library alone.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def arguments_of(function: Callable[..., object], trial: Mapping[str, Any]) -> d
 
     With `**others` it gets all hyperparameters. Folders are paths, `metric` is its name.
     """
-    told = {name: trial[name] for name in ("region", "trial", "role", "seed", "epochs")}
+    told = {name: trial[name] for name in ("region", "trial", "role", "seed", "epochs", "seconds")}
     folders = {name: Path(trial[name]) for name in ("checkpoint", "artifact")}
     chosen: Mapping[str, object] = trial["hyperparameters"]
     parameters = inspect.signature(function).parameters.values()

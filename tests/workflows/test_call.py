@@ -48,7 +48,7 @@ def job(tmp_path):
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "fit.py").write_text(FIT)
     (tmp_path / "lib" / "beside.py").write_text("HALF = 0.5\n")
-    facts = {"region": "North", "trial": 3, "role": "tune", "seed": 7, "epochs": 9}
+    facts = {"region": "North", "trial": 3, "role": "tune", "seed": 7, "epochs": 9, "seconds": None}
     facts |= {"hyperparameters": {"rate": 0.25, "depth": 2}, "metric": {"name": "auc", "mode": "max"}}
     for name in ("checkpoint", "artifact"):
         (tmp_path / name).mkdir()
@@ -84,7 +84,7 @@ def test_results_that_are_none(wrong):
 
 
 def test_a_job_s_facts_count_before_hyperparameters_of_their_names():
-    facts = {name: name for name in ("region", "trial", "role", "seed", "checkpoint", "artifact")}
+    facts = {name: name for name in ("region", "trial", "role", "seed", "seconds", "checkpoint", "artifact")}
     trial = {**facts, "epochs": 5, "hyperparameters": {"epochs": 5, "rate": 1}, "metric": {"name": "auc"}}
     assert arguments_of(lambda epochs, metric, *more: None, trial) == {"epochs": 5, "metric": "auc"}
     assert arguments_of(lambda **all_of_them: None, trial) == {"epochs": 5, "rate": 1}

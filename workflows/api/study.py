@@ -82,7 +82,7 @@ class Study:
         *,
         regions: Regions,
         space: Mapping[str, object],
-        metric: str,
+        metric: str | Mapping[str, object],
         mode: str = "max",
         files: Sequence[str | Path] = (),
         folder: str | Path | None = None,
@@ -91,9 +91,9 @@ class Study:
         """Write a study whose trials call a function, and return it. The file that the function is in goes with jobs.
 
         The function gets what it has parameters for: the hyperparameters of `space`, and `region`, `trial`, `role`,
-        `seed`, `epochs`, `metric`, and the folders `checkpoint` and `artifact`. It returns the metric, of which more is
-        better unless `mode` is min, or a dict of figures with the metric among them, or nothing where it has reported
-        it by `regiondag.trial.report`.
+        `seed`, `epochs`, `seconds`, `metric`, and the folders `checkpoint` and `artifact`. It returns the metric, of
+        which more is better unless `mode` is min, or a dict of figures with the metric among them, or nothing where it
+        has reported it by `regiondag.trial.report`. `metric` is its name, or all of `trainer.metric`.
 
         `regions` are names, or a pattern such as `data/*.csv`: one for each file. `files` go with the job, too, and
         may have {region} in their names. `sections` are others of study.yaml, such as `search`, `train`, `job`, and
@@ -106,7 +106,8 @@ class Study:
         from regiondag.api.function import adding, find_source, named_regions, write_study_of
 
         source = find_source(function)
-        trainer = adding(sections.get("trainer", {}), metric={"name": metric, "mode": mode})
+        judge = {"mode": mode, **metric} if isinstance(metric, Mapping) else {"name": metric, "mode": mode}
+        trainer = adding(sections.get("trainer", {}), metric=judge)
         search = adding(sections.get("search", {}), space=space)
         own = {"regions": named_regions(regions), "trainer": trainer, "search": search}
         whole = {**own, **sections, **own}  # in this order

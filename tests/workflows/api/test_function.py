@@ -115,14 +115,16 @@ def test_a_job_calls_it(module, tmp_path):
     bench = programs.make_bench(tmp_path / "bench")
     write_program(region.program, archive := tmp_path / PROGRAM_FILE)
     facts = {"space": region.search.space, "point": {"strength": 2.0, "kind": "b c"}, "train": TrainSettings()}
-    trial = program_trial("t", "South", 0, Role.FINAL, **facts, metric=region.metric, sha256=sha256_of(archive))
+    sha256 = {PROGRAM_FILE: sha256_of(archive)}
+    trial = program_trial("t", "South", 0, Role.FINAL, **facts, metric=region.metric, sha256=sha256)
     tried = bench.try_job("job", trial, archive)
     assert (tried.value, tried.artifact) == (2.0, 1)
 
 
 def test_it_may_be_made_again_until_somebody_changes_it(module, tmp_path):
     make(module.fit)
-    study = make(module.fit, search={"rounds": 3})
+    study = make(module.fit, search={"rounds": 3}, metric={"name": "auc", "value": "best"})
+    assert "metric: {mode: max, name: auc, value: best}" in study.folder.study.read_text()
     assert "rounds: 3" in study.folder.study.read_text()
     study.folder.study.write_text(study.folder.study.read_text().replace("rounds: 3", "rounds: 4"))
     with pytest.raises(UsageError, match=r"was written or changed by somebody; go on with Study.load"):
