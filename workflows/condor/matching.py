@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from regiondag.condor.classads import ClassAd, list_nested, number_of, parse_expression
+from regiondag.util.text import bound
 
 _OF_EACH_GPU = "MY.RequireGPUs"  # what HTCondor counts a machine's GPUs by
 _NAME_OF_GPU = "DeviceName"
+LONGEST = 150  # characters of a slot's name
 _NO_ATTRIBUTES = ("true", "false", "undefined", "error", "is", "isnt")
 
 
@@ -123,7 +125,7 @@ class Gpus:
 def most_gpus(slots: Sequence[ClassAd]) -> Gpus | None:
     """Return the GPUs of the slot that has the most; None where none has any."""
     counts = ((number_of(slot, "GPUs"), slot) for slot in slots)
-    found = [Gpus(count, str(slot.get("GPUs_DeviceName", ""))) for count, slot in counts if count > 0]
+    found = [Gpus(count, bound(slot.get("GPUs_DeviceName", ""))) for count, slot in counts if count > 0]
     return max(found, key=lambda gpus: (gpus.count, gpus.name), default=None)
 
 
@@ -173,7 +175,7 @@ def _find_lacking(job: ClassAd, slot: ClassAd) -> str:
             if expression.eval(gpu) is not True:
                 has = [_show(gpu, name) for name in _attributes(text) if name != _NAME_OF_GPU]
                 lacking[
-                    f"{_plain(text)} of each GPU ({gpu.get(_NAME_OF_GPU, '?')}: {', '.join(has) or 'it is not'})"
+                    f"{_plain(text)} of each GPU ({bound(gpu.get(_NAME_OF_GPU, '?'))}: {', '.join(has) or 'it is not'})"
                 ] = None
     return " and ".join(lacking)
 
@@ -195,7 +197,7 @@ def _plain(expression: str) -> str:
 
 
 def _show(ad: ClassAd, name: str) -> str:
-    return f"{name} {_plain(str(ad.lookup(name)))}" if name in ad else f"no {name}"
+    return f"{name} {bound(_plain(str(ad.lookup(name))))}" if name in ad else f"no {name}"
 
 
 def _holds(expression: Any, job: ClassAd, slot: ClassAd) -> bool:
@@ -203,4 +205,4 @@ def _holds(expression: Any, job: ClassAd, slot: ClassAd) -> bool:
 
 
 def _names(slots: Iterable[ClassAd]) -> tuple[str, ...]:
-    return tuple(str(slot.get("Name", "?")) for slot in slots)
+    return tuple(bound(slot.get("Name", "?"), LONGEST) for slot in slots)

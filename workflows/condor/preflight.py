@@ -24,6 +24,8 @@ IO_PROXY = (
 _NAMES = re.compile(
     r"^(batch_name|initialdir|MY\.(Regiondag\w+|CommonInputCatalogs|_x_catalog_\w+)) = .*$", re.MULTILINE
 )
+_INPUTS = re.compile(r"^transfer_input_files = .*$", re.MULTILINE)
+_URL = re.compile(r"(?<=,)([a-z][a-z0-9+.-]*://)[^,\n]*")
 _UNUSED = re.compile(r"the line '(.*)' was unused by condor_submit")
 
 SHOWN = 3  # names or reasons in one line
@@ -88,8 +90,9 @@ def distinct_submit_files(run: RunFolder, slugs: Sequence[str]) -> dict[Path, li
 
 
 def without_names(submit: str, slug: str) -> str:
-    """Return a submit file without what is of its region alone and decides no match."""
-    return _NAMES.sub("", submit.replace(f"/regions/{slug}/", "/regions/*/"))
+    """Return a submit file without what is of its region alone and decides no match; of URLs their kinds decide."""
+    alike = _NAMES.sub("", submit.replace(f"/regions/{slug}/", "/regions/*/"))
+    return _INPUTS.sub(lambda line: _URL.sub(r"\1", line[0]), alike)
 
 
 def dry_run(pool: Pool, submit: Path) -> tuple[classads.ClassAd | None, str]:
@@ -109,8 +112,8 @@ def dry_run_text(pool: Pool, text: str) -> tuple[classads.ClassAd | None, str]:
 
 def find_urls(submit: str) -> list[str]:
     """Return the URLs among the files that a submit file of ours names as a job's inputs."""
-    line = re.search(r"^transfer_input_files = (.*)$", submit, re.MULTILINE)
-    return [file for file in line[1].split(",") if "://" in file] if line else []
+    line = _INPUTS.search(submit)
+    return [url[0] for url in _URL.finditer(line[0])] if line else []
 
 
 def _dry_run(

@@ -184,7 +184,8 @@ def _pythons(samples: Sequence[ClassAd]) -> dict[str, str]:
 def _one_of_each_kind(slots: Sequence[ClassAd]) -> str:
     """Return a constraint that finds one slot of each system and version of HTCondor."""
     kinds = {(str(ad.get("OpSysAndVer")), version_of(ad)): str(ad.get("Name", "")) for ad in slots}
-    return " || ".join(f"Name == {quote_string(name)}" for name in list(kinds.values())[:MOST_KINDS])
+    names = [name for name in kinds.values() if name.isprintable() and len(name) < 256]
+    return " || ".join(["false", *(f"Name == {quote_string(name)}" for name in names[:MOST_KINDS])])
 
 
 def _one_a_machine(slots: Iterable[ClassAd]) -> list[ClassAd]:

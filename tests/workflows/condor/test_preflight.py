@@ -191,3 +191,16 @@ def test_where_programs_in_images_can_run_is_said(findings):
     )
     [_, of_job] = findings([slot(1)], ad)
     assert not of_job.good and of_job.text.endswith(f"; {preflight.INSTALL_APPTAINER}")
+
+
+def test_regions_whose_urls_alone_differ_are_of_one_kind():
+    """Two hundred regions are not two hundred dry runs."""
+    north, south = (f"transfer_input_files = a,/r/regions/{n}/b,https://host/{n}.csv,s3://x/y\n" for n in "ns")
+    assert preflight.without_names(north, "n") == preflight.without_names(south, "s")
+    assert preflight.without_names(north.replace("s3", "osdf"), "n") != preflight.without_names(south, "s")
+
+
+def test_what_slots_call_themselves_is_bounded_and_printable(findings):
+    evil = parse_ad('Requirements = true\nName = "' + "\x1b[2J" + "x" * 999 + '"\nGPUs = real("INF")\n')
+    for finding in findings([evil], job("1")):
+        assert finding.text.isprintable() and len(finding.text) < 500
