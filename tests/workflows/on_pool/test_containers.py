@@ -86,7 +86,7 @@ def contained(pool, programs) -> Iterator[Pool]:
     `pool` is there before, so that commands find it again afterwards.
     """
     settings = f'SINGULARITY = {programs}/apptainer\nSTARTER_JOB_ENVIRONMENT = "PATH={programs}:/usr/bin:/bin"\n'
-    with started_pool(f"pytest-{SUITE}-{os.getpid()}a", ("apptainer", settings)) as pool:
+    with started_pool(f"pytest-{SUITE}apptainer-{os.getpid()}", ("apptainer", settings)) as pool:
         yield pool
 
 
