@@ -71,7 +71,7 @@ class Survey:
     gpus: tuple[GpuKind, ...]
     plugins: dict[str, int]  # kind of URL that jobs can get files from -> machines
     containers: dict[str, int]  # what machines say of containers -> how many
-    without_sif: int  # machines of Debian's HTCondor with containers, on which no job with a .sif file is ever started
+    without_sif: int  # machines of Debian's HTCondor with containers, on which HTCondor itself starts no .sif
     pythons: dict[str, str]  # attributes of machines with Python in their names -> values, of one machine of each kind
 
 

@@ -10,8 +10,8 @@ from regiondag.util.text import list_some, shorten
 
 SHOWN = 8
 SIF = (
-    "no job with a .sif file matches {count} of them: Debian's HTCondor lacks what it finds HasSIF out by; "
-    "their administrator can set HasSIF = True and STARTD_ATTRS = $(STARTD_ATTRS) HasSIF"
+    "no job with container_image = X.sif matches {count} of them: Debian's HTCondor lacks what it finds HasSIF out by; "
+    "their administrator can set HasSIF = True and STARTD_ATTRS = $(STARTD_ATTRS) HasSIF; trainer.container needs none"
 )
 DEFAULT_OF_SCHEDULER = "TotalSchedulerJobsRunning < 500"  # START_SCHEDULER_UNIVERSE, as nobody has changed it
 

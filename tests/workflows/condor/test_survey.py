@@ -66,7 +66,10 @@ def test_debians_htcondor_with_containers_and_without_hassif_is_told_of():
     ours = slot("w3", ways, version="$CondorVersion: 25.14.1 PackageID: 25.14.1-1 $")
     found = look(slot("w1", ways), slot("w2", f"{ways}HasSIF = true\n"), ours, slot("w4"))
     assert (found.containers, found.without_sif) == ({"HasContainer": 3, "HasSIF": 1}, 1)
-    assert "HasContainer on 3; HasSIF on 1; no job with a .sif file matches 1 of them" in text_of(found)["containers"]
+    assert (
+        "HasContainer on 3; HasSIF on 1; no job with container_image = X.sif matches 1 of them"
+        in text_of(found)["containers"]
+    )
 
 
 def test_plugins_and_pythons():
