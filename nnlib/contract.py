@@ -32,6 +32,7 @@ SCORES_FILE = "scores.npy"
 FLOOR_FILE = "floor.nc"
 CONTAINER_FILE = "container.sif"  # the image in which a program runs, where it goes with the job
 PROGRAM_FILE = "program.zip"  # a program that trains in nnlib's place: its command and its files
+ENVIRONMENT_FILE = "environment.packed"  # what such a program needs to run: a tar or a zip, as its first bytes say
 PROGRAM_CHECKPOINT_FILE = "checkpoint.zip"
 PROGRAM_MODEL_FILE = "model.zip"
 

@@ -99,6 +99,7 @@ SHARED = (
     "util.threads",
 )
 SHARED += ("training.checkpoint", "worker.container", "worker.downloads", "worker.program_job")
+SHARED += ("util.environment", "util.unpacking")
 
 THIRD_PARTY = {
     "yaml": "regiondag.util.yaml_file",

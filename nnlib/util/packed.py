@@ -27,12 +27,17 @@ def list_files(folder: Path) -> dict[str, Path]:
     return {path.relative_to(folder).as_posix(): path for path in found}
 
 
-def pack(files: Mapping[str, Path | bytes], archive: Path, comment: str = "") -> None:
-    """Write files, or texts, into an archive under the names given; whether they can be run is kept."""
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as packed:
+def pack(files: Mapping[str, Path | bytes], archive: Path, comment: str = "", *, compressed: bool = False) -> None:
+    """Write files, or texts, into an archive under the names given; whether they can be run is kept.
+
+    `compressed`: the same contents give the same bytes wherever zlib is of the same version.
+    """
+    kind = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(archive, "w", kind) as packed:
         packed.comment = comment.encode()
         for name in sorted(files):
             source, info = files[name], zipfile.ZipInfo(name, EPOCH)
+            info.compress_type = kind
             info.external_attr = (stat.S_IFREG | 0o644) << 16
             if isinstance(source, bytes):
                 packed.writestr(info, source)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import (
+    ENVIRONMENT_FILE,
     LOG_FILE,
     PROGRAM_FILE,
     RESULT_FILE,
@@ -36,6 +37,7 @@ from nnlib.contract import (
 from nnlib.epoch_log import Epoch, open_epoch_log, read_epochs
 from nnlib.errors import CheckpointedError, DivergedError, EvictedError, MachineError, NnlibError
 from nnlib.training.stop import Stop
+from nnlib.util.environment import Environment, set_up_environment
 from nnlib.util.os_errors import describe
 from nnlib.util.packed import PackedError, list_files, pack, read_comment, unpack
 from nnlib.worker.container import BOX, Container, environment_inside, why_not_started, wrap
@@ -69,6 +71,7 @@ class Program:
     downloads: tuple[Download, ...] = ()
     container: Container | None = None  # in which it runs
     terms: Terms = field(default_factory=Terms)
+    environment: str = ""  # what its environment is made of, so that another one makes another program
 
 
 def downloads_from_raw(raw: dict[str, Any]) -> tuple[Download, ...]:
@@ -83,6 +86,7 @@ def program_to_json(program: Program) -> str:
         raw["urls"] = [{"url": one.url, "name": one.name, "sha256": one.sha256} for one in program.downloads]
     raw |= {"container": asdict(program.container)} if program.container else {}
     raw |= {"terms": asdict(program.terms)} if program.terms != Terms() else {}
+    raw |= {"environment": program.environment} if program.environment else {}
     return json.dumps(raw, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -146,6 +150,7 @@ class _Job:
     curve: Curve
     terms: Terms = field(default_factory=Terms)
     files: MetricFiles | None = None
+    environment: Environment | None = None
     add_to_log: Any = None
     reported: bool = False  # by its reports, besides which lines do not count
     started: float = 0.0
@@ -163,6 +168,11 @@ class _Job:
 
     def set_up(self) -> Program:
         """Unpack the program, its helper and its checkpoint, and write the trial for it."""
+        digest = self.trial.sha256.get(ENVIRONMENT_FILE)
+        if digest:
+            self.teller.do("unpacking its environment")
+            archive = self.folder / ENVIRONMENT_FILE
+            self.environment = set_up_environment(archive, digest, self.folder, self._look)
         whole = self.folder / f"{PLACE}.whole"
         shutil.rmtree(whole, ignore_errors=True)
         try:
@@ -219,9 +229,9 @@ class _Job:
             command = wrap(command, container, self.folder, self.place)
             environment = environment_inside(environment, self.folder)
         elif command[0] in ("python", "python3"):
-            command[0] = sys.executable  # the one that runs jobs here; `python` may be none, or another
-        if self.stop.requested:
-            raise EvictedError
+            # The one that runs jobs here, or that of its environment; `python` may be none, or another.
+            command[0] = str(self.environment.python) if self.environment else sys.executable
+        self._look()
         self.teller.begin(self.trial.train.epochs, read_epochs(self.folder / LOG_FILE)[: len(self.curve.values)])
         self.started = time.monotonic()
         with Process(command, self.place, environment, self.place / REPORTS, wrapped=container is not None) as process:
@@ -230,10 +240,16 @@ class _Job:
             self._read_result()
             return self._judge(code, why, program, process)
 
+    def _look(self) -> None:
+        """Leave at once where nothing has begun."""
+        if self.stop.requested:
+            raise EvictedError
+
     def _environment(self) -> dict[str, str]:
-        helper, path = str(self.place / f".{HELPER}"), os.environ.get("PYTHONPATH")
+        ours = self.environment.variables(os.environ) if self.environment else dict(os.environ)
+        helper, path = str(self.place / f".{HELPER}"), ours.get("PYTHONPATH")
         return {
-            **os.environ,
+            **ours,
             "REGIONDAG_TRIAL": str(self.place / TRIAL_FILE),
             "REGIONDAG_REPORTS": str(self.place / REPORTS),
             "PYTHONPATH": os.pathsep.join([helper, path] if path else [helper]),

@@ -65,6 +65,7 @@ RUNS = [
     pytest.param("recommend", lacks(IMPLICIT_FOLDER), id="recommend"),
     pytest.param("report", str, marks=pytest.mark.browser, id="report"),
     pytest.param("bake --only size", lacks_image, id="bake"),
+    pytest.param("environment", str, id="environment"),
     pytest.param("first_hour --only look", why_not, id="first_hour"),
     pytest.param("starting", lacks(TORCH_FOLDER), id="starting"),
     pytest.param("wide", lacks(TORCH_FOLDER), id="wide"),

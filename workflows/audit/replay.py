@@ -31,6 +31,7 @@ from nnlib.contract import (
     trial_to_json,
 )
 from nnlib.epoch_log import read_epochs
+from nnlib.util.environment import remove_environment
 from nnlib.util.os_errors import reason_of
 from nnlib.util.packed import differing_files
 from nnlib.util.process import install_line
@@ -48,7 +49,7 @@ ARCHIVE = re.compile(r"nnlib-[0-9a-f]{12}\.pyz")
 RECIPE_PYTHON = "/usr/local/libexec/regiondag/python"  # what provisioned machines and root folders have
 # What a Python has; a job's figures depend on these.
 PROBE = """
-import importlib.util as u, json, numpy, scipy, netCDF4
+import importlib.util as u, json, platform, numpy, scipy, netCDF4
 gpus = 0
 if u.find_spec("cupy"):
     try:
@@ -56,7 +57,8 @@ if u.find_spec("cupy"):
         gpus = cupy.cuda.runtime.getDeviceCount() if cupy.is_available() else 0
     except Exception:
         pass
-has = {"numpy": numpy.__version__, "scipy": scipy.__version__, "numba": bool(u.find_spec("numba")), "gpus": gpus}
+has = {"python": platform.python_version(), "gpus": gpus}
+has |= {"numpy": numpy.__version__, "scipy": scipy.__version__, "numba": bool(u.find_spec("numba"))}
 print(json.dumps(has))
 """
 PROBE_SECONDS = 120
@@ -186,12 +188,24 @@ def choose_python(record: Record, pool: Pool | None, near: Path) -> Python:
         found = _probe(where, program, near)
         if found is None:
             continue
-        if all(found.has[name] == wanted.get(name, found.has[name]) for name in ("numpy", "scipy")):
+        if _fits(found, wanted):
             return found
         usable.append(found)
     if not usable:
         raise RegiondagError(f"{sys.executable} has no NumPy, SciPy and netCDF4; to install them: {install_line()}")
     return usable[0]
+
+
+def _fits(python: Python, wanted: Mapping[str, str]) -> bool:
+    """Whether a Python is as the one that trained; a program's environment needs its version, too."""
+    if "numpy" in wanted:
+        return all(python.has[name] == wanted.get(name, python.has[name]) for name in ("numpy", "scipy"))
+    return not wanted or _minor(str(python.has["python"])) == _minor(wanted.get("python", ""))
+
+
+def _minor(version: str) -> str:
+    """Return of 3.13.5 the 3.13."""
+    return ".".join(version.split(".")[:2])
 
 
 def _probe(pool: Pool | None, program: str, near: Path) -> Python | None:
@@ -240,6 +254,7 @@ def train_again(case: Case, python: Python, place: Path) -> Replayed:
     environment["NNLIB_BACKEND"] = "numba" if backend == "numba" and python.has["numba"] else "numpy"
     argv = [str(case.archive), "train", "--trial", TRIAL_FILE, "--device", device]
     code = _run(python.command(argv, place, environment), place)
+    remove_environment(place)
     result, digest = _result(place / RESULT_FILE)
     if code not in (Exit.OK, Exit.DIVERGED, Exit.BAD_INPUT) or result is None:
         reason = result.reason if result else f"exit code {code} and no result"

@@ -72,6 +72,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     other.add_argument("--min", action="store_true", help="less of the metric is better")
     other.add_argument("--files", nargs="+", default=[], metavar="PATH", help="files and folders that go with the job")
     other.add_argument(
+        "--environment", default="", metavar="FILE", help="the packages that it needs: requirements.txt, env.tar.gz"
+    )
+    other.add_argument(
         "--set",
         type=_hyperparameter,
         action="append",
@@ -116,7 +119,7 @@ def _of_study(arguments: argparse.Namespace) -> Subject:
 
     if len(arguments.words) > 1:
         arguments.refuse("a command needs --metric NAME: what it reports")
-    for name in ("min", "files", "space"):
+    for name in ("min", "files", "space", "environment"):
         if getattr(arguments, name):
             arguments.refuse(f"--{'set' if name == 'space' else name}: only of a command, with --metric NAME")
     file = find_study(Path(*arguments.words)).study
@@ -149,7 +152,7 @@ def _of_command(arguments: argparse.Namespace) -> Subject:
     if arguments.region is not None:
         arguments.refuse("--region: only of a study")
     metric, space = Metric(arguments.metric, arguments.min), tuple(arguments.space)
-    program = read_command(Path.cwd(), arguments.words, arguments.files, metric, space)
+    program = read_command(Path.cwd(), arguments.words, arguments.files, metric, space, arguments.environment)
     epochs = arguments.epochs or least_budget(space, TrainSettings().epochs)
     return Subject(program, metric, TrainSettings(epochs=epochs), space=space)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from regiondag.condor import classads, client, matching
+from regiondag.condor.environments import check_environments
 from regiondag.condor.versions import show_version
 from regiondag.pool.pool import Pool
 from regiondag.run.layout import FINAL_SUBMIT, NETWORK_FILE, TRAIN_SUBMIT, RunFolder
@@ -52,6 +53,8 @@ def check_run(pool: Pool, run: RunFolder, slugs: Sequence[str]) -> Iterator[Find
     yield from check_dag(pool, run)
     slots = client.query_slots(pool)
     yield _describe_slots(pool, slots)
+    for subject, good, text in check_environments(pool, run, slugs, slots):
+        yield Finding(subject, good, text)
     for submit, regions in distinct_submit_files(run, slugs).items():
         subject = f"{submit.name} of {list_some(regions, 3)}"
         ad, problem = dry_run(pool, submit)

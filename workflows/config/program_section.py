@@ -19,6 +19,7 @@ from regiondag.study.families import FAMILY
 from regiondag.study.program import RESERVED, TOLD, Program
 from regiondag.study.space import Choice, Space
 from regiondag.trainers.container import CONTAINER, IN_CONTAINER, read_container
+from regiondag.trainers.environment_key import ENVIRONMENT, KEY, read_environment
 from regiondag.trainers.urls import UrlForm, read_form, resolve
 from regiondag.util import schema
 from regiondag.util.schema import (
@@ -146,6 +147,7 @@ PROGRAM: Keys = {
     "seconds": Key(
         0, OR_NEVER, "A training that has run for so long is told to end, and counts as it is then; 0: no limit."
     ),
+    ENVIRONMENT: KEY,
     "retry": Key(
         (),
         Check(
@@ -169,6 +171,7 @@ def read_program(section: Section, folder: Path, region: str) -> tuple[Program, 
     command, files, retry, seconds = (below.value(name, PROGRAM) for name in ("command", "files", "retry", "seconds"))
     if not command:
         below.problems.add(below.where("command"), f"missing, legal: {PROGRAM['command'].check.legal}")
+    environment = read_environment(below, folder)
     metric = below.section("metric")
     name, mode, value = (metric.value(key, METRIC) for key in ("name", "mode", "value"))
     kind, path = _read_where(metric)
@@ -181,7 +184,7 @@ def read_program(section: Section, folder: Path, region: str) -> tuple[Program, 
     forms = [one for one in files if isinstance(one, UrlForm)]
     downloads = tuple(_find_downloads(below, forms, folder, region, {name for name, _ in found}))
     terms = Terms(kind, path, value == "best", seconds)
-    return Program(command, found, retry, downloads, container, terms), Metric(name, mode == "min")
+    return Program(command, found, retry, downloads, container, terms, environment), Metric(name, mode == "min")
 
 
 def _read_where(metric: Section) -> tuple[str, str]:
@@ -197,10 +200,13 @@ def _read_where(metric: Section) -> tuple[str, str]:
     return found[0] if found else ("", "")
 
 
-def read_command(folder: Path, command: Sequence[str], files: Sequence[str], metric: Metric, space: Space) -> Program:
+def read_command(
+    folder: Path, command: Sequence[str], files: Sequence[str], metric: Metric, space: Space, environment: str = ""
+) -> Program:
     """Return the program that stands on a command line, read as that of a study; ConfigError with every mistake."""
     mode = "min" if metric.minimize else "max"
     said = {"command": list(command), "files": list(files), "metric": {"name": metric.name, "mode": mode}}
+    said |= {ENVIRONMENT: environment} if environment else {}
     problems = Problems(Document("command line", {TRAINER: said}, {}))
     section = Section(problems, [Layer({TRAINER: said}, ())])
     program, _ = read_program(section, folder, "region")

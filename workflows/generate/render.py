@@ -170,6 +170,8 @@ class Renderer:
         inputs = [folder.program] if program else [source.data(part) for part in parts]
         if program and program.image:
             inputs.append(folder.container)
+        if program and program.environment:
+            inputs.append(folder.environment)
         if plan.region.network is not None:
             inputs.insert(0, source.path / layout.NETWORK_FILE)
         if not plan.region.init.random:

@@ -13,10 +13,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import CONTAINER_FILE, INIT_FILE, Recipe, sha256_of
+from nnlib.contract import CONTAINER_FILE, ENVIRONMENT_FILE, INIT_FILE, Recipe, sha256_of
 from nnlib.spec.network import read_json
 from nnlib.util.files import appearing, link_or_copy, write_atomically
 from nnlib.util.os_errors import describe
+from nnlib.util.terminal import tell
 from regiondag.condor.quoting import check_path, is_path
 from regiondag.condor.versions import Version, show_version
 from regiondag.errors import RegiondagError
@@ -34,9 +35,11 @@ from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, PROGRAM, REGION
 from regiondag.study.init import ASKED
 from regiondag.study.model import Config, Region
 from regiondag.study.notify import notify_to_json
+from regiondag.study.program import Environment
 from regiondag.study.space import Choice, Point
 from regiondag.study.track import track_to_json
 from regiondag.trainers.archive import write_program
+from regiondag.trainers.environments import provide_all
 from regiondag.tuning.champion_point import fit_champion_point
 from regiondag.tuning.fixed_shape import find_shaping
 from regiondag.util.resources import resource_dir
@@ -62,6 +65,7 @@ def create_run(
     `image` is what is known of the pool's image.
     """
     plan = build_plan(config)
+    environments = provide_all(config.regions, tell)
     runs = runs.resolve()
     check_path(runs, "give another folder: --out ~/runs")  # say so before anything is written
     try:
@@ -72,7 +76,7 @@ def create_run(
         ) from error
     run = _free_name(runs, config.name)
     with _appearing_at(run.path) as part:
-        _Writer(part, run, plan, htcondor, incumbents, earlier or {}, image).write(progress)
+        _Writer(part, run, plan, htcondor, incumbents, earlier or {}, image, environments).write(progress)
     return run
 
 
@@ -105,6 +109,7 @@ class _Writer:
         incumbents: Mapping[str, Incumbent],
         earlier: Mapping[str, str],
         image: str,
+        environments: Mapping[Environment, Path],
     ) -> None:
         self.part = RunFolder(part)
         self.run = run
@@ -113,9 +118,10 @@ class _Writer:
         self.incumbents = incumbents
         self.earlier = earlier
         self.image = image
+        self.environments = environments
         self.archives = (pack_manager(archives_of(run.path.parent)), pack_worker())
         self.digests: dict[str, str] = {}  # path in the run directory -> SHA-256
-        self.models: dict[Path, Path] = {}  # model file to start from, or image -> the run's first copy
+        self.models: dict[Path, Path] = {}  # model, image or environment, all large -> the run's first copy
         self.known: dict[Path, str] = {}  # input file -> SHA-256, as regions may share files
         self.sources: dict[str, str] = {}  # path in the run directory -> the file it was copied from
 
@@ -162,6 +168,9 @@ class _Writer:
         if region.program:
             write_program(region.program, folder.program)
             self._note(self._inside(folder.program))
+        if region.program and region.program.environment:
+            copies[folder.environment] = self.environments[region.program.environment]
+            self._copy(copies[folder.environment], folder.environment)
         rows = write_merged(region, folder)
         merged = [folder.data(part) for part in rows]
         for copy in merged:
@@ -204,11 +213,11 @@ class _Writer:
 
     def _copy(self, source: Path, copy: Path) -> None:
         """Copy an input and note the digest of the copy, which is what the jobs will get."""
-        if source in self.models:  # a model or an image is large, and never written into
+        if source in self.models:  # it is large, and never written into
             link_or_copy(self.models[source], copy)
         else:
             shutil.copyfile(source, copy)
-        if copy.name in (INIT_FILE, CONTAINER_FILE):
+        if copy.name in (INIT_FILE, CONTAINER_FILE, ENVIRONMENT_FILE):
             self.models.setdefault(source, copy)
         if source not in self.known:
             self.known[source] = sha256_of(copy)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nnlib.contract import (
     CONTAINER_FILE,
+    ENVIRONMENT_FILE,
     INIT_FILE,
     LOG_FILE,
     PROGRAM_FILE,
@@ -30,6 +31,8 @@ from regiondag.study.job_rules import OUT_OF_MEMORY, gpus_after, memory_after, m
 from regiondag.study.model import TRAIN_SETTINGS
 from regiondag.study.program import program_trial
 from regiondag.study.space import Point, Value, with_defaults
+
+OF_PROGRAMS = (PROGRAM_FILE, CONTAINER_FILE, ENVIRONMENT_FILE)  # what their jobs are sent, as far as it is there
 
 
 def make_trial(
@@ -72,7 +75,7 @@ def _make_program_trial(spec: RegionSpec, node: NodeName, role: Role, point: Poi
         point=point,
         train=spec.train,
         metric=spec.metric,
-        sha256={name: spec.sha256[name] for name in (PROGRAM_FILE, CONTAINER_FILE) if name in spec.sha256},
+        sha256={name: spec.sha256[name] for name in OF_PROGRAMS if name in spec.sha256},
     )
 
 

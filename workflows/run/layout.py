@@ -11,7 +11,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnlib.contract import CONTAINER_FILE, FLOOR_FILE, INIT_FILE, MODEL_FILE, PROGRAM_FILE, PROGRAM_MODEL_FILE
+from nnlib.contract import (
+    CONTAINER_FILE,
+    ENVIRONMENT_FILE,
+    FLOOR_FILE,
+    INIT_FILE,
+    MODEL_FILE,
+    PROGRAM_FILE,
+    PROGRAM_MODEL_FILE,
+)
 
 REPORT_NODE = "report"
 # PRE's exit code for a node whose outcome is known: DAGMan takes the node as done without running it. It must be one
@@ -149,6 +157,11 @@ class RegionFolder:
     def container(self) -> Path:
         """The image in which it runs, where that goes with the jobs."""
         return self.path / CONTAINER_FILE
+
+    @property
+    def environment(self) -> Path:
+        """What the program needs to run, if the study says so."""
+        return self.path / ENVIRONMENT_FILE
 
     @property
     def champion_model(self) -> Path:
@@ -334,6 +347,9 @@ FILES = (
     RunFile("regions/*/network.json", "generate", "the network, as it was"),
     RunFile("regions/*/program.zip", "generate", "the program that trains in nnlib's place, with its files"),
     RunFile("regions/*/container.sif", "generate", "the image in which that program runs; one file of all regions"),
+    RunFile(
+        "regions/*/environment.packed", "generate", "the packages that it needs, as tar or zip (trainer.environment)"
+    ),
     RunFile("regions/*/data.*.nc", "generate", "the data: train, valid, final, test and all"),
     RunFile("regions/*/earlier.jsonl", "generate", "trials of earlier runs, where `search.share` is on"),
     RunFile("regions/*/standing.nc", "generate", "the champion of an earlier run, where trainings start from it"),

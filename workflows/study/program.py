@@ -18,6 +18,8 @@ TOLD = ("region", "trial", "role", "seed", "epochs", "seconds", "metric", "check
 # A URL that can stand in a list of a submit file: no blank, no comma, no $ and no quotes.
 URL = r"[a-z][a-z0-9+.-]{1,15}://[A-Za-z0-9._~:/?@!&=+%-]+"
 CALL = "regiondag.call"  # what calls a function in the place of a command of the user's
+LISTS = (".txt", ".in")  # how files end that list packages
+PACKED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar", ".zip")  # and environments
 # Names in the program's folder that are its job's.
 RESERVED = ("trial.json", "result.json", "reports.jsonl", "checkpoint", "artifact", ".helper")
 
@@ -31,6 +33,20 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
+class Environment:
+    """What a program needs to run: a list of packages, or an environment that is packed already."""
+
+    file: Path
+    python: str = ""  # version of the workers' Python, such as 3.13, of a list; empty: this machine's
+    platform: str = ""  # what pip calls the workers' platform; empty: this machine's
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it has to be built."""
+        return self.file.suffix in LISTS
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """What one region's trials run."""
 
@@ -40,6 +56,7 @@ class Program:
     downloads: tuple[Download, ...] = ()  # files that its jobs get from URLs
     container: Container | None = None
     terms: Terms = field(default_factory=Terms)
+    environment: Environment | None = None
 
     @property
     def image(self) -> Path | None:
@@ -61,7 +78,7 @@ def program_trial(
 ) -> Trial:
     """Return a job of a program, which is told all hyperparameters, and of nnlib's settings its budget of epochs.
 
-    `sha256` has that of the program's archive, and of the image that goes with it.
+    `sha256` has those of the program's archive, and of what goes with it.
     """
     settings = {name: point[name] for name in ("epochs",) if name in point}
     return Trial(

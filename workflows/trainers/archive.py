@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,13 +11,15 @@ from nnlib.util.packed import pack
 from nnlib.worker import program_job as job
 from nnlib.worker.container import Container
 from regiondag.study.program import CALL, Program
+from regiondag.trainers.environments import digest_of_large, identify
 
 
 def write_program(program: Program, archive: Path) -> None:
     """Write program.zip: the command, the program's files, and the helpers that it may import."""
     container = _container_of(program)
-    whole = job.Program(program.command, program.retry, program.downloads, container, program.terms)
-    manifest = job.program_to_json(whole)
+    environment = identify(program.environment) if program.environment else ""
+    sent = (program.downloads, container, program.terms, environment)
+    manifest = job.program_to_json(job.Program(program.command, program.retry, *sent))
     helper = f"{job.HELPER}regiondag"
     own = ("trial.py", "call.py") if CALL in program.command else ("trial.py",)
     packed: dict[str, Path | bytes] = {
@@ -36,18 +37,7 @@ def _container_of(program: Program) -> Container | None:
     image = program.image
     if image is None:
         return Container(program.container.image)
-    return Container(CONTAINER_FILE, digest_of_image(image))
-
-
-def digest_of_image(image: Path) -> str:
-    """Return the SHA-256 of an image, which is large, and computed once though it is of many regions."""
-    facts = image.stat()
-    return _digest(image, facts.st_mtime_ns, facts.st_size)
-
-
-@cache
-def _digest(image: Path, _changed: int, _size: int) -> str:
-    return sha256_of(image)
+    return Container(CONTAINER_FILE, digest_of_large(image))
 
 
 def digest_of(program: Program) -> str:

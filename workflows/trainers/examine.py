@@ -7,13 +7,25 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nnlib.contract import CONTAINER_FILE, PROGRAM_FILE, Exit, Metric, Role, Status, TrainSettings, Trial, sha256_of
+from nnlib.contract import (
+    CONTAINER_FILE,
+    ENVIRONMENT_FILE,
+    PROGRAM_FILE,
+    Exit,
+    Metric,
+    Role,
+    Status,
+    TrainSettings,
+    Trial,
+    sha256_of,
+)
 from nnlib.util.terminal import is_verbose, tell
 from regiondag.study.constraints import Constraint
 from regiondag.study.program import Program, program_trial
 from regiondag.study.space import Point, Space
 from regiondag.trainers import kit
-from regiondag.trainers.archive import digest_of_image, write_program
+from regiondag.trainers.archive import write_program
+from regiondag.trainers.environments import digest_of_large, provide
 from regiondag.trainers.kit import Finding, Tried, Verdict
 from regiondag.trainers.points import EPOCHS, another_point, end_points, usual_point
 from regiondag.trainers.trying import Bench, Interruption, Look
@@ -61,6 +73,16 @@ class _Examination:
     subject: Subject
     bench: Bench
     tries: dict[str, Tried] = field(default_factory=dict)
+    sent: dict[str, Path] = field(default_factory=dict)  # what goes with the program, by its name there
+    digests: dict[str, str] = field(default_factory=dict)  # and their SHA-256
+
+    def __post_init__(self) -> None:
+        """Find what goes with the program: an image, or an environment, which is built where it has to be."""
+        if self.subject.program.image:
+            self.sent[CONTAINER_FILE] = self.subject.program.image
+        if self.subject.program.environment:
+            self.sent[ENVIRONMENT_FILE] = provide(self.subject.program.environment, tell)
+        self.digests.update({name: digest_of_large(file) for name, file in self.sent.items()})
 
     def findings(self) -> Iterator[Finding]:
         usual = usual_point(self.subject.space, self.subject.constraints)
@@ -108,7 +130,9 @@ class _Examination:
             tried = self._run(place, name, self._trial(point, epochs), interruption)
             heeds = len(start.log) - start.epochs in (0, 1)  # else it trains as long as ever
             tried = replace(tried, whole=epochs if heeds else len(start.log))
-            late = not tried.signalled or (number == signal.SIGTERM and tried.was_done and tried.code in ENDED)
+            # A killed one that has reported all its epochs had ended by itself just before.
+            done = tried.was_done if number == signal.SIGTERM else heeds and len(tried.log) >= epochs
+            late = not tried.signalled or (done and tried.code in ENDED)
             if not late or tried.code not in ENDED or epochs * MORE > MOST_EPOCHS:
                 return (replace(tried, signalled=False, left=None) if late else tried), place
             epochs *= MORE
@@ -140,13 +164,8 @@ class _Examination:
             point=point,
             train=replace(subject.train, epochs=epochs),
             metric=subject.metric,
-            sha256=self._digests(limited=limited),
+            sha256={PROGRAM_FILE: sha256_of(self._archive(limited=limited)), **self.digests},
         )
-
-    def _digests(self, *, limited: bool) -> dict[str, str]:
-        digests = {PROGRAM_FILE: sha256_of(self._archive(limited=limited))}
-        image = self.subject.program.image
-        return digests | ({CONTAINER_FILE: digest_of_image(image)} if image else {})
 
     def _archive(self, *, limited: bool) -> Path:
         """Return the archive of the program, which is made once."""
@@ -171,8 +190,8 @@ class _Examination:
         variables: Mapping[str, str] | None = None,
     ) -> Tried:
         tell(f"{name}: {trial.train.epochs} epochs")
-        archive = self._archive(limited=limited)
-        tried = self.bench.try_job(place, trial, archive, interruption, variables, self.subject.program.image)
+        inputs = {PROGRAM_FILE: self._archive(limited=limited), **self.sent}
+        tried = self.bench.try_job(place, trial, inputs, interruption, variables)
         self.tries[name] = tried
         if is_verbose():
             tell("".join(f"  {line}\n" for line in tried.output).rstrip("\n"))

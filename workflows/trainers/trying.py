@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nnlib.contract import (
-    CONTAINER_FILE,
     LOG_FILE,
     PROGRAM_CHECKPOINT_FILE,
     PROGRAM_FILE,
@@ -26,6 +25,7 @@ from nnlib.contract import (
     trial_to_json,
 )
 from nnlib.epoch_log import Epoch, read_epochs
+from nnlib.util.environment import remove_environment
 from nnlib.util.files import link_or_copy
 from nnlib.util.packed import list_files
 from nnlib.worker.program_job import CHECKPOINT, PLACE
@@ -75,23 +75,21 @@ class Bench:
         self,
         name: str,
         trial: Trial,
-        program: Path,
+        inputs: Mapping[str, Path],
         interruption: Interruption | None = None,
         variables: Mapping[str, str] | None = None,
-        image: Path | None = None,
     ) -> Tried:
         """Run the job `trial` in the folder `name`, which a second call finds as the first has left it.
 
-        `program` is the archive of its program, `image` what goes with it. No process of it is left.
+        `inputs` are the archives of its program, and what goes with it, by their names there. No process of it is left.
         """
         place = self.folder / name
         place.mkdir(exist_ok=True)
         if not (place / PROGRAM_FILE).exists():
-            link_or_copy(program, place / PROGRAM_FILE)
-            for file in self.inputs:
-                link_or_copy(file, place / file.name)
-            if image:
-                (place / CONTAINER_FILE).symlink_to(image.resolve())
+            for file, source in inputs.items():
+                (place / file).symlink_to(source.resolve())  # some are large
+            for other in self.inputs:
+                link_or_copy(other, place / other.name)
             (place / "tmp").mkdir()
             (place / TRIAL_FILE).write_text(trial_to_json(trial), encoding="utf-8")
         before = set(read_epochs(place / LOG_FILE))
@@ -102,6 +100,7 @@ class Bench:
             run = _Run(self, place, process, before, interruption)
             code = run.follow()
             behind = () if code is None else _wait_for_others(place)
+        remove_environment(place)
         return run.tell(trial, code, behind)
 
     def _start(
@@ -159,7 +158,9 @@ class _Run:
         if epochs and self.first_epoch is None:
             self.first_epoch = now
         since = now - self.first_epoch if self.first_epoch is not None else 0.0
-        saved = any(map(os.path.getsize, list_files(self.place / PLACE / CHECKPOINT).values()))
+        saved = False
+        with suppress(FileNotFoundError):  # the job removes the folder when it is done
+            saved = any(map(os.path.getsize, list_files(self.place / PLACE / CHECKPOINT).values()))
         return Look(now - self.started, epochs, since, saved)
 
     def _logged(self) -> tuple[Epoch, ...]:

@@ -115,9 +115,9 @@ def test_a_job_calls_it(module, tmp_path):
     bench = programs.make_bench(tmp_path / "bench")
     write_program(region.program, archive := tmp_path / PROGRAM_FILE)
     facts = {"space": region.search.space, "point": {"strength": 2.0, "kind": "b c"}, "train": TrainSettings()}
-    sha256 = {PROGRAM_FILE: sha256_of(archive)}
-    trial = program_trial("t", "South", 0, Role.FINAL, **facts, metric=region.metric, sha256=sha256)
-    tried = bench.try_job("job", trial, archive)
+    digests = {PROGRAM_FILE: sha256_of(archive)}
+    trial = program_trial("t", "South", 0, Role.FINAL, **facts, metric=region.metric, sha256=digests)
+    tried = bench.try_job("job", trial, {PROGRAM_FILE: archive})
     assert (tried.value, tried.artifact) == (2.0, 1)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from regiondag.study.program import Environment
 from regiondag.trainers.examine import examine
 from regiondag.trainers.kit import Finding, Verdict, holds
 from regiondag.trainers.trying import find_below
 from tests.workflows.trainers import programs
+from tests.workflows.trainers.wheels import make_wheel, write_requirements
 
 pytestmark = pytest.mark.slow
 
@@ -100,3 +104,18 @@ def test_nothing_is_written_elsewhere(tmp_path, bench):
     del before[bench.folder], after[bench.folder]
     assert after == before
     assert list(bench.folder.iterdir())
+
+
+def test_one_that_needs_packages_is_tried_with_them(tmp_path, bench, monkeypatch):
+    monkeypatch.setenv("REGIONDAG_HOME", str(tmp_path / "home"))
+    make_wheel(tmp_path / "wheels")
+    text = "import greeting\n" + programs.GOOD
+    program = programs.write_program(tmp_path, text)
+    alone = {one.tried: one for one in examine(programs.subject_of(program, programs.RATES), bench)}
+    assert "No module named 'greeting'" in alone["start"].text
+    shutil.rmtree(bench.folder)
+    bench.folder.mkdir()
+    bench = programs.make_bench(bench.folder, patience=2.0)
+    program = replace(program, environment=Environment(write_requirements(tmp_path)))
+    found = {one.tried: one for one in examine(programs.subject_of(program, programs.RATES), bench)}
+    assert {one.verdict for one in found.values()} == {Verdict.GOOD}, found

@@ -26,7 +26,7 @@ def try_program(bench: Bench, program: Program, interruption: Interruption | Non
     trial: Trial = program_trial(
         "shop_tried", "shop", 0, Role.TUNE, space=(), point={}, train=train, metric=metric, sha256=sha256
     )
-    return bench.try_job("job", trial, archive, interruption)
+    return bench.try_job("job", trial, {PROGRAM_FILE: archive}, interruption)
 
 
 @pytest.fixture
