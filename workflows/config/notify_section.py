@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from nnlib.spec.checks import Check, Schema
+from nnlib.spec.checks import BOOLEAN, Check, Schema
 from regiondag.study.notify import EVENTS, PLACES, SECRET_HOSTS, Notify, check_url
 from regiondag.study.track import Track, check_server, may_have_secrets
 from regiondag.util.schema import TEXT, Key, Keys, Section, nearest
@@ -167,6 +167,11 @@ TRACK: Keys = {
         "",
         Check(read_place, "env:NAME or file:PATH", PLACE),
         "Where the password is kept: a file of one line, or a variable.",
+    ),
+    "models": Key(
+        False,
+        BOOLEAN,
+        "Whether champions are sent there, too, and become versions in its registry of models.",
     ),
 }
 

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -20,6 +21,7 @@ from regiondag.study.track import Track, may_have_secrets
 
 PATIENCE = 3.0  # seconds that the server may be silent while a POST waits for it
 LONGEST_ANSWER = 1 << 20  # bytes
+MODEL = "champion"  # folder of a run's artifacts
 ABSENT, EXISTS = "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"  # MLflow's error_code
 
 
@@ -43,7 +45,8 @@ class Server:
         self._host = str(parts.hostname)
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._link = kind(self._host, parts.port, timeout=patience)
-        self._path = f"{parts.path.rstrip('/')}/api/2.0/mlflow/"
+        api = f"{parts.path.rstrip('/')}/api/2.0/"
+        self._path, self._artifacts = f"{api}mlflow/", f"{api}mlflow-artifacts/artifacts/"
         secret, self._secrets = _authorize(settings, variables)
         if secret and not may_have_secrets(settings.mlflow):
             raise NotTrackedError(f"{settings.mlflow}: a token or password goes by https alone, or to this machine")
@@ -89,13 +92,51 @@ class Server:
             self._ask("POST", "runs/log-batch", {"run_id": run_id, "metrics": metrics, "params": params}, refuses=True)
         self._ask("POST", "runs/update", {"run_id": run_id, "status": run.status, "end_time": run.end})
 
-    def _ask(
-        self, method: str, path: str, body: Mapping[str, object] | None = None, *, refuses: bool = False
-    ) -> dict[str, Any]:
-        """Send one request; redirects are not followed, as they would take the secrets elsewhere."""
-        content = None if body is None else json.dumps(body, allow_nan=False).encode()
+    def add_model(self, name: str, run_id: str, file: Path) -> None:
+        """Make a file a version of the registered model `name`; once more changes nothing.
+
+        The file goes to the server, which keeps it; RefusedError for one that keeps none.
+        """
+        if not file.is_file():
+            raise RefusedError(f"{file} is gone")
+        found = self._ask("GET", f"runs/get?run_id={quote(run_id, safe='')}")
+        uri = _id_of(found, "run", "info", "artifact_uri")
+        scheme, _, place = uri.partition(":")
+        if scheme != "mlflow-artifacts":
+            raise RefusedError(
+                f"{self._host} keeps artifacts at {scheme}:, to which nothing goes by way of it; legal: a server that "
+                "takes them (--serve-artifacts), or `models: false`"
+            )
         try:
-            self._link.request(method, self._path + path, content, self._headers)
+            self._ask("POST", "registered-models/create", {"name": name}, refuses=True)
+        except NotTrackedError as error:
+            if error.code != EXISTS:
+                raise
+        condition = quote(f"name='{name}' and run_id='{run_id}'", safe="")
+        if self._ask("GET", f"model-versions/search?filter={condition}").get("model_versions"):
+            return
+        path = f"{urlsplit(place).path.strip('/')}/{MODEL}/{file.name}"  # a host may stand before it
+        self._ask("PUT", f"{self._artifacts}{quote(path)}", file)
+        body = {"name": name, "source": f"{uri.rstrip('/')}/{MODEL}", "run_id": run_id}
+        self._ask("POST", "model-versions/create", body, refuses=True)
+
+    def _send(self, method: str, path: str, body: Mapping[str, object] | Path | None, headers: dict[str, str]) -> None:
+        if isinstance(body, Path):
+            with body.open("rb") as content:
+                self._link.request(method, path, content, headers)
+        else:
+            text = None if body is None else json.dumps(body, allow_nan=False).encode()
+            self._link.request(method, path, text, headers)
+
+    def _ask(
+        self, method: str, path: str, body: Mapping[str, object] | Path | None = None, *, refuses: bool = False
+    ) -> dict[str, Any]:
+        """Send one request, with JSON or a file; redirects are not followed: they would take the secrets elsewhere."""
+        headers = self._headers
+        if isinstance(body, Path):
+            headers = headers | {"Content-Type": "application/octet-stream", "Content-Length": str(body.stat().st_size)}
+        try:
+            self._send(method, path if path.startswith("/") else self._path + path, body, headers)
             with self._link.getresponse() as answer:
                 text = answer.read(LONGEST_ANSWER)
         except (OSError, HTTPException, ValueError) as error:
@@ -106,8 +147,8 @@ class Server:
             raw = json.loads(text)
         except ValueError:
             raw = None
-        if answer.status == 200 and isinstance(raw, dict):
-            return raw
+        if answer.status == 200 and (isinstance(raw, dict) or isinstance(body, Path)):  # to a file nothing is said
+            return raw or {}
         self.close()
         said = show_answer(text, *self._secrets)
         code = str(raw.get("error_code", "")) if isinstance(raw, dict) else ""

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from nnlib.util.files import append_lines, locked, write_atomically
 from regiondag.errors import RegiondagError
 from regiondag.notify.mlflow import PATIENCE, NotTrackedError, RefusedError, Server
 from regiondag.notify.send import NotSentError
-from regiondag.notify.tracked import TrackedRun, describe_training, list_ended
+from regiondag.notify.tracked import TrackedRun, describe_training, list_ended, name_model
 from regiondag.run.history import TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder
@@ -118,8 +118,8 @@ class _Session:
         self._server: Server | None = None
         self._experiment = ""
 
-    def send(self, training: TrackedRun, study: str, begun: bool) -> None:
-        """Send one training; `begun`: it may be that an earlier try came half through."""
+    def send(self, training: TrackedRun, study: str, name: str, begun: bool) -> None:
+        """Send one training; `begun`: it may be that an earlier try came half through. `name` is that of its model."""
         server = self._server = self._server or Server(self._settings, self._patience)
         if not self._experiment:
             before = _read_contact(self._run)
@@ -128,7 +128,10 @@ class _Session:
             if not known or not before.experiment:
                 _write_contact(self._run, Contact(self._settings.mlflow, self._experiment))
         run_id = server.find_run(self._experiment, training.key) if begun else ""
-        server.fill_run(run_id or server.create_run(self._experiment, training), training)
+        run_id = run_id or server.create_run(self._experiment, training)
+        server.fill_run(run_id, training)
+        if training.model and self._settings.models:
+            server.add_model(name, run_id, training.model)
 
     def close(self) -> None:
         if self._server:
@@ -155,10 +158,12 @@ def _track_region(
                 point = history.proposals[node.number].point if node.number in history.proposals else {}
                 settings, tags = _look_up(folder, spec, node, outcome, dict(point))
                 training = describe_training(key, node, outcome, when, spec.metric.name, settings, tags)
+                if "champion" in tags:
+                    training = replace(training, model=folder.champion_model)
                 if key not in steps:
                     _note_step(folder.tracked, key, BEGUN)
                 try:
-                    session.send(training, spec.study, key in steps)
+                    session.send(training, spec.study, name_model(spec.study, spec.slug), key in steps)
                 except RefusedError as error:
                     _note_step(folder.tracked, key, REFUSED)
                     say(f"mlflow: {node}: refused: {error}")

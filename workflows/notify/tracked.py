@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from nnlib.contract import Status
 from regiondag.run.history import History, TrialOutcome
@@ -42,6 +43,7 @@ class TrackedRun:
     parameters: Mapping[str, str]
     points: tuple[Point, ...]
     tags: Mapping[str, str]
+    model: Path | None = None  # of a champion, where it is
 
 
 def batches_of(run: TrackedRun) -> Iterator[tuple[dict[str, str], tuple[Point, ...]]]:
@@ -109,6 +111,15 @@ def name_metric(name: str) -> str:
     'ndcg_at_20'
     """
     return _name(name.replace("@", "_at_"))
+
+
+def name_model(study: str, slug: str) -> str:
+    """Return what a region's champions are called in MLflow's registry of models.
+
+    >>> name_model("online/retail", "united-kingdom")
+    'online_retail.united-kingdom'
+    """
+    return _name(f"{study}.{slug}")
 
 
 def _name(text: str) -> str:

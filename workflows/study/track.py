@@ -18,6 +18,7 @@ class Track:
     token: str = ""  # env:NAME or file:PATH
     username: str = ""
     password: str = ""  # env:NAME or file:PATH
+    models: bool = False  # whether champions go to its registry of models
 
 
 def track_to_json(track: Track) -> str:
@@ -28,7 +29,8 @@ def track_to_json(track: Track) -> str:
 def track_from_json(text: str) -> Track:
     """Read them back; ValueError, KeyError or TypeError for what is none."""
     raw = json.loads(text)
-    return Track(*(str(raw[name]) for name in ("mlflow", "token", "username", "password")))
+    mlflow, token, username, password = (str(raw[name]) for name in ("mlflow", "token", "username", "password"))
+    return Track(mlflow, token, username, password, bool(raw.get("models", False)))
 
 
 def check_server(url: str) -> str:

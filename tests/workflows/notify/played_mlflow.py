@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 API = "/api/2.0/mlflow/"
+ARTIFACTS = "api/2.0/mlflow-artifacts/artifacts/"
 NAME = re.compile(r"[\w .\-:/]{1,250}")  # what MLflow says that names may hold
 FIELDS = {  # of each request, with its type
     "experiments/create": {"name": str},
@@ -20,6 +21,8 @@ FIELDS = {  # of each request, with its type
     "runs/create": {"experiment_id": str, "run_name": str, "start_time": int, "tags": list},
     "runs/log-batch": {"run_id": str, "metrics": list, "params": list},
     "runs/update": {"run_id": str, "status": str, "end_time": int},
+    "registered-models/create": {"name": str},
+    "model-versions/create": {"name": str, "source": str, "run_id": str},
 }
 
 
@@ -32,6 +35,9 @@ class PlayedMlflow:
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    artifacts: str = "mlflow-artifacts:"  # where they are kept
+    files: dict[str, bytes] = field(default_factory=dict)
+    versions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of registered models
     before: Callable[[str], tuple[int, bytes] | None] = lambda _: None
 
     @property
@@ -39,12 +45,26 @@ class PlayedMlflow:
         return f"http://127.0.0.1:{self.port}"
 
     def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        path, self.headers = urlsplit(target).path.removeprefix(API), [*self.headers, headers]
-        assert target.startswith(API), target
+        path, self.headers = urlsplit(target).path.removeprefix(API).lstrip("/"), [*self.headers, headers]
+        assert target.startswith((API, f"/{ARTIFACTS}")), target
         self.asked.append(path)
         instead = self.before(path)
         if instead:
             return instead
+        if method == "PUT":
+            assert headers["Content-Type"] == "application/octet-stream" and path.startswith(ARTIFACTS)
+            self.files[path.removeprefix(ARTIFACTS)] = body
+            return 200, b""
+        if method == "GET" and path == "runs/get":
+            [run_id] = parse_qs(urlsplit(target).query, strict_parsing=True)["run_id"]
+            uri = f"{self.artifacts}/1/{self.runs[run_id]['id']}/artifacts"
+            return _ok({"run": {"info": {"run_id": run_id, "artifact_uri": uri}}})
+        if method == "GET" and path == "model-versions/search":
+            [condition] = parse_qs(urlsplit(target).query, strict_parsing=True)["filter"]
+            match = re.fullmatch(r"name='([^']+)' and run_id='(\w+)'", condition)
+            assert match, condition
+            found = [version for version in self.versions.get(match[1], []) if version["run_id"] == match[2]]
+            return _ok({"model_versions": found} if found else {})
         if method == "GET":
             assert path == "experiments/get-by-name"
             [name] = parse_qs(urlsplit(target).query, strict_parsing=True)["experiment_name"]
@@ -91,6 +111,17 @@ class PlayedMlflow:
             run["metrics"].add((metric["key"], metric["value"], metric["step"], metric["timestamp"]))
         return _ok({})
 
+    def _registered_models_create(self, raw: dict[str, Any]) -> tuple[int, bytes]:
+        assert NAME.fullmatch(raw["name"]) and not set(raw["name"]) & set("/:"), raw
+        if raw["name"] in self.versions:
+            return _fail(400, "RESOURCE_ALREADY_EXISTS")
+        self.versions[raw["name"]] = []
+        return _ok({"registered_model": {"name": raw["name"]}})
+
+    def _model_versions_create(self, raw: dict[str, Any]) -> tuple[int, bytes]:
+        self.versions[raw["name"]].append(raw)
+        return _ok({"model_version": {"name": raw["name"], "version": str(len(self.versions[raw["name"]]))}})
+
     def _runs_update(self, raw: dict[str, Any]) -> tuple[int, bytes]:
         assert raw["status"] in ("FINISHED", "FAILED", "KILLED")
         self.runs[raw["run_id"]] |= {"status": raw["status"], "end": raw["end_time"]}
@@ -125,7 +156,7 @@ def played_mlflow() -> Iterator[PlayedMlflow]:
                 self.end_headers()
                 self.wfile.write(answer)
 
-        do_POST = do_GET
+        do_POST = do_PUT = do_GET
 
         def log_message(self, *_: object) -> None:
             pass

@@ -80,6 +80,44 @@ def test_what_is_there_is_not_sent_again_and_nobody_is_asked(run, server):
     assert server.asked == []
 
 
+def keep_models(run, server):
+    """Give each region a model, and have champions sent, too."""
+    for slug in SLUGS:
+        run.region(slug).champion_model.write_bytes(slug.encode())
+    run.track.write_text(track_to_json(Track(server.url, models=True)))
+
+
+def test_champions_become_versions_of_models_called_after_their_regions(run, server):
+    keep_models(run, server)
+    assert track_post(run, SLUGS, True, time.time()) == ["mlflow: 15 sent"]
+    assert {name: len(versions) for name, versions in server.versions.items()} == {
+        f"made up.{slug}": 1 for slug in SLUGS
+    }
+    for slug in SLUGS:
+        [version] = server.versions[f"made up.{slug}"]
+        uri = f"1/{version['run_id']}/artifacts/champion"
+        assert version["source"] == f"mlflow-artifacts:/{uri}" and server.files[f"{uri}/model.nc"] == slug.encode()
+
+
+@pytest.mark.parametrize("broken", ["registered-models/create", "model-versions/create", "api/2.0/mlflow-artifacts"])
+def test_a_model_that_came_half_through_is_one_version(broken, run, server):
+    keep_models(run, server)
+    server.before = lambda path: (503, b"{}") if path.startswith(broken) else None
+    track_post(run, SLUGS, True, time.time())
+    server.before = lambda _: None
+    track_post(run, SLUGS, True, time.time())
+    assert [len(versions) for versions in server.versions.values()] == [1, 1, 1] and len(server.runs) == 15
+
+
+def test_a_server_that_keeps_artifacts_elsewhere_or_a_model_that_is_gone_is_told(run, server):
+    keep_models(run, server)
+    run.region("region-0").champion_model.unlink()
+    server.artifacts = "s3://bucket"
+    said = track_post(run, SLUGS, True, time.time())
+    assert said[0] == "mlflow: 12 sent" and len(said) == 4
+    assert "champion/model.nc is gone" in said[1] and "keeps artifacts at s3:" in said[2] and "models: false" in said[2]
+
+
 @pytest.mark.parametrize("broken", ["runs/create", "runs/log-batch", "runs/update"])
 def test_a_fault_is_noted_and_what_it_left_is_sent_later_and_once(broken, run, server):
     server.before = lambda path: (503, b"sorry\x1b[2J") if path == broken else None

@@ -81,9 +81,11 @@ def test_a_run_arrives_whole_and_once_though_the_first_try_is_cut_off(url, tmp_p
     assert track_run(run, Track(url), SLUGS, math.inf, again=True) == ["mlflow: 15 sent"]
     assert track_run(run, Track(url), SLUGS, math.inf, again=True) == []
     experiment = json.loads(run.tracked.read_text())["experiment"]
-    found = ask(url, "runs/search", {"experiment_ids": [experiment], "max_results": 100})["runs"]
+    body = {"experiment_ids": [experiment], "max_results": 100, "filter": "tags.run = 'run-made-1'"}
+    found = ask(url, "runs/search", body)["runs"]
     assert len(found) == 15
-    assert len(ask(url, "runs/search", {"experiment_ids": [experiment], "filter": "tags.region = 'Süd'"})["runs"]) == 7
+    body["filter"] += " and tags.region = 'Süd'"
+    assert len(ask(url, "runs/search", body)["runs"]) == 7
     runs = {one["info"]["run_name"]: one for one in found}
     for number, outcome in Journal(run.region("region-1").journal).read().settled.items():
         one = runs[f"region-1_t{number:04d}"]
@@ -92,6 +94,24 @@ def test_a_run_arrives_whole_and_once_though_the_first_try_is_cut_off(url, tmp_p
         assert metrics.get("ndcg_at_20") == outcome.value
         if outcome.curve:
             assert read_curve(url, one["info"]["run_id"], "curve/ndcg_at_20") == list(enumerate(outcome.curve, start=1))
+
+
+def test_champions_become_versions_of_registered_models_once(url, tmp_path, monkeypatch):
+    run = write_run(tmp_path / "run-made-2", Shape(regions=3, trials=2, epochs=2), ["North", "Süd"])
+    for slug in SLUGS:
+        run.region(slug).champion_model.write_bytes(slug.encode() * 100_000)
+    settings = Track(url, models=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Server, "add_model", lambda *_: (_ for _ in ()).throw(NotTrackedError("cut off")))
+        assert "mlflow: NOT sent: cut off; it is sent later" in track_run(run, settings, SLUGS, math.inf, again=True)
+    assert track_run(run, settings, SLUGS, math.inf, again=True) == ["mlflow: 7 sent"]
+    track_run(run, settings, SLUGS, math.inf, again=True)
+    for slug in SLUGS:
+        found = ask(url, f"model-versions/search?filter=name%3D'made%20up.{slug}'")["model_versions"]
+        assert [version["version"] for version in found] == ["1"] and found[0]["source"].endswith("/artifacts/champion")
+        path = found[0]["source"].partition(":")[2].strip("/")
+        with urllib.request.urlopen(f"{url}/api/2.0/mlflow-artifacts/artifacts/{path}/model.nc") as answer:  # noqa: S310
+            assert answer.read() == slug.encode() * 100_000
 
 
 def test_the_bounds_of_a_request_hold_and_the_same_said_twice_changes_nothing(url):
