@@ -39,6 +39,7 @@ PROGRAM_MODEL_FILE = "model.zip"
 SLUG_LENGTH = 40  # characters of a region's name that its slug keeps
 MOST_MEMBERS = 16  # of a blend
 MOST_SETTINGS = 64  # hyperparameters of a recipe
+MOST_CASES = 100_000  # values that a program's metric is the mean of
 MOST_TEXT = 256  # characters of a name or a value in a recipe
 
 
@@ -238,6 +239,8 @@ class Result:
     scores: str = ""  # SHA-256 of scores.npy, the metrics of each customer
     confusion: Confusion | None = None  # final, of pictures in classes: what was taken for what; else there is no key
     init: str = ""  # what was taken over from the trial's `init`, in words
+    cases: tuple[float, ...] = ()  # of a program: what `value` is the mean of; else there is no key
+    folds: bool = False  # `cases` are the folds of a cross-validation
     curve: tuple[float, ...] = ()  # the trial's metric after each epoch
     best_epoch: int = 0
     epochs: int = 0
@@ -308,6 +311,8 @@ def result_to_json(result: Result) -> str:
     raw = asdict(result)
     if result.confusion is None:
         del raw["confusion"]
+    if not result.cases:
+        del raw["cases"], raw["folds"]
     return _to_json(raw)
 
 
@@ -327,6 +332,7 @@ def result_from_json(text: str) -> Result:
         recipe = None if raw.get("recipe") is None else recipe_of(raw["recipe"])
         confusion = None if raw.get("confusion") is None else confusion_of(raw["confusion"])
         read = {"status": status, "curve": tuple(raw.get("curve", ())), "recipe": recipe, "confusion": confusion}
+        read["cases"] = tuple(raw.get("cases", ()))
         return Result(**{**known, **read})
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ContractError(f"{RESULT_FILE}: not a result of version {CONTRACT_VERSION}: {error}") from error
@@ -404,7 +410,13 @@ def _check_setting(name: str, value: object) -> None:
 
 def check_figures(raw: Mapping[str, Any]) -> None:
     """Raise ValueError unless all figures of a result, or of a journal's record of one, are finite numbers."""
-    figures = [*raw.get("curve", ()), raw.get("seconds", 0.0), raw.get("best_epoch", 0), raw.get("customers", 0)]
+    figures = [
+        *raw.get("curve", ()),
+        *raw.get("cases", ()),
+        raw.get("seconds", 0.0),
+        raw.get("best_epoch", 0),
+        raw.get("customers", 0),
+    ]
     figures += [raw[name] for name in ("value", "stderr", "fitted_until") if raw.get(name) is not None]
     for name in ("metrics", "baseline"):
         figures += raw.get(name, {}).values()
@@ -423,6 +435,8 @@ def check_figures(raw: Mapping[str, Any]) -> None:
 def _check_kinds(raw: Mapping[str, Any]) -> None:
     """Raise ValueError unless the rest of a result is of the kinds that it must be."""
     json.dumps(raw, ensure_ascii=False).encode()  # UnicodeEncodeError, a ValueError, for half of a character
+    if len(raw.get("cases", ())) > MOST_CASES or type(raw.get("folds", False)) is not bool:
+        raise ValueError(f"cases, folds: legal: {MOST_CASES:,} numbers at most, and whether they are folds")
     if raw.get("seconds", 0.0) < 0:
         raise ValueError(f"seconds: seen {raw['seconds']!r}, legal: a number from 0")
     for names, kind, legal in _RESULT_KINDS:

@@ -16,12 +16,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 TRIAL, REPORTS = "REGIONDAG_TRIAL", "REGIONDAG_REPORTS"
+LISTS = ("folds", "values")
 BY_HAND: Mapping[str, Any] = {"region": "", "trial": 0, "role": "tune", "seed": 1, "epochs": 1, "seconds": None}
 
 
@@ -43,20 +44,26 @@ def load(**otherwise: Any) -> dict[str, Any]:
     return found
 
 
-def report(epoch: int | None = None, **figures: float) -> None:
+def report(epoch: int | None = None, **figures: float | Iterable[float]) -> None:
     """Say what the training has come to: the study's metric, and other figures beside it.
 
-    Epochs are counted from 0 or from 1. A `stderr` beside the metric is its standard error. TypeError for what is no
-    number.
+    Epochs are counted from 0 or from 1. A `stderr` beside the metric is its standard error, which also follows
+    from `folds`, a list of its values in the folds of a cross-validation, or from `values`, those of independent cases
+    such as customers. TypeError for what is no number.
     """
-    known = {name: float(value) for name, value in figures.items()}
-    whole: Mapping[str, float] = known if epoch is None else {"epoch": int(epoch), **known}
+    known = {name: _number_or_list(name, value) for name, value in figures.items()}
+    whole: Mapping[str, Any] = known if epoch is None else {"epoch": int(epoch), **known}
     path = os.environ.get(REPORTS)
     if path is None:
-        print(*(f"{name}={value:g}" for name, value in whole.items()), flush=True)
+        lists = {name: f"{len(value)} values" for name, value in whole.items() if isinstance(value, list)}
+        print(*(f"{name}={lists.get(name) or f'{value:g}'}" for name, value in whole.items()), flush=True)
         return
     with Path(path).open("a", encoding="utf-8") as file:
         file.write(json.dumps(whole) + "\n")
+
+
+def _number_or_list(name: str, value: Any) -> float | list[float]:
+    return list(map(float, value)) if name in LISTS and hasattr(value, "__iter__") else float(value)
 
 
 class Stopping:

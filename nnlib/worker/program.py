@@ -27,6 +27,7 @@ LONGEST_LINE = 8192  # bytes that are looked through at a time
 MOST_PASSED_ON = 16 << 20  # bytes of output, which the access point keeps
 MOST_LINES = 10_000  # that wait to be looked through
 LAST_LINES = 20  # that are told of where a program fails
+LONGEST_REPORT = 3 << 20  # bytes of one
 MOST_REPORTS = 4 << 20  # bytes of reports that wait to be read
 TICK = 0.2  # seconds between two looks at it
 PATIENCE = 300.0  # seconds that a program has to end in after SIGTERM
@@ -127,8 +128,8 @@ class Process:
             return []
         self._read += len(new)
         *whole, self._part = (self._part + new).split(b"\n")
-        self._part = self._part[:LONGEST_LINE]
-        return [line[:LONGEST_LINE].decode(errors="replace") for line in whole if line.strip()]
+        self._part = self._part[:LONGEST_REPORT]
+        return [line[:LONGEST_REPORT].decode(errors="replace") for line in whole if line.strip()]
 
     def _take(self) -> None:
         with suppress(Empty):

@@ -56,7 +56,7 @@ REPORTS = "reports.jsonl"
 PROGRAM_VERSION = 1
 SETTLED = 2.0  # seconds for which a checkpoint has not changed before it is taken
 UNSETTLED = 20.0  # ... unless it has been changing for so long
-LONGEST_RESULT = 1 << 20  # bytes
+LONGEST_RESULT = 4 << 20  # bytes
 BEHIND, OUT_OF_TIME = "behind", "out of time"  # why a program was ended early
 FULL_DISK = "No space left on device"  # what systems say of one: the machine's fault, whatever the exit code
 PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -397,6 +397,8 @@ class _Job:
             value=value,
             metrics={key: number for key, number in counts.figures.items() if math.isfinite(number)},
             stderr=counts.stderr,
+            cases=counts.cases,
+            folds=counts.folds,
             curve=tuple(curve.values),
             best_epoch=epoch if curve.counted else 0,
             epochs=len(curve.values),

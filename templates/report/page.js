@@ -18,7 +18,7 @@ function tell(text) {
 
 function interval(region, metric) {
   const [low, high] = region.intervals[metric] ?? [null, null];
-  return isNumber(low) && isNumber(high) ? `${Math.max(low, 0).toFixed(4)} to ${Math.min(high, 1).toFixed(4)}` : "";
+  return isNumber(low) && isNumber(high) ? region.program ? `${low.toFixed(4)} to ${high.toFixed(4)}` : `${Math.max(low, 0).toFixed(4)} to ${Math.min(high, 1).toFixed(4)}` : "";
 }
 
 function overviewColumns(metric) {

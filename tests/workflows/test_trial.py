@@ -36,13 +36,21 @@ def test_reports_are_lines_of_json_or_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv(REPORTS, str(tmp_path / "r.jsonl"))
     report(epoch=1, auc=0.5)
     report(auc=1)
+    report(folds=(0.5, 1), values=3)
+    with pytest.raises(TypeError):
+        report(others=[1.0])
     with pytest.raises((TypeError, ValueError)):
         report(auc="high")  # type: ignore[arg-type]
     lines = (tmp_path / "r.jsonl").read_text().splitlines()
-    assert list(map(json.loads, lines)) == [{"epoch": 1, "auc": 0.5}, {"auc": 1.0}]
+    assert list(map(json.loads, lines)) == [
+        {"epoch": 1, "auc": 0.5},
+        {"auc": 1.0},
+        {"folds": [0.5, 1.0], "values": 3.0},
+    ]
     monkeypatch.delenv(REPORTS)
     report(epoch=2, auc=0.25)
-    assert capsys.readouterr().out == "epoch=2 auc=0.25\n"
+    report(folds=iter([0.5, 1]))
+    assert capsys.readouterr().out == "epoch=2 auc=0.25\nfolds=2 values\n"
 
 
 def test_a_program_can_ask_whether_to_leave():

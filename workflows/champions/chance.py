@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 
 from regiondag.champions.scores import Array, Scores
-from regiondag.util.intervals import t95
+from regiondag.util.intervals import student_cdf, t95
 
 MANY = 5000  # customers from which on the mean is as good as normal, and draws would only cost time
 ALMOST = 1e-6  # of a variance
@@ -76,6 +76,21 @@ def probability_better(differences: Array, draws: int, seed: int) -> float:
     means = differences[random.integers(0, n, (draws, n), dtype=np.int32)].mean(axis=1)
     zero = np.abs(means) <= NOTHING * largest
     return float(((means > 0) & ~zero).mean() + zero.mean() / 2)
+
+
+def probability_by_folds(differences: Array) -> float:
+    """Return the probability that the mean of paired differences of K folds is above 0; .5 of fewer than two.
+
+    Student's, with K - 1 degrees of freedom and the variance of Nadeau and Bengio: see `nnlib.worker.reports`.
+    """
+    folds = len(differences)
+    if folds < 2 or not np.abs(differences).max():
+        return 0.5
+    mean = float(differences.mean())
+    error = float(differences.std(ddof=1)) * math.sqrt(1 / folds + 1 / (folds - 1))
+    if error <= NOTHING * float(np.abs(differences).max()):
+        return float(mean > 0)
+    return student_cdf(mean / error, folds - 1)
 
 
 def probability_of_best(groups: Iterable[Array], draws: int, seed: int) -> list[float]:

@@ -23,6 +23,7 @@ from nnlib.contract import (
 )
 from nnlib.util.files import link_or_copy, write_atomically
 from regiondag.errors import GiveUpError, RegiondagError
+from regiondag.node.program_cases import interval_of
 from regiondag.run.history import History, TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder
@@ -171,7 +172,9 @@ def judge_final(folder: RegionFolder, spec: RegionSpec, final: TrialOutcome, his
     decision = decisions["regions"][spec.slug] if spec.served_by else decisions["common"]
     again = None if spec.served_by else incumbent_trial(spec, history)
     final = replace(final, reason="; ".join(filter(None, (decision["reason"], final.reason))))
-    if not (spec.metric.minimize or spec.runs_program):
+    if spec.runs_program:
+        final = replace(final, intervals=interval_of(folder, spec))
+    elif not spec.metric.minimize:
         # Where the floor was no trial, the job has trained the best network all the same.
         kind = FLOOR if decision["kind"] == FLOOR and decisions["floor"] is None else ""
         theirs = read_spec(source.spec) if spec.served_by else spec

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from nnlib.contract import SCORES_FILE
 from regiondag.errors import RegiondagError
 from regiondag.node.choice import FLOOR, decision_to_raw, read_scores, write_decisions
+from regiondag.node.program_cases import probability_of_pair
 from regiondag.run.history import History
 from regiondag.run.layout import NodeName, RegionFolder
 from regiondag.run.region_spec import RegionSpec
@@ -42,7 +43,7 @@ def choose_alone(folder: RegionFolder, spec: RegionSpec, history: History, best:
     check_fitted_until(spec.window, {f"t{trial:04d}": history.settled[trial].fitted_until for trial in names})
     standing = None if again is None else names[again]
     if by_value:
-        decision = _choose_by_value(spec, history, best, again, names)
+        decision = _choose_by_value(folder, spec, history, best, again, names)
     else:
         scores = _read_scores(folder, spec, trials, None if popular is None else names[popular])
         floor = FLOOR if popular is None else names[popular]
@@ -92,12 +93,22 @@ def _choose_of_two(scores: Scores, best: str, standing: str | None, rule: Rule, 
 
 
 def _choose_by_value(
-    spec: RegionSpec, history: History, best: int, again: int | None, names: Mapping[int, str]
+    folder: RegionFolder, spec: RegionSpec, history: History, best: int, again: int | None, names: Mapping[int, str]
 ) -> Decision:
+    """Return the best trial; the recipe in office where it is as good, or by the values of both surely not worse."""
     sign, less, least = (1.0, "less", "least") if spec.metric.minimize else (-1.0, "more", "most")
     cost = {trial: sign * value for trial, one in history.settled.items() if (value := one.value) is not None}
     if again is not None and again != best and not cost[best] < cost.get(again, math.inf):
         return _without_floor(names[again], f"kept: no trial has {less} {spec.metric.name}")
+    if again is not None and again != best and spec.runs_program:
+        pair = probability_of_pair(folder, spec, best, again)
+        if pair is not None:
+            from regiondag.champions.choose import Rule, show
+
+            told = f"with P {show(pair[0])}"
+            if pair[0] <= Rule().change:
+                return _without_floor(names[again], f"kept: {names[best]} is better {told} only ({pair[1]})")
+            return _without_floor(names[best], f"better than {names[again]}, in office, {told} ({pair[1]})")
     return _without_floor(names[best], f"the trial with the {least} {spec.metric.name}")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nnlib.contract import recipe_of
+from nnlib.spec.metric_names import keep_in_range
 from regiondag.registry.read import Champion
 from regiondag.study.families import describe_recipe
 from regiondag.util.text import show_value
@@ -88,7 +89,8 @@ def show_interval(figure: Figure) -> str:
     """
     if figure.low is None or figure.high is None:
         return "-"
-    return f"{max(figure.low, 0):.3f} to {min(figure.high, 1):.3f}"
+    low, high = (keep_in_range(figure.metric, end) for end in (figure.low, figure.high))
+    return f"{low:.3f} to {high:.3f}"
 
 
 def show_figure_in_full(figure: Figure) -> str:

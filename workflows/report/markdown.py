@@ -87,6 +87,8 @@ def _have_one_metric(summary: Summary) -> bool:
 def _own_figure(summary: Summary, region: RegionSummary) -> str:
     """Return what a region's own metric has come to, with its name where others have another one."""
     figure = _figure(region.test.get(region.metric or summary.metric))
+    ends = region.intervals.get(region.metric) if region.of_program and not _is_compared(summary) else None
+    figure += f" ({ends[0]:.3f} to {ends[1]:.3f})" if ends else ""
     return figure if _have_one_metric(summary) or figure == "-" else f"{region.metric} {figure}"
 
 
@@ -101,11 +103,20 @@ def _row_beside(summary: Summary, region: RegionSummary, others: list[str]) -> l
         region.region,
         "-" if region.of_program and not region.customers else str(region.customers),
         _own_figure(summary, region),
-        "-" if low is None or high is None or region.customers < FEW else f"{max(low, 0):.3f} to {min(high, 1):.3f}",
+        _interval(region, low, high),
         *(_figure(region.compared.get(name, {}).get(metric)) for name in others),
         _figure(region.popularity.get(metric)),
         region.serves if region.finished else region.status,
     ]
+
+
+def _interval(region: RegionSummary, low: float | None, high: float | None) -> str:
+    """Return an interval; ours are of metrics from 0 to 1, a program's may be of any."""
+    if low is None or high is None:
+        return "-"
+    if region.of_program:
+        return f"{low:.3f} to {high:.3f}"
+    return "-" if region.customers < FEW else f"{max(low, 0):.3f} to {min(high, 1):.3f}"
 
 
 def _shown_metrics(summary: Summary) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import NormalDist
 
 Z95 = NormalDist().inv_cdf(0.975)
@@ -24,6 +25,22 @@ def t95(freedom: int) -> float:
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + first / freedom + second / freedom**2 + third / freedom**3
+
+
+def student_cdf(t: float, freedom: int) -> float:
+    """Return how probable it is that Student's t is below `t` (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4).
+
+    >>> round(student_cdf(2.776445, 4), 6), round(student_cdf(-12.7062, 1), 6), student_cdf(0.0, 7)
+    (0.975, 0.025, 0.5)
+    """
+    angle = math.atan(t / math.sqrt(freedom))
+    cosine, odd = math.cos(angle), freedom % 2
+    term, total = (cosine, cosine if freedom > 1 else 0.0) if odd else (1.0, 1.0)
+    for k in range(1 + odd, freedom - 2, 2):
+        term *= cosine**2 * k / (k + 1)
+        total += term
+    part = math.sin(angle) * total
+    return (1 + (2 / math.pi * (angle + part) if odd else part)) / 2
 
 
 def half_width(stderr: float | None, count: int) -> float | None:

@@ -6,6 +6,8 @@ import json
 import signal
 from dataclasses import replace
 
+import pytest
+
 from nnlib.contract import Role, Status, Terms
 from nnlib.util.packed import list_files, unpack
 from nnlib.worker.program_job import Program, program_to_json
@@ -78,6 +80,18 @@ def test_after_its_seconds_a_program_ends_and_its_value_counts(tmp_path):
     assert (tmp_path / "model" / "told").read_text() == "2\nended\n"
     best = run(tmp_path / "best", WAITS, terms=Terms(best=True, seconds=2))
     assert (best.value, best.best_epoch) == (1.0, 1)
+
+
+def test_values_of_many_cases_come_back_with_the_result(tmp_path):
+    code = "from regiondag.trial import report\nreport(epoch=1, values=[i / 99_999 for i in range(100_000)])"
+    result = run(tmp_path, code)
+    assert result.value == pytest.approx(0.5) and len(result.cases) == 100_000 and not result.folds
+    assert result.stderr == pytest.approx((1 / 12) ** 0.5 / 100_000**0.5, rel=1e-3)
+    code = "import json\njson.dump({'auc': 0.9, 'folds': [0.8, 1.0]}, open('result.json', 'w'))"
+    folds = run(tmp_path / "folds", code)
+    assert (folds.value, folds.cases, folds.folds) == (0.9, (0.8, 1.0), True)
+    bad = run(tmp_path / "bad", code.replace("[0.8, 1.0]", "[]"))
+    assert bad.status is Status.BAD_INPUT and "folds: legal: a list of 1 to 100,000 numbers" in bad.reason
 
 
 def test_seconds_without_a_figure_are_a_failed_trial(tmp_path):

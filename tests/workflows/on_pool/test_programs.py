@@ -47,7 +47,8 @@ first = int(state.read_text()) + 1 if state.exists() else 1
 for epoch in range(first, trial["epochs"] + 1):
     time.sleep(pause)
     state.write_text(str(epoch))
-    report(epoch=epoch, auc=top - (rate - 0.3) ** 2 - 0.1 / epoch)
+    auc = top - (rate - 0.3) ** 2 - 0.1 / epoch
+    report(epoch=epoch, auc=auc, folds=[auc - 0.01, auc, auc + 0.01])
 Path(trial["artifact"], "rate.txt").write_text(sys.argv[1])
 """
 # Lightning's CSVLogger: a row for what is trained, and one for what is validated.
@@ -103,6 +104,9 @@ def test_a_program_to_what_serves_and_its_next_night(pool, run_area, capsys):
         row, rate = rows[name], rows[name]["hyperparameters"]["rate"]
         assert row["test"]["auc"] == pytest.approx(top - (rate - 0.3) ** 2 - 0.1 / 3)
         assert row["of_program"] and row["customers"] == 0
+        # Student's t of 2 degrees of freedom, and the error of 3 folds
+        half = 4.303 * 0.01 * (1 / 3 + 1 / 2) ** 0.5
+        assert row["intervals"]["auc"] == pytest.approx([row["test"]["auc"] - half, row["test"]["auc"] + half])
     values = [one.value for one in Journal(run.region("north").journal).read().settled.values()]
     assert rows["North"]["test"]["auc"] == max(values)
 
@@ -128,6 +132,8 @@ def test_a_program_to_what_serves_and_its_next_night(pool, run_area, capsys):
     assert finish(pool, again).exit_code == 0
     first = Journal(again.region("north").journal).read().proposals[0].point
     assert first == {"rate": rows["North"]["hyperparameters"]["rate"]}
+    chosen = json.loads(again.region("north").decisions.read_text())["common"]["reason"]
+    assert chosen.startswith(("kept", "better than program, rate")), chosen
 
 
 def test_a_program_that_is_evicted_goes_on_elsewhere(pool, run_area, capsys):

@@ -147,6 +147,8 @@ def test_programs_are_compared_with_nothing_and_each_shows_its_own_metric():
     assert headings(one)[:3] == ["region", "status", "test auc"]
     assert [row[2] for row in table(one)] == ["0.8750", "0.7500"]
     assert say_counts(one.headline) == "2 regions: 2 with the best of their trials." and not say_needs(one.headline)
+    sure = replace(north, intervals={"auc": (0.85, 0.9)})
+    assert table(Summary("shop", "/runs/run-1", "auc", (sure,)))[0][2] == "0.8750 (0.850 to 0.900)"
     lost = region("west", "failed", test={}, metric="rmse", **known)
     mixed = Summary("shop", "/runs/run-1", "metric of each region", (north, lost))
     assert headings(mixed)[2] == "test" and [row[2] for row in table(mixed)] == ["auc 0.8750", "-"]

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import t as student
 
 from regiondag.util import intervals
-from regiondag.util.intervals import half_width, show_figure, t95
+from regiondag.util.intervals import half_width, show_figure, student_cdf, t95
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 6, 9, 30, 1000])
@@ -27,3 +27,9 @@ def test_a_figure_stands_with_its_interval_and_its_customers():
     assert show_figure(0.1186, 1.5069, 2) == "0.119 (2)"
     assert show_figure(7.25) == "7.250"  # a loss has neither
     assert doctest.testmod(intervals).failed == 0
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 9, 30, 99])
+def test_students_distribution_is_scipys(freedom):
+    for t in (-3.0, -0.5, 0.0, 0.1, 1.0, 2.5, 40.0):
+        assert student_cdf(t, freedom) == pytest.approx(student.cdf(t, freedom), abs=1e-12)
