@@ -33,6 +33,7 @@ PACKAGES = "packages.txt"  # in the archive: what was installed
 IN_PLACE = ("bin", "share", "etc")  # what pip puts beside packages, and a virtual environment above them
 NOT_READ = frozenset({"__pycache__", "build", "dist", "runs", "node_modules"})  # what building a package leaves in it
 UNUSED = 90 * 86400  # seconds after which what was built is removed
+UV_NOTE = "uv_cache.json"  # beside a package's metadata
 LAST_LINES = 3  # of pip's, where it fails
 STEPS = re.compile(r"\s*((?:Collecting|Downloading|Using|Building|Installing|Resolved|Prepared) .{,160})")
 LAUNCHER = b"#!/bin/sh\n'''exec' \"$(dirname \"$0\")/python\" \"$0\" \"$@\"\n' '''\n"  # sh and Python both read it
@@ -84,6 +85,7 @@ def _build(environment: Environment, work: Path, archive: Path, key: str, tell: 
     tell(f"environment: {environment.file.name} is built for Python {version_for(environment)}")
     work.mkdir()
     _install(environment, work, tell)
+    _forget_times(work)
     if version_for(environment) == version_for(Environment(environment.file)):
         tell("environment: compiling")
         _compile(work)
@@ -150,6 +152,16 @@ def _command(environment: Environment, work: Path) -> list[str]:
 
 def _name_of(command: list[str]) -> str:
     return "pip" if "-m" in command else "uv"
+
+
+def _forget_times(work: Path) -> None:
+    """Remove what uv notes of the time at which a package was made, or the same packages would give other bits."""
+    (work / ".lock").unlink(missing_ok=True)
+    for note in work.glob(f"*.dist-info/{UV_NOTE}"):
+        record = note.with_name("RECORD")
+        lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
+        record.write_text("".join(line for line in lines if f"/{UV_NOTE}," not in line), encoding="utf-8")
+        note.unlink()
 
 
 def _compile(work: Path) -> None:

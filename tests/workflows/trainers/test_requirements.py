@@ -170,3 +170,14 @@ def test_what_nobody_has_asked_for_in_a_long_time_goes(tmp_path, home):
     os.utime(first, (0, 0))
     second = build(listed(tmp_path, "greeting==1.0"), print)
     assert [path for path in home.iterdir() if path.suffix == ".zip"] == [second]
+
+
+def test_what_uv_notes_of_the_time_is_not_packed(tmp_path):
+    info = tmp_path / "greeting-1.0.dist-info"
+    info.mkdir()
+    (tmp_path / ".lock").touch()
+    (info / "uv_cache.json").write_text('{"timestamp": 1}')
+    (info / "RECORD").write_text("greeting.py,,\ngreeting-1.0.dist-info/uv_cache.json,sha256=x,1\n")
+    requirements._forget_times(tmp_path)
+    assert list(list_files(tmp_path)) == ["greeting-1.0.dist-info/RECORD"]
+    assert (info / "RECORD").read_text() == "greeting.py,,\n"
