@@ -410,13 +410,8 @@ def _check_setting(name: str, value: object) -> None:
 
 def check_figures(raw: Mapping[str, Any]) -> None:
     """Raise ValueError unless all figures of a result, or of a journal's record of one, are finite numbers."""
-    figures = [
-        *raw.get("curve", ()),
-        *raw.get("cases", ()),
-        raw.get("seconds", 0.0),
-        raw.get("best_epoch", 0),
-        raw.get("customers", 0),
-    ]
+    figures = [*raw.get("curve", ()), raw.get("seconds", 0.0), raw.get("best_epoch", 0), raw.get("customers", 0)]
+    figures += raw.get("cases", ())
     figures += [raw[name] for name in ("value", "stderr", "fitted_until") if raw.get(name) is not None]
     for name in ("metrics", "baseline"):
         figures += raw.get(name, {}).values()

@@ -89,7 +89,7 @@ def test_trials_that_failed_and_what_the_run_took(pool, run_area, capsys, explai
     stats = json.loads(capsys.readouterr().out)
     assert stats["total"]["trials"] == 10 and stats["total"]["gpu_hours"] == stats["total"]["slot_hours"] > 0
     assert stats["total"]["lost_to_failure"] > 0 == stats["total"]["evictions"] and stats["total"]["cost"] == 0
-    assert 0 < stats["total"]["busy"] <= 1 and stats["total"]["overhead"] > 0
+    assert 0 < stats["total"]["busy"] <= 1 and stats["total"]["overhead"] >= 0  # logs have whole seconds
     [kind] = stats["machines"]
     assert "V100" in kind and stats["yaml"][0].startswith("job: {memory: ")
     assert len((run_area / "jobs.csv").read_text().splitlines()) == 11
