@@ -135,20 +135,19 @@ def append_lines(path: Path, text: str) -> None:
         sync(path.parent)  # its name is on disk, too
 
 
-def read_last_line(path: Path) -> bytes:
-    """Return the last whole line without its line break; nothing of a file that has none."""
-    end = end_of_last_line(path)
+def read_last_line(path: Path, block: int = 1 << 16) -> bytes | None:
+    """Return the last whole line without its line break, read from the end; None where there is none, or no file."""
+    end = end_of_last_line(path) if path.exists() else 0
     if not end:
-        return b""
+        return None
     with path.open("rb") as file:
-        block = 1 << 14
-        while True:
-            start = max(end - block, 0)
+        start, tail = end - 1, b""
+        while start > 0 and b"\n" not in tail:
+            size = min(block, start)
+            start -= size
             file.seek(start)
-            text = file.read(end - 1 - start)
-            if start == 0 or b"\n" in text:
-                return text[text.rfind(b"\n") + 1 :]
-            block *= 4
+            tail = file.read(size) + tail
+    return tail.rpartition(b"\n")[2]
 
 
 def end_of_last_line(path: Path, block: int = 1 << 16) -> int:

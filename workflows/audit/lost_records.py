@@ -5,6 +5,7 @@ from __future__ import annotations
 from nnlib.contract import TRIAL_FILE
 from regiondag.run.history import History
 from regiondag.run.layout import RegionFolder
+from regiondag.util.text import list_some
 
 ADVICE = "`regiondag repair RUN` makes the lines anew from the trials' own files; or restore the journal from a copy"
 
@@ -26,6 +27,4 @@ def name_trials(numbers: list[int]) -> str:
     >>> name_trials([0, 1, 2, 3, 4, 5])
     'trials 0, 1, 2, 3 and 2 more'
     """
-    some = ", ".join(map(str, numbers[:4]))
-    more = f" and {len(numbers) - 4} more" if len(numbers) > 4 else ""
-    return f"trial{'s' if len(numbers) > 1 else ''} {some}{more}"
+    return f"trial{'s' if len(numbers) > 1 else ''} {list_some(list(map(str, numbers)))}"

@@ -47,12 +47,12 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.apply:
             repair.apply()
         done += 1
+    if done and not arguments.apply:
+        print(f"{done} can be repaired: regiondag repair {folder.path} --apply", file=sys.stderr)
+        return 1
     with show_progress("verifying") as progress:
         found = verify(folder, progress, check_checkpoint)
-    if arguments.apply or not done:
-        show(found.findings)
-        left = len(found.findings)
-        print(f"{done} repaired, {left} left" if done or left else "all as it was", file=sys.stderr)
-        return 1 if left else 0
-    print(f"{done} can be repaired: regiondag repair {folder.path} --apply", file=sys.stderr)
-    return 1
+    show(found.findings)
+    left = len(found.findings)
+    print(f"{done} repaired, {left} left" if done or left else "all as it was", file=sys.stderr)
+    return 1 if left else 0

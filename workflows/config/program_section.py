@@ -106,7 +106,7 @@ def _pattern(value: Any) -> str:
 _PATTERN = "a path in the program's folder, in which * stands for any part of a name"
 _LIST = {"type": "array", "items": TEXT.schema}
 WHERE: Keys = {
-    kind: Key("", Check(lambda value: _pattern(value), _PATTERN, TEXT.schema), about)
+    kind: Key("", Check(_pattern, _PATTERN, TEXT.schema), about)
     for kind, about in (
         ("csv", "Files with a line of names and lines of figures, such as lightning_logs/*/metrics.csv."),
         ("mlflow", "Folders of MLflow's file store, such as mlruns."),

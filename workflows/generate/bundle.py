@@ -45,6 +45,7 @@ MANAGER_CODE = (
     "regiondag.trials.dependence",
     "regiondag.trials.rows",
     "regiondag.tuning",
+    "regiondag.util.digests",
     "regiondag.util.intervals",
     "regiondag.util.schema",
     "regiondag.util.secrets",

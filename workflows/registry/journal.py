@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nnlib.util.files import append_lines, end_of_last_line
+from nnlib.util.files import append_lines, read_last_line
 from regiondag.errors import RegiondagError
 
 PROMOTED, ROLLED_BACK, REGISTERED = "promoted", "rolled back", "registered"
@@ -61,17 +61,8 @@ def read_steps(path: Path) -> list[Step]:
 
 def read_last_step(path: Path, block: int = 1 << 16) -> Step | None:
     """Return the last whole line's step, read from the end: what may have been cut off is that one alone."""
-    end = end_of_last_line(path) if path.exists() else 0
-    if not end:
-        return None
-    with path.open("rb") as file:
-        start, tail = end - 1, b""
-        while start > 0 and b"\n" not in tail:
-            size = min(block, start)
-            start -= size
-            file.seek(start)
-            tail = file.read(size) + tail
-    return _parse(path, "last", tail.rpartition(b"\n")[2])
+    line = read_last_line(path, block)
+    return None if line is None else _parse(path, "last", line)
 
 
 def fold(steps: Iterable[Step]) -> dict[str, Past]:

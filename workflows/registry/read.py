@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnlib.contract import FLOOR_FILE, MODEL_FILE, PROGRAM_MODEL_FILE, sha256_of
+from nnlib.contract import FLOOR_FILE, MODEL_FILE, PROGRAM_MODEL_FILE
 from regiondag.errors import RegiondagError
 from regiondag.run.layout import SLUG, RunFile
+from regiondag.util.digests import digest_of_shared
 
 REGISTRIES = "champions"  # beside the runs; a folder a study
 CHAMPION_FILE = "champion.json"
@@ -39,7 +40,6 @@ FILES = (
 )
 
 _VERSION = re.compile(r"([0-9]{8}-[0-9]{6})(?:-([0-9]{1,4}))?")
-_DIGESTS: dict[tuple[int, ...], str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Champion:
         """Do so for one of them."""
         digest = self.digests[path]
         try:
-            seen = _digest_of(path)
+            seen = digest_of_shared(path)
         except OSError as error:
             raise RegiondagError(f"{path}: {error.strerror or error}; {self._advice}") from error
         if seen != digest:
@@ -259,12 +259,3 @@ def _advise(folder: Path) -> str:
     found = sorted(_list_versions(folder), key=version_key, reverse=True)
     known = f"there are {', '.join(found[:4])}{' ...' if len(found) > 4 else ''}" if found else "there is none"
     return f"next: regiondag champions rollback STUDY {folder.name} --to VERSION; {known}"
-
-
-def _digest_of(path: Path) -> str:
-    """Return a file's SHA-256; regions that one model serves have one file, which is read once."""
-    facts = path.stat()
-    file = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
-    if file not in _DIGESTS:
-        _DIGESTS[file] = sha256_of(path)
-    return _DIGESTS[file]

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnlib.contract import PROGRAM_MODEL_FILE, Recipe, recipe_of, sha256_of
+from nnlib.contract import PROGRAM_MODEL_FILE, Recipe, recipe_of
 from regiondag.errors import RegiondagError
 from regiondag.run.layout import MANIFEST_FILE, RunFolder
 from regiondag.run.manifest import read_manifest
 from regiondag.study.families import NETWORK, PROGRAM
 from regiondag.study.space import Value
-
-_DIGESTS: dict[tuple[int, ...], str] = {}
+from regiondag.util.digests import digest_of_shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +90,12 @@ def _study_of(run: RunFolder) -> str | None:
         return None
 
 
-def _digest_of(path: Path) -> str:
-    """Return a file's SHA-256; regions that one model serves have one file, which is read once."""
-    facts = path.stat()
-    file = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
-    if file not in _DIGESTS:
-        _DIGESTS[file] = sha256_of(path)
-    return _DIGESTS[file]
-
-
 def champion_of(run: RunFolder, slug: str) -> Incumbent | None:
     """Return a region's champion in a run; None when there is none, or none that is whole."""
     folder = run.region(slug)
     try:
         digest = str(json.loads(folder.champion_metrics.read_text(encoding="utf-8"))["sha256"])
-        if _digest_of(folder.champion_model) == digest:  # else: replaced half way, or damaged
+        if digest_of_shared(folder.champion_model) == digest:  # else: replaced half way, or damaged
             return Incumbent(folder.champion_model, folder.champion_metrics, digest)
     except (OSError, ValueError, KeyError, TypeError):
         pass

@@ -74,7 +74,7 @@ class Journal:
     def append_all(self, events: Iterable[tuple[str, Mapping[str, object]]]) -> None:
         """Add some lines and wait until they are on disk. Call it under `locked`."""
         records = ({"event": event, "time": round(time.time(), 3), **values} for event, values in events)
-        text = chain(records, digest_of_line(read_last_line(self.path)) if self.path.exists() else BEGINNING)
+        text = chain(records, digest_of_line(read_last_line(self.path) or b""))
         append_lines(self.path, text)  # what a crash tore off is said again by the script run again
 
     def note_stop(self, trial: int | None, reason: str) -> None:

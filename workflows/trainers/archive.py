@@ -11,7 +11,8 @@ from nnlib.util.packed import pack
 from nnlib.worker import program_job as job
 from nnlib.worker.container import Container
 from regiondag.study.program import CALL, Program
-from regiondag.trainers.environments import digest_of_large, identify
+from regiondag.trainers.environments import identify
+from regiondag.util.digests import digest_of_shared
 
 
 def write_program(program: Program, archive: Path) -> None:
@@ -37,7 +38,7 @@ def _container_of(program: Program) -> Container | None:
     image = program.image
     if image is None:
         return Container(program.container.image)
-    return Container(CONTAINER_FILE, digest_of_large(image))
+    return Container(CONTAINER_FILE, digest_of_shared(image))
 
 
 def digest_of(program: Program) -> str:

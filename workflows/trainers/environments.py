@@ -6,10 +6,8 @@ import re
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-from nnlib.contract import sha256_of
 from nnlib.util.environment import SETTINGS, version_of
 from nnlib.util.memory import show_bytes
 from nnlib.util.packed import PackedError
@@ -18,6 +16,7 @@ from regiondag.errors import RegiondagError
 from regiondag.study.model import JobRequest, Region
 from regiondag.study.program import Environment, Program
 from regiondag.trainers.requirements import build, key_of
+from regiondag.util.digests import digest_of_shared
 
 Tell = Callable[[str], None]
 PYTHONS = ("python", "python3")  # words of a command that mean the environment's
@@ -55,18 +54,7 @@ def identify(environment: Environment) -> str:
     """Return what changes when the environment does: of a list what it says, of an archive its bytes."""
     if environment.is_list:
         return f"list {key_of(environment)}"
-    return f"archive {digest_of_large(environment.file)}"
-
-
-def digest_of_large(file: Path) -> str:
-    """Return the SHA-256 of a file that is large, computed once though it is of many regions."""
-    facts = file.stat()
-    return _sha256(file, facts.st_mtime_ns, facts.st_size)
-
-
-@cache
-def _sha256(file: Path, _changed: int, _size: int) -> str:
-    return sha256_of(file)
+    return f"archive {digest_of_shared(environment.file)}"
 
 
 def provide(environment: Environment, tell: Tell) -> Path:

@@ -25,10 +25,11 @@ from regiondag.study.program import Program, program_trial
 from regiondag.study.space import Point, Space
 from regiondag.trainers import kit
 from regiondag.trainers.archive import write_program
-from regiondag.trainers.environments import digest_of_large, provide
+from regiondag.trainers.environments import provide
 from regiondag.trainers.kit import Finding, Tried, Verdict
 from regiondag.trainers.points import EPOCHS, another_point, end_points, usual_point
 from regiondag.trainers.trying import Bench, Interruption, Look
+from regiondag.util.digests import digest_of_shared
 
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
 ENDED = (Exit.OK, Exit.EVICTED)
@@ -82,7 +83,7 @@ class _Examination:
             self.sent[CONTAINER_FILE] = self.subject.program.image
         if self.subject.program.environment:
             self.sent[ENVIRONMENT_FILE] = provide(self.subject.program.environment, tell)
-        self.digests.update({name: digest_of_large(file) for name, file in self.sent.items()})
+        self.digests.update({name: digest_of_shared(file) for name, file in self.sent.items()})
 
     def findings(self) -> Iterator[Finding]:
         usual = usual_point(self.subject.space, self.subject.constraints)
