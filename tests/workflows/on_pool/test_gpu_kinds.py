@@ -24,7 +24,7 @@ def doctor(run, capsys) -> tuple[int, str]:
 
 
 def test_jobs_go_where_gpus_are_as_they_must_be(pool, run_area, capsys):
-    wish = 'gpus: {min: 1, max: 2, capability: ">= 7.0, < 8", memory: 16GB}, require_gpus: ECCEnabled || Fast, '
+    wish = 'gpus: {min: 2, max: 4, capability: ">= 7.0, < 8", memory: 16GB}, require_gpus: ECCEnabled || Fast, '
     run = generate(run_area, capsys, TEXT.replace("job: {", f"job: {{{wish}"))
     code, said = doctor(run, capsys)
     assert code == 0 and "train.sub of germany: matches 1 of 2 slots: slot1@" in said
