@@ -2,7 +2,7 @@
 # Turn a plain Debian root into a regiondag machine: HTCondor and a Python that trains and proposes.
 #
 # usage: provision.sh [--outlet folder|disk|instance|machine] [--role worker|manager] [--driver none|closed|open]
-#                     [--skip-pci-option]
+#                     [--least-driver N] [--fabric-manager] [--skip-pci-option]
 #   as root inside that root (a chroot, a container or the booted machine)
 #   --outlet   folder: programs only, nothing that boots (default; the embedded pool)
 #              disk: all that a machine needs to boot, for an image made from nothing
@@ -12,6 +12,8 @@
 #   --role     worker: offers itself to a pool (default)
 #              manager: the pool's collector, negotiator and access point; with --outlet machine, without a driver
 #   --driver   NVIDIA's kernel module: none (default), closed or open
+#   --least-driver      an older branch of the driver will not do: 570 for Blackwell
+#   --fabric-manager    it is for machines with NVSwitches: no image without NVIDIA's fabric manager
 #   --skip-pci-option   leave out NVreg_CheckPCIConfigSpace=0
 # exits: 0 done, 2 wrong arguments, else the code of the step that failed; its name is the last "provision:" line
 #
@@ -20,19 +22,22 @@
 set -eu
 
 here=$(dirname "$(readlink -f "$0")")
-OUTLET=folder ROLE=worker DRIVER=none PCI_OPTION=yes
+OUTLET=folder ROLE=worker DRIVER=none LEAST_DRIVER=0 FABRIC_MANAGER=maybe PCI_OPTION=yes
 wrong() {
     echo "provision.sh: $1" >&2
-    sed -n '4,15s/^# \{0,1\}//p' "$0" >&2
+    sed -n '4,18s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 while [ $# -gt 0 ]; do
     case $1 in
-        --outlet | --role | --driver)
+        --outlet | --role | --driver | --least-driver)
             [ $# -ge 2 ] || wrong "$1 needs a value"
-            case $1 in --outlet) OUTLET=$2 ;; --role) ROLE=$2 ;; --driver) DRIVER=$2 ;; esac
+            case $1 in
+                --outlet) OUTLET=$2 ;; --role) ROLE=$2 ;; --driver) DRIVER=$2 ;; --least-driver) LEAST_DRIVER=$2 ;;
+            esac
             shift
             ;;
+        --fabric-manager) FABRIC_MANAGER=needed ;;
         --skip-pci-option) PCI_OPTION=no ;;
         *) wrong "seen '$1'" ;;
     esac
@@ -43,6 +48,7 @@ case $OUTLET in
     *) wrong "--outlet: seen '$OUTLET', legal: folder, disk, instance or machine" ;;
 esac
 case $DRIVER in none | closed | open) ;; *) wrong "--driver: seen '$DRIVER', legal: none, closed or open" ;; esac
+case $LEAST_DRIVER in '' | *[!0-9]*) wrong "--least-driver: seen '$LEAST_DRIVER', legal: a number such as 570" ;; esac
 case $ROLE,$OUTLET,$DRIVER in
     worker,*) ;;
     manager,machine,none) ;;
@@ -61,7 +67,7 @@ case $OUTLET in
 esac
 record "OUTLET=$OUTLET"
 
-export OUTLET ROLE DRIVER PCI_OPTION DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+export OUTLET ROLE DRIVER LEAST_DRIVER FABRIC_MANAGER PCI_OPTION DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 
 for step in "$here"/[0-9][0-9]-*.sh; do
     name=$(basename "$step" .sh)

@@ -22,6 +22,7 @@ DEBIAN = {
     "firmware-nvidia-gsp": "550.163.01-2",
     f"linux-headers-{KERNEL}": "6.12.117-1",
 }
+LISTS = ("requirements-gpu.txt", "requirements-gpu-blackwell.txt")
 HEAD = f"DKMS (dkms-3.2.2) make.log for nvidia-current-open/550.163.01 for kernel {KERNEL} (x86_64)\n"
 MAKE_LOG = """\
   CC [M]  /var/lib/dkms/nvidia-current-open/550.163.01/build/nvidia/nv-pci.o
@@ -41,7 +42,7 @@ class Root:
         self.wheels = folder / "recipe/wheels"
         self.wheels.mkdir(parents=True)
         (folder / "recipe/provision").mkdir()
-        for name in ("50-driver.sh", "common.sh", "unpack-wheels.sh", "requirements-gpu.txt"):
+        for name in ("50-driver.sh", "common.sh", "unpack-wheels.sh", *LISTS):
             (folder / "recipe/provision" / name).write_bytes((PROVISION / name).read_bytes())
         self.step = folder / "recipe/provision/50-driver.sh"
         self.kernel(KERNEL)
@@ -55,6 +56,9 @@ class Root:
             "apt-cache",
             f"if [ $# -eq 1 ]; then echo '  release v=13,o=Debian,n=trixie,c=main,b=amd64'; exit; fi\n"
             f"version=$(cat {self.candidates}/$2 2>/dev/null) || version='(none)'\n"
+            "if [ $1 = madison ]; then\n"
+            "    [ \"$version\" = '(none)' ] || printf ' %s | %s | a source\\n' $2 8.0-1 $2 $version; exit\n"
+            "fi\n"
             'printf \'%s:\\n  Installed: (none)\\n  Candidate: %s\\n\' "$2" "$version"',
         )
         self.program("dpkg-query", "case $* in *Status*) printf 'libcuda1\\tinstalled\\nnvidia-smi\\tremoved\\n' ;; "
@@ -86,7 +90,8 @@ class Root:
         module(self.modules.parent / "built", name, recorded, licence)
 
     def add_wheels(self) -> None:
-        for line in (PROVISION / "requirements-gpu.txt").read_text().splitlines():
+        lines = {line for name in LISTS for line in (PROVISION / name).read_text().splitlines()}
+        for line in lines:
             name, equal, version = line.partition("==")
             if equal:
                 path = self.wheels / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
@@ -97,7 +102,7 @@ class Root:
                 wheel.writestr(f"{folder}/__init__.py", "")
         (self.wheels / "cupy_cuda12x-14.2.0-py3-none-any.whl").unlink()
 
-    def run(self, driver: str, outlet: str = "disk") -> subprocess.CompletedProcess[str]:
+    def run(self, driver: str, outlet: str = "disk", **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["sh", str(self.step)],
             capture_output=True,
@@ -108,6 +113,7 @@ class Root:
                 "REGIONDAG_ROOT": str(self.folder),
                 "OUTLET": outlet,
                 **({"DRIVER": driver} if driver else {}),
+                **variables,
             },
         )
 
@@ -126,9 +132,9 @@ def root(tmp_path: Path) -> Root:
     return Root(tmp_path)
 
 
-def refused(root: Root, driver: str) -> str:
+def refused(root: Root, driver: str, **variables: str) -> str:
     """Run it; return its last line, which says why it failed, after making sure that nothing was recorded."""
-    done = root.run(driver)
+    done = root.run(driver, **variables)
     assert done.returncode == 1, done.stdout + done.stderr
     assert root.recorded() == []
     assert root.called("apt-mark") == []
@@ -162,7 +168,7 @@ def test_closed(root):
     ]
     assert root.called("dkms") == []
     assert root.called("apt-mark") == ["apt-mark hold libcuda1"]  # what is installed, not what was removed
-    assert root.recorded() == ["DRIVER=closed", "DRIVER_VERSION=550.163.01", f"KERNEL={KERNEL}"]
+    assert root.recorded() == ["FABRIC_MANAGER=none", "DRIVER=closed", "DRIVER_VERSION=550.163.01", f"KERNEL={KERNEL}"]
     assert done.stdout.splitlines()[-1] == f"50-driver: nvidia-current 550.163.01 for kernel {KERNEL}"
     assert "CuPy works" in done.stdout
     assert list(root.folder.glob("usr/local/lib/python3.*/dist-packages/cupy/__init__.py"))
@@ -186,7 +192,7 @@ def test_a_second_run_installs_nothing(root):
     done = root.run("closed")
     assert done.returncode == 0, done.stderr
     assert root.called("apt-get") == []
-    assert root.recorded() == ["DRIVER=closed", "DRIVER_VERSION=550.163.01", f"KERNEL={KERNEL}"]
+    assert root.recorded() == ["FABRIC_MANAGER=none", "DRIVER=closed", "DRIVER_VERSION=550.163.01", f"KERNEL={KERNEL}"]
 
 
 def test_the_unit_that_keeps_gpus_awake_is_enabled_and_debians_module_list_is_not(root):
@@ -207,7 +213,7 @@ def test_open_from_debian(root):
     done = root.run("open")
     assert done.returncode == 0, done.stderr
     assert root.called("apt-get")[0].endswith(" libcuda1 nvidia-smi nvidia-persistenced nvidia-open-kernel-dkms")
-    assert root.recorded()[0] == "DRIVER=open"
+    assert root.recorded()[:2] == ["FABRIC_MANAGER=none", "DRIVER=open"]
 
 
 def test_open_from_nvidia_where_its_repository_is_a_source(root):
@@ -263,6 +269,67 @@ def make_log(root: Root, text: str) -> None:
     path.write_text(HEAD + text)
 
 
+def test_debians_open_module_is_mended_for_kernels_of_2026(root):
+    call = "    r = pci_resize_resource(pci_dev, NV_GPU_BAR1, requested_size);\n"
+    source = root.folder / "usr/src/nvidia-current-open-550.163.01/nvidia/nv-pci.c"
+    source.parent.mkdir(parents=True)
+    source.write_text(call)
+    make_log(root, MAKE_LOG)
+    root.builds("nvidia-current-open", "550.163.01-open", OPEN)
+    root.add_wheels()
+    root.tool("apt-get", "exit 100")
+    root.tool("dpkg", f"cp -r {root.modules.parent}/built/* {root.modules}/")
+    done = root.run("open")
+    assert done.returncode == 0, done.stderr
+    assert root.called("dpkg") == ["dpkg --configure -a"]
+    assert root.called("dkms") == []
+    assert source.read_text() == call.replace("size)", "size, 0)")
+    assert "mended, and built again" in done.stdout
+
+
+def test_machines_with_nvswitches_get_a_fabric_manager_of_the_drivers_version(root):
+    root.builds("nvidia-current-open", "550.163.01-open", OPEN)
+    root.add_wheels()
+    root.offer(**{"nvidia-fabricmanager": "570.10-1", "nvidia-fabricmanager-550": "550.163.01-1", "nvlsm": "2025.1"})
+    done = root.run("open", FABRIC_MANAGER="needed")
+    assert done.returncode == 0, done.stderr
+    assert root.called("apt-get")[1:] == [
+        "apt-get install -y --no-install-recommends nvidia-fabricmanager-550=550.163.01-1 nvlsm"
+    ]
+    assert root.called("systemctl") == ["systemctl enable nvidia-fabricmanager.service"]
+    assert root.recorded()[0] == "FABRIC_MANAGER=550.163.01"
+
+
+def test_no_image_for_nvswitches_without_their_fabric_manager(root):
+    root.builds("nvidia-current")
+    root.add_wheels()
+    root.offer(**{"nvidia-fabricmanager": "570.10-1"})
+    message = refused(root, "closed", FABRIC_MANAGER="needed")
+    assert "no nvidia-fabricmanager of the driver's version 550.163.01 (seen: nvidia-fabricmanager 8.0-1" in message
+    assert "--apt-source FILE" in message
+
+
+def test_a_driver_too_old_for_the_machines_is_not_built(root):
+    message = refused(root, "open", LEAST_DRIVER="570")
+    assert message.startswith("the GPUs that this image is for need driver 570 or newer, and the apt sources have 550")
+    assert root.called("apt-get") == []
+    module(root.modules, "nvidia-current-open", "550.163.01-open", OPEN)
+    assert refused(root, "open", LEAST_DRIVER="570").startswith("this root has driver 550.163.01, and 570 or newer")
+
+
+def test_blackwell_gets_libraries_that_know_it(root):
+    newer = "580.95.05-1"
+    root.offer(**{"nvidia-kernel-open-dkms": newer, "nvidia-driver-cuda": newer, "libcuda1": newer})
+    root.builds("nvidia", "550.163.01-open", OPEN)
+    (root.modules.parent / "built/nvidia/version").write_text("580.95.05\n")
+    root.add_wheels()
+    program(root.folder / "usr/local/libexec/regiondag", "python", 'cat >/dev/null; echo "compiles for $*"')
+    done = root.run("open", LEAST_DRIVER="570")
+    assert done.returncode == 0, done.stderr
+    assert "compiles for - 75 80 86 89 90 100 103 120\n" in done.stdout
+    assert "WHEEL_nvidia_cuda_nvrtc_cu12=12.9.86" in (root.folder / "var/lib/regiondag/recorded").read_text()
+
+
 def test_a_module_that_does_not_build(root):
     root.tool("apt-get", "exit 100")
     make_log(root, MAKE_LOG)
@@ -270,7 +337,6 @@ def test_a_module_that_does_not_build(root):
     assert done.returncode == 1
     assert "    nvidia/nv-pci.c:237:9: error: too few arguments to function 'pci_resize_resource'" in done.stderr
     assert "bake with --driver closed" in done.stderr
-    assert "known not to build with kernels 6.12.y" in done.stderr
     assert done.stderr.splitlines()[-1] == (
         f"50-driver: ERROR: no NVIDIA module for the image's kernel {KERNEL} (open driver); the reason is above"
     )

@@ -134,7 +134,7 @@ def test_a_gpu_without_a_driver(gpu_options, machine, capsys):
     assert main(gpu_options, machine) == 1
     assert capsys.readouterr().out == (
         "regiondag-gpu: ERROR: 1 NVIDIA GPU(s) here (0000:00:1e.0), but this image has no driver for its kernel; "
-        "bake one with --driver closed or open\n"
+        "bake one with --driver auto --for its type\n"
     )
 
 

@@ -32,6 +32,7 @@ class Manifest:
     pci_option: str  # the sentence that ami/provision/pci-option.sh recorded
     recipe: str  # hash of the files and options of the recipe
     packages: Mapping[str, str]  # Debian package or wheel: version
+    fabric_manager: str = ""  # version of NVIDIA's, or empty
 
     @property
     def hash(self) -> str:

@@ -18,7 +18,7 @@ from nnlib.contract import sha256_of
 from nnlib.util.files import replace_folder, sync
 from regiondag.bake.artifact import DiskImage, Manifest, read_disk_image, write_manifest
 from regiondag.bake.disk import TOOLS, make_disk
-from regiondag.errors import BakeError, PoolError
+from regiondag.errors import BakeError, PoolError, UsageError
 from regiondag.pool.machine import require_machine
 from regiondag.pool.rootfs import IMAGE_FILE, find_unused, hold_build_lock, recipe_hash
 from regiondag.pool.rootfs_build import (
@@ -32,6 +32,7 @@ from regiondag.pool.rootfs_build import (
     run_mmdebstrap,
 )
 from regiondag.pool.suites import SUITES
+from regiondag.util.instance_gpus import BLACKWELL_DRIVER
 from regiondag.util.resources import resource_dir
 from regiondag.util.user_dirs import cache_dir, make_dir
 
@@ -48,17 +49,23 @@ class ImageWishes:
     suite: str = "trixie"
     driver: str = "none"
     pci_option: bool = True
+    least_driver: int = 0  # branch, such as 570; 0: any
+    fabric_manager: bool = False  # whether an image without one will not do
+    apt_source: Path | None = None  # a further apt source, such as NVIDIA's
 
     @property
     def options(self) -> tuple[str, ...]:
         """The arguments of provision.sh."""
         skip = () if self.pci_option else ("--skip-pci-option",)
-        return ("--outlet", "disk", "--driver", self.driver, *skip)
+        least = ("--least-driver", str(self.least_driver)) if self.least_driver else ()
+        fabric = ("--fabric-manager",) if self.fabric_manager else ()
+        return ("--outlet", "disk", "--driver", self.driver, *least, *fabric, *skip)
 
     @property
     def requirements(self) -> tuple[str, ...]:
         """The lists of wheels that it needs."""
-        gpu = ("requirements-gpu.txt",) if self.driver != "none" else ()
+        name = "requirements-gpu-blackwell.txt" if self.least_driver >= BLACKWELL_DRIVER else "requirements-gpu.txt"
+        gpu = (name,) if self.driver != "none" else ()
         return ("requirements.txt", "requirements-worker.txt", *gpu)
 
 
@@ -67,7 +74,15 @@ def image_hash(wishes: ImageWishes) -> str:
     folder = resource_dir("ami") / "provision"
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".pyc"]
     maker = sha256_of(Path(__file__).with_name("disk.py"))
-    return recipe_hash(files, wishes.suite, *wishes.options, maker, base=folder)
+    source = (sha256_of(wishes.apt_source),) if wishes.apt_source else ()
+    return recipe_hash(files, wishes.suite, *wishes.options, maker, *source, base=folder)
+
+
+def check_apt_source(path: Path) -> Path:
+    """Return the file's absolute path; UsageError for one that apt would not read."""
+    if path.suffix not in (".sources", ".list") or not path.is_file():
+        raise UsageError(f"--apt-source {path}: legal is a file that apt reads: NAME.sources, or NAME.list")
+    return path.resolve()
 
 
 def image_path(wishes: ImageWishes) -> Path:
@@ -134,7 +149,8 @@ def _make(work: Path, wishes: ImageWishes, output: IO[str], step: Tell) -> Path:
     step("fetching Python wheels")
     for name in wishes.requirements:
         fetch_wheels(recipe / name, work / "wheels", output, PYTHONS[wishes.suite])
-    target = Target(wishes.options, FREE if wishes.driver == "none" else NOT_FREE, owners=True)
+    components = FREE if wishes.driver == "none" else NOT_FREE
+    target = Target(wishes.options, components, owners=True, apt_source=wishes.apt_source)
     run_mmdebstrap(wishes.suite, recipe, work, output, step, target)
     step("writing the disk")
     image = work / "image"
@@ -158,6 +174,7 @@ def _manifest(work: Path, wishes: ImageWishes) -> Manifest:
         pci_option=recorded["PCI_OPTION"],
         recipe=image_hash(wishes),
         packages=packages | wheels,
+        fabric_manager="" if (found := recorded.get("FABRIC_MANAGER", "none")) == "none" else found,
     )
 
 

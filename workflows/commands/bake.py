@@ -19,11 +19,11 @@ run a job, `ami` uploads a tested image to EC2. Only `ami` needs an AWS account.
 
 EPILOG = """examples:
   regiondag bake image
+  regiondag bake image --driver auto --for g6.xlarge p5.48xlarge
   regiondag bake test
   regiondag bake ami --region eu-central-1"""
 
-
-DRIVERS = ("none", "closed", "open")
+DRIVERS = ("none", "closed", "open", "auto")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     image.add_argument(
         "--suite", choices=SUITES, default="trixie", help="Debian release (default trixie: HTCondor 23.9)"
     )
-    image.add_argument("--driver", choices=DRIVERS, default="none", help="NVIDIA's kernel module (default none)")
+    image.add_argument(
+        "--driver", choices=DRIVERS, default="none", help="NVIDIA's kernel module; auto: as --for needs (default none)"
+    )
+    _add_types(image, "the driver must drive")
+    image.add_argument(
+        "--apt-source",
+        type=Path,
+        metavar="FILE",
+        help="a further apt source for the image, such as NVIDIA's: NAME.sources with its key in it, or NAME.list",
+    )
     image.add_argument("--skip-pci-option", action="store_true", help="leave out NVreg_CheckPCIConfigSpace=0")
     image.add_argument("--rebuild", action="store_true", help="bake it anew, with today's packages")
 
@@ -47,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     ami = add_verb(verbs, "ami", _ami, "upload a tested image and register it as an AMI")
     _add_image(ami)
+    _add_types(ami, "the image must drive, else no AMI is made")
     ami.add_argument("--region", help="AWS region (default: that of the environment or the profile)")
     ami.add_argument("--name", help="name of the AMI (default: regiondag-SUITE-DRIVER-HASH)")
     ami.add_argument(
@@ -74,6 +84,11 @@ def _add_image(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_types(parser: argparse.ArgumentParser, purpose: str) -> None:
+    parser.add_argument("--for", dest="types", nargs="+", default=[], metavar="TYPE", help=f"instance types {purpose}")
+    parser.add_argument("--fleet", type=Path, metavar="FILE", help="a fleet.yaml, for the same of its instance types")
+
+
 def _default_image() -> Path:
     from regiondag.bake.image import ImageWishes, image_path
 
@@ -84,9 +99,12 @@ def _default_image() -> Path:
 
 
 def _image(arguments: argparse.Namespace) -> int:
-    from regiondag.bake.image import ImageWishes, ensure_disk_image
+    from regiondag.bake.driver_choice import list_types, settle_driver
+    from regiondag.bake.image import ImageWishes, check_apt_source, ensure_disk_image
 
-    wishes = ImageWishes(arguments.suite, arguments.driver, not arguments.skip_pci_option)
+    source = check_apt_source(arguments.apt_source) if arguments.apt_source else None
+    asked = ImageWishes(arguments.suite, arguments.driver, not arguments.skip_pci_option, apt_source=source)
+    wishes = settle_driver(asked, list_types(arguments.types, arguments.fleet))
     print(ensure_disk_image(wishes, tell, arguments.rebuild).folder)
     return 0
 
@@ -105,10 +123,12 @@ def _test(arguments: argparse.Namespace) -> int:
 
 def _ami(arguments: argparse.Namespace) -> int:
     from regiondag.bake.artifact import read_disk_image
+    from regiondag.bake.driver_choice import check_types, list_types
     from regiondag.bake.upload.ami import describe_ami, make_ami
     from regiondag.bake.upload.snapshot import Encryption
 
     image = read_disk_image(arguments.image or _default_image())
+    check_types(image.manifest, list_types(arguments.types, arguments.fleet))
     encryption = Encryption(arguments.encrypted or bool(arguments.kms_key), arguments.kms_key)
     if arguments.dry_run:
         print(describe_ami(image, arguments.region, arguments.name, tell, encryption))

@@ -11,7 +11,8 @@ from regiondag.fleet.config import LATEST, Fleet
 from regiondag.fleet.demand import WorkerSize
 from regiondag.fleet.ec2 import is_nitro, list_all
 from regiondag.fleet.template import Pool
-from regiondag.util.aws import DRIVER_TAG, HTCONDOR_TAG, error_code, explain_errors, tags_of
+from regiondag.util.aws import DRIVER_TAG, FABRIC_MANAGER_TAG, HTCONDOR_TAG, error_code, explain_errors, tags_of
+from regiondag.util.instance_gpus import why_not_driven
 
 IMAGE_TAG = "regiondag"  # every image that regiondag baked has a tag whose key begins so
 MOST_POOLS = 300  # overrides that create_fleet takes
@@ -30,6 +31,7 @@ class AmiFacts:
     ena: bool
     htcondor: str  # its version, empty where the image does not say
     driver: str  # NVIDIA's: none, closed or open, with its version; empty where the image does not say
+    fabric_manager: bool | None  # whether it has NVIDIA's; None where the image does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def look_up(client: Any, fleet: Fleet) -> Ground:
         _check_kind(kind, image, fleet, findings)
     if image and image.driver == "none":
         text = f"{image.id} has no NVIDIA driver, so its workers would cost and offer no GPU; bake one with"
-        findings.problem("image", f"{text}: regiondag bake image --driver closed")
+        findings.problem("image", f"{text}: regiondag bake image --driver auto --fleet {fleet.file}")
     if image and image.size_gb > fleet.disk_gb:
         findings.problem("disk", f"{fleet.disk_gb}GB is smaller than the image {image.id}: {image.size_gb}GB")
     zones = {raw["SubnetId"]: str(raw["AvailabilityZone"]) for raw in _one_per_zone(subnets, findings)}
@@ -134,6 +136,7 @@ def _image_of(raw: Mapping[str, Any]) -> AmiFacts:
         ena=bool(raw.get("EnaSupport", False)),
         htcondor=tagged.get(HTCONDOR_TAG, ""),
         driver=tagged.get(DRIVER_TAG, ""),
+        fabric_manager=tagged[FABRIC_MANAGER_TAG] != "none" if FABRIC_MANAGER_TAG in tagged else None,
     )
 
 
@@ -235,6 +238,8 @@ def _check_kind(kind: InstanceKind, image: AmiFacts | None, fleet: Fleet, findin
             "instances",
             f"{kind.name} has a processor of {', '.join(kind.architectures)}, {image.id} is for {image.architecture}",
         )
+    if reason := why_not_driven(kind.name, image.driver, image.fabric_manager):
+        findings.problem("instances", f"{reason} ({image.id})")
     if not image.ena:
         findings.problem("image", f"{image.id} does not say that it has ENA's driver; {kind.name} needs it")
     if image.boot_mode in ("uefi", "legacy-bios") and kind.boot_modes and image.boot_mode not in kind.boot_modes:

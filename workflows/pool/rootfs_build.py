@@ -69,6 +69,7 @@ class Target:
     components: str = "main"  # of Debian; NVIDIA's driver is in non-free
     packages: tuple[str, ...] = ()  # of Debian, besides those of the recipe
     owners: bool = False  # whether files keep their owners, so that the folder can become a disk
+    apt_source: Path | None = None  # a file for /etc/apt/sources.list.d, in force from the first update on
 
 
 def mmdebstrap_argv(
@@ -84,6 +85,7 @@ def mmdebstrap_argv(
     """Return the call that writes the image as a tar file to its standard output, or as the folder `output`."""
     slim = (recipe / "slim.dpkg.cfg").read_text().splitlines()
     copy = f"copy-in {shlex.quote(str(recipe))} {shlex.quote(str(wheels))} {IN_IMAGE}"
+    sources_d = f"--setup-hook=copy-in {shlex.quote(str(target.apt_source))} /etc/apt/sources.list.d"
     return [
         "mmdebstrap",
         f"--mode={'root' if root else 'unshare'}",
@@ -98,6 +100,7 @@ def mmdebstrap_argv(
         *(f"--dpkgopt={line}" for line in slim),
         # What is being built need not survive a power failure, and waiting for the disk takes a third of the time.
         f'--setup-hook=mkdir -p "$1{DPKG}" && echo force-unsafe-io >"$1{HURRY}"',
+        *([sources_d] if target.apt_source else []),
         f'--customize-hook=mkdir -p "$1{IN_IMAGE}"',
         f"--customize-hook={copy}",
         f'--customize-hook=chroot "$1" sh {IN_IMAGE}/provision/provision.sh {shlex.join(target.options)}'.rstrip(),

@@ -16,6 +16,7 @@ from regiondag.errors import AwsError
 MANIFEST_TAG = "regiondag:manifest"  # the hash of the image's manifest
 HTCONDOR_TAG = "regiondag:htcondor"  # its version
 DRIVER_TAG = "regiondag:driver"  # NVIDIA's: none, closed or open, with its version
+FABRIC_MANAGER_TAG = "regiondag:fabric-manager"  # its version, or none
 
 RETRIES = 8  # of throttled and failed calls, with growing pauses between them
 

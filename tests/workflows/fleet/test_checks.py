@@ -63,7 +63,7 @@ def test_an_image_without_a_driver_is_not_paid_for(cloud, tmp_path):
     cloud.ec2.create_tags(Resources=[cloud.image], Tags=[tag])
     (line,) = problems(cloud, tmp_path)
     assert f"image: {cloud.image} has no NVIDIA driver" in line
-    assert line.endswith("regiondag bake image --driver closed")
+    assert line.endswith(f"regiondag bake image --driver auto --fleet {tmp_path}/fleet.yaml")
     cloud.ec2.create_tags(Resources=[cloud.image], Tags=[{**tag, "Value": "closed 550.163.01"}])
     assert look(cloud, tmp_path).image.driver == "closed 550.163.01"
 

@@ -49,6 +49,7 @@ def ami_tags(name: str, manifest: Manifest, disk_sha256: str) -> dict[str, str]:
         "regiondag:suite": manifest.suite,
         aws.HTCONDOR_TAG: manifest.htcondor,
         aws.DRIVER_TAG: " ".join(filter(None, (manifest.driver, manifest.driver_version))),
+        aws.FABRIC_MANAGER_TAG: manifest.fabric_manager or "none",
         "regiondag:kernel": manifest.kernel,
     }
 

@@ -93,6 +93,7 @@ def test_snapshot_and_ami_are_tagged_when_they_are_made(aws, image):
         "regiondag:suite": "trixie",
         "regiondag:htcondor": "23.9.6",
         "regiondag:driver": "closed 550.163.01",
+        "regiondag:fabric-manager": "none",
         "regiondag:kernel": "6.12.107+deb13-cloud-amd64",
     }
     registered = next(call for call in aws.calls if call.action == "RegisterImage").arguments

@@ -112,7 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
     if driver is None:
         return fail(
             f"{len(gpus)} NVIDIA GPU(s) here ({', '.join(gpus)}), but this image has no driver for its kernel; "
-            "bake one with --driver closed or open"
+            "bake one with --driver auto --for its type"
         )
     choice = choose(
         read(options.sys / "class/dmi/id/sys_vendor"), read(options.sys / "class/dmi/id/product_name"), driver
