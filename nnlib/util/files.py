@@ -124,14 +124,22 @@ def _sync_all(folder: Path) -> None:
 
 
 def append_lines(path: Path, text: str) -> None:
-    """Add whole lines to a journal and wait until they are on the disk; what a crash tore off before is cut off."""
-    with path.open("ab") as file:
-        file.truncate(end_of_last_line(path))
-        file.write(text.encode())
-        file.flush()
-        os.fsync(file.fileno())
-        new = file.tell() == len(text.encode())
-    if new:
+    """Add whole lines to a journal and wait until they are on the disk; what a crash tore off before is cut off.
+
+    Where that fails, as on a full disk, the journal is left as it was.
+    """
+    with path.open("ab", buffering=0) as file:
+        end, rest = end_of_last_line(path), memoryview(text.encode())
+        file.truncate(end)
+        try:
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                file.truncate(end)
+            raise
+    if end == 0:
         sync(path.parent)  # its name is on disk, too
 
 

@@ -7,15 +7,16 @@ Packed into the run directory, so that a run in progress never meets newer code.
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regiondag.errors import GiveUpError, RegiondagError
+from regiondag.errors import GiveUpError, RegiondagError, TryAgainError
 from regiondag.run.layout import REPORT_NODE, SETTLED_BEFORE, RunFolder, parse_node
 from regiondag.run.manager_log import say
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from regiondag.report.summary import Summary
 
 DAG_REMOVED = 4  # $DAG_STATUS while DAGMan obeys a condor_rm of itself
+PAUSES = (5, 20, 60)  # seconds that POST waits for room on a full disk: the next try would train again
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -37,6 +39,10 @@ def main(argv: list[str] | None = None) -> int:
     except RegiondagError as error:
         say(f"{note}: exit {error.exit_code}: {error}")
         return error.exit_code
+    except OSError as error:  # a full disk, a folder that may not be written: nobody's bug, and nothing is half done
+        code = TryAgainError.exit_code
+        say(f"{note}: exit {code}: {_why(error)}; when that is mended, submit the DAG again")
+        return code
     except Exception:
         say(f"{note}: exit 1: {_bug()}")
         return 1
@@ -85,11 +91,26 @@ def _post(run: RunFolder, name: str, numbers: list[str]) -> int:
     *counts, job = numbers
     exit_code, retry, max_retries, status = map(int, counts)
     submitted = job if re.fullmatch(r"[0-9]+\.[0-9]+", job) else ""
+    end = JobEnd(exit_code, retry, max_retries, status == DAG_REMOVED, submitted)
     try:
-        settle(run.region(node.slug), node, JobEnd(exit_code, retry, max_retries, status == DAG_REMOVED, submitted))
+        _wait_for_room(lambda: settle(run.region(node.slug), node, end), name)
     finally:
         _track(run, [node.slug])
     return 0
+
+
+def _wait_for_room(settle: Callable[[], object], name: str) -> None:
+    """Settle an end, again after a while where the disk is full. Raises OSError where it stays so."""
+    for pause in PAUSES:
+        try:
+            settle()
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            say(f"post {name}: {_why(error)}; tried again in {pause} s")
+            time.sleep(pause)
+    settle()
 
 
 def _attempts(run: RunFolder) -> tuple[list[Attempt], Bill]:
@@ -100,8 +121,8 @@ def _attempts(run: RunFolder) -> tuple[list[Attempt], Bill]:
     try:
         attempts = read_attempts(run)
         return attempts, read_bill(attempts, None, time.time())
-    except Exception:
-        say(f"the report has no costs: {_bug()}")
+    except Exception as error:
+        say(f"the report has no costs: {_why(error)}")
         return [], Bill()
 
 
@@ -113,8 +134,8 @@ def _page(run: RunFolder, summary: Summary, attempts: Sequence[Attempt]) -> str:
         return f"wrote {write_page(run, summary, read_packed_shell(), attempts=attempts)}"
     except RegiondagError as error:
         return f"the report has {error}"
-    except Exception:
-        return f"the report has no page: {_bug()}"
+    except Exception as error:
+        return f"the report has no page: {_why(error)}"
 
 
 def _tell_end(run: RunFolder, summary: Summary, slugs: Sequence[str], good: bool) -> None:
@@ -125,10 +146,8 @@ def _tell_end(run: RunFolder, summary: Summary, slugs: Sequence[str], good: bool
         own = tuple(region for region in summary.regions if not slugs or region.slug in slugs)
         for line in tell_end(run, replace(summary, regions=own), good, time.time()):
             say(line)
-    except RegiondagError as error:
-        say(f"notify: {error}")
-    except Exception:
-        say(f"notify: {_bug()}")
+    except Exception as error:
+        say(f"notify: {_why(error)}")
 
 
 def _track(run: RunFolder, slugs: Sequence[str], last: bool = False) -> None:
@@ -140,10 +159,17 @@ def _track(run: RunFolder, slugs: Sequence[str], last: bool = False) -> None:
 
         for line in track_post(run, slugs, last, time.time()):
             say(line)
-    except RegiondagError as error:
-        say(f"mlflow: {error}")
-    except Exception:
-        say(f"mlflow: {_bug()}")
+    except Exception as error:
+        say(f"mlflow: {_why(error)}")
+
+
+def _why(error: Exception) -> str:
+    """Return why something beside the work itself failed: in a line, unless that is a bug."""
+    if isinstance(error, OSError):
+        from nnlib.util.os_errors import describe  # scripts start faster without
+
+        return describe(error)
+    return str(error) if isinstance(error, RegiondagError) else _bug()
 
 
 def _bug() -> str:
