@@ -23,8 +23,9 @@ REGIONDAG = """
     study
     pool
     tuning champions
+    run
     trainers
-    config run
+    config
     registry
     condor
     trials accounting audit

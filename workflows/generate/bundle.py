@@ -42,6 +42,7 @@ MANAGER_CODE = (
     "regiondag.report",
     "regiondag.run",
     "regiondag.study",
+    "regiondag.trainers.jobs",
     "regiondag.trials.dependence",
     "regiondag.trials.rows",
     "regiondag.tuning",

@@ -35,7 +35,6 @@ from regiondag.run.trial_recipes import (
     best_by_family,
     find_trial,
     incumbent_trial,
-    kind_of,
     name_trial,
     recipe_of_trial,
 )
@@ -106,8 +105,8 @@ def recipes_to_compare(
 
     So is the recipe in office, `before`, where it has to go; one that failed as a trial would fail the final job, too.
     """
-    if spec.metric.minimize or spec.runs_program:
-        return {}  # nobody but a network has a loss, and nobody else a program's metric
+    if spec.by_value:
+        return {}
     floor = read_decisions(folder)["floor"]
     if floor is None:
         return {BESTSELLERS: EVER, FLOOR: USUAL_FLOOR}
@@ -172,9 +171,9 @@ def judge_final(folder: RegionFolder, spec: RegionSpec, final: TrialOutcome, his
     decision = decisions["regions"][spec.slug] if spec.served_by else decisions["common"]
     again = None if spec.served_by else incumbent_trial(spec, history)
     final = replace(final, reason="; ".join(filter(None, (decision["reason"], final.reason))))
-    if spec.runs_program:
+    if spec.by_value:
         final = replace(final, intervals=interval_of(folder, spec))
-    elif not spec.metric.minimize:
+    else:
         # Where the floor was no trial, the job has trained the best network all the same.
         kind = FLOOR if decision["kind"] == FLOOR and decisions["floor"] is None else ""
         theirs = read_spec(source.spec) if spec.served_by else spec
@@ -189,7 +188,7 @@ def judge_final(folder: RegionFolder, spec: RegionSpec, final: TrialOutcome, his
 def _is_new(spec: RegionSpec, recipe: Recipe | None, other_trial: bool) -> bool:
     """Whether something else serves than before; `recipe` is None of a network, and of a program."""
     if recipe is None:
-        return other_trial or spec.incumbent is None or spec.incumbent.family != kind_of(spec)
+        return other_trial or spec.incumbent is None or spec.incumbent.family != spec.kind.name
     return recipe != spec.incumbent
 
 

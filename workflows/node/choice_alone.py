@@ -36,13 +36,12 @@ def choose_alone(folder: RegionFolder, spec: RegionSpec, history: History, best:
     from regiondag.champions.fitted_until import check_fitted_until
 
     again = incumbent_trial(spec, history)
-    by_value = spec.metric.minimize or spec.runs_program
-    popular = None if by_value else best_by_family(spec, history).get(POPULARITY)
+    popular = None if spec.by_value else best_by_family(spec, history).get(POPULARITY)
     trials = {name_trial(spec, history, trial): trial for trial in (best, again, popular) if trial is not None}
     names = {trial: name for name, trial in trials.items()}
     check_fitted_until(spec.window, {f"t{trial:04d}": history.settled[trial].fitted_until for trial in names})
     standing = None if again is None else names[again]
-    if by_value:
+    if spec.by_value:
         decision = _choose_by_value(folder, spec, history, best, again, names)
     else:
         scores = _read_scores(folder, spec, trials, None if popular is None else names[popular])
@@ -100,7 +99,7 @@ def _choose_by_value(
     cost = {trial: sign * value for trial, one in history.settled.items() if (value := one.value) is not None}
     if again is not None and again != best and not cost[best] < cost.get(again, math.inf):
         return _without_floor(names[again], f"kept: no trial has {less} {spec.metric.name}")
-    if again is not None and again != best and spec.runs_program:
+    if again is not None and again != best:
         pair = probability_of_pair(folder, spec, best, again)
         if pair is not None:
             from regiondag.champions.choose import Rule, show

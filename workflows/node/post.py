@@ -40,6 +40,7 @@ from regiondag.run.region_state import check_not_hopeless, has_nothing_to_go_on_
 from regiondag.run.sick_machines import note_end
 from regiondag.study.families import FAMILY, NETWORK
 from regiondag.study.job_rules import NOBODY, OUT_OF_MEMORY
+from regiondag.trainers.jobs import jobs_of
 from regiondag.util.text import make_printable
 
 REMOVED = -1002  # what DAGMan passes as $RETURN for a job that left the queue without running to its end
@@ -273,10 +274,8 @@ def _champion_facts(
     won: int | None,
     trial: Mapping[str, Any],
 ) -> dict[str, Any]:
-    settings = {p.name: trial["train"][p.name] for p in spec.search.space if p.name in trial["train"]}
-    train = trial["train"]
-    if spec.runs_program:  # all hyperparameters are its own, whatever they are called
-        settings, train = {}, {name: train[name] for name in ("epochs", "seed")}
+    searched, train = jobs_of(spec).settings(trial["train"])
+    settings = {p.name: searched[p.name] for p in spec.search.space if p.name in searched}
     if spec.search.of_families:
         settings[FAMILY] = NETWORK
     if trial["recipe"]:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from nnlib.contract import Role, Status
+from nnlib.contract import Status
 from regiondag.audit.lost_records import ADVICE, list_unproposed, name_trials
 from regiondag.errors import GiveUpError
 from regiondag.node.init_model import start_from_model
 from regiondag.node.journal_index import renew_index
 from regiondag.node.shared_trials import read_shared
 from regiondag.node.trial_budget import count_affordable, hold_budget
-from regiondag.node.trial_files import make_trial, write_attempt, write_trial
+from regiondag.node.trial_files import write_attempt, write_trial
 from regiondag.run.history import History
 from regiondag.run.journal import Journal
-from regiondag.run.layout import NodeName, RegionFolder, data_file
+from regiondag.run.layout import NodeName, RegionFolder
 from regiondag.run.manager_log import say
 from regiondag.run.proposal import batch_of, make_request
 from regiondag.run.region_spec import RegionSpec, read_spec
@@ -28,6 +28,7 @@ from regiondag.run.start_time import note_start
 from regiondag.run.trial_recipes import best_by_family
 from regiondag.study.families import BLEND, FAMILY
 from regiondag.study.space import seed_of
+from regiondag.trainers.jobs import jobs_of
 from regiondag.tuning.propose import expect_gain, propose
 from regiondag.tuning.pruning import make_rungs
 from regiondag.util.text import show_duration
@@ -70,12 +71,11 @@ def prepare_trial(folder: RegionFolder, node: NodeName) -> bool:
             journal.read_on(history)
         if node.number not in history.proposals:
             return False
-        trial = make_trial(spec, node, Role.TUNE, history, node.number, ("train",))
+        trial = jobs_of(spec).trial(spec, node, history, node.number)
         curves = [settled.curve for _, settled in sorted(history.settled.items()) if settled.curve]
         table = make_rungs(spec.search.prune, curves, trial.train.epochs, spec.metric.minimize)
         # Under the lock, too: who cancels the trial later finds the file there.
-        valid = None if trial.program else data_file("valid")
-        write_trial(folder, node, replace(trial, valid_file=valid, rungs=tuple(table)))
+        write_trial(folder, node, replace(trial, rungs=tuple(table)))
         write_attempt(folder, node, spec, history, ends)
     return True
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nnlib.contract import TRIAL_FILE, Recipe, Role, Trial, sha256_of, trial_to_json
+from nnlib.contract import TRIAL_FILE, Recipe, Trial, sha256_of, trial_to_json
 from regiondag.errors import GiveUpError
 from regiondag.node.choice import choose_for_all, recipes_to_compare, serve_region
 from regiondag.node.choice_alone import choose_alone
 from regiondag.node.init_model import start_from_model
 from regiondag.node.shared_trials import read_shared
-from regiondag.node.trial_files import digests_of, make_trial, write_attempt, write_trial
+from regiondag.node.trial_files import write_attempt, write_trial
 from regiondag.registry.promote import promote_region
 from regiondag.run.history import History
 from regiondag.run.journal import Journal
-from regiondag.run.layout import NodeName, RegionFolder, data_file
+from regiondag.run.layout import NodeName, RegionFolder
 from regiondag.run.observations import observe_trials
 from regiondag.run.proposal import make_request
 from regiondag.run.region_spec import RegionSpec, read_spec
-from regiondag.study.model import ALL
 from regiondag.study.space import seed_of
+from regiondag.trainers.jobs import jobs_of
 from regiondag.tuning.propose import expect_gain, propose, rank_trials
 
 LOOKED = 4  # points, one by each of the model's criteria, that say what is left to gain
@@ -81,20 +81,8 @@ def _make_final(
 
     `before` is the recipe in office.
     """
-    learned = tuple(part for part in spec.final_parts if part != ALL)
-    trial = make_trial(spec, node, Role.FINAL, history, winner, learned)
-    if trial.program:  # it knows its data, and its test
-        epochs = history.settled[winner].best_epoch or trial.train.epochs
-        return replace(trial, train=replace(trial.train, epochs=epochs))
-    whole = [part for part in spec.final_parts if part == ALL] or (learned if trial.recipe else [])
-    return replace(
-        trial,
-        train=replace(trial.train, epochs=max(history.settled[winner].best_epoch, 1), stop_after=0),
-        test_file=data_file("test"),
-        all_files=tuple(map(data_file, whole)),
-        compare=recipes_to_compare(folder, spec, history, winner, before),
-        sha256={**trial.sha256, **digests_of(spec, ["test", *whole])},
-    )
+    trial = jobs_of(spec).final(spec, node, history, winner)
+    return replace(trial, compare=recipes_to_compare(folder, spec, history, winner, before))
 
 
 def _prepare_own(folder: RegionFolder, spec: RegionSpec, node: NodeName, number: int) -> bool:

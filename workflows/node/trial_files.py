@@ -3,89 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from nnlib.contract import (
-    CONTAINER_FILE,
-    ENVIRONMENT_FILE,
-    INIT_FILE,
     LOG_FILE,
-    PROGRAM_FILE,
     TRIAL_FILE,
-    Role,
     Trial,
     trial_to_json,
 )
 from nnlib.util.files import write_atomically
 from regiondag.condor.quoting import classad_string
 from regiondag.run.history import History
-from regiondag.run.layout import ATTEMPT_SUBMIT, NETWORK_FILE, START_FOLDER, NodeName, RegionFolder, data_file
+from regiondag.run.layout import ATTEMPT_SUBMIT, START_FOLDER, NodeName, RegionFolder
 from regiondag.run.manager_log import say
 from regiondag.run.region_spec import RegionSpec
 from regiondag.run.sick_machines import choose_avoided, leave_some, query_machines, read_failures
-from regiondag.run.trial_recipes import recipe_of_trial
-from regiondag.study.families import FAMILY, network_space
 from regiondag.study.job_rules import OUT_OF_MEMORY, gpus_after, memory_after, memory_steps
-from regiondag.study.model import TRAIN_SETTINGS
-from regiondag.study.program import program_trial
-from regiondag.study.space import Point, Value, with_defaults
-
-OF_PROGRAMS = (PROGRAM_FILE, CONTAINER_FILE, ENVIRONMENT_FILE)  # what their jobs are sent, as far as it is there
-
-
-def make_trial(
-    spec: RegionSpec, node: NodeName, role: Role, history: History, number: int, parts: tuple[str, ...]
-) -> Trial:
-    """Return the job of a trial, or the one that trains what the trial `number` has found."""
-    if spec.runs_program:
-        return _make_program_trial(spec, node, role, history.proposals[number].point)
-    recipe = recipe_of_trial(spec, history, number)
-    point: Mapping[str, Value] = {} if recipe else history.proposals[number].point
-    point = {name: value for name, value in point.items() if name != FAMILY}
-    network = {} if recipe else {NETWORK_FILE: spec.sha256[NETWORK_FILE]}
-    settings = {name: value for name, value in point.items() if name in TRAIN_SETTINGS}
-    init = {} if spec.init.random else {INIT_FILE: spec.sha256[INIT_FILE]}
-    placeholders = {} if recipe else with_defaults(network_space(spec.search.space), point)
-    others = {name: value for name, value in placeholders.items() if name not in TRAIN_SETTINGS}
-    return Trial(
-        node=str(node),
-        region=spec.name,
-        number=-1 if node.number is None else node.number,
-        role=role,
-        network="" if recipe else NETWORK_FILE,
-        recipe=recipe,
-        hyperparameters=others,
-        train=replace(spec.train, **settings),  # type: ignore[arg-type]  # checked when study.yaml was read
-        metric=spec.metric,
-        train_files=tuple(data_file(part) for part in parts),
-        init=None if spec.init.random else INIT_FILE,
-        sha256={**network, **digests_of(spec, [*parts, *_valid(role)]), **init},
-    )
-
-
-def _make_program_trial(spec: RegionSpec, node: NodeName, role: Role, point: Point) -> Trial:
-    return program_trial(
-        str(node),
-        spec.name,
-        -1 if node.number is None else node.number,
-        role,
-        space=spec.search.space,
-        point=point,
-        train=spec.train,
-        metric=spec.metric,
-        sha256={name: spec.sha256[name] for name in OF_PROGRAMS if name in spec.sha256},
-    )
-
-
-def _valid(role: Role) -> list[str]:
-    return ["valid"] if role is Role.TUNE else []
-
-
-def digests_of(spec: RegionSpec, parts: Iterable[str]) -> dict[str, str]:
-    """Return the SHA-256 that the data files of some parts must have."""
-    return {file: spec.sha256[file] for file in map(data_file, parts)}
 
 
 def write_attempt(

@@ -22,6 +22,7 @@ from regiondag.run.sick_machines import SICK_AFTER, read_failures, select_sick
 from regiondag.study.families import describe_recipe
 from regiondag.study.model import POOLED
 from regiondag.study.space import Value
+from regiondag.study.trainer import PROGRAMS
 from regiondag.util.text import make_printable, show_value
 
 TEST_METRIC = "p@10"
@@ -188,7 +189,7 @@ def _summarise_region(folder: RegionFolder, pictures: tuple[str, ...]) -> Region
         stands_for_all=bool(spec.regions) or spec.slug == POOLED,
         confusion=None if champion is None else _read_confusion(folder),
         metric=spec.metric.name,
-        of_program=spec.runs_program,
+        of_program=spec.kind is PROGRAMS,
     )
 
 

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import (
-    MODEL_OUTPUTS,
     PROGRAM_FILE,
-    PROGRAM_OUTPUTS,
     Metric,
     Outputs,
     Recipe,
@@ -21,6 +19,7 @@ from nnlib.contract import (
 from regiondag.errors import RegiondagError
 from regiondag.study.model import MIN_CUSTOMERS, Config, Init, JobRequest, Region, Search
 from regiondag.study.space import Point, parameter_from_json, parameter_to_json
+from regiondag.study.trainer import NETWORKS, PROGRAMS, Kind
 
 RESTORE = "; restore it from a copy, or generate the run anew"
 
@@ -55,14 +54,19 @@ class RegionSpec:
     final: JobRequest | None = None  # what the last training asks for; None: as `job`
 
     @property
-    def runs_program(self) -> bool:
-        """Whether a program of the user's trains in nnlib's place."""
-        return PROGRAM_FILE in self.sha256
+    def kind(self) -> Kind:
+        """Who trains its trials: nnlib, or a program of the user's, whose archive lies in the region's folder then."""
+        return PROGRAMS if PROGRAM_FILE in self.sha256 else NETWORKS
 
     @property
     def outputs(self) -> Outputs:
         """What its jobs bring back."""
-        return PROGRAM_OUTPUTS if self.runs_program else MODEL_OUTPUTS
+        return self.kind.outputs
+
+    @property
+    def by_value(self) -> bool:
+        """Whether trials are compared by their values alone: no recipe has a network's loss or a program's metric."""
+        return self.metric.minimize or not self.kind.by_customers
 
 
 def spec_of(

@@ -11,7 +11,6 @@ from regiondag.study.families import (
     INCUMBENT,
     NETWORK,
     POPULARITY,
-    PROGRAM,
     REGION,
     describe_recipe,
     recipe_at,
@@ -45,15 +44,10 @@ def recipe_of_trial(spec: RegionSpec, history: History, trial: int) -> Recipe | 
     return recipe_at(point, spec.train.seed)
 
 
-def kind_of(spec: RegionSpec) -> str:
-    """Return what a region's trials train that have no recipe: networks, or a program of the user's."""
-    return PROGRAM if spec.runs_program else NETWORK
-
-
 def name_trial(spec: RegionSpec, history: History, trial: int) -> str:
     """Return what a trial fits as reports say it, with its number: `ease, l2 300 (trial 4)`."""
     point = history.proposals[trial].point
-    alone = Recipe(kind_of(spec), {name: value for name, value in point.items() if name != FAMILY})
+    alone = Recipe(spec.kind.name, {name: value for name, value in point.items() if name != FAMILY})
     return f"{describe_recipe(recipe_of_trial(spec, history, trial) or alone)} (trial {trial})"
 
 
@@ -87,7 +81,7 @@ def incumbent_trial(spec: RegionSpec, history: History) -> int | None:
     incumbent = spec.incumbent
     if incumbent is None:
         return None
-    if incumbent.family == kind_of(spec):
+    if incumbent.family == spec.kind.name:
         again = [0] if spec.first and spec.first[0].get(FAMILY, NETWORK) == NETWORK else []
         return next((trial for trial in again if trial in history.settled and history.settled[trial].ok), None)
     return find_trial(spec, history, incumbent)

@@ -12,7 +12,6 @@ from regiondag.run.history import History
 from regiondag.run.observations import observe_trial
 from regiondag.run.proposal import ProposalRequest
 from regiondag.run.region_spec import RegionSpec
-from regiondag.run.trial_recipes import kind_of
 from regiondag.study.families import FAMILY, INCUMBENT, REGION
 from regiondag.study.space import Point, Value
 from regiondag.trials.table import format_value
@@ -136,7 +135,7 @@ def _find_source(spec: RegionSpec, request: ProposalRequest | None, point: Point
 
 
 def _describe_given(spec: RegionSpec, number: int, point: Point) -> str:
-    family = point.get(FAMILY, kind_of(spec))
+    family = point.get(FAMILY, spec.kind.name)
     if REGION in point:
         return "the recipe in office in one region, fitted anew"
     if family == INCUMBENT or (number == 0 and spec.incumbent is not None and family == spec.incumbent.family):
