@@ -274,6 +274,26 @@ def test_what_travels_in_the_managers_archive_imports_nothing_of_ours_that_stays
     assert set(closure("regiondag.node.main", set())) <= packed
 
 
+def test_what_travels_with_dagmans_scripts_has_no_trainer_in_it():
+    """Of nnlib they have the contract, and what reads and writes files: PRE and POST know no way of training."""
+    ours = {"confusion", "contract", "epoch_log", "errors", "progress", "spec", "util"}
+    found = {one.split(".")[1] for one in closure("regiondag.node.main", set()) if one.startswith("nnlib.")}
+    assert found <= ours, found - ours
+
+
+def test_who_trains_a_region_is_asked_and_not_told_apart():
+    """Whatever differs between nnlib and programs of the user's stands in one package, behind one interface."""
+    seam = ("regiondag.trainers", "regiondag.commands.trainer")  # which tries programs, and nothing else
+    for module, path in MODULES.items():
+        if module.split(".")[0] == "regiondag" and not is_in(module, seam):
+            seen = [one.lineno for one in ast.walk(ast.parse(path.read_text())) if is_of_program(one)]
+            assert not seen, f"{module}: lines {seen}: ask trainers.trainer_of(region), or jobs_of(spec)"
+
+
+def is_of_program(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "program"
+
+
 @pytest.mark.parametrize("package", NO_NUMPY)
 def test_what_starts_often_starts_without_numpy(package):
     for module in (name for name in MODULES if is_in(name, (package,))):

@@ -16,7 +16,6 @@ UNTYPED = {
     "bake/boot/slot_check.py: check_slot": "the same",
     "bake/upload/journal.py: Uploads.fold": "a line of a journal, which is what is checked there",
     "call.py: arguments_of": "trial.json, whole: a later version may say more",
-    "config/network_check.py: check_network": "what was checked already, by keys of any kind",
     "fleet/checks.py: kind_of": "what AWS answers, which boto3 gives without types",
     "node/choice.py: decision_to_raw": "a decision in decisions.json",
     "node/choice.py: doubt_test_of": "the same",

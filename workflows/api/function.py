@@ -16,12 +16,12 @@ from types import FrameType
 from nnlib.util.files import write_atomically
 from regiondag.api.plain import to_plain, to_yaml
 from regiondag.config.load import read_config
-from regiondag.config.program_section import TRAINER
 from regiondag.errors import ConfigError, UsageError
 from regiondag.newstudy.write import name_study
 from regiondag.run.layout import STUDY_FILE
 from regiondag.study.model import Config
-from regiondag.study.program import CALL, TOLD
+from regiondag.study.program import CALL, TOLD, TRAINER
+from regiondag.trainers.trainer import trainer_of
 from regiondag.util.yaml_file import Document
 
 Regions = str | Sequence[str | Mapping[str, object]]
@@ -161,10 +161,9 @@ def _refuse_mistakes(source: Source, config: Config) -> None:
     found = dict.fromkeys(
         text
         for region in config.regions
-        if region.program
         for text in (
             *_wrong_parameters(source, [one.name for one in region.search.space]),
-            *_left_behind(source, [file for _, file in region.program.files]),
+            *_left_behind(source, trainer_of(region).files),
         )
     )
     if found:

@@ -33,7 +33,6 @@ from nnlib.contract import (
 from nnlib.epoch_log import read_epochs
 from nnlib.util.environment import remove_environment
 from nnlib.util.os_errors import reason_of
-from nnlib.util.packed import differing_files
 from nnlib.util.process import install_line
 from regiondag.audit.compare import Record, Replayed
 from regiondag.errors import PoolError, RegiondagError, UsageError
@@ -43,7 +42,7 @@ from regiondag.run.journal import Journal
 from regiondag.run.layout import NodeName, RegionFolder, RunFolder
 from regiondag.run.region_spec import read_spec
 from regiondag.study.model import GPU_COUNTS
-from regiondag.trainers.fetch import downloads_of, fetch_all
+from regiondag.trainers.again import fetch_inputs, list_differences
 
 ARCHIVE = re.compile(r"nnlib-[0-9a-f]{12}\.pyz")
 RECIPE_PYTHON = "/usr/local/libexec/regiondag/python"  # what provisioned machines and root folders have
@@ -84,16 +83,16 @@ class Python:
     """A Python that can train, and what it has."""
 
     pool: Pool | None  # inside whose root folder it is; None: here
-    program: str
+    path: str
     has: Mapping[str, Any]
 
     def __str__(self) -> str:
         """Return where it is, in words."""
-        return f"{self.program}, inside the pool {self.pool.name!r}" if self.pool else self.program
+        return f"{self.path}, inside the pool {self.pool.name!r}" if self.pool else self.path
 
     def command(self, argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> list[str]:
         """Return the call that runs Python with `argv` in `cwd`."""
-        whole = ["env", *(f"{name}={value}" for name, value in environment.items()), self.program, *argv]
+        whole = ["env", *(f"{name}={value}" for name, value in environment.items()), self.path, *argv]
         return self.pool.command(whole, cwd) if self.pool else whole
 
 
@@ -245,8 +244,7 @@ def train_again(case: Case, python: Python, place: Path) -> Replayed:
     _write_trial(case, place)
     for name in case.trial.sha256:
         (place / name).symlink_to(case.inputs.path / name)
-    if case.trial.program:
-        fetch_all(downloads_of(place / case.trial.program), place)
+    fetch_inputs(case.trial, place)
     backend = case.record.result.backend if case.record.result else ""
     device = "gpu" if backend == "cupy" and python.has["gpus"] else "cpu"
     environment = {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))), "NNLIB_DEVICE": device}
@@ -300,13 +298,15 @@ def _run(argv: Sequence[str], cwd: Path) -> int:
 
 def model_differences(case: Case, python: Python, place: Path) -> list[str]:
     """Return in what two models differ, as `nnlib diff` of the run's own code says it."""
+
+    def ask_nnlib(argv: Sequence[str]) -> list[str]:
+        whole = python.command([str(case.archive), *argv], place, {})
+        done = subprocess.run(whole, cwd=place, capture_output=True, text=True, check=False)
+        return (done.stdout or done.stderr).splitlines()
+
     model = case.trial.outputs.model
     recorded = case.folder.trial(case.node) / model
-    if case.trial.program:
-        return [f"{name} is another one" for name in differing_files(recorded, place / model)]
-    argv = python.command([str(case.archive), "diff", str(recorded), model], place, {})
-    done = subprocess.run(argv, cwd=place, capture_output=True, text=True, check=False)
-    return (done.stdout or done.stderr).splitlines()
+    return list_differences(case.trial, recorded, place / model, ask_nnlib)
 
 
 # --- files -------------------------------------------------------------------------------------------------

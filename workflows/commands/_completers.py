@@ -83,9 +83,10 @@ def _regions(before: argparse.Namespace) -> Mapping[str, str]:
     named = getattr(before, "run_directory", None) or getattr(before, "study", None)
     if named is None:  # `trainer test`, of a study that may have no run yet
         from regiondag.config.load import load_config
+        from regiondag.trainers.trainer import programs_of
 
         config = load_config(find_study(Path(*(getattr(before, "words", None) or []))).study)
-        return {region.slug: region.name for region in config.regions if region.program}
+        return {slug: region.name for slug, (region, _) in programs_of(config.regions).items()}
     return read_manifest(find_run(Path(named))).regions
 
 

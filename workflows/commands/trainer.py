@@ -116,6 +116,7 @@ def _of_study(arguments: argparse.Namespace) -> Subject:
     from regiondag.study.constraints import parse_constraints
     from regiondag.trainers.examine import Subject
     from regiondag.trainers.points import least_budget
+    from regiondag.trainers.trainer import programs_of
 
     if len(arguments.words) > 1:
         arguments.refuse("a command needs --metric NAME: what it reports")
@@ -124,7 +125,7 @@ def _of_study(arguments: argparse.Namespace) -> Subject:
             arguments.refuse(f"--{'set' if name == 'space' else name}: only of a command, with --metric NAME")
     file = find_study(Path(*arguments.words)).study
     config = load_config(file)
-    programs = {region.slug: (region, region.program) for region in config.regions if region.program}
+    programs = programs_of(config.regions)
     if not programs:
         raise UsageError(f"{file}: no region has a trainer: nnlib trains them all")
     names = {slug: region.name for slug, (region, _) in programs.items()}

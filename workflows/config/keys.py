@@ -13,11 +13,12 @@ from nnlib.spec.checks import BOOLEAN, Check, Schema, instance, real, whole
 from regiondag.config import values
 from regiondag.config.database_section import DATABASE_SCHEMA
 from regiondag.config.notify_section import NOTIFY, TRACK
-from regiondag.config.program_section import PROGRAM, TRAINER
+from regiondag.config.program_section import PROGRAM
 from regiondag.config.submit_section import LEGAL, SUBMIT
 from regiondag.study.families import FAMILIES
 from regiondag.study.gpus import GpuWish
 from regiondag.study.model import GIVE_UP_AFTER, MAX_TRIALS, MIN_CUSTOMERS, POOLED, JobRequest, Limits
+from regiondag.study.program import TRAINER
 from regiondag.tuning.methods import AUTO, METHODS
 from regiondag.tuning.noise import KINDS as STOPS
 from regiondag.tuning.pruning import KINDS as PRUNING

@@ -12,15 +12,15 @@ from nnlib.errors import DataError
 from regiondag.config import sections
 from regiondag.config.data_section import list_imported, read_purchases
 from regiondag.config.keys import DATA, FILES, STUDY
-from regiondag.config.network_check import check_starts
 from regiondag.config.notify_section import read_notify, read_track
-from regiondag.config.program_section import TRAINER
 from regiondag.config.region_reader import Raw, RegionReader, strip_part
 from regiondag.errors import ConfigError
 from regiondag.study.families import NETWORK
 from regiondag.study.model import Config, Purchases, Region
 from regiondag.study.notify import Notify
+from regiondag.study.program import TRAINER
 from regiondag.study.track import Track
+from regiondag.trainers.networks.space import check_starts
 from regiondag.util.schema import Layer, Problems, Section
 from regiondag.util.yaml_file import Document, KeyPath, load_yaml
 

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nnlib.contract import Metric, Terms
 from nnlib.spec.checks import Check
-from nnlib.util.os_errors import reason_of
-from nnlib.worker.downloads import Download
-from nnlib.worker.program_job import PLACEHOLDER, fill_in, placeholders_of
+from nnlib.worker.program_job import PLACEHOLDER
 from regiondag.errors import ConfigError
-from regiondag.study.families import FAMILY
-from regiondag.study.program import RESERVED, TOLD, Program
-from regiondag.study.space import Choice, Space
+from regiondag.study.program import TOLD, TRAINER, Program
+from regiondag.study.space import Space
 from regiondag.trainers.container import CONTAINER, IN_CONTAINER, read_container
 from regiondag.trainers.environment_key import ENVIRONMENT, KEY, read_environment
-from regiondag.trainers.urls import UrlForm, read_form, resolve
-from regiondag.util import schema
+from regiondag.trainers.program_check import check_space
+from regiondag.trainers.program_files import UNSAYABLE, can_be_said, find_downloads, find_files
+from regiondag.trainers.urls import UrlForm, read_form
 from regiondag.util.schema import (
-    DURATION,
     OR_NEVER,
     REGIONAL,
     TEXT,
@@ -38,8 +33,6 @@ from regiondag.util.schema import (
 )
 from regiondag.util.yaml_file import Document
 
-TRAINER = "trainer"
-MOST_FILES = 10_000
 LONGEST_PATTERN = 200
 _NAME = r"[A-Za-z_][A-Za-z0-9_.@/-]{0,63}"
 OURS = ("network", "metric", "minimize", "init", "neighbour", "pooled", "data")
@@ -51,18 +44,11 @@ INSTEAD = {
 NOT_OURS = "is for models that nnlib makes"
 
 
-UNSAYABLE = "it holds a line break, a NUL or half of a character"
-
-
-def _can_be_said(word: str) -> bool:
-    return not re.search("[\0\n\ud800-\udfff]", word)
-
-
 def _words(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or not all(isinstance(word, str) and word for word in value):
         raise ValueError
     for word in value:
-        if not _can_be_said(word):
+        if not can_be_said(word):
             raise ValueError(UNSAYABLE)
         plain = PLACEHOLDER.sub("", word)
         if plain.strip("{}") != plain:
@@ -92,7 +78,7 @@ _URL = object_of({name: Key("", TEXT, "") for name in ("url", "sha256", "name")}
 
 
 def _pattern(value: Any) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_PATTERN or not _can_be_said(value):
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_PATTERN or not can_be_said(value):
         raise ValueError
     if (
         value.startswith(("/", "~"))
@@ -180,9 +166,9 @@ def read_program(section: Section, folder: Path, region: str) -> tuple[Program, 
     metric.finish()
     container = read_container(below, folder)
     below.finish()
-    found = tuple(_find_files(below, tuple(one for one in files if isinstance(one, str)), folder, region))
+    found = tuple(find_files(below, tuple(one for one in files if isinstance(one, str)), folder, region))
     forms = [one for one in files if isinstance(one, UrlForm)]
-    downloads = tuple(_find_downloads(below, forms, folder, region, {name for name, _ in found}))
+    downloads = tuple(find_downloads(below, forms, folder, region, {name for name, _ in found}))
     terms = Terms(kind, path, value == "best", seconds)
     return Program(command, found, retry, downloads, container, terms, environment), Metric(name, mode == "min")
 
@@ -214,107 +200,6 @@ def read_command(
     if problems.found:
         raise ConfigError(problems.texts())
     return program
-
-
-def _find_files(section: Section, patterns: tuple[str, ...], folder: Path, region: str) -> Iterator[tuple[str, Path]]:
-    found: dict[str, Path] = {}
-    for pattern in patterns:
-        try:
-            path = folder / fill_in(pattern, {"region": region})
-            for name, file in _list_below(path, folder):
-                if not _can_be_said(name):
-                    raise ValueError(f"{name!a}: a name in UTF-8 without line breaks is needed; rename it")
-                if not found.setdefault(name, file).samefile(file):
-                    raise ValueError(f"{found[name]} and {file} would both be {name!r}; rename one")
-        except KeyError as error:
-            section.problems.add(section.where("files"), f"{pattern}: {{{error.args[0]}}}: legal: {{region}} alone")
-        except (FileNotFoundError, NotADirectoryError) as error:
-            text = f"{error.filename}: no such file or folder, for region {region!r}"
-            section.problems.add(section.where("files"), text)
-        except OSError as error:
-            section.problems.add(section.where("files"), f"{error.filename}: {reason_of(error)}")
-        except ValueError as error:
-            section.problems.add(section.where("files"), str(error))
-    for name in found:
-        if name.split("/")[0] in RESERVED:
-            section.problems.add(section.where("files"), f"{name}: a job has a file of that name; rename it")
-    if len(found) > MOST_FILES:
-        section.problems.add(section.where("files"), f"{len(found):,} files, legal: {MOST_FILES:,}; pack some together")
-    yield from sorted(found.items())
-
-
-def _find_downloads(
-    section: Section, forms: Sequence[UrlForm], folder: Path, region: str, names: set[str]
-) -> Iterator[Download]:
-    files: set[str] = set()
-    for form in forms:
-        try:
-            one = resolve(form, folder, region)
-            if one.name in names:
-                raise ValueError(f"{one.name}: two files would have that name; give another by name:")
-            if one.file in files:
-                raise ValueError(f"{one.file}: two URLs end with that name, by which HTCondor would mix them up")
-        except KeyError as error:
-            section.problems.add(section.where("files"), f"{{{error.args[0]}}}: legal: {{region}} alone")
-        except ValueError as error:
-            section.problems.add(section.where("files"), str(error))
-        else:
-            names.add(one.name)
-            files.add(one.file)
-            yield one
-
-
-def _list_below(path: Path, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files of what is listed, with their names in the job. A link counts as the file that it leads to."""
-    path.stat()  # OSError says why it is not there
-    inside = Path(os.path.relpath(path, folder))  # by the names that the user gave, wherever links lead
-    if ".." in inside.parts:
-        inside = Path(Path(os.path.normpath(path)).name)  # what lies elsewhere comes under its own name
-    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-        name = (inside / file.relative_to(path)).as_posix()
-        if file.is_symlink() and stat.S_ISDIR(file.stat().st_mode) and file != path:
-            raise ValueError(f"{name!a}: a link to a folder is not followed; list that folder itself in files")
-        if file.is_file():
-            yield name, file
-
-
-def check_space(section: Section, program: Program, space: Space) -> None:
-    """What stands in braces must have a value in every trial, and hyperparameters have names and values to be told."""
-    _check_names(section.section("search").section("space"), space)
-    below = section.section(TRAINER)
-    sure = {one.name for one in space if not one.when or one.default is not None}
-    told = [name for name in TOLD if name != "seconds" or program.terms.seconds]
-    for name in dict.fromkeys(name for word in program.command for name in placeholders_of(word)):
-        if name in sure or name in told:
-            continue
-        legal = [*sorted(sure), *told]
-        known = any(one.name == name for one in space)
-        text = "has no value where its `when` does not hold; give it a default" if known else "is no hyperparameter"
-        hint = "" if known else schema.nearest(name, legal)
-        below.problems.add(below.where("command"), f"{{{name}}} {text}{hint}; legal: {', '.join(legal)}")
-
-
-def check_seconds(section: Section, program: Program, deadline: int) -> None:
-    """A training has to end before its job is removed."""
-    seconds = program.terms.seconds
-    if seconds >= deadline:
-        below = section.section(TRAINER)
-        below.problems.add(
-            below.where("seconds"),
-            f"seen {DURATION.write(seconds)}: job.deadline ({DURATION.write(deadline)}) removes the job before; legal: "
-            "less, or a later deadline",
-        )
-
-
-def _check_names(below: Section, space: Space) -> None:
-    for one in space:
-        if one.name in (*TOLD, FAMILY) and one.name != "epochs":
-            text = "that name says something else of a trial; beside `trainer`, choose another one"
-            below.problems.add(below.where(one.name), f"{one.name}: {text}")
-        values = [*(one.options if isinstance(one, Choice) else ()), one.default]
-        for value in values:
-            if isinstance(value, str) and not _can_be_said(value):
-                below.problems.add(below.where(one.name), f"seen {value!r}: {UNSAYABLE}, which no command can be told")
 
 
 def refuse_others(section: Section) -> None:

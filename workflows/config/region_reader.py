@@ -14,11 +14,12 @@ from regiondag.config import sections
 from regiondag.config.init_section import InitReader
 from regiondag.config.keys import NETWORK as NETWORK_KEY
 from regiondag.config.keys import REGION, SEARCH, SECTIONS
-from regiondag.config.network_check import check_network
-from regiondag.config.program_section import TRAINER, check_seconds, read_program, refuse_others
+from regiondag.config.program_section import read_program, refuse_others
 from regiondag.study.families import NETWORK, first_points
 from regiondag.study.init import merge_parts
 from regiondag.study.model import NEEDED, PARTS, POOLED, TRAIN_SETTINGS, Purchases, Region
+from regiondag.study.program import TRAINER
+from regiondag.trainers.trainer import trainer_of
 from regiondag.tuning.pruning import fewest_epochs
 from regiondag.util import schema
 from regiondag.util.schema import Layer, Section
@@ -52,7 +53,8 @@ class RegionReader:
                 )
                 self.problems.add(study.where(key), text)
         self.several = False  # regions with searches of their own
-        self.shared: dict[tuple[Any, ...], Any] = {}
+        self.shared: dict[tuple[str, ...], Any] = {}
+        self.checked: set[object] = set()  # what was, of regions that have it in common
         self.starts = InitReader(study, folder)
 
     def read(self, raw: Raw, path: KeyPath) -> Region:
@@ -67,10 +69,11 @@ class RegionReader:
         if self.together:
             self._refuse_own(own)
             region = replace(region, search=replace(region.search, sizes=(), blends=False), served_by=POOLED)
-        if not region.program:
+        trainer = trainer_of(region)
+        if trainer.of_data_sets:
             self.starts.read(slug, section, own)
         own.finish(REGION)
-        check_network(self.problems, self.shared, section, region)
+        trainer.check(section, self.checked)
         return region
 
     def with_pooled(self, regions: list[tuple[Region, KeyPath]]) -> list[tuple[Region, KeyPath]]:
@@ -90,9 +93,9 @@ class RegionReader:
         pooled = self._region(ALL_REGIONS if self.together else POOLED, POOLED, {}, raw, section)
         pooled = self._with_first(pooled, alone=len(regions) == 1)
         own.finish(SECTIONS)
-        check_network(self.problems, self.shared, section, pooled)
+        trainer_of(pooled).check(section, self.checked)
         parts = PARTS if self.together else NEEDED
-        ours = [region for region, _ in regions if not region.program]
+        ours = [region for region, _ in regions if trainer_of(region).of_data_sets]
         merged = merge_parts(ours, parts)
         for part, use in ASKED_FOR.items():
             if part not in merged and ours and all(region.data for region in ours):
@@ -142,8 +145,6 @@ class RegionReader:
             ),
         )
         self._check_pruning(section, region)
-        if program:
-            check_seconds(section, program, region.job.deadline)
         if region.metric.minimize and region.search.of_families:
             text = "nothing but a network has a loss; with families: metric: ndcg@20"
             self.problems.add(section.where("minimize"), text)

@@ -22,7 +22,7 @@ def write_merged(region: Region, folder: RegionFolder) -> dict[str, dict[Path, t
         return {}
     from nnlib.data.file import check_data_file  # with NumPy and netCDF4
     from nnlib.errors import DataError
-    from regiondag.config.data_check import misfits_of
+    from regiondag.trainers.trainer import trainer_of
 
     data = {part: folder.data(part) for part in region.merged}
     try:
@@ -30,7 +30,8 @@ def write_merged(region: Region, folder: RegionFolder) -> dict[str, dict[Path, t
         summaries = {file: check_data_file(file) for file in data.values()}
     except DataError as error:
         raise ConfigError([f"the data of all regions cannot be put together: {error}"]) from error
-    misfits = [text.replace(f"{folder.path}/", "") for text in misfits_of(replace(region, data=data), summaries)]
+    trainer = trainer_of(replace(region, data=data))
+    misfits = [text.replace(f"{folder.path}/", "") for text in trainer.misfits(summaries)]
     if misfits:
         raise ConfigError(misfits)
     return rows

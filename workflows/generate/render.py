@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from nnlib.contract import (
-    MODEL_OUTPUTS,
-    PROGRAM_OUTPUTS,
     TRIAL_FILE,
     Exit,
 )
@@ -23,6 +21,7 @@ from regiondag.run import layout
 from regiondag.run.layout import NodeName, RunFolder
 from regiondag.study import job_rules
 from regiondag.study.model import Config, JobRequest
+from regiondag.trainers.trainer import Trainer, trainer_of
 from regiondag.util.schema import DURATION, size
 from regiondag.util.text import list_some
 
@@ -53,17 +52,15 @@ def _request_gpus(job: JobRequest) -> str:
     return f"min({{ $(gpus), {chosen} }})"
 
 
-def _requirements(job: JobRequest, *, contained: bool) -> str:
-    """Return what a machine must be: with Apptainer, where its program is `contained`.
+def _requirements(job: JobRequest, trainer: Trainer) -> str:
+    """Return what a machine must be.
 
     One whose GPUs differ says no name of all: there several would be of two kinds.
     """
     clauses = [f"({quoting.submit_expression(job.requirements)})"]
     if job.gpus >= 2 and not re.search(r"\bDeviceName\b", job.require_gpus, re.IGNORECASE):
         clauses.append("(TARGET.GPUs_DeviceName =!= undefined)")
-    if contained:
-        clauses.append(f"(TARGET.{job_rules.HAS_APPTAINER} =?= true)")
-    return " && ".join(clauses)
+    return " && ".join([*clauses, *(f"({one})" for one in trainer.requirements)])
 
 
 def submit_texts(config: Config, htcondor: Version) -> dict[str, str]:
@@ -163,17 +160,10 @@ class Renderer:
         source = self.run.region(plan.region.served_by or plan.region.slug)
         final = "test" in parts
         job = plan.region.final if final and plan.region.final else plan.region.job
-        brings = PROGRAM_OUTPUTS if plan.region.program else MODEL_OUTPUTS
-        contained = plan.region.program is not None and plan.region.program.container is not None
+        trainer = trainer_of(plan.region)
+        brings = trainer.kind.outputs
         outputs = brings.of_final if final else brings.of_trial
-        program = plan.region.program
-        inputs = [folder.program] if program else [source.data(part) for part in parts]
-        if program and program.image:
-            inputs.append(folder.container)
-        if program and program.environment:
-            inputs.append(folder.environment)
-        if plan.region.network is not None:
-            inputs.insert(0, source.path / layout.NETWORK_FILE)
+        inputs = trainer.inputs(source, parts)
         if not plan.region.init.random:
             inputs.append(folder.init_model)
         inputs.append(self.run.path / self.worker_code)
@@ -191,11 +181,11 @@ class Renderer:
             inputs=[] if catalog else inputs,
             catalog=catalog,
             catalog_files=",".join(map(quoting.path, inputs)),
-            downloads=plan.region.program.downloads if plan.region.program else (),
+            downloads=trainer.downloads,
             outputs=outputs,
             job=job,
             gpus=_request_gpus(job),
-            requirements=_requirements(job, contained=contained),
+            requirements=_requirements(job, trainer),
             mb=MB,
             larger_memory=[size // MB for size in job_rules.memory_steps(job, job.memory)],
             attempt=layout.ATTEMPT_SUBMIT,

@@ -35,11 +35,10 @@ from regiondag.study.families import FAMILY, INCUMBENT, NETWORK, PROGRAM, REGION
 from regiondag.study.init import ASKED
 from regiondag.study.model import Config, Region
 from regiondag.study.notify import notify_to_json
-from regiondag.study.program import Environment
 from regiondag.study.space import Choice, Point
 from regiondag.study.track import track_to_json
-from regiondag.trainers.archive import write_program
 from regiondag.trainers.environments import provide_all
+from regiondag.trainers.trainer import trainer_of
 from regiondag.tuning.champion_point import fit_champion_point
 from regiondag.tuning.fixed_shape import find_shaping
 from regiondag.util.resources import resource_dir
@@ -109,7 +108,7 @@ class _Writer:
         incumbents: Mapping[str, Incumbent],
         earlier: Mapping[str, str],
         image: str,
-        environments: Mapping[Environment, Path],
+        environments: Mapping[str, Path],
     ) -> None:
         self.part = RunFolder(part)
         self.run = run
@@ -152,31 +151,23 @@ class _Writer:
     def _write_region(self, region: Region, position: int) -> None:
         folder = self.part.region(region.slug)
         (folder.path / "trials").mkdir(parents=True)
-        copies = {folder.data(part): source for part, source in region.data.items()}
-        if region.network is not None:
-            copies[folder.path / layout.NETWORK_FILE] = region.network
+        trainer = trainer_of(region)
+        copies = trainer.copies(folder)
         incumbent = self.incumbents.get(region.slug)
         if incumbent and region.init.kind == "champion":
             copies[folder.incumbent_model] = incumbent.model
             self._copy(incumbent.metrics, folder.incumbent_metrics)
         if region.init.model:
             copies[folder.init_model] = Path(region.init.model)
-        if region.program and region.program.image:
-            copies[folder.container] = region.program.image
+        if region.slug in self.environments:
+            copies[folder.environment] = self.environments[region.slug]
         for copy, source in copies.items():
             self._copy(source, copy)
-        if region.program:
-            write_program(region.program, folder.program)
-            self._note(self._inside(folder.program))
-        if region.program and region.program.environment:
-            copies[folder.environment] = self.environments[region.program.environment]
-            self._copy(copies[folder.environment], folder.environment)
         rows = write_merged(region, folder)
-        merged = [folder.data(part) for part in rows]
-        for copy in merged:
-            self._note(self._inside(copy))
-        programs = [folder.program] if region.program else []
-        inside = {copy.name: self.digests[self._inside(copy)] for copy in [*copies, *merged, *programs]}
+        made = [*map(folder.data, rows), *trainer.write(folder)]
+        for file in made:
+            self._note(self._inside(file))
+        inside = {file.name: self.digests[self._inside(file)] for file in [*copies, *made]}
         bound = not (region.init.random or region.init.model)  # to the shape of a run's model
         shape = find_shaping(read_json(region.network)) if bound and region.network else ()
         recipe = recipe_of_champion(incumbent) if incumbent else None

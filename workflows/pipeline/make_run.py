@@ -23,6 +23,7 @@ from regiondag.run.manifest import read_manifest
 from regiondag.run.study_folder import StudyFolder
 from regiondag.study.init import choose_init, describe_init
 from regiondag.study.model import Config, Region
+from regiondag.trainers.trainer import trainer_of
 from regiondag.update.changes import find_unchanged
 
 Tell = Callable[[str], None]
@@ -136,6 +137,6 @@ def _new_regions(config: Config, earlier: Sequence[RunFolder], tell: Tell) -> tu
             tell(f"{region.name}: nothing new, but others start from its champion of this run")
         elif region.slug in unchanged:
             last = unchanged[region.slug]
-            what = "program and files" if region.program else "data and network"
+            what = trainer_of(region).made_of
             tell(f"{region.name}: left out, its {what} are those of {last.path} (--all takes it)")
     return tuple(region for region in config.regions if region.slug in new | sources)

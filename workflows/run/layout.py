@@ -144,7 +144,7 @@ class RegionFolder:
         return self.path / "init.json"
 
     @property
-    def program(self) -> Path:
+    def program_archive(self) -> Path:
         """The program that trains in nnlib's place."""
         return self.path / PROGRAM_FILE
 
@@ -166,7 +166,7 @@ class RegionFolder:
     @property
     def champion_model(self) -> Path:
         """The best model so far, or what a program has made."""
-        name = PROGRAM_MODEL_FILE if self.program.exists() else MODEL_FILE
+        name = PROGRAM_MODEL_FILE if self.program_archive.exists() else MODEL_FILE
         return self.path / "champion" / name
 
     @property

@@ -34,7 +34,7 @@ def choose_init(config: Config, examples: Mapping[str, int], incumbents: Collect
     champions that are networks, have none to start from yet, and start from random.
     """
     any_neighbour = Init("neighbour")
-    ours = [region for region in config.regions if not region.merged and not region.program]
+    ours = [region for region in config.regions if region.data]
     legal = [region for region in ours if region.init.random or region.init == any_neighbour]
     largest = max(legal, key=lambda region: examples.get(region.slug, 0), default=None)
 

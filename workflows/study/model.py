@@ -213,9 +213,9 @@ class Region:
         A model for other regions to start from must not know what they are to choose their hyperparameters by, so that
         of merged data never learns from the validation part.
         """
-        if self.program:
-            return ()
         parts, families = {*self.data, *self.merged}, self.search.of_families
+        if not parts:
+            return ()  # a program knows its own
         if self.merged and not families:
             return ("train",)
         if "final" not in parts and not families:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # DAGMan's scripts have no worker in their archive
 TOLD = ("region", "trial", "role", "seed", "epochs", "seconds", "metric", "checkpoint", "artifact")
 # A URL that can stand in a list of a submit file: no blank, no comma, no $ and no quotes.
 URL = r"[a-z][a-z0-9+.-]{1,15}://[A-Za-z0-9._~:/?@!&=+%-]+"
+TRAINER = "trainer"  # the key of study.yaml
 CALL = "regiondag.call"  # what calls a function in the place of a command of the user's
 LISTS = (".txt", ".in")  # how files end that list packages
 PACKED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar", ".zip")  # and environments

@@ -1,1 +1,1 @@
-"""Programs of the user's that train in nnlib's place: what their jobs get."""
+"""Who trains a region's trials: `trainer` and `jobs` are what is asked of nnlib and of programs of the user's alike."""

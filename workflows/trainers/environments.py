@@ -62,19 +62,20 @@ def provide(environment: Environment, tell: Tell) -> Path:
     return build(environment, tell) if environment.is_list else environment.file
 
 
-def provide_all(regions: Iterable[Region], tell: Tell) -> dict[Environment, Path]:
-    """Return the archives of all regions' environments; RegiondagError where one would be of no use to its jobs."""
-    found: dict[Environment, Path] = {}
-    contents: dict[Environment, Contents] = {}
+def provide_all(regions: Iterable[Region], tell: Tell) -> dict[str, Path]:
+    """Return the archives of the regions' environments by slug; RegiondagError where one is of no use to its jobs."""
+    found: dict[str, Path] = {}
+    known: dict[Environment, tuple[Path, Contents]] = {}
     for region in regions:
         environment = region.program and region.program.environment
         if not region.program or not environment:
             continue
-        if environment not in found:
-            found[environment] = provide(environment, tell)
-            contents[environment] = look_into(found[environment])
-            tell(f"environment: {describe_contents(contents[environment])}")
-        problem = find_problem(contents[environment], region.program, [region.job, region.final or region.job])
+        if environment not in known:
+            archive = provide(environment, tell)
+            known[environment] = (archive, look_into(archive))
+            tell(f"environment: {describe_contents(known[environment][1])}")
+        found[region.slug], contents = known[environment]
+        problem = find_problem(contents, region.program, [region.job, region.final or region.job])
         if problem:
             raise RegiondagError(f"{environment.file}, the environment of {region.name}: {problem}")
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from nnlib.contract import CONTAINER_FILE, ENVIRONMENT_FILE, INIT_FILE, PROGRAM_FILE, Role, Trial
 from regiondag.run.history import History
@@ -33,7 +33,7 @@ class Jobs(Protocol):
     def final(self, spec: RegionSpec, node: NodeName, history: History, winner: int) -> Trial:
         """Return the job that tests what the trial `winner` has found, and makes what serves."""
 
-    def settings(self, train: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def settings(self, train: Mapping[str, Value]) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
         """Return of a job's settings those that may be hyperparameters, and those that count."""
 
 
@@ -61,7 +61,7 @@ class _OfNetworks:
             sha256={**trial.sha256, **_digests(spec, ["test", *whole])},
         )
 
-    def settings(self, train: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def settings(self, train: Mapping[str, Value]) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
         return train, train
 
     def _make(
@@ -102,7 +102,7 @@ class _OfPrograms:
         epochs = history.settled[winner].best_epoch or trial.train.epochs
         return replace(trial, train=replace(trial.train, epochs=epochs))
 
-    def settings(self, train: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def settings(self, train: Mapping[str, Value]) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
         return {}, {name: train[name] for name in ("epochs", "seed")}
 
     def _make(self, spec: RegionSpec, node: NodeName, role: Role, history: History, number: int) -> Trial:

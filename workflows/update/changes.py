@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 
-from nnlib.contract import INIT_FILE, PROGRAM_FILE, sha256_of
 from regiondag.errors import RegiondagError
 from regiondag.run.journal import Journal
-from regiondag.run.layout import NETWORK_FILE, RunFolder, data_file
+from regiondag.run.layout import RunFolder
 from regiondag.run.manifest import read_manifest
 from regiondag.study.model import Region
-from regiondag.trainers.archive import digest_of
+from regiondag.trainers.trainer import trainer_of
 
 
 def find_unchanged(regions: Iterable[Region], earlier: Sequence[RunFolder]) -> dict[str, RunFolder]:
@@ -48,16 +46,6 @@ def is_unchanged(region: Region, digests: Mapping[str, str]) -> bool:
 
     Of a program, whether that and all its files have.
     """
-    if region.program:
-        return digests.get(f"regions/{region.slug}/{PROGRAM_FILE}") == digest_of(region.program)
-    sources = {data_file(part): file for part, file in region.data.items()}
-    if region.network is not None:
-        sources[NETWORK_FILE] = region.network
-    if region.init.model:
-        sources[INIT_FILE] = Path(region.init.model)
     start = f"regions/{region.slug}/"
     inside = {path.removeprefix(start): digest for path, digest in digests.items() if path.startswith(start)}
-    then = {
-        name: digest for name, digest in inside.items() if name in (*sources, INIT_FILE) or name.startswith("data.")
-    }
-    return set(then) == set(sources) and all(then[name] == sha256_of(file) for name, file in sources.items())
+    return trainer_of(region).is_unchanged(inside)

@@ -8,11 +8,10 @@ from typing import Any
 
 from nnlib.spec import network as spec
 from nnlib.util.os_errors import reason_of
-from regiondag.config.family_check import check_ranges
-from regiondag.config.program_section import check_space
 from regiondag.study.families import FAMILY, NETWORK, list_parameters
 from regiondag.study.model import TRAIN_SETTINGS, Region
 from regiondag.study.space import Parameter, list_extreme_values
+from regiondag.trainers.networks.ranges import check_ranges
 from regiondag.util import schema
 from regiondag.util.schema import Problems, Section
 from regiondag.util.yaml_file import KeyPath
@@ -20,15 +19,12 @@ from regiondag.util.yaml_file import KeyPath
 STARTING = ("freeze", "replace")
 
 
-def check_network(problems: Problems, checked: dict[Any, Any], section: Section, region: Region) -> None:
+def check_network(problems: Problems, checked: set[object], section: Section, region: Region) -> None:
     """Every `$name` of the network must be a hyperparameter, and every hyperparameter must be used."""
-    if region.program:
-        check_space(section, region.program, region.search.space)
-        return
     key = (region.network, region.search.space)
     if key in checked or (region.network is not None and "network" not in section):
         return
-    checked[key] = None
+    checked.add(key)
     if region.search.of_families:
         check_ranges(problems, section.section("search").section("space"), region.search.space)
     if region.network is None:

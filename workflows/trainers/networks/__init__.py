@@ -1,0 +1,1 @@
+"""nnlib as a trainer: what is checked of its networks, families, hyperparameters and data."""
