@@ -30,6 +30,7 @@ REPOSITORY_PAGES = {
     ROOT / "CHANGELOG.md": "changelog",
     ROOT / "ami/README.md": "reference/machines",
     ROOT / "ami/aws.md": "reference/aws",
+    ROOT / "ami/money.md": "reference/aws-money",
     ROOT / "ami/gpu.md": "reference/gpu-driver",
     ROOT / "kernels/README.md": "contributing/kernels",
     ROOT / "scripts/bench/README.md": "contributing/benchmarks",

@@ -78,6 +78,25 @@ def test_recommendation_and_tag_drain_peacefully(rebalance, tag):
     assert (notice.strength, notice.until, puzzle) == (watch.PEACEFUL, None, "")
 
 
+def test_the_tag_of_a_fleet_without_money_stops_the_jobs():
+    notice, puzzle = watch.decide(None, None, "graceful", NOON)
+    assert (notice.strength, notice.until, puzzle) == (watch.GRACEFUL, NOON + 120, "")
+    assert watch.decide(None, REBALANCE, "graceful", NOON)[0].strength == watch.GRACEFUL
+
+
+def test_jobs_that_still_run_ten_minutes_after_a_recommendation_are_saved(imds):
+    for seconds, strength in ((-60, watch.PEACEFUL), (599, watch.PEACEFUL), (600, watch.GRACEFUL)):
+        assert watch.decide(None, REBALANCE, None, NOON + seconds)[0].strength == strength
+    assert watch.decide(None, '{"noticeTime": "soon"}', None, NOON + 999)[0].strength == watch.PEACEFUL
+    imds.set(watch.REBALANCE, REBALANCE)
+    machine = Machine(metadata.Metadata().get)
+    machine.now -= 10
+    machine.script = {5: lambda: setattr(machine, "now", NOON + 600), 7: machine.end()}
+    machine.run()
+    assert strengths(machine) == [watch.PEACEFUL, watch.GRACEFUL]
+    assert machine.offs == 1
+
+
 @pytest.mark.parametrize("text", ["", "<html>", "[]", "{}", '{"action": "nap"}', '{"action": ["stop"]}', "[" * 10**5])
 def test_rubbish_is_no_notice(text):
     notice, puzzle = watch.decide(text, None, None, NOON)
@@ -88,7 +107,7 @@ def test_rubbish_is_no_notice(text):
 def test_an_unknown_tag_is_named_with_what_is_legal():
     notice, puzzle = watch.decide(None, None, "now!", NOON)
     assert notice is None
-    assert puzzle == "the tag regiondag-drain is 'now!'; it can be 'peaceful'"
+    assert puzzle == "the tag regiondag-drain is 'now!'; it can be 'peaceful' or 'graceful'"
 
 
 @given(*[st.none() | st.text() | st.sampled_from([TERMINATE, REBALANCE, "peaceful"])] * 3)

@@ -16,6 +16,7 @@ from tests.ami.conftest import FILES, PROGRAMS, load
 UNITS = FILES / "etc/systemd/system"
 JOIN = UNITS / "regiondag-join.service"
 WATCH = UNITS / "regiondag-watch.service"
+LEASE = UNITS / "regiondag-lease.service"
 CONDOR = UNITS / "condor.service.d/regiondag.conf"
 
 
@@ -26,7 +27,7 @@ def unit(path: Path) -> configparser.ConfigParser:
     return parser
 
 
-@pytest.mark.parametrize("path", [JOIN, WATCH], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [JOIN, WATCH, LEASE], ids=lambda path: path.stem)
 def test_units_start_what_is_there_and_speak_on_the_console(path):
     service = unit(path)["Service"]
     interpreter, program = service["ExecStart"].split()

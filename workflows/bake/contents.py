@@ -16,6 +16,7 @@ NEEDED = (
     "/etc/regiondag-image",
     "/usr/bin/python3",
     "/usr/local/libexec/regiondag/join.py",
+    "/usr/local/libexec/regiondag/lease.py",
     "/usr/local/libexec/regiondag/python",
     "/usr/local/libexec/regiondag/watch.py",
     "/usr/sbin/condor_master",

@@ -183,6 +183,8 @@ def _status(arguments: argparse.Namespace) -> int:
     if seen.rows:
         print_table(f"fleet {seen.fleet} in {seen.region}", status.HEADINGS, status.table_rows(seen), status.NARROW)
     print(status.show_total(seen))
+    if seen.spending:
+        print(seen.spending.words)
     for one in seen.orphans:
         tell(f"{one} runs but has not joined the pool {seen.pool}; {scale.console(seen.region, one)}")
     if seen.pool is None:

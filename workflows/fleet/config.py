@@ -21,6 +21,9 @@ PURCHASES = (SPOT, ON_DEMAND, "spot-then-on-demand")
 GB = 1 << 30
 MOST_WORKERS = 1000
 MOST_MINUTES = 7 * 24 * 60
+LEAST_LEASE = 5  # a manager may boot meanwhile
+LEASE_MINUTES = 60
+WINDOWS = ("day", "run")
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,58}[a-z0-9])?")
 REGION = re.compile(r"[a-z]{2,5}(-[a-z]+)+-[0-9]+")
@@ -64,9 +67,11 @@ class Fleet:
     maximum: int
     idle_minutes: int
     join_minutes: int
+    lease_minutes: int
     disk_gb: int
     prices: Mapping[str, float]  # dollars for an hour on demand
     settings: Mapping[str, str]
+    max_spend: Mapping[str, float]  # dollars, for `day` and `run`; empty: no bound
 
     @property
     def purchases(self) -> tuple[str, ...]:
@@ -118,11 +123,13 @@ def _read(section: Section, path: Path, lines: Mapping[str, int]) -> Fleet:
         maximum=maximum,
         idle_minutes=section.read("idle_minutes", 15, whole(0, MOST_MINUTES)),
         join_minutes=section.read("join_minutes", 15, whole(0, MOST_MINUTES)),
+        lease_minutes=section.read("lease_minutes", LEASE_MINUTES, whole(LEAST_LEASE, MOST_MINUTES)),
         disk_gb=-(-section.read("disk", 30 * GB, size(GB)) // GB),
         prices=_prices(section, instances),
         settings=section.read(
             "settings", {}, Check(_settings, "a mapping of HTCondor's settings to values on one line")
         ),
+        max_spend=_max_spend(section),
     )
 
 
@@ -195,6 +202,15 @@ def _prices(section: Section, instances: tuple[str, ...]) -> dict[str, float]:
     prices = {name: below.read(name, 0.0, real(0.0001, 10_000)) for name in names if name in below}
     below.finish(names)
     return prices
+
+
+def _max_spend(section: Section) -> dict[str, float]:
+    below = section.section("max_spend")
+    bounds = {window: below.read(window, 0.0, real(0.01, 10_000_000)) for window in WINDOWS if window in below}
+    below.finish(WINDOWS)
+    if "max_spend" in section and not bounds:
+        section.problems.add(("max_spend",), "legal: {day: 50, run: 200}, one of them or both, in dollars")
+    return bounds
 
 
 def _settings(value: Any) -> dict[str, str]:

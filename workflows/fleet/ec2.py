@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from regiondag.errors import AwsError
-from regiondag.fleet.template import DRAIN_TAG, FLEET_TAG, PEACEFUL, of_fleet, tags
+from regiondag.fleet.template import DRAIN_TAG, FLEET_TAG, GRACEFUL, PEACEFUL, of_fleet, tags
 from regiondag.util.aws import error_code, explain_errors, tag_list, tags_of
 
 ALIVE = ("pending", "running", "stopping", "stopped")  # what costs money and does not end by itself
 ENDING = "shutting-down"
+ENDED = "terminated"  # EC2 lists these for about an hour
+ENDED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 NO_CAPACITY = (
     "InsufficientInstanceCapacity",
     "UnfulfillableCapacity",
@@ -33,7 +37,13 @@ class Instance:
     state: str
     purchase: str  # spot or on-demand
     launched: float  # Unix time
-    draining: bool
+    drain: str = ""  # how it was asked to drain, if it was
+    ended: float | None = None  # Unix time, where EC2 says it
+
+    @property
+    def draining(self) -> bool:
+        """Whether it was asked to take no more jobs."""
+        return self.drain in (PEACEFUL, GRACEFUL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +87,19 @@ def _instance(raw: dict[str, Any]) -> Instance:
         state=raw["State"]["Name"],
         purchase=raw.get("InstanceLifecycle", "on-demand"),
         launched=raw["LaunchTime"].timestamp(),
-        draining=tags_of(raw).get(DRAIN_TAG) == PEACEFUL,
+        drain=tags_of(raw).get(DRAIN_TAG, ""),
+        ended=read_end(str(raw.get("StateTransitionReason", ""))),
     )
+
+
+def read_end(reason: str) -> float | None:
+    """Return when an instance ended, where the reason says it.
+
+    >>> read_end("User initiated (1970-01-01 00:01:00 GMT)")
+    60.0
+    """
+    found = ENDED_AT.search(reason)
+    return datetime.fromisoformat(found[1]).replace(tzinfo=UTC).timestamp() if found else None
 
 
 def find_templates(client: Any, name: str) -> dict[str, Template]:
@@ -162,11 +183,11 @@ def start(client: Any, request: dict[str, object]) -> tuple[list[str], list[Laun
     return started, failures
 
 
-def drain(client: Any, ids: Sequence[str]) -> None:
-    """Ask workers to take no more jobs, finish those they run, and power off."""
+def drain(client: Any, ids: Sequence[str], how: str = PEACEFUL) -> None:
+    """Ask workers to take no more jobs, finish those they run (or, GRACEFUL, save and stop them), and power off."""
     for begin in range(0, len(ids), TAGS_AT_ONCE):
         with explain_errors("asking workers to drain"):
-            client.create_tags(Resources=list(ids[begin : begin + TAGS_AT_ONCE]), Tags=tag_list({DRAIN_TAG: PEACEFUL}))
+            client.create_tags(Resources=list(ids[begin : begin + TAGS_AT_ONCE]), Tags=tag_list({DRAIN_TAG: how}))
 
 
 def terminate(client: Any, ids: Sequence[str]) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 from regiondag.errors import AwsError
 from regiondag.fleet import ec2
+from regiondag.fleet.bound import Curb
 from regiondag.fleet.checks import Ground
 from regiondag.fleet.config import Fleet
 from regiondag.fleet.demand import Worker
 from regiondag.fleet.ec2 import Instance, LaunchFailure, Template
-from regiondag.fleet.template import fleet_request, template_data, template_hash, template_name
+from regiondag.fleet.template import GRACEFUL, fleet_request, template_data, template_hash, template_name
 
 Tell = Callable[[str], None]
 Progress = Callable[[Sequence[Instance]], str]
@@ -151,6 +152,22 @@ def choose_surplus(alive: Sequence[Instance], workers: Mapping[str, Worker], num
         return (worker.jobs if worker else 0, -instance.launched)
 
     return sorted(staying, key=key)[: max(0, len(staying) - number)]
+
+
+def obey(client: Any, curb: Curb, tell: Tell, dry_run: bool = False) -> None:
+    """Let those workers go that a bound does not let go on, and say which."""
+    for asked, text in (
+        (curb.drain, "take no more jobs, for their next hour would pass max_spend"),
+        (curb.stop, "stop their jobs, which send their checkpoints back, for max_spend is all but reached"),
+        (curb.end, "end now, for max_spend is reached; their jobs go back to the queue"),
+    ):
+        if asked:
+            names = ", ".join(one.id for one in asked)
+            tell(f"{'a real run would let these go: ' if dry_run else ''}{names} {text}")
+    if not dry_run:
+        ec2.drain(client, [one.id for one in curb.drain])
+        ec2.drain(client, [one.id for one in curb.stop], GRACEFUL)
+        ec2.terminate(client, [one.id for one in curb.end])
 
 
 def tell_of_deaf(client: Any, asked: Sequence[Instance], tell: Tell) -> None:

@@ -34,6 +34,17 @@ class InstanceRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Spending:
+    """Dollars: what a fleet with a bound has spent, and what the next hour of all that runs costs."""
+
+    day: float  # since midnight, UTC
+    run: float  # since `fleet up`
+    next_hour: float
+    bounds: Mapping[str, float]  # max_spend of the file
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class FleetStatus:
     """A fleet at one moment."""
 
@@ -42,6 +53,7 @@ class FleetStatus:
     pool: str | None
     rows: tuple[InstanceRow, ...]
     orphans: tuple[str, ...]  # instances that should have joined by now and have not
+    spending: Spending | None = None  # without max_spend nothing is counted
 
 
 def assemble(
@@ -51,6 +63,7 @@ def assemble(
     prices: Prices,
     join_minutes: int,
     now: float,
+    spending: Spending | None = None,
 ) -> FleetStatus:
     """Put together what EC2 and the pool say; `names`: of the fleet, its region, the pool (None: none was asked)."""
     fleet, region, pool = names
@@ -58,7 +71,7 @@ def assemble(
         tuple(one.id for one in alive if has_not_joined(one, workers, join_minutes, now)) if pool is not None else ()
     )
     rows = tuple(_row(one, workers.get(one.id), pool, one.id in orphans, prices, now) for one in alive)
-    return FleetStatus(fleet, region, pool, rows, orphans)
+    return FleetStatus(fleet, region, pool, rows, orphans, spending)
 
 
 def _row(

@@ -8,13 +8,14 @@ import json
 from collections.abc import Mapping, Sequence
 
 from regiondag.errors import ConfigError
-from regiondag.fleet.config import SPOT, Fleet
+from regiondag.fleet.config import LEASE_MINUTES, SPOT, Fleet
 from regiondag.fleet.user_data import render_user_data
 from regiondag.util.aws import tag_list
 
 FLEET_TAG = "regiondag:fleet"
 DRAIN_TAG = "regiondag-drain"
-PEACEFUL = "peaceful"
+PEACEFUL = "peaceful"  # running jobs end by themselves
+GRACEFUL = "graceful"  # they save and stop
 MOST_USER_DATA = 16 * 1024  # EC2's limit, in bytes before base64
 
 Pool = tuple[str, str]  # instance type, subnet
@@ -41,6 +42,9 @@ def worker_settings(fleet: Fleet) -> dict[str, object]:
         "idle_minutes": fleet.idle_minutes,
         "join_minutes": fleet.join_minutes,
     }
+    # Images that were baked before there were leases do not know the key, and would not join.
+    if fleet.lease_minutes != LEASE_MINUTES:
+        worker["lease_minutes"] = fleet.lease_minutes
     if fleet.domain:
         worker["domain"] = fleet.domain
     if fleet.settings:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from regiondag.errors import AwsError, PoolError, RegiondagError, UsageError
-from regiondag.fleet import ec2, lifecycle
+from regiondag.fleet import bound, ec2, lifecycle
 from regiondag.fleet.backoff import Memory, advise
+from regiondag.fleet.bound import Account
 from regiondag.fleet.checks import Ground, look_up
 from regiondag.fleet.config import Fleet
 from regiondag.fleet.demand import GpuRequest, Worker
@@ -58,6 +59,10 @@ def up(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, dry_run: b
             f"note: {len(alive) - len(staying)} workers drain and will end; they count towards workers.max until then"
         )
     missing = max(0, min(fleet.minimum - len(staying), fleet.maximum - len(alive)))
+    if fleet.max_spend and not dry_run and not alive and not ec2.find_templates(client, fleet.name):
+        bound.begin(fleet)
+    account = _keep_within(client, fleet, ground, out, alive, pool, dry_run)
+    ground, missing = _hold(account, ground, missing, out)
     if dry_run:
         found = ec2.find_templates(client, fleet.name)
         for name in lifecycle.find_outdated(found, fleet, ground):
@@ -120,11 +125,36 @@ def scale(
     workers, requests = pool.workers(), pool.requests()
     alive = ec2.find_instances(client, fleet.name)
     advice = advise(recall(alive, workers, requests), requests, ground.size, fleet.region)
+    account = _keep_within(client, fleet, ground, out, alive, pool, dry_run)
     decision = decide(fleet, ground, alive, workers, advice.requests, time.time())
     out.tell(decision.summary)
     for note in (*decision.notes, *advice.notes):
         out.tell(f"note: {note}")
-    _grow(client, fleet, ground, out, 0 if advice.halt else decision.missing, dry_run)
+    ground, missing = _hold(account, ground, 0 if advice.halt else decision.missing, out)
+    _grow(client, fleet, ground, out, missing, dry_run)
+
+
+def _keep_within(
+    client: Any, fleet: Fleet, ground: Ground, out: Outlet, alive: Sequence[Instance], pool: PoolView | None, dry: bool
+) -> Account | None:
+    """Count what the fleet has spent, and let those workers go that its bound does not let go on."""
+    if not fleet.max_spend:
+        return None
+    kinds = sorted({*ground.kinds, *(one.type for one in alive)})
+    prices = find_prices(client, fleet, kinds, {*fleet.purchases, *(one.purchase for one in alive)}, out.tell)
+    account = bound.look(client, fleet, prices, time.time(), out.tell, keep=not dry)
+    curb = bound.curb(account, alive, _workers(pool, out.tell) or {})
+    if account and curb != bound.Curb():
+        out.tell(bound.show_account(account))
+    lifecycle.obey(client, curb, out.tell, dry)
+    return account
+
+
+def _hold(account: Account | None, ground: Ground, count: int, out: Outlet) -> tuple[Ground, int]:
+    ground, count, why = bound.hold(account, ground, count)
+    if why:
+        out.tell(f"note: {why}")
+    return ground, count
 
 
 def _refuse_other_series(ground: Ground, pool: PoolView) -> None:
@@ -167,6 +197,8 @@ def set_number(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None, nu
         missing = min(number - len(staying), room)
         if missing < number - len(staying):
             out.tell(f"note: {len(alive) - len(staying)} workers still drain and count towards workers.max")
+        account = _keep_within(client, fleet, ground, out, alive, pool, dry_run)
+        ground, missing = _hold(account, ground, missing, out)
         _grow(client, fleet, ground, out, missing, dry_run)
         return
     workers = pool.workers() if pool else {}
@@ -192,6 +224,7 @@ def down(
     if dry_run:
         _preview_down(client, fleet, out, pool, now)
         return
+    _count(client, fleet, out)
     lifecycle.close(client, fleet, out.tell)
     if now:
         alive = ec2.find_instances(client, fleet.name)
@@ -212,6 +245,7 @@ def down(
             f"{len(left)} instances of fleet {fleet.name} still run; nothing was ended by force. They end with their "
             "jobs; `regiondag fleet down` goes on waiting, `regiondag fleet down --now` ends them and their jobs"
         )
+    _count(client, fleet, out)  # to the end that EC2 names, which it forgets within the hour
     left_behind = lifecycle.clean_up(client, fleet, out.tell)
     for line in left_behind:
         out.say(line)
@@ -221,6 +255,14 @@ def down(
             "`regiondag fleet down` looks again"
         )
     out.tell(f"fleet {fleet.name} is gone: no instance, volume, snapshot or network interface carries its tag")
+
+
+def _count(client: Any, fleet: Fleet, out: Outlet) -> None:
+    """Count what the fleet has spent; what stands in the way of that keeps nobody from letting it go."""
+    try:
+        bound.look(client, fleet, Prices(fleet.prices, {}), time.time(), out.tell)
+    except RegiondagError as error:
+        out.tell(f"note: {error}")
 
 
 def _workers(pool: PoolView | None, tell: Text) -> dict[str, Worker] | None:
@@ -262,4 +304,7 @@ def look(client: Any, fleet: Fleet, out: Outlet, pool: PoolView | None) -> Fleet
     kinds, purchases = sorted({one.type for one in alive}), {one.purchase for one in alive}
     prices = find_prices(client, fleet, kinds, purchases, out.tell) if alive else Prices({}, {})
     asked = pool.name if pool and workers is not None else None
-    return assemble((fleet.name, fleet.region, asked), alive, workers or {}, prices, fleet.join_minutes, time.time())
+    now = time.time()
+    account = bound.look(client, fleet, prices, now, out.tell)
+    names = (fleet.name, fleet.region, asked)
+    return assemble(names, alive, workers or {}, prices, fleet.join_minutes, now, bound.spending_of(account))

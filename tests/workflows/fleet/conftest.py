@@ -105,9 +105,10 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def cloud(no_network: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+def cloud(no_network: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cloud]:
     """An account with an image of ours, two subnets and a security group."""
     make_client = aws.client
+    monkeypatch.setenv("REGIONDAG_HOME", str(tmp_path / "home"))
     with mock_aws():
         ec2 = make_client("ec2", REGION)
         account = Cloud(ec2)

@@ -18,7 +18,7 @@ REFUSED = dataclasses.replace(JOB, refused=True)
 
 
 def instance(name: str, *, draining: bool = False) -> Instance:
-    return Instance(name, "g5.xlarge", f"{REGION}a", "running", "spot", 0.0, draining)
+    return Instance(name, "g5.xlarge", f"{REGION}a", "running", "spot", 0.0, "peaceful" if draining else "")
 
 
 def after(*looks: tuple[str, str]) -> Memory:

@@ -151,3 +151,26 @@ def test_a_port_is_a_port(tmp_path):
 
 def test_a_name_that_the_worker_would_refuse_is_refused_here(tmp_path):
     assert problems(tmp_path, GOOD.replace("fleet: demo", "fleet: demo-"))[0].startswith("1: fleet: seen 'demo-'")
+
+
+@pytest.mark.parametrize(
+    ("value", "key", "text"),
+    [
+        ("{day: -1}", "max_spend.day", "seen -1, legal: a number from 0.01 to 1e+07"),
+        ("{day: fifty}", "max_spend.day", "seen 'fifty', legal: a number from 0.01 to 1e+07"),
+        ("{day: 5, week: 20}", "max_spend.week", "unknown key"),
+        ("{}", "max_spend", "legal: {day: 50, run: 200}, one of them or both, in dollars"),
+        ("50", "max_spend", "seen 50, legal: a mapping of keys to values"),
+    ],
+)
+def test_a_bound_that_is_none_is_refused(tmp_path, value, key, text):
+    found = problems(tmp_path, GOOD + f"max_spend: {value}\n")
+    assert found[0].startswith(f"10: {key}: {text}")
+
+
+def test_a_bound_and_a_lease(tmp_path):
+    assert (load(tmp_path, GOOD).max_spend, load(tmp_path, GOOD).lease_minutes) == ({}, 60)
+    fleet = load(tmp_path, GOOD + "max_spend: {run: 200}\nlease_minutes: 5\n")
+    assert (fleet.max_spend, fleet.lease_minutes) == ({"run": 200.0}, 5)
+    (line,) = problems(tmp_path, GOOD + "lease_minutes: 0\n")
+    assert line.startswith("10: lease_minutes: seen 0, legal: ")

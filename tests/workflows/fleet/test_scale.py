@@ -22,7 +22,7 @@ JOB = GpuRequest(1, 1, 1000)
 
 
 def instance(name: str, minutes: float = 60, **changes: object) -> Instance:
-    made = Instance(name, "g5.xlarge", f"{REGION}a", "running", "spot", NOW - 60 * minutes, draining=False)
+    made = Instance(name, "g5.xlarge", f"{REGION}a", "running", "spot", NOW - 60 * minutes)
     return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -51,7 +51,7 @@ def test_nothing_waits_nothing_starts_and_nothing_is_stopped(decided):
 
 
 def test_a_draining_worker_serves_nobody_but_costs(decided):
-    alive = [instance(f"i-{n}", draining=True) for n in range(3)]
+    alive = [instance(f"i-{n}", drain="peaceful") for n in range(3)]
     workers = [Worker(one.id, 1, 1, 0) for one in alive]
     assert decided(alive, workers, [JOB] * 5).missing == 1
 
@@ -87,7 +87,7 @@ def test_jobs_that_the_workers_refuse_start_no_more_of_them(decided):
 
 
 def test_the_idle_go_first_then_the_youngest():
-    alive = [instance("old", 50), instance("busy", 5), instance("young", 10), instance("gone", 1, draining=True)]
+    alive = [instance("old", 50), instance("busy", 5), instance("young", 10), instance("gone", 1, drain="peaceful")]
     workers = {"busy": Worker("busy", 1, 0, 1), "old": Worker("old", 1, 1, 0), "young": Worker("young", 1, 1, 0)}
     assert [one.id for one in choose_surplus(alive, workers, 1)] == ["young", "old"]
     assert [one.id for one in choose_surplus(alive, workers, 0)] == ["young", "old", "busy"]
@@ -119,7 +119,7 @@ def test_status_tells_states_apart():
         instance("i-1", minutes=62),
         instance("i-2", minutes=2),
         instance("i-3", minutes=20),
-        instance("i-4", draining=True),
+        instance("i-4", drain="peaceful"),
         instance("i-5", minutes=0, state="pending", purchase="on-demand"),
     ]
     workers = {"i-1": Worker("i-1", 4, 1, 3), "i-4": Worker("i-4", 1, 0, 1)}

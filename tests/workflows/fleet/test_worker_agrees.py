@@ -54,6 +54,7 @@ VALUES = st.text(max_size=20) | st.integers() | st.booleans() | st.floats(allow_
             | st.fixed_dictionaries({"secret": text_of(SECRET.pattern)}),
             "idle_minutes": st.integers(0, 7 * 24 * 60),
             "join_minutes": st.integers(0, 7 * 24 * 60),
+            "lease_minutes": st.integers(5, 7 * 24 * 60),
             "settings": st.dictionaries(text_of(KNOB.pattern), VALUES, max_size=3),
         }
     )
@@ -80,6 +81,7 @@ def test_the_worker_accepts_what_the_file_may_say(values, workerfile, tmp_path_f
     assert worker.domain == values["domain"]
     assert {worker.token.kind: worker.token.value} == values["token"]
     assert (worker.idle_minutes, worker.join_minutes) == (values["idle_minutes"], values["join_minutes"])
+    assert worker.lease_minutes == values["lease_minutes"]
     assert worker.settings == {name: str(value) for name, value in values["settings"].items()}
     found = HOST.fullmatch(values["manager"])
     assert found
@@ -90,4 +92,6 @@ def test_the_worker_accepts_what_the_file_may_say(values, workerfile, tmp_path_f
 def test_the_example_is_what_a_worker_accepts(workerfile):
     fleet = load_fleet(Path(__file__).parents[3] / "ami" / "fleet.example.yaml")
     worker = workerfile.parse(json.dumps(worker_settings(fleet)))
+    assert worker.lease_minutes == fleet.lease_minutes == 60
+    assert "lease_minutes" not in worker_settings(fleet)  # images that were baked earlier do not know it
     assert (worker.manager, worker.fleet, worker.domain) == ("10.0.0.5:9618", "demo", "pool.example")

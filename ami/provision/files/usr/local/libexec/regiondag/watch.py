@@ -1,8 +1,10 @@
 """Drain this worker when EC2 or its fleet takes it away, then power it off. Runs as root as long as the machine does.
 
 spot/instance-action says terminate, stop or hibernate    gracefully: jobs get SIGTERM, their checkpoints go back
-events/recommendations/rebalance exists                   peacefully: no new jobs, those running end by themselves
+events/recommendations/rebalance exists                   peacefully: no new jobs, those running end by themselves;
+                                                          after ten minutes gracefully
 the instance's tag regiondag-drain is `peaceful`          peacefully
+                               or `graceful`               gracefully: its fleet may not spend more
 
 Peaceful is START = False by a file that HTCondor's settings include, not `condor_off -peaceful`: after that the startd
 (23.9.6) obeys no graceful shutdown, not even -force-graceful or condor_vacate, so a terminate notice that comes later
@@ -29,6 +31,7 @@ EVERY = 5.0
 RARELY = 60.0  # on a machine that never had a metadata service
 PATIENCE = 3  # questions without an answer until that is settled
 COMMAND_SECONDS = 30
+REBALANCE_SECONDS = 600.0  # after EC2 saw a risk: what ends by itself has ended, what trains on is better saved
 NOTICE_SECONDS = 120.0  # what EC2 leaves, should a notice not say until when
 
 ACTION = "meta-data/spot/instance-action"
@@ -85,14 +88,18 @@ def decide(action: str | None, rebalance: str | None, tag: str | None, now: floa
             until = _seconds(values.get("time")) or now + NOTICE_SECONDS
             return Notice(GRACEFUL, f"EC2 takes the machine back ({values['action']})", until), ""
         puzzle = f"{ACTION} says {action[:80]!r}, which is no notice"
+    if tag is not None and tag.strip() == "graceful":
+        return Notice(GRACEFUL, "the tag regiondag-drain asks to stop the jobs", now + NOTICE_SECONDS), puzzle
     if rebalance is not None:
-        if _object(rebalance):
+        if values := _object(rebalance):
+            if now - (_seconds(values.get("noticeTime")) or now) >= REBALANCE_SECONDS:
+                return Notice(GRACEFUL, "EC2 recommended ten minutes ago to move elsewhere"), puzzle
             return Notice(PEACEFUL, "EC2 recommends to move elsewhere"), puzzle
         puzzle = puzzle or f"{REBALANCE} says {rebalance[:80]!r}, which is no recommendation"
     if tag is not None and tag.strip():
         if tag.strip() == "peaceful":
             return Notice(PEACEFUL, "the tag regiondag-drain asks for it"), puzzle
-        puzzle = puzzle or f"the tag regiondag-drain is {tag[:80]!r}; it can be 'peaceful'"
+        puzzle = puzzle or f"the tag regiondag-drain is {tag[:80]!r}; it can be 'peaceful' or 'graceful'"
     return None, puzzle
 
 

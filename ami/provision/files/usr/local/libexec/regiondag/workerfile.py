@@ -16,9 +16,10 @@ from typing import Any
 PORT = 9618
 IDLE_MINUTES = 15
 JOIN_MINUTES = 15
+LEASE_MINUTES = 60
 LONGEST_MINUTES = 7 * 24 * 60
 
-KEYS = ("manager", "domain", "token", "region", "fleet", "idle_minutes", "join_minutes", "settings")
+KEYS = ("manager", "domain", "token", "region", "fleet", "idle_minutes", "join_minutes", "lease_minutes", "settings")
 TOKEN_KINDS = ("ssm", "secret", "text", "file")
 SETTING = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 KEYWORDS = ("use", "include", "if", "elif", "else", "endif", "error", "warning")
@@ -62,6 +63,7 @@ class WorkerFile:
     fleet: str = ""
     idle_minutes: float = IDLE_MINUTES  # 0: never power off
     join_minutes: float = JOIN_MINUTES  # 0: try for ever
+    lease_minutes: float = 0  # 0: none
     settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -89,6 +91,8 @@ def parse(text: str) -> WorkerFile:
         fleet=_text(given, "fleet", NAME, "letters, digits, dots, dashes and underscores", problems),
         idle_minutes=_minutes(given, "idle_minutes", IDLE_MINUTES, "0 to stay on for ever", problems),
         join_minutes=_minutes(given, "join_minutes", JOIN_MINUTES, "0 to try for ever", problems),
+        # A machine that nobody pays for by the hour is nobody's to end.
+        lease_minutes=_minutes(given, "lease_minutes", LEASE_MINUTES if given.get("fleet") else 0, "0: none", problems),
         settings=_settings(given.get("settings", {}), problems),
     )
     if problems:
