@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import io
-import marshal
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from regiondag.generate.compiled import CODES_FILE, compile_dataclasses, compile_module
 from regiondag.report.page_shell import page_parts
 from regiondag.run.layout import PAGE_LIBRARY
 
@@ -54,6 +52,9 @@ MANAGER_CODE = (
     "regiondag.util.yaml_file",
 )
 
+# What the scripts of each trial import, and only some of them NumPy.
+OFTEN = ("regiondag.node.pre", "regiondag.node.post", "regiondag.tuning.gp.ask")
+
 # What PRE and POST of recommendations for all customers import.
 RECOMMEND_CODE = (
     "nnlib.confusion",
@@ -61,6 +62,7 @@ RECOMMEND_CODE = (
     "nnlib.util.files",
     "nnlib.util.os_errors",
     "regiondag.errors",
+    "regiondag.node.start",
     "regiondag.recommend.batch",
     "regiondag.recommend.node",
     "regiondag.run.layout",
@@ -82,16 +84,13 @@ def pack_manager(earlier: Iterable[Path] = ()) -> Archive:
     The report's page comes along, unless plotly is neither installed nor in one of the `earlier` runs' archives.
     """
     sources = {name: path.read_bytes() for name, path in list_manager_files().items()}
-    # Thousands of scripts would each compile these anew, for a third of their time. Another Python passes them over.
-    compiled = {f"{name}c": _compile(name, source) for name, source in sources.items() if name.endswith(".py")}
-    return _archive("regiondag", "regiondag.node.main", sources | page_parts(earlier), compiled)
+    return _archive_scripts("regiondag.node.main", sources, page_parts(earlier), OFTEN)
 
 
 def pack_recommend() -> Archive:
     """Pack what PRE and POST of recommendations for all customers run: the standard library has to do."""
     sources = {name: path.read_bytes() for name, path in list_manager_files(RECOMMEND_CODE).items()}
-    compiled = {f"{name}c": _compile(name, source) for name, source in sources.items() if name.endswith(".py")}
-    return _archive("regiondag", "regiondag.recommend.node", sources, compiled)
+    return _archive_scripts("regiondag.recommend.node", sources, {}, ())
 
 
 def list_manager_files(code: Iterable[str] = MANAGER_CODE) -> dict[str, Path]:
@@ -126,15 +125,26 @@ def pack_worker() -> Archive:
     packaged = folder / "kernels"
     beside = packaged if packaged.is_dir() else folder.parent / "kernels"
     kernels = {f"nnlib/kernels/{path.name}": path for path in beside.glob("*.cu*")}
-    return _archive("nnlib", "nnlib.cli", {name: path.read_bytes() for name, path in (sources | kernels).items()})
+    main = b"import sys\n\nfrom nnlib.cli import main\n\nsys.exit(main())\n"
+    texts = {name: path.read_bytes() for name, path in (sources | kernels).items()}
+    return _archive("nnlib", {"__main__.py": main, **texts})
 
 
-def _archive(name: str, module: str, sources: Mapping[str, bytes], compiled: dict[str, bytes] | None = None) -> Archive:
-    main = f"import sys\n\nfrom {module} import main\n\nsys.exit(main())\n"
+def _archive_scripts(
+    program: str, sources: Mapping[str, bytes], others: Mapping[str, bytes], often: tuple[str, ...]
+) -> Archive:
+    """Pack what DAGMan's scripts run. Thousands would each compile it anew: another Python passes that over."""
+    main = f'from regiondag.node.start import start\n\nstart("{program}", "{CODES_FILE}")\n'
     texts = {"__main__.py": main.encode(), **sources}
+    modules = {f"{name}c": compile_module(name, text) for name, text in texts.items() if name.endswith(".py")}
+    codes = compile_dataclasses(_zip(texts | modules), (program, *often))
+    return _archive("regiondag", {**texts, **others}, {**modules, CODES_FILE: codes})
+
+
+def _archive(name: str, texts: Mapping[str, bytes], compiled: Mapping[str, bytes] | None = None) -> Archive:
     plain = _zip(texts)
     digest = hashlib.sha256(plain).hexdigest()[:12]
-    return Archive(f"{name}-{digest}.pyz", _zip(texts | compiled) if compiled else plain)
+    return Archive(f"{name}-{digest}.pyz", _zip({**texts, **compiled}) if compiled else plain)
 
 
 def _zip(contents: Mapping[str, bytes]) -> bytes:
@@ -143,11 +153,3 @@ def _zip(contents: Mapping[str, bytes]) -> bytes:
         for path in sorted(contents):
             archive.writestr(zipfile.ZipInfo(path, EPOCH), contents[path])
     return buffer.getvalue()
-
-
-@cache
-def _compile(name: str, source: bytes) -> bytes:
-    """Return what a .pyc of this Python holds that is valid whenever its source was written (PEP 552)."""
-    code = compile(source, name, "exec", dont_inherit=True)
-    unchecked = (1).to_bytes(4, "little")
-    return importlib.util.MAGIC_NUMBER + unchecked + importlib.util.source_hash(source) + marshal.dumps(code)

@@ -19,9 +19,6 @@ from regiondag.run.region_spec import RegionSpec, read_spec
 from regiondag.study.families import NETWORK
 from regiondag.study.model import Search
 from regiondag.study.space import Value, seed_of
-from regiondag.tuning.champion_point import fit_champion_point
-from regiondag.tuning.domain import domain_of
-from regiondag.tuning.fixed_shape import fix_values
 
 if TYPE_CHECKING:
     from regiondag.run.champions import Incumbent
@@ -36,6 +33,8 @@ def start_from_model(folder: RegionFolder, spec: RegionSpec) -> RegionSpec:
         return spec
     if not folder.init_facts.exists():
         _take(folder, spec)
+    from regiondag.tuning.champion_point import fit_champion_point  # most scripts start without
+
     facts = json.loads(folder.init_facts.read_text(encoding="utf-8"))
     search = _fix_shape(spec, facts["hyperparameters"])
     shape = {name: facts["hyperparameters"][name] for name in spec.shape}
@@ -87,6 +86,9 @@ def _find_source(folder: RegionFolder, spec: RegionSpec) -> Incumbent:
 
 def _fix_shape(spec: RegionSpec, values: Mapping[str, Any]) -> Search:
     """Return the region's search with the shape that the model has; GiveUpError when that cannot be."""
+    from regiondag.tuning.domain import domain_of
+    from regiondag.tuning.fixed_shape import fix_values
+
     shape: dict[str, Value] = {name: values[name] for name in spec.shape if name in values}
     model = f"region {spec.name!r}: the model that its trainings start from (init: {spec.init.kind})"
     missing = [f"${name}" for name in spec.shape if name not in shape]

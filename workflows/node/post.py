@@ -30,8 +30,6 @@ from nnlib.contract import (
 from nnlib.util.files import copy_atomically, write_atomically
 from regiondag.condor.events.job_log import is_host, read_job_log
 from regiondag.errors import GiveUpError, TryAgainError
-from regiondag.node.choice import judge_final
-from regiondag.registry.promote import promote_region
 from regiondag.run.history import CANCELLED, History, TrialOutcome
 from regiondag.run.journal import Journal
 from regiondag.run.layout import JOB_LOG, START_FOLDER, NodeName, RegionFolder
@@ -74,6 +72,8 @@ def settle_final(folder: RegionFolder, node: NodeName, end: JobEnd) -> TrialOutc
     settled = _settle(folder, node, end, spec)
     if not settled.ok:
         raise GiveUpError(f"region {spec.name!r}: the final training failed: {settled.reason}")
+    from regiondag.registry.promote import promote_region
+
     promote_region(folder, spec)  # a crash before it is repaired by the next PRE or POST of this node
     return settled
 
@@ -94,6 +94,8 @@ def _settle(folder: RegionFolder, node: NodeName, end: JobEnd, spec: RegionSpec)
                 known = replace(known, status=Status.REMOVED, reason=CANCELLED)
             _check_worth_another_try(journal, history, node, end, known, spec)
             if node.number is None and known.ok:
+                from regiondag.node.choice import judge_final  # scripts of trials start without
+
                 known = judge_final(folder, spec, known, history)
                 won = history.won[0] if history.won else None
                 # Before the journal says so: a crash between the two is repeated.

@@ -3,8 +3,3 @@
 Nothing is remembered between calls: the same history, pending points and seed give the same proposals on any machine,
 after a crash as in a rescue DAG.
 """
-
-from regiondag.tuning.propose import propose, rank_trials
-from regiondag.tuning.sharing import Neighbour, Observation, Shared
-
-__all__ = ["Neighbour", "Observation", "Shared", "propose", "rank_trials"]

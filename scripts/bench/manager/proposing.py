@@ -1,10 +1,11 @@
-"""What a PRE script costs the manager: its whole process, as DAGMan runs it, in a study of 41 regions.
+"""What PRE and POST scripts cost the manager: their whole processes, as DAGMan runs them, in a study of 41 regions.
 
 CPU seconds, not wall time: a busy manager's wall time is many times that.
 """
 
 from __future__ import annotations
 
+import shutil
 import statistics
 import sys
 from collections.abc import Iterator
@@ -12,11 +13,11 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from nnlib.contract import Status
+from nnlib.contract import RESULT_FILE, SCORES_FILE, Result, Status, result_to_json, sha256_of
 from regiondag.node.journal_index import renew_index
 from regiondag.run.history import TrialOutcome
 from regiondag.run.journal import Journal
-from regiondag.run.layout import NodeName, RegionFolder, RunFolder
+from regiondag.run.layout import JOB_LOG, NodeName, RegionFolder, RunFolder
 from regiondag.run.region_spec import read_spec
 from regiondag.study.space import Space, random_point, seed_of
 from regiondag.tuning.encoding import Array, Encoding
@@ -24,10 +25,11 @@ from regiondag.tuning.sharing import SHARING
 from scripts.bench.common.harness import Bench, Row, main
 from scripts.bench.common.processes import Measured, NotMeasuredError, measure
 from scripts.bench.manager.studies import Shape, generate, slugs_of, write_study
-from tests.support.made_up_study import METRICS
+from tests.support.made_up_study import EXECUTING, METRICS, SUBMITTED, TERMINATED, event
 
 BENCH = "proposing"
 PARALLEL = 4
+ROUND = 8
 SPACE = """\
   stop: {stop}
   share: {share}
@@ -67,6 +69,28 @@ class Proposing(Bench[Sizes]):
             runs = [measure([sys.executable, "-c", code]) for _ in range(self.sizes.repeats)]
             yield Row(f"for scale: python -c '{code}', CPU", _middle(runs), None, "s")
 
+    def trial(self) -> Iterator[Row]:
+        """All scripts of a round, by the trial: one proposes, the others find that done; each trial is settled."""
+        run = self._run("rounds", "off", "none", ROUND)
+        folder = run.region("region-0")
+        fill(folder, 2 * ROUND, 0)
+        first, last = 2 * ROUND, 3 * ROUND - 1
+        journal = folder.journal
+        found: dict[str, list[Measured]] = {"first PRE": [], "other PRE": [], "POST": []}
+        for _ in range(self.sizes.repeats):
+            before = journal.read_bytes()
+            found["first PRE"].append(call(run, "pre", first))
+            found["other PRE"].append(call(run, "pre", last))
+            write_result(folder, NodeName(folder.path.name, last))
+            found["POST"].append(call(run, "post", last))
+            journal.write_bytes(before)
+            shutil.rmtree(folder.trial(NodeName(folder.path.name, last)))  # else the journal would have lost it
+        seconds = {name: _middle(runs) for name, runs in found.items()}
+        whole = seconds["first PRE"] / ROUND + seconds["other PRE"] * (ROUND - 1) / ROUND + seconds["POST"]
+        for name, value in seconds.items():
+            yield Row(f"{name} of a round of {ROUND}, after {2 * ROUND} trials: CPU", value, None, "s")
+        yield Row(f"PRE and POST, by the trial, in rounds of {ROUND}: CPU", whole, None, "s", 0.1)
+
     def rounds(self) -> Iterator[Row]:
         """The first script of a round, which proposes for all of it."""
         yield from self._rows("rounds")
@@ -95,9 +119,9 @@ class Proposing(Bench[Sizes]):
                 asked = f"{schedule}, {points} point{'s' * (points > 1)} after {trials:,} trials in each region"
                 yield Row(f"{asked}, share: {share}, stop: {stop}: CPU", _middle(runs), None, "s", goal)
 
-    def _run(self, schedule: str, share: str, stop: str) -> RunFolder:
-        name = f"{schedule}-{share}-{stop}"
-        shape = Shape(self.sizes.regions, max(self.sizes.goals) // PARALLEL + 8, PARALLEL)
+    def _run(self, schedule: str, share: str, stop: str, parallel: int = PARALLEL) -> RunFolder:
+        name = f"{schedule}-{share}-{stop}-{parallel}"
+        shape = Shape(self.sizes.regions, max(self.sizes.goals) // parallel + 8, parallel)
         study = write_study(self.area / name, name, shape, schedule=schedule)
         text = study.read_text(encoding="utf-8")
         study.write_text(text.replace("  space:\n", SPACE.format(share=share, stop=stop)), encoding="utf-8")
@@ -108,14 +132,34 @@ def propose(run: RunFolder, trials: int, points: int) -> Measured:
     """Run PRE of a region's next trial as DAGMan does, and take back what it noted."""
     folder = run.region("region-0")
     before = folder.journal.read_bytes()
-    [code] = run.path.glob("regiondag-*.pyz")
-    node = NodeName("region-0", trials)
-    found = measure(["sh", run.path / "pre.sh", sys.executable, code.name, str(node), "0"])
+    found = call(run, "pre", trials)
     asked = len(Journal(folder.journal).read().proposals) - trials
     folder.journal.write_bytes(before)
     if asked != points:
         raise NotMeasuredError(f"{run.path}: {asked} proposals instead of {points}; see its manager.log")
     return found
+
+
+def call(run: RunFolder, script: str, number: int) -> Measured:
+    """Run PRE or POST of a region's trial as DAGMan does: try 1 of 3 of a job that ended with 0."""
+    [code] = run.path.glob("regiondag-*.pyz")
+    words = ["0"] if script == "pre" else ["0", "0", "2", "0", f"{1000 + number}.0"]
+    node = str(NodeName("region-0", number))
+    return measure(["sh", run.path / f"{script}.sh", sys.executable, code.name, node, *words])
+
+
+def write_result(folder: RegionFolder, node: NodeName) -> None:
+    """Leave in a trial's folder what its job would have: its result, scores of a thousand customers, its event log."""
+    place, known = folder.trial(node), outcome(node.number or 0, 0.5)
+    scores = np.full((1, len(METRICS), known.customers or 0), 0.5, np.float32)
+    np.save(place / SCORES_FILE, scores, allow_pickle=False)
+    said = {name: getattr(known, name) for name in ("value", "metrics", "stderr", "customers", "baseline", "curve")}
+    result = Result(str(node), Status.OK, **said, best_epoch=EPOCHS, epochs=EPOCHS, examples=8, seconds=60.0,
+                    scores=sha256_of(place / SCORES_FILE))  # fmt: skip
+    (place / RESULT_FILE).write_text(result_to_json(result), encoding="utf-8")
+    job = 1000 + (node.number or 0)
+    texts = (("000", SUBMITTED.format(node=node)), ("001", EXECUTING), ("005", TERMINATED))
+    (place / JOB_LOG).write_text("".join(event(code, job, at, text) for at, (code, text) in enumerate(texts)))
 
 
 def fill(folder: RegionFolder, trials: int, number: int) -> None:

@@ -15,7 +15,7 @@ from nnlib.gpu import kernels
 from regiondag.condor.quoting import is_path
 from regiondag.config.load import load_config
 from regiondag.errors import ConfigError, RegiondagError
-from regiondag.generate import bundle
+from regiondag.generate import bundle, compiled
 from regiondag.generate.provenance import Commit, commit_of, read_commits
 from regiondag.generate.write_run import create_run
 from regiondag.study.init import choose_init
@@ -109,11 +109,11 @@ def test_the_archives_are_named_by_their_sources_and_start(tmp_path):
 
 @pytest.mark.parametrize("own", [True, False])
 def test_scripts_compile_nothing_unless_their_python_is_another_one(tmp_path, monkeypatch, own):
-    bundle._compile.cache_clear()
+    compiled.compile_module.cache_clear()
     if not own:
         monkeypatch.setattr(importlib.util, "MAGIC_NUMBER", b"\x00\x00\r\n")
     archive = bundle.pack_manager()
-    bundle._compile.cache_clear()
+    compiled.compile_module.cache_clear()
     (tmp_path / archive.name).write_bytes(archive.content)
     code = """
 import builtins, sys
@@ -128,8 +128,8 @@ print(sum(name.endswith("node/main.py") for name in compiled), regiondag.node.ma
 """
     done = subprocess.run([sys.executable, "-I", "-c", code, tmp_path / archive.name], capture_output=True, text=True,
                           check=True)  # fmt: skip
-    compiled, file = done.stdout.split()
-    assert (int(compiled) == 0) == own
+    count, file = done.stdout.split()
+    assert (int(count) == 0) == own
     assert file.startswith(f"{tmp_path / archive.name}/regiondag/node/main.py")
 
 

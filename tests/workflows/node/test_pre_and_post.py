@@ -404,7 +404,7 @@ def test_trials_that_were_removed_are_failures_and_faults_of_machines_stay_pendi
     settle_trial(folder, nodes[0], JobEnd(-1002, 0, 2))
     with pytest.raises(TryAgainError):
         settle_trial(folder, nodes[1], JobEnd(75, 2, 2))
-    monkeypatch.setattr("regiondag.node.pre.propose", lambda search, **more: told.update(more) or [])
+    monkeypatch.setattr("regiondag.node.proposing.propose", lambda search, **more: told.update(more) or [])
     assert prepare_trial(folder, nodes[2]) is False
     proposals = Journal(folder.journal).read().proposals
     assert [(o.point, o.loss) for o in told["history"]] == [(proposals[0].point, None)]
