@@ -64,10 +64,13 @@ class Mount:
 
 
 def visible_folders(root: Path = Path("/"), extra: Iterable[Path] = ()) -> tuple[Path, ...]:
-    """Return the host folders that appear at the same path inside, `extra` ones last if not within the others."""
+    """Return the host folders that appear at the same path inside, `extra` ones last if not within the others.
+
+    The root folder itself never does, which would hide the image: services start there.
+    """
     folders = [path for path in sorted(root.iterdir()) if path.name not in SYSTEM_FOLDERS and _enterable(path)]
     for path in extra:
-        if path.is_dir() and not is_visible(path, [*folders, *map(Path, NEVER_VISIBLE)]):
+        if path.is_dir() and path != Path(path.anchor) and not is_visible(path, [*folders, *map(Path, NEVER_VISIBLE)]):
             folders.append(path)
     return tuple(folders)
 

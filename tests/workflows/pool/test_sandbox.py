@@ -78,6 +78,7 @@ def test_visible_folders_are_all_but_the_systems(tmp_path):
 
 def test_the_systems_own_folders_never_become_visible():
     assert Path("/usr") not in sandbox.visible_folders(extra=[Path("/usr"), Path("/usr/bin")])
+    assert Path("/") not in sandbox.visible_folders(extra=[Path("/")])
     assert not sandbox.is_visible(Path("/workshop"), [Path("/work")])
 
 
